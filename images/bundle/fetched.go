@@ -11,15 +11,9 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// base is a base image of a build: a reference, and the digest of the image for one architecture.
-type base struct {
-	Ref    string
-	Digest v1.Hash
-}
-
 // fetched reads what driver-build fetch printed: lines "sha256:DIGEST PATH URL" of downloads, and
 // "sha256:DIGEST NAME" of base images, whose names may be on this machine. It returns the downloads as files.
-func fetched(ctx context.Context, text string) (bases []base, files []oci.Blob, err error) {
+func fetched(ctx context.Context, text string) (bases []source, files []oci.Blob, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		digest, name, _ := strings.Cut(line, " ")
@@ -41,7 +35,7 @@ func fetched(ctx context.Context, text string) (bases []base, files []oci.Blob, 
 				name, _, _ = strings.Cut(name, "@")
 				name += "@" + digest
 			}
-			bases = append(bases, base{name, h})
+			bases = append(bases, source{Base, name, h})
 		}
 	}
 	return bases, files, nil

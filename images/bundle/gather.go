@@ -30,6 +30,13 @@ type Selection struct {
 // File is a file of this machine. Title is its path at the site; "": its name.
 type File struct{ Path, Title string }
 
+// source is an artifact to take along: a reference, and the digest of a document that it must have; zero: any.
+type source struct {
+	kind   Kind
+	ref    string
+	digest v1.Hash
+}
+
 // Gather reads the documents of a selection.
 func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, error) {
 	g := gatherer{client: c, origin: s.Origin, places: map[string]int{}}
@@ -52,56 +59,55 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, e
 			return nil, failure.Errorf(failure.Usage, "%s: the repository has no image that is selected", s.Origin)
 		}
 	}
-	for _, ref := range images {
-		if err := g.artifact(ctx, Image, ref, v1.Hash{}); err != nil {
-			return nil, err
-		}
-	}
 	bases, downloads, err := fetched(ctx, s.Fetched)
 	if err != nil {
 		return nil, failure.Errorf(failure.Usage, "--inputs: %w", err)
 	}
+	var sources []source
+	for _, ref := range images {
+		sources = append(sources, source{kind: Image, ref: ref})
+	}
+	sources = append(sources, bases...)
 	for _, ref := range s.Bases {
-		bases = append(bases, base{Ref: ref})
+		sources = append(sources, source{kind: Base, ref: ref})
 	}
-	for _, b := range bases {
-		if err := g.artifact(ctx, Base, b.Ref, b.Digest); err != nil {
+	for _, name := range s.Charts {
+		if ref, remote := strings.CutPrefix(name, chartScheme); remote {
+			sources = append(sources, source{kind: Chart, ref: ref})
+		}
+	}
+	for _, from := range sources {
+		if err := g.artifact(ctx, from); err != nil {
 			return nil, err
 		}
 	}
-	for n, name := range s.Charts {
-		if charts[n] != nil {
-			g.all = append(g.all, g.chart(charts[n]))
-		} else if err := g.artifact(ctx, Chart, strings.TrimPrefix(name, chartScheme), v1.Hash{}); err != nil {
-			return nil, err
-		}
-	}
-	if len(s.Files)+len(downloads) == 0 {
+	g.all = append(g.all, charts...)
+	if files = append(downloads, files...); len(files) == 0 {
 		return g.all, nil
 	}
-	content, err := filesArtifact(append(downloads, files...))
-	if err != nil {
-		return nil, err
-	}
-	return append(g.all, Artifact{Kind: Inputs, Repository: g.origin + "/inputs", Tags: []string{s.FileTag}, Content: content}), nil
+	content, err := filesArtifact(files)
+	return append(g.all, Artifact{Kind: Inputs, Repository: g.origin + "/inputs", Tags: []string{s.FileTag}, Content: content}), err
 }
 
 // chartScheme begins the name of a chart in a registry.
 const chartScheme = "oci://"
 
-// local reads what a selection names on this machine: its charts, nil for those of a registry, and its files.
-func local(ctx context.Context, s Selection) (charts []*HelmChart, files []oci.Blob, err error) {
+// local reads what a selection names on this machine: charts and files.
+func local(ctx context.Context, s Selection) (charts []Artifact, files []oci.Blob, err error) {
 	for _, name := range s.Charts {
-		var c *HelmChart
 		if ref, ok := strings.CutPrefix(name, chartScheme); ok {
 			err = imagename.CheckImage(ref)
+		} else if c, chartErr := ReadChart(name); chartErr != nil {
+			err = chartErr
 		} else {
-			c, err = ReadChart(name)
+			charts = append(charts, Artifact{
+				Kind: Chart, Title: c.Name + " " + c.Version, Repository: s.Origin + "/charts/" + c.Name,
+				Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
+			})
 		}
 		if err != nil {
 			return nil, nil, failure.Errorf(failure.Usage, "--chart: %w", err)
 		}
-		charts = append(charts, c)
 	}
 	for _, f := range s.Files {
 		b, err := fromFile(ctx, f.Path, f.Title)
@@ -120,9 +126,9 @@ type gatherer struct {
 	places map[string]int // repository@digest, and where it is in all
 }
 
-// artifact adds an artifact of a registry or of this machine, which must have the document of a digest unless
-// that is zero. The same artifact under another tag gets the tag.
-func (g *gatherer) artifact(ctx context.Context, kind Kind, ref string, want v1.Hash) error {
+// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets the tag.
+func (g *gatherer) artifact(ctx context.Context, from source) error {
+	kind, ref, want := from.kind, from.ref, from.digest
 	opened, err := g.client.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return err
@@ -180,11 +186,4 @@ func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag stri
 		err = fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
 	}
 	return repository, tag, err
-}
-
-func (g *gatherer) chart(c *HelmChart) Artifact {
-	return Artifact{
-		Kind: Chart, Title: c.Name + " " + c.Version, Repository: g.origin + "/charts/" + c.Name,
-		Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
-	}
 }

@@ -38,13 +38,9 @@ func (t *transfer) search(ctx context.Context) error {
 	for _, a := range lacking {
 		bytes[a.Source] += a.Size
 	}
-	const most = 3
 	var sources []string
 	for _, s := range slices.Sorted(maps.Keys(bytes)) {
 		sources = append(sources, fmt.Sprintf("%.1f MB that %s has", float64(bytes[s])/1e6, s))
-	}
-	if n := len(sources) - most; n > 0 {
-		sources = append(sources[:most], fmt.Sprintf("and those of %d more", n))
 	}
 	return fmt.Errorf("%d blobs are %w, one is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
 		len(lacking), ErrLacks, lacking[0].Digest, strings.Join(sources, ", "))

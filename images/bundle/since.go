@@ -63,7 +63,7 @@ func StockOf(ctx context.Context, c *registry.Client, repository string) (Stock,
 		return Stock{}, err
 	}
 	for _, t := range tags {
-		if err := g.artifact(ctx, Image, repository+":"+t, v1.Hash{}); err != nil {
+		if err := g.artifact(ctx, source{kind: Image, ref: repository + ":" + t}); err != nil {
 			return Stock{}, err
 		}
 	}

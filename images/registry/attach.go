@@ -29,7 +29,7 @@ func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) 
 	if len(all) == 0 {
 		return Stats{}, nil
 	}
-	p, err := c.newPush(ctx, ref, nil)
+	p, err := c.newPush(ref, nil)
 	if err != nil {
 		return Stats{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"unicode"
 
-	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -66,7 +65,7 @@ func TestMirrorNames(t *testing.T) {
 
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
-	nobody := session{credential: func() (auth.Credential, error) { return auth.EmptyCredential, nil }}
+	var nobody session
 	long := nobody.loginError(&errcode.ErrorResponse{StatusCode: 502, Errors: errcode.Errors{{Code: "X", Message: strings.Repeat("m", 1000)}}})
 	for want, err := range map[string]error{
 		"502 Bad Gateway (x: mmm":          long,

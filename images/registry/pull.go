@@ -64,7 +64,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	p.order.Unlock()
 	var missed error
 	for n, e := range endpoints {
-		err := f(p.session(ctx, e, "pull"))
+		err := f(p.session(e, "pull"))
 		if err == nil && n > 0 {
 			p.order.Lock()
 			p.endpoints = slices.Insert(slices.Delete(endpoints, n, n+1), 0, e)

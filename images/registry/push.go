@@ -48,7 +48,7 @@ type push struct {
 }
 
 // newPush prepares a push. from names repositories that blobs may be mounted from; those of other registries are ignored.
-func (c *Client) newPush(ctx context.Context, ref string, from []string) (p *push, err error) {
+func (c *Client) newPush(ref string, from []string) (p *push, err error) {
 	p = &push{Client: c}
 	if p.ref, err = parseReference(ref); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Client) newPush(ctx context.Context, ref string, from []string) (p *pus
 			p.from = append(p.from, path)
 		}
 	}
-	p.s = c.session(ctx, endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
+	p.s = c.session(endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
 	return p, nil
 }
 
@@ -91,7 +91,7 @@ func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...s
 
 // PushContent is Push of the content of an artifact with attachments, which are in the registry before the tags move.
 func (c *Client) PushContent(ctx context.Context, ref string, all *oci.Content, attachments []oci.Attachment, tags ...string) (Stats, error) {
-	p, err := c.newPush(ctx, ref, slices.Concat(all.Bases, c.opts.MountFrom))
+	p, err := c.newPush(ref, slices.Concat(all.Bases, c.opts.MountFrom))
 	if err != nil {
 		return Stats{}, err
 	}

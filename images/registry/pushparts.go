@@ -13,7 +13,7 @@ import (
 
 // PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of its own.
 func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (state State, err error) {
-	p, err := c.newPush(ctx, repository, c.opts.MountFrom)
+	p, err := c.newPush(repository, c.opts.MountFrom)
 	if err == nil {
 		state, err = p.blob(ctx, b)
 		err = p.fail(ctx, err)
@@ -25,7 +25,7 @@ func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (s
 // is.
 func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string) (found bool, err error) {
 	for n, repository := range slices.Concat(repositories, c.opts.MountFrom) {
-		p, err := c.newPush(ctx, repository, nil)
+		p, err := c.newPush(repository, nil)
 		if err == nil && n >= len(repositories) && p.sibling(repositories[0]) == "" {
 			continue // of another registry
 		}
@@ -47,7 +47,7 @@ func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string
 
 // Has says whether a reference with a digest leads to a manifest.
 func (c *Client) Has(ctx context.Context, ref string) (found bool, err error) {
-	p, err := c.newPush(ctx, ref, nil)
+	p, err := c.newPush(ref, nil)
 	if err == nil {
 		found, err = p.has(ctx, p.ref.digest.String(), oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}})
 		err = p.fail(ctx, err)
@@ -64,7 +64,7 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	if err := imagename.CheckRepository(repository); err != nil {
 		return fmt.Errorf("push to %w", err)
 	}
-	p, err := c.newPush(ctx, repository, nil)
+	p, err := c.newPush(repository, nil)
 	if err != nil {
 		return err
 	}

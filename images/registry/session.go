@@ -49,22 +49,24 @@ type endpoint struct {
 type session struct {
 	endpoint
 	*Client
-	remote     *remote.Repository
-	auth       *auth.Client
-	credential func() (auth.Credential, error)
-	actions    []string             // that a token must allow
-	plainHTTP  atomic.Bool          // it does not speak TLS
-	piece      atomic.Int64         // bytes of a request that is not refused for its size
-	pause      atomic.Int64         // that a server requested last, in nanoseconds
-	lists      atomic.Pointer[bool] // whether the registry has the referrers API; nil: not asked
+	remote    *remote.Repository
+	auth      *auth.Client
+	actions   []string             // that a token must allow
+	plainHTTP atomic.Bool          // it does not speak TLS
+	piece     atomic.Int64         // bytes of a request that is not refused for its size
+	pause     atomic.Int64         // that a server requested last, in nanoseconds
+	lists     atomic.Pointer[bool] // whether the registry has the referrers API; nil: not asked
+
+	mu       sync.Mutex
+	password *auth.Credential // nil: not asked for
 }
 
 // session returns the session for a repository.
-func (c *Client) session(ctx context.Context, e endpoint, actions ...string) *session {
+func (c *Client) session(e endpoint, actions ...string) *session {
 	key := fmt.Sprint(e.repo.Name(), e.plain, actions)
 	known, ok := c.sessions.Load(key)
 	if !ok {
-		known, _ = c.sessions.LoadOrStore(key, c.newSession(e, actions, func() (auth.Credential, error) {
+		known, _ = c.sessions.LoadOrStore(key, c.newSession(e, actions, func(ctx context.Context) (auth.Credential, error) {
 			return c.opts.Credentials(ctx, e.repo.RegistryStr(), e.repo.RepositoryStr())
 		}))
 	}
@@ -72,19 +74,26 @@ func (c *Client) session(ctx context.Context, e endpoint, actions ...string) *se
 	return s
 }
 
-func (c *Client) newSession(e endpoint, actions []string, credential func() (auth.Credential, error)) *session {
+func (c *Client) newSession(e endpoint, actions []string, credential func(context.Context) (auth.Credential, error)) *session {
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
-	s := &session{endpoint: e, Client: c, actions: actions, credential: sync.OnceValues(credential)} // once: a helper may ask the user
+	s := &session{endpoint: e, Client: c, actions: actions}
 	s.piece.Store(math.MaxInt64)
 	raw := &http.Client{Transport: &guard{c.connections.http, e.plain, &s.pause}, CheckRedirect: checkRedirect}
 	s.auth = &auth.Client{Client: raw, Cache: auth.NewCache(), ClientID: "driver-build", Header: http.Header{"User-Agent": {"driver-build"}}}
-	s.auth.Credential = func(_ context.Context, host string) (got auth.Credential, err error) {
-		if host == e.repo.RegistryStr() { // and not another server, to which the registry redirected
-			if got, err = s.credential(); err != nil {
-				err = final(fmt.Errorf("read the credentials for %s: %w", host, err))
-			}
+	s.auth.Credential = func(ctx context.Context, host string) (auth.Credential, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if host != e.repo.RegistryStr() { // another server, to which the registry redirected
+			return auth.EmptyCredential, nil
 		}
-		return got, err
+		if s.password == nil { // once, because a helper may ask the user
+			got, err := credential(ctx)
+			if err != nil {
+				return got, final(fmt.Errorf("read the credentials for %s: %w", host, err))
+			}
+			s.password = &got
+		}
+		return *s.password, nil
 	}
 	s.remote = &remote.Repository{
 		Client: s, Reference: orasregistry.Reference{Registry: e.repo.RegistryStr(), Repository: e.repo.RepositoryStr()},
@@ -212,7 +221,7 @@ func (c *Client) CheckLogin(ctx context.Context, registry, user, password string
 	if err = errors.Join(imagename.CheckRegistry(registry), err); err != nil {
 		return fmt.Errorf("%s %w", op, err)
 	}
-	s := c.newSession(endpoint{r.Repo(""), false, c.opts.Attempts}, nil, func() (auth.Credential, error) {
+	s := c.newSession(endpoint{r.Repo(""), false, c.opts.Attempts}, nil, func(context.Context) (auth.Credential, error) {
 		return auth.Credential{Username: user, Password: password}, nil
 	})
 	_, err = s.ask(ctx, http.MethodGet, "https://"+r.RegistryStr()+"/v2/", "")

@@ -109,9 +109,10 @@ func (s *session) loginError(err error) error {
 	if !ok {
 		return err
 	}
-	used, _ := s.credential()
 	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.pause.Load())}
-	e.refused = e.Code == http.StatusUnauthorized && used != auth.EmptyCredential
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.refused = e.Code == http.StatusUnauthorized && s.password != nil && *s.password != auth.EmptyCredential
 	if len(answer.Errors) > 0 {
 		e.Message = printable(answer.Errors.Error())
 	}
