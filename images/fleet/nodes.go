@@ -56,16 +56,8 @@ var releaseShape = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
 // isWord reports whether a text has 1 to most bytes, which are letters, digits and . _ -, and begins and ends
 // with a letter or digit.
 func isWord(text string, most int) bool {
-	isAlphanumeric := func(c byte) bool { return c-'0' < 10 || (c|0x20)-'a' < 26 }
-	if text == "" || len(text) > most || !isAlphanumeric(text[0]) || !isAlphanumeric(text[len(text)-1]) {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; !isAlphanumeric(c) && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	const signs, alphanumeric = "._-", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return text != "" && len(text) <= most && strings.Trim(text, signs) == text && strings.Trim(text, alphanumeric+signs) == ""
 }
 
 // isName reports whether a text is the name of a node: RFC 1123, in lower case.

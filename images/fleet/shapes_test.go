@@ -1,8 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -35,11 +33,9 @@ func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape
 		if s.image == "" {
 			s.image, s.kernel = "Ubuntu 22.04.5 LTS", "5.15.0-122-generic"
 		}
-		items = append(items, fmt.Sprintf(`{"metadata": {"name": "%c", "labels": %s},
-			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": %q, "osImage": %q}}}`,
-			'a'+i, require.Value(json.Marshal(labels))(t), s.kernel, s.image))
+		items = append(items, item(string(rune('a'+i)), labels, s.kernel, s.image))
 	}
-	all := require.Value(fleet.ReadNodes(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
+	all := parse(t, items)
 	p := require.Value(fleet.Decide(m, all, o))(t)
 	checkPlan(t, all, p)
 	return p

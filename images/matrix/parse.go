@@ -74,21 +74,18 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		return nil
 	}
 	var doc, second yaml.Node
-	if err := loader.Load(&doc); errors.Is(err, io.EOF) {
-		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
-		return nil
-	} else if err != nil {
+	if err := loader.Load(&doc); err != nil && !errors.Is(err, io.EOF) {
 		d.loadError(data, err)
+		return nil
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
+		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
 		return nil
 	}
 	if err := loader.Load(&second); err == nil {
 		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
 		d.loadError(data, err)
-	}
-	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
-		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
-		return nil
 	}
 	return doc.Content[0]
 }

@@ -174,19 +174,14 @@ func (d *decoder) mend(to *Driver, p *Patch, n *yaml.Node) {
 		return
 	}
 	p.Flavours = slices.Clone(d.m.Interfaces[at].Flavours)
-	for _, s := range d.m.Interfaces[at].Kernels {
-		if to.Kernel.Max == "" || driverinfo.CompareKernels(s.From, to.Kernel.Max) <= 0 {
-			p.Kernels = append(p.Kernels, s)
-		}
-	}
+	p.Kernels = slices.DeleteFunc(slices.Clone(d.m.Interfaces[at].Kernels), func(s driverinfo.Span) bool {
+		return to.Kernel.Max != "" && driverinfo.CompareKernels(s.From, to.Kernel.Max) > 0
+	})
 }
 
 // Parse parses the text of the patch. It changes files in the folders of all its flavours, and in no others.
 func (p Patch) Parse(text []byte) (*patch.Patch, error) {
-	var folders []string
-	for _, f := range p.Flavours {
-		folders = append(folders, PatchFolder(f))
-	}
+	folders := names(p.Flavours, PatchFolder)
 	parsed, err := patch.Parse(p.Name, text, folders...)
 	if err != nil {
 		return nil, err

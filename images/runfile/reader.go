@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -156,17 +157,9 @@ func (r *Reader) skipStub() error {
 
 // validVersion accepts text that is safe in a path: a digit first, then digits, letters, dots, plus, minus
 // and underscore.
-func validVersion(s string) bool {
-	if s == "" || len(s) > 64 || s[0] < '0' || s[0] > '9' || strings.Contains(s, "..") {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte(".+-_", c) >= 0) {
-			return false
-		}
-	}
-	return true
-}
+func validVersion(s string) bool { return versionShape.MatchString(s) && !strings.Contains(s, "..") }
+
+var versionShape = regexp.MustCompile(`^[0-9][0-9A-Za-z.+_-]{0,63}$`)
 
 // clip shortens hostile text for messages. The caller prints it with %q.
 func clip(s string) string {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/compression"
@@ -145,16 +146,10 @@ func cleanName(name string) (string, error) {
 		return "", errors.New("is absolute")
 	case strings.Count(name, "/") > maxDepth:
 		return "", fmt.Errorf("is deeper than %d directories", maxDepth)
-	}
-	for _, c := range []byte(name) {
-		if c < ' ' || c == 0x7f || c == '\\' {
-			return "", fmt.Errorf("holds the byte %#02x", c)
-		}
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", errors.New("climbs out of a directory")
-		}
+	case !printable(name) || strings.ContainsAny(name, "\t\\"):
+		return "", errors.New("holds a control character or a backslash")
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return "", errors.New("climbs out of a directory")
 	}
 	// A copy: a name out of a PAX record shares the memory of the whole record, which may have a megabyte.
 	return path.Clean(strings.Clone(name)), nil
