@@ -141,7 +141,7 @@ func (t *moduleTree) files(name string) (files []string, err error) {
 	slices.Reverse(files)
 	for i, f := range files {
 		if !filepath.IsLocal(f) {
-			return nil, fmt.Errorf("find the module %s: modules.dep of %s: %.80q leads out of the folder; run depmod for this kernel", name, t.dir, f)
+			return nil, fmt.Errorf("find the module %s in %s: %.80q leads out of the folder; run depmod for this kernel", name, t.dir, f)
 		}
 		files[i] = filepath.Join(t.dir, f)
 		if _, err := os.Stat(files[i]); errors.Is(err, fs.ErrNotExist) {

@@ -105,7 +105,7 @@ type processScan struct {
 	found   chan<- heldFile
 }
 
-// add passes on a file, by a path for people: without the suffix that /proc adds to a file whose name was removed.
+// add passes on a file, by a path for people: without the suffix of a file whose name was removed, see parseMap.
 func (p processScan) add(ctx context.Context, path, module string) {
 	select {
 	case p.found <- heldFile{kmsg.Printable(strings.TrimSuffix(path, " (deleted)")), module}:
@@ -204,5 +204,5 @@ func parseMap(line string) (mapping, bool) {
 		return mapping{}, false
 	}
 	span := cmp.Or(strings.TrimLeft(from, "0"), "0") + "-" + cmp.Or(strings.TrimLeft(to, "0"), "0")
-	return mapping{span: span, device: f[3], path: line[slash:]}, true
+	return mapping{span: span, device: f[3], path: strings.TrimSuffix(line[slash:], " (deleted)")}, true
 }

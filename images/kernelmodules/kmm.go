@@ -71,7 +71,8 @@ func checkKMM(tree *rootfs.Tree) (forKMM bool, err error) {
 	}
 	for _, e := range modules {
 		if sum, err := e.SHA256(); err != nil || !inSets[path.Base(e.Path)+sum] {
-			return false, errors.Join(err, fmt.Errorf("%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; build it again", rootfs.ErrFormat, e.Path))
+			return false, errors.Join(err, fmt.Errorf("%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; "+
+				"build it again", rootfs.ErrFormat, e.Path))
 		}
 	}
 	return len(modules) > 0, nil

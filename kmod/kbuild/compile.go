@@ -36,7 +36,8 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string {
-	text, hint := fmt.Sprintf("compile driver %s for kernel %s: %v", e.Driver, e.Release, e.Err), "does this driver support this kernel and compiler?"
+	text := fmt.Sprintf("compile driver %s for kernel %s: %v", e.Driver, e.Release, e.Err)
+	hint := "does this driver support this kernel and compiler?"
 	if len(e.Errors) > 0 {
 		text += ": " + e.Errors[0]
 	}

@@ -62,8 +62,8 @@ func decode(der []byte) ([]signerInfo, error) {
 	if !kind.Equal(oidSignedData) {
 		return nil, malformed("it is PKCS#7 of type %s, not SignedData", kind)
 	}
-	if !outer.ReadASN1(&wrapped, asn1.Tag(0).ContextSpecific().Constructed()) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) || !data.ReadASN1Integer(&version) ||
-		!data.SkipASN1(asn1.SET) || !data.ReadASN1(&content, asn1.SEQUENCE) || !content.ReadASN1ObjectIdentifier(&kind) {
+	if !outer.ReadASN1(&wrapped, asn1.Tag(0).ContextSpecific().Constructed()) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) ||
+		!data.ReadASN1Integer(&version) || !data.SkipASN1(asn1.SET) || !data.ReadASN1(&content, asn1.SEQUENCE) || !content.ReadASN1ObjectIdentifier(&kind) {
 		return nil, malformed("its SignedData is broken")
 	}
 	if version != 1 && version != 3 {

@@ -48,7 +48,8 @@ func ParseHash(name string) (crypto.Hash, error) {
 			names = append(names, a.name)
 		}
 	}
-	return 0, fmt.Errorf("sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too", printable(name), strings.Join(names, ", "))
+	return 0, fmt.Errorf("sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too",
+		printable(name), strings.Join(names, ", "))
 }
 
 // check reports whether this key made the signature over the digest.
