@@ -65,9 +65,7 @@ func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 // addCompanions takes the companions of the target that fit a flavour of the image: a thin image has not all flavours of
 // its driver. One that was named must fit the flavours whose modules the image has.
 func (r *Recipe) addCompanions(t matrix.Target) error {
-	fits := func(c matrix.Companion, flavours []string) bool {
-		return len(c.Flavours) == 0 || slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(flavours, f) })
-	}
+	fits := func(c matrix.Companion, flavours []string) bool { return len(c.Flavours) == 0 || anyOf(c.Flavours, flavours) }
 	for _, c := range t.Companions {
 		if c.Named && (!fits(c, r.Flavours) || len(r.Kernels) > 0 && !fits(c, r.PrecompiledFlavours)) {
 			return fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
@@ -86,6 +84,11 @@ func (r *Recipe) addCompanions(t matrix.Target) error {
 		r.Companions = append(r.Companions, of)
 	}
 	return nil
+}
+
+// anyOf reports whether two lists of flavours have one in common.
+func anyOf(some, of []string) bool {
+	return slices.ContainsFunc(some, func(f string) bool { return slices.Contains(of, f) })
 }
 
 // companionPins returns the packages of the companions.
@@ -137,4 +140,60 @@ func (r *Recipe) FabricDigests() (all []string) {
 		all = append(all, c.Name+" "+c.File.SHA256)
 	}
 	return all
+}
+
+// Patch is a change to the driver's kernel sources that the image has: see package matrix.
+type Patch struct {
+	Name     string            `json:"name"`
+	SHA256   string            `json:"sha256"`
+	File     string            `json:"file,omitempty"` // beside the matrix
+	URL      string            `json:"url,omitempty"`
+	Flavours []string          `json:"flavours"`
+	Kernels  []driverinfo.Span `json:"kernels"` // for which it is needed
+	Licence  string            `json:"licence"`
+	Reason   string            `json:"reason"`
+	Origin   string            `json:"origin"`
+	Text     string            `json:"text,omitempty"` // of a file; "" with a URL, and in a lock
+}
+
+// Download returns the file to download; ok is false for a patch whose text is known.
+func (p Patch) Download() (file fetch.File, ok bool) {
+	return fetch.File{URL: p.URL, SHA256: p.SHA256}, p.URL != ""
+}
+
+// patches are those of a driver that a source and some flavours need.
+func patches(d matrix.Driver, from Source, flavours []string) (list []Patch) {
+	kind := matrix.SourcePackages
+	if from.Archive() != nil {
+		kind = matrix.SourceArchive
+	}
+	for _, p := range d.Patches {
+		if slices.Contains(p.Sources, kind) && anyOf(p.Flavours, flavours) {
+			list = append(list, Patch{
+				Name: p.Name, SHA256: p.SHA256, File: p.File, URL: p.URL, Flavours: p.Flavours, Kernels: p.Kernels,
+				Licence: p.Licence, Reason: p.Reason, Origin: p.Origin, Text: p.Text,
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b Patch) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// PatchDigests are those of the patches of some flavours, as the input of a layer; nil if there are none.
+func (r *Recipe) PatchDigests(flavours ...string) (sums []string) {
+	for _, p := range r.Patches {
+		if anyOf(p.Flavours, flavours) {
+			sums = append(sums, p.SHA256)
+		}
+	}
+	slices.Sort(sums)
+	return sums
+}
+
+// PatchNotes are the patches as the image's own description has them.
+func (r *Recipe) PatchNotes() (notes []driverinfo.Patch) {
+	for _, p := range r.Patches {
+		notes = append(notes, driverinfo.Patch{Name: p.Name, SHA256: p.SHA256, Flavours: p.Flavours})
+	}
+	return notes
 }
