@@ -65,7 +65,9 @@ func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 // addCompanions takes the companions of the target that fit a flavour of the image: a thin image has not all flavours of
 // its driver. One that was named must fit the flavours whose modules the image has.
 func (r *Recipe) addCompanions(t matrix.Target) error {
-	fits := func(c matrix.Companion, flavours []string) bool { return len(c.Flavours) == 0 || anyOf(c.Flavours, flavours) }
+	fits := func(c matrix.Companion, flavours []string) bool {
+		return len(c.Flavours) == 0 || anyOf(c.Flavours, flavours)
+	}
 	for _, c := range t.Companions {
 		if c.Named && (!fits(c, r.Flavours) || len(r.Kernels) > 0 && !fits(c, r.PrecompiledFlavours)) {
 			return fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",

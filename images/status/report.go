@@ -172,11 +172,10 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 		return c
 	}
 	st := r.look(ctx, batch.Image{Target: t, Plan: r.Plan})
-	c.State, c.Why = st.State, st.Why
-	if st.State == Current || st.State == Present {
+	switch c.State, c.Why = st.State, st.Why; st.State {
+	case Current, Present:
 		c.State = Built
-	}
-	if st.State == Missing {
+	case Missing:
 		c.Why = strings.TrimPrefix(st.Why, "not in the registry")
 	}
 	if st.Found != nil {

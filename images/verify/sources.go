@@ -17,34 +17,39 @@ func checkFirmware(s *subject) {
 	// Each once: on a merged-/usr root two of the names are one folder.
 	for _, dir := range s.folders(recipe.FirmwareDir+"/nvidia", "usr/lib/firmware/nvidia", "lib/firmware/nvidia") {
 		for _, at := range s.below(dir) {
-			folder := s.at(at)
 			switch {
 			case !releaseVersion.MatchString(path.Base(at)):
 			case path.Base(at) != s.version:
 				s.fail(at, "is firmware of another driver than %s", s.version)
-			case folder == nil || folder.Kind != rootfs.Dir:
-				s.fail(at, "is no folder with the firmware, or a link that leads nowhere")
-			}
-			if path.Base(at) != s.version {
-				continue
-			}
-			for _, name := range s.below(at) {
-				found = true
-				if e := s.at(name); e == nil {
-					s.fail(name, "is a link that leads nowhere")
-				} else if e.Kind == rootfs.File && e.Size == 0 {
-					s.fail(e.Path, "is empty")
-				}
+			default:
+				found = s.checkFirmwareFiles(at) || found
 			}
 		}
 	}
-	sev := Note
-	if s.tree.Exists("usr/src/nvidia-" + s.version + "/kernel-open") {
-		sev = Error
-	}
 	if !found {
+		sev := Note
+		if s.tree.Exists("usr/src/nvidia-" + s.version + "/kernel-open") {
+			sev = Error
+		}
 		s.find(sev, "", "there is no GSP firmware of driver %s", s.version)
 	}
+}
+
+func (s *subject) checkFirmwareFiles(dir string) (found bool) {
+	if _, err := s.tree.ReadDir(dir); err != nil {
+		s.fail(dir, "is no folder with the firmware, or a link that leads nowhere")
+		return false
+	}
+	files := s.below(dir)
+	for _, name := range files {
+		switch e := s.at(name); {
+		case e == nil:
+			s.fail(name, "is a link that leads nowhere")
+		case e.Kind == rootfs.File && e.Size == 0:
+			s.fail(e.Path, "is empty")
+		}
+	}
+	return len(files) > 0
 }
 
 // anyModule matches compiled modules of the driver where distributions install them, and what other images
