@@ -129,14 +129,14 @@ func checkTimes(all ...string) error {
 }
 
 func (s *vexStatement) check() error {
-	needed, known := map[string]bool{"not_affected": s.Justification+s.Impact != "", "affected": s.Action != "", "fixed": true,
+	complete, known := map[string]bool{"not_affected": s.Justification+s.Impact != "", "affected": s.Action != "", "fixed": true,
 		"under_investigation": true}[s.Status]
 	switch {
 	case s.Vulnerability.Name == "":
 		return errors.New("it names no vulnerability")
 	case !known:
 		return fmt.Errorf("status %.80q is none of not_affected, affected, fixed, under_investigation", s.Status)
-	case !needed:
+	case !complete:
 		return fmt.Errorf("%s: not_affected needs a justification or an impact_statement, affected an action_statement", s.Status)
 	case s.Justification != "" && (s.Status != "not_affected" || !slices.Contains(justifications, s.Justification)):
 		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications, ", "))
