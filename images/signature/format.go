@@ -140,18 +140,15 @@ func preAuthEncoding(payloadType string, payload []byte) []byte {
 }
 
 // sigstoreBundle is the JSON form of sigstore's bundle (protobuf-specs, sigstore_bundle.proto): the parts that a signature by a
-// key without certificate has.
+// key without certificate has. The hint helps to choose a key and proves nothing: cosign writes the SHA-256 of the key, in base64.
 type sigstoreBundle struct {
-	MediaType            string               `json:"mediaType"`
-	VerificationMaterial verificationMaterial `json:"verificationMaterial"`
-	Envelope             *envelope            `json:"dsseEnvelope"`
-}
-
-// verificationMaterial helps to choose a key and proves nothing: cosign writes the SHA-256 of the key, in base64. It is not read.
-type verificationMaterial struct {
-	PublicKey struct {
-		Hint []byte `json:"hint"`
-	} `json:"publicKey"`
+	MediaType            string `json:"mediaType"`
+	VerificationMaterial struct {
+		PublicKey struct {
+			Hint []byte `json:"hint"`
+		} `json:"publicKey"`
+	} `json:"verificationMaterial"`
+	Envelope *envelope `json:"dsseEnvelope"`
 }
 
 // decodeEnvelope reads a layer of .att, or a bundle of any version.
