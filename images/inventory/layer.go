@@ -79,8 +79,10 @@ func listLayer(
 	if digest = layer.Annotation(made, recipe.LabelFiles); digest != "" {
 		return made, digest, nil
 	}
-	_, digest, err = FromLayer(ctx, cache, made)
-	return made, digest, err
+	if _, digest, err = FromLayer(ctx, cache, made); err != nil {
+		return nil, "", err
+	}
+	return made, digest, cache.NoteFiles(made, digest)
 }
 
 // FromLayer is Read for a layer.

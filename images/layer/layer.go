@@ -33,6 +33,7 @@ type Record struct {
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
+	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
 }
 
 // Cache keeps finished layers by the digest of their inputs.
@@ -174,4 +175,16 @@ func (c Cache) note(key string, rec Record) (v1.Layer, error) {
 		kind = unverifiedRecord
 	}
 	return &stored{Record: rec, key: key, store: c.Store}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
+}
+
+// NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for it again.
+func (c Cache) NoteFiles(l v1.Layer, digest string) error {
+	made, ok := l.(*stored)
+	if !ok || made.found != nil {
+		return nil
+	}
+	rec := made.Record
+	rec.Files = digest
+	_, err := c.note(made.key, rec)
+	return err
 }

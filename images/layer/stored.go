@@ -127,14 +127,18 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer) (map[string]string, 
 	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", d.Digest, d.Size)}), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry. It is "" for all others, and if
-// nobody vouches for the manifest and the content is there to be read.
+// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache
+// noted. It is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
 	made, ok := l.(*stored)
-	if !ok || made.found == nil || made.found.needed && !made.found.finder.Verifies() {
-		return ""
+	switch {
+	case !ok:
+	case made.found != nil && (made.found.finder.Verifies() || !made.found.needed):
+		return made.found.Annotations[name]
+	case made.found == nil && name == recipe.LabelFiles:
+		return made.Files
 	}
-	return made.found.Annotations[name]
+	return ""
 }
 
 // Keyed adds the key of a layer to annotations.
