@@ -40,7 +40,9 @@ func (c cloudGPU) in(labels map[string]string) bool {
 // Labels by which a cloud's machines can be told apart: those with the name of a group that is made from one template, those
 // with the system, and those with the type.
 var (
-	groups        = []string{"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool"}
+	groups = []string{
+		"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool",
+	}
 	cloudSystems  = []string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}
 	instanceTypes = []string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
 )

@@ -27,10 +27,10 @@ const (
 
 // kept says whether a label counts: for a decision, or because a selector may need it.
 func kept(key string) bool {
-	if slices.ContainsFunc([]string{"nvidia.com/", nfd + "pci-", nfd + "system-os_release.", nfd + "kernel-version."}, func(prefix string) bool {
-		return strings.HasPrefix(key, prefix)
-	}) {
-		return true
+	for _, prefix := range []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version."} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
 	}
 	return key == LabelArch || key == LabelArchOld || slices.Contains(groups, key) || slices.Contains(cloudSystems, key) ||
 		slices.Contains(instanceTypes, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })

@@ -33,7 +33,8 @@ var Builtin = sync.OnceValue(func() *Table {
 	}
 	for _, row := range rows("redist.tsv") {
 		add(Release{Version: row[0], Archives: []Archive{{
-			Component: row[1], Version: cmp.Or(row[2], row[0]), Arch: row[3], URL: redistHost + row[4], SHA256: row[5], Size: bytes(row[6]), From: source(row[7]),
+			Component: row[1], Version: cmp.Or(row[2], row[0]), Arch: row[3], URL: redistHost + row[4], SHA256: row[5],
+			Size: bytes(row[6]), From: source(row[7]),
 		}}})
 	}
 	return t
