@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,34 +105,6 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	second := e.Run(t, e.with("", "--offline", "--output", "oci:"+e.Path("two"))...)
 	second.Want(t, 0)
 	assert.Equalf(t, first.Digest(t), second.Digest(t), "the digest at the site")
-}
-
-// TestRebuildPatchesCompanions: a pushed image with patches and companions is built again from its own
-// provenance alone, without the matrix and its files; one whose patch was changed at its address is refused.
-func TestRebuildPatchesCompanions(t *testing.T) {
-	t.Parallel()
-	e := newExtended(t)
-	private, public := e.imageKey(t, "site")
-	repository := e.Host + "/team/driver"
-	e.Run(t, e.with("", "--push", "--repository", repository, "--provenance", "--sbom", "--image-key", private)...).Want(t, 0)
-	require.NoError(t, os.RemoveAll(filepath.Dir(e.matrix)))
-	e.Cache = t.TempDir()
-	verify := []string{"verify", repository + ":" + newDriver + "-debian12", "--rebuild", "--key", public}
-	r := e.Run(t, verify...)
-	r.Want(t, 0)
-	assert.Contains(t, r.Stdout, "with the same digest")
-	e.Cache = t.TempDir()
-	e.Put("/patches/two.patch", []byte("another patch\n"))
-	e.Run(t, verify...).Want(t, 5, "two.patch")
-	e.Cache = t.TempDir()
-	e.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
-		gone := strings.HasPrefix(r.URL.Path, "/companions/")
-		if gone {
-			http.Error(rw, "no", http.StatusNotFound)
-		}
-		return gone
-	})
-	e.Run(t, verify...).Want(t, 4, "gdrcopy-2.5.2.tar.gz")
 }
 
 // TestBundleKeyElsewhere: a key that a matrix names and that is not beside it stays out of the bundle, which

@@ -40,14 +40,9 @@ func showCache(a *session.App, format string) error {
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return a.JSON(session.NewList(all))
-	}
-	var rows [][]string
-	for _, k := range all {
-		rows = append(rows, []string{k.Name, strconv.Itoa(k.Files), fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20))})
-	}
-	return a.Table([]string{"KIND", "FILES", "SIZE"}, rows)
+	return session.ShowList(a, format, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Kind) []string {
+		return []string{k.Name, strconv.Itoa(k.Files), fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20))}
+	})
 }
 
 func newCachePruneCmd(a *session.App) *cobra.Command {

@@ -75,12 +75,9 @@ func check(ctx context.Context, a *session.App, o *flags.Common, format string) 
 }
 
 func printChecked(a *session.App, rows []status.Checked, format string) error {
-	if format == "json" {
-		return a.JSON(session.NewList(rows))
-	}
 	groups := sharedCauses(rows)
-	var table [][]string
-	for _, r := range rows {
+	titles := []string{"OS", "DRIVER", "ARCH", "BASE", "ARCHIVE", "COMPONENTS", "HEADERS", "LOCK", "IMAGE", "NOTE"}
+	err := session.ShowList(a, format, rows, titles, func(r status.Checked) []string {
 		image, note := "", "excluded: "+r.Excluded
 		if r.Excluded == "" {
 			note = checkNote(r, groups)
@@ -88,12 +85,11 @@ func printChecked(a *session.App, rows []status.Checked, format string) error {
 		if r.Image != nil {
 			image = string(r.Image.State)
 		}
-		table = append(table, []string{
+		return []string{
 			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, note,
-		})
-	}
-	err := a.Table([]string{"OS", "DRIVER", "ARCH", "BASE", "ARCHIVE", "COMPONENTS", "HEADERS", "LOCK", "IMAGE", "NOTE"}, table)
-	if err != nil {
+		}
+	})
+	if err != nil || format == "json" {
 		return err
 	}
 	for n, g := range groups {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,26 +74,19 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	faults := 0
-	var rows [][]string
-	for _, f := range found {
-		if f.State == "fault" {
-			faults++
-		}
+	if err := session.ShowList(a, format, found, nil, func(f session.Finding) []string {
 		if f.Fix != "" {
 			f.Detail += "; to do: " + f.Fix
 		}
-		rows = append(rows, []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail})
+		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail}
+	}); err != nil {
+		return err
 	}
-	if format == "json" {
-		err = a.JSON(session.NewList(found))
-	} else {
-		err = a.Table(nil, rows)
+	faults := slices.DeleteFunc(slices.Clone(found), func(f session.Finding) bool { return f.State != "fault" })
+	if len(faults) > 0 {
+		return fmt.Errorf("%d of %d questions found a fault: %w", len(faults), len(found), batch.ErrSomeFailed)
 	}
-	if err == nil && faults > 0 {
-		err = fmt.Errorf("%d of %d questions found a fault: %w", faults, len(found), batch.ErrSomeFailed)
-	}
-	return err
+	return nil
 }
 
 // question is something that a build needs. ask returns what was found, in a few words.

@@ -178,36 +178,37 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	if o.CUDA != nil {
 		runs = "RUNS IT"
 	}
-	var table [][]string
-	switch {
-	case o.format == "json":
-		return a.JSON(session.NewList(rows))
-	case len(o.branches) > 0:
+	if len(o.branches) > 0 && o.format == "table" {
+		var all []releases.ReleaseCoverage
 		for _, b := range rows {
 			for _, r := range slices.Backward(b.Releases) {
-				in := ""
-				if r.InMatrix {
-					in = "yes"
-				}
-				table = append(table, []string{
-					r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
-				})
+				all = append(all, r)
 			}
 		}
-		return a.Table([]string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "NOTE"}, table)
-	case len(rows) == 0: // --lagging, and nothing lags: nothing to say
+		titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "NOTE"}
+		return session.ShowList(a, o.format, all, titles, func(r releases.ReleaseCoverage) []string {
+			in := ""
+			if r.InMatrix {
+				in = "yes"
+			}
+			return []string{
+				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
+			}
+		})
+	}
+	if len(rows) == 0 && o.format == "table" { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
-	for _, r := range rows {
+	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}
+	return session.ShowList(a, o.format, rows, titles, func(r releases.Coverage) []string {
 		end := r.EndOfLife
 		if r.Ended && end != releases.EndPassed {
 			end = "over " + end
 		}
-		table = append(table, []string{
+		return []string{
 			r.Branch, r.Kind, end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
-		})
-	}
-	return a.Table([]string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}, table)
+		}
+	})
 }
 
 func prefixed(prefix, text string) string {

@@ -61,8 +61,11 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 			return err
 		}
 	}
-	if format == "table" && len(texts) == 0 {
-		return printGenerations(a, m, day)
+	if format == "table" && len(texts) == 0 { // a line for each generation, newest first, and one for its exceptions
+		titles := []string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}
+		return session.ShowList(a, format, gpus.Summary(m, day), titles, func(s gpus.Summed) []string {
+			return slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name})
+		})
 	}
 	answers := make([]gpus.Answer, len(all))
 	for i, g := range all {
@@ -70,14 +73,10 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 			a.Warnings(answers[i].ID + " is " + gpus.TakenForNew)
 		}
 	}
-	if format == "json" {
-		return a.JSON(session.NewList(answers))
-	}
-	var rows [][]string
-	for _, g := range answers {
-		rows = append(rows, slices.Concat([]string{g.ID, g.Name, g.Generation}, driverColumns(g), []string{g.Why}))
-	}
-	return a.Table([]string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "WHY"}, rows)
+	titles := []string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "WHY"}
+	return session.ShowList(a, format, answers, titles, func(g gpus.Answer) []string {
+		return slices.Concat([]string{g.ID, g.Name, g.Generation}, driverColumns(g), []string{g.Why})
+	})
 }
 
 // findGPUs returns the GPUs that texts name, each once.
@@ -100,13 +99,4 @@ func findGPUs(texts []string) (all []gpus.GPU, err error) {
 // driverColumns are those about the driver, which both tables have.
 func driverColumns(g gpus.Answer) []string {
 	return []string{g.Driver, g.Support, g.LongTerm, g.Modules, g.LastBranch}
-}
-
-// printGenerations prints a line for each generation, newest first, and one for its exceptions.
-func printGenerations(a *session.App, m *matrix.Matrix, day time.Time) error {
-	var rows [][]string
-	for _, s := range gpus.Summary(m, day) {
-		rows = append(rows, slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name}))
-	}
-	return a.Table([]string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}, rows)
 }

@@ -61,22 +61,18 @@ func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.
 	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
 		return failed
 	}
-	if format == "json" {
-		return errors.Join(failed, a.JSON(session.NewList(rows)))
-	}
-	return errors.Join(failed, printKernels(a, rows, q))
+	return errors.Join(failed, printKernels(a, rows, q, format))
 }
 
 // printKernels prints the table; a column that nobody asked for is left out.
-func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery) error {
+func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery, format string) error {
 	titles := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
 	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
 		if !asked {
 			titles[title] = ""
 		}
 	}
-	var table [][]string
-	for _, r := range rows {
+	return session.ShowList(a, format, rows, titles, func(r status.OfferedKernel) []string {
 		usual, ready := "", strings.Join(r.Ready, ",")
 		universal := strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ",")
 		if r.Default {
@@ -85,9 +81,8 @@ func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQu
 		if r.Images == nil {
 			ready, universal = "unknown", "unknown"
 		}
-		table = append(table, []string{
+		return []string{
 			r.System, r.Arch, r.Kernel, r.Flavour, usual, r.Version, r.Date, r.From, strings.Join(r.Drivers, ","), ready, cmp.Or(universal, "-"),
-		})
-	}
-	return a.Table(titles, table)
+		}
+	})
 }

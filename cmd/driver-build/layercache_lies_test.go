@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -12,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -92,35 +88,5 @@ func TestManifestsLie(t *testing.T) {
 			r.Want(t, 0)
 			assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", r.Stderr)
 		})
-	}
-}
-
-// TestNoManifests: what is no manifest of an image under the tags of layers is passed over.
-func TestNoManifests(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	target, tag := []string{"--os", "ubuntu18.04", "--driver", newDriver}, "535.261.03-ubuntu18.04"
-	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
-	want.Want(t, 0)
-	good := u.manifest(t, "team/cache", tag)
-	index := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":"%s","size":%d,"platform":{"os":"windows","architecture":"amd64"}}]}`,
-		"application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json", oci.HashOf(good.raw), len(good.raw))
-	for name, raw := range map[string][]byte{
-		"empty": []byte("{}"), "list": []byte("[]"), "cut": good.raw[:len(good.raw)/2], "windows": []byte(index), "text": []byte("<html>"),
-		"nested": bytes.Repeat([]byte(`{"a":`), 100_000),
-	} {
-		u := u.fresh(t)
-		u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-			manifest := strings.HasPrefix(r.URL.Path, "/v2/team/cache/manifests/")
-			if manifest {
-				w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-				_, _ = w.Write(raw)
-			}
-			return manifest
-		})
-		r := u.Run(t, append(target, "--output", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
-		u.Fault(nil)
-		r.Want(t, 0)
-		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s: %s", name, r.Stderr)
 	}
 }

@@ -61,10 +61,7 @@ func list(a *session.App, o *flags.Common, format string, excluded bool) error {
 }
 
 func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) error {
-	switch format {
-	case "json":
-		return a.JSON(session.NewList(pairs))
-	case "yaml":
+	if format == "yaml" {
 		b, err := yaml.Marshal(session.NewList(pairs))
 		if err != nil {
 			return err
@@ -76,15 +73,13 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 	if asked {
 		titles[6] = "CUDA"
 	}
-	var rows [][]string
-	for _, p := range pairs {
+	return session.ShowList(a, format, pairs, titles, func(p batch.Pair) []string {
 		runs := ""
 		if p.Runs != nil {
 			runs = string(p.Runs.Support)
 		}
-		rows = append(rows, []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)})
-	}
-	return a.Table(titles, rows)
+		return []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)}
+	})
 }
 
 // note returns what the table says of a pair in words.

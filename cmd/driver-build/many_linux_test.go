@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -161,87 +160,4 @@ func TestManyRequests(t *testing.T) {
 		assert.Equalf(t, alone, asked(args), "requests of %s", args)
 	}
 	assert.Equalf(t, 0, asked("report --releases none --html "+u.Path("page.html")), "a report without a registry")
-}
-
-// thousand is a user with a matrix of 10 systems by 100 drivers.
-func thousand(t *testing.T) *user {
-	t.Helper()
-	return &user{commandtest.In(t, imagetest.NewFleet(t, imagetest.Fleet{Systems: 10, Drivers: 100, Files: 20}), newRootCmd)}
-}
-
-// damage replaces the end of every file that a pattern names.
-func damage(t *testing.T, pattern string) (files int) {
-	t.Helper()
-	for _, path := range require.Value(filepath.Glob(pattern))(t) {
-		data := require.Value(os.ReadFile(path))(t)
-		files++
-		require.NoError(t, os.WriteFile(path, append(data[:len(data)/2], "damaged"...), 0o600))
-	}
-	return files
-}
-
-// TestThousandTargetsBad: of 1,000 targets, those of four systems cannot be planned, each for another reason,
-// and what the cache knows of the others is damaged. The others are planned as before, and each reason is
-// said once, with the targets that it hits.
-func TestThousandTargetsBad(t *testing.T) {
-	t.Parallel()
-	u := thousand(t)
-	good := u.Run(t, "--all", "--dry-run", "--progress", "quiet")
-	good.Want(t, 0)
-	for _, kind := range []string{"plan", "base", "document"} {
-		if damage(t, filepath.Join(u.Cache, "keys", kind+"-*")) == 0 {
-			t.Errorf("nothing to damage of the kind %s", kind)
-		}
-	}
-	u.Archives["ubuntu20.04"].Find("kmod", "amd64").Control = u.Archives["ubuntu20.04"].Find("make", "amd64").Control
-	u.Archives["ubuntu20.04"].Publish()
-	u.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
-		for part, code := range map[string]int{"/bionic/": 500, "/base/ubuntu16.04": 403, "/base/ubuntu26.04": 500} {
-			if strings.Contains(r.URL.Path, part) {
-				http.Error(rw, "closed", code)
-				return true
-			}
-		}
-		return false
-	})
-	causes := map[string]string{
-		"packages of ubuntu20.04 amd64: cannot resolve packages: kmod was asked for":         "ubuntu20.04",
-		"registry " + u.Host + ": the credentials for it do not allow to pull":               "ubuntu16.04",
-		"registry " + u.Host + ": it answered 500 Internal Server Error":                     "ubuntu26.04",
-		"server " + u.Host + " after 2 tries: the server answered 500 Internal Server Error": "ubuntu18.04",
-	}
-	before := u.Requests("")
-	r := u.Run(t, "--all", "--dry-run", "--progress", "quiet")
-	r.Want(t, 3, "400 of 1000 targets")
-	asked := u.Requests("") - before
-	for cause, system := range causes {
-		targets := fmt.Sprintf(": 100 targets: 535.100.01-%s, 535.101.01-%s, 535.102.01-%s and 97 more", system, system, system)
-		line := ""
-		for l := range strings.Lines(r.Stderr) {
-			if strings.HasPrefix(l, cause) && strings.HasSuffix(strings.TrimSpace(l), targets) {
-				line = l
-			}
-		}
-		if line == "" || strings.Count(r.Stderr, cause) != 1 {
-			t.Errorf("%q is not said once for its targets:\n%s", cause, r.Stderr)
-		}
-	}
-	if lines := strings.Count(r.Stderr, "\n"); lines > 8 {
-		t.Errorf("%d lines say four causes:\n%s", lines, r.Stderr)
-	}
-	if asked > 60 { // five a system, and the second tries
-		t.Errorf("%d requests for 10 systems", asked)
-	}
-	planned := map[string]bool{}
-	for line := range strings.Lines(r.Stdout) {
-		if tag, ok := strings.CutPrefix(strings.TrimSpace(line), `"tag": "`); ok {
-			planned[tag] = true
-		}
-	}
-	assert.Equalf(t, 600, len(planned), "targets that were planned")
-	if whole := strings.Join(strings.Fields(good.Stdout), " "); !strings.Contains(whole, strings.Join(strings.Fields(r.Stdout[:strings.Index(r.Stdout, "\n}\n")]), " ")) {
-		t.Error("the first recipe is another one than with a cache that was not damaged")
-	}
-	u.tool(t, "lock --lock "+u.Path("bad.lock")).Want(t, 4)
-	assert.Errorf(t, assert.Err(os.Stat(u.Path("bad.lock"))), "a lock that lacks targets")
 }

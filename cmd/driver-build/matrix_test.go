@@ -191,12 +191,6 @@ func TestAddDriverFromManifest(t *testing.T) {
 	small := u.file(t, "small.yaml", u.Matrix())
 	r = u.Run(t, strings.Fields("matrix add-driver 580.178.04 --releases none --matrix "+small+" --redist "+u.file(t, "redistrib_580.178.04.json", manifestOf("580.178.04", sum, 19)))...)
 	r.Want(t, 5, "two sources disagree about nvidia_driver-linux-x86_64-580.178.04-archive.tar.xz", "siderolabs/pkgs (table of driver-build) says", "redistrib_580.178.04.json says")
-	// The same of a component: the table has the fabric manager of 580.178.04.
-	const table = "269bfbc57d176ea21eede622a5c638c84354ed70ffcc3d092679ce10d3fef409"
-	lie := strings.TrimSuffix(manifestOf("580.178.04", table, 0), "}") + `, "fabricmanager": {"version": "580.178.04", "linux-x86_64": {"sha256": "` + sum +
-		`", "relative_path": "fabricmanager/linux-x86_64/fabricmanager-linux-x86_64-580.178.04-archive.tar.xz", "size": "19"}}}`
-	r = u.Run(t, strings.Fields("matrix add-driver 580.178.04 --releases none --matrix "+small+" --redist "+u.file(t, "lie.json", strings.Replace(lie, `"size": "0"`, `"size": "1"`, 1)))...)
-	r.Want(t, 5, "two sources disagree about fabricmanager-linux-x86_64-580.178.04-archive.tar.xz", "lie.json says")
 	// So is the matrix, for drivers --redist; it also names the release and its CUDA version.
 	r = u.tool(t, "drivers --releases none --redist "+u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19)))
 	r.Want(t, 0)

@@ -116,12 +116,8 @@ func printTasks(a *session.App, tasks []status.Task, format string) error {
 		return status.WriteGitHub(a.Stdout, tasks)
 	case "gitlab":
 		return status.WriteGitLab(a.Stdout, tasks)
-	case "json":
-		return a.JSON(session.NewList(tasks))
 	}
-	var rows [][]string
-	for _, t := range tasks {
-		rows = append(rows, []string{t.Tag, strings.Join(t.Archs, ","), t.Reason})
-	}
-	return a.Table([]string{"TAG", "ARCH", "REASON"}, rows)
+	return session.ShowList(a, format, tasks, []string{"TAG", "ARCH", "REASON"}, func(t status.Task) []string {
+		return []string{t.Tag, strings.Join(t.Archs, ","), t.Reason}
+	})
 }

@@ -3,9 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -53,43 +50,4 @@ func writeCommand(b *strings.Builder, root, c *cobra.Command) {
 	}
 	sections := []reference.Section{{Title: "Flag", Flags: c.LocalFlags()}}
 	b.WriteString(reference.Command(c, sections, reference.Shared{Where: "the [build](driver-build.md)", Flags: root.Flags()}) + "\n")
-}
-
-// TestVersionsOfPages: a driver that a page or the chart names is in the matrix, or was released by NVIDIA: a
-// command with any other version fails, and a reader cannot know that it is an example.
-func TestVersionsOfPages(t *testing.T) {
-	t.Parallel()
-	version := regexp.MustCompile(`\b[0-9]{3}\.[0-9]{2,3}\.[0-9]{2}\b`)
-	known := map[string]bool{
-		"550.144.06": true, // of vGPU, whose archives are not public
-		"595.99.01":  true, // add-driver needs one that is in no matrix
-	}
-	read := func(pattern string, each func(file, text string)) {
-		for _, file := range require.Value(filepath.Glob("../../" + pattern))(t) {
-			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
-				each(file, string(require.Value(os.ReadFile(file))(t)))
-			}
-		}
-	}
-	for _, pattern := range []string{"matrix.yaml", "images/releases/data/*"} {
-		read(pattern, func(_, text string) {
-			for _, v := range version.FindAllString(text, -1) {
-				known[v] = true
-			}
-		})
-	}
-	pages := 0
-	for _, pattern := range []string{"docs/*.md", "*.md", "deploy/chart/*", "deploy/chart/templates/*", "deploy/manifests/*", "templates/*"} {
-		read(pattern, func(file, text string) {
-			pages++
-			for _, v := range version.FindAllString(text, -1) {
-				if !known[v] {
-					t.Errorf("%s names the driver %s, which neither the matrix nor the list of NVIDIA's releases has", file, v)
-				}
-			}
-		})
-	}
-	if pages < 20 {
-		t.Errorf("%d pages were read", pages)
-	}
 }

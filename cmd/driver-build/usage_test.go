@@ -165,27 +165,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestFiveMistakes(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	file := u.Path("five.yaml")
-	text := `systems:
-  - id: ubuntu16.4
-    base: ubuntu
-    archs: [amd46]
-    kernels: [4.4]
-    colour: red
-drivers:
-  - version: 418.87.01
-    archives:
-      amd64: {url: https://example.com/x.run, sha256: zz}
-`
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	r := u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
-	r.Want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
-	assert.Equalf(t, 5, strings.Count(r.Stderr, file+":"), "mistakes are shown: %s", r.Stderr)
-}
-
 // TestEnvironment: variables take the place of flags that are not given.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()

@@ -103,36 +103,24 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestWrongValues: every flag that takes a number, a duration or a switch refuses a word, in a sentence.
-func TestWrongValues(t *testing.T) {
+// TestRefusals: every verb refuses arguments and flags that it does not know, and a word for a number, a duration or a
+// switch, in a sentence.
+func TestRefusals(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command(t.Context())
 	for _, c := range append(root.Commands(), root) {
+		wrong := map[string]string{"no such argument": "", "--no-such-flag": "", "--log-format": ""}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" || f.Value.Type() == "string" || f.Value.Type() == "stringSlice" {
-				return
-			}
-			var out, text bytes.Buffer
-			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
-			code := run(append(append([]string{"nvidia-driver"}, verb...), "--"+f.Name+"=word"), nil, true, nil, &out, &text)
-			if code != exitUsage || !strings.Contains(text.String(), `--`+f.Name+` is "word"; it must be `) {
-				t.Errorf("%s --%s: exit code %d: %s", c.Name(), f.Name, code, text.String())
+			if f.Name != "help" && f.Value.Type() != "string" && f.Value.Type() != "stringSlice" {
+				wrong["--"+f.Name+"=word"] = "--" + f.Name + ` is "word"; it must be `
 			}
 		})
-	}
-}
-
-// TestArguments: every verb refuses arguments and flags that it does not know, and prints nothing on stdout.
-func TestArguments(t *testing.T) {
-	t.Parallel()
-	root := (&program{}).command(t.Context())
-	for _, c := range append(root.Commands(), root) {
-		for _, wrong := range [][]string{{"no", "such", "argument"}, {"--no-such-flag"}, {"--log-format"}} {
+		for args, says := range wrong {
 			var out, text bytes.Buffer
-			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
-			code := run(append(append([]string{"nvidia-driver"}, verb...), wrong...), nil, true, nil, &out, &text)
-			if code != exitUsage || out.Len() > 0 || text.Len() == 0 {
-				t.Errorf("%s %q: exit code %d\n%s%s", c.Name(), wrong, code, &out, &text)
+			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()) + " " + args)
+			code := run(append([]string{"nvidia-driver"}, verb...), nil, true, nil, &out, &text)
+			if code != exitUsage || out.Len() > 0 || text.Len() == 0 || !strings.Contains(text.String(), says) {
+				t.Errorf("%s %s: exit code %d\n%s%s", c.Name(), args, code, &out, &text)
 			}
 		}
 	}

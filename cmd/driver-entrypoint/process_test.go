@@ -38,20 +38,6 @@ func TestDeleteModule(t *testing.T) {
 	}
 }
 
-func TestLog(t *testing.T) {
-	t.Parallel()
-	var text, lines bytes.Buffer
-	(&program{stderr: &text, logFormat: "text"}).log().Info("phase finished", "phase", "lock", "duration", time.Second)
-	if got := text.String(); !strings.HasSuffix(got, "Z phase finished phase=lock duration=1s\n") {
-		t.Errorf("%q", got)
-	}
-	(&program{stderr: &lines, logFormat: "json"}).log().Info("phase finished", "phase", "lock", "duration", time.Second)
-	var line struct{ Msg, Time, Phase, Duration string }
-	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Msg != "phase finished" || line.Phase != "lock" || line.Duration != "1s" || line.Time == "" {
-		t.Errorf("%s, %v", lines.String(), err)
-	}
-}
-
 func TestRest(t *testing.T) {
 	t.Parallel()
 	c := config.Defaults()

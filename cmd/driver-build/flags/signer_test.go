@@ -54,19 +54,4 @@ func TestSignerFlags(t *testing.T) {
 	if _, _, err := (&Signer{Key: key}).Load(func(string) string { return "" }); !errors.Is(err, keyfile.ErrPassphrase) {
 		t.Errorf("no passphrase: %v", err)
 	}
-	for _, c := range []struct {
-		flags  Signer
-		wanted bool
-		want   string
-	}{
-		{Signer{}, false, ""},
-		{Signer{Key: key}, true, ""},
-		{Signer{Key: key}, false, "--kernel"},
-		{Signer{Cert: cert}, true, "--sign-key"},
-		{Signer{PassphraseFile: "x"}, false, "--sign-key"},
-	} {
-		if err := c.flags.Check(c.wanted); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v; want %q", c.flags, err, c.want)
-		}
-	}
 }

@@ -52,7 +52,9 @@ func TestExitCode(t *testing.T) {
 		{runfile.ErrHeader, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
 		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {compression.ErrDamaged, 5},
 		{verify.ErrUnfit, 5},
-		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
+		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6}, {&rpm.UnresolvableError{}, 6}, {repoconf.ErrSources, 6},
+		{rpm.ErrSignature, 5}, {rpm.ErrExpired, 5}, {rpm.ErrIndex, 5}, {rpm.ErrRollback, 5}, {rpmdb.ErrFormat, 5}, {rpmfile.ErrFormat, 5},
+		{rpmfile.ErrUnsafePath, 5}, {rpmfile.ErrSignature, 5}, {rpmfile.ErrDigest, 5}, {rpmfile.ErrKey, 5},
 		{SignalError{Signal: os.Interrupt}, 130}, {SignalError{Signal: syscall.SIGTERM}, 143}, {SignalError{Signal: strange{}}, 1},
 	} {
 		err := c.err
@@ -61,21 +63,6 @@ func TestExitCode(t *testing.T) {
 		}
 		assert.Equalf(t, c.want, ExitCode(err), "%T %v", c.err, c.err)
 	}
-}
-
-// TestRPMExitCodes: the errors of the rpm packages.
-func TestRPMExitCodes(t *testing.T) {
-	t.Parallel()
-	got := map[error]int{}
-	want := map[error]int{
-		rpm.ErrSignature: 5, rpm.ErrExpired: 5, rpm.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
-		rpmfile.ErrSignature: 5, rpmfile.ErrDigest: 5, rpmfile.ErrKey: 5, repoconf.ErrSources: 6,
-	}
-	for err := range want {
-		got[err] = ExitCode(fmt.Errorf("deep: %w", err))
-	}
-	assert.Same(t, want, got)
-	assert.Equalf(t, 6, ExitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})), "unresolvable")
 }
 
 type strange struct{}

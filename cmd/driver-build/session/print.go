@@ -138,6 +138,18 @@ func NewList[T any](items []T) List[T] {
 	return List[T]{Schema: ListSchema, Items: append([]T{}, items...)}
 }
 
+// ShowList prints items in a format: as the list of JSON, or as a table with a row for each.
+func ShowList[T any](a *App, format string, items []T, titles []string, row func(T) []string) error {
+	if format == "json" {
+		return a.JSON(NewList(items))
+	}
+	var rows [][]string
+	for _, item := range items {
+		rows = append(rows, row(item))
+	}
+	return a.Table(titles, rows)
+}
+
 // JSON prints v on stdout, indented.
 func (a *App) JSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
