@@ -17,8 +17,8 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// Want checks the exit code and what stderr says.
-func (r Result) Want(t *testing.T, code int, parts ...string) {
+// Want checks the exit code and what stderr says, and returns the result.
+func (r Result) Want(t *testing.T, code int, parts ...string) Result {
 	t.Helper()
 	if r.Code != code {
 		t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.Code, code, r.Stdout, r.Stderr)
@@ -26,6 +26,7 @@ func (r Result) Want(t *testing.T, code int, parts ...string) {
 	for _, p := range parts {
 		assert.Containsf(t, r.Stderr, p, "stderr")
 	}
+	return r
 }
 
 // Digest is that of every line on stdout: an image has a line for each of its tags.

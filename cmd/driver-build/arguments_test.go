@@ -99,8 +99,7 @@ func TestContradictions(t *testing.T) {
 		"completion tcsh":                                           {"tcsh"},
 		"login h.example -u me":                                     {"--password-stdin"},
 	} {
-		r := u.Run(t, strings.Fields(args)...)
-		r.Want(t, 2, parts...)
+		r := u.Run(t, strings.Fields(args)...).Want(t, 2, parts...)
 		if strings.Count(r.Stderr, "\n") != 1 || r.Stdout != "" {
 			t.Errorf("%s: stdout %q, stderr %q", args, r.Stdout, r.Stderr)
 		}

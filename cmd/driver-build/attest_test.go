@@ -30,24 +30,20 @@ func TestBuildSigned(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	args := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64,arm64", "--output", "oci:" + u.Path("dist"), "--output", "oci-archive:" + u.Path("image.tar"),
 		"--push", "--repository", repository, "--image-key", key, "--sbom", "--provenance"}
-	first := u.Run(t, args...)
-	first.Want(t, 0)
+	first := u.Run(t, args...).Want(t, 0)
 	ref := repository + ":535.261.03-debian12"
 	for _, image := range []string{ref, "oci:" + u.Path("dist"), "oci-archive:" + u.Path("image.tar")} {
-		r := u.Run(t, "verify", image, "--arch", "arm64", "--key", other, "--key", public)
-		r.Want(t, 0)
+		r := u.Run(t, "verify", image, "--arch", "arm64", "--key", other, "--key", public).Want(t, 0)
 		for part, n := range map[string]int{"note: image-signature: ": 3, ": https://spdx.dev/Document by key": 3, ": https://slsa.dev/provenance/v1 by key": 4, "warning: ": 0} {
 			if got := strings.Count(r.Stdout, part); got != n {
 				t.Errorf("%s: %d times %q, want %d\n%s", image, got, part, n, r.Stdout)
 			}
 		}
 		assert.Contains(t, r.Stdout, " as "+repository+", "+ref+"\n")
-		r = u.Run(t, "verify", image, "--key", other)
-		r.Want(t, session.ExitMismatch)
+		r = u.Run(t, "verify", image, "--key", other).Want(t, session.ExitMismatch)
 		assert.Contains(t, r.Stdout, "error: image-signature: ")
 	}
-	again := u.Run(t, append(args, "--offline")...)
-	again.Want(t, 0)
+	again := u.Run(t, append(args, "--offline")...).Want(t, 0)
 	assert.Equal(t, first.Stdout, again.Stdout)
 	r := u.Run(t, "verify", ref, "--key", public)
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "note: image-signature: "), "%s", r.Stdout)

@@ -99,8 +99,7 @@ func TestSignImage(t *testing.T) {
 	var done []string
 	for private, public := range keys {
 		u.wantSigned(t, 0, 3, repository+":1", public)
-		r = u.Run(t, "sign", repository+":1", "--image-key", private)
-		r.Want(t, 0)
+		r = u.Run(t, "sign", repository+":1", "--image-key", private).Want(t, 0)
 		if !strings.HasPrefix(r.Stdout, repository+":1@sha256:") {
 			t.Errorf("stdout %q", r.Stdout)
 		}
@@ -174,8 +173,7 @@ func TestAttest(t *testing.T) {
 	key, public := u.imageKey(t, "ed")
 	repository := u.Host + "/gpu/driver"
 	layout := u.modulesImage(t, "amd64", "arm64")
-	pushed := u.Run(t, "push", layout, repository+":1")
-	pushed.Want(t, 0)
+	pushed := u.Run(t, "push", layout, repository+":1").Want(t, 0)
 	vex := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://x.example/1","author":"Site","timestamp":"2026-01-02T03:04:05Z","version":1,"statements":[` +
 		`{"vulnerability":{"name":"CVE-2026-1"},"products":[{"@id":"pkg:oci/driver@sha256:DIGEST"}],"status":"not_affected","justification":"component_not_present"}]}`
 	for name, text := range map[string]string{

@@ -37,8 +37,7 @@ func TestBuild(t *testing.T) {
 	}
 	for _, image := range []string{"oci:" + oci, "oci-archive:" + ociFile, "docker-archive:" + docker, repository + ":" + tag, oci, oci + ":" + tag, ociFile, docker} {
 		u.Run(t, "verify", image).Want(t, 0)
-		r := u.Run(t, "inspect", image, "-o", "json")
-		r.Want(t, 0)
+		r := u.Run(t, "inspect", image, "-o", "json").Want(t, 0)
 		var i verify.Inspection
 		if err := json.Unmarshal([]byte(r.Stdout), &i); err != nil || i.Driver != newDriver || i.System != "debian12" {
 			t.Errorf("%s: %+v, %v", image, i, err)
@@ -47,20 +46,16 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: digest %s, want %s", image, i.Digest, digest)
 		}
 	}
-	r = u.Run(t, "inspect", "oci:"+oci)
-	r.Want(t, 0)
+	r = u.Run(t, "inspect", "oci:"+oci).Want(t, 0)
 	goldentest.Compare(t, "testdata/inspect.txt", u.Normal(r.Stdout))
-	r = u.Run(t, "inspect", "oci:"+oci, "--deep")
-	r.Want(t, 0)
+	r = u.Run(t, "inspect", "oci:"+oci, "--deep").Want(t, 0)
 	goldentest.Compare(t, "testdata/inspect-deep.txt", u.Normal(r.Stdout))
-	r = u.Run(t, "verify", "oci:"+oci, "-o", "json")
-	r.Want(t, 0)
+	r = u.Run(t, "verify", "oci:"+oci, "-o", "json").Want(t, 0)
 	if findings := commandtest.Items[verify.Finding](t, r, "verify.schema.json"); len(findings) != 1 {
 		t.Errorf("%s", r.Stdout)
 	}
 	u.Run(t, "verify", u.Base("debian12")).Want(t, 5, "breaks the driver container's contract")
-	r = u.Run(t, "push", oci, u.Host+"/other/place:x")
-	r.Want(t, 0, "blobs: ")
+	r = u.Run(t, "push", oci, u.Host+"/other/place:x").Want(t, 0, "blobs: ")
 	assert.Equal(t, u.Host+"/other/place:x@"+digest+"\n", r.Stdout)
 	u.Run(t, "push", "oci:"+oci, u.Host+"/other/place:x").Want(t, 0, "blobs: 0 sent")
 	u.Run(t, "push", u.Host+"/other/place:x", u.Host+"/third/place:x", "--tag", "y", "--mount-from", u.Host+"/other/place").Want(t, 0, "blobs: 0 sent")
@@ -70,8 +65,7 @@ func TestBuild(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--dry-run", "--profile", "compute")
-	r.Want(t, 0)
+	r := u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--dry-run", "--profile", "compute").Want(t, 0)
 	var planned recipe.Recipe
 	if err := json.Unmarshal([]byte(r.Stdout), &planned); err != nil || planned.Tag != "418.87.01-ubuntu18.04" || planned.Profile != recipe.Compute || len(planned.Packages) == 0 {
 		t.Errorf("%+v, %v", planned, err)
@@ -87,21 +81,17 @@ func TestOffline(t *testing.T) {
 	u := newUser(t)
 	target := []string{"--os", "debian12", "--driver", newDriver}
 	u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("none"))...).Want(t, 4, "--offline")
-	r := u.Run(t, append([]string{"fetch"}, target...)...)
-	r.Want(t, 0)
+	r := u.Run(t, append([]string{"fetch"}, target...)...).Want(t, 0)
 	if n := strings.Count(r.Stdout, "sha256:"); n < 20 || !strings.Contains(r.Stdout, u.Base("debian12")) {
 		t.Errorf("%d lines:\n%s", n, r.Stdout)
 	}
 	u.Fault(refuse(500, ""))
-	first := u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("one"))...)
-	first.Want(t, 0)
+	first := u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("one"))...).Want(t, 0)
 	u.Fault(nil)
-	second := u.Run(t, append(target, "--output", "oci:"+u.Path("two"), "--progress", "quiet")...)
-	second.Want(t, 0)
+	second := u.Run(t, append(target, "--output", "oci:"+u.Path("two"), "--progress", "quiet")...).Want(t, 0)
 	assert.Equalf(t, second.Digest(t), first.Digest(t), "the digests differ")
 	assert.Equalf(t, "", second.Stderr, "quiet")
-	r = u.Run(t, append([]string{"fetch", "--only", "base"}, target...)...)
-	r.Want(t, 0)
+	r = u.Run(t, append([]string{"fetch", "--only", "base"}, target...)...).Want(t, 0)
 	assert.Equalf(t, 1, strings.Count(r.Stdout, "\n"), "%v", r.Stdout)
 }
 
@@ -114,14 +104,12 @@ func TestManyTargets(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		u.Run(t, "verify", "oci:"+u.Path("index"), "--arch", arch).Want(t, 0)
 	}
-	r = u.Run(t, "--all", "--output", "oci:"+u.Path("all"), "--compression", "zstd")
-	r.Want(t, 0)
+	r = u.Run(t, "--all", "--output", "oci:"+u.Path("all"), "--compression", "zstd").Want(t, 0)
 	assert.Equalf(t, 5, strings.Count(r.Stdout, "@sha256:"), "images: %s", r.Stdout)
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Packages = u.Archives["ubuntu16.04"].Packages[:3]
 	u.Archives["ubuntu16.04"].Publish()
-	r = u.Run(t, "--all", "--output", "oci:"+u.Path("some"))
-	r.Want(t, 3, "2 of 5 targets", "418.87.01-ubuntu16.04", "535.261.03-ubuntu16.04")
+	r = u.Run(t, "--all", "--output", "oci:"+u.Path("some")).Want(t, 3, "2 of 5 targets", "418.87.01-ubuntu16.04", "535.261.03-ubuntu16.04")
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "@sha256:"), "images: %s", r.Stdout)
 }
 

@@ -76,10 +76,8 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	e.Run(t, e.with("lock")...).Want(t, 0)
 	lock := string(require.Value(os.ReadFile(e.Path("origin/matrix.lock")))(t))
 	assert.Contains(t, lock, `"package":{"name":"nvidia-fs-dkms"`)
-	first := e.Run(t, e.with("", "--output", "oci:"+e.Path("one"))...)
-	first.Want(t, 0)
-	fetched := e.Run(t, e.with("fetch")...)
-	fetched.Want(t, 0)
+	first := e.Run(t, e.with("", "--output", "oci:"+e.Path("one"))...).Want(t, 0)
+	fetched := e.Run(t, e.with("fetch")...).Want(t, 0)
 	for _, part := range []string{"/patches/two.patch", "/companions/gdrcopy-2.5.2.tar.gz", "/nvidia-fs-dkms_2.13.5"} {
 		assert.Equalf(t, 1, strings.Count(fetched.Stdout, part), "%s in what was fetched:\n%s", part, fetched.Stdout)
 	}
@@ -93,8 +91,7 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	require.NoError(t, os.Mkdir(e.Path("site"), 0o700))
 	site := e.Host + "/site/driver"
 	e.Run(t, "bundle", "import", file, "--to", site, "--allow-unsigned", "--inputs", e.Path("site")).Want(t, 0)
-	inspected := e.Run(t, "inspect", "--deep", site+":"+tag)
-	inspected.Want(t, 0)
+	inspected := e.Run(t, "inspect", "--deep", site+":"+tag).Want(t, 0)
 	for _, part := range []string{"Companions  gdrdrv 2.5.2, nvidia-fs 2.13.5", "Patched     open sources: one", "Patched     open sources: two"} {
 		assert.Contains(t, inspected.Stdout, part)
 	}
@@ -102,8 +99,7 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	assert.Contains(t, inspected.Stdout, "Patched     one sha256:")
 	e.Fault(refuse(500, ""))
 	e.matrix, e.target[len(e.target)-1] = e.Path("site/matrix.yaml"), e.Path("site/matrix.yaml")
-	second := e.Run(t, e.with("", "--offline", "--output", "oci:"+e.Path("two"))...)
-	second.Want(t, 0)
+	second := e.Run(t, e.with("", "--offline", "--output", "oci:"+e.Path("two"))...).Want(t, 0)
 	assert.Equalf(t, first.Digest(t), second.Digest(t), "the digest at the site")
 }
 
@@ -134,8 +130,7 @@ func TestCheckPatchesCompanions(t *testing.T) {
 	t.Parallel()
 	e := newExtended(t)
 	check := func(code int) string {
-		r := e.Run(t, e.with("check", "-o", "json")...)
-		r.Want(t, code)
+		r := e.Run(t, e.with("check", "-o", "json")...).Want(t, code)
 		return rows(t, r)[newDriver+"-debian12 amd64"].Archive.Detail
 	}
 	check(0)
@@ -157,12 +152,10 @@ func TestListPatchesCompanions(t *testing.T) {
 	t.Parallel()
 	e := newExtended(t)
 	const patches, companions = "one (open), two (open)", "gdrdrv 2.5.2, nvidia-fs 2.13.5"
-	r := e.Run(t, e.with("list")...)
-	r.Want(t, 0)
+	r := e.Run(t, e.with("list")...).Want(t, 0)
 	assert.Contains(t, r.Stdout, "companions: "+companions+"; patches: "+patches)
 	for _, flags := range [][]string{{"--no-patches"}, {"--flavour", "proprietary"}} {
-		r = e.Run(t, e.with("list", flags...)...)
-		r.Want(t, 0)
+		r = e.Run(t, e.with("list", flags...)...).Want(t, 0)
 		assert.Equalf(t, false, strings.Contains(r.Stdout, "patches"), "%s: %s", flags, r.Stdout)
 	}
 	report := func(args ...string) string {

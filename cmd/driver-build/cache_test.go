@@ -18,8 +18,7 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := []string{"--os", "debian12", "--driver", newDriver, "--output"}
-	first := u.Run(t, append(target, "oci:"+u.Path("a"))...)
-	first.Want(t, 0)
+	first := u.Run(t, append(target, "oci:"+u.Path("a"))...).Want(t, 0)
 	u.Run(t, "cache").Want(t, 0)
 	sizes := map[string]int64{}
 	for _, k := range commandtest.Items[fetch.Kind](t, u.Run(t, "cache", "-o", "json"), "cache.schema.json") {
@@ -38,8 +37,7 @@ func TestCache(t *testing.T) {
 	u.Run(t, "cache", "prune", "--keep-days", "2").Want(t, 0)
 	assert.Equal(t, 0, len(require.Value(filepath.Glob(filepath.Join(u.Cache, "blobs/sha256/*")))(t)))
 	require.NoError(t, os.Mkdir(filepath.Join(u.Cache, "layers"), 0o700))
-	again := u.Run(t, append(target, "oci:"+u.Path("b"))...)
-	again.Want(t, 0, "earlier version")
+	again := u.Run(t, append(target, "oci:"+u.Path("b"))...).Want(t, 0, "earlier version")
 	assert.Equal(t, first.Digest(t), again.Digest(t))
 	u.Run(t, "cache", "prune", "--keep-days", "0").Want(t, 2, "one day or more")
 	u.Run(t, "cache", "-o", "xml").Want(t, 2)

@@ -28,8 +28,7 @@ func TestCheck(t *testing.T) {
 	repository := u.Host + "/gpu/driver"
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", repository).Want(t, 0)
 	before := u.Requests("/dists/")
-	r := u.tool(t, "check --arch amd64,arm64 --repository "+repository)
-	r.Want(t, 0)
+	r := u.tool(t, "check --arch amd64,arm64 --repository "+repository).Want(t, 0)
 	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.Normal(r.Stdout), "sha256:DIGEST"))
 	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
 		t.Errorf("%d questions about indexes", n)
@@ -37,13 +36,11 @@ func TestCheck(t *testing.T) {
 	if n := u.Requests("418.87.01.run"); n != 1 {
 		t.Errorf("the archive of one driver for two systems was asked for %d times", n)
 	}
-	r = u.tool(t, "check -o json --os debian12 --arch amd64 --base "+u.Host+"/none/such:1")
-	r.Want(t, 3, "1 of 1 pairs")
+	r = u.tool(t, "check -o json --os debian12 --arch amd64 --base "+u.Host+"/none/such:1").Want(t, 3, "1 of 1 pairs")
 	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != status.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
 		t.Errorf("%+v", row.Base)
 	}
-	r = u.tool(t, "check -o json --os debian12 --arch amd64,arm64 --repository "+repository)
-	r.Want(t, 0)
+	r = u.tool(t, "check -o json --os debian12 --arch amd64,arm64 --repository "+repository).Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Image.State != status.Current || row.Headers.State != status.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != status.VerdictNone || row.Broken {
 		t.Errorf("%+v", row)
@@ -70,8 +67,7 @@ func TestCheckBroken(t *testing.T) {
 		}
 		return false
 	})
-	r := u.tool(t, "check -o json --repository localhost:1/gpu/driver")
-	r.Want(t, 3, "pairs cannot be built")
+	r := u.tool(t, "check -o json --repository localhost:1/gpu/driver").Want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
 		"418.87.01-ubuntu16.04 amd64":  {status.VerdictFailed, status.VerdictFailed, status.VerdictUnknown},
@@ -88,8 +84,7 @@ func TestCheckBroken(t *testing.T) {
 		}
 	}
 	assert.Contains(t, all["418.87.01-ubuntu18.04 amd64"].Archive.Detail, "has 5 bytes, and should have ")
-	r = u.tool(t, "check")
-	r.Want(t, 3)
+	r = u.tool(t, "check").Want(t, 3)
 	assert.Contains(t, r.Stdout, "2 targets: 418.87.01-ubuntu16.04 amd64, 535.261.03-ubuntu16.04 amd64\n")
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "cause 1"), "a cause is named for its pairs, and said once: %s", r.Stdout)
 	u.tool(t, "check -o xml").Want(t, 2, "table or json")
@@ -103,8 +98,7 @@ func TestCheckComponents(t *testing.T) {
 	u := newUser(t)
 	u.withComponents(t, twoComponents())
 	check := func(code int, flags string) status.Checked {
-		r := u.components(t, "check -o json --os ubuntu18.04 --driver "+newDriver+flags)
-		r.Want(t, code)
+		r := u.components(t, "check -o json --os ubuntu18.04 --driver "+newDriver+flags).Want(t, code)
 		return rows(t, r)[newDriver+"-ubuntu18.04 amd64"]
 	}
 	row := check(3, "") // no repository of this world has ibstat, which a fabric manager needs
@@ -123,8 +117,7 @@ func TestCheckLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.tool(t, "lock --os debian12 --arch amd64,arm64").Want(t, 0)
-	r := u.tool(t, "check -o json --arch amd64,arm64")
-	r.Want(t, 0)
+	r := u.tool(t, "check -o json --arch amd64,arm64").Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != status.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
 		t.Errorf("%+v", row.Lock)
@@ -139,8 +132,7 @@ func TestCheckLock(t *testing.T) {
 		}
 		return r.URL.Path == gone
 	})
-	r = u.tool(t, "check -o json --arch amd64,arm64")
-	r.Want(t, 3)
+	r = u.tool(t, "check -o json --arch amd64,arm64").Want(t, 3)
 	all = rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
 		t.Errorf("%+v", row)
@@ -151,8 +143,7 @@ func TestCheckLock(t *testing.T) {
 		}
 		return r.URL.Path == gone
 	})
-	r = u.tool(t, "check -o json --os debian12")
-	r.Want(t, 0)
+	r = u.tool(t, "check -o json --os debian12").Want(t, 0)
 	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
 		t.Errorf("%+v", row.Lock)
 	}

@@ -14,8 +14,7 @@ import (
 // offered returns what a shell would offer behind args, and the directive to the shell.
 func offered(t *testing.T, args ...string) (words []string, directive string) {
 	t.Helper()
-	r := call(t.Context(), t, nil, append([]string{"__completeNoDesc"}, args...)...)
-	r.Want(t, 0)
+	r := call(t.Context(), t, nil, append([]string{"__completeNoDesc"}, args...)...).Want(t, 0)
 	lines := strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n")
 	return lines[:len(lines)-1], lines[len(lines)-1]
 }

@@ -28,14 +28,12 @@ func TestDoctor(t *testing.T) {
 		return found
 	}
 
-	r := u.Run(t, append(args, "-o", "json", "--repository", u.Host+"/site/driver")...)
-	r.Want(t, 0)
+	r := u.Run(t, append(args, "-o", "json", "--repository", u.Host+"/site/driver")...).Want(t, 0)
 	found := states(r)
 	for _, question := range []string{"cache", "programs amd64", "bases of HOST", "repository"} {
 		assert.Equalf(t, "ok", found[question], "%s: %s", question, r.Stdout)
 	}
-	r = u.Run(t, append(args, "--repository", "localhost:1/x")...)
-	r.Want(t, 3, "1 of ")
+	r = u.Run(t, append(args, "--repository", "localhost:1/x")...).Want(t, 3, "1 of ")
 	for line := range strings.SplitSeq(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
 		if fault := strings.HasPrefix(line, "FAULT"); fault != strings.Contains(line, " repository ") {
 			t.Errorf("%s", line)
@@ -51,8 +49,7 @@ func TestDoctor(t *testing.T) {
 	u.Run(t, "doctor", "x").Want(t, 2, "unknown command")
 
 	u.Cache = matrix // a file
-	r = u.Run(t, args...)
-	r.Want(t, 3)
+	r = u.Run(t, args...).Want(t, 3)
 	assert.Contains(t, r.Stdout, "DRIVER_BUILD_CACHE")
 }
 

@@ -28,14 +28,11 @@ func (u *user) file(t *testing.T, name, text string) string {
 func TestDrivers(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.tool(t, "drivers --releases none --at 2026-07-01")
-	r.Want(t, 0)
+	r := u.tool(t, "drivers --releases none --at 2026-07-01").Want(t, 0)
 	goldentest.Compare(t, "testdata/drivers.table", r.Stdout)
 	assert.Equalf(t, "", r.Stderr, "stderr")
-	r = u.tool(t, "drivers r535 418.87.01 --releases none")
-	r.Want(t, 2, `no branch "r535" is known: did you mean R535`)
-	r = u.tool(t, "drivers R396 396.1 --releases none")
-	r.Want(t, 0)
+	u.tool(t, "drivers r535 418.87.01 --releases none").Want(t, 2, `no branch "r535" is known: did you mean R535`)
+	r = u.tool(t, "drivers R396 396.1 --releases none").Want(t, 0)
 	goldentest.Compare(t, "testdata/drivers-R396.table", r.Stdout)
 
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
@@ -76,8 +73,7 @@ func TestOneRecommendation(t *testing.T) {
 		"feature.node.kubernetes.io/pci-0302_10de.present": "true", "feature.node.kubernetes.io/pci-0302_10de_1eb8.present": "true"}},
 		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`), 0o600))
 	run := func(args ...string) commandtest.Result {
-		r := call(t.Context(), t, nil, args...)
-		r.Want(t, 0)
+		r := call(t.Context(), t, nil, args...).Want(t, 0)
 		return r
 	}
 	gpu := commandtest.Items[gpus.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]

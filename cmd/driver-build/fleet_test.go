@@ -37,8 +37,7 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	command := "fleet " + u.fleetNodes(t) + " --repository " + u.Host + "/gpu/driver "
-	first := u.tool(t, command)
-	first.Want(t, 0)
+	first := u.tool(t, command).Want(t, 0)
 	goldentest.Compare(t, "testdata/fleet.table", strings.ReplaceAll(u.Normal(first.Stdout), u.Dir, "DIR"))
 	const unserved = "no driver (system-unknown): gpu-2: its system haiku 12 is not known"
 	for _, format := range []string{"values", "github", "gitlab", "json"} {
@@ -53,27 +52,21 @@ func TestFleet(t *testing.T) {
 	r.Want(t, 0)
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &plan))
 	assert.Equalf(t, 1, len(plan.Include), "missing images")
-	r = u.tool(t, command+"--format gitlab")
-	r.Want(t, 0)
+	r = u.tool(t, command+"--format gitlab").Want(t, 0)
 	require.NoError(t, yaml.Load([]byte(r.Stdout), &map[string]any{}))
 	assert.Containsf(t, r.Stdout, plan.Include[0]["args"], "the arguments")
 
 	u.Run(t, strings.Fields(plan.Include[0]["args"]+" --push")...).Want(t, 0)
-	r = u.tool(t, command)
-	r.Want(t, 0)
+	r = u.tool(t, command).Want(t, 0)
 	assert.Containsf(t, r.Stdout, " present ", "after the build")
-	r = u.tool(t, command+"--format github")
-	r.Want(t, 0)
+	r = u.tool(t, command+"--format github").Want(t, 0)
 	assert.Equalf(t, `{"include":[]}`+"\n", r.Stdout, "after the build")
-	r = u.tool(t, command+"-o json")
-	r.Want(t, 0)
+	r = u.tool(t, command+"-o json").Want(t, 0)
 	schematest.Check(t, "fleet.schema.json", r.Stdout)
-	r = u.tool(t, command+"--offline")
-	r.Want(t, 0)
+	r = u.tool(t, command+"--offline").Want(t, 0)
 	assert.Equalf(t, true, strings.Contains(r.Stdout, " - ") && !strings.Contains(r.Stdout, "present"), "offline: %s", r.Stdout)
 
-	r = u.tool(t, command+"--format values")
-	r.Want(t, 0)
+	r = u.tool(t, command+"--format values").Want(t, 0)
 	var values struct {
 		Image struct{ Repository string }
 		Pools []map[string]any
@@ -103,11 +96,9 @@ func TestFleetRefuses(t *testing.T) {
 		file + " --format xml":            {2, "use table, json, github, gitlab or values"},
 		file + " other":                   {2, "accepts at most 1 arg(s), received 2: usage: driver-build fleet [FILE]"},
 	} {
-		r := u.tool(t, "fleet "+args)
-		r.Want(t, c.code, c.want)
+		r := u.tool(t, "fleet "+args).Want(t, c.code, c.want)
 		assert.Equalf(t, "", r.Stdout, "%s: standard output", args)
 	}
-	r := u.tool(t, "fleet "+none)
-	r.Want(t, 0)
+	r := u.tool(t, "fleet "+none).Want(t, 0)
 	assert.Equalf(t, "", r.Stdout, "no nodes")
 }

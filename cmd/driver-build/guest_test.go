@@ -43,8 +43,7 @@ func TestGuest(t *testing.T) {
 	for said, args := range map[string][]string{
 		"for vGPU guests, licence: azure": {"inspect", image}, "LicenseRef-NVIDIA-vGPU": {"sbom", image}, "vGPU azure": {"list", "--matrix", file, "--os", "debian12"},
 	} {
-		r := u.Run(t, args...)
-		r.Want(t, 0)
+		r := u.Run(t, args...).Want(t, 0)
 		assert.Contains(t, r.Stdout, said)
 	}
 	u.Run(t, "push", image, "quay.io/me/driver").Want(t, 2, refusal)

@@ -44,7 +44,6 @@ func TestSuggestions(t *testing.T) {
 		"push --quiet-please-everything": "driver-build push --help",
 		"-x":                             `"driver-build --help" lists the flags`,
 	} {
-		r := call(t.Context(), t, nil, strings.Fields(args)...)
-		r.Want(t, 2, want)
+		call(t.Context(), t, nil, strings.Fields(args)...).Want(t, 2, want)
 	}
 }

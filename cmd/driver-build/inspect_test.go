@@ -21,8 +21,7 @@ func TestInspectPullsNoLayer(t *testing.T) {
 	see := func(flags ...string) (i verify.Inspection, blobs int) {
 		u.Cache = t.TempDir() // another machine
 		before := u.Requests("/blobs/")
-		r := u.Run(t, append([]string{"inspect", image, "-o", "json"}, flags...)...)
-		r.Want(t, 0)
+		r := u.Run(t, append([]string{"inspect", image, "-o", "json"}, flags...)...).Want(t, 0)
 		schematest.Check(t, "inspect.schema.json", r.Stdout)
 		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &i))
 		return i, u.Requests("/blobs/") - before
@@ -40,7 +39,6 @@ func TestInspectPullsNoLayer(t *testing.T) {
 	assert.Samef(t, deep, quick, "what labels and files say (-files +labels)")
 
 	// An image that is none of ours has no such labels.
-	r := u.Run(t, "inspect", u.Base("debian12"))
-	r.Want(t, 0, "note: the image's labels do not name its driver: inspect --deep")
+	r := u.Run(t, "inspect", u.Base("debian12")).Want(t, 0, "note: the image's labels do not name its driver: inspect --deep")
 	assert.Contains(t, r.Stdout, "Driver   unknown")
 }

@@ -34,8 +34,7 @@ func TestKernelFrom(t *testing.T) {
 		{"--kernel-from " + two + " --kernel all --one-image", []string{newDriver + "-debian12"}},
 		{"--kernel-from " + one + " --kernel-from " + two + " --kernel all", []string{thin(imagetest.Kernel), thin(imagetest.CloudKernel)}},
 	} {
-		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
-		r.Want(t, 0)
+		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).Want(t, 0)
 		got, want := map[string]bool{}, map[string]bool{}
 		for d := json.NewDecoder(strings.NewReader(r.Stdout)); d.More(); {
 			var recipe struct {
@@ -81,8 +80,7 @@ func TestKernelsOfImages(t *testing.T) {
 	u := newUser(t)
 	one := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
 	u.tool(t, "lock --os debian12 --arch arm64 --driver "+newDriver+" --kernel-from "+one+" --lock "+u.Path("lock")).Want(t, 4, "linux/arm64", "name the architecture of the image with --arch")
-	r := u.tool(t, "kernels --from "+one+" --driver 418.87.01")
-	r.Want(t, 0)
+	r := u.tool(t, "kernels --from "+one+" --driver 418.87.01").Want(t, 0)
 	assert.Equalf(t, false, strings.Contains(r.Stderr, "note:"), "notes on systems: %s", r.Stderr)
 }
 
@@ -113,14 +111,12 @@ func TestKernelFromLock(t *testing.T) {
 	for _, part := range []string{`"toolkit":{"name":`, `"kernelFrom":["` + ref, "only from " + ref, `{"release":"` + imagetest.Kernel} {
 		assert.Contains(t, first, part)
 	}
-	planned := u.Run(t, append(lock, "--dry-run")...)
-	planned.Want(t, 0)
+	planned := u.Run(t, append(lock, "--dry-run")...).Want(t, 0)
 
 	u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.OldKernel)...)
 	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
 	assert.Equalf(t, first, locked(), "the lock without --update")
-	again := u.Run(t, append(lock, "--dry-run")...)
-	again.Want(t, 0)
+	again := u.Run(t, append(lock, "--dry-run")...).Want(t, 0)
 	assert.Equal(t, planned.Stdout, again.Stdout)
 	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--check", "--update", "--kernel", "all")...)...).Want(t, 3)
 	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--update", "--kernel", "all")...)...).Want(t, 0)
@@ -138,8 +134,7 @@ func TestKernelFromFetched(t *testing.T) {
 	u := newUser(t)
 	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
 	args := []string{"--os", "debian12", "--driver", newDriver, "--kernel-from", ref}
-	r := u.Run(t, append([]string{"fetch"}, args...)...)
-	r.Want(t, 0)
+	r := u.Run(t, append([]string{"fetch"}, args...)...).Want(t, 0)
 	assert.Contains(t, r.Stdout, " "+ref+"\n")
 	assert.Equalf(t, false, strings.Contains(r.Stdout, "/gcc-12_"), "a compiler was fetched:\n%s", r.Stdout)
 	u.Run(t, append(args, "--dry-run", "--offline")...).Want(t, 0)
@@ -178,8 +173,7 @@ func TestKernelsFrom(t *testing.T) {
 	u := newUser(t)
 	files := append(imagetest.ToolkitFiles(imagetest.Kernel, imagetest.CloudKernel), imagetest.Headers("6.1.0-7-amd64")[:3]...)
 	ref := u.PushToolkit("two", "amd64", files...)
-	r := u.Run(t, "kernels", "--from", ref, "-o", "json")
-	r.Want(t, 0)
+	r := u.Run(t, "kernels", "--from", ref, "-o", "json").Want(t, 0)
 	assert.Contains(t, r.Stderr, "6.1.0-7-amd64 is left out: its headers")
 	var list struct {
 		Items []struct {
@@ -196,8 +190,7 @@ func TestKernelsFrom(t *testing.T) {
 	} {
 		assert.Equal(t, want, got)
 	}
-	r = u.Run(t, "kernels", "--from", ref, "--os", "debian12", "--kernel-flavour", "amd64")
-	r.Want(t, 0)
+	r = u.Run(t, "kernels", "--from", ref, "--os", "debian12", "--kernel-flavour", "amd64").Want(t, 0)
 	assert.Contains(t, r.Stdout, "FROM")
 	assert.Equal(t, 2, strings.Count(r.Stdout, "\n"))
 	u.Run(t, "kernels", "--from", ref, "--dates").Want(t, 2, "--from asks no package repository")

@@ -73,8 +73,7 @@ func TestKernels(t *testing.T) {
 		"--os debian12", "--os ubuntu16.04 --os debian12" + repository, "--os debian12 --kernel-flavour cloud-amd64 --driver 535.261.03",
 		"--os debian12 --kernel-flavour amd64 --driver 418.87.01" + repository, "--os ubuntu18.04",
 	} {
-		r := u.kernels(t, args)
-		r.Want(t, 0)
+		r := u.kernels(t, args).Want(t, 0)
 		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.Stdout)
 	}
 	goldentest.Compare(t, "testdata/kernels.table", u.Normal(text.String()))
@@ -88,16 +87,14 @@ func TestKernels(t *testing.T) {
 		}
 		return strings.Contains(r.URL.Path, "/pool/")
 	})
-	r := u.kernels(t, "--os debian12 --dates -o json"+repository)
-	r.Want(t, 0, "Last-Modified")
+	r := u.kernels(t, "--os debian12 --dates -o json"+repository).Want(t, 0, "Last-Modified")
 	goldentest.Compare(t, "testdata/kernels.json", r.Stdout)
 	schematest.Check(t, "kernels.schema.json", r.Stdout)
 	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.Stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.Stdout, "DATE") {
 		t.Error(r.Stdout)
 	}
 	u.kernels(t, "--os ubuntu18.04").Want(t, 0, "note: the package repositories of ubuntu18.04 amd64 offer no kernel headers")
-	r = u.kernels(t, "--os debian12 --driver 418.87.01")
-	r.Want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
+	u.kernels(t, "--os debian12 --driver 418.87.01").Want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
 }
 
 // TestKernelsWithoutRegistry: what the registry does not say is unknown and no failure.
@@ -105,19 +102,16 @@ func TestKernelsWithoutRegistry(t *testing.T) {
 	t.Parallel()
 	u := kernelUser(t)
 	for repository, part := range map[string]string{u.Host + "/gpu/none": "404", "localhost:1/x": "connection refused"} {
-		r := u.kernels(t, "--os debian12 -o json --repository "+repository)
-		r.Want(t, 0, "note: which images exist is not known", part)
+		r := u.kernels(t, "--os debian12 -o json --repository "+repository).Want(t, 0, "note: which images exist is not known", part)
 		if rows := commandtest.Items[map[string]any](t, r, "kernels.schema.json"); len(rows) != 4 || rows[0]["images"] != nil {
 			t.Errorf("%s", r.Stdout)
 		}
 	}
-	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none")
-	r.Want(t, 0, "note: ")
+	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none").Want(t, 0, "note: ")
 	assert.Contains(t, r.Stdout, "unknown")
 	assert.Equalf(t, 1, strings.Count(r.Stderr, "\n"), "quiet: %q", r.Stderr)
 	online := u.kernels(t, "--os debian12")
-	r = u.kernels(t, "--os debian12 --offline")
-	r.Want(t, 0)
+	r = u.kernels(t, "--os debian12 --offline").Want(t, 0)
 	assert.Equalf(t, online.Stdout, r.Stdout, "offline")
 	u.kernels(t, "--os debian12 --offline --repository "+u.Host+"/gpu/driver").Want(t, 0, "which images exist is not known", "--offline")
 }
@@ -145,8 +139,7 @@ func TestKernelsFailures(t *testing.T) {
 		"--os debian12 --mirror http://localhost:1":                 {4, "connection refused"},
 		"--os debian12 --offline --base " + u.Host + "/base/none:1": {4, "--offline"},
 	} {
-		r := u.kernels(t, args)
-		r.Want(t, tt.code, tt.part)
+		r := u.kernels(t, args).Want(t, tt.code, tt.part)
 		assert.Equalf(t, "", r.Stdout, "%s", args)
 		if t.Failed() {
 			t.Fatalf("driver-build kernels %s", args)
@@ -155,8 +148,7 @@ func TestKernelsFailures(t *testing.T) {
 	// One system of two fails: the other is listed.
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Publish()
-	r := u.kernels(t, "--os debian12 --os ubuntu16.04")
-	r.Want(t, 3, "1 of 2 systems", "inconsistent repository")
+	r := u.kernels(t, "--os debian12 --os ubuntu16.04").Want(t, 3, "1 of 2 systems", "inconsistent repository")
 	if !strings.Contains(r.Stdout, "6.1.0-38-amd64") || strings.Contains(r.Stdout, "ubuntu16.04") {
 		t.Error(r.Stdout)
 	}

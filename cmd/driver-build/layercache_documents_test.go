@@ -85,12 +85,10 @@ func TestEmptyRunnerDocuments(t *testing.T) {
 			lock := u.Path("matrix.lock")
 			u.Run(t, "lock", "--arch", "amd64,arm64", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
 			args := append([]string{"--os", "debian12", "--driver", newDriver, "--lock", lock, "--push", "--repository", u.Host + "/team/driver"}, more...)
-			first := u.Run(t, args...)
-			first.Want(t, 0)
+			first := u.Run(t, args...).Want(t, 0)
 			layers := u.layers(t, "team/driver", "535.261.03-debian12")
 			files, read, sent := u.downloads(), u.requestsFor(layers), u.Requests("/blobs/uploads/")
-			again := u.fresh(t).Run(t, args...)
-			again.Want(t, 0)
+			again := u.fresh(t).Run(t, args...).Want(t, 0)
 			assert.Equal(t, first.Stdout, again.Stdout)
 			assert.Equalf(t, read, u.requestsFor(layers), "requests for layers\n%s", again.Stderr)
 			assert.Equalf(t, files, u.downloads(), "requests for packages and archives\n%s", again.Stderr)
@@ -98,8 +96,7 @@ func TestEmptyRunnerDocuments(t *testing.T) {
 			if !strings.HasPrefix(name, "signed") {
 				return
 			}
-			r := u.Run(t, "verify", u.Host+"/team/driver:535.261.03-debian12", "--key", public)
-			r.Want(t, 0)
+			r := u.Run(t, "verify", u.Host+"/team/driver:535.261.03-debian12", "--key", public).Want(t, 0)
 			if n := strings.Count(r.Stdout, ": https://spdx.dev/Document by key"); n != 1 && n != 6 { // both formats have each of three
 				t.Errorf("%d SBOMs are attested\n%s", n, r.Stdout)
 			}
@@ -139,8 +136,7 @@ func TestDocumentsLie(t *testing.T) {
 			good := u.lie(t, subject, c.change, c.key)
 			layers := u.layers(t, "team/driver", subject.String())
 			before, runner := u.requestsFor(layers), u.fresh(t)
-			r := runner.Run(t, args...)
-			r.Want(t, 0)
+			r := runner.Run(t, args...).Want(t, 0)
 			assert.Equalf(t, true, u.requestsFor(layers) > before, "the layers are read\n%s", r.Stderr)
 			var list v1.IndexManifest
 			u.get(t, "team/driver/manifests/"+oci.ReferrersTag(subject), &list)

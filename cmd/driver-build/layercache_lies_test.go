@@ -19,8 +19,7 @@ func TestManifestsLie(t *testing.T) {
 	u := newUser(t)
 	key, _ := u.imageKey(t, "site")
 	target, tag := []string{"--os", "ubuntu18.04", "--driver", newDriver}, "535.261.03-ubuntu18.04"
-	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
-	want.Want(t, 0)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...).Want(t, 0)
 	u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--output", "oci:"+u.Path("other"), "--cache-to", u.Host+"/team/cache").Want(t, 0)
 	var good, other v1.Manifest
 	u.get(t, "team/cache/manifests/"+tag, &good)
@@ -79,8 +78,7 @@ func TestManifestsLie(t *testing.T) {
 			}
 			from := []string{"--cache-from", u.Host + "/" + repository}
 			for range 2 { // the second time with what the first one left in the cache
-				r := u.Run(t, append(append(target, "--output", "oci:"+u.Path("dist")), from...)...)
-				r.Want(t, 0)
+				r := u.Run(t, append(append(target, "--output", "oci:"+u.Path("dist")), from...)...).Want(t, 0)
 				assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", r.Stderr)
 				u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
 			}

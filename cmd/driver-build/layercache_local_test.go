@@ -36,8 +36,7 @@ func TestDamagedEntries(t *testing.T) {
 			t.Parallel()
 			u := newUser(t)
 			target := []string{"--os", "debian12", "--driver", newDriver, "--output"}
-			first := u.Run(t, append(target, "oci:"+u.Path("a"))...)
-			first.Want(t, 0)
+			first := u.Run(t, append(target, "oci:"+u.Path("a"))...).Want(t, 0)
 			files := require.Value(filepath.Glob(filepath.Join(u.Cache, c.files)))(t)
 			assert.Equalf(t, true, len(files) > 0, "files %s", c.files)
 			for _, file := range files {

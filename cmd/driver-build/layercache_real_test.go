@@ -25,8 +25,7 @@ func newDistribution(t *testing.T) *ocitest.Distribution {
 // layersIn are the digests of an image's layers in a registry, by their names.
 func (u *user) layersIn(t *testing.T, ref string) map[string]string {
 	t.Helper()
-	r := u.Run(t, "inspect", ref, "-o", "json")
-	r.Want(t, 0)
+	r := u.Run(t, "inspect", ref, "-o", "json").Want(t, 0)
 	all := map[string]string{}
 	for _, m := range regexp.MustCompile(`"digest": "(sha256:[0-9a-f]{64})",[^}]*"createdBy": "([^"]*)"`).FindAllStringSubmatch(r.Stdout, -1) {
 		_, name, _ := strings.Cut(m[2], ": ")
@@ -43,8 +42,7 @@ func TestRealDamage(t *testing.T) {
 	repository := d.Host + "/team/driver"
 	args := []string{"--os", "ubuntu18.04", "--driver", newDriver}
 	push := append(args, "--push", "--repository", repository, "--sbom")
-	first := u.Run(t, push...)
-	first.Want(t, 0)
+	first := u.Run(t, push...).Want(t, 0)
 	layers := u.layersIn(t, repository+":535.261.03-ubuntu18.04")
 	for name, damage := range map[string]func([]byte) []byte{
 		"changed": func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "zeros": func(b []byte) []byte { return make([]byte, len(b)) },
@@ -67,8 +65,7 @@ func TestRealDamage(t *testing.T) {
 			assert.Equalf(t, first.Digest(t), r.Digest(t), "%s %s", layer, name)
 			m.Run(t, "verify", "oci:"+m.Path("dist")).Want(t, 0)
 			if damage == nil {
-				r := u.fresh(t).Run(t, push...)
-				r.Want(t, 0, "had lost the blob "+layers[layer])
+				r := u.fresh(t).Run(t, push...).Want(t, 0, "had lost the blob "+layers[layer])
 				assert.Equal(t, first.Stdout, r.Stdout)
 				assert.Equalf(t, true, bytes.Equal(good, require.Value(os.ReadFile(file))(t)), "%s on the registry's disk", layer)
 				u.fresh(t).Run(t, "verify", repository+":535.261.03-ubuntu18.04").Want(t, 0)

@@ -41,15 +41,13 @@ func TestEmptyRunner(t *testing.T) {
 	lock := u.Path("matrix.lock")
 	u.Run(t, "lock", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
 	args := []string{"--os", "debian12", "--driver", newDriver, "--lock", lock, "--push", "--repository", u.Host + "/team/driver"}
-	first := u.Run(t, args...)
-	first.Want(t, 0)
+	first := u.Run(t, args...).Want(t, 0)
 	u.Run(t, "verify", "--deep=false", u.Host+"/team/driver:535.261.03-debian12").Want(t, 0)
 
 	runner := u.fresh(t)
 	files, blobs := u.downloads(), u.blobs()
 	sent := u.Requests("/blobs/uploads")
-	again := runner.Run(t, args...)
-	again.Want(t, 0)
+	again := runner.Run(t, args...).Want(t, 0)
 	assert.Equalf(t, first.Stdout, again.Stdout, "the digest")
 	assert.Equalf(t, files, u.downloads(), "packages and archives are downloaded\n%s", again.Stderr)
 	assert.Equalf(t, blobs+2, u.blobs(), "only the configs of base and image are read\n%s", again.Stderr)
@@ -63,11 +61,9 @@ func TestLayersOfOtherImages(t *testing.T) {
 	u := newUser(t)
 	u.Run(t, "--os", "ubuntu16.04", "--driver", newDriver, "--push", "--repository", u.Host+"/team/driver").Want(t, 0)
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
-	plain := u.fresh(t).Run(t, append(target, "--output", "oci:"+u.Path("plain"))...)
-	plain.Want(t, 0)
+	plain := u.fresh(t).Run(t, append(target, "--output", "oci:"+u.Path("plain"))...).Want(t, 0)
 	before := u.Requests(".run")
-	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...)
-	r.Want(t, 0)
+	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...).Want(t, 0)
 	assert.Equalf(t, plain.Digest(t), r.Digest(t), "the digest is that of a build without a cache")
 	assert.Equalf(t, before, u.Requests(".run"), "the driver's layers are those of the other system\n%s", r.Stderr)
 
@@ -79,8 +75,7 @@ func TestLayersOfOtherImages(t *testing.T) {
 	kept.Run(t, "verify", "oci:"+kept.Path("dist")).Want(t, 0)
 	files := u.downloads()
 	third := u.fresh(t)
-	r = third.Run(t, append(target, "--output", "oci:"+third.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
-	r.Want(t, 0)
+	r = third.Run(t, append(target, "--output", "oci:"+third.Path("dist"), "--cache-from", u.Host+"/team/cache")...).Want(t, 0)
 	assert.Equal(t, plain.Digest(t), r.Digest(t))
 	assert.Equalf(t, files, u.downloads(), "%s", r.Stderr)
 	third.Run(t, "verify", "oci:"+third.Path("dist")).Want(t, 0)
@@ -95,12 +90,10 @@ func TestSigningBuildTakesSignedLayers(t *testing.T) {
 	other, _ := u.imageKey(t, "other")
 	repository := u.Host + "/team/driver"
 	args := []string{"--os", "debian12", "--driver", newDriver, "--repository", repository}
-	unsigned := u.Run(t, append(args, "--push")...)
-	unsigned.Want(t, 0)
+	unsigned := u.Run(t, append(args, "--push")...).Want(t, 0)
 	build := func(more ...string) (r result, madeHere bool) {
 		before, m := u.downloads(), u.fresh(t)
-		r = m.Run(t, slices.Concat(args, more, []string{"--output", "oci:" + m.Path("dist"), "--cache-from", repository})...)
-		r.Want(t, 0)
+		r = m.Run(t, slices.Concat(args, more, []string{"--output", "oci:" + m.Path("dist"), "--cache-from", repository})...).Want(t, 0)
 		assert.Equalf(t, unsigned.Digest(t), r.Digest(t), "%s", r.Stderr)
 		return r, u.downloads() > before
 	}
@@ -179,8 +172,7 @@ func TestRegistryLies(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
-	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
-	want.Want(t, 0)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...).Want(t, 0)
 	config := u.manifest(t, "team/cache", "535.261.03-ubuntu18.04").Config.Digest
 	blob := func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v2/team/cache/blobs/") && !strings.HasSuffix(r.URL.Path, config)
@@ -238,8 +230,7 @@ func TestWarmLayout(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	args := []string{"--os", "debian12", "--driver", newDriver, "--output", "oci:" + u.Path("dist")}
-	first := u.Run(t, args...)
-	first.Want(t, 0)
+	first := u.Run(t, args...).Want(t, 0)
 	blobs := require.Value(filepath.Glob(u.Path("dist/blobs/sha256/*")))(t)
 	u.Run(t, args...).Want(t, 0)
 	for _, b := range blobs {
@@ -247,8 +238,7 @@ func TestWarmLayout(t *testing.T) {
 		data := bytes.Repeat([]byte("x"), int(info.Size()))
 		require.NoError(t, errors.Join(os.Chmod(b, 0o644), os.WriteFile(b, data, 0o644), os.Chtimes(b, info.ModTime(), info.ModTime())))
 	}
-	again := u.Run(t, args...)
-	again.Want(t, 0)
+	again := u.Run(t, args...).Want(t, 0)
 	assert.Equal(t, first.Stdout, again.Stdout)
 	u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
 }

@@ -30,11 +30,9 @@ func TestLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := "--os debian12 --driver " + newDriver
-	first := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("one"))...)
-	first.Want(t, 0)
+	first := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("one"))...).Want(t, 0)
 	u.Cache = t.TempDir()
-	r := u.tool(t, "lock --arch amd64 "+target)
-	r.Want(t, 0)
+	r := u.tool(t, "lock --arch amd64 "+target).Want(t, 0)
 	if r.Stdout == "" || strings.Count(r.Stdout, "\n") != 1 || !strings.HasPrefix(r.Stdout, "535.261.03-debian12/amd64: new, base ") {
 		t.Errorf("%q", r.Stdout)
 	}
@@ -45,8 +43,7 @@ func TestLock(t *testing.T) {
 	}
 	u.Cache = t.TempDir()
 	indexes := u.Requests("/dists/")
-	second := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("two"))...)
-	second.Want(t, 0)
+	second := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("two"))...).Want(t, 0)
 	assert.Equalf(t, second.Digest(t), first.Digest(t), "the digests differ")
 	if n := u.Requests("/dists/"); n != indexes {
 		t.Errorf("%d indexes were asked for", n-indexes)
@@ -54,8 +51,7 @@ func TestLock(t *testing.T) {
 	u.Cache = t.TempDir()
 	u.tool(t, "fetch "+target).Want(t, 0)
 	u.Fault(refuse(500, ""))
-	third := u.Run(t, append(strings.Fields(target), "--offline", "--output", "oci:"+u.Path("three"))...)
-	third.Want(t, 0)
+	third := u.Run(t, append(strings.Fields(target), "--offline", "--output", "oci:"+u.Path("three"))...).Want(t, 0)
 	assert.Equalf(t, third.Digest(t), first.Digest(t), "the digests differ offline")
 	u.Fault(nil)
 	if r := u.tool(t, "lock --arch amd64 --check --arch amd64 "+target); r.Code != 0 || r.Stdout != "" {
@@ -85,8 +81,7 @@ func TestLockUpdate(t *testing.T) {
 	if after, _ := os.ReadFile(u.Path("matrix.lock")); string(before) != string(after) {
 		t.Error("lock without --update changed something")
 	}
-	r := u.tool(t, "lock --update --check")
-	r.Want(t, 3, "matrix.lock is not up to date")
+	r := u.tool(t, "lock --update --check").Want(t, 3, "matrix.lock is not up to date")
 	if strings.Count(r.Stdout, "\n") != 1 || !strings.Contains(r.Stdout, "535.261.03-debian12/amd64: package libtirpc3: ") || !strings.Contains(r.Stdout, " -> 9:") {
 		t.Error(r.Stdout)
 	}
@@ -126,8 +121,7 @@ func TestLockKernels(t *testing.T) {
 	target := " --os debian12 --driver " + newDriver
 	dry := func(flags string) string {
 		t.Helper()
-		r := u.Run(t, strings.Fields(target+" --dry-run "+flags)...)
-		r.Want(t, 0)
+		r := u.Run(t, strings.Fields(target+" --dry-run "+flags)...).Want(t, 0)
 		return r.Stdout
 	}
 	plain := dry("--kernel latest")
@@ -140,8 +134,7 @@ func TestLockKernels(t *testing.T) {
 	u.Run(t, strings.Fields(target+" --dry-run --kernel latest:2")...).Want(t, 2, "--kernel latest:2", "is not locked")
 	u.tool(t, "lock --arch amd64 --kernel latest"+target).Want(t, 0)
 	u.tool(t, "lock --arch amd64 --kernel "+imagetest.Kernel+target).Want(t, 0)
-	r := u.tool(t, "lock --arch amd64 --kernel latest --update"+target)
-	r.Want(t, 0)
+	r := u.tool(t, "lock --arch amd64 --kernel latest --update"+target).Want(t, 0)
 	l := u.lock(t)
 	old, ok := l.Find("535.261.03-"+imagetest.Kernel+"-debian12", "amd64")
 	if now, found := l.Find("535.261.03-6.1.0-99-amd64-debian12", "amd64"); !ok || !found || len(old.Kernels) != 1 || old.Kernels[0] != imagetest.Kernel || now.Kernels[0] != "latest" {
@@ -191,8 +184,7 @@ func TestLockCauses(t *testing.T) {
 	u := newUser(t)
 	u.Fault(refuse(503, "/v2/"))
 	for _, args := range []string{"lock", "lock --check"} {
-		r := u.tool(t, args+" --progress quiet")
-		r.Want(t, 4, "registry "+u.Host+": ", " targets: ", " amd64, ", " more")
+		r := u.tool(t, args+" --progress quiet").Want(t, 4, "registry "+u.Host+": ", " targets: ", " amd64, ", " more")
 		if n := strings.Count(r.Stderr, "\n"); n > 3 {
 			t.Errorf("%s: %d lines:\n%s", args, n, r.Stderr)
 		}

@@ -73,8 +73,7 @@ func watch(t *testing.T, dir string) func() uses {
 func TestManyReadOnce(t *testing.T) {
 	t.Parallel()
 	u := manyTargets(t)
-	fetched := u.Run(t, "fetch", "--all")
-	fetched.Want(t, 0)
+	fetched := u.Run(t, "fetch", "--all").Want(t, 0)
 	inputs := map[string]string{} // digest: address
 	for line := range strings.Lines(fetched.Stdout) {
 		if words := strings.Fields(line); len(words) == 3 {
@@ -130,8 +129,7 @@ func TestManyFail(t *testing.T) {
 		}
 		return true
 	})
-	r := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist"))
-	r.Want(t, 3, "6 of 12 targets")
+	r := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist")).Want(t, 3, "6 of 12 targets")
 	assert.Equalf(t, 6, strings.Count(r.Stdout, "@sha256:"), "images that were built")
 	for cause, most := range map[string]int{"do not allow to pull": 1, "535.101.01.run": 1} {
 		if n := strings.Count(r.Stderr, cause); n != most {
@@ -139,8 +137,7 @@ func TestManyFail(t *testing.T) {
 		}
 	}
 	u.Fault(nil)
-	again := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist"))
-	again.Want(t, 0)
+	again := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist")).Want(t, 0)
 	assert.Equalf(t, fleetTargets, strings.Count(again.Stdout, "@sha256:"), "images in the end")
 }
 

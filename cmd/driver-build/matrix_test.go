@@ -39,13 +39,11 @@ func TestMatrixInit(t *testing.T) {
 		return call(t.Context(), t, u.Env, append(strings.Fields("matrix init --output "+dir), strings.Fields(args)...)...)
 	}
 	const pair = "--os debian12,ubuntu22.04 --driver 535.261.03"
-	r := run(pair)
-	r.Want(t, 0)
+	r := run(pair).Want(t, 0)
 	patch := filepath.Join(dir, "patches/535.261.03/open-pci-resize-resource.patch")
 	assert.Equal(t, filepath.Join(dir, "matrix.yaml")+"\n"+patch+"\n", r.Stdout)
 	file := filepath.Join(dir, "matrix.yaml")
-	r = call(t.Context(), t, u.Env, "list", "--matrix", file, "--arch", "amd64")
-	r.Want(t, 0)
+	r = call(t.Context(), t, u.Env, "list", "--matrix", file, "--arch", "amd64").Want(t, 0)
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "\n"), "%s", r.Stdout)
 	run(pair).Want(t, 0)
 	run("--os ubuntu22.04 --driver 580.178.04").Want(t, 2, "matrix.yaml is there already, with other content")
@@ -192,8 +190,7 @@ func TestAddDriverFromManifest(t *testing.T) {
 	r = u.Run(t, strings.Fields("matrix add-driver 580.178.04 --releases none --matrix "+small+" --redist "+u.file(t, "redistrib_580.178.04.json", manifestOf("580.178.04", sum, 19)))...)
 	r.Want(t, 5, "two sources disagree about nvidia_driver-linux-x86_64-580.178.04-archive.tar.xz", "siderolabs/pkgs (table of driver-build) says", "redistrib_580.178.04.json says")
 	// So is the matrix, for drivers --redist; it also names the release and its CUDA version.
-	r = u.tool(t, "drivers --releases none --redist "+u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19)))
-	r.Want(t, 0)
+	r = u.tool(t, "drivers --releases none --redist "+u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19))).Want(t, 0)
 	assert.Contains(t, r.Stdout, "R630")
 	mine := u.file(t, "mine.yaml", strings.Replace(u.Matrix(), "drivers:\n", "drivers:\n  - version: 630.10.01\n    archives: {amd64: {url: "+u.URL+"/redist/"+name+", sha256: "+sum+"}}\n", 1))
 	r = u.Run(t, strings.Fields("drivers --releases none --matrix "+mine+" --redist "+u.file(t, "other.json", manifestOf("630.10.01", strings.Repeat("a", 64), 19)))...)

@@ -49,8 +49,7 @@ func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
 	}
 
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
-	byProgram := u.Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...)
-	byProgram.Want(t, 0)
+	byProgram := u.Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...).Want(t, 0)
 	assert.Equalf(t, true, used(), "the program unpacks the driver\n%s", byProgram.Stderr)
 	for name, more := range map[string][]string{
 		"in Go":                  {"--no-helpers"},
@@ -58,8 +57,7 @@ func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
 		"from a registry, in Go": {"--cache-from", u.Host + "/team/driver", "--no-helpers"},
 	} {
 		other := u.fresh(t)
-		r := other.Run(t, append(append(target, more...), "--output", "oci:"+other.Path("dist"))...)
-		r.Want(t, 0)
+		r := other.Run(t, append(append(target, more...), "--output", "oci:"+other.Path("dist"))...).Want(t, 0)
 		assert.Equalf(t, byProgram.Digest(t), r.Digest(t), "%s", name)
 		assert.Equalf(t, false, used(), "%s: the program unpacks the driver\n%s", name, r.Stderr)
 	}

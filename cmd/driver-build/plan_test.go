@@ -31,26 +31,22 @@ func TestPlan(t *testing.T) {
 		t.Helper()
 		u.Run(t, strings.Fields(args+" --push --repository "+u.Host+"/gpu/driver")...).Want(t, 0)
 	}
-	first := u.plan(t, both)
-	first.Want(t, 0)
+	first := u.plan(t, both).Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.table", u.Normal(first.Stdout))
 	assert.Equal(t, first.Stdout, u.plan(t, both).Stdout)
-	r := u.plan(t, both+"--format github")
-	r.Want(t, 0)
+	r := u.plan(t, both+"--format github").Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	var matrix struct{ Include []map[string]string }
 	if err := json.Unmarshal([]byte(r.Stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.Stdout, "\n") != 1 {
 		t.Errorf("%v: %s", err, r.Stdout)
 	}
-	r = u.plan(t, both+"--format gitlab")
-	r.Want(t, 0)
+	r = u.plan(t, both+"--format gitlab").Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	for _, entry := range matrix.Include { // what a pipeline does with it
 		push(entry["args"])
 	}
 	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "{\n  \"schema\": 1,\n  \"items\": []\n}\n", "github": `{"include":[]}` + "\n"} {
-		r := u.plan(t, both+"--format "+format)
-		r.Want(t, 0, "note: all 5 images are up to date")
+		r := u.plan(t, both+"--format "+format).Want(t, 0, "note: all 5 images are up to date")
 		assert.Equalf(t, want, r.Stdout, "%s", format)
 	}
 	var child map[string]struct{ Script []string }
@@ -78,8 +74,7 @@ func TestPlanKernels(t *testing.T) {
 	u := newUser(t)
 	args := func(flags string) (all []string) {
 		t.Helper()
-		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
-		r.Want(t, 0)
+		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags).Want(t, 0)
 		for _, task := range commandtest.Items[status.Task](t, r, "plan.schema.json") {
 			all = append(all, task.Tag+" "+task.Args)
 		}
@@ -119,8 +114,7 @@ func TestPlanFailures(t *testing.T) {
 	u.Run(t, "plan", "--matrix", u.Path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.Path("a b"), "--os", "debian12", "--driver", newDriver).Want(t, 2, "cannot be an argument")
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
-	r = u.plan(t, "--os ubuntu18.04")
-	r.Want(t, 0)
+	r = u.plan(t, "--os ubuntu18.04").Want(t, 0)
 	assert.Equalf(t, 2, strings.Count(r.Stdout, " cannot be planned: "), "%v", r.Stdout)
 }
 
@@ -128,8 +122,7 @@ func TestPlanFailures(t *testing.T) {
 func TestPlanOutage(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	all := u.plan(t, "--format json")
-	all.Want(t, 0)
+	all := u.plan(t, "--format json").Want(t, 0)
 	u.Fault(refuse(500, "/v2/base/debian12"))
 	u.Cache = t.TempDir()
 	r := u.plan(t, "--format json --at 2020-01-01")
@@ -140,8 +133,7 @@ func TestPlanOutage(t *testing.T) {
 	u.plan(t, "--os debian12").Want(t, 4, "nothing else is to be built", "500")
 	u.Fault(nil)
 	_, ca := commandtest.SignKey(t)
-	r = u.plan(t, "--os debian12 --format json --insecure-registry --ca "+ca+" --registry-mirror docker.io=m.example:5000/hub")
-	r.Want(t, 0)
+	r = u.plan(t, "--os debian12 --format json --insecure-registry --ca "+ca+" --registry-mirror docker.io=m.example:5000/hub").Want(t, 0)
 	assert.Contains(t, r.Stdout, " --insecure-registry ")
 	assert.Contains(t, r.Stdout, " --ca "+ca+" --registry-mirror docker.io=m.example:5000/hub\"")
 }

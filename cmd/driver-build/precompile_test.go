@@ -29,8 +29,7 @@ func TestKernelTags(t *testing.T) {
 		{"--kernel all --one-image", []string{newDriver + "-debian12"}},
 		{"--kernel latest --with-toolchain --one-image", []string{newDriver + "-debian12"}},
 	} {
-		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
-		r.Want(t, 0)
+		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).Want(t, 0)
 		got := map[string]bool{}
 		for d := json.NewDecoder(strings.NewReader(r.Stdout)); d.More(); {
 			var recipe struct {
@@ -90,8 +89,7 @@ func TestKernelUsage(t *testing.T) {
 func TestFetchKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2")
-	r.Want(t, 0)
+	r := u.Run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2").Want(t, 0)
 	for _, name := range []string{"linux-headers-" + imagetest.Kernel, "linux-headers-" + imagetest.OldKernel, "linux-kbuild-6.1", "gcc-12", "libcuda1"} {
 		if n := strings.Count(r.Stdout, "/"+name+"_"); n != 1 {
 			t.Errorf("%s is listed %d times in:\n%s", name, n, r.Stdout)

@@ -20,15 +20,13 @@ func TestRebuildPushed(t *testing.T) {
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--push", "--repository", repository,
 		"--provenance", "--sbom", "--image-key", private).Want(t, 0)
 	u.Cache = t.TempDir()
-	r := u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", public)
-	r.Want(t, 0)
+	r := u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", public).Want(t, 0)
 	for _, part := range []string{"(amd64): built again from its provenance", "(arm64): built again",
 		"the index of these images has the same digest"} {
 		assert.Contains(t, r.Stdout, part)
 	}
 	_, foreign := u.imageKey(t, "foreign")
-	r = u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", foreign)
-	r.Want(t, 5)
+	r = u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", foreign).Want(t, 5)
 	assert.Contains(t, r.Stdout, ".att: none of the given keys made it")
 	u.Run(t, "verify", u.Base("debian12"), "--rebuild", "--source", "ftp://x/y").Want(t, 2, "--source")
 }

@@ -23,8 +23,7 @@ func TestReport(t *testing.T) {
 	page := func(args string) string {
 		t.Helper()
 		file := u.Path("page.html")
-		r := u.tool(t, "report --releases none --arch amd64,arm64 --html "+file+" "+args)
-		r.Want(t, 0)
+		r := u.tool(t, "report --releases none --arch amd64,arm64 --html "+file+" "+args).Want(t, 0)
 		assert.Equalf(t, "", r.Stdout, "stdout")
 		text := require.Value(os.ReadFile(file))(t)
 		return string(text)
@@ -37,8 +36,7 @@ func TestReport(t *testing.T) {
 	if empty := page("--repository " + repository); count(empty, "missing") != 3 {
 		t.Errorf("an empty registry: %d are missing", count(empty, "missing"))
 	}
-	built := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository)
-	built.Want(t, 0)
+	built := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository).Want(t, 0)
 	got := page("--repository " + repository)
 	for _, want := range []string{built.Digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
 		assert.Containsf(t, got, want, "the page")

@@ -38,8 +38,7 @@ func TestRPMLock(t *testing.T) {
 				driver = oldDriver
 			}
 			target := "--os " + id + " --driver " + driver
-			first := u.matrix(t, target+" --output oci:"+u.user.Path("one"))
-			first.Want(t, 0)
+			first := u.matrix(t, target+" --output oci:"+u.user.Path("one")).Want(t, 0)
 			u.Cache = t.TempDir()
 			u.matrix(t, "lock "+target).Want(t, 0)
 			l := require.Value(lockfile.Read(u.user.Path("rpm.lock"), nil))(t)
@@ -50,16 +49,14 @@ func TestRPMLock(t *testing.T) {
 			}
 			indexes := u.Requests("/repodata/")
 			u.Cache = t.TempDir()
-			second := u.matrix(t, target+" --output oci:"+u.user.Path("two"))
-			second.Want(t, 0)
+			second := u.matrix(t, target+" --output oci:"+u.user.Path("two")).Want(t, 0)
 			if firstDigest(t, first) != firstDigest(t, second) || u.Requests("/repodata/") != indexes {
 				t.Errorf("%d indexes were asked for", u.Requests("/repodata/")-indexes)
 			}
 			u.Cache = t.TempDir()
 			u.matrix(t, "fetch "+target).Want(t, 0)
 			u.Fault(refuse(500, ""))
-			third := u.matrix(t, target+" --offline --output oci:"+u.user.Path("three"))
-			third.Want(t, 0)
+			third := u.matrix(t, target+" --offline --output oci:"+u.user.Path("three")).Want(t, 0)
 			assert.Equalf(t, firstDigest(t, third), firstDigest(t, first), "the digests differ offline")
 			u.Fault(nil)
 			u.matrix(t, "lock --check "+target).Want(t, 0)

@@ -83,8 +83,7 @@ func TestRPMFailures(t *testing.T) {
 				c.prepare(u)
 			}
 			out := u.user.Path("dist")
-			r := u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+out+" "+c.args)
-			r.Want(t, c.code, c.parts...)
+			r := u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+out+" "+c.args).Want(t, c.code, c.parts...)
 			assert.Equalf(t, "", r.Stdout, "stdout")
 			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
 			if list := leftovers(t, u.Cache); len(list) > 0 {
@@ -134,8 +133,7 @@ func TestRPMCommands(t *testing.T) {
 	if r := u.Run(t, "inspect", "--deep", "-o", "json", image); r.Code != 0 || !strings.Contains(r.Stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.Stdout, "gpg-pubkey") {
 		t.Errorf("%+v", r)
 	}
-	r := u.matrix(t, "kernels --os rocky9 -o json")
-	r.Want(t, 0)
+	r := u.matrix(t, "kernels --os rocky9 -o json").Want(t, 0)
 	for _, release := range []string{imagetest.RPMKernel, imagetest.RPMOldKernel, imagetest.RPMRTKernel} {
 		if !strings.Contains(r.Stdout, release) || strings.Contains(r.Stdout, imagetest.RPMOrphanKernel) {
 			t.Error(r.Stdout)

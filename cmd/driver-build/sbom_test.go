@@ -18,8 +18,7 @@ import (
 // sbom prints the document of an image and reads it with SPDX's own library.
 func (u *user) sbom(t *testing.T, args ...string) (*spdx.Document, string) {
 	t.Helper()
-	r := u.Run(t, append([]string{"sbom"}, args...)...)
-	r.Want(t, 0)
+	r := u.Run(t, append([]string{"sbom"}, args...)...).Want(t, 0)
 	doc := require.Value(spdxjson.Read(strings.NewReader(r.Stdout)))(t)
 	require.NoError(t, spdxlib.ValidateDocument(doc))
 	return doc, r.Stdout
@@ -51,8 +50,7 @@ func TestSBOM(t *testing.T) {
 	_, text = u.sbom(t, image, "--arch", "arm64")
 	assert.Contains(t, text, "pkg:oci/driver@sha256:")
 	assert.Equalf(t, false, strings.Contains(text, "amd64"), "the document for arm64 has amd64")
-	r := u.Run(t, "sbom", image, "--format", "cyclonedx")
-	r.Want(t, 0)
+	r := u.Run(t, "sbom", image, "--format", "cyclonedx").Want(t, 0)
 	var cdx struct{ BOMFormat, SpecVersion string }
 	require.NoError(t, json.NewDecoder(bytes.NewReader([]byte(r.Stdout))).Decode(&cdx))
 	assert.Equal(t, "CycloneDX 1.6", cdx.BOMFormat+" "+cdx.SpecVersion)

@@ -69,8 +69,7 @@ func TestSignCommand(t *testing.T) {
 		t.Errorf("stdout: %s", r.Stdout)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		r = u.Run(t, "inspect", "--deep", u.Host+"/gpu/driver:a", "--arch", arch)
-		r.Want(t, 0)
+		r = u.Run(t, "inspect", "--deep", u.Host+"/gpu/driver:a", "--arch", arch).Want(t, 0)
 		assert.Containsf(t, r.Stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
 		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.Stdout, "module-signature") {
 			t.Errorf("%s: %s", arch, r.Stdout)
@@ -114,8 +113,7 @@ func TestSignUsage(t *testing.T) {
 		"--sign-key " + key + " --sign-cert " + cert:                                        {"the passphrase is missing or wrong"},
 		"--sign-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --sign-cert " + cert: {"pin-source"},
 	} {
-		r := u.Run(t, append([]string{"sign", ref}, strings.Fields(args)...)...)
-		r.Want(t, session.ExitUsage, parts...)
+		u.Run(t, append([]string{"sign", ref}, strings.Fields(args)...)...).Want(t, session.ExitUsage, parts...)
 	}
 	u.Env[flags.PassphraseVariable] = "correct"
 	u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
@@ -135,16 +133,14 @@ func TestSignOffline(t *testing.T) {
 		}
 	}
 	openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Site", "-days", "9", "-keyout", key, "-out", cert)
-	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("online"))
-	want.Want(t, 0)
+	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("online")).Want(t, 0)
 	for _, whole := range []bool{false, true} {
 		dir := u.Path("request")
 		args := []string{"sign", ref, "--export", dir}
 		if whole {
 			args = append(args, "--unsigned-modules")
 		}
-		r := u.Run(t, args...)
-		r.Want(t, 0, "4 modules to sign")
+		r := u.Run(t, args...).Want(t, 0, "4 modules to sign")
 		assert.Equalf(t, filepath.Join(dir, kernelmodules.RequestName), strings.TrimSpace(r.Stdout), "stdout: %s", r.Stdout)
 		for _, m := range readRequest(t, dir).Modules {
 			name := filepath.Join(dir, m.SHA256)
@@ -154,8 +150,7 @@ func TestSignOffline(t *testing.T) {
 				openssl("pkeyutl", "-sign", "-inkey", key, "-pkeyopt", "digest:"+m.Hash, "-in", name+".digest", "-out", name+".sig")
 			}
 		}
-		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "--output", "oci:"+u.Path("offline"))
-		r.Want(t, 0)
+		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "--output", "oci:"+u.Path("offline")).Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "whole modules %v: %s, with the key %s", whole, r.Stdout, want.Stdout)
 		require.NoError(t, os.RemoveAll(dir))
 	}

@@ -27,22 +27,18 @@ func TestHelp(t *testing.T) {
 		for _, sub := range c.Commands() {
 			each(sub)
 		}
-		r := call(t.Context(), t, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...)
-		r.Want(t, 0)
+		r := call(t.Context(), t, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...).Want(t, 0)
 		goldentest.Compare(t, "testdata/help-"+strings.TrimPrefix(strings.ReplaceAll(c.CommandPath(), " ", "-"), "driver-build-")+".txt", r.Stdout)
 		assert.Equalf(t, "", r.Stderr, "%s: stderr", c.CommandPath())
 	}
 	each(newRootCmd(&session.App{}))
-	r := call(t.Context(), t, nil, "version")
-	r.Want(t, 0)
+	r := call(t.Context(), t, nil, "version").Want(t, 0)
 	if !strings.HasPrefix(r.Stdout, "driver-build ") {
 		t.Errorf("%q", r.Stdout)
 	}
-	flag := call(t.Context(), t, nil, "--version")
-	flag.Want(t, 0)
+	flag := call(t.Context(), t, nil, "--version").Want(t, 0)
 	assert.Equal(t, strings.TrimSpace(r.Stdout), strings.TrimSpace(flag.Stdout))
-	r = call(t.Context(), t, nil, "completion", "bash")
-	r.Want(t, 0)
+	r = call(t.Context(), t, nil, "completion", "bash").Want(t, 0)
 	assert.Containsf(t, r.Stdout, "driver-build", "no completion")
 }
 
@@ -50,12 +46,10 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	for _, format := range []string{"table", "json", "yaml"} {
-		r := u.Run(t, "list", "-o", format, "--excluded", "--at", "2026-11-23")
-		r.Want(t, 0)
+		r := u.Run(t, "list", "-o", format, "--excluded", "--at", "2026-11-23").Want(t, 0)
 		goldentest.Compare(t, "testdata/list."+format, r.Stdout)
 	}
-	r := u.Run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver)
-	r.Want(t, 0)
+	r := u.Run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver).Want(t, 0)
 	if lines := strings.Count(r.Stdout, "\n"); lines != 2 || !strings.Contains(r.Stdout, "418.87.01-ubuntu16.04") {
 		t.Error(r.Stdout)
 	}
@@ -63,8 +57,7 @@ func TestList(t *testing.T) {
 	schematest.Check(t, "list.schema.json", u.Run(t, "list", "-o", "json", "--excluded").Stdout)
 	u.Run(t, "list", "-o", "xml").Want(t, 2, "table, json or yaml")
 	// The matrix in the program itself.
-	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")
-	r.Want(t, 0)
+	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01").Want(t, 0)
 	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
 }
 
@@ -99,21 +92,18 @@ func TestListComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.withComponents(t, twoComponents())
-	r := u.components(t, "list --os debian12 --driver "+newDriver)
-	r.Want(t, 0)
+	r := u.components(t, "list --os debian12 --driver "+newDriver).Want(t, 0)
 	for _, want := range []string{"fabricmanager,imex,nscq?", "fabricmanager?,nscq?"} { // amd64, arm64
 		assert.Contains(t, r.Stdout, want)
 	}
-	r = u.components(t, "list --os debian12 --driver "+newDriver+" --arch amd64 -o json")
-	r.Want(t, 0)
+	r = u.components(t, "list --os debian12 --driver "+newDriver+" --arch amd64 -o json").Want(t, 0)
 	var list struct{ Items []batch.Pair }
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list))
 	got := list.Items[0].Components
 	if len(got) != 3 || got[0].Name != "fabricmanager" || got[0].Version != newDriver || len(got[0].SHA256) != 64 || got[2].Name != "nscq" || got[2].SHA256 != "" {
 		t.Errorf("%+v", got)
 	}
-	r = u.components(t, "list --os debian12 --driver "+newDriver+" --no-fabric")
-	r.Want(t, 0)
+	r = u.components(t, "list --os debian12 --driver "+newDriver+" --no-fabric").Want(t, 0)
 	if strings.Contains(r.Stdout, "nscq") {
 		t.Errorf("--no-fabric: %s", r.Stdout)
 	}
@@ -151,8 +141,7 @@ func TestUsage(t *testing.T) {
 		"push oci:/no/such registry/y": {"/no/such"},
 		"fetch":                        {"nothing to build"},
 	} {
-		r := u.Run(t, strings.Fields(args)...)
-		r.Want(t, 2, parts...)
+		r := u.Run(t, strings.Fields(args)...).Want(t, 2, parts...)
 		assert.Equalf(t, "", r.Stdout, "%s: stdout", args)
 		if t.Failed() {
 			t.Fatalf("driver-build %s", args)

@@ -101,28 +101,26 @@ func cudaOf(lib nvml.Interface) string {
 // is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
 	a.Devices = []device{}
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		a.Error = "nvmlInit: " + ret.Error()
-		return a
-	}
-	defer func() {
-		if ret := lib.Shutdown(); ret != nvml.SUCCESS && a.Error == "" {
-			a.Error = "nvmlShutdown: " + ret.Error()
+	failed := func(call string, ret nvml.Return) bool {
+		if ret != nvml.SUCCESS {
+			a.Error = cmp.Or(a.Error, call+": "+ret.Error())
 		}
-	}()
-	var ret nvml.Return
-	if a.Driver, ret = lib.SystemGetDriverVersion(); ret != nvml.SUCCESS {
-		a.Error = "nvmlSystemGetDriverVersion: " + ret.Error()
+		return ret != nvml.SUCCESS
+	}
+	if failed("nvmlInit", lib.Init()) {
 		return a
 	}
-	if a.NVML, ret = lib.SystemGetNVMLVersion(); ret != nvml.SUCCESS {
-		a.Error = "nvmlSystemGetNVMLVersion: " + ret.Error()
+	defer func() { failed("nvmlShutdown", lib.Shutdown()) }()
+	var ret nvml.Return
+	if a.Driver, ret = lib.SystemGetDriverVersion(); failed("nvmlSystemGetDriverVersion", ret) {
+		return a
+	}
+	if a.NVML, ret = lib.SystemGetNVMLVersion(); failed("nvmlSystemGetNVMLVersion", ret) {
 		return a
 	}
 	a.CUDA = cudaOf(lib)
 	n, ret := lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		a.Error = "nvmlDeviceGetCount: " + ret.Error()
+	if failed("nvmlDeviceGetCount", ret) {
 		return a
 	}
 	for i := range n {
@@ -137,45 +135,35 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 }
 
 func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
-	h, ret := lib.DeviceGetHandleByIndex(i)
-	if ret != nvml.SUCCESS {
-		return d, fmt.Errorf("device %d: %s", i, ret.Error())
-	}
-	if d.UUID, ret = h.GetUUID(); ret != nvml.SUCCESS {
-		return d, fmt.Errorf("device %d: uuid: %s", i, ret.Error())
-	}
-	if d.Name, ret = h.GetName(); ret != nvml.SUCCESS {
-		return d, fmt.Errorf("device %d: name: %s", i, ret.Error())
-	}
-	pci, ret := h.GetPciInfo()
-	if ret != nvml.SUCCESS {
-		return d, fmt.Errorf("device %d: PCI address: %s", i, ret.Error())
-	}
-	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
-	d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h)
-	if usage {
-		if err := d.use(h); err != nil {
-			return d, fmt.Errorf("device %d: %w", i, err)
+	check := func(what string, ret nvml.Return) {
+		if ret != nvml.SUCCESS && err == nil {
+			err = fmt.Errorf("device %d: %s%s", i, what, ret.Error())
 		}
 	}
-	return d, nil
-}
-
-// use adds memory and utilisation. A GPU that does not support one of them is no error.
-func (d *device) use(h nvml.Device) error {
-	switch m, ret := h.GetMemoryInfo(); ret {
-	case nvml.SUCCESS:
+	h, ret := lib.DeviceGetHandleByIndex(i)
+	if check("", ret); err != nil {
+		return d, err
+	}
+	d.UUID, ret = h.GetUUID()
+	check("uuid: ", ret)
+	d.Name, ret = h.GetName()
+	check("name: ", ret)
+	pci, ret := h.GetPciInfo()
+	check("PCI address: ", ret)
+	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
+	if d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h); !usage {
+		return d, err
+	}
+	// A GPU that does not support one of these is no error.
+	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS {
 		d.Memory = &memory{Total: m.Total, Used: m.Used}
-	case nvml.ERROR_NOT_SUPPORTED:
-	default:
-		return fmt.Errorf("memory: %s", ret.Error())
+	} else if ret != nvml.ERROR_NOT_SUPPORTED {
+		check("memory: ", ret)
 	}
-	switch u, ret := h.GetUtilizationRates(); ret {
-	case nvml.SUCCESS:
+	if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
 		d.Utilization = &u.Gpu
-	case nvml.ERROR_NOT_SUPPORTED:
-	default:
-		return fmt.Errorf("utilisation: %s", ret.Error())
+	} else if ret != nvml.ERROR_NOT_SUPPORTED {
+		check("utilisation: ", ret)
 	}
-	return nil
+	return d, err
 }
