@@ -1,8 +1,12 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +23,19 @@ func (u *user) imageKey(t *testing.T, name string) (private, public string) {
 	require.NoError(t, err)
 	return u.keyPair(t, name, key, plain)
 }
+
+// keyPair writes a private key, and its public key to NAME.pub.
+func (u *user) keyPair(t *testing.T, name string, key crypto.Signer, seal func([]byte) (kind string, content []byte)) (private, public string) {
+	t.Helper()
+	kind, content := seal(require.Value(x509.MarshalPKCS8PrivateKey(key))(t))
+	der := require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)
+	private, public = u.Path(name+".key"), u.Path(name+".pub")
+	require.NoError(t, errors.Join(os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600),
+		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600)))
+	return private, public
+}
+
+func plain(der []byte) (string, []byte) { return "PRIVATE KEY", der }
 
 // TestBuildSigned: a build signs what it writes and pushes, with SBOM and provenance of the index and each
 // image; verify wants that of the right key.

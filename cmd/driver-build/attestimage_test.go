@@ -7,9 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,19 +22,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
-
-// keyPair writes a private key, and its public key to NAME.pub.
-func (u *user) keyPair(t *testing.T, name string, key crypto.Signer, seal func([]byte) (kind string, content []byte)) (private, public string) {
-	t.Helper()
-	kind, content := seal(require.Value(x509.MarshalPKCS8PrivateKey(key))(t))
-	der := require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)
-	private, public = u.Path(name+".key"), u.Path(name+".pub")
-	require.NoError(t, errors.Join(os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600),
-		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600)))
-	return private, public
-}
-
-func plain(der []byte) (string, []byte) { return "PRIVATE KEY", der }
 
 // signed says how many images of a reference have a good signature of the key, and how many lack one.
 func (u *user) signed(t *testing.T, ref string, keys ...string) (good, bad int) {

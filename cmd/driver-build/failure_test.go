@@ -59,8 +59,6 @@ func TestFailures(t *testing.T) {
 			a.Publish()
 		}, "", 6, []string{"kmod"}},
 		"base 401":         {func(u *user) { u.Fault(refuse(401, "/v2/base/")) }, "", 4, []string{"401", "/base/debian12"}},
-		"base 404":         {func(u *user) { u.Fault(refuse(404, "/v2/base/")) }, "", 4, []string{"404", "/base/debian12"}},
-		"base 500":         {func(u *user) { u.Fault(refuse(500, "/v2/base/")) }, "", 4, []string{"500", "/base/debian12"}},
 		"base 429":         {func(u *user) { u.Fault(refuse(429, "/v2/base/")) }, "", 4, []string{"429"}},
 		"base unreachable": {nil, "--base 127.0.0.1:1/x:y", 4, []string{"127.0.0.1:1"}},
 		"base not there":   {nil, "--base oci:/no/such/folder", 2, []string{"/no/such/folder"}},

@@ -35,7 +35,7 @@ func TestHelpIsWhole(t *testing.T) {
 func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"lits":                           `unknown command "lits" for "driver-build" Did you mean this? list: usage: driver-build --os`,
+		"lits":                           `unknown command "lits" for "driver-build" Did you mean this? list; usage: driver-build --os`,
 		"bundle imprt":                   `unknown command "imprt" for "driver-build bundle"`,
 		"list --flavor open":             "unknown flag: --flavor: did you mean --flavour?",
 		"--drivers 1":                    "did you mean --driver?",

@@ -57,8 +57,6 @@ func TestKernelUsage(t *testing.T) {
 		want  string
 	}{
 		{"--modules nvidia,nvidia-uvm", 2, "give --kernel too"},
-		{"--with-sources", 2, "give --kernel too"},
-		{"--kmm", 2, "give --kernel too"},
 		{"--kmm --kernel latest --flavour open --flavour proprietary", 2, "give one --flavour"},
 		{"--sign-key key.pem", 2, "give --kernel too"},
 		{"--sign-cert cert.pem --kernel latest", 2, "give --sign-key too"},
@@ -67,11 +65,9 @@ func TestKernelUsage(t *testing.T) {
 		{"--kernel latest --modules nvidia", 2, "nvidia-uvm must be among them"},
 		{"--kernel latest --modules nvidia,nvidia-uvm,../x", 2, "no name of a module"},
 		{"--kernel latest --builder docker", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
-		{"--kernel latest --builder buildkit=", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
 		{"--kernel latest --builder kube-pod://-x", 2, `is not of the form kube-pod://POD`},
 		{"--kernel latest --builder buildkit=kube-pod://ci/x", 2, "of the form kube-pod://POD?context=CONTEXT&namespace=NAMESPACE"},
 		{"--kernel latest --builder kube-pod://x --builder chroot", 2, "one builder at a time"},
-		{"--kernel latest --builder chroot --builder buildkit", 2, "one builder at a time"},
 		{"--kernel latest --compiles 100", 2, "from 1 to 64"},
 		{"--kernel latest:0", 2, "latest:0"},
 		{"--kernel latest --kernel-flavour aws", 2, "aws"},

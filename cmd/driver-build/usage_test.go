@@ -135,11 +135,8 @@ func TestUsage(t *testing.T) {
 		good + "--driver 535.261.03 --source http://x/y.run":  {"--source is one archive"},
 		"--os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --output docker-archive:x": {"one architecture"},
 		"inspect":                      {"usage: driver-build inspect IMAGE"},
-		"verify a b":                   {"usage:"},
-		"sbom":                         {"usage: driver-build sbom IMAGE"},
 		"push registry/x:1 oci:y":      {"REGISTRY/PATH:TAG"},
 		"push oci:/no/such registry/y": {"/no/such"},
-		"fetch":                        {"nothing to build"},
 	} {
 		r := u.Run(t, strings.Fields(args)...).Want(t, 2, parts...)
 		assert.Equalf(t, "", r.Stdout, "%s: stdout", args)

@@ -29,13 +29,13 @@ func Format(f *pflag.FlagSet, value *string, words string) {
 
 // Choice declares a flag that takes one of the words at the end of its help.
 func Choice(f *pflag.FlagSet, value *string, name, short, usage string) {
-	all := Words(usage)
+	all := wordsOf(usage)
 	*value = all[0]
 	f.VarP(&choice{value, all}, name, short, usage)
 }
 
-// Words are those of a help such as "how to show progress: auto, tty or plain".
-func Words(usage string) []string {
+// wordsOf are those of a help such as "how to show progress: auto, tty or plain".
+func wordsOf(usage string) []string {
 	return strings.Split(strings.ReplaceAll(strings.TrimSpace(usage[strings.LastIndex(usage, ":")+1:]), " or ", ", "), ", ")
 }
 

@@ -40,7 +40,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.begun && failure.KindOf(err) == failure.Unexpected { // cobra's about arguments
-		err = Usagef("%s: usage: %s", strings.Join(strings.Fields(err.Error()), " "), cmd.UseLine())
+		err = Usagef("%s; usage: %s", strings.Join(strings.Fields(err.Error()), " "), cmd.UseLine())
 	}
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		if err = cause; a.opened {
