@@ -48,17 +48,15 @@ func newBench(t *testing.T, script string) bench {
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
 		testfile.Write(t, b.kos+"/"+name+".ko", kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), driver, release))
 	}
-	testfile.Write(t, b.tools+"/make", "#!/bin/sh\nkos="+b.kos+"\ncd \"$2\" || exit 9\n"+script+"\n")
-	testfile.Write(t, b.tools+"/strip", "#!/bin/sh\n[ \"$1 $2\" = '-g -o' ] && cp \"$4\" \"$3\"\n")
-	testfile.Write(t, b.tools+"/gcc-12", "#!/bin/sh\necho '"+debianText+"'\n")
 	source := filepath.Join(dir, "src/kernel")
-	testfile.Write(t, source+"/Makefile", "")
-	testfile.Write(t, source+"/conftest.sh", "#!/bin/sh\n")
-	testfile.Write(t, source+"/Kbuild", "NV_CONFTEST_TYPE_COMPILE_TESTS ?=\nNV_CONFTEST_FUNCTION_COMPILE_TESTS += one\n")
-	testfile.Write(t, source+"/nvidia/nvidia.Kbuild", "NVIDIA_SOURCES += nvidia/nv.c\nNVIDIA_SOURCES += nvidia/nv-pci.c\n NV_CONFTEST_TYPE_COMPILE_TESTS += two\n")
-	testfile.Write(t, source+"/nvidia/nv-kernel.o_binary", "blob")
-	testfile.Write(t, source+"/nvidia/nv-kernel.h", "-> nv-kernel.o_binary")
-	testfile.Write(t, source+"/nvidia-uvm/uvm.c", "")
+	testfile.Tree(t, dir, map[string]string{
+		"tools/make":  "#!/bin/sh\nkos=" + b.kos + "\ncd \"$2\" || exit 9\n" + script + "\n",
+		"tools/strip": "#!/bin/sh\n[ \"$1 $2\" = '-g -o' ] && cp \"$4\" \"$3\"\n", "tools/gcc-12": "#!/bin/sh\necho '" + debianText + "'\n",
+		"src/kernel/Makefile": "", "src/kernel/conftest.sh": "#!/bin/sh\n", "src/kernel/nvidia-uvm/uvm.c": "",
+		"src/kernel/Kbuild":                    "NV_CONFTEST_TYPE_COMPILE_TESTS ?=\nNV_CONFTEST_FUNCTION_COMPILE_TESTS += one\n",
+		"src/kernel/nvidia/nvidia.Kbuild":      "NVIDIA_SOURCES += nvidia/nv.c\nNVIDIA_SOURCES += nvidia/nv-pci.c\n NV_CONFTEST_TYPE_COMPILE_TESTS += two\n",
+		"src/kernel/nvidia/nv-kernel.o_binary": "blob", "src/kernel/nvidia/nv-kernel.h": "-> nv-kernel.o_binary",
+	})
 	work := testfile.Write(t, dir+"/work/", "")
 	root := filepath.Join(dir, "root")
 	headerTree(t, root, "usr/src/kernels/"+release, release)

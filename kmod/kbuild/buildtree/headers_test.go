@@ -57,7 +57,7 @@ func TestFind(t *testing.T) {
 			wholeTree(t, root, "usr/src/linux-headers-"+release, "6.1.0-55-amd64")
 		}, Headers{}, "is for kernel 6.1.0-55-amd64"},
 		{"not prepared", func(t *testing.T, root string) {
-			sourceTree(t, root, "usr/src/linux-headers-"+release)
+			testfile.Write(t, root+"/usr/src/linux-headers-"+release+"/include/linux/module.h", "")
 		}, Headers{}, "is not a prepared kernel tree"},
 		{"a loop", func(t *testing.T, root string) {
 			testfile.Write(t, root+"/lib/modules/"+release+"/build", "-> build")
