@@ -172,7 +172,8 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 			continue
 		}
 		if there := releasesOf(all); from != "" && !slices.Contains(there, spec) {
-			return nil, refuse("--kernel %w: %s has no complete headers of %s; there are %s", recipe.ErrKernel, from, spec, strings.Join(there, ", "))
+			return nil, refuse("--kernel %w: %s has no complete headers of %s; there are %s", recipe.ErrKernel, from, spec,
+				strings.Join(there, ", "))
 		}
 		if err := suits(distros.Kernel{Release: spec}); err != nil {
 			return nil, refuse("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
@@ -186,7 +187,8 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 		case 0:
 			return nil, refuse("--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, from, strings.Join(k.Flavours, ", "))
 		}
-		return nil, refuse("--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s", from, strings.Join(only, ", "))
+		return nil, refuse("--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
+			from, strings.Join(only, ", "))
 	}
 	if releases, err = recipe.SelectKernels(offered, k.Specs, k.Flavours, usual); err != nil {
 		return nil, refuse("%s %s: %w", t.Tag(), t.Arch, err)

@@ -107,7 +107,8 @@ func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Im
 func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels) (words map[string][]string, err error) {
 	k := &b.Kernels
 	unlocked := func(format string, args ...any) error {
-		return fmt.Errorf("%s %s%s is not locked: %s", t.Tag(), t.Arch, fmt.Sprintf(format, args...), b.lockCommand(lockfile.Name(t.Tag(), t.Arch)))
+		command := b.lockCommand(lockfile.Name(t.Tag(), t.Arch))
+		return fmt.Errorf("%s %s%s is not locked: %s", t.Tag(), t.Arch, fmt.Sprintf(format, args...), command)
 	}
 	words = map[string][]string{}
 	if k.Together {

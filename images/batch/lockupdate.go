@@ -161,7 +161,9 @@ func without(words, some []string) []string {
 
 // inMatrix says whether the matrix still has the pair of a recipe; rules that can be set aside do not count.
 func (u *LockUpdate) inMatrix(r *recipe.Recipe) bool {
-	_, err := u.Matrix.Select(matrix.Selection{Systems: []string{r.System}, Drivers: []string{r.Driver}, Archs: []string{r.Arch}, AllowIncompatible: true})
+	_, err := u.Matrix.Select(matrix.Selection{
+		Systems: []string{r.System}, Drivers: []string{r.Driver}, Archs: []string{r.Arch}, AllowIncompatible: true,
+	})
 	return err == nil
 }
 

@@ -132,9 +132,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 	// A lock of a later format is not a damaged one, which driver-build lock --update would replace.
 	_, err := lockfile.Parse("matrix.lock", []byte(`{"schema": 3, "newField": {}}`), nil)
-	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(), "schema is 3, this program knows 2") {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, lockfile.ErrLater)
+	assert.ErrorContains(t, err, "schema is 3, this program knows 2")
+	assert.Equal(t, false, errors.Is(err, lockfile.ErrFormat))
 	for _, text := range []string{"", "[]", `{"schema": 2, "images": {"a/b": null}}`, `{"schema": 2, "images": {"a/b": {}}}`} {
 		if l, err := lockfile.Parse("x", []byte(text), nil); err == nil {
 			t.Errorf("%q: %+v", text, l)

@@ -85,7 +85,8 @@ func (r *Recipe) ask(t matrix.Target, o Options) error {
 		return fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
 			o.Source, t.Arch, t.Driver.Version, t.Arch)
 	case o.Source == "" && packaged: // the row names the system's own packages
-		w.Driver = append(user, slices.DeleteFunc(kernel, func(name string) bool { return !slices.Contains(r.Flavours, PackageFlavour(name)) })...)
+		other := func(name string) bool { return !slices.Contains(r.Flavours, PackageFlavour(name)) }
+		w.Driver = append(user, slices.DeleteFunc(kernel, other)...)
 		w.Image = append(w.Image, t.Driver.Debian.Depends...)
 		return nil
 	case !ok:

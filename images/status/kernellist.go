@@ -124,7 +124,8 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []Offer
 		case errs[i] != nil:
 			failed++
 		case len(found[i]) == 0 && !packaged(t):
-			q.Notes = append(q.Notes, fmt.Sprintf("kernel headers of %s come with the host and are in no package: --from IMAGE lists the kernels of an image that has them", batch.Platform(t)))
+			q.Notes = append(q.Notes, fmt.Sprintf("kernel headers of %s come with the host and are in no package: "+
+				"--from IMAGE lists the kernels of an image that has them", batch.Platform(t)))
 		case len(found[i]) == 0:
 			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t)))
 		}
@@ -152,7 +153,9 @@ func packaged(t matrix.Target) bool {
 
 // kernels asks the repositories of one platform, unless no package of the system can have headers, or the images. tags are
 // those in the registry.
-func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target, tags map[string]bool) (rows []OfferedKernel, err error) {
+func (q *KernelQuery) kernels(
+	ctx context.Context, b *images.Builder, t matrix.Target, tags map[string]bool,
+) (rows []OfferedKernel, err error) {
 	add := func(k distros.Kernel) *OfferedKernel {
 		rows = append(rows, q.row(t, k, tags))
 		return &rows[len(rows)-1]
@@ -238,7 +241,8 @@ func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) (tags map
 // row says what can be done with a kernel.
 func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bool) OfferedKernel {
 	r := OfferedKernel{
-		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers, Version: k.Version, Drivers: []string{},
+		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers,
+		Version: k.Version, Drivers: []string{},
 	}
 	var ready, tags []string
 	for _, d := range q.Matrix.Drivers {

@@ -39,8 +39,9 @@ func little() Page {
 		},
 		Drivers: []Column{
 			{
-				Driver: matrix.Driver{Version: "595.84", Branch: "R595", Flavours: []string{"proprietary", "open"}, Kernel: driverinfo.KernelRule{Min: "4.15", Max: "7.1", Reason: evil}},
-				Kind:   "production", End: "2027-03", Newest: "595.91.07",
+				Driver: matrix.Driver{Version: "595.84", Branch: "R595", Flavours: []string{"proprietary", "open"},
+					Kernel: driverinfo.KernelRule{Min: "4.15", Max: "7.1", Reason: evil}},
+				Kind: "production", End: "2027-03", Newest: "595.91.07",
 			},
 			{Driver: matrix.Driver{Version: "535.309.01", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},
 			{Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},

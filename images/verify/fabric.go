@@ -72,7 +72,8 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 	}
 	for _, name := range []string{"libnvfm.so.1", "libz.so.1"} {
 		if !slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
-			return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special && recipe.HasPrefix([]string{"usr/lib", "lib"}, e.Path)
+			return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special &&
+				recipe.HasPrefix([]string{"usr/lib", "lib"}, e.Path)
 		}) {
 			s.fail(e.Path, "needs %s, which is in no library folder", name)
 		}

@@ -53,7 +53,8 @@ var programFolders = []string{"bin/", "sbin/", "usr/bin/", "usr/sbin/", "usr/lib
 // holds for everything in the folders that the dynamic loader searches.
 func checkPermissions(s *subject) {
 	for _, e := range s.all {
-		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(s.libraryDirs, path.Dir(e.Path)) && !driverName.MatchString(path.Base(e.Path)) {
+		dir, name := path.Split(e.Path)
+		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(s.libraryDirs, path.Clean(dir)) && !driverName.MatchString(name) {
 			s.fail(e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
 		}
 	}

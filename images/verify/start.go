@@ -114,7 +114,8 @@ func checkPreload(s *subject) {
 	}
 	for _, e := range s.all {
 		name := path.Base(e.Path)
-		if e.Kind != rootfs.File || !recipe.HasPrefix(opensslFolders, e.Path) || !strings.Contains(name, ".cnf") && !strings.Contains(name, ".conf") {
+		settings := strings.Contains(name, ".cnf") || strings.Contains(name, ".conf")
+		if e.Kind != rootfs.File || !settings || !recipe.HasPrefix(opensslFolders, e.Path) {
 			continue
 		}
 		if line := loadsLibrary.Find(s.text(e.Path, maxConfig)); line != nil {
