@@ -73,9 +73,6 @@ func questions() []question {
 		{"memory and utilisation", askUsage},
 		{"GPUs on the PCI bus", askBus},
 		{"GPUs that the driver has taken, device files", askTaken},
-		{"status of these GPUs", askStatus},
-		{"metrics", askMetrics},
-		{"labels for Node Feature Discovery", askLabels},
 		{"preflight on the real bus", askPreflight},
 	}
 }

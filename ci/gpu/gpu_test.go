@@ -41,12 +41,10 @@ func TestSame(t *testing.T) {
 		}
 	}
 	for question, part := range map[string]string{
-		"version of the loaded driver":      version + ", open",
-		"driver-probe, through NVML":        "driver " + version + ", 1 NVIDIA H200",
-		"memory and utilisation":            "1129 of 143771 MiB, 37 % busy (nvidia-smi a moment later: 41 %)",
-		"GPUs on the PCI bus":               "1 on the bus, 1 of them in nvidia-smi",
-		"status of these GPUs":              "1 of 1 GPUs work",
-		"labels for Node Feature Discovery": "gpu.model=NVIDIA-H200",
+		"version of the loaded driver": version + ", open",
+		"driver-probe, through NVML":   "driver " + version + ", 1 NVIDIA H200",
+		"memory and utilisation":       "1129 of 143771 MiB, 37 % busy (nvidia-smi a moment later: 41 %)",
+		"GPUs on the PCI bus":          "1 on the bus, 1 of them in nvidia-smi",
 	} {
 		assert.Containsf(t, all[question].Answer, part, "%s: %q", question, all[question].Answer)
 	}
@@ -75,7 +73,7 @@ func TestDifferent(t *testing.T) {
 		{"MIG: no utilisation in nvidia-smi", func(_ Machine, data string) error { return change(data+"/smi.xml", "41 %", "N/A") },
 			"memory and utilisation", Different, `nvidia-smi has "N/A"`},
 		{"another total", func(_ Machine, data string) error { return change(data+"/smi.xml", "143771 MiB", "81559 MiB") },
-			"metrics", Different, "gpu_memory_total_bytes"},
+			"memory and utilisation", Different, "bytes of memory, nvidia-smi says 81559 MiB"},
 		{"another PCI id", func(m Machine, _ string) error {
 			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/device"), []byte("0x2330\n"), 0o644)
 		}, "GPUs on the PCI bus", Different, `"233010DE", want "233510DE"`},
