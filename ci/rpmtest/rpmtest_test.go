@@ -44,7 +44,7 @@ func TestEverything(t *testing.T) {
 	if want := "zstd 1 100644 40755 104755 120777 104755 100644 =cap_net_raw+ep  = "; !strings.HasPrefix(out, "zstd 1 ") || !strings.Contains(out, "104755") {
 		t.Errorf("rpm says %q, want %q or so", out, want)
 	}
-	dir := Repository{Packages: packages, Compression: "zstd", Database: true, Key: key, PublishKey: true}.Create(t, t.TempDir())
+	dir := Repository{Packages: packages, Database: true, Key: key, PublishKey: true}.Create(t, t.TempDir())
 	names, err := filepath.Glob(filepath.Join(dir, "repodata", "*"))
 	if err != nil || len(names) < 9 {
 		t.Errorf("repodata has %s", names)

@@ -32,7 +32,7 @@ func styles(key *gpg.Key) []style {
 		{name: "el7", repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true}},
 		{name: "el8", repository: rpmtest.Repository{Compression: "xz"}},
 		{name: "el9", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha256"}},
-		{name: "fedora", repository: rpmtest.Repository{Compression: "zstd"}},
+		{name: "fedora", repository: rpmtest.Repository{}},
 		{name: "amzn2", repository: rpmtest.Repository{Compression: "bz2"}},
 		{name: "leap15", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
 	}

@@ -47,7 +47,7 @@ func TestRealRPM(t *testing.T) {
 		},
 		{
 			system: "amzn", version: "2023", release: "6.1.112-122.189.amzn2023.x86_64",
-			repository: rpmtest.Repository{Compression: "zstd", Key: key},
+			repository: rpmtest.Repository{Key: key},
 			folder:     "etc/yum.repos.d", repo: "[amazonlinux]\nbaseurl=URL\ngpgcheck=0\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
 			packages: []rpmtest.Package{realDevel("kernel-devel", "6.1.112-122.189.amzn2023", "6.1.112-122.189.amzn2023.x86_64", "w19.zstdio")},
 			want:     []string{"kernel-devel 6.1.112-122.189.amzn2023"},
@@ -77,7 +77,7 @@ func TestRealRPM(t *testing.T) {
 		},
 		{
 			system: "opensuse-leap", version: "16.0", release: "6.12.0-160000.27-default",
-			repository: rpmtest.Repository{Compression: "zstd", Checksum: "sha512", Key: key, PublishKey: true},
+			repository: rpmtest.Repository{Checksum: "sha512", Key: key, PublishKey: true},
 			folder:     "etc/zypp/repos.d", repo: "# Repository 'openSUSE:repo-oss' is maintained by the 'openSUSE' service.\n[openSUSE:repo-oss]\nname=repo-oss (${releasever})\nenabled=1\nautorefresh=1\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nservice=openSUSE\n",
 			packages: realSUSE("6.12.0-160000.27"),
 			want:     []string{"kernel-devel 6.12.0-160000.27.1", "kernel-default-devel 6.12.0-160000.27.1"},
