@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
-	"github.com/driver-container/driver-container/node/safeload"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -39,7 +38,7 @@ type Node struct {
 	starter      DaemonStarter
 	hardware     Hardware
 	locker       Locker
-	safeLoad     safeload.Permission                              // nil: no permission is needed
+	safeLoad     SafeLoad                                         // nil: no permission is needed
 	askGrace     func(ctx context.Context) (time.Duration, error) // see Options.Grace
 	hostStorage  bool
 	instanceFile string // see InstanceFile; "": none
@@ -84,7 +83,7 @@ type Options struct {
 	// The answer comes within seconds.
 	Grace func(ctx context.Context) (time.Duration, error)
 	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
-	SafeLoad safeload.Permission
+	SafeLoad SafeLoad
 }
 
 // New returns an instance for a machine.

@@ -4,19 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"time"
 
 	"github.com/driver-container/driver-container/node/modulestack"
-	"github.com/driver-container/driver-container/node/safeload"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// awaitSafeLoad waits until others have freed the node for another driver, if permission is needed.
-func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) error {
+// SafeLoad is the permission to take down a driver that may be in use, which other programs of the cluster give.
+// The name comes from the GPU Operator: the driver's pod sets an annotation on its node and waits, and the
+// controller that drains the node removes the annotation. Package node/kubernetes has the real implementation.
+type SafeLoad interface {
+	// Ask asks for the permission and returns whether it was given. It asks again if the request was removed or
+	// changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist asking again is useless; any
+	// other error may pass.
+	Ask(ctx context.Context) (granted bool, err error)
+	// Withdraw removes the request, if it is still there.
+	Withdraw(ctx context.Context) error
+	// String returns what the instance waits for, for messages: "safe load (annotation x of node y)".
+	String() string
+}
+
+const (
+	safeLoadEvery    = 2 * time.Second
+	safeLoadTries    = time.Minute     // how long the first request may fail
+	safeLoadWithdraw = 3 * time.Second // a stop must not wait longer for a server that does not answer
+)
+
+// awaitSafeLoad waits until others have freed the node for another driver, if permission is needed. If it cannot
+// ask, it warns, and returns: the caller then waits only for the holders, as it does without safe load.
+func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
 	if n.safeLoad == nil {
 		return nil
 	}
-	show := func(ctx context.Context) error { return n.showSafeLoad(ctx, old) }
-	return safeload.Waiter{Permission: n.safeLoad, Old: old.Version, Show: show, Now: n.now, Log: n.log, Warn: n.warn}.Wait(ctx)
+	begin, asked, open, last := n.now(), false, true, ""
+	defer func() {
+		if open {
+			n.withdrawSafeLoad(ctx)
+		}
+	}()
+	for {
+		granted, err := n.safeLoad.Ask(ctx)
+		useless := errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case granted:
+			open = false
+			n.log.Info("safe load given", "duration", n.now().Sub(begin).Round(time.Second))
+			return nil
+		case err == nil:
+			asked = true
+		case useless, !asked && n.now().Sub(begin) >= safeLoadTries:
+			open = !useless
+			n.warn("%s: %v; going on without it: driver %s is replaced as soon as nobody uses it", n.safeLoad, err, old.Version)
+			return nil
+		case err.Error() != last:
+			last = err.Error()
+			n.log.Warn("safe load not asked for, trying again", "error", err)
+		}
+		if err := n.showSafeLoad(ctx, old); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(safeLoadEvery + rand.N(safeLoadEvery/4)): //nolint:gosec // it spreads the load of many nodes, and is no secret
+		}
+	}
+}
+
+// withdrawSafeLoad withdraws the request, even if ctx has ended, but within a few seconds.
+func (n *Node) withdrawSafeLoad(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), safeLoadWithdraw)
+	defer cancel()
+	if err := n.safeLoad.Withdraw(ctx); err != nil {
+		n.warn("%s could not be taken back: %v", n.safeLoad, err)
+	}
 }
 
 // showSafeLoad sets in the status what the instance waits for, and which processes hold the driver meanwhile:

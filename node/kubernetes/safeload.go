@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// SafeLoad asks for a node without GPU users by status.SafeLoadAnnotation. It is a safeload.Permission.
+// SafeLoad asks for a node without GPU users by status.SafeLoadAnnotation. It is a node.SafeLoad.
 type SafeLoad struct {
 	client    *Client
 	node, pod string
