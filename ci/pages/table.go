@@ -75,7 +75,7 @@ var Elsewhere = map[string]map[string]string{
 		"for h in $(cat hosts); do": "needs hosts: TestHosts has their answers",
 	},
 	"builders": {
-		`driver-build --os ubuntu22.04 --driver 580.178.04 --kernel latest --builder "kube-pod://buildkitd-0?namespace=driver-build" --output oci:dist`: "needs a pod with BuildKit: TestRealPrograms has the behaviour",
+		`driver-build --os ubuntu22.04 --driver 580.178.04 --kernel latest --builder "kube-pod://buildkitd-0?namespace=driver-build" --output oci:dist`: "needs a pod with BuildKit: TestRealPod has the behaviour",
 		"driver-build login registry.example.com -u USER": "first-cluster has login",
 		`kubectl -n driver-build create secret generic registry --type kubernetes.io/dockerconfigjson --from-file .dockerconfigjson="$HOME/.docker/config.json"`: "needs the file that login wrote",
 		"kubectl -n driver-build wait --for=condition=Complete job/driver-build --timeout=2h":                                                                    "needs a kubelet",
