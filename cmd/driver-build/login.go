@@ -97,10 +97,11 @@ func password(ctx context.Context, a *session.App, question string, stdin bool) 
 		}
 		return bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r")), err
 	}
-	if !session.IsTerminal(a.Stdin) {
+	file, ok := a.Stdin.(*os.File)
+	if !ok || !session.IsTerminal(file) {
 		return nil, session.Usagef("login: stdin is no terminal to ask for the password: give --password-stdin")
 	}
-	fd := int(a.Stdin.(*os.File).Fd()) //nolint:forcetypeassert // it is a terminal
+	fd := int(file.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
 		return nil, fmt.Errorf("read the password: %w", err)

@@ -18,10 +18,7 @@ import (
 // reached. Errors are about reading the file.
 func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey, progress func(done, total int64)) (*Bundle, []Finding, error) {
 	var all []Finding
-	found := func(f Finding) error {
-		all = append(all, f)
-		return nil
-	}
+	found := func(f Finding) { all = append(all, f) }
 	b, err := Open(file)
 	if err == nil {
 		if wrong, ok := errors.AsType[Finding](b.VerifySignature(keys)); ok {
@@ -35,10 +32,11 @@ func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey,
 				}
 			})
 			if wrong, ok := errors.AsType[*fetch.MismatchError](err); ok {
-				return found(finding(RuleDamaged, blobFolder+blob.Desc.Digest.Hex, "its content has the digest sha256:%s", wrong.Got))
+				found(finding(RuleDamaged, blobFolder+blob.Desc.Digest.Hex, "its content has the digest sha256:%s", wrong.Got))
+				return nil
 			}
 			return err
-		}, found)
+		}, func(f Finding) error { found(f); return nil })
 	}
 	if wrong, ok := errors.AsType[Finding](err); ok {
 		return b, append(all, wrong), nil

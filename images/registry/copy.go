@@ -75,7 +75,7 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 	}
 	names := map[string]string{} // tag -> source
 	for _, source := range sources {
-		some, err := c.keepTags(ctx, source, to)
+		some, err := keepTags(source, to)
 		if err != nil {
 			return nil, err
 		}
@@ -93,13 +93,13 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 }
 
 // keepTags makes a transfer for each image of a source.
-func (c *Client) keepTags(ctx context.Context, source, to string) (all []Transfer, err error) {
+func keepTags(source, to string) (all []Transfer, err error) {
 	name := tagOf(source)
 	if local, ok := oci.ParseLocal(source); ok {
 		kind, rest, _ := strings.Cut(source, ":")
 		name = strings.TrimPrefix(strings.TrimPrefix(rest, local.Path), ":")
 		if name = name[strings.LastIndexByte(name, ':')+1:]; name == "" && kind != "docker-archive" {
-			return c.localTransfers(ctx, source, to)
+			return localTransfers(source, to)
 		}
 	}
 	if imagename.CheckTag(name) != nil {
@@ -109,7 +109,7 @@ func (c *Client) keepTags(ctx context.Context, source, to string) (all []Transfe
 }
 
 // localTransfers makes a transfer for each image that a layout or an archive has, with all of its tags.
-func (c *Client) localTransfers(ctx context.Context, source, to string) (all []Transfer, err error) {
+func localTransfers(source, to string) (all []Transfer, err error) {
 	tags, digests, err := oci.LocalTags(source)
 	if err != nil {
 		return nil, err

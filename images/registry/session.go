@@ -78,7 +78,7 @@ func (c *Client) newSession(e endpoint, actions []string, credential func(contex
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
 	s := &session{endpoint: e, Client: c, actions: actions}
 	s.piece.Store(math.MaxInt64)
-	raw := &http.Client{Transport: &guard{c.connections.http, e.plain, &s.pause}, CheckRedirect: checkRedirect}
+	raw := &http.Client{Transport: &guard{c.http, e.plain, &s.pause}, CheckRedirect: checkRedirect}
 	s.auth = &auth.Client{Client: raw, Cache: auth.NewCache(), ClientID: "driver-build", Header: http.Header{"User-Agent": {"driver-build"}}}
 	s.auth.Credential = func(ctx context.Context, host string) (auth.Credential, error) {
 		s.mu.Lock()

@@ -111,7 +111,8 @@ func signedBy(m ModuleSet) string {
 		signers[text] = true
 	}
 	how := "unsigned"
-	for how = range signers {
+	for text := range signers {
+		how = text
 	}
 	if len(signers) > 1 {
 		how = "signed differently (-o json shows how)"

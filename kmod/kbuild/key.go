@@ -2,13 +2,11 @@ package kbuild
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -93,12 +91,9 @@ func KernelID(release string, h buildtree.Headers, proc, sys string) (string, er
 func HeadersID(h buildtree.Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
-		file := filepath.Join(h.Build, name)
-		info, err := os.Stat(file)
-		if err == nil {
-			fmt.Fprintf(sum, "%d\n", info.Size())
-			_, err = readAll(context.Background(), file, sum, 64<<20)
-		}
+		text, err := bounded.File(filepath.Join(h.Build, name), 64<<20)
+		fmt.Fprintf(sum, "%d\n", len(text))
+		sum.Write(text)
 		if err != nil {
 			return "", fmt.Errorf("identify kernel %s by its headers: %w", h.Release, err)
 		}

@@ -50,7 +50,7 @@ func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 	// Processes that the first process left: none after a success, compilers when it was killed. Those that nothing
 	// reaps stay members of the group.
 	for end := time.Now().Add(killWait); signal(unix.SIGKILL) && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
