@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ func (debManager) open(ctx context.Context, env Env, s Sources, base *rootfs.Tre
 	if err != nil {
 		return nil, err
 	}
-	return debRepositories{releases, base, env.Fetch}, nil
+	return &debRepositories{Releases: releases, base: base, fetch: env.Fetch}, nil
 }
 
 func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
@@ -81,24 +80,16 @@ func DebReader(env Env) Reader {
 	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: env.unpackDeb}
 }
 
-func (e Env) unpackDeb(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (u Unpacked, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return u, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if u.deb, err = dpkg.OpenDeb(rootfs.Cancellable(ctx, f)); err != nil {
-		return u, err
+func (e Env) unpackDeb(ctx context.Context, r io.Reader, p distros.Package, u *Unpacked) (err error) {
+	if u.deb, err = dpkg.OpenDeb(r); err != nil {
+		return err
 	}
 	u.deb.XZ = e.XZ.Open(ctx)
 	// dpkg's database records what the control file says.
 	if err := u.deb.Check(p.Name, p.Version, p.Arch); err != nil {
-		return u, err
+		return err
 	}
-	u.Name, u.Version, u.Tree = p.Name, p.Version, rootfs.New(spool, nil)
-	return u, u.deb.Data(func(hdr *tar.Header, r io.Reader) error {
-		return u.Tree.Add(hdr, rootfs.Cancellable(ctx, r))
-	})
+	return u.deb.Data(func(hdr *tar.Header, r io.Reader) error { return u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)) })
 }
 
 // record writes dpkg's database. Its record of a package does not depend on the time of the installation.

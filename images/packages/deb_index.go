@@ -16,29 +16,24 @@ import (
 // debRepositories are apt's, with the base that packages are resolved for.
 type debRepositories struct {
 	*apt.Releases
-	base  *rootfs.Tree
-	fetch *fetch.Client
+	base   *rootfs.Tree
+	fetch  *fetch.Client
+	index  *apt.Index   // once it is loaded
+	status *dpkg.Status // of the base, then as well
 }
 
-func (r debRepositories) Client(string) (*fetch.Client, error) { return r.fetch, nil }
+func (r *debRepositories) Client(string) (*fetch.Client, error) { return r.fetch, nil }
 
-func (r debRepositories) load(ctx context.Context) (index, error) {
-	all, err := r.Load(ctx)
-	if err != nil {
+func (r *debRepositories) load(ctx context.Context) (notes []string, err error) {
+	if r.index, err = r.Load(ctx); err != nil {
 		return nil, err
 	}
-	status, err := readStatus(r.base)
-	return debIndex{all, status}, err
+	r.status, err = readStatus(r.base)
+	return r.index.Notes(), err
 }
 
-// debIndex is apt's index, with what the base has.
-type debIndex struct {
-	*apt.Index
-	status *dpkg.Status
-}
-
-func (x debIndex) resolve(_ context.Context, want []string) ([]distros.Package, error) {
-	found, err := x.Resolve(x.status, want)
+func (r *debRepositories) resolve(_ context.Context, want []string) ([]distros.Package, error) {
+	found, err := r.index.Resolve(r.status, want)
 	all := make([]distros.Package, len(found))
 	for i, p := range found {
 		all[i] = p.Package
@@ -49,10 +44,10 @@ func (x debIndex) resolve(_ context.Context, want []string) ([]distros.Package, 
 // find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own,
 // the version of the driver's own time: the newest that is not newer than the driver, else the oldest there
 // is.
-func (x debIndex) find(want, driver string) (*distros.Package, error) {
-	all := x.Versions(want)
+func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
+	all := r.index.Versions(want)
 	if strings.Contains(want, "=") || len(all) == 0 {
-		p, err := x.Find(want)
+		p, err := r.index.Find(want)
 		if err != nil {
 			return nil, err
 		}
@@ -67,27 +62,26 @@ func (x debIndex) find(want, driver string) (*distros.Package, error) {
 }
 
 // kernels picks the kernels out of the names of packages.
-func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
-	list := kernelList{usual: func(flavour string) string { return x.defaultSeries(d, flavour, arch) }}
-	for _, name := range x.Names("linux-headers-") {
+func (r *debRepositories) kernels(d distros.Distro, arch string) (all []Kernel) {
+	for _, name := range r.index.Names("linux-headers-") {
 		release, flavour, ok := d.KernelOf(name)
 		if !ok {
 			continue
 		}
-		p, ok := x.Candidate(name)
+		p, ok := r.index.Candidate(name)
 		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
 			continue
 		}
-		k := Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL}
-		list.add(k, slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := x.Candidate(image); return ok }))
+		whole := slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := r.index.Candidate(image); return ok })
+		all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL, whole})
 	}
-	return list.all()
+	return usable(all, func(flavour string) string { return r.defaultSeries(d, flavour, arch) })
 }
 
 // defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is
 // none.
-func (x debIndex) defaultSeries(d distros.Distro, flavour, arch string) string {
-	meta, ok := x.Candidate(d.KernelMeta(flavour))
+func (r *debRepositories) defaultSeries(d distros.Distro, flavour, arch string) string {
+	meta, ok := r.index.Candidate(d.KernelMeta(flavour))
 	if !ok {
 		return ""
 	}
@@ -96,8 +90,8 @@ func (x debIndex) defaultSeries(d distros.Distro, flavour, arch string) string {
 		return ""
 	}
 	for _, group := range depends {
-		for _, r := range group {
-			if release, f, ok := d.KernelOf(r.Name); ok && f == flavour {
+		for _, relation := range group {
+			if release, f, ok := d.KernelOf(relation.Name); ok && f == flavour {
 				return recipe.SeriesOf(release)
 			}
 		}

@@ -13,16 +13,13 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Repositories are those of a base, verified but not yet read.
+// Repositories are those of a base, verified. Their indexes are not read before something asks for packages.
 type Repositories interface {
 	Digest() string                           // of everything that resolving can depend on
 	Client(url string) (*fetch.Client, error) // as Reader has it
-	load(ctx context.Context) (index, error)
-}
 
-// index is what the repositories offer.
-type index interface {
-	Notes() []string
+	// load reads the indexes, for the methods below, and returns what people should know of them.
+	load(ctx context.Context) (notes []string, err error)
 	// resolve is the closure over what the base has; wants in the manager's own words.
 	resolve(ctx context.Context, want []string) ([]distros.Package, error)
 	// find gives one package alone. A want without a version means the one of a driver's time.
@@ -35,37 +32,22 @@ type index interface {
 type Kernel struct {
 	distros.Kernel
 	URL string
+
+	whole bool // the kernel itself is there too
 }
 
-// kernelList collects the kernels of an index.
-type kernelList struct {
-	with, without []Kernel                    // whose kernel itself is there too, and the others
-	usual         func(flavour string) string // the series of the kernel that the system installs for a flavour; "" if unknown
-	series        map[string]string           // by flavour
-}
-
-func (l *kernelList) add(k Kernel, whole bool) {
-	if l.series == nil {
-		l.series = map[string]string{}
+// usable returns the kernels that count, and marks those of the series that the system installs for their flavour; ""
+// is unknown. Where the repositories have kernels as well as headers, headers without their kernel (old ones that were
+// left behind) do not count; a repository that a site keeps for headers has no kernels.
+func usable(all []Kernel, series func(flavour string) string) []Kernel {
+	if slices.ContainsFunc(all, func(k Kernel) bool { return k.whole }) {
+		all = slices.DeleteFunc(all, func(k Kernel) bool { return !k.whole })
 	}
-	if _, ok := l.series[k.Flavour]; !ok {
-		l.series[k.Flavour] = l.usual(k.Flavour)
+	for i, k := range all {
+		usual := series(k.Flavour)
+		all[i].Default = usual != "" && recipe.SeriesOf(k.Release) == usual
 	}
-	k.Default = l.series[k.Flavour] != "" && recipe.SeriesOf(k.Release) == l.series[k.Flavour]
-	if whole {
-		l.with = append(l.with, k)
-	} else {
-		l.without = append(l.without, k)
-	}
-}
-
-// all returns the kernels. Where the repositories have kernels as well as headers, headers without their kernel (old
-// ones that were left behind) do not count; a repository that a site keeps for headers has no kernels.
-func (l *kernelList) all() []Kernel {
-	if len(l.with) == 0 {
-		return l.without
-	}
-	return l.with
+	return all
 }
 
 // Open opens the repositories of a base; base is the tree of its facts.
@@ -83,61 +65,54 @@ func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositor
 
 // Kernels lists the kernels that the repositories have headers of, in any order.
 func Kernels(ctx context.Context, repos Repositories, d distros.Distro, arch string, step *progress.Step) ([]Kernel, error) {
-	x, err := loaded(ctx, repos, step)
-	if err != nil {
+	if err := load(ctx, repos, step); err != nil {
 		return nil, fmt.Errorf("package repositories of %s: %w", d.ID(), err)
 	}
-	return x.kernels(d, arch), nil
+	return repos.kernels(d, arch), nil
 }
 
-func loaded(ctx context.Context, repos Repositories, step *progress.Step) (index, error) {
-	x, err := repos.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, note := range x.Notes() {
+func load(ctx context.Context, repos Repositories, step *progress.Step) error {
+	notes, err := repos.load(ctx)
+	for _, note := range notes {
 		step.Note(note)
 	}
-	return x, nil
+	return err
 }
 
 // Resolve finds the packages that are wanted, and what they need; driver is the version whose packages are
 // among them. The base of the pins is left empty.
 func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver string, step *progress.Step) (p recipe.Pins, err error) {
-	x, err := loaded(ctx, repos, step)
-	if err != nil {
-		return p, err
+	if err = load(ctx, repos, step); err == nil {
+		p.Packages, err = repos.resolve(ctx, w.Image)
 	}
-	if p.Packages, err = x.resolve(ctx, w.Image); err != nil {
-		return p, err
+	if err == nil && len(w.Compiler) > 0 {
+		err = resolveCompiler(ctx, repos, w, &p)
 	}
-	if len(w.Compiler) > 0 {
-		if err := resolveCompiler(ctx, x, w, &p); err != nil {
-			return p, err
-		}
+	if err == nil {
+		p.Driver, err = findAll(repos, w.Driver, driver)
 	}
-	for _, want := range w.Driver {
-		found, err := x.find(want, driver)
-		if err != nil {
-			return p, err
-		}
-		p.Driver = append(p.Driver, *found)
-	}
-	for _, want := range w.Companions {
-		found, err := x.find(want, "")
-		if err != nil {
-			return p, err
-		}
-		p.Companions = append(p.Companions, *found)
+	if err == nil {
+		p.Companions, err = findAll(repos, w.Companions, "")
 	}
 	slices.SortFunc(p.Driver, func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) })
-	return p, nil
+	return p, err
+}
+
+func findAll(repos Repositories, wants []string, driver string) (all []distros.Package, err error) {
+	for _, want := range wants {
+		found, err := repos.find(want, driver)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *found)
+	}
+	return all, nil
 }
 
 // resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers of each
 // kernel, which come with what they need beyond the compiler.
-func resolveCompiler(ctx context.Context, x index, w recipe.Wants, p *recipe.Pins) (err error) {
-	if p.Compiler, err = x.resolve(ctx, w.Compiler); err != nil {
+func resolveCompiler(ctx context.Context, repos Repositories, w recipe.Wants, p *recipe.Pins) (err error) {
+	if p.Compiler, err = repos.resolve(ctx, w.Compiler); err != nil {
 		return err
 	}
 	there := map[string]bool{}
@@ -146,7 +121,7 @@ func resolveCompiler(ctx context.Context, x index, w recipe.Wants, p *recipe.Pin
 	}
 	p.Headers = map[string][]distros.Package{}
 	for release, headers := range w.Headers {
-		all, err := x.resolve(ctx, slices.Concat(w.Compiler, headers))
+		all, err := repos.resolve(ctx, slices.Concat(w.Compiler, headers))
 		if err != nil {
 			return fmt.Errorf("headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have", release, err)
 		}

@@ -2,7 +2,10 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -20,8 +23,8 @@ type Reader struct {
 	env Env
 	// Client downloads from a URL: repositories can ask for certificates and credentials.
 	Client func(url string) (*fetch.Client, error)
-	// unpack reads a package from a downloaded file, and verifies what its digest does not cover.
-	unpack func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (Unpacked, error)
+	// unpack reads a package into an empty tree, and verifies what its digest does not cover.
+	unpack func(ctx context.Context, r io.Reader, p distros.Package, u *Unpacked) error
 }
 
 // NewReader makes a reader by the configuration of a base, whose facts are given.
@@ -40,24 +43,38 @@ func (r Reader) Unpack(ctx context.Context, pkgs []distros.Package, spool *rootf
 	eg.SetLimit(r.env.AtOnce())
 	unpacking := semaphore.NewWeighted(int64(min(r.env.AtOnce(), runtime.GOMAXPROCS(0)))) // more would cost memory and gain nothing
 	for i, p := range pkgs {
+		out[i] = Unpacked{Name: p.Name, Version: p.Version, Tree: rootfs.New(spool, nil)}
 		eg.Go(func() error {
-			client, err := r.Client(p.URL)
+			err := r.download(ctx, p, step, func(f io.Reader) error {
+				if err := unpacking.Acquire(ctx, 1); err != nil {
+					return err
+				}
+				defer unpacking.Release(1)
+				return r.unpack(ctx, rootfs.Cancellable(ctx, f), p, &out[i])
+			})
 			if err != nil {
-				return fmt.Errorf("package %s: %w", p.Name, err)
-			}
-			file, _, err := client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
-			if err != nil {
-				return fmt.Errorf("package %s: %w", p.Name, err)
-			}
-			if err := unpacking.Acquire(ctx, 1); err != nil {
-				return err
-			}
-			defer unpacking.Release(1)
-			if out[i], err = r.unpack(ctx, file, p, spool); err != nil {
 				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 			}
 			return nil
 		})
 	}
 	return out, eg.Wait()
+}
+
+// download gives a package to use.
+func (r Reader) download(ctx context.Context, p distros.Package, step *progress.Step, use func(io.Reader) error) (err error) {
+	client, err := r.Client(p.URL)
+	if err != nil {
+		return err
+	}
+	file, _, err := client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return use(f)
 }

@@ -25,7 +25,7 @@ func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tre
 		return nil, err
 	}
 	releases, err := rpm.OpenReleases(ctx, options)
-	return rpmRepositories{releases, installed, options.Mirror}, err
+	return &rpmRepositories{Releases: releases, installed: installed, mirror: options.Mirror}, err
 }
 
 // readRPMBase returns the packages of a base, and its configuration with what matrix and command line add. A

@@ -20,11 +20,12 @@ type rpmRepositories struct {
 	*rpm.Releases
 	installed []rpmfile.Metadata // of the base
 	mirror    distros.Mirror
+	index     *rpm.Index // once it is loaded
 }
 
 // Digest also covers the logins at mirrors: they are part of the addresses of packages, which cached plans
 // hold.
-func (r rpmRepositories) Digest() string {
+func (r *rpmRepositories) Digest() string {
 	digest := r.Releases.Digest()
 	addresses := strings.Join(r.mirror.URLs(), " ")
 	if !strings.Contains(addresses, "@") {
@@ -34,70 +35,62 @@ func (r rpmRepositories) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (r rpmRepositories) Client(url string) (*fetch.Client, error) { return r.Clients().For(url) }
+func (r *rpmRepositories) Client(url string) (*fetch.Client, error) { return r.Clients().For(url) }
 
-func (r rpmRepositories) load(ctx context.Context) (index, error) {
-	all, err := r.Load(ctx)
-	if err != nil {
+func (r *rpmRepositories) load(ctx context.Context) (notes []string, err error) {
+	if r.index, err = r.Load(ctx); err != nil {
 		return nil, err
 	}
-	return rpmIndex{all, r.installed, r.mirror}, nil
-}
-
-// rpmIndex is rpm's index, with what the base has.
-type rpmIndex struct {
-	*rpm.Index
-	installed []rpmfile.Metadata
-	mirror    distros.Mirror
+	return r.index.Notes(), nil
 }
 
 // pinned returns a package whose address includes the login at the mirror. Package rpm keeps logins out of addresses
 // and adds them to its own requests. A recipe is built without its knowledge of mirrors, so its addresses hold them, as
 // those of .deb packages do, and Recipe.Public removes them.
-func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
+func (r *rpmRepositories) pinned(p *rpm.Package) distros.Package {
 	out := p.Package
-	out.URL = x.mirror.Login(out.URL)
+	out.URL = r.mirror.Login(out.URL)
 	return out
 }
 
-func (x rpmIndex) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
-	found, err := solve.Resolve(ctx, x.Index, x.installed, want)
+func (r *rpmRepositories) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
+	found, err := solve.Resolve(ctx, r.index, r.installed, want)
 	all := make([]distros.Package, len(found))
 	for i := range found {
-		all[i] = x.pinned(&found[i])
+		all[i] = r.pinned(&found[i])
 	}
 	return all, err
 }
 
 // find ignores the driver: drivers are never taken from rpm packages.
-func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
-	p, err := x.Find(want)
+func (r *rpmRepositories) find(want, _ string) (*distros.Package, error) {
+	p, err := r.index.Find(want)
 	if err != nil {
 		return nil, err
 	}
-	found := x.pinned(p)
+	found := r.pinned(p)
 	return &found, nil
 }
 
 // kernels picks the kernels out of what packages provide.
-func (x rpmIndex) kernels(d distros.Distro, _ string) []Kernel {
+func (r *rpmRepositories) kernels(d distros.Distro, _ string) (all []Kernel) {
 	system, ok := d.(distros.RPM)
 	if !ok {
 		return nil
 	}
 	seen := map[string]bool{}
-	list := kernelList{usual: func(flavour string) string { return x.defaultSeries(system, flavour) }}
 	for _, name := range system.KernelProvides() {
-		for _, p := range x.WhatProvides(rpmfile.Relation{Name: name}) {
+		for _, p := range r.index.WhatProvides(rpmfile.Relation{Name: name}) {
 			for _, k := range kernelsOfRPM(system, p) {
 				if !seen[k.Release] {
-					seen[k.Release], k.URL = true, x.mirror.Login(k.URL)
-					list.add(k, slices.ContainsFunc(system.KernelImages(k.Release), x.offers))
+					seen[k.Release], k.URL = true, r.mirror.Login(k.URL)
+					k.whole = slices.ContainsFunc(system.KernelImages(k.Release), r.offers)
+					all = append(all, k)
 				}
 			}
 		}
 	}
-	return list.all()
+	return usable(all, func(flavour string) string { return r.defaultSeries(system, flavour) })
 }
 
 // kernelsOfRPM are the kernels that a package has the headers of: one, in every repository seen.
@@ -108,22 +101,22 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 		version := rel.EVR
 		version.Epoch = ""
 		if release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String()); ok {
-			all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: p.Name, Version: p.Version}, p.URL})
+			all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: p.Name, Version: p.Version}, p.URL, false})
 		}
 	}
 	return all
 }
 
 // offers reports whether a package satisfies a dependency, given as text.
-func (x rpmIndex) offers(text string) bool {
+func (r *rpmRepositories) offers(text string) bool {
 	want, err := rpmfile.ParseRequirement(text)
-	return err == nil && len(x.WhatProvides(want.Relation)) > 0
+	return err == nil && len(r.index.WhatProvides(want.Relation)) > 0
 }
 
 // defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is
 // none.
-func (x rpmIndex) defaultSeries(d distros.RPM, flavour string) string {
-	meta, ok := x.Candidate(d.KernelMeta(flavour))
+func (r *rpmRepositories) defaultSeries(d distros.RPM, flavour string) string {
+	meta, ok := r.index.Candidate(d.KernelMeta(flavour))
 	if !ok {
 		return ""
 	}

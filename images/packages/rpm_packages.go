@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -36,37 +35,31 @@ func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error)
 	}
 	return Reader{
 		env: env, Client: clients.For,
-		unpack: func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (Unpacked, error) {
-			return env.unpackRPM(ctx, file, p, keys, spool)
+		unpack: func(ctx context.Context, r io.Reader, p distros.Package, u *Unpacked) error {
+			return env.unpackRPM(ctx, r, p, keys, u)
 		},
 	}, nil
 }
 
-func (e Env) unpackRPM(ctx context.Context, file string, p distros.Package, keys pgp.Ring, spool *rootfs.Spool) (u Unpacked, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return u, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if u.rpm, err = rpmfile.Open(rootfs.Cancellable(ctx, f)); err != nil {
-		return u, err
+func (e Env) unpackRPM(ctx context.Context, r io.Reader, p distros.Package, keys pgp.Ring, u *Unpacked) (err error) {
+	if u.rpm, err = rpmfile.Open(r); err != nil {
+		return err
 	}
 	u.rpm.XZ = e.XZ.Open(ctx)
 	if len(p.Keys) > 0 {
 		if _, err := u.rpm.Verify(keys, p.Keys); err != nil {
-			return u, err
+			return err
 		}
 	}
 	m, err := u.rpm.Header.Metadata()
 	if err != nil {
-		return u, err
+		return err
 	}
 	// An unsigned index may list an old package, with its valid signature, as a new one.
 	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
-		return u, fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
+		return fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
 	}
-	u.Name, u.Version, u.Tree = m.Name, p.Version, rootfs.New(spool, nil)
-	return u, u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
+	return u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
 		if err := u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)); err != nil {
 			return err
 		}

@@ -1,17 +1,15 @@
 package buildkit
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,112 +49,61 @@ var built = sync.OnceValues(func() (string, error) {
 type testDaemon struct {
 	address, dir string
 	cmd          *exec.Cmd
-	once         sync.Once
+	kill         func() // with everything that it runs, like a crash of its machine
 }
 
-// startDaemon starts a buildkitd with a root of its own and stops it at the end of the test. The daemon must
-// leave nothing behind.
+// startDaemon starts a buildkitd with a root of its own and kills it at the end of the test.
 func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	t.Helper()
 	program := require.Value(built())(t)
 	if dir == "" {
 		dir = t.TempDir() // short enough for a socket: 107 bytes
 	}
-	d := &testDaemon{dir: dir, address: "unix://" + dir + "/s"}
-	for i, f := range flags {
-		if f == "--addr" {
-			d.address = flags[i+1]
-		}
-	}
-	args := append([]string{"--config", os.DevNull, "--root", dir + "/root", "--addr", "unix://" + dir + "/s", "--otel-socket-path", dir + "/otel", "--cdi-disabled", "--containerd-worker=false",
-		"--oci-worker-binary=runc", "--oci-worker-net=host", "--oci-worker-snapshotter=" + snapshotter()}, flags...)
-	d.cmd = exec.Command(program, args...)
-	d.cmd.Env = append(os.Environ(), "BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1")
-	d.launch(t)
-	return d
+	args := append([]string{program, "--config", os.DevNull, "--root", dir + "/root", "--addr", "unix://" + dir + "/s", "--otel-socket-path", dir + "/otel", "--cdi-disabled",
+		"--containerd-worker=false", "--oci-worker-binary=runc", "--oci-worker-net=host", "--oci-worker-snapshotter=" + cmp.Or(os.Getenv("BUILDKITD_SNAPSHOTTER"), "auto")}, flags...)
+	return launch(t, dir, `mkdir -p /run/runc && mount -t tmpfs runc /run/runc && BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 exec "$0" "$@"`, args...)
 }
 
-// launch starts the daemon's command and waits until the socket in its folder answers.
-func (d *testDaemon) launch(t *testing.T) {
+// launch starts a daemon in namespaces of processes and mounts of its own, so that nothing of it is left, and waits
+// until the socket in its folder answers.
+func launch(t *testing.T, dir, script string, args ...string) *testDaemon {
 	t.Helper()
-	log := require.Value(os.Create(d.dir + "/log"))(t)
+	d := &testDaemon{dir: dir, address: "unix://" + dir + "/s"}
+	d.cmd = exec.Command("unshare", append([]string{"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script}, args...)...)
+	log := require.Value(os.Create(dir + "/log"))(t)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	require.NoError(t, errors.Join(d.cmd.Start(), log.Close()))
-	t.Cleanup(func() { d.end(t) })
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err := reachable(t.Context(), "unix://"+d.dir+"/s"); err == nil {
-			return
-		} else if time.Now().After(end) {
-			text, _ := os.ReadFile(d.dir + "/log")
-			t.Fatalf("buildkitd did not start: %v\n%s", err, text)
-		}
-	}
-}
-
-func snapshotter() string {
-	if s := os.Getenv("BUILDKITD_SNAPSHOTTER"); s != "" {
-		return s
-	}
-	return "auto"
-}
-
-// kill ends the daemon like a crash.
-func (d *testDaemon) kill() {
-	d.once.Do(func() {
+	d.kill = sync.OnceFunc(func() {
 		d.cmd.Process.Kill()
 		d.cmd.Wait()
 	})
-}
-
-func (d *testDaemon) end(t *testing.T) {
-	t.Helper()
-	d.once.Do(func() {
-		d.cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(20*time.Second, func() {
-			t.Error("buildkitd did not end by SIGTERM")
-			d.cmd.Process.Kill()
-		})
-		defer timer.Stop()
-		d.cmd.Wait()
+	t.Cleanup(func() {
+		d.kill()
+		if text, _ := os.ReadFile(dir + "/log"); t.Failed() {
+			t.Logf("log of %s:\n%s", d.address, text[max(0, len(text)-8000):])
+		}
 	})
-	if t.Failed() {
-		text, _ := os.ReadFile(d.dir + "/log")
-		t.Logf("log of %s:\n%s", d.address, text[max(0, len(text)-8000):])
-	}
-	// A killed daemon leaves containers and mounts on the machine. Cleaning them up is not its client's task.
-	for _, pid := range d.processes(t) {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); strings.HasPrefix(f[4], d.dir+"/root/") {
-			syscall.Unmount(f[4], syscall.MNT_DETACH)
-		}
-	}
-	ids, _ := filepath.Glob("/run/runc/*/state.json")
-	for _, state := range ids {
-		if b, _ := os.ReadFile(state); bytes.Contains(b, []byte(d.dir+"/root/")) {
-			exec.Command("runc", "delete", "--force", filepath.Base(filepath.Dir(state))).Run()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if err := reachable(t.Context(), d.address); err == nil {
+			return d
+		} else if time.Now().After(end) {
+			t.Fatalf("buildkitd did not start: %v", err)
 		}
 	}
 }
 
-// processes returns the processes of this daemon's steps: their root is one of its bundles.
-func (d *testDaemon) processes(t *testing.T) []int {
+// steps counts the processes of this daemon's steps, whose root is in its folder.
+func (d *testDaemon) steps(t *testing.T) (n int) {
 	t.Helper()
-	var list []int
-	files := require.Value(filepath.Glob("/proc/[0-9]*/mountinfo"))(t)
-	self, _ := os.ReadFile("/proc/self/mountinfo")
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil || len(b) == 0 || bytes.Equal(b, self) || !bytes.Contains(b, []byte(d.dir+"/root/")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(strings.Split(f, "/")[2]); err == nil {
-			list = append(list, pid)
+	for _, f := range require.Value(filepath.Glob("/proc/[0-9]*/mountinfo"))(t) {
+		b, _ := os.ReadFile(f)
+		for line := range strings.Lines(string(b)) {
+			if fields := strings.Fields(line); fields[4] == "/" && strings.Contains(line, d.dir+"/root/") {
+				n++
+			}
 		}
 	}
-	return list
+	return n
 }
 
 // connect opens a runner and closes it at the end of the test.

@@ -237,7 +237,8 @@ func TestRealPod(t *testing.T) {
 	})
 	ends(t, pid)
 
-	err := connect(t, address).Run(t.Context(), step(t, runnertest.ProgramLayer(t), "sleep"), t.TempDir(), func(line string) {
+	dir := t.TempDir()
+	err := connect(t, address).Run(t.Context(), step(t, runnertest.ProgramLayer(t), "sleep"), dir, func(line string) {
 		if line == "started" {
 			require.NoError(t, os.WriteFile(filepath.Join(d.dir, "killed"), nil, 0o600))
 			d.kill()
@@ -246,4 +247,5 @@ func TestRealPod(t *testing.T) {
 	})
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
 	assert.ErrorContains(t, err, "command terminated with exit code 137: the container was killed: kubectl describe pod says why", "(NotFound)")
+	assert.Equal(t, 0, len(runnertest.Files(t, dir)))
 }

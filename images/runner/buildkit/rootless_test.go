@@ -33,7 +33,6 @@ func startRootless(t *testing.T) *testDaemon {
 	require.NoError(t, os.WriteFile(dir+"/ids", []byte("nobody:100000:65536\n"), 0o644))
 	// The user may not be able to read the checkout.
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", program, dir+"/buildkitd").Run())
-	d := &testDaemon{dir: dir, address: "unix://" + dir + "/s"}
 	// The files with the user's ranges of IDs are replaced for this process only.
 	script := fmt.Sprintf(`set -e
 for file in /etc/subuid /etc/subgid; do [ -e $file ] || touch $file; mount --bind %[1]s/ids $file; done
@@ -42,11 +41,7 @@ exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i \
   BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 \
   rootlesskit %[1]s/buildkitd --config /dev/null --root %[1]s/root --addr unix://%[1]s/s \
   --otel-socket-path %[1]s/run/otel --cdi-disabled --containerd-worker=false --oci-worker-no-process-sandbox`, dir, ordinary)
-	d.cmd = exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script)
-	d.cmd.Cancel = func() error { return nil } // end stops it
-	d.launch(t)
-	t.Cleanup(d.kill) // with children of cancelled steps left, it does not end by SIGTERM
-	return d
+	return launch(t, dir, script)
 }
 
 // TestRealRootless: a daemon without root, as in the pod of deploy/examples, runs steps like every other,
