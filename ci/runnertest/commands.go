@@ -16,7 +16,7 @@ import (
 
 // testWorld: a step sees nothing of the machine that runs it.
 func testWorld(t *testing.T, s *suite) {
-	step := s.step(t, nil, "report", "an argument", "", "with \"quotes\" and $HOME", "ü\n")
+	step := Step(t, nil, "report", "an argument", "", "with \"quotes\" and $HOME", "ü\n")
 	step.Env = []string{"PATH=/only/this", "HOME=/nowhere", "EMPTY=", "ODD= a=b \"c\" $d ü", "HTTP_PROXY_LIKE=1"}
 	files, _ := s.run(t, step)
 	r := decode[map[string]any](t, files, "report.json")
@@ -49,7 +49,7 @@ func anys(list []string) []any {
 }
 
 func testLines(t *testing.T, s *suite) {
-	_, lines := s.run(t, s.step(t, nil, "lines", "500"))
+	_, lines := s.run(t, Step(t, nil, "lines", "500"))
 	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may have two
 	// pipes.
 	var even, odd []string
@@ -80,7 +80,7 @@ func testLines(t *testing.T, s *suite) {
 // testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
 func testFlood(t *testing.T, s *suite) {
 	const size = 5 << 20
-	lines, err := s.fails(t, s.step(t, nil, "flood", fmt.Sprint(size)))
+	lines, err := s.fails(t, Step(t, nil, "flood", fmt.Sprint(size)))
 	if n := len(strings.Join(lines, "\n")) + 1; n < size {
 		t.Errorf("%d of %d bytes came", n, size)
 	}
@@ -106,7 +106,7 @@ func failed(t *testing.T, err error, code int) *runner.FailedError {
 }
 
 func testFailure(t *testing.T, s *suite) {
-	lines, err := s.fails(t, s.step(t, nil, "exit", "3", "one", "two"))
+	lines, err := s.fails(t, Step(t, nil, "exit", "3", "one", "two"))
 	f := failed(t, err, 3)
 	diff(t, "lines", []string{"one", "two"}, lines)
 	diff(t, "tail", []string{"one", "two"}, f.Tail)
@@ -116,7 +116,7 @@ func testFailure(t *testing.T, s *suite) {
 }
 
 func testMissingProgram(t *testing.T, s *suite) {
-	step := s.step(t, nil)
+	step := Step(t, nil)
 	step.Args = []string{"/bin/none"}
 	_, err := s.fails(t, step)
 	f := failed(t, err, -1)
@@ -126,7 +126,7 @@ func testMissingProgram(t *testing.T, s *suite) {
 }
 
 func testKilled(t *testing.T, s *suite) {
-	_, err := s.fails(t, s.step(t, nil, "kill", "9"))
+	_, err := s.fails(t, Step(t, nil, "kill", "9"))
 	f := failed(t, err, -1)
 	if f.Err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("a command killed by SIGKILL: %v", err)
@@ -136,7 +136,7 @@ func testKilled(t *testing.T, s *suite) {
 // testBackground: a step ends with its command, whatever processes that left running.
 func testBackground(t *testing.T, s *suite) {
 	start := time.Now()
-	files, _ := s.run(t, s.step(t, nil, "background"))
+	files, _ := s.run(t, Step(t, nil, "background"))
 	diff(t, "result", map[string]string{"done": ""}, files)
 	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("it took %v", d)
@@ -152,7 +152,7 @@ func testCancel(t *testing.T, s *suite) {
 	timer := time.AfterFunc(deadline, func() { cancel(errors.New("it never started")) })
 	defer timer.Stop()
 	dir := t.TempDir()
-	err := s.runner.Run(ctx, s.step(t, nil, "sleep"), dir, func(string) {
+	err := s.runner.Run(ctx, Step(t, nil, "sleep"), dir, func(string) {
 		once.Do(func() { at = time.Now(); cancel(because) })
 	})
 	if d := time.Since(at); !errors.Is(err, because) || d > 30*time.Second {
@@ -168,7 +168,7 @@ func testCancelled(t *testing.T, s *suite) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("too late")
 	cancel(because)
-	assert.ErrorIs(t, s.runner.Run(ctx, s.step(t, nil, "write", "/out/x=1"), t.TempDir(), nil), because)
+	assert.ErrorIs(t, s.runner.Run(ctx, Step(t, nil, "write", "/out/x=1"), t.TempDir(), nil), because)
 }
 
 func testTwoAtOnce(t *testing.T, s *suite) {
@@ -179,7 +179,7 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 			dir := t.TempDir()
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
-			err := s.runner.Run(ctx, s.step(t, nil, "meet", name), dir, func(string) { both <- struct{}{} })
+			err := s.runner.Run(ctx, Step(t, nil, "meet", name), dir, func(string) { both <- struct{}{} })
 			if err != nil {
 				t.Error(err)
 				return
@@ -202,7 +202,7 @@ func testBadSteps(t *testing.T, s *suite) {
 		"output in /proc": func(s *runner.Step) { s.Output = "/proc/x" },
 		"no PATH":         func(s *runner.Step) { s.Env = []string{"HOME=/"} },
 	} {
-		step := s.step(t, nil, "write", "/out/x=1")
+		step := Step(t, nil, "write", "/out/x=1")
 		change(&step)
 		if _, err := s.fails(t, step); strings.TrimSpace(err.Error()) == "" {
 			t.Errorf("%s: an empty message", what)

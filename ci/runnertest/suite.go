@@ -9,6 +9,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ const deadline = 2 * time.Minute
 // test. The cases run in parallel. without names cases that are known to fail with this runner.
 func Conform(t *testing.T, open func(t *testing.T) runner.Runner, without ...string) {
 	t.Helper()
-	s := &suite{runner: open(t), program: ProgramLayer(t)}
+	s := &suite{runner: open(t)}
 	for name, run := range map[string]func(*testing.T, *suite){
 		"result":          testResult,
 		"modes":           testModes,
@@ -72,21 +73,13 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner, without ...str
 	}
 }
 
-type suite struct {
-	runner  runner.Runner
-	program v1.Layer
-}
+type suite struct{ runner runner.Runner }
 
-// step returns a step that runs the program, with layers above it.
-func (s *suite) step(t *testing.T, layers []v1.Layer, args ...string) runner.Step {
-	t.Helper()
-	return Step(t, s.program, layers, args...)
-}
-
-// Step returns a step that runs the suite's program with some arguments, for the tests of one runner. Its
+// Step returns a step that runs the suite's program with some arguments, with layers above the program's. Its
 // name is the test's.
-func Step(t testing.TB, program v1.Layer, layers []v1.Layer, args ...string) runner.Step {
+func Step(t testing.TB, layers []v1.Layer, args ...string) runner.Step {
 	t.Helper()
+	program := Layer(t, "bin/", strings.TrimPrefix(StepProgram, "/")+" * "+Program(t))
 	return runner.Step{
 		Name: t.Name(), Arch: runtime.GOARCH, Output: "/out", Env: []string{"PATH=/bin", "HOME=/"},
 		Layers: append([]v1.Layer{program}, layers...), Args: append([]string{StepProgram}, args...),
@@ -182,29 +175,36 @@ func diff(t *testing.T, what string, want, got any) {
 // toolchain.
 const ProgramEnv = "RUNNERTEST_PROGRAM"
 
-// ProgramLayer returns a layer that has only the suite's program, at StepProgram.
-func ProgramLayer(t testing.TB) v1.Layer {
-	t.Helper()
-	return Layer(t, "bin/", strings.TrimPrefix(StepProgram, "/")+" * "+string(Program(t)))
-}
-
-// Program builds the suite's program and returns it. It skips the test if there is neither a Go toolchain nor
+// Program returns the suite's program, which it builds once. It skips the test if there is neither a Go toolchain nor
 // ProgramEnv.
-func Program(t testing.TB) []byte {
+func Program(t testing.TB) string {
 	t.Helper()
-	built := os.Getenv(ProgramEnv)
-	if built == "" {
+	if os.Getenv(ProgramEnv) == "" {
 		if _, err := exec.LookPath("go"); err != nil {
 			t.Skip("the program of the steps is built with the Go toolchain: ", err)
 		}
-		dir := t.TempDir()
+	}
+	return require.Value(program())(t)
+}
+
+var program = sync.OnceValues(func() (string, error) {
+	built := os.Getenv(ProgramEnv)
+	if built == "" {
+		dir, err := os.MkdirTemp("", "runnertest-")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(dir)
 		built = filepath.Join(dir, "step")
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), stepSource, 0o600))
 		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "main.go")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GO111MODULE=off")
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), stepSource, 0o600); err != nil {
+			return "", err
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build the program of the steps: %v\n%s", err, out)
+			return "", fmt.Errorf("build the program of the steps: %w\n%s", err, out)
 		}
 	}
-	return require.Value(os.ReadFile(built))(t)
-}
+	b, err := os.ReadFile(built)
+	return string(b), err
+})

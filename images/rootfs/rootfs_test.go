@@ -144,18 +144,6 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-func TestMove(t *testing.T) {
-	t.Parallel()
-	s := newSpool(t)
-	from := build(t, s, nil, "a = 1", "l -> a")
-	tree := build(t, s, nil, "lib -> usr/lib")
-	for _, e := range from.All() {
-		require.NoError(t, tree.Move(e, "lib/"+e.Path))
-	}
-	assert.ErrorIs(t, tree.Move(from.All()[0], "../x"), ErrUnsafePath)
-	assert.Same(t, []string{"lib -> usr/lib", "usr/lib/a = 1", "usr/lib/l -> a"}, show(t, tree))
-}
-
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	tree := New(newSpool(t), nil)

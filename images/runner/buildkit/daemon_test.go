@@ -13,13 +13,11 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -131,10 +129,4 @@ func run(t *testing.T, p *Daemon, s runner.Step) ([]string, error) {
 	var lines []string
 	err := p.Run(ctx, s, t.TempDir(), func(line string) { lines = append(lines, line) })
 	return lines, err
-}
-
-// step returns a step that runs the conformance suite's program.
-func step(t *testing.T, program v1.Layer, args ...string) runner.Step {
-	t.Helper()
-	return runnertest.Step(t, program, nil, args...)
 }

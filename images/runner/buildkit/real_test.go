@@ -79,7 +79,7 @@ func TestRealCache(t *testing.T) {
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
 	const size = 32 << 20
-	program, big := runnertest.ProgramLayer(t), randomLayer(t, size)
+	big := randomLayer(t, size)
 	for _, c := range []struct {
 		content  string
 		min, max int64
@@ -91,7 +91,7 @@ func TestRealCache(t *testing.T) {
 	} {
 		before, dir := sent.Load(), t.TempDir()
 		var lines []string
-		s := runnertest.Step(t, program, []v1.Layer{big}, "write", "/out/x="+c.content)
+		s := runnertest.Step(t, []v1.Layer{big}, "write", "/out/x="+c.content)
 		require.NoError(t, connect(t, address).Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }))
 		if n := sent.Load() - before; n < c.min || n > c.max {
 			t.Errorf("%s: %d bytes sent, want %d to %d", c.content, n, c.min, c.max)
@@ -113,8 +113,7 @@ func TestRealFullDisk(t *testing.T) {
 		assert.NoErrorf(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount %s", dir)
 	})
 	small := startDaemon(t, dir)
-	program, big := runnertest.ProgramLayer(t), randomLayer(t, 40<<20)
-	s := runnertest.Step(t, program, []v1.Layer{big}, "write", "/out/x=1")
+	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 40<<20)}, "write", "/out/x=1")
 
 	lines, err := run(t, connect(t, small.address), s)
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
@@ -131,7 +130,7 @@ func TestRealCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var at time.Time
-	err := connect(t, d.address).Run(ctx, step(t, runnertest.ProgramLayer(t), "sleep"), t.TempDir(), func(string) {
+	err := connect(t, d.address).Run(ctx, runnertest.Step(t, nil, "sleep"), t.TempDir(), func(string) {
 		if at.IsZero() {
 			assert.Equalf(t, true, d.steps(t) > 0, "the test does not see the processes of the step")
 			at = time.Now()
@@ -150,7 +149,7 @@ func TestRealInterrupted(t *testing.T) {
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
 	p := connect(t, address)
-	s := runnertest.Step(t, runnertest.ProgramLayer(t), []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
+	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
 	// Another step keeps the daemon busy in the meantime: the data that it holds must not interfere.
 	busy, idle := context.WithCancel(t.Context())
 	started := make(chan struct{})
@@ -158,7 +157,7 @@ func TestRealInterrupted(t *testing.T) {
 	defer all.Wait()
 	defer idle()
 	all.Go(func() {
-		err := p.Run(busy, step(t, runnertest.ProgramLayer(t), "sleep"), t.TempDir(), func(string) { close(started) })
+		err := p.Run(busy, runnertest.Step(t, nil, "sleep"), t.TempDir(), func(string) { close(started) })
 		assert.ErrorIs(t, err, context.Canceled)
 	})
 	<-started

@@ -3,7 +3,6 @@ package chroot_test
 import (
 	"bufio"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +26,7 @@ func TestVictim(t *testing.T) {
 		t.Skip("it is run by TestKilledOwner")
 	}
 	r := openIn(t, work)
-	step := runnertest.Step(t, programLayer(t), nil, "sleep")
+	step := runnertest.Step(t, nil, "sleep")
 	t.Error(r.Run(t.Context(), step, t.TempDir(), func(line string) { os.Stdout.WriteString(line + "\n") }))
 }
 
@@ -50,19 +49,14 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 	return cmd
 }
 
-func programFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "step")
-	require.NoError(t, os.WriteFile(file, program(t), 0o755))
-	return file
-}
-
 // TestKilledOwner: when driver-build is killed without warning, nothing of the step runs or stays mounted.
 // The next driver-build removes the folder; no other one removes it while its owner is alive.
 func TestKilledOwner(t *testing.T) {
 	t.Parallel()
 	_, work := open(t)
-	cmd := victim(t, work, programFile(t))
+	program := filepath.Join(t.TempDir(), "step")
+	require.NoError(t, os.WriteFile(program, []byte(runnertest.Program(t)), 0o755))
+	cmd := victim(t, work, program)
 	if n := len(processes(t, work)); n < 3 {
 		t.Errorf("%d processes of the step", n)
 	}
@@ -77,14 +71,12 @@ func TestKilledOwner(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Logf("nothing runs %v after the kill", time.Since(at))
-	checkNothing(t, work)
+	nothingRuns(t, work)
 	if left := leftovers(t, work); len(left) != 1 {
 		t.Errorf("folders of a dead owner, before another one starts: %q", left)
 	}
 	openIn(t, work)
-	if left := leftovers(t, work); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	nothingLeft(t, work)
 }
 
 // TestUnprivileged runs tests of this package as a user without any privilege, in a user namespace.
@@ -97,7 +89,7 @@ func TestUnprivileged(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
-	require.NoError(t, errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
+	require.NoError(t, errors.Join(exec.Command("cp", "/proc/self/exe", binary).Run(), os.WriteFile(step, []byte(runnertest.Program(t)), 0o755),
 		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
 	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
@@ -116,29 +108,11 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
-}
-
-// TestSupported: the probe is cheap and leaves nothing.
+// TestSupported: the probe leaves nothing.
 func TestSupported(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	start := time.Now()
 	if err := chroot.Supported(); err != nil {
 		t.Skip(err)
 	}
-	t.Logf("it took %v", time.Since(start))
-	if left := leftovers(t, os.TempDir()); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	nothingLeft(t, os.TempDir())
 }
