@@ -194,7 +194,7 @@ var program = sync.OnceValues(func() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer os.RemoveAll(dir)
+		defer os.RemoveAll(dir) //nolint:errcheck // a folder of the tests
 		built = filepath.Join(dir, "step")
 		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "main.go")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GO111MODULE=off")
