@@ -90,18 +90,12 @@ type agent struct {
 }
 
 // start runs driver-evict as the chart's container of a pod does, with a token that is bound to that pod.
-// server and ca are the API server's unless given.
-func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
+func (e *site) start(pod *corev1.Pod) *agent {
 	e.t.Helper()
-	if server == "" {
-		server = strings.TrimSpace(e.Kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"))
-	}
-	if ca == "" {
-		ca = e.ca
-	}
+	server := strings.TrimSpace(e.Kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"))
 	dir := e.t.TempDir()
 	token := e.Kubectl("create", "token", e.account, "-n", space, "--bound-object-kind=Pod", "--bound-object-name="+pod.Name, "--bound-object-uid="+string(pod.UID))
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600), os.WriteFile(filepath.Join(dir, "ca.crt"), []byte(ca), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600), os.WriteFile(filepath.Join(dir, "ca.crt"), []byte(e.ca), 0o600)); err != nil {
 		e.t.Fatal(err)
 	}
 	a := &agent{t: e.t, cmd: exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run), done: make(chan struct{})}

@@ -111,11 +111,11 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	return e
 }
 
-// deployment makes pods with a GPU each on the nodes of a site. With finalizers the pods do not end.
-func (e *site) deployment(name, site string, replicas int, finalizers ...string) {
+// deployment makes pods with a GPU each on the nodes of a site.
+func (e *site) deployment(name, site string, replicas int) {
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: team}, spec: {replicas: %[3]d, selector: {matchLabels: {app: %[1]s}},
-		template: {metadata: {labels: {app: %[1]s}, finalizers: [%[4]s]}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas, strings.Join(finalizers, ", ")), "apply", "-f", "-")
+		template: {metadata: {labels: {app: %[1]s}}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas), "apply", "-f", "-")
 	require.NoError(e.t, err)
 }
 
@@ -181,7 +181,7 @@ func (e *site) node() *corev1.Node {
 }
 
 // pristine waits until the node is in its first state, with its pods back.
-func (e *site) pristine(cordoned bool, users int) {
+func (e *site) pristine(users int) {
 	e.t.Helper()
 	e.Wait(limit, e.name+" as it was before", func() error {
 		n := e.node()
@@ -196,8 +196,8 @@ func (e *site) pristine(cordoned bool, users int) {
 			return err
 		case n.Annotations[evict.Annotation] != "" || n.Annotations[status.SafeLoadAnnotation] != "":
 			return fmt.Errorf("annotations %v", n.Annotations)
-		case n.Spec.Unschedulable != cordoned:
-			return fmt.Errorf("cordoned: %v", n.Spec.Unschedulable)
+		case n.Spec.Unschedulable:
+			return errors.New("it is cordoned")
 		case !maps.Equal(labels, labelsBefore(e.name)):
 			return fmt.Errorf("labels %v", labels)
 		case counts["train-"+e.name] != users || counts["plugin"] != 1 || counts["cni"] != 1 || counts["driver"] != 1:
