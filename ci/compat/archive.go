@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -67,7 +65,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (er
 		return fmt.Errorf("%w: %s", err, lastLine(out.stderr))
 	}
 	_, digest, _ := strings.Cut(strings.TrimSpace(out.stdout), "@")
-	if err := errors.Join(os.Mkdir(tree, 0o755), unpackDriver(image, digest, tree)); err != nil {
+	if err := errors.Join(os.Mkdir(tree, 0o755), unpackDriver(ctx, image, digest, tree)); err != nil {
 		return err
 	}
 	made, _, err := makeself.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
@@ -82,7 +80,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (er
 }
 
 // unpackDriver unpacks the layers with the driver of an image in a layout.
-func unpackDriver(dir, digest, to string) error {
+func unpackDriver(ctx context.Context, dir, digest, to string) error {
 	hash, err := v1.NewHash(digest)
 	if err != nil {
 		return fmt.Errorf("driver-build printed no digest: %w", err)
@@ -99,21 +97,17 @@ func unpackDriver(dir, digest, to string) error {
 	if err != nil {
 		return err
 	}
-	layers, err := image.Layers()
+	manifest, err := image.Manifest()
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(to)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	found := 0
 	for i, h := range config.History {
 		if strings.HasSuffix(h.CreatedBy, ": user-mode driver") || strings.HasSuffix(h.CreatedBy, ": kernel sources") {
 			found++
-			if err := unpack(layers[i], root); err != nil {
-				return fmt.Errorf("layer %s: %w", h.CreatedBy, err)
+			blob := filepath.Join(dir, "blobs/sha256", manifest.Layers[i].Digest.Hex)
+			if out, err := command(ctx, "tar", "-xzf", blob, "-C", to); err != nil {
+				return fmt.Errorf("layer %s: %w: %s", h.CreatedBy, err, out.stderr)
 			}
 		}
 	}
@@ -121,47 +115,6 @@ func unpackDriver(dir, digest, to string) error {
 		return fmt.Errorf("the image has %d of the 2 layers with the driver: %+v", found, config.History)
 	}
 	return nil
-}
-
-func unpack(layer v1.Layer, root *os.Root) (err error) {
-	r, err := layer.Uncompressed()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	for tr := tar.NewReader(r); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		name := path.Clean(h.Name)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			err = root.MkdirAll(name, 0o755)
-		case tar.TypeSymlink:
-			err = errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.Symlink(h.Linkname, name))
-		case tar.TypeReg:
-			err = unpackFile(root, name, h.FileInfo().Mode().Perm(), tr)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func unpackFile(root *os.Root, name string, mode fs.FileMode, r io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
 }
 
 // sum returns the sha256 and the size of a file.
