@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -157,16 +158,16 @@ func TestLockForm(t *testing.T) {
 	if s := string(data); strings.Contains(s, "secret") || strings.Contains(s, u.Dir) || !strings.Contains(s, `"mirror":`) {
 		t.Error(s)
 	}
-	asked := 0
+	var asked atomic.Bool // requests are served at the same time
 	u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
 		if _, password, _ := r.BasicAuth(); password == "secret" {
-			asked++
+			asked.Store(true)
 		}
 		return false
 	})
 	u.Cache = t.TempDir()
 	u.Run(t, append(strings.Fields(target), "--mirror", "http://me:secret@"+host, "--output", "oci:"+u.Path("x"))...).Want(t, 0)
-	if asked == 0 {
+	if !asked.Load() {
 		t.Error("the mirror was asked without its credentials")
 	}
 	u.Run(t, append(strings.Fields(target), "--mirror", "http://localhost:1/x", "--output", "oci:"+u.Path("x"))...).Want(t, 2, "mirror: ", "http://localhost:1/x", "HOST/PATH=URL")
