@@ -89,7 +89,7 @@ func TestUnprivileged(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
-	require.NoError(t, errors.Join(exec.Command("cp", "/proc/self/exe", binary).Run(), os.WriteFile(step, []byte(runnertest.Program(t)), 0o755),
+	require.NoError(t, errors.Join(exec.Command("cp", require.Value(os.Executable())(t), binary).Run(), os.WriteFile(step, []byte(runnertest.Program(t)), 0o755),
 		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
 	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
