@@ -36,6 +36,9 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 			names = append(names, n)
 		}
 		other := arch != "" && d.Platform != nil && (d.Platform.OS != "linux" || d.Platform.Architecture != arch)
+		if slices.ContainsFunc(match, func(m v1.Descriptor) bool { return m.Digest == d.Digest }) {
+			continue // the same image under another tag
+		}
 		if l.tag != "" && hasTag(d, l.tag) || l.tag == "" && (len(entries) == 1 || !other) {
 			match = append(match, d)
 		}

@@ -67,6 +67,8 @@ func TestWriteLayout(t *testing.T) {
 	write("a", one) // takes the name from the image two
 	want = []string{"a " + ocitest.Digest(t, one).String(), "b " + ocitest.Digest(t, one).String()}
 	assert.Same(t, want, entries(t, dir))
+	_, err := OpenLocal(t.Context(), "oci:"+dir)
+	assert.NoErrorf(t, err, "one image with two tags needs no tag")
 
 	// A damaged blob is replaced, an intact one is kept.
 	m := require.Value(one.Manifest())(t)
