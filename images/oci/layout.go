@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -62,6 +64,7 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 	var index unix.Stat_t
 	_ = unix.Stat(filepath.Join(dir, "index.json"), &index) // no index: everything there is hashed
 	indexed := index.Ctim.Nano()
+	var written atomic.Bool
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
 	for _, b := range g.blobs {
@@ -70,6 +73,7 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 			if b.intact(jctx, path, indexed) {
 				return nil
 			}
+			written.Store(true)
 			return outfile.ReplaceSwept(path, func(w io.Writer) error { return b.copy(jctx, w) })
 		})
 	}
@@ -83,8 +87,20 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 	if err != nil {
 		return err
 	}
-	return replaceText(dir, "index.json", raw)
+	if !written.Load() {
+		return replaceText(dir, "index.json", raw)
+	}
+	// The index gets a later time than every blob, so that the next build reads none of them.
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(clockTick):
+	}
+	return writeText(dir, "index.json", raw)
 }
+
+// clockTick is longer than the step of the clock by which a file system notes times.
+const clockTick = 20 * time.Millisecond
 
 // intact reports whether a file has the content of a blob. One that is older than the index is not read.
 func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
@@ -101,6 +117,10 @@ func replaceText(dir, name string, text []byte) error {
 	if have, err := folder(dir).read(name, int64(len(text))); err == nil && bytes.Equal(have, text) {
 		return nil
 	}
+	return writeText(dir, name, text)
+}
+
+func writeText(dir, name string, text []byte) error {
 	return outfile.Replace(filepath.Join(dir, name), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err

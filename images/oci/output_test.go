@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/ocitest"
@@ -84,6 +85,9 @@ func TestWriteLayout(t *testing.T) {
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the sound blob was written again (%v)", err)
 	}
+	var index, last unix.Stat_t
+	require.NoError(t, errors.Join(unix.Stat(filepath.Join(dir, "index.json"), &index), unix.Stat(bad, &last)))
+	assert.Equalf(t, true, last.Ctim.Nano() < index.Ctim.Nano(), "the next build reads the blob again")
 	entries(t, dir)
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
