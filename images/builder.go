@@ -37,7 +37,7 @@ type Builder struct {
 	Runner   func(context.Context) (runner.Runner, error)
 	Compiles int                       // compiles at a time; 0: 1
 	Signer   *sign.Signer              // of the modules that are compiled for images; nil: they stay unsigned
-	Signed   *kernelmodules.Signatures // of those modules, made by somebody else; nil: Signer makes them
+	Signed   *kernelmodules.Signatures // that another party made for these modules; nil: Signer signs
 
 	// Libraries returns the folders of libraries of all systems whose images of this call share the archive of a
 	// driver, so that the layers for all of them are made while it is unpacked; nil: each is made when an image

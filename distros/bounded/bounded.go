@@ -37,6 +37,20 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// Source keeps an error of its reader, which whoever decodes the content may replace by an error of its own.
+type Source struct {
+	io.Reader
+	Err error // other than io.EOF
+}
+
+func (s *Source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.Err = err
+	}
+	return n, err
+}
+
 // ErrNotRegular is the error for a path that leads to no regular file.
 var ErrNotRegular = failure.New(failure.Usage, "not a regular file")
 

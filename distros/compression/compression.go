@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/mikelolasagasti/xz"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
@@ -61,7 +62,7 @@ func Detect(r *bufio.Reader) (string, error) {
 // MaxWindow is ErrTooLarge. Another fault of the stream is ErrDamaged. Errors of r stay as they are. Close frees memory;
 // it does not close r.
 func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
-	in := &source{Reader: r}
+	in := &bounded.Source{Reader: r}
 	var out io.ReadCloser
 	var err error
 	switch compression {
@@ -84,29 +85,16 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 		return nil, failure.Errorf(failure.Content, "compression %.40q is not supported: want gzip, xz, zstd, bzip2 or none", compression)
 	}
 	if err != nil {
-		return nil, in.classify(err)
+		return nil, classify(in, err)
 	}
 	return &reader{out, in}, nil
 }
 
-// source keeps the error of a stream's source, which decoders may replace by their own.
-type source struct {
-	io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
-}
-
-func (s *source) classify(err error) error {
+// classify tells an error of the stream's source, which decoders may replace by their own, from damage.
+func classify(source *bounded.Source, err error) error {
 	switch {
-	case s.err != nil:
-		return s.err
+	case source.Err != nil:
+		return source.Err
 	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, io.EOF): // not the end of the content
@@ -118,13 +106,13 @@ func (s *source) classify(err error) error {
 // reader is the content of a stream.
 type reader struct {
 	io.ReadCloser
-	source *source
+	source *bounded.Source
 }
 
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare io.EOF is an end; a wrapped one is a failure
-		err = r.source.classify(err)
+		err = classify(r.source, err)
 	}
 	return n, err
 }

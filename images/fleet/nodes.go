@@ -3,13 +3,13 @@ package fleet
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
 )
@@ -78,7 +78,7 @@ func isPair(key, value string) bool {
 // ReadNodes reads a list of nodes in JSON, or the answers of hosts (see [hostWord]). Its errors about the
 // content wrap [ErrFormat].
 func ReadNodes(r io.Reader) (all []Node, err error) {
-	src := &source{Reader: io.LimitReader(r, maxInput)}
+	src := &bounded.Source{Reader: io.LimitReader(r, maxInput)}
 	in := bufio.NewReader(src)
 	begin, _ := in.Peek(maxText) // an error of reading is in src
 	switch begin = bytes.TrimLeft(begin, " \t\r\n"); {
@@ -92,25 +92,10 @@ func ReadNodes(r io.Reader) (all []Node, err error) {
 		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), "+
 			"answers of hosts with a line host NAME RELEASE MACHINE", ErrFormat, begin)
 	}
-	if src.err != nil {
-		return nil, fmt.Errorf("read the list of nodes: %w", src.err)
+	if src.Err != nil {
+		return nil, fmt.Errorf("read the list of nodes: %w", src.Err)
 	}
 	return all, err
-}
-
-// source keeps an error of reading, which is none of what was read.
-type source struct {
-	io.Reader
-	err error
-}
-
-// Read is that of io.Reader.
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
 }
 
 // complete fills in what follows from the fields that were read, and checks what the machine says of itself.

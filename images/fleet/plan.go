@@ -2,8 +2,8 @@
 // says which images the machines need, which pools of the chart choose these machines, and which machines get
 // nothing, with the reason.
 //
-// It reads no node (package nodes), asks no registry (package survey) and builds nothing. A plan is the same
-// for the same nodes in any order.
+// It asks no registry (package status does) and builds nothing. A plan is the same for the same nodes in any
+// order.
 package fleet
 
 import (

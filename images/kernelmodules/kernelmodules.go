@@ -103,7 +103,7 @@ func withTree(ctx context.Context, store *fetch.Store, l v1.Layer, keep func(str
 	}
 	defer func() { err = errors.Join(err, spool.Close()) }()
 	tree := rootfs.New(spool, nil)
-	if err := layer.Apply(ctx, tree, l, keep, progress.Observer(nil).Begin("", ""), "modules"); err != nil {
+	if err := layer.Apply(ctx, tree, l, keep, progress.Quiet(), "modules"); err != nil {
 		return fmt.Errorf("read a layer with modules: %w", err)
 	}
 	return f(tree)

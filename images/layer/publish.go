@@ -108,8 +108,8 @@ func (f *Finder) attach(ctx context.Context, cache Cache, repository string, img
 	return err
 }
 
-// found says whether a tag that was read leads to an image.
-func (f *Finder) found(repository string, image v1.Hash) bool {
+// hasImage says whether a tag that was read leads to an image.
+func (f *Finder) hasImage(repository string, image v1.Hash) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, digest := range f.images {
@@ -125,7 +125,7 @@ func (f *Finder) found(repository string, image v1.Hash) bool {
 // left out, with a note.
 func (f *Finder) Attached(ctx context.Context, artifact, image v1.Hash) []oci.Attachment {
 	for _, repository := range f.From {
-		if !f.found(repository, image) {
+		if !f.hasImage(repository, image) {
 			continue
 		}
 		ref := repository + "@" + artifact.String()
@@ -149,7 +149,7 @@ func (f *Finder) Complete(ctx context.Context, repository string, images []v1.Im
 		if err != nil {
 			return err
 		}
-		if !f.found(repository, digest) {
+		if !f.hasImage(repository, digest) {
 			continue
 		}
 		content, err := oci.Collect(img)

@@ -94,8 +94,8 @@ func (a *App) Warnings(warnings ...string) {
 	}
 }
 
-// Table prints rows below their titles, if there are any. An empty cell is "-", but for the last one; a column
-// with an empty title is left out.
+// Table prints rows. Titles, unless they are nil, are the first row, and a column with an empty title is not
+// printed. An empty cell prints as "-", except in the last column.
 func (a *App) Table(titles []string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	if titles != nil {
