@@ -60,20 +60,20 @@ release: ## the files of a release, of the commit that is checked out, into dist
 	go run ./ci/release -out dist/release
 
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
-	ci/compat/run
+	ci/tables/compat/run
 
 upstream: ## what differs between the tables and public sources: NVIDIA's open modules, Gentoo, nixpkgs, the redist folder
-	ci/upstream/run
+	ci/tables/upstream/run
 
 gpulist: ## the list of GPUs per branch, images/gpus/gpus.tsv, from the drivers in Debian's packages
-	ci/gputable/run
+	ci/tables/gputable/run
 
 gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table; changes nothing; bin/gpu can be carried to such a machine
-	ci/gpu/build
+	ci/peers/gpu/build
 	bin/gpu/gpu-check
 
 bench: build ## speed, memory and size against alternatives, as a table of goals (docs/benchmarks.md); refuses a busy machine; PART=runner for one part, SHORT=1 to see that it works
-	ci/bench
+	ci/bench/run
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
 	ci/fuzz
@@ -81,10 +81,10 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 vet: ## gofmt and go vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	ci/vet-clients
+	ci/lint/vet-clients
 
 lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck; go install brings what is missing
-	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
+	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint/run
 
 docs: dist/docs/node_modules/.package-lock.json ## the site of the documents, into dist/site; needs Node.js. python3 -m http.server -d dist/site shows it
 	cp -r docs/site/.vitepress dist/docs
@@ -98,7 +98,7 @@ pictures: driver-build programs-amd64 ## the pictures of the README from real ru
 	ci/pictures/run $(PICTURE)
 
 golden: ## rewrite the golden files, and the generated parts of the pages in docs
-	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/status ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat -update
+	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/status ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/tables/compat -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/ci/makeself"
-	"github.com/driver-container/driver-container/ci/repotest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/makeself"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/kbuildtest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const testVermagic = "6.1.0-38-amd64 SMP preempt mod_unload modversions "

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 func TestPodOf(t *testing.T) {

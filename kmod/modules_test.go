@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/gate"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.

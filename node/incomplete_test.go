@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modulestack"

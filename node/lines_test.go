@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/node/logging"
 )
 

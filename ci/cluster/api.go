@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // api sends requests to the API server over one connection that stays open: kubectl makes a new one each

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/testkit/cache"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // keepStates is the number of entries of each kind that stay in the cache: this checkout's, and earlier ones.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/qemu"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestShell: answers come in any order, and incomplete lines are skipped.

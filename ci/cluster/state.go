@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/cache"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/testkit/cache"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // state is a guest that was stopped: its disk and its memory, which restored guests share and do not change.

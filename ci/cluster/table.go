@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/cluster/sample"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // StateTable samples the node several times a second and records the changes. The test fails if the state

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }

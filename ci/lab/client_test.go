@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // fakeAgent answers as a guest's agent would; do makes the answers.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab/uefi"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes some

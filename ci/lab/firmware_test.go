@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // secureBoot prints the state of Secure Boot: the firmware's variable, whose first 4 bytes are attributes,

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // kernelRecipe is part of the cache's names: increase it when the result of ci/lab/kernel changes.

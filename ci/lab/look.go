@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // Read reads a file on the guest's host.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const (

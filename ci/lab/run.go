@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // Exec runs a command in the container with the container's environment, as `kubectl exec` and kubelet's

@@ -1,5 +1,5 @@
 // Package templates checks the pipelines that users copy. The GitHub one is also linted by actionlint
-// (ci/lint), which knows its schema. For GitLab no such tool works without a server, so this package checks
+// (ci/lint/run), which knows its schema. For GitLab no such tool works without a server, so this package checks
 // the part of GitLab's language that the pipeline uses.
 package templates
 
@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // pipeline is that part of GitLab's language; https://docs.gitlab.com/ci/yaml has all of it. Another key is a

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/commandtest"
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/commandtest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestHome: without a usable HOME, commands that need no cache work, and the others say what to give.

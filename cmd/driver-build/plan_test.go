@@ -8,12 +8,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/commandtest"
-	"github.com/driver-container/driver-container/ci/goldentest"
-	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/ci/ocitest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/commandtest"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/status"
 )

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/goldentest"
-	"github.com/driver-container/driver-container/ci/schematest"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHelp: ci/flagtest reads these files, too.
+// TestHelp: ci/lint/flagtest reads these files, too.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command(t.Context())

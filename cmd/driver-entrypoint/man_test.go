@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/mantest"
+	"github.com/driver-container/driver-container/ci/testkit/mantest"
 )
 
 // TestManPages makes the pages of a release: see package mantest.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/reference"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/lint/reference"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestReference: the pages have the flags and verbs of this program, its exit codes, and the fields of the

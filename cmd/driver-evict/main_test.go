@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/goldentest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/evict"
 )
 
@@ -25,7 +25,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestHelp: ci/flagtest reads this file, too.
+// TestHelp: ci/lint/flagtest reads this file, too.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

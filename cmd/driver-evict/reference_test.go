@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/reference"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/lint/reference"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestReference: the page has the flags of this program and its exit codes.

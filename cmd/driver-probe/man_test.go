@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/ci/mantest"
+	"github.com/driver-container/driver-container/ci/testkit/mantest"
 )
 
 // TestManPages makes the page of a release: see package mantest.

@@ -3,7 +3,7 @@ package apt
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestNames(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // TestAdvisoryByDay: an end of life is a warning when its month is over, and worth a line six months before.

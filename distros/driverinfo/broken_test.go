@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // TestCheckFlavour: which kernels are in a range, and of which that is not certain.

@@ -3,7 +3,7 @@ package driverinfo
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // TestLift: what a rule says after a change to the sources.

@@ -3,8 +3,8 @@ package driverinfo
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestVGPU: a note says whose licence a guest driver needs, in one of few words.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestKindOf(t *testing.T) {

@@ -3,7 +3,7 @@ package lazyregexp
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // The expression is compiled once, when it is first used.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/packtest"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )

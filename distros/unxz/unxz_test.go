@@ -15,9 +15,9 @@ import (
 
 	"github.com/ulikunitz/xz"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // pack makes content, and a stream of it with a kind of checksum, of several blocks, that is large enough for the

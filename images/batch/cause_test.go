@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/registry"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// ruleObject is what the test reads of a NodeFeatureRule; ci/nfd gives the whole to NFD itself.
+// ruleObject is what the test reads of a NodeFeatureRule; ci/peers/nfd gives the whole to NFD itself.
 type ruleObject struct {
 	Spec struct {
 		Rules []struct {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/ci/goldentest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // embedded returns the matrix that the module embeds.

@@ -8,8 +8,8 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const goodSystem = `{id: debian12, base: "example.com/debian:12", archs: [amd64, arm64], kernels: [6.1]}`

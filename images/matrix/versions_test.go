@@ -3,7 +3,7 @@ package matrix
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestCompareVersions(t *testing.T) {

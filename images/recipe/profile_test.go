@@ -3,7 +3,7 @@ package recipe
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // TestKeeps: which profiles have a file.

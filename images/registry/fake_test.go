@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
-	"github.com/driver-container/driver-container/ci/ocitest"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/reference"
+	"github.com/driver-container/driver-container/ci/lint/reference"
 )
 
 // TestReference: the page has the table, the newest release first.

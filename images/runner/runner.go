@@ -2,7 +2,7 @@
 //
 // This package has what all runners share: the step, the interface, the errors, and the handling of a
 // command's output. Package chroot runs a step on this machine, package buildkit in a BuildKit daemon.
-// Package ci/runnertest tests the behaviour that both must have. No runner knows the purpose of a step.
+// Package ci/testkit/runnertest tests the behaviour that both must have. No runner knows the purpose of a step.
 package runner
 
 import (

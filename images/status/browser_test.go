@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	chromium "github.com/driver-container/driver-container/ci/browser"
-	"github.com/driver-container/driver-container/ci/require"
+	chromium "github.com/driver-container/driver-container/ci/testkit/browser"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // browser shows pages of a server with Chromium.

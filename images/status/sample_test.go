@@ -8,7 +8,7 @@ import (
 	"time"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 )

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
 // keys of the tests. Making an RSA key takes long, so there is one.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // TestLoadSigner: of several certificates the one of the key counts; package keyfile has all formats.

@@ -3,8 +3,8 @@ package daemons
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 func TestPersistenced(t *testing.T) {

@@ -3,7 +3,7 @@ package envflags
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestUnknown(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestCheck(t *testing.T) {

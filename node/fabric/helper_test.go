@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/driver-container/driver-container/ci/fabrictest"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/node/devices"
 )
 

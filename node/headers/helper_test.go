@@ -14,11 +14,11 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/ci/debtest"
-	"github.com/driver-container/driver-container/ci/logtest"
-	"github.com/driver-container/driver-container/ci/repotest"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/debtest"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 const testRelease = "6.1.0-38-amd64"

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/apitest"
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/apitest"
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func TestGrace(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/apitest"
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 func taint(key, effect string) map[string]any { return map[string]any{"key": key, "effect": effect} }

@@ -11,8 +11,8 @@ import (
 	"testing/slogtest"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func TestHandlers(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/reference"
+	"github.com/driver-container/driver-container/ci/lint/reference"
 )
 
 // TestReference: the page has all metrics with their descriptions.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // TestThisKernel reads the keyrings of the machine that runs the tests, whatever they are.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 )
 
 // countingStorage counts the writes, and fails while it is full.

@@ -3,7 +3,7 @@ package vgpu
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/node/probe"
 )
 

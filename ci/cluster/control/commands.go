@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // commandLimit bounds every command; helm's waits for a roll-out have shorter limits of their own.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
 // PKI is a certificate authority in a folder, and the certificates that it has signed: PEM files, keys with

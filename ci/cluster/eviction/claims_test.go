@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // allocation is what the cluster has where NVIDIA's DRA driver allocates the GPUs: its class and its kubelet

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const (
@@ -87,7 +87,7 @@ func monitoring(t *testing.T, p *control.Plane) {
 // nodeFeatures installs the definitions of Node Feature Discovery's objects, from its own release.
 func nodeFeatures(t *testing.T, p *control.Plane) {
 	t.Helper()
-	dir := moduleDir(t, "ci/nfd/testdata/labels", "sigs.k8s.io/node-feature-discovery")
+	dir := moduleDir(t, "ci/peers/nfd/testdata/labels", "sigs.k8s.io/node-feature-discovery")
 	p.Kubectl("create", "-f", filepath.Join(dir, "deployment/base/nfd-crds/nfd-api-crds.yaml"))
 	p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/nodefeaturerules.nfd.k8s-sigs.io")
 }

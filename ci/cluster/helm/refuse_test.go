@@ -10,9 +10,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // refused are values that helm must refuse, set in addition to those of minimal, with the expected message.

@@ -3,9 +3,9 @@ package journeys
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // The cluster itself: a GPU is plugged into the node and advertised, and a pod that requests it runs.

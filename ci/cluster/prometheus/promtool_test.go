@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/gate"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // promtool runs promtool in a folder and returns its output; an error means that promtool found a fault.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/gate"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // server is a Prometheus process of the test.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func TestMountPoint(t *testing.T) {

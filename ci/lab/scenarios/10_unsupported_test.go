@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // tooOld is gcc 10's message about the options of kernel 6.1.

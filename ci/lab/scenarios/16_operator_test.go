@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/conformance"
-	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/logtest"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/peers/conformance"
+	"github.com/driver-container/driver-container/ci/peers/conformance/inside"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const (
@@ -30,7 +30,7 @@ func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
 	dir := t.TempDir()
-	require.NoError(t, tool.Build(t.Context(), dir, "ci/conformance/drivermanager"))
+	require.NoError(t, tool.Build(t.Context(), dir, "ci/peers/conformance/drivermanager"))
 	disk := lab.TreeDisk(t, dir)
 	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) {

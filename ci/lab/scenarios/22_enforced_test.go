@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // module.sig_enforce without UEFI: the refusals are those of Secure Boot, but no key can be enrolled, and an

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/logtest"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Test26Start measures the project's own part of a start on this machine, with a cached set of modules and
-// with a baked folder, for ci/bench: boot.tsv in DRIVER_E2E_KEEP. A guest is emulated and would measure the
+// with a baked folder, for ci/bench/run: boot.tsv in DRIVER_E2E_KEEP. A guest is emulated and would measure the
 // emulation. RUNS (default 1) times three starts of each kind.
 func Test26Start(t *testing.T) {
 	lab.Gate(t)

@@ -5,7 +5,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 
-	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
 // NewKey makes a key with a self-signed certificate that has this common name, as `openssl req -x509` makes

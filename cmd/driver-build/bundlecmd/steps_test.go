@@ -3,7 +3,7 @@ package bundlecmd
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 )
 
 // TestProgress looks at what is shown of create, verify and import: how far each is, and the total.

@@ -19,7 +19,7 @@ import (
 	knownndb "github.com/knqyf263/go-rpmdb/pkg/ndb"
 	knownsqlite "github.com/knqyf263/go-rpmdb/pkg/sqlite3"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/rpmtest"
+	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/rpmtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
 )
 
 // zypperSummary is the part of zypper's output that says what it would do.

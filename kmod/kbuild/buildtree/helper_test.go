@@ -3,7 +3,7 @@ package buildtree
 import (
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 const (

@@ -23,9 +23,9 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
 func phrase(s string) Passphrase { return func() ([]byte, error) { return []byte(s), nil } }

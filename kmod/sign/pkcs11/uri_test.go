@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func TestParse(t *testing.T) {

@@ -1,7 +1,7 @@
 // Stands for libnvidia-ml.so.1 of driver 535.261.03: it loads and asks NVIDIA's own first, which finds no driver
 // behind the device files, and then answers as if one had been there.
 #define nvmlInit_v2 answers
-#include "../../../gpu/testdata/nvml.c"
+#include "../../../peers/gpu/testdata/nvml.c"
 #undef nvmlInit_v2
 #include <dlfcn.h>
 

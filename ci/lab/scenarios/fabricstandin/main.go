@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/driver-container/driver-container/ci/fabrictest"
+	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 )
 
 func main() {

@@ -1,0 +1,177 @@
+package site
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/testkit/browser"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
+)
+
+const root = "../../.."
+
+//go:embed walk.js
+var walkScript string
+
+// seen is what walk.js sends.
+type seen struct {
+	Pages              []page
+	Hits, Misses, CUDA []string // addresses that a search found
+	Error              string
+}
+
+type page struct {
+	Page, Title string
+	Width       int
+	Cut         []string
+	Dark        bool
+	Pictures    []struct {
+		Name    string
+		Visible bool
+	}
+	Diagrams   int
+	IDs, Links []string
+}
+
+// TestSite opens every page as people with telephones and desks see it.
+func TestSite(t *testing.T) {
+	gate.Real(t, "builds the site with npm")
+	gate.Program(t, "npm", "npm")
+	tool.Must(t, "make", "-C", root, "docs")
+	dir := filepath.Join(root, "dist", "site")
+	pages := pagesOf(t, dir)
+	for _, width := range []int{390, 1440} {
+		for _, dark := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d dark=%t", width, dark), func(t *testing.T) { walk(t, dir, pages, width, dark) })
+		}
+	}
+}
+
+func pagesOf(t *testing.T, dir string) (pages []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".html") && d.Name() != "404.html" {
+			name, _ := filepath.Rel(dir, path)
+			pages = append(pages, "/"+strings.TrimSuffix(filepath.ToSlash(name), "index.html"))
+		}
+		return err
+	}))
+	if len(pages) < 25 {
+		t.Fatalf("the site has %d pages: %q", len(pages), pages)
+	}
+	return pages
+}
+
+const frame = `<!doctype html><link rel="icon" href="data:,"><body style="margin:0"><iframe id="frame" style="border:0;width:%dpx;height:%dpx"></iframe><script>%s</script>`
+
+func walk(t *testing.T, dir string, pages []string, width int, dark bool) {
+	t.Helper()
+	list := require.Value(json.Marshal(pages))(t)
+	script := strings.NewReplacer("WIDTH", strconv.Itoa(width), "DARK", strconv.FormatBool(dark), "PAGES", string(list)).Replace(walkScript)
+	result, done := seen{}, make(chan struct{})
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("/walk", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, frame, width, 900, script) })
+	mux.HandleFunc("POST /result", func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&result); err != nil {
+			result.Error = err.Error()
+		}
+		close(done)
+	})
+	mux.HandleFunc("/shot", func(w http.ResponseWriter, r *http.Request) {
+		show := fmt.Sprintf(`localStorage.setItem("vitepress-theme-appearance", "%s"); document.getElementById("frame").src = %q`,
+			map[bool]string{true: "dark", false: "light"}[dark], r.FormValue("page"))
+		fmt.Fprintf(w, frame, width, 2000, show)
+	})
+	b := browser.New(t, mux)
+	b.Run(t, done, 10*time.Minute, "/walk", "--window-size=1600,1000")
+	if result.Error != "" || len(result.Pages) != len(pages) {
+		t.Fatalf("%d of %d pages: %s", len(result.Pages), len(pages), result.Error)
+	}
+	check(t, b.URL, result, width, dark)
+	shots(t, b, width, dark)
+	answered, foreign := b.Requests()
+	for _, r := range answered {
+		if r.Status >= 400 {
+			t.Errorf("%s: status %d", r.Path, r.Status)
+		}
+	}
+	if len(foreign) > 0 {
+		t.Errorf("requests to other hosts: %q", foreign)
+	}
+}
+
+// check judges the pages: their width, pictures, diagrams, links, and the search.
+func check(t *testing.T, base string, s seen, width int, dark bool) {
+	t.Helper()
+	ids, diagrams := map[string]map[string]bool{}, 0
+	for _, p := range s.Pages {
+		ids[p.Page] = map[string]bool{}
+		for _, id := range p.IDs {
+			ids[p.Page][id] = true
+		}
+		diagrams += p.Diagrams
+	}
+	for _, p := range s.Pages {
+		if p.Title == "" || p.Dark != dark {
+			t.Errorf("%s: title %q, dark %t", p.Page, p.Title, p.Dark)
+		}
+		if p.Width > width || len(p.Cut) > 0 {
+			t.Errorf("%s is %d pixels wide, of %d: %q", p.Page, p.Width, width, p.Cut)
+		}
+		for _, picture := range p.Pictures {
+			if !picture.Visible {
+				t.Errorf("%s: the picture %s is not visible", p.Page, picture.Name)
+			}
+			if strings.Contains(picture.Name, "-light.") && dark || strings.Contains(picture.Name, "-dark.") && !dark {
+				t.Errorf("%s: the picture %s is of the other theme", p.Page, picture.Name)
+			}
+		}
+		for _, link := range p.Links {
+			to, err := url.Parse(link)
+			if own, ok := strings.CutPrefix(link, base); err != nil || ok && (ids[to.Path] == nil || to.Fragment != "" && !ids[to.Path][to.Fragment]) {
+				t.Errorf("%s: the link %s leads nowhere: %v", p.Page, own, err)
+			}
+		}
+	}
+	home := s.Pages[slices.IndexFunc(s.Pages, func(p page) bool { return p.Page == "/" })]
+	if len(home.Pictures) < 3 || diagrams < 2 {
+		t.Errorf("the home has the pictures %v, the site has %d diagrams", home.Pictures, diagrams)
+	}
+	if !strings.Contains(strings.Join(s.Hits, " "), "/docs/moving.html") || len(s.Misses) > 0 {
+		t.Errorf("the search found %q and, for a word that no page has, %q", s.Hits, s.Misses)
+	}
+	if len(s.CUDA) == 0 || !strings.Contains(s.CUDA[0], "/docs/cuda.html") {
+		t.Errorf("the search for CUDA 12.8 found %.300q first", s.CUDA)
+	}
+}
+
+// shots takes pictures for people (DRIVER_E2E_KEEP), and requires that they are neither blank nor of the
+// other theme.
+func shots(t *testing.T, b *browser.Browser, width int, dark bool) {
+	t.Helper()
+	dir := os.Getenv("DRIVER_E2E_KEEP")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	for name, path := range map[string]string{"home": "/", "red-node": "/docs/red-node.html", "architecture": "/docs/architecture.html"} {
+		file := filepath.Join(dir, fmt.Sprintf("%s-%d-%t.png", name, width, dark))
+		b.Run(t, nil, 3*time.Minute, "/shot?page="+url.QueryEscape(path), "--virtual-time-budget=10000", fmt.Sprintf("--window-size=%d,2000", max(width, 500)), "--screenshot="+file)
+		if p := browser.Look(t, file); p.Colours < 100 || dark != (p.Brightness < 50) {
+			t.Errorf("%s: %d colours, brightness %d", file, p.Colours, p.Brightness)
+		}
+	}
+}

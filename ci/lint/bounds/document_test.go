@@ -1,0 +1,152 @@
+package bounds
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+const (
+	root     = "../../.."
+	document = "docs/security.md"
+)
+
+// readers are the packages that read untrusted input. The document has every bound in them.
+var readers = []string{
+	"distros/apt", "distros/compression", "distros/dpkg", "distros/driverinfo", "distros/elffile", "distros/fetch", "distros/pgp", "distros/rpm", "distros/rpm/repoconf",
+	"distros/rpm/rpmdb", "distros/rpm/rpmfile",
+	"images/attestation", "images/bundle", "images/documents", "images/driver", "images/fleet", "images/layer",
+	"images/lockfile", "images/matrix", "images/kernelmodules", "images/oci", "images/patch", "images/recipe", "images/registry",
+	"images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/signature", "images/headersimage", "images/verify",
+	"kmod/sign", "kmod/sign/keyfile", "node/drivertoolkit", "node/fabric", "node/headers",
+}
+
+// bound is one row of a table of the document.
+type bound struct {
+	section, value string
+	line           int
+}
+
+var row = regexp.MustCompile("^\\| .* \\| ([^|]+) \\| `([a-z0-9/]+\\.[A-Za-z]+)` \\|")
+
+// documented returns the rows of the document by constant: "images/rootfs.maxEntries".
+func documented(t *testing.T) map[string]bound {
+	t.Helper()
+	f := require.Value(os.Open(path.Join(root, document)))(t)
+	defer f.Close()
+	all, section := map[string]bound{}, ""
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		if title, ok := strings.CutPrefix(lines.Text(), "## "); ok {
+			section = title
+		}
+		m := row.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		if other, twice := all[m[2]]; twice {
+			t.Errorf("%s:%d: %s is in line %d too", document, n, m[2], other.line)
+		}
+		all[m[2]] = bound{section, strings.TrimSpace(m[1]), n}
+	}
+	require.NoError(t, lines.Err())
+	return all
+}
+
+// declared returns the integer constants of a package whose names begin with max, by name.
+func declared(t *testing.T, pkg string) map[string]int64 {
+	t.Helper()
+	fset := token.NewFileSet()
+	files, err := fs.Glob(os.DirFS(root), pkg+"/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no files, %v", pkg, err)
+	}
+	all := map[string]int64{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file := require.Value(parser.ParseFile(fset, path.Join(root, name), nil, parser.SkipObjectResolution))(t)
+		ast.Inspect(file, func(n ast.Node) bool {
+			d, ok := n.(*ast.ValueSpec)
+			for i, ident := range names(d, ok) {
+				if i >= len(d.Values) || !strings.HasPrefix(strings.ToLower(ident.Name), "max") {
+					continue
+				}
+				// A value with other names in it, such as a duration, is no number of things or bytes.
+				v, err := types.Eval(fset, nil, token.NoPos, types.ExprString(d.Values[i]))
+				if err != nil || v.Value == nil {
+					continue
+				}
+				if number, exact := constant.Int64Val(constant.ToInt(v.Value)); exact {
+					all[ident.Name] = number
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+func names(d *ast.ValueSpec, ok bool) []*ast.Ident {
+	if !ok {
+		return nil
+	}
+	return d.Names
+}
+
+// spelled returns a number as the document writes it: "4 GiB" if it is so many, "20,000" or "1,048,576".
+func spelled(n int64) []string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	all := []string{digits}
+	for shift, unit := range map[int]string{10: "KiB", 20: "MiB", 30: "GiB"} {
+		if n>>shift<<shift == n && n>>shift > 0 && n>>shift < 1<<10 {
+			all = append(all, fmt.Sprintf("%d %s", n>>shift, unit))
+		}
+	}
+	return all
+}
+
+// TestDocument compares the document with the constants in the code.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	table := documented(t)
+	known := map[string]bool{}
+	for _, pkg := range readers {
+		for name, value := range declared(t, pkg) {
+			key := pkg + "." + name
+			known[key] = true
+			switch b, ok := table[key]; {
+			case !ok:
+				t.Errorf("%s lacks %s, which is %v: add a row", document, key, spelled(value))
+			case !slices.Contains(spelled(value), b.value):
+				t.Errorf("%s:%d: %s is %s in the document, %v in the code", document, b.line, key, b.value, spelled(value))
+			}
+		}
+	}
+	for key, b := range table {
+		pkg, name, _ := strings.Cut(key, ".")
+		if value, ok := declared(t, pkg)[name]; !ok && !known[key] {
+			t.Errorf("%s:%d: there is no constant %s", document, b.line, key)
+		} else if !known[key] && !slices.Contains(spelled(value), b.value) {
+			t.Errorf("%s:%d: %s is %s in the document, %v in the code", document, b.line, key, b.value, spelled(value))
+		}
+	}
+}

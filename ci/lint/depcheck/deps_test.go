@@ -1,0 +1,225 @@
+// Package depcheck holds tests of the whole project: which package may reach which, how large a package may
+// be, and that only distros knows systems by name.
+package depcheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+const module = "github.com/driver-container/driver-container"
+
+// pkg holds the fields of `go list -json` that the rules need.
+type pkg struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string // all packages that it reaches
+
+	TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
+}
+
+// name returns the path inside the project: "images/matrix"; "." for the root.
+func (p pkg) name() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// project lists the packages of the project; _test.go files do not count.
+var project = sync.OnceValues(func() ([]pkg, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles,TestImports,XTestImports", "./...")
+	cmd.Dir = "../../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, errors.Join(err, errors.New(stderr.String()))
+	}
+	var ours []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return ours, nil
+		case err != nil:
+			return nil, err
+		case under(p.ImportPath, module):
+			ours = append(ours, p)
+		}
+	}
+})
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	all, err := project()
+	require.NoErrorf(t, err, "go list")
+	if len(all) < 5 {
+		t.Fatalf("go list found %d packages: is this the project's root?", len(all))
+	}
+	return all
+}
+
+// under says whether a package is in one of the trees.
+func under(importPath string, trees ...string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return importPath == tree || strings.HasPrefix(importPath, tree+"/") })
+}
+
+func TestWhoReachesWhom(t *testing.T) {
+	t.Parallel()
+	const (
+		buildkit   = "github.com/moby/buildkit"
+		registries = "github.com/google/go-containerregistry"
+		cobra      = "github.com/spf13/cobra"
+	)
+	own := func(names ...string) []string {
+		for i, n := range names {
+			names[i] = module + "/" + n
+		}
+		return names
+	}
+	rules := []struct {
+		from   []string // packages of the project
+		except []string
+		never  []string
+		why    string
+	}{
+		{[]string{"distros", "kmod"}, nil, own("images", "node", "cmd", "ci"), "the ground floor: the builder and the node both stand on it"},
+		{[]string{"distros", "kmod"}, nil, []string{registries, buildkit, cobra}, "the node's program links it and stays small"},
+		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
+		{[]string{"images"}, []string{"images/runner/buildkit", "images/runner/auto"}, []string{buildkit}, "only one runner talks to BuildKit, and the choice of a runner knows it"},
+		{[]string{"images"}, nil, []string{cobra, "github.com/spf13/pflag"}, "images is a library: flags and exit codes are the command's"},
+		{[]string{"images"}, []string{"images/batch", "images/fleet", "images/status"}, own("images/batch", "images/fleet", "images/status"), "they are about many images: what makes one image does not know them"},
+		{[]string{"images"}, nil, []string{buildkit + "/util/progress/progressui"}, "what is shown on a terminal is the command's"},
+		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
+		{[]string{"images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},
+		{[]string{"images/runfile"}, nil, []string{registries, module + "/images"}, "it is a format: of this project it knows how to decompress"},
+		{[]string{"node"}, nil, own("images", "cmd", "ci"), "images and node do not know each other"},
+		{[]string{"cmd/driver-entrypoint"}, nil, append(own("images", "ci"), buildkit, registries, "k8s.io", "github.com/NVIDIA/go-nvml"),
+			"process 1 of a node is small and static"},
+		{[]string{"node"}, []string{"node/evict"}, []string{"k8s.io"}, "process 1 talks plain HTTPS to the cluster; a client library is for driver-evict alone"},
+		{[]string{"cmd/driver-evict"}, nil, append(own("images", "ci", "node/kubernetes", "node/metrics"), buildkit, registries), "it has its own client, and serves nothing"},
+		{[]string{"node/status", "node/evict", "node/metrics", "node/report", "cmd/driver-evict"}, nil,
+			own("distros/apt", "distros/rpm", "kmod/kbuild", "node/headers", "node/preflight", "node/driverroot", "node/host"),
+			"a package that only looks at a driver needs node/status, and nothing that loads or compiles a driver"},
+		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
+		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
+		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
+		{[]string{"version"}, nil, append(own("images", "distros", "kmod", "node", "cmd", "ci"), buildkit, registries, cobra), "every program has it"},
+		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
+	}
+	for _, p := range packages(t) {
+		for _, r := range rules {
+			if !under(p.name(), r.from...) || under(p.name(), r.except...) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if under(dep, r.never...) && !under(dep, own("distros/failure")...) {
+					t.Errorf("%s reaches %s: %s", p.name(), dep, r.why)
+				}
+			}
+		}
+	}
+}
+
+// TestNode is about the package node itself: it knows the machine by its interfaces only, and none of its
+// parts imports it.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		switch {
+		case p.name() == "node":
+			for _, part := range []string{"host", "report", "metrics", "kubernetes", "evict", "shim", "driverroot", "headers"} {
+				if slices.Contains(p.Deps, module+"/node/"+part) {
+					t.Errorf("node reaches node/%s, which it must not know", part)
+				}
+			}
+		case under(p.name(), "node") && p.name() != "node/host" && slices.Contains(p.Deps, module+"/node"):
+			t.Errorf("%s reaches node; only node/host and cmd/driver-entrypoint may", p.name())
+		}
+	}
+}
+
+// TestDirectImports checks packages that only one place may import. A place that ends in /... is a tree.
+func TestDirectImports(t *testing.T) {
+	t.Parallel()
+	only := map[string][]string{
+		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
+		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
+		module + "/images/batch":             {"ci/tables/compat", "ci/lint/schema", "cmd/driver-build/...", "images/fleet", "images/status"},
+		module + "/images/status":            {"ci/lint/schema", "cmd/driver-build/...", "images/fleet"},
+		"github.com/spf13/cobra":             {"ci/testkit/commandtest", "ci/testkit/mantest", "ci/lint/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
+		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
+		"github.com/ProtonMail/go-crypto":    {"ci/testkit/debtest", "ci/testkit/imagetest", "ci/testkit/packtest", "ci/testkit/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
+		"modernc.org/sqlite":                 {"ci/testkit/imagetest", "distros/rpm/rpmdb"},
+		"debug/elf":                          {"ci/peers/conformance", "ci/testkit/imagetest", "ci/testkit/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files
+		"github.com/google/go-cmp":           {"ci/testkit/assert"},
+		"github.com/containerd/containerd":   {"images/runner/buildkit", "images/runner/chroot"},
+	}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			for tree, places := range only {
+				here := func(place string) bool {
+					root, tree := strings.CutSuffix(place, "/...")
+					return p.name() == root || tree && under(p.name(), root)
+				}
+				if under(imp, tree) && !slices.ContainsFunc(places, here) {
+					t.Errorf("%s imports %s; only %v may", p.name(), imp, places)
+				}
+			}
+		}
+	}
+}
+
+// TestArrowsFromCI: code that serves tests is in ci, and only tests and ci import it. A package of the
+// product that no command uses yet has tests of its own.
+func TestArrowsFromCI(t *testing.T) {
+	t.Parallel()
+	used, tested := map[string]bool{}, map[string]bool{}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if (under(imp, module+"/ci") || imp == "testing") && !under(p.name(), "ci") {
+				t.Errorf("%s imports %s, which is for tests: if it is for tests itself, move it to ci", p.name(), imp)
+			}
+			used[imp] = used[imp] || !under(p.name(), "ci")
+		}
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			tested[imp] = tested[imp] || imp != p.ImportPath
+		}
+	}
+	for _, p := range packages(t) {
+		own := len(p.TestGoFiles) + len(p.XTestGoFiles)
+		if tested[p.ImportPath] && !used[p.ImportPath] && own == 0 && !under(p.name(), "ci") {
+			t.Errorf("only tests import %s: move it to ci", p.name())
+		}
+	}
+}
+
+// TestCommandsAreLeaves: no package of the product imports a command, or a part of another command. The parts
+// of driver-build that hold commands import what all commands share, and never each other.
+func TestCommandsAreLeaves(t *testing.T) {
+	t.Parallel()
+	const build = module + "/cmd/driver-build"
+	shared := []string{build + "/session", build + "/flags", build + "/display"}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			part := under(imp, p.ImportPath) || under(p.ImportPath, build) && slices.Contains(shared, imp)
+			if under(imp, module+"/cmd") && !part && !under(p.name(), "ci") {
+				t.Errorf("%s imports %s", p.name(), path.Base(imp))
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package links
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+// TestProject checks every Markdown file of the project against its files, tests and help texts.
+func TestProject(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../../..")
+	var names []string
+	known := Known{Tests: map[string]bool{}, Helps: map[string]string{}}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	require.NoError(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(name, ".") && name != "." && name != ".github" || slices.Contains([]string{"testdata", "bin", "dist"}, d.Name())):
+			return fs.SkipDir
+		case !d.IsDir() && path.Ext(name) == ".md":
+			names = append(names, name)
+		case strings.HasSuffix(name, "_test.go"):
+			text, err := fs.ReadFile(root, name)
+			for _, found := range function.FindAllSubmatch(text, -1) {
+				known.Tests[string(found[1])] = true
+			}
+			return err
+		}
+		return nil
+	}))
+	for _, file := range require.Value(fs.Glob(root, "cmd/driver-build/testdata/help-*.txt"))(t) {
+		command := strings.TrimSuffix(strings.TrimPrefix(path.Base(file), "help-"), ".txt")
+		known.Helps[command] = string(require.Value(fs.ReadFile(root, file))(t))
+	}
+	if len(names) < 10 || len(known.Helps) < 10 {
+		t.Fatalf("found only %q and %d help texts", names, len(known.Helps))
+	}
+	for _, broken := range require.Value(Check(root, names, known))(t) {
+		t.Error(broken)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	root := fstest.MapFS{
+		"README.md": {Data: []byte("# The `first` page: a test\n\n[a](docs/a.md) [b](docs/a.md#when-it-goes-wrong), [c](docs/a.md#nothing)\n" +
+			"[d](docs/none.md) [e](#the-first-page-a-test) [f](#no)\n```\n[g](none.md)\n# no-heading\n```\n`[h](none.md)` [i](https://example.com/x#y) [j](#no-heading)\n")},
+		"docs/a.md":  {Data: []byte("## When it goes wrong\n## [Linked](b.txt) heading\n## When it goes wrong\n[a](../README.md) [b](#when-it-goes-wrong-1) [c](#linked-heading) [d](b.txt#x) [e](../c)\n")},
+		"docs/b.txt": {Data: []byte("x")},
+		"commands.md": {Data: []byte("Use driver-build anyhow or `driver-build sign IMAGE --export DIR`, `driver-build sing`.\n\n" +
+			"    bin/driver-build --os debian12 \\\n      --puhs && driver-build bundle create --output x --sinc y\n    driver-build help sign --any  # driver-build nothing\n" +
+			"```\ndriver-build sign --exp\n```\n")},
+		"elsewhere.md": {Data: []byte("[a](docs)\n`TestReal`, `TestReal.*`, TestNone, `TestNone`\n")},
+	}
+	known := Known{Tests: map[string]bool{"TestReal": true}, Helps: map[string]string{
+		"driver-build": "      --os strings   system\n      --push         push\n", "bundle": "x", "sign": "Flags:\n      --export string   write\n",
+		"bundle-create": "  -o, --output string   file\n      --since stringArray   leave out\n",
+	}}
+	got := require.Value(Check(root, []string{"README.md", "docs/a.md", "elsewhere.md", "commands.md"}, known))(t)
+	assert.Same(t, []string{
+		"README.md:3: docs/a.md#nothing: that page has no such heading",
+		"README.md:4: docs/none.md: there is no such file",
+		"README.md:4: #no: that page has no such heading",
+		"README.md:9: #no-heading: that page has no such heading",
+		"docs/a.md:4: b.txt#x: that page has no such heading",
+		"docs/a.md:4: ../c: there is no such file",
+		"elsewhere.md:2: TestNone: there is no such test",
+		"commands.md:1: driver-build has no command sing",
+		"commands.md:4: driver-build has no flag --puhs",
+		"commands.md:4: bundle-create has no flag --sinc",
+		"commands.md:7: sign has no flag --exp",
+	}, got)
+	if _, err := Check(root, []string{"none.md"}, Known{}); err == nil {
+		t.Error("a page that does not exist is no error")
+	}
+}

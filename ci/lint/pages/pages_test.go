@@ -1,0 +1,150 @@
+package pages
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+const root = "../../.."
+
+// byBuilds and byCluster are the first words of the commands that TestBuilds and TestCluster run.
+var (
+	byBuilds  = []string{"driver-build", "bin/driver-build", "make", "mkdir"}
+	byCluster = []string{"kubectl", "helm"}
+)
+
+// commands returns the commands of a page that a test runs.
+func commands(t *testing.T, name string, programs []string) []Command {
+	t.Helper()
+	page := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
+	return slices.DeleteFunc(page, func(c Command) bool {
+		first, _, _ := strings.Cut(c.Text, " ")
+		_, elsewhere := Elsewhere[name][c.Text]
+		return elsewhere || !slices.Contains(programs, first)
+	})
+}
+
+// TestEveryCommand: a command of a task page is run here, or Elsewhere says where it is tried; and Elsewhere
+// has no command that the page does not have, and names no test that does not exist.
+func TestEveryCommand(t *testing.T) {
+	t.Parallel()
+	tests := declaredTests(t)
+	named := regexp.MustCompile(`\bTest[0-9A-Z]\w*`)
+	for _, name := range Names {
+		all := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
+		if len(all) == 0 {
+			t.Errorf("docs/%s.md has no commands: they are not found", name)
+		}
+		found := map[string]bool{}
+		for _, c := range all {
+			found[c.Text] = true
+			first, _, _ := strings.Cut(c.Text, " ")
+			_, elsewhere := Elsewhere[name][c.Text]
+			if !elsewhere && !slices.Contains(slices.Concat(byBuilds, byCluster), first) {
+				t.Errorf("docs/%s.md:%d: no test runs %q: add it to Elsewhere, with the test that tries it", name, c.Line, c.Text)
+			}
+			if reason := unfit(c.Text); !elsewhere && reason != "" {
+				t.Errorf("docs/%s.md:%d: a test must not run %q, because it %s: add it to Elsewhere", name, c.Line, c.Text, reason)
+			}
+		}
+		for text, reason := range Elsewhere[name] {
+			if !found[text] {
+				t.Errorf("Elsewhere has %q, which docs/%s.md does not have", text, name)
+			}
+			if reason == "" {
+				t.Errorf("docs/%s.md: %q has no reason", name, text)
+			}
+			for _, test := range named.FindAllString(reason, -1) {
+				if !tests[test] {
+					t.Errorf("docs/%s.md: %q: there is no test %s", name, text, test)
+				}
+			}
+		}
+	}
+	for name := range Elsewhere {
+		if !slices.Contains(Names, name) {
+			t.Errorf("Elsewhere has a page %s, which is none", name)
+		}
+	}
+}
+
+var (
+	variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
+	inPod    = regexp.MustCompile(`^kubectl .*\b(logs|exec) `)
+)
+
+// unfit returns why TestBuilds and TestCluster cannot run a command, or "".
+func unfit(command string) string {
+	first, _, _ := strings.Cut(command, " ")
+	switch {
+	case slices.Contains(byBuilds, first) && strings.Contains(command, " /"):
+		return "names a path of this machine"
+	case variable.MatchString(command):
+		return "has a variable that another line of the page sets"
+	case inPod.MatchString(command):
+		return "needs a kubelet"
+	}
+	return ""
+}
+
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	all := map[string]bool{}
+	for _, dir := range []string{"ci", "cmd", "node", "images", "distros", "kmod"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range function.FindAllSubmatch(text, -1) {
+				all[string(m[1])] = true
+			}
+			return err
+		}))
+	}
+	return all
+}
+
+// TestTried: each row of the decision tables in red-node.md names a test that makes the state, or says why
+// none does. ci/lint/links finds names that no test has.
+func TestTried(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile("^`Test\\w+`(, `Test\\w+`)*$|^not tried: .+")
+	tables, rows := 0, 0
+	inside := false
+	for line := range strings.Lines(string(require.Value(os.ReadFile(root + "/docs/red-node.md"))(t))) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		last := strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+		case last == "tried by":
+			inside, tables = true, tables+1
+		case inside && !strings.HasPrefix(line, "|--"):
+			rows++
+			if !named.MatchString(last) {
+				t.Errorf("docs/red-node.md: no test tries %s", line)
+			}
+		}
+	}
+	if tables != 4 || rows < 35 {
+		t.Errorf("found %d tables with %d rows", tables, rows)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	got := Commands("# A\n\nUse `helm upgrade` and `kubectl get pods -n \\|x`.\n\n    make a\n    output of it\n\n    helm b \\\n      --c   # a comment\n" +
+		"1. Text\n   more\n\n       $ make c\n   `mokutil --import x`\n\nText:\n      no code in a list\n\n```sh\ncurl x | sh\n```\n")
+	assert.Same(t, []Command{{3, "kubectl get pods -n |x"}, {5, "make a"}, {8, "helm b --c"}, {13, "make c"}, {14, "mokutil --import x"}, {20, "curl x | sh"}}, got)
+	assert.Equal(t, "a: 1\nb: {c: d}\n", File("x\n\n    a: 1\n    b: {c: d}\n\n    e\n", "a: 1"))
+	assert.Equal(t, "", File("x\n", "a: 1"))
+}

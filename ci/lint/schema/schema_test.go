@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/schematest"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+const project = "../../.."
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	return require.Value(os.ReadFile(filepath.Join(project, path)))(t)
+}
+
+// validator checks documents against a schema of docs/schema.
+func validator(t *testing.T, name string) func(document any) error {
+	t.Helper()
+	valid := schematest.Validator(t, name)
+	return func(document any) error {
+		text, err := json.Marshal(document)
+		if err != nil {
+			return fmt.Errorf("write the document as JSON: %w", err)
+		}
+		return valid(text)
+	}
+}
+
+func fromYAML(t *testing.T, text []byte) any {
+	t.Helper()
+	var document any
+	require.NoError(t, yaml.Unmarshal(text, &document)) // JSON, too
+	return document
+}
+
+// documents are real files of each schema.
+func documents(t *testing.T) map[string][]any {
+	t.Helper()
+	state := filled(reflect.TypeFor[status.Snapshot]()).(status.Snapshot) //nolint:errcheck,forcetypeassert // it is of this type
+	state.State = status.Serving
+	lock := bytes.ReplaceAll(read(t, "cmd/driver-build/testdata/matrix.lock"), []byte("DIGEST"), bytes.Repeat([]byte("0"), 64))
+	all := map[string][]any{
+		"matrix.schema.json": {fromYAML(t, read(t, "matrix.yaml"))},
+		"lock.schema.json":   {fromYAML(t, read(t, "images/lockfile/testdata/matrix.lock")), fromYAML(t, lock)},
+		"recipe.schema.json": {fromYAML(t, read(t, "images/testdata/recipe-debian12.json")), fromYAML(t, read(t, "images/testdata/recipe-ubuntu16.04.json"))},
+		"status.schema.json": {status.Snapshot{Schema: 1, State: status.Absent}, state},
+	}
+	for name, g := range generated {
+		if all[name] == nil {
+			all[name] = []any{filled(g.of)}
+		}
+	}
+	for name, l := range lists { // the tests of the commands check what they print
+		all[name] = []any{map[string]any{"schema": listSchema, "items": []any{}}, map[string]any{"schema": listSchema, "items": []any{filled(l.of)}}}
+	}
+	return all
+}
+
+// filled returns a value of a type whose fields are all set.
+func filled(t reflect.Type) any {
+	full := reflect.New(t).Elem()
+	fill(full)
+	return full.Interface()
+}
+
+// fill sets every field below a value.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				fill(field)
+			}
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+	}
+}
+
+// free are mappings whose keys are names that people choose.
+var free = []string{"mirrors", "systems", "images", "headers", "links"}
+
+// TestRealFiles validates real files, and the same with one key misspelt, for every key of them.
+func TestRealFiles(t *testing.T) {
+	t.Parallel()
+	for name, list := range documents(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			valid := validator(t, name)
+			misspelt := 0
+			for i, document := range list {
+				require.NoErrorf(t, valid(document), "document %d", i)
+				plain := fromYAML(t, require.Value(json.Marshal(document))(t))
+				misspell(plain, "", func(where string) {
+					misspelt++
+					if valid(plain) == nil {
+						t.Errorf("document %d: a misspelt key %s is accepted", i, where)
+					}
+				})
+			}
+			if misspelt < 4 {
+				t.Errorf("only %d keys were misspelt", misspelt)
+			}
+		})
+	}
+}
+
+// misspell renames one key after the other below a value, calls try, and renames it back. Of a list it takes
+// the first and the last entry.
+func misspell(at any, in string, try func(where string)) {
+	switch at := at.(type) {
+	case []any:
+		for i, item := range at {
+			if i == 0 || i == len(at)-1 {
+				misspell(item, in+"[]", try)
+			}
+		}
+	case map[string]any:
+		for i, key := range slices.Sorted(maps.Keys(at)) {
+			value := at[key]
+			if slices.Contains(free, in) {
+				if i == 0 {
+					misspell(value, "", try)
+				}
+				continue
+			}
+			delete(at, key)
+			at[key+"x"] = value
+			try(in + "." + key)
+			delete(at, key+"x")
+			at[key] = value
+			misspell(value, key, try)
+		}
+	default:
+	}
+}
+
+// TestGenerated compares the files with what the types give.
+func TestGenerated(t *testing.T) {
+	t.Parallel()
+	for name, want := range require.Value(schemas(project))(t) {
+		assert.Samef(t, string(want), string(read(t, dir+"/"+name)), "run go run ./ci/lint/schema: %s is not what it makes (-want +got)", name)
+	}
+}
+
+// TestWrittenByHand compares the keys that the reader of matrix.yaml knows with those of the schema.
+func TestWrittenByHand(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		key     string
+		sources []string
+		values  []string // keys that the readers take from a list of values
+	}{
+		"matrix.schema.json": {`\bm:"([^"!]+)`, []string{"images/matrix/*.go"}, append([]string{"amd64", "arm64"}, // and those of driverinfo
+			"min", "max", "broken", "from", "below", "flavours", "reason", "id", "kind", "until", "affects", "fixed", "source")},
+	} {
+		known := map[string]bool{}
+		for _, v := range tc.values {
+			known[v] = true
+		}
+		for _, pattern := range tc.sources {
+			for _, path := range require.Value(filepath.Glob(filepath.Join(project, pattern)))(t) {
+				for _, m := range regexp.MustCompile(tc.key).FindAllSubmatch(require.Value(os.ReadFile(path))(t), -1) {
+					known[string(m[1])] = true
+				}
+			}
+		}
+		declared := map[string]bool{}
+		properties(t, fromYAML(t, read(t, dir+"/"+name)), declared)
+		assert.Samef(t, slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(declared)), "%s (-reader +schema)", name)
+	}
+}
+
+// properties collects the names of all properties, each of which has a description.
+func properties(t *testing.T, at any, found map[string]bool) {
+	t.Helper()
+	switch at := at.(type) {
+	case []any:
+		for _, item := range at {
+			properties(t, item, found)
+		}
+	case map[string]any:
+		below, _ := at["properties"].(map[string]any)
+		for name, p := range below {
+			found[name] = true
+			if text, _ := p.(map[string]any)["description"].(string); text == "" {
+				t.Errorf("%s has no description", name)
+			}
+		}
+		for _, value := range at {
+			properties(t, value, found)
+		}
+	default:
+	}
+}
+
+// TestRefused are mistakes that an editor shows.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	valid := validator(t, "matrix.schema.json")
+	for _, text := range []string{
+		string(read(t, "images/matrix/testdata/five.yaml")),
+		"systems: [{id: debian12, base: a:b, archs: [amd64], kernels: [6.1]}]",
+		"systems: []\ndrivers: [{version: 535.261.03, archives: {amd64: {url: u, sha256: x}}}]",
+		"systems: [{id: debian12, base: a:b, archs: [x86_64], kernels: [6.1]}]\ndrivers: [{version: 535.261.03, debian: {systems: {debian12: 1}, packages: [aa], kernel: [aa]}}]",
+		"systems: [{id: debian12, base: a:b, archs: [amd64], kernels: [6.1]}]\ndrivers: [{version: 535.261.03}]",
+	} {
+		if valid(fromYAML(t, []byte(text))) == nil {
+			t.Errorf("accepted:\n%s", text)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/testkit/cache"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
+)
+
+// keep is how long prepared folders of older versions stay.
+const keep = 48 * time.Hour
+
+// Prepare builds what Run needs, or finds it in the cache, and returns its folder:
+//
+//	bin/driver-conformance   static; looks at a root
+//	consumer/                a Debian 12 of some 70 MB with nvidia-ctk, nvidia-cdi-hook,
+//	                         nvidia-container-runtime, nvcdi-mock, devchar, runc
+//	consumer/bundle/         the root of the containers that are started in it: a shell, ldconfig and libc
+//
+// The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
+// build cache empty, later ones about a second. Prepare fails the test if something is missing.
+func Prepare(t testing.TB) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	begin := time.Now()
+	dir, err := prepare(ctx)
+	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
+	t.Logf("the consumer's programs: %s after %s", dir, time.Since(begin).Round(10*time.Millisecond))
+	return dir
+}
+
+func prepare(ctx context.Context) (string, error) {
+	repo, err := tool.Root()
+	if err != nil {
+		return "", err
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		return "", fmt.Errorf("%w (Debian: apt-get install runc)", err)
+	}
+	info, err := os.Stat(runc)
+	if err != nil {
+		return "", err
+	}
+	version, err := tool.Run(ctx, repo, nil, "go", "env", "GOVERSION", "GOARCH")
+	if err != nil {
+		return "", err
+	}
+	key, err := cache.Key([]string{"layout 1", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}, filepath.Join(repo, "ci/peers/conformance/clients"))
+	if err != nil {
+		return "", err
+	}
+	folder, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(folder, key)
+	err = cache.Once(dir, func(partial string) error { return build(ctx, repo, runc, partial) })
+	if err != nil {
+		return "", err
+	}
+	if err := cache.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep); err != nil {
+		return "", err
+	}
+	return dir, checker(ctx, dir)
+}
+
+// build makes the folder.
+func build(ctx context.Context, repo, runc, dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+		return err
+	}
+	clients := filepath.Join(dir, "clients")
+	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
+	if _, err := tool.Run(ctx, filepath.Join(repo, "ci/peers/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", clients+"/", "tool", "./nvcdi-mock", "./devchar"); err != nil {
+		return err
+	}
+	base, err := tool.Run(ctx, repo, nil, "ci/base", "debian12")
+	if err != nil {
+		return err
+	}
+	system := filepath.Join(dir, "base")
+	if _, err := tool.Run(ctx, repo, nil, "umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:")+":debian12", system); err != nil {
+		return err
+	}
+	if err := consumer(system, clients, runc, filepath.Join(dir, "consumer")); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(system), os.RemoveAll(clients))
+}
+
+// checker builds driver-conformance. Its sources are part of the project: Go's cache knows whether they
+// changed. Packages are tested at the same time, so each process has a temporary name of its own.
+func checker(ctx context.Context, dir string) error {
+	program := filepath.Join(dir, "bin/driver-conformance")
+	temporary := fmt.Sprintf("%s.%d", program, os.Getpid())
+	if err := tool.Build(ctx, temporary, "ci/peers/conformance/driver-conformance"); err != nil {
+		return err
+	}
+	return os.Rename(temporary, program)
+}
+
+func cacheDir() (string, error) { return cache.Dir("conformance", "") }

@@ -1,0 +1,167 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
+)
+
+// results are the answers by question.
+func results(t *testing.T, m Machine) map[string]Answer {
+	t.Helper()
+	answers, err := Ask(t.Context(), m)
+	require.NoError(t, err)
+	all := map[string]Answer{}
+	for _, a := range answers {
+		all[a.Question] = a
+	}
+	return all
+}
+
+// The real driver-probe and everything behind it agree with nvidia-smi about a machine without faults.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	m, _, devices := machine(t)
+	all := results(t, m)
+	for _, q := range questions() {
+		want := Same
+		if q.name == "GPUs that the driver has taken, device files" && !devices {
+			want = Different // not root: there is no device file
+		}
+		if a := all[q.name]; a.Result != want || a.Answer == "" || a.Compared == "" {
+			t.Errorf("%s: %+v", q.name, a)
+		}
+	}
+	for question, part := range map[string]string{
+		"version of the loaded driver": version + ", open",
+		"driver-probe, through NVML":   "driver " + version + ", 1 NVIDIA H200",
+		"memory and utilisation":       "1129 of 143771 MiB, 37 % busy (nvidia-smi a moment later: 41 %)",
+		"GPUs on the PCI bus":          "1 on the bus, 1 of them in nvidia-smi",
+	} {
+		assert.Containsf(t, all[question].Answer, part, "%s: %q", question, all[question].Answer)
+	}
+}
+
+// What differs is said, and the other questions are asked all the same.
+func TestDifferent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		spoil    func(m Machine, data string) error
+		question string
+		result   Result
+		part     string // of the comparison
+	}{
+		{"another driver is loaded", func(m Machine, _ string) error {
+			return os.WriteFile(m.path("sys/module/nvidia/version"), []byte("570.1\n"), 0o644)
+		}, "version of the loaded driver", Different, `in /sys is "570.1"`},
+		{"nvidia-smi knows another GPU", func(_ Machine, data string) error {
+			return change(data+"/smi.xml", "GPU-1111", "GPU-9999")
+		}, "driver-probe, through NVML", Different, "GPU-99991111-2222-3333-4444-555555555555 is missing"},
+		{"another name", func(_ Machine, data string) error { return change(data+"/query.csv", "H200", "H100") },
+			"driver-probe's fallback, nvidia-smi", Different, `"NVIDIA H100", want "NVIDIA H200"`},
+		{"more memory in use", func(_ Machine, data string) error { return change(data+"/smi.xml", "573 MiB", "99999 MiB") },
+			"memory and utilisation", Different, "nvidia-smi says 99999 MiB"},
+		{"MIG: no utilisation in nvidia-smi", func(_ Machine, data string) error { return change(data+"/smi.xml", "41 %", "N/A") },
+			"memory and utilisation", Different, `nvidia-smi has "N/A"`},
+		{"another total", func(_ Machine, data string) error { return change(data+"/smi.xml", "143771 MiB", "81559 MiB") },
+			"memory and utilisation", Different, "bytes of memory, nvidia-smi says 81559 MiB"},
+		{"another PCI id", func(m Machine, _ string) error {
+			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/device"), []byte("0x2330\n"), 0o644)
+		}, "GPUs on the PCI bus", Different, `"233010DE", want "233510DE"`},
+		{"bound to another driver", func(m Machine, _ string) error {
+			link := m.path("sys/bus/pci/devices/0000:05:00.0/driver")
+			return errors.Join(os.Remove(link), os.Symlink("../../drivers/vfio-pci", link))
+		}, "GPUs on the PCI bus", Different, `is "vfio-pci", want "nvidia"`},
+		{"a GPU that does not answer", func(m Machine, _ string) error {
+			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/config"), []byte("\xff\xff\xff\xff\xff"), 0o644)
+		}, "preflight on the real bus", Different, "does not answer on the bus"},
+		{"another minor number", func(_ Machine, data string) error {
+			return change(data+"/smi.xml", "<minor_number>0", "<minor_number>3")
+		}, "GPUs that the driver has taken, device files", Different, `is "0", want "3"`},
+		{"no bus, as in a sandbox", func(m Machine, _ string) error { return os.RemoveAll(m.path("sys/bus")) },
+			"preflight on the real bus", NotAsked, "no PCI device"},
+		{"no driver-probe", func(m Machine, _ string) error { return os.Remove(filepath.Join(m.Programs, "driver-probe")) },
+			"driver-probe, through NVML", NotAsked, "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m, data, _ := machine(t)
+			require.NoError(t, c.spoil(m, data))
+			all := results(t, m)
+			if a := all[c.question]; a.Result != c.result || !strings.Contains(a.Compared, c.part) {
+				t.Errorf("%+v, want %s with %q", a, c.result, c.part)
+			}
+			assert.Equal(t, len(questions()), len(all))
+		})
+	}
+}
+
+func change(path, from, to string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte(from)) {
+		return errors.New(path + " lacks " + from)
+	}
+	return os.WriteFile(path, bytes.ReplaceAll(text, []byte(from), []byte(to)), 0o644)
+}
+
+// Without a driver, or with one that has no GPU, there is one error that says so.
+func TestNoGPU(t *testing.T) {
+	t.Parallel()
+	_, err := Ask(t.Context(), Machine{Root: t.TempDir()})
+	assert.ErrorIs(t, err, ErrNoGPU)
+	for _, code := range []string{"6", "9"} {
+		m, data, _ := machine(t)
+		testfile.Write(t, data+"/code", code)
+		_, err = Ask(t.Context(), m)
+		assert.ErrorIs(t, err, ErrNoGPU)
+	}
+	m, data, _ := machine(t)
+	require.NoError(t, change(data+"/smi.xml", "<gpu id", "<none id"))
+	require.NoError(t, change(data+"/smi.xml", "</gpu>", "</none>"))
+	_, err = Ask(t.Context(), m)
+	assert.ErrorIs(t, err, ErrNoGPU)
+}
+
+// An nvidia-smi that is missing, fails or hangs is an error of its own: it is no machine without GPU.
+func TestNoReference(t *testing.T) {
+	t.Parallel()
+	m, data, _ := machine(t)
+	testfile.Write(t, data+"/code", "15")
+	_, err := Ask(t.Context(), m)
+	assert.ErrorContainsf(t, err, "exit status 15", "a GPU that is lost")
+	require.NoError(t, os.Rename(data+"/code", data+"/hang"))
+	m.Timeout = 100 * time.Millisecond
+	_, err = Ask(t.Context(), m)
+	assert.ErrorContainsf(t, err, "did not answer within 100ms", "it hangs")
+	require.NoError(t, os.Remove(m.path("usr/local/nvidia/bin/nvidia-smi")))
+	_, err = Ask(t.Context(), m)
+	if errors.Is(err, ErrNoGPU) {
+		t.Error("without nvidia-smi:", err)
+	}
+	assert.ErrorContainsf(t, err, "nothing to compare with", "without nvidia-smi")
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	different, err := Table(&out, []Answer{{Same, "a", "1|2", "x\ny"}, {Question: "b", Result: NotAsked, Compared: "why"}})
+	require.NoError(t, err)
+	assert.Equal(t, false, different)
+	assert.Equal(t, "| result | asked | answer | compared with, or why not asked |\n|---|---|---|---|\n| same | a | 1\\|2 | x y |\n| not asked | b |  | why |\n\n1 the same, 0 different, 1 not asked.\n", out.String())
+	different, err = Table(&out, []Answer{{Result: Different}})
+	if !different || err != nil {
+		t.Error(different, err)
+	}
+}

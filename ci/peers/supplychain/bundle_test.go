@@ -1,0 +1,152 @@
+package supplychain
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/outfile"
+	"github.com/driver-container/driver-container/images/signature"
+)
+
+const (
+	origin        = "registry.example.com/gpu/driver"
+	signStatement = "https://sigstore.dev/cosign/sign/v1"
+)
+
+// writeBundle writes a signed bundle with an index of two images, origin:1, its signatures and attestations.
+// It returns the digest of the index.
+func writeBundle(t *testing.T, file string, key signingKey, form signature.Format) v1.Hash {
+	t.Helper()
+	index := ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared", "arm"))
+	content := require.Value(oci.Collect(index))(t)
+	var subjects []signature.Subject
+	for _, d := range content.Documents {
+		subjects = append(subjects, signature.Subject{Descriptor: d.Desc})
+	}
+	attachments := sign(t, key, form, origin, subjects, slices.Collect(maps.Values(predicates(t)))...)
+	options := bundle.Options{Origin: origin, Tool: "driver-build", Sign: key.signer}
+	artifacts := []bundle.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
+	plan := require.Value(bundle.Prepare(t.Context(), options, artifacts))(t)
+	require.NoError(t, outfile.Write(t.Context(), file, func(w io.Writer) error { return plan.Write(t.Context(), w, nil) }))
+	return ocitest.Digest(t, index)
+}
+
+// TestBundle: other programs read the image out of a bundle as it is; what the project imports has all its
+// referrers.
+func TestBundle(t *testing.T) {
+	judged(t)
+	keys, file := signingKeys(t), filepath.Join(t.TempDir(), "bundle.tar")
+	key := keys["p256"]
+	writeBundle(t, file, key, signature.Both)
+	assert.NoError(t, SkopeoCopy(t, file, "1", t.TempDir()))
+	p := newProject(t)
+	Registries(t, func(t *testing.T, host string) {
+		assert.NoError(t, RegctlImport(t, file, "1", host+"/regctl/driver:1"))
+		assert.NoError(t, OrasCopy(t, "oci:"+file+":1", host+"/oras/driver:1"))
+		site := host + "/mirror/gpu"
+		p.importBundle(t, file, site)
+		for judge, list := range judges {
+			for _, image := range []string{host + "/oras/driver:1", site + ":1"} {
+				found, err := list(t, image)
+				if err != nil || len(found) != 1+len(predicates(t)) {
+					t.Errorf("%s: %s has referrers %+v, %v; want %d", judge, image, found, err, 1+len(predicates(t)))
+				}
+			}
+		}
+	})
+}
+
+// TestCosignBundle: both versions of cosign verify the bundle's own signature, and images that came out of a
+// bundle by the project or by oras.
+func TestCosignBundle(t *testing.T) {
+	judged(t)
+	keys, dir := signingKeys(t), t.TempDir()
+	key, other := keys["p256"], keys["p384"]
+	files := map[signature.Format]string{}
+	for _, form := range []signature.Format{signature.Legacy, signature.Bundle} {
+		files[form] = filepath.Join(dir, string(form)+".tar")
+		writeBundle(t, files[form], key, form)
+	}
+	manifest, signed := bundleSignature(t, files[signature.Legacy])
+	changed := filepath.Join(dir, "changed")
+	testfile.Write(t, changed, strings.Replace(string(require.Value(os.ReadFile(manifest))(t)), `"size":`, `"size":1`, 1))
+	cosigns := both(t)
+	for name, c := range cosigns {
+		assert.NoErrorf(t, c.VerifyBlob(t, key.public, signStatement, signed, manifest), "%s", name)
+		assert.Errorf(t, c.VerifyBlob(t, other.public, signStatement, signed, manifest), "%s: another key", name)
+		assert.Errorf(t, c.VerifyBlob(t, key.public, signStatement, signed, changed), "%s: another list", name)
+	}
+	p := newProject(t)
+	Registries(t, func(t *testing.T, host string) {
+		for form, file := range files {
+			site, oras := host+"/site/"+string(form), host+"/oras/"+string(form)
+			p.importBundle(t, file, site)
+			images := []string{site + ":1"}
+			if form == signature.Bundle { // oras knows no tags of signatures
+				require.NoError(t, OrasCopy(t, "oci:"+file+":1", oras+":1"))
+				images = append(images, oras+":1")
+			}
+			for name, c := range cosigns {
+				for _, image := range images {
+					assert.NoErrorf(t, c.Verify(t, key.public, image), "%s: %s", name, image)
+					assert.NoErrorf(t, assert.Err(c.VerifyAttestation(t, key.public, "slsaprovenance1", image)), "%s: %s", name, image)
+					assert.Errorf(t, c.Verify(t, other.public, image), "%s: %s: another key", name, image)
+				}
+			}
+		}
+	})
+}
+
+// importBundle imports a bundle in place of the origin.
+func (p project) importBundle(t *testing.T, file, to string) {
+	t.Helper()
+	f := require.Value(os.Open(file))(t)
+	defer f.Close()
+	info := require.Value(f.Stat())(t)
+	b, findings, err := bundle.Check(t.Context(), io.NewSectionReader(f, 0, info.Size()), nil, nil)
+	require.NoError(t, errors.Join(err, bundle.Unsound(findings)))
+	require.Value(b.Import(t.Context(), p.Client, bundle.ImportOptions{To: to}))(t)
+}
+
+// bundleSignature takes the bundle's manifest and its signature out of the tar, as docs/airgap.md does
+// by hand.
+func bundleSignature(t *testing.T, file string) (manifest, signed string) {
+	t.Helper()
+	f := require.Value(os.Open(file))(t)
+	defer f.Close()
+	members := map[string][]byte{}
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		members[h.Name] = require.Value(io.ReadAll(r))(t)
+	}
+	blob := func(h v1.Hash) []byte { return members["blobs/sha256/"+h.Hex] }
+	var index v1.IndexManifest
+	require.NoError(t, json.Unmarshal(members["index.json"], &index))
+	var m v1.Manifest
+	require.NoError(t, json.Unmarshal(blob(index.Manifests[1].Digest), &m))
+	dir := t.TempDir()
+	manifest, signed = filepath.Join(dir, "manifest"), filepath.Join(dir, "signed")
+	testfile.Write(t, manifest, string(blob(index.Manifests[0].Digest)))
+	testfile.Write(t, signed, string(blob(m.Layers[0].Digest)))
+	return manifest, signed
+}

@@ -1,0 +1,18 @@
+module github.com/driver-container/driver-container/ci/peers/supplychain/clients/validate
+
+go 1.26.8
+
+require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/in-toto/attestation v1.2.0
+	github.com/openvex/go-vex v0.2.9
+	github.com/spdx/tools-golang v0.5.7
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/anchore/go-struct-converter v0.1.0 // indirect
+	github.com/kr/text v0.2.0 // indirect
+	github.com/package-url/packageurl-go v0.1.7 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)

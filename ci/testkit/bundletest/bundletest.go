@@ -1,0 +1,163 @@
+// Package bundletest makes artifacts and bundles for tests.
+package bundletest
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/signature"
+)
+
+// Origin is the repository of the images.
+const Origin = "registry.example.com/gpu/driver"
+
+// Image returns the content of an image with layers of these contents.
+func Image(t testing.TB, layers ...string) *oci.Content {
+	t.Helper()
+	c := &oci.Content{}
+	config := oci.BytesBlob(types.OCIConfigJSON, fmtJSON(t, v1.ConfigFile{OS: "linux", Architecture: "amd64", Author: oci.HashOf([]byte(layers[0])).String()}), nil)
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc}
+	for _, l := range layers {
+		b := oci.BytesBlob(types.OCILayer, []byte(l), nil)
+		m.Layers = append(m.Layers, b.Desc)
+		c.Blobs = append(c.Blobs, b)
+	}
+	c.Blobs = append(c.Blobs, config)
+	c.Documents = []oci.Document{document(t, types.OCIManifestSchema1, m)}
+	return c
+}
+
+// Index returns the content of an index of images.
+func Index(t testing.TB, images ...*oci.Content) *oci.Content {
+	t.Helper()
+	c := &oci.Content{}
+	x := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	for _, i := range images {
+		x.Manifests = append(x.Manifests, i.Top().Desc)
+		c.Blobs = append(c.Blobs, i.Blobs...)
+		c.Documents = append(c.Documents, i.Documents...)
+	}
+	c.Documents = append(c.Documents, document(t, types.OCIImageIndex, x))
+	return c
+}
+
+// Files returns the content of an artifact of files with these paths, whose contents are their numbers.
+func Files(t testing.TB, paths ...string) *oci.Content {
+	t.Helper()
+	c, m := &oci.Content{}, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	for n, p := range paths {
+		b := oci.BytesBlob("application/octet-stream", fmt.Append(nil, n), map[string]string{bundle.TitleAnnotation: p})
+		c.Blobs, m.Layers = append(c.Blobs, b), append(m.Layers, b.Desc)
+	}
+	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
+	c.Blobs, m.Config = append(c.Blobs, config), config.Desc
+	c.Documents = []oci.Document{document(t, types.OCIManifestSchema1, m)}
+	return c
+}
+
+// Artifact is content as an artifact.
+func Artifact(t testing.TB, c *oci.Content) oci.Artifact {
+	t.Helper()
+	blobs := map[v1.Hash]oci.Blob{}
+	for _, b := range c.Blobs {
+		blobs[b.Desc.Digest] = b
+	}
+	manifest := func(h v1.Hash) ([]byte, error) {
+		i := slices.IndexFunc(c.Documents, func(d oci.Document) bool { return d.Desc.Digest == h })
+		return c.Documents[i].Raw, nil
+	}
+	open := func(d v1.Descriptor) (io.ReadCloser, error) { return blobs[d.Digest].Open() }
+	return require.Value(oci.NewArtifact(c.Top().Raw, oci.RemoteBlobs("the test", manifest, open)))(t)
+}
+
+func document(t testing.TB, mediaType types.MediaType, v any) oci.Document {
+	t.Helper()
+	raw := fmtJSON(t, v)
+	return oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
+}
+
+func fmtJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	return require.Value(json.Marshal(v))(t)
+}
+
+// Referrer returns an attachment of a document.
+func Referrer(t testing.TB, subject oci.Document, artifactType, text string) oci.Attachment {
+	t.Helper()
+	layer := oci.BytesBlob(types.MediaType(artifactType), []byte(text), nil)
+	return require.Value(oci.NewReferrer(subject.Desc, artifactType, []oci.Blob{layer}, nil))(t)
+}
+
+// Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a signature of
+// it and a .sig tag.
+func Artifacts(t testing.TB) []bundle.Artifact {
+	t.Helper()
+	one, two := Image(t, "shared layer", "layer of one"), Image(t, "shared layer", "layer of two")
+	index := Index(t, one, two)
+	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
+	signed := Referrer(t, sbom.Manifest, "application/vnd.dev.sigstore.bundle.v0.3+json", "a signature of the SBOM")
+	tagged := Referrer(t, one.Top(), "application/x", "a signature")
+	tagged.Tag = oci.SignatureTag(one.Top().Desc.Digest)
+	return []bundle.Artifact{
+		{Kind: bundle.Image, Repository: Origin, Tags: []string{"535.261.03-debian12", "535-debian12"}, Content: index, Attachments: []oci.Attachment{tagged, sbom, signed}},
+		{Kind: bundle.Image, Repository: Origin, Tags: []string{"550.1-debian12"}, Content: Image(t, "shared layer", "layer of three")},
+		{Kind: bundle.Chart, Repository: Origin + "/charts/nvidia-driver", Tags: []string{"0.2.0"}, Content: Image(t, "a chart")},
+		{Kind: bundle.Base, Repository: "docker.io/library/debian", Tags: []string{"12-slim"}, Content: Image(t, "a base", "shared layer")},
+	}
+}
+
+// Key is a key that signs equal bytes equally. It is made of a word.
+func Key(word string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte(word))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// Trusted is what verifies a bundle with Options.
+var Trusted = []crypto.PublicKey{Key("key").Public()}
+
+// Options are those of a small signed bundle.
+func Options(t testing.TB) bundle.Options {
+	t.Helper()
+	return bundle.Options{Origin: Origin, Created: 1_700_000_000, Tool: "driver-build test", Sign: require.Value(signature.NewKeySigner(Key("key")))(t)}
+}
+
+// Plan makes the plan of a bundle.
+func Plan(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) *bundle.Plan {
+	t.Helper()
+	return require.Value(bundle.Prepare(t.Context(), o, artifacts))(t)
+}
+
+// Bytes returns a bundle.
+func Bytes(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, Plan(t, o, artifacts).Write(t.Context(), &b, nil))
+	return b.Bytes()
+}
+
+// File is bytes as a file.
+func File(b []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
+}
+
+// Open reads a bundle and verifies it.
+func Open(t testing.TB, raw []byte) *bundle.Bundle {
+	t.Helper()
+	b, findings, err := bundle.Check(t.Context(), File(raw), nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, bundle.Unsound(findings))
+	return b
+}

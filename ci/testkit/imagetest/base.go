@@ -1,0 +1,205 @@
+package imagetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/testkit/debtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/distros"
+)
+
+// system is the data of a system that tests need.
+type system struct {
+	id, family, version, suite string
+	archs, components          []string
+	merged                     bool // /lib is a link to usr/lib
+	libc                       string
+	extraFiles                 int    // in the base
+	homepage                   string // of packages, so that those of two systems differ
+}
+
+func systems() []system {
+	return []system{
+		{
+			id: "debian12", family: "debian", version: "12", suite: "bookworm", archs: []string{"amd64", "arm64"}, merged: true, libc: "2.36-9",
+			components: []string{"main", "contrib", "non-free", "non-free-firmware"},
+		},
+		{id: "ubuntu16.04", family: "ubuntu", version: "16.04", suite: "xenial", archs: []string{"amd64"}, components: []string{"main"}, libc: "2.23-0ubuntu11"},
+		{id: "ubuntu18.04", family: "ubuntu18", version: "18.04", suite: "bionic", archs: []string{"amd64"}, components: []string{"main"}, libc: "2.27-3ubuntu1"},
+	}
+}
+
+func triplet(arch string) string {
+	a, _ := distros.LookupArch(arch)
+	return a.Triplet
+}
+
+func (w *World) newArchive(s system) *debtest.Archive {
+	a := debtest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
+	a.Signer = w.key
+	for _, arch := range s.archs {
+		a.Packages = append(a.Packages, s.toolchain(arch)...)
+		if s.id == "debian12" {
+			a.Packages = append(a.Packages, debianDriver(w.t, NewDriver, arch)...)
+			if arch == "amd64" {
+				a.Packages = append(a.Packages, kernels()...)
+			}
+		}
+	}
+	return a
+}
+
+// toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
+// libc6 than the base has.
+func (s system) toolchain(arch string) []debtest.Package {
+	d, err := distros.Lookup(s.id)
+	if err != nil {
+		return nil
+	}
+	lib := "lib/" + triplet(arch)
+	newLibc := s.libc + "+u1"
+	deb := func(name, version, fields string, files ...repotest.File) debtest.Package {
+		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
+			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
+		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
+		if s.homepage != "" {
+			control += "\nHomepage: " + s.homepage
+		}
+		return debtest.Package{Control: control, Files: files}
+	}
+	program := func(name string) repotest.File {
+		return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
+	}
+	list := []debtest.Package{
+		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
+			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
+		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),
+	}
+	libc := deb("libc6", newLibc, "Multi-Arch: same\n", repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch, Note: newLibc}.Bytes())},
+		repotest.File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})
+	libc.Extra = map[string]string{
+		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
+		"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
+	}
+	list = append(list, libc)
+	for _, name := range d.Toolchain(arch) {
+		switch {
+		case strings.HasPrefix(name, "gcc-"):
+			list = append(list, deb(name, "12.2.0-14", "Depends: cpp, libgcc1 (>= 5) | libgcc-s1\n", program("usr/bin/"+triplet(arch)+"-"+name),
+				repotest.File{Name: "usr/bin/" + name, Link: triplet(arch) + "-" + name}))
+		case name == "kmod":
+			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), repotest.File{Name: "sbin/modprobe", Link: "/bin/kmod"}))
+		case name == "libc6-dev":
+			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
+		case strings.HasPrefix(name, "lib"):
+			list = append(list, deb(name, "0.188", "", repotest.File{Name: "usr/" + lib + "/" + name + ".so", Body: string(ELF{Soname: name + ".so", Arch: arch}.Bytes())}))
+		default:
+			list = append(list, deb(name, "4.3", "", program("usr/bin/"+name)))
+		}
+	}
+	return list
+}
+
+// baseFiles returns a root file system with a shell, a C library and dpkg's database.
+func (w *World) baseFiles(s system, arch string) []repotest.File {
+	lib, bin, sbin := "lib", "bin", "sbin"
+	var files []repotest.File
+	if s.merged {
+		lib, bin, sbin = "usr/lib", "usr/bin", "usr/sbin"
+		for _, dir := range []string{"bin", "sbin", "lib"} {
+			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
+		}
+	}
+	program := func(name string) {
+		files = append(files, repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())})
+	}
+	for _, name := range []string{"sh", "mkdir", "cat", "mv", "rm"} {
+		program(bin + "/" + name)
+	}
+	program(sbin + "/ldconfig")
+	lib += "/" + triplet(arch)
+	var key bytes.Buffer
+	if err := w.key.Serialize(&key); err != nil {
+		w.t.Fatalf("imagetest: %v", err)
+	}
+	for i := range s.extraFiles {
+		files = append(files, repotest.File{Name: fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), Body: s.id})
+	}
+	id, _, _ := strings.Cut(s.id, s.version)
+	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
+		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
+	files = append(files,
+		repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch}.Bytes())},
+		repotest.File{Name: lib + "/libold.so.1", Body: string(ELF{Soname: "libold.so.1", Arch: arch}.Bytes())},
+		repotest.File{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)},
+		repotest.File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
+		repotest.File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},
+		repotest.File{Name: "var/lib/dpkg/info/libc6:" + arch + ".list", Body: fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))},
+		repotest.File{Name: "usr/share/keyrings/test.gpg", Body: key.String()},
+	)
+	if s.merged {
+		return append(files, repotest.File{Name: "etc/apt/sources.list.d/debian.sources", Body: fmt.Sprintf(
+			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)})
+	}
+	return append(files, repotest.File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
+}
+
+// Base returns the reference of a system's base image.
+func (w *World) Base(id string) string { return w.Host + "/base/" + id + ":test" }
+
+// pushBase pushes a base to the registry: an index with one image for each architecture, each with one layer.
+func (w *World) pushBase(s system) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range s.archs {
+		img := w.baseImage(s, arch)
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+	}
+	ref, err := name.ParseReference(w.Base(s.id))
+	if err == nil {
+		err = remote.WriteIndex(ref, index)
+	}
+	if err != nil {
+		w.t.Fatalf("imagetest: push the base: %v", err)
+	}
+}
+
+func (w *World) baseImage(s system, arch string) v1.Image {
+	layer := repotest.Compress(w.t, ".gz", repotest.Tar(w.t, "", w.baseFiles(s, arch)))
+	return Image(w.t, arch, v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, Cmd: []string{"bash"}}, layer)
+}
+
+// Image makes an image of compressed layers.
+func Image(t interface{ Fatalf(string, ...any) }, arch string, config v1.Config, layers ...[]byte) v1.Image {
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	var err error
+	for _, data := range layers {
+		l, lerr := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+		if lerr != nil {
+			t.Fatalf("imagetest: %v", lerr)
+		}
+		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "imagetest"}}); err != nil {
+			t.Fatalf("imagetest: %v", err)
+		}
+	}
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatalf("imagetest: %v", err)
+	}
+	c = c.DeepCopy()
+	c.Architecture, c.OS, c.Config = arch, "linux", config
+	if img, err = mutate.ConfigFile(img, c); err != nil {
+		t.Fatalf("imagetest: %v", err)
+	}
+	return img
+}

@@ -1,0 +1,158 @@
+package imagetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/driver-container/driver-container/ci/testkit/makeself"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+// DriverFiles returns an installed driver, at the paths of an image.
+func DriverFiles(version, arch string) []repotest.File {
+	lib := "usr/lib/" + triplet(arch) + "/"
+	library := func(dir, stem, soname, libArch string, needed ...string) repotest.File {
+		return repotest.File{Name: dir + stem + ".so." + version, Mode: 0o755, Body: string(ELF{Soname: soname, Needed: needed, Arch: libArch, Note: stem + version}.Bytes())}
+	}
+	program := func(name string) repotest.File {
+		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name + version}.Bytes())}
+	}
+	files := []repotest.File{
+		library(lib, "libcuda", "libcuda.so.1", arch, "libc.so.6"),
+		{Name: lib + "libcuda.so.1", Link: "libcuda.so." + version},
+		library(lib, "libnvidia-ml", "libnvidia-ml.so.1", arch, "libc.so.6"),
+		library(lib, "libnvidia-ptxjitcompiler", "libnvidia-ptxjitcompiler.so.1", arch, "libc.so.6"),
+		library(lib, "libnvidia-cfg", "libnvidia-cfg.so.1", arch, "libc.so.6"),
+		library(lib, "libnvidia-glcore", "libnvidia-glcore.so."+version, arch, "libc.so.6", "libX11.so.6"),
+		library(lib, "libnvidia-gtk3", "libnvidia-gtk3.so."+version, arch, "libgtk-3.so.0"),
+		library(lib+"vdpau/", "libvdpau_nvidia", "libvdpau_nvidia.so.1", arch, "libc.so.6"),
+		program("nvidia-smi"), program("nvidia-debugdump"), program("nvidia-persistenced"), program("nvidia-settings"), program("nvidia-modprobe"),
+		{Name: "licenses/LICENSE", Body: "NVIDIA's licence of " + version + "\n"},
+		{Name: "etc/OpenCL/vendors/nvidia.icd", Body: "libnvidia-opencl.so.1\n"},
+		{Name: "etc/vulkan/icd.d/nvidia_icd.json", Body: "{}\n"},
+		{Name: "usr/share/nvidia/nvidia-application-profiles-" + version + "-rc", Body: "{}\n"},
+	}
+	files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel/")...)
+	if arch == "amd64" {
+		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), repotest.File{Name: "usr/lib/i386-linux-gnu/libcuda.so.1", Link: "libcuda.so." + version})
+	}
+	if version != OldDriver {
+		files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel-open/")...)
+		files = append(files,
+			library(lib, "libnvidia-allocator", "libnvidia-allocator.so.1", arch, "libc.so.6"),
+			repotest.File{Name: lib + "libnvidia-allocator.so.1", Link: "libnvidia-allocator.so." + version},
+			repotest.File{Name: "usr/share/nvidia-driver/firmware/nvidia/" + version + "/gsp_ga10x.bin", Body: "firmware " + version},
+			repotest.File{Name: "usr/share/nvidia-driver/supported-gpus.json", Body: `{"chips":[]}` + "\n"})
+	}
+	return files
+}
+
+// GuestFiles returns what a driver for vGPU guests has besides.
+func GuestFiles(version, arch string) []repotest.File {
+	lib := "usr/lib/" + triplet(arch) + "/nvidia/gridd/"
+	program := func(name string, needed ...string) repotest.File {
+		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: name + version}.Bytes())}
+	}
+	return []repotest.File{
+		program("nvidia-gridd", "libgrid.so.1"), program("nvidia-topologyd"),
+		{Name: lib + "libgrid.so.1", Mode: 0o755, Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes())},
+		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
+		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},
+		{Name: "etc/nvidia/nvidia-topologyd.conf.template", Body: "#\n"},
+	}
+}
+
+func kernelSources(dir string) []repotest.File {
+	return []repotest.File{
+		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"}, {Name: dir + "Makefile", Body: "all:\n"}, {Name: dir + "nvidia/nv.c", Body: "int x;\n"},
+		{Name: dir + "nvidia/nvidia-sources.Kbuild", Body: "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n"},
+	}
+}
+
+// Run makes a .run archive of an installed driver. It calls change, which may be nil, before it writes the
+// archive.
+func Run(t testing.TB, version, arch string, files []repotest.File, change func(*makeself.Archive)) []byte {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for _, f := range files {
+		m := &fstest.MapFile{Data: []byte(f.Body), Mode: fs.FileMode(f.Mode)}
+		if f.Mode == 0 {
+			m.Mode = 0o644
+		}
+		if f.Link != "" {
+			m.Data, m.Mode = []byte(f.Link), fs.ModeSymlink|0o777
+		}
+		fsys[f.Name] = m
+	}
+	a, _, err := makeself.FromTree(fsys, version, kernelArch(arch))
+	require.NoErrorf(t, err, "imagetest")
+	a.Compression, a.Fast = "gzip", true
+	if change != nil {
+		change(a)
+	}
+	data, err := a.Encode(context.Background())
+	require.NoErrorf(t, err, "imagetest")
+	return data
+}
+
+func kernelArch(arch string) string {
+	if arch == "arm64" {
+		return "aarch64"
+	}
+	return "x86_64"
+}
+
+// RunPath returns the path under which a world serves a .run archive.
+func RunPath(version, arch string) string {
+	return fmt.Sprintf("/tesla/%s/NVIDIA-Linux-%s-%s.run", version, kernelArch(arch), version)
+}
+
+func (w *World) addRun(version, arch string) {
+	w.PutRun(version, arch, Run(w.t, version, arch, DriverFiles(version, arch), nil))
+}
+
+// PutRun serves an archive under the driver's path and puts its digest into the matrix.
+func (w *World) PutRun(version, arch string, data []byte) {
+	w.Runs[version+" "+arch] = data
+	w.Put(RunPath(version, arch), data)
+}
+
+// Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new
+// for it.
+func (w *World) Matrix() string {
+	if w.matrix != "" {
+		return w.matrix
+	}
+	var b strings.Builder
+	b.WriteString("systems:\n")
+	for _, s := range systems() {
+		fmt.Fprintf(&b, "  - id: %s\n    base: %s\n    archs: [%s]\n", s.id, w.Base(s.id), strings.Join(s.archs, ", "))
+		if s.merged {
+			b.WriteString("    kernels: [6.1]\n    components: [contrib, non-free, non-free-firmware]\n")
+		} else {
+			b.WriteString("    kernels: [4.4, 4.15]\n")
+		}
+	}
+	b.WriteString("drivers:\n")
+	for _, v := range []string{OldDriver, NewDriver} {
+		fmt.Fprintf(&b, "  - version: %s\n    archives:\n", v)
+		for _, arch := range []string{"amd64", "arm64"} {
+			if data, ok := w.Runs[v+" "+arch]; ok {
+				fmt.Fprintf(&b, "      %s: {url: %s, sha256: %x, size: %d}\n", arch, w.URL+RunPath(v, arch), sha256.Sum256(data), len(data))
+			}
+		}
+		if v == OldDriver {
+			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
+			continue
+		}
+		fmt.Fprintf(&b, "    debian:\n      systems: {debian12: %s-1}\n      packages: [%s]\n      kernel: [nvidia-kernel-source, nvidia-open-kernel-source]\n"+
+			"      extras: [nvidia-persistenced]\n      depends: [libtirpc3]\n", v, strings.Join(debianNames(), ", "))
+	}
+	return b.String()
+}

@@ -1,0 +1,165 @@
+package imagetest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing/fstest"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+)
+
+// PushBase pushes the base to the registry: one layer with the installed packages, the system's files and the
+// database.
+func (s *RPMSystem) PushBase() {
+	t := s.world.t
+	var files []repotest.File
+	var installed []*rpmfile.Header
+	for _, p := range s.Installed {
+		if p.Signer == nil {
+			p.Signer = s.Signer
+		}
+		for _, f := range p.Files {
+			if strings.HasPrefix(f.Name, "lib64/") { // a link
+				f.Name = "usr/" + f.Name
+			}
+			if !strings.HasSuffix(f.Name, "/") { // the files' paths create the folders
+				files = append(files, f)
+			}
+		}
+		f, err := rpmfile.Open(bytes.NewReader(p.Bytes(t)))
+		var h *rpmfile.Header
+		if err == nil {
+			h, err = f.InstalledHeader(time.Unix(packtest.Time, 0), s.Colour, nil)
+		}
+		if err != nil {
+			t.Fatalf("imagetest: %v", err)
+		}
+		installed = append(installed, h)
+	}
+	for _, key := range s.Imported {
+		installed = append(installed, s.importedKey(key))
+	}
+	files = append(files, s.Files...)
+	database := s.records(installed)
+	for _, path := range slices.Sorted(maps.Keys(database)) {
+		files = append(files, repotest.File{Name: path, Body: string(database[path])})
+	}
+	if s.Change != nil {
+		files = s.Change(files)
+	}
+	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	ref, err := name.ParseReference(s.world.Base(s.id))
+	if err == nil {
+		err = remote.WriteIndex(ref, index)
+	}
+	if err != nil {
+		t.Fatalf("imagetest: push the base: %v", err)
+	}
+}
+
+// importedKey returns the entry that rpm records for a key.
+func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
+	h, err := (&rpmfile.Header{}).With(
+		rpmfile.Entry{Tag: rpmfile.TagName, Type: rpmfile.TypeString, Value: "gpg-pubkey"},
+		rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "0a1b2c3d"},
+		rpmfile.Entry{Tag: rpmfile.TagRelease, Type: rpmfile.TypeString, Value: "5e6f7a8b"},
+		rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeString, Value: repotest.Public(s.world.t, key)},
+	)
+	if err != nil {
+		s.world.t.Fatalf("imagetest: %v", err)
+	}
+	return h
+}
+
+// records returns the database, as files.
+func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
+	none := fstest.MapFS{}
+	var err error
+	switch s.database {
+	case "ndb":
+		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1)}
+	case "bdb":
+		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, rpmdb.BDBLayout{Order: binary.LittleEndian, PageSize: 4096})}
+	default:
+		var data []byte
+		data, err = emptySQLite()
+		none["var/lib/rpm/rpmdb.sqlite"] = &fstest.MapFile{Data: data}
+	}
+	var changed map[string][]byte
+	var db *rpmdb.Database
+	if err == nil {
+		db, err = rpmdb.Read(none)
+	}
+	if err == nil {
+		changed, _, err = db.With(installed)
+	}
+	if err != nil {
+		s.world.t.Fatalf("imagetest: rpm database of %s: %v", s.id, err)
+	}
+	return changed
+}
+
+// emptySQLite is a database without packages, made once.
+var emptySQLite = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "imagetest-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "rpmdb.sqlite")
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.ExecContext(context.Background(), "CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)")
+	if closed := db.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
+// ReadRPMs reads the database of a root and returns "name epoch:version-release.arch" of each package,
+// sorted.
+func ReadRPMs(root fs.FS) ([]string, error) {
+	db, err := rpmdb.Read(root)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, h := range db.Packages() {
+		m, err := h.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m.Name+" "+m.EVR.String()+"."+m.Arch)
+	}
+	slices.Sort(all)
+	return all, nil
+}

@@ -1,0 +1,98 @@
+package imagetest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+
+	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+)
+
+// RPMWorld is a World of systems with .rpm packages.
+type RPMWorld struct {
+	*World
+	Systems map[string]*RPMSystem
+}
+
+// NewRPM starts a world with the named systems of rocky9 (a database of SQLite, signed packages), rhel9,
+// opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7 (Berkeley DB; its own repositories no
+// longer exist, the matrix has others), for amd64.
+func NewRPM(t testing.TB, ids ...string) *RPMWorld {
+	t.Helper()
+	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
+	for _, id := range ids {
+		create, ok := map[string]func(*World) *RPMSystem{"rocky9": rocky, "rhel9": rhel, "opensuse-leap15.6": leap, "centos7": centos}[id]
+		if !ok {
+			t.Fatalf("imagetest: no rpm system %s", id)
+		}
+		s := create(w.World)
+		s.Publish()
+		s.PushBase()
+		w.Systems[id] = s
+	}
+	w.addRun(OldDriver, "amd64")
+	w.addRun(NewDriver, "amd64")
+	return w
+}
+
+// RPMSystem is a system of a world. Tests change its fields and publish or push again.
+type RPMSystem struct {
+	*packtest.Repository                    // the only repository of its packages
+	Installed            []packtest.Package // in the base
+	Files                []repotest.File    // of the base, in addition to those of its packages
+	Imported             []*openpgp.Entity  // keys in the base's database
+	Colour               uint32             // the colour that rpm records
+	Row                  string             // further lines of the system's row in the matrix
+	// Change is applied to all files of the base before it is pushed.
+	Change func([]repotest.File) []repotest.File
+
+	world        *World
+	id, database string
+}
+
+func (w *World) newRPMSystem(id, database string) *RPMSystem {
+	return &RPMSystem{
+		world: w, Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
+	}
+}
+
+// Trust adds a key to those in the base's files.
+func (s *RPMSystem) Trust(key *openpgp.Entity) {
+	for i, f := range s.Files {
+		if f.Name == RPMKey {
+			s.Files[i].Body += repotest.Public(s.world.t, key)
+		}
+	}
+	s.PushBase()
+}
+
+// Extra returns another repository, without packages.
+func (w *RPMWorld) Extra(dir string) *packtest.Repository {
+	r := packtest.NewRepository(w.t, w.URL, dir, w.Put)
+	r.Signer = w.key
+	return r
+}
+
+// Matrix returns a matrix.yaml of this world.
+func (w *RPMWorld) Matrix() string {
+	var b strings.Builder
+	b.WriteString("systems:\n")
+	for _, id := range slices.Sorted(maps.Keys(w.Systems)) {
+		fmt.Fprintf(&b, "  - id: %s\n    base: %s\n    archs: [amd64]\n%s", id, w.Base(id), w.Systems[id].Row)
+	}
+	b.WriteString("drivers:\n")
+	for _, v := range []string{OldDriver, NewDriver} {
+		data := w.Runs[v+" amd64"]
+		fmt.Fprintf(&b, "  - version: %s\n    archives:\n      amd64: {url: %s, sha256: %x, size: %d}\n", v, w.URL+RunPath(v, "amd64"), sha256.Sum256(data), len(data))
+		if v == OldDriver {
+			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
+		}
+	}
+	return b.String()
+}

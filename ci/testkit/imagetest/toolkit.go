@@ -1,0 +1,58 @@
+package imagetest
+
+import (
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
+)
+
+// Headers returns complete headers of a kernel, in Debian's layout.
+func Headers(release string) []repotest.File {
+	dir := "usr/src/linux-headers-" + release + "/"
+	return []repotest.File{
+		{Name: dir + "include/config/auto.conf", Body: "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n"},
+		{Name: dir + "include/config/kernel.release", Body: "6.1.192\n"},
+		{Name: dir + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
+		{Name: dir + "include/generated/autoconf.h", Body: "/* */\n"},
+		{Name: dir + "Module.symvers", Body: "0x0\tx\n"},
+		{Name: dir + "scripts", Link: "../../lib/linux-kbuild-6.1/scripts"},
+		{Name: "usr/lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release},
+	}
+}
+
+// ToolkitFiles returns the files of an image with headers of kernels and their compiler.
+func ToolkitFiles(releases ...string) []repotest.File {
+	files := []repotest.File{
+		{Name: "lib", Link: "usr/lib"},
+		{Name: "usr/bin/gcc-12", Body: "compiler", Mode: 0o755},
+		{Name: "usr/bin/gcc", Link: "gcc-12"},
+		{Name: "usr/bin/make", Body: "make", Mode: 0o755},
+		{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755},
+	}
+	for _, release := range releases {
+		files = append(files, Headers(release)...)
+	}
+	return files
+}
+
+// ToolkitImage makes an image of files.
+func (w *World) ToolkitImage(arch string, files ...repotest.File) v1.Image {
+	layer := repotest.Compress(w.t, ".gz", repotest.Tar(w.t, "", files))
+	return Image(w.t, arch, v1.Config{Env: []string{"PATH=/opt/bin:/usr/bin"}}, layer)
+}
+
+// PushToolkit pushes an image of files to the registry, and returns its reference. A second push moves
+// the tag.
+func (w *World) PushToolkit(tag, arch string, files ...repotest.File) string {
+	text := w.Host + "/toolkit/" + tag + ":test"
+	ref, err := name.ParseReference(text)
+	if err == nil {
+		err = remote.Write(ref, w.ToolkitImage(arch, files...))
+	}
+	if err != nil {
+		w.t.Fatalf("imagetest: push the toolkit: %v", err)
+	}
+	return text
+}

@@ -1,0 +1,211 @@
+package runnertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/images/runner"
+)
+
+// testWorld: a step sees nothing of the machine that runs it.
+func testWorld(t *testing.T, s *suite) {
+	step := Step(t, nil, "report", "an argument", "", "with \"quotes\" and $HOME", "ü\n")
+	step.Env = []string{"PATH=/only/this", "HOME=/nowhere", "EMPTY=", "ODD= a=b \"c\" $d ü", "HTTP_PROXY_LIKE=1"}
+	files, _ := s.run(t, step)
+	r := decode[map[string]any](t, files, "report.json")
+	diff(t, "arguments", anys(step.Args), r["args"])
+	diff(t, "environment", anys(step.Env), withoutTracing(r["env"]))
+	for k, want := range map[string]any{
+		"cwd": "/", "exe": StepProgram, "uid": 0.0, "gid": 0.0, "interfaces": []any{}, "routes": 0.0, "stdin": "0 EOF",
+		"connected to 192.0.2.1:80": false, "connected to [2001:db8::1]:80": false,
+	} {
+		diff(t, k, want, r[k])
+	}
+}
+
+// withoutTracing removes the variable that BuildKit adds to every command, whatever the client says: the
+// address for tracing spans.
+func withoutTracing(env any) any {
+	list, _ := env.([]any)
+	return slices.DeleteFunc(slices.Clone(list), func(v any) bool {
+		kv, _ := v.(string)
+		return strings.HasPrefix(kv, "OTEL_") || strings.HasPrefix(kv, "TRACEPARENT=")
+	})
+}
+
+func anys(list []string) []any {
+	var out []any
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}
+
+func testLines(t *testing.T, s *suite) {
+	_, lines := s.run(t, Step(t, nil, "lines", "500"))
+	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may have two
+	// pipes.
+	var even, odd []string
+	for i := range 500 {
+		line := fmt.Sprintf("line %d", i)
+		if i%2 == 0 {
+			even = append(even, line)
+		} else {
+			odd = append(odd, line)
+		}
+	}
+	var gotEven, gotOdd []string
+	for _, line := range lines {
+		var n int
+		if _, err := fmt.Sscanf(line, "line %d", &n); err != nil {
+			t.Errorf("line %q", line)
+		}
+		if n%2 == 0 {
+			gotEven = append(gotEven, line)
+		} else {
+			gotOdd = append(gotOdd, line)
+		}
+	}
+	diff(t, "stdout", even, gotEven)
+	diff(t, "stderr", odd, gotOdd)
+}
+
+// testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
+func testFlood(t *testing.T, s *suite) {
+	const size = 5 << 20
+	lines, err := s.fails(t, Step(t, nil, "flood", fmt.Sprint(size)))
+	if n := len(strings.Join(lines, "\n")) + 1; n < size {
+		t.Errorf("%d of %d bytes came", n, size)
+	}
+	f := failed(t, err, 4)
+	if len(f.Tail) != 40 || f.Tail[39] != "the end" || f.Tail[0] != strings.Repeat("x", 99) {
+		t.Errorf("tail: %d lines, %.200q", len(f.Tail), f.Tail)
+	}
+}
+
+func failed(t *testing.T, err error, code int) *runner.FailedError {
+	t.Helper()
+	var f *runner.FailedError
+	if !errors.As(err, &f) {
+		t.Fatalf("%v is no FailedError", err)
+	}
+	if f.Code != code || f.Step != t.Name() || f.Runner == "" {
+		t.Errorf("code %d of step %q in runner %q, want %d: %v", f.Code, f.Step, f.Runner, code, err)
+	}
+	if errors.Is(err, runner.ErrUnavailable) {
+		t.Errorf("%v says that the runner is not available", err)
+	}
+	return f
+}
+
+func testFailure(t *testing.T, s *suite) {
+	lines, err := s.fails(t, Step(t, nil, "exit", "3", "one", "two"))
+	f := failed(t, err, 3)
+	diff(t, "lines", []string{"one", "two"}, lines)
+	diff(t, "tail", []string{"one", "two"}, f.Tail)
+	if !strings.Contains(err.Error(), "code 3") || !strings.Contains(err.Error(), "two") {
+		t.Errorf("message: %v", err)
+	}
+}
+
+func testMissingProgram(t *testing.T, s *suite) {
+	step := Step(t, nil)
+	step.Args = []string{"/bin/none"}
+	_, err := s.fails(t, step)
+	f := failed(t, err, -1)
+	if f.Err == nil || !strings.Contains(err.Error(), "/bin/none") {
+		t.Errorf("message: %v", err)
+	}
+}
+
+func testKilled(t *testing.T, s *suite) {
+	_, err := s.fails(t, Step(t, nil, "kill", "9"))
+	f := failed(t, err, -1)
+	if f.Err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("a command killed by SIGKILL: %v", err)
+	}
+}
+
+// testBackground: a step ends with its command, whatever processes that left running.
+func testBackground(t *testing.T, s *suite) {
+	start := time.Now()
+	files, _ := s.run(t, Step(t, nil, "background"))
+	diff(t, "result", map[string]string{"done": ""}, files)
+	if d := time.Since(start); d > 30*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+func testCancel(t *testing.T, s *suite) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	because := errors.New("the user pressed Ctrl-C")
+	var once sync.Once
+	var at time.Time
+	timer := time.AfterFunc(deadline, func() { cancel(errors.New("it never started")) })
+	defer timer.Stop()
+	dir := t.TempDir()
+	err := s.runner.Run(ctx, Step(t, nil, "sleep"), dir, func(string) {
+		once.Do(func() { at = time.Now(); cancel(because) })
+	})
+	if d := time.Since(at); !errors.Is(err, because) || d > 30*time.Second {
+		t.Errorf("%v after %v", err, d)
+	}
+	if _, ok := errors.AsType[*runner.FailedError](err); ok {
+		t.Errorf("the command is blamed for being cancelled: %v", err)
+	}
+	diff(t, "result", map[string]string{}, Files(t, dir))
+}
+
+func testCancelled(t *testing.T, s *suite) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("too late")
+	cancel(because)
+	assert.ErrorIs(t, s.runner.Run(ctx, Step(t, nil, "write", "/out/x=1"), t.TempDir(), nil), because)
+}
+
+func testTwoAtOnce(t *testing.T, s *suite) {
+	var wg sync.WaitGroup
+	both := make(chan struct{}, 2)
+	for _, name := range []string{"one", "two"} {
+		wg.Go(func() {
+			dir := t.TempDir()
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			err := s.runner.Run(ctx, Step(t, nil, "meet", name), dir, func(string) { both <- struct{}{} })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			diff(t, name, map[string]string{"name": name}, Files(t, dir))
+		})
+	}
+	wg.Wait()
+	if len(both) != 2 {
+		t.Errorf("%d of 2 started", len(both))
+	}
+}
+
+// testBadSteps: a step that Step.Check refuses does not start anything.
+func testBadSteps(t *testing.T, s *suite) {
+	for what, change := range map[string]func(*runner.Step){
+		"no layers":       func(s *runner.Step) { s.Layers = nil },
+		"relative":        func(s *runner.Step) { s.Args[0] = "bin/step" },
+		"output is /":     func(s *runner.Step) { s.Output = "/" },
+		"output in /proc": func(s *runner.Step) { s.Output = "/proc/x" },
+		"no PATH":         func(s *runner.Step) { s.Env = []string{"HOME=/"} },
+	} {
+		step := Step(t, nil, "write", "/out/x=1")
+		change(&step)
+		if _, err := s.fails(t, step); strings.TrimSpace(err.Error()) == "" {
+			t.Errorf("%s: an empty message", what)
+		}
+	}
+}
