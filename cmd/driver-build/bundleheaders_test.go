@@ -44,7 +44,7 @@ func TestHeadersBehindTheGap(t *testing.T) {
 		c.Fault(refuse(500, ""))
 		root := nodeRoot(t, ref, strings.NewReplacer("http://"+c.Host, "file://"+mirror+"/"+strings.ReplaceAll(c.Host, ":", "-")))
 		find := func(release string) ([]string, error) {
-			return headers.Fetch(t.Context(), headers.Options{Root: root, Release: release, Arch: "amd64", Store: t.TempDir(), Getenv: func(string) string { return "" }})
+			return headers.Fetch(t.Context(), headers.Options{Root: root, Into: filepath.Join(t.TempDir(), "headers"), Release: release, Arch: "amd64", Store: t.TempDir(), Getenv: func(string) string { return "" }})
 		}
 		found, err := find(c.kernel)
 		require.NoErrorf(t, err, "%s", c.system)

@@ -50,24 +50,29 @@ func (f *debManager) find(ctx context.Context, wants []string) (*plan, error) {
 		return nil, e.because(ctx, err)
 	}
 	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
-	status, err := f.status()
+	libc, err := f.libc(arch.Debian)
 	if err != nil {
 		return nil, err
 	}
-	return f.closure(index, status, wants, arch.Debian, e)
+	return f.plan(index, libc, wants, arch.Debian, e)
 }
 
-// status reads which packages the image has; nil when the image has no such list.
-func (f *debManager) status() (*dpkg.Status, error) {
+// libc returns the version of the image's C library; "" when the image has no list of its packages.
+func (f *debManager) libc(arch string) (dpkg.Version, error) {
 	file, err := f.files.Open("var/lib/dpkg/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what is installed in the image: %w", err)
+		return "", fmt.Errorf("read what is installed in the image: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // opened for reading
-	return dpkg.ReadStatus(file)
+	status, err := dpkg.ReadStatus(file)
+	if err != nil {
+		return "", err
+	}
+	p, _ := status.Find("libc6", arch)
+	return dpkg.Version(p.Get("Version")), nil
 }
 
 func (f *debManager) client(string) (*fetch.Client, error) { return f.http, nil }

@@ -10,15 +10,12 @@
 // repository that cannot be used is left out with a line in the log; that is an error only when no other
 // repository has the headers.
 //
-// It fetches only header packages (deb.go and rpm.go, with the files below them, differ in how they find
-// these). Their other dependencies are compilers, libraries and, in Debian from 6.12 on, the kernel image
-// itself: 100 MB that no compilation reads, or an upgrade of a library that every program of the image uses.
-// The image's compiler and libraries stay as they were built and tested; if a tool of the headers cannot run
-// on them, that is an error before anything is downloaded.
+// It fetches only header packages. Their other dependencies are compilers, libraries and, in Debian from 6.12
+// on, the kernel image itself: 100 MB that no compilation reads, or an upgrade of a library that every program
+// of the image uses. The image's compiler and libraries stay as they were built and tested; tools of the headers
+// that need a newer C library are an error before anything is downloaded.
 //
-// Packages are only unpacked: no script runs, and dpkg's or rpm's database is not changed. The tree is gone
-// with the container, a record of a package without its documentation and its dependencies would be wrong,
-// and FindHeaders of kmod/kbuild looks at files and not at records.
+// Packages are only unpacked, into a folder of their own: no script runs, and nothing of the image changes.
 //
 // The package does not look for headers on the host or in the image, choose a compiler or compile:
 // kmod/kbuild does that.

@@ -106,7 +106,7 @@ func TestRealRPM(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 				t.Fatal(err, diff, i.log())
 			}
-			found := require.Value(buildtree.Find(test.release, []buildtree.Root{{Dir: i.dir, Name: "image"}}))(t)
+			found := require.Value(buildtree.Find(test.release, []buildtree.Root{{Dir: i.into, Name: "fetched"}}))(t)
 			t.Logf("kmod/kbuild found %+v", found)
 		})
 	}

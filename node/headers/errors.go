@@ -8,12 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrConflict says that a file of a header package cannot be written because something else is there: a file
-// that differs, or a link instead of a folder. It is not overwritten.
-var ErrConflict = errors.New("something else is there")
-
-// ErrPackage says that the content of a package is not that of kernel headers: programs with the setuid bit,
-// links out of its tree, the headers of another kernel.
+// ErrPackage says that a package is not what the repository's index says, or not one of kernel headers.
 var ErrPackage = errors.New("not a package of kernel headers")
 
 // UnavailableError says that the repositories of the image do not have the headers of a kernel.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -20,8 +19,8 @@ import (
 
 // Options says which headers to fetch and where to write them.
 type Options struct {
-	// Root is the image's root: its configuration is read and its tree is written; "": "/".
-	Root    string
+	Root    string              // the image's root, whose configuration is read; "": "/"
+	Into    string              // folder that gets the headers, as a root of its own for kmod/kbuild/buildtree; it is replaced
 	Release string              // release of the kernel, as printed by uname -r
 	Distro  distros.Distro      // nil: according to os-release of Root
 	Arch    string              // of Go: "amd64"; "": that of this program
@@ -30,23 +29,21 @@ type Options struct {
 	Log     *slog.Logger        // progress and warnings; may be nil
 }
 
-// Fetch unpacks the header packages of a kernel into the root and returns them as "name version", the
-// kernel's own last. It keeps identical files, so it may be called again. When it fails, it leaves no tree
-// that looks complete: it writes include/config/kernel.release and include/generated/utsrelease.h last, and
-// removes the folders that it created.
+// Fetch unpacks the header packages of a kernel into a folder and returns them as "name version", the kernel's
+// own last. The folder appears whole or not at all. Whether the packages have what the release needs,
+// buildtree.Find says.
 //
-// Errors are *UnavailableError, *SpaceError, ErrConflict, ErrPackage, errors of the disk, and the error of
-// the context.
+// Errors are *UnavailableError, *SpaceError, ErrPackage, errors of the disk, and the error of the context.
 func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 	o = o.withDefaults()
-	root, err := os.OpenRoot(o.Root)
-	if err != nil {
-		return nil, fmt.Errorf("fetch kernel headers: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // opened for reading folders
-	f := &fetcher{Options: o, root: root, files: root.FS()}
-	if path.Clean(o.Root) == "/" {
-		f.files = os.DirFS("/") // follows absolute links, too, which os.Root never does
+	f := &fetcher{Options: o, files: os.DirFS("/")} // which follows absolute links, too
+	if !f.own() {
+		root, err := os.OpenRoot(o.Root)
+		if err != nil {
+			return nil, fmt.Errorf("fetch kernel headers: %w", err)
+		}
+		defer root.Close() //nolint:errcheck // opened for reading folders
+		f.files = root.FS()
 	}
 	installed, err = f.run(ctx)
 	switch {
@@ -79,8 +76,7 @@ func (o Options) withDefaults() Options {
 // fetcher is one call of Fetch.
 type fetcher struct {
 	Options
-	root  *os.Root
-	files fs.FS // the files of root
+	files fs.FS // of Root
 	store *fetch.Store
 }
 
@@ -182,6 +178,3 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 }
 
 func label(p distros.Package) string { return p.Name + " " + p.Version }
-
-// at returns a path in the root, for messages and for system calls that os.Root does not have.
-func (f *fetcher) at(name string) string { return filepath.Join(f.Root, filepath.FromSlash(name)) }

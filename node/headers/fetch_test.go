@@ -20,25 +20,25 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-// list returns every file below the root's source and library folders, links with their targets.
-func (i *image) list() []string {
-	var out []string
-	for _, dir := range []string{"usr/src", "usr/lib", "usr/share"} {
-		_ = filepath.WalkDir(filepath.Join(i.dir, dir), func(name string, d fs.DirEntry, err error) error { // a folder may be missing
-			if err != nil || d.IsDir() {
-				return err
-			}
-			rel, _ := filepath.Rel(i.dir, name)
-			if target, err := os.Readlink(name); err == nil {
-				rel += " -> " + target
-			}
-			out = append(out, rel)
-			return nil
-		})
+// list returns every file of the fetched headers, links with their targets.
+func (i *image) list() (out []string) {
+	_ = filepath.WalkDir(i.into, func(name string, d fs.DirEntry, err error) error { // the folder may be missing
+		if err != nil || d.IsDir() || name == i.into+"/lib" {
+			return err
+		}
+		rel, _ := filepath.Rel(i.into, name)
+		if target, err := os.Readlink(name); err == nil {
+			rel += " -> " + target
+		}
+		out = append(out, rel)
+		return nil
+	})
+	if left, err := os.ReadDir(i.into + ".new"); err == nil {
+		i.t.Errorf("left %v", left)
 	}
-	slices.Sort(out)
 	return out
 }
 
@@ -66,26 +66,22 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err, diff)
 	}
 	assert.Same(t, debianTree, i.list())
-	fixdep := filepath.Join(i.dir, "lib/linux-kbuild-6.1/scripts/basic/fixdep")
+	fixdep := filepath.Join(i.into, "lib/linux-kbuild-6.1/scripts/basic/fixdep")
 	fi, err := os.Stat(fixdep)
 	if err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
 		t.Errorf("fixdep: %v, %v", fi, err)
 	}
-	if strings.Contains(i.log(), "warning") || !strings.Contains(i.log(), "libssl3 (>= 3.0.0)") || strings.Contains(i.log(), "linux-image") {
-		t.Errorf("it said:\n%s", i.log())
-	}
-	status := i.read("var/lib/dpkg/status")
-	// The second call writes nothing that exists and downloads nothing that is in the store.
+	assert.Equalf(t, false, strings.Contains(i.log(), "warning"), "it said:\n%s", i.log())
+	// The second call downloads nothing that is in the store, replaces what was there, and takes no remains of a killed one for its own.
+	testfile.Write(t, i.into+"/usr/src/old", "old")
+	testfile.Write(t, i.into+".new/usr/src/half", "half")
 	if got, err = i.fetch(); err != nil || !slices.Equal(got, want) {
 		t.Fatal(got, err)
 	}
-	if again, err := os.Stat(fixdep); err != nil || !os.SameFile(fi, again) {
-		t.Errorf("a file that was there and the same was replaced: %v", err)
-	}
+	assert.Same(t, debianTree, i.list())
 	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"); n != 1 {
 		t.Errorf("downloaded %d times", n)
 	}
-	assert.Equalf(t, status, i.read("var/lib/dpkg/status"), "dpkg's database was changed")
 }
 
 // Downloads without a store leave nothing behind.
@@ -104,9 +100,7 @@ func TestFetchTemporaryStore(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	var debs []debtest.Package
-	for _, r := range []string{"6.1.0-35-amd64", "6.1.0-37-amd64", "6.1.0-50-amd64", "6.1.0-35-cloud-amd64"} {
-		debs = append(debs, debian(r, "1")...)
-	}
+	debs = append(debs, debian("6.1.0-37-amd64", "1")...)
 	debs = append(debs, debtest.Package{Control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
@@ -117,10 +111,10 @@ func TestUnavailable(t *testing.T) {
 	}
 	want := &UnavailableError{
 		Release: testRelease, Package: "linux-headers-6.1.0-38-amd64", Looked: []string{a.server.URL + "/debian bookworm main"},
-		Nearest: []string{"6.1.0-37-amd64", "6.1.0-35-amd64", "6.1.0-50-amd64", "6.12.9-amd64"},
+		Nearest: []string{"6.12.9-amd64"},
 	}
 	assert.Same(t, want, e)
-	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.1.0-37-amd64"} {
+	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.12.9-amd64"} {
 		assert.Contains(t, err.Error(), part)
 	}
 }

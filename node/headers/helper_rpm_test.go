@@ -1,7 +1,6 @@
 package headers
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const rockyRelease = "5.14.0-427.13.1.el9_4.x86_64"
@@ -26,11 +24,7 @@ func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...pack
 // newRPMImage is a root of Rocky Linux 9.4 with the key of the tests.
 func newRPMImage(t testing.TB, repo string) *image {
 	t.Helper()
-	i := &image{t: t, dir: t.TempDir(), env: map[string]string{}}
-	for _, d := range []string{"usr/lib", "usr/src/kernels", "tmp"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
-	}
-	require.NoError(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
+	i := &image{t: t, dir: t.TempDir(), into: filepath.Join(t.TempDir(), "headers"), env: map[string]string{}}
 	i.write("etc/os-release", "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n")
 	i.write("etc/pki/rpm-gpg/RPM-GPG-KEY-test", repotest.Public(t, signer()))
 	i.write("etc/yum.repos.d/test.repo", repo)

@@ -77,17 +77,14 @@ func (a *archive) count(path string) int {
 type image struct {
 	t    testing.TB
 	dir  string
+	into string // the folder with the headers
 	said logtest.Log
 	env  map[string]string
 }
 
 func newImage(t testing.TB, urls ...string) *image {
 	t.Helper()
-	i := &image{t: t, dir: t.TempDir(), env: map[string]string{}}
-	for _, d := range []string{"usr/lib", "usr/src", "etc/apt/trusted.gpg.d", "var/lib/dpkg", "tmp"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
-	}
-	require.NoError(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
+	i := &image{t: t, dir: t.TempDir(), into: filepath.Join(t.TempDir(), "headers"), env: map[string]string{}}
 	i.write("etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n")
 	i.write("var/lib/dpkg/status", status("libc6 2.36-9+deb12u10", "gcc-12 12.2.0-14", "libelf1 0.188-2.1"))
 	var key bytes.Buffer
@@ -125,7 +122,7 @@ func (i *image) read(name string) string {
 
 func (i *image) options() Options {
 	return Options{
-		Root: i.dir, Release: testRelease, Arch: "amd64", Store: filepath.Join(i.dir, "tmp/store"),
+		Root: i.dir, Into: i.into, Release: testRelease, Arch: "amd64", Store: filepath.Join(i.dir, "tmp/store"),
 		Getenv: func(name string) string { return i.env[name] },
 		Log:    i.said.Logger(),
 	}

@@ -34,10 +34,7 @@ type plan struct {
 type item struct {
 	distros.Package
 	unpacked uint64 // size of the unpacked package; 0: unknown
-	upgrade  bool   // the image has another version: the package may replace files
 }
-
-const maxPackages = 50 // of one kernel; in practice one to three
 
 // manager returns the manager of the system. done closes connections.
 func (f *fetcher) manager(ctx context.Context) (m manager, done func(), err error) {

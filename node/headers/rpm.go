@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -85,12 +84,4 @@ func (f *rpmManager) members(in io.Reader, p item, add func(h *tar.Header, r io.
 		}
 	}
 	return file.Payload(add)
-}
-
-// isRPMHeaders says whether a package has headers, by its name: kernel-devel, kernel-rt-devel,
-// kernel-uek-devel, kernel6.12-devel, kernel-default-devel and the packages that those of SUSE share
-// (kernel-devel, kernel-devel-azure). kernel-headers is for programs, kernel-macros for packagers.
-func isRPMHeaders(name string) bool {
-	rest, ok := strings.CutPrefix(name, "kernel")
-	return ok && slices.Contains(strings.Split(rest, "-"), "devel") && !strings.HasSuffix(name, "-matched")
 }

@@ -115,7 +115,7 @@ func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []str
 	}
 	f.clients = releases.Clients()
 	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
-	return f.closure(index, wants, e)
+	return f.plan(index, wants, e)
 }
 
 // address returns the address of a repository for people, without logins.

@@ -12,7 +12,7 @@ import (
 // margin stays free in addition to the size of the packages: a full disk is worse than missing headers.
 const margin = 32 << 20
 
-// checkSpace checks that the packages fit on the disks of the root and of the store, before anything is
+// checkSpace checks that the packages fit on the disks of the headers and of the store, before anything is
 // downloaded.
 func (f *fetcher) checkSpace(p *plan) error {
 	var tree, store uint64
@@ -24,7 +24,7 @@ func (f *fetcher) checkSpace(p *plan) error {
 			store += uint64(pkg.Size) //nolint:gosec // as above
 		}
 	}
-	src := existing(f.at("usr/src"))
+	src := existing(f.Into)
 	sameDisk, err := sameDisk(src, f.store.Dir())
 	if err != nil {
 		return err

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"io/fs"
 	"os"
 	"path"
-	"slices"
+	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"golang.org/x/sys/unix"
 )
 
 // Limits for all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
@@ -23,33 +22,51 @@ const (
 	maxEntries = 400_000
 )
 
-// unpack writes the packages' headers into the root.
+// unpack writes the packages' headers into a folder that gets its name when it is whole and on the disk.
 func (f *fetcher) unpack(ctx context.Context, from manager, p *plan, files []string) (installed []string, err error) {
-	begin := time.Now()
-	t := &tree{root: f.root, release: f.Release, log: f.Log}
-	defer func() { err = errors.Join(err, t.close(err != nil)) }()
+	begin, temp := time.Now(), f.Into+".new"
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(temp))
+		}
+	}()
+	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(filepath.Join(temp, "usr/lib"), 0o755), os.Symlink("usr/lib", filepath.Join(temp, "lib"))); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(temp)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // opened for its name
+	t := &tree{root: root, buf: make([]byte, 128<<10)}
 	for i, pkg := range p.packages {
-		t.replace = pkg.upgrade
 		if err := t.unpack(ctx, from, files[i], pkg); err != nil {
 			return nil, fmt.Errorf("unpack %s: %w", label(pkg.Package), err)
 		}
 		installed = append(installed, label(pkg.Package))
 	}
-	if err := t.linkBuild(f.Distro.BuildDirs(f.Release)); err != nil {
-		return nil, err
-	}
-	if !t.complete() {
-		return nil, fmt.Errorf("%w: %s says nowhere that it is for kernel %s", ErrPackage, installed[len(installed)-1], f.Release)
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := t.publish(); err != nil {
-		return nil, err
+	// One call instead of an fsync for each of 16000 files.
+	top, err := root.Open(".")
+	if err == nil {
+		err = errors.Join(unix.Syncfs(int(top.Fd())), top.Close(), os.RemoveAll(f.Into), os.Rename(temp, f.Into))
 	}
-	f.Log.Info("headers unpacked", "kernel", f.Release, "path", f.at("usr/src"),
+	if err != nil {
+		return nil, fmt.Errorf("write to disk: %w", err)
+	}
+	f.Log.Info("headers unpacked", "kernel", f.Release, "path", f.Into,
 		"files", t.entries, "bytes", t.bytes, "duration", time.Since(begin).Round(10*time.Millisecond))
 	return installed, nil
+}
+
+// tree is the folder that gets the packages. Links in it lead nowhere else while it is written.
+type tree struct {
+	root    *os.Root
+	buf     []byte // one for all files
+	entries int
+	bytes   int64
 }
 
 // unpack writes one package.
@@ -59,121 +76,55 @@ func (t *tree) unpack(ctx context.Context, from manager, file string, p item) er
 		return err
 	}
 	defer in.Close() //nolint:errcheck // opened for reading
-	skipped := map[string]bool{}
-	err = from.members(in, p, func(h *tar.Header, r io.Reader) error {
+	return from.members(in, p, func(h *tar.Header, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return t.member(h, r, skipped)
+		return t.member(h, r)
 	})
-	if len(skipped) > 0 {
-		t.log.Warn("files that are no headers were left out", "package", label(p.Package), "reason", sample(skipped))
-	}
-	return err
 }
 
-// member writes one file, folder or link.
-func (t *tree) member(h *tar.Header, r io.Reader, skipped map[string]bool) error {
-	if h.Typeflag == tar.TypeReg && h.Mode&0o6000 != 0 {
-		return fmt.Errorf("%w: a file with the setuid or setgid bit", ErrPackage)
-	}
+// member writes one file, folder or link. What is not below the folders of headers and their tools is left out, such as documentation.
+// A file that an earlier package has is replaced.
+func (t *tree) member(h *tar.Header, r io.Reader) error {
 	t.entries++
 	t.bytes += h.Size
 	if t.entries > maxEntries || t.bytes > maxBytes {
 		return fmt.Errorf("%w: more than %d files or %d bytes", ErrPackage, maxEntries, maxBytes)
 	}
-	dir, name, ok := t.splitName(h.Name)
-	if !ok {
-		if h.Typeflag != tar.TypeDir && !strings.HasPrefix(h.Name, "usr/share/") {
-			if len(skipped) < 100 {
-				skipped[h.Name] = true
-			}
-		}
+	name := path.Clean(h.Name)
+	top, _, _ := strings.Cut(strings.TrimPrefix(name, "usr/"), "/")
+	if top != "src" && top != "lib" {
 		return nil
 	}
-	a, err := t.area(dir)
-	if err != nil {
+	if h.Typeflag == tar.TypeDir {
+		return t.root.MkdirAll(name, 0o755)
+	}
+	if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	err = t.add(a, name, h, r)
-	if a.isModules() && errors.Is(err, syscall.EROFS) {
-		// The host's /lib/modules is mounted read-only. Those who look for headers look into /usr/src as well.
-		t.log.Warn("not written: the file system is read-only", "path", "/"+dir+"/"+name)
-		return nil
-	}
-	return err
-}
-
-func (t *tree) add(a *area, name string, h *tar.Header, r io.Reader) error {
-	if h.Typeflag == tar.TypeDir {
-		return a.mkdir(name)
-	}
-	if err := a.mkdir(path.Dir(name)); err != nil {
+	if err := t.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	switch h.Typeflag {
 	case tar.TypeSymlink:
-		return t.link(a, h, name)
+		return t.root.Symlink(h.Linkname, name)
 	case tar.TypeLink:
-		return t.hardLink(a, h, name)
+		return t.root.Link(path.Clean(h.Linkname), name)
 	}
-	if marks(name) {
-		return t.mark(a, name, h, r)
-	}
-	return t.file(a, name, h, r)
+	return t.file(name, h, r)
 }
 
-// split divides a member's name into the area's folder and the rest, and says whether the member is wanted:
-// trees of headers, the tools that they share, and files about this kernel. Everything else (such as
-// documentation) is not wanted.
-func (t *tree) splitName(name string) (dir, rest string, ok bool) {
-	for _, a := range []struct{ dir, prefix string }{
-		{"usr/src", "linux"},
-		{"usr/src/kernels", t.release},
-		{"usr/lib", "linux-kbuild-"},
-		{"lib/modules", t.release},
-		{"usr/lib/modules", t.release},
-	} {
-		rest, ok := strings.CutPrefix(name, a.dir+"/")
-		if !ok || !strings.HasPrefix(rest, a.prefix) {
-			continue
-		}
-		if first, _, _ := strings.Cut(rest, "/"); a.prefix == t.release && first != t.release {
-			continue
-		}
-		return a.dir, rest, true
+// file writes a file with its time, because make compares times. Others than root read it, whatever the umask is.
+func (t *tree) file(name string, h *tar.Header, r io.Reader) error {
+	mode := 0o644 | h.FileInfo().Mode()&0o111
+	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
 	}
-	return "", "", false
-}
-
-// marks says whether a file marks a folder as the headers of a kernel for programs that look for headers.
-// Of the two files, utsrelease.h has the release of the modules in every system; Debian's kernel.release
-// has the upstream version ("6.1.192").
-func marks(name string) bool {
-	return strings.HasSuffix(name, "/include/config/kernel.release") || strings.HasSuffix(name, "/include/generated/utsrelease.h")
-}
-
-// sample lists up to three names.
-func sample(names map[string]bool) string {
-	list := slices.Sorted(maps.Keys(names))
-	out := fmt.Sprintf("%.100q", list[:min(len(list), 3)])
-	if len(list) > 3 {
-		out += " and more"
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, t.buf) // not f: its ReadFrom allocates a buffer of its own
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return err
 	}
-	return out
-}
-
-var utsRelease = lazyregexp.New(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
-
-// complete says whether one of the trees is for the kernel.
-func (t *tree) complete() bool {
-	for _, m := range t.marked {
-		if strings.TrimSpace(string(m.data)) == t.release {
-			return true
-		}
-		if found := utsRelease().FindSubmatch(m.data); found != nil && string(found[1]) == t.release {
-			return true
-		}
-	}
-	return false
+	return t.root.Chtimes(name, h.ModTime, h.ModTime)
 }

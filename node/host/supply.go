@@ -29,6 +29,7 @@ import (
 const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
+	fetchedDir   = "/var/tmp/nvidia-driver-headers" // of kernels, from repositories
 	keepSets     = 6 // number of sets of modules in the cache: two drivers on three kernels
 )
 
@@ -57,6 +58,10 @@ func (s *supply) headers(release string) (buildtree.Headers, error) {
 	if hostVisible() {
 		roots = append(roots, buildtree.Root{Dir: rootOfInit, Name: "host"})
 	}
+	fetched := filepath.Join(fetchedDir, release)
+	if _, err := os.Stat(fetched); err == nil {
+		roots = append(roots, buildtree.Root{Dir: fetched, Name: "repositories"})
+	}
 	return buildtree.Find(release, roots)
 }
 
@@ -77,7 +82,7 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	if errors.As(err, new(*buildtree.NoHeadersError)) && s.cfg.Fetch {
 		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
-		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Log: s.log})
+		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Into: filepath.Join(fetchedDir, release), Store: store, Log: s.log})
 		if ferr != nil {
 			return h, kbuild.Compiler{}, errors.Join(ferr, err)
 		}

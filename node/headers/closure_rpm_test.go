@@ -94,7 +94,7 @@ func TestRPMClosure(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := rpmManagerOf(t, test.system, test.release)
-			p, err := f.closure(test.x, f.distro.Headers(test.release), &UnavailableError{Release: test.release})
+			p, err := f.plan(test.x, f.distro.Headers(test.release), &UnavailableError{Release: test.release})
 			if test.err != "" {
 				assert.ErrorContains(t, err, test.err)
 				return
@@ -119,10 +119,10 @@ func TestRPMClosureIsBounded(t *testing.T) {
 		lines = append(lines, "kernel"+strings.Repeat("x", n)+"-devel 1-1.x86_64: kernel-devel-uname-r = 5.14.0 | kernel"+strings.Repeat("x", n+1)+"-devel")
 	}
 	f := rpmManagerOf(t, "rocky9", "5.14.0")
-	if _, err := f.closure(newFakeRPMIndex(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
+	if _, err := f.plan(newFakeRPMIndex(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}
-	assert.Errorf(t, assert.Err(f.closure(nil, []string{"(a"}, &UnavailableError{})), "a broken requirement is none")
+	assert.Errorf(t, assert.Err(f.plan(nil, []string{"(a"}, &UnavailableError{})), "a broken requirement is none")
 }
 
 // A subscription as the container runtime mounts it: certificates of the client and of the server.
