@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -80,7 +80,7 @@ func (n *Node) followCompanions(ctx context.Context) {
 // containers have to end first. Without an error it logs them.
 func (n *Node) nameLoaders(stack []kmod.Module, d status.Driver, err error) error {
 	notes := strings.Join(n.group().Foreign(stack, d.Modules), "; ")
-	if busy, ok := errors.AsType[*modulestack.InUseError](err); ok {
+	if busy, ok := errors.AsType[*modules.InUseError](err); ok {
 		busy.Note = notes
 	} else if err == nil && notes != "" {
 		n.log.Warn("unloaded with the driver", "reason", notes)

@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -333,7 +333,7 @@ func (w *world) untrue(d *status.Driver) string {
 		return ""
 	}
 	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
-		if !modulestack.Named(d.Modules, name) {
+		if !modules.Named(d.Modules, name) {
 			return name + " is not in it"
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -63,11 +63,11 @@ func TestLacksModules(t *testing.T) {
 						t.Errorf("operations until it served: %s", ops)
 					}
 					for name := range strings.FieldsSeq(lost) {
-						if w.modules[name].Version != v535 || !modulestack.Named(e.status.Up.Modules, name) {
+						if w.modules[name].Version != v535 || !modules.Named(e.status.Up.Modules, name) {
 							t.Errorf("%s: %v, record %+v", name, w.modules[name], e.status.Up)
 						}
 					}
-					if err := modulestack.CheckFiles(e.status.Up.Modules); err != nil && cached {
+					if err := modules.CheckFiles(e.status.Up.Modules); err != nil && cached {
 						t.Error(err)
 					}
 					if !strings.Contains(log.String(), logtest.Completing+v535+": nvidia_") {
@@ -156,7 +156,7 @@ func TestKilledWhileLoading(t *testing.T) {
 		if ops := e.start(); e.err != nil || !e.served || strings.Contains(ops, "delete") || strings.Contains(ops, "insert nvidia,") || w.outcome() != whole {
 			t.Errorf("served %v, error %v, %s: %s", e.served, e.err, w.outcome(), ops)
 		}
-		if err := modulestack.CheckFiles(e.status.Up.Modules); err != nil { // also the one that was loaded from the dead container's files
+		if err := modules.CheckFiles(e.status.Up.Modules); err != nil { // also the one that was loaded from the dead container's files
 			t.Error(err)
 		}
 		if len(w.wrong) > 0 {

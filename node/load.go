@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/node/adoption"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -23,7 +22,7 @@ func (n *Node) load(ctx context.Context) error {
 			RootID: n.info.ID, CUDA: n.info.CUDA, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	}
 	err := n.insert(ctx)
-	if !n.loaded.Adopted && (err == nil || errors.Is(err, modulestack.ErrRemains)) { // what remains the stop unloads, with all that use it
+	if !n.loaded.Adopted && (err == nil || errors.Is(err, modules.ErrRemains)) { // what remains the stop unloads, with all that use it
 		n.up = append(n.up, n.modulesStep())
 	}
 	if err != nil {
@@ -50,7 +49,7 @@ func (n *Node) takeOver() {
 	} else {
 		n.driver = status.Driver{Signer: n.found.SignedBy()}
 	}
-	n.driver.Modules = adoption.Loaded(n.kernel, n.driver.Modules, n.files())
+	n.driver.Modules = stillLoaded(n.kernel, n.driver.Modules, n.files())
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
 	if n.driver.Source == "" {
@@ -97,7 +96,7 @@ func (n *Node) insert(ctx context.Context) error {
 			n.showDriver()
 		}, n.below(missing)...)
 		n.driver.InTree = slices.Concat(before.InTree, inTree)
-		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return modulestack.Named(missing, m.Name) })
+		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return modules.Named(missing, m.Name) })
 		n.driver.Modules = append(kept, missing...)
 		n.showDriver()
 	}
@@ -109,7 +108,7 @@ func (n *Node) insert(ctx context.Context) error {
 			err = errors.Join(err, n.stack().Remove(context.WithoutCancel(ctx), missing))
 		}
 	}
-	if err == nil || errors.Is(err, modulestack.ErrRemains) {
+	if err == nil || errors.Is(err, modules.ErrRemains) {
 		return err
 	}
 	n.stack().DeleteInTree(ctx, inTree)
@@ -148,7 +147,7 @@ func (n *Node) below(modules []status.Module) []string {
 
 // check compares the loaded modules with those that were to be loaded.
 func (n *Node) check() error {
-	live, err := adoption.Compare(n.kernel, n.wanted())
+	live, err := compare(n.kernel, n.wanted())
 	if err != nil {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}

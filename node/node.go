@@ -12,12 +12,11 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/gpus"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -52,12 +51,12 @@ type Node struct {
 	gpus       []devices.GPU // at the start
 	watched    gpus.Watch    // since then
 	found      *kbuild.Set
-	source     string           // of found
-	fresh      bool             // found was compiled or signed here and is not in the cache yet
-	damaged    string           // damaged modules that were found in the search
-	loaded     adoption.Verdict // what of the loaded driver stays
-	staged     string           // root on the host's storage
-	driver     status.Driver    // the driver that is up now
+	source     string        // of found
+	fresh      bool          // found was compiled or signed here and is not in the cache yet
+	damaged    string        // damaged modules that were found in the search
+	loaded     verdict       // what of the loaded driver stays
+	staged     string        // root on the host's storage
+	driver     status.Driver // the driver that is up now
 	daemons    Daemons
 	daemonsErr error // why the daemons could not be started
 	up         []step
@@ -168,4 +167,4 @@ func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 }
 
 // stack returns the kernel with the modules of a driver.
-func (n *Node) stack() modulestack.Stack { return modulestack.Stack{Kernel: n.kernel, Warn: n.warn} }
+func (n *Node) stack() modules.Stack { return modules.Stack{Kernel: n.kernel, Warn: n.warn} }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/companions"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -94,7 +94,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
 		err := n.removable(ctx)
-		busy, ok := errors.AsType[*modulestack.InUseError](err)
+		busy, ok := errors.AsType[*modules.InUseError](err)
 		switch {
 		case err == nil:
 			n.status.Change(func(st *status.Snapshot) { st.Holders = nil })
@@ -157,11 +157,11 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	n.showDriver()
 	inserted, err := n.kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
 	if err == nil {
-		err = modulestack.CheckFiles(old.Modules)
+		err = modules.CheckFiles(old.Modules)
 	}
-	modules, beside := companions.Split(old.Modules)
+	own, beside := companions.Split(old.Modules)
 	if err == nil {
-		err = n.stack().Insert(ctx, modules)
+		err = n.stack().Insert(ctx, own)
 	}
 	for _, m := range beside {
 		if err != nil {
@@ -172,7 +172,7 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 			n.driver.Modules = slices.DeleteFunc(slices.Clone(n.driver.Modules), func(o status.Module) bool { return o.Name == m.Name })
 		}
 	}
-	if errors.Is(err, modulestack.ErrRemains) {
+	if errors.Is(err, modules.ErrRemains) {
 		err = errors.Join(err, n.unload(ctx, old))
 	}
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -88,7 +88,7 @@ func (n *Node) withdrawSafeLoad(ctx context.Context) {
 // people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.removable(ctx)
-	busy, inUse := errors.AsType[*modulestack.InUseError](err)
+	busy, inUse := errors.AsType[*modules.InUseError](err)
 	if err != nil && !inUse {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -95,7 +95,7 @@ func (n *Node) takeDown(patience context.Context, cause error) error {
 		if end.IsZero() {
 			end = begin.Add(n.stopLimit(patience, cause))
 		}
-		if busy, ok := errors.AsType[*modulestack.InUseError](err); ok {
+		if busy, ok := errors.AsType[*modules.InUseError](err); ok {
 			n.countBlocked()
 			n.status.Change(func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
 		} else if failures++; failures < enough {
@@ -220,7 +220,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
 		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
 	})
-	if cause == nil && errors.As(refusal, new(*modulestack.InUseError)) && n.cfg.OnBusy != config.BusyFail {
+	if cause == nil && errors.As(refusal, new(*modules.InUseError)) && n.cfg.OnBusy != config.BusyFail {
 		return nil
 	}
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
@@ -139,7 +138,7 @@ func (n *Node) decide() (err error) {
 	if n.prev != nil {
 		wanted.Recorded = n.prev.Modules
 	}
-	if n.loaded, err = adoption.Compare(n.kernel, wanted); err != nil {
+	if n.loaded, err = compare(n.kernel, wanted); err != nil {
 		return err
 	}
 	switch {
@@ -154,8 +153,8 @@ func (n *Node) decide() (err error) {
 }
 
 // wanted returns the driver that this instance would load.
-func (n *Node) wanted() adoption.Wanted {
-	w := adoption.Wanted{Driver: n.want.Driver, Flavour: n.want.Flavour, Options: n.options, Files: n.files()}
+func (n *Node) wanted() wantedDriver {
+	w := wantedDriver{Driver: n.want.Driver, Flavour: n.want.Flavour, Options: n.options, Files: n.files()}
 	for _, file := range n.want.Modules {
 		w.Modules = append(w.Modules, underscores(file))
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -23,7 +23,7 @@ func (n *Node) free(ctx context.Context) error {
 		return err
 	}
 	if len(holders) > 0 {
-		return &modulestack.InUseError{Holders: holders}
+		return &modules.InUseError{Holders: holders}
 	}
 	if len(ours) > 0 { // they raise the counts too, and their part cannot be distinguished
 		return nil
@@ -32,7 +32,7 @@ func (n *Node) free(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := modulestack.Unreferenced(stack); err != nil {
+	if err := modules.Unreferenced(stack); err != nil {
 		return n.nameLoaders(stack, n.driver, err)
 	}
 	return nil
@@ -46,9 +46,9 @@ func (n *Node) removable(ctx context.Context) error {
 	}
 	stack, err := n.stack().Loaded(n.loaded.Differing...)
 	if err == nil {
-		err = modulestack.Unreferenced(stack)
+		err = modules.Unreferenced(stack)
 	}
-	busy, ok := errors.AsType[*modulestack.InUseError](err)
+	busy, ok := errors.AsType[*modules.InUseError](err)
 	if !ok {
 		return err
 	}

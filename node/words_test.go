@@ -12,12 +12,12 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 )
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	many := &modulestack.InUseError{}
+	many := &modules.InUseError{}
 	for pid := range 10 {
 		many.Holders = append(many.Holders, kmod.Holder{PID: pid + 1, Command: "python3", Files: []string{"/dev/nvidia0"}})
 	}
@@ -27,7 +27,7 @@ func TestErrors(t *testing.T) {
 		want []string
 	}{
 		{many, []string{"Could not unload NVIDIA driver kernel modules, driver is in use by pid 1 (python3)", "pid 8 ", "and 2 more", "Stop these processes"}},
-		{&modulestack.InUseError{Module: "nvidia_uvm"}, []string{"module nvidia_uvm has references", "hostPID"}},
+		{&modules.InUseError{Module: "nvidia_uvm"}, []string{"module nvidia_uvm has references", "hostPID"}},
 		{&RollbackError{Old: v470, New: v535, Err: why}, []string{"driver 535.261.03 failed to start, 470.256.02 is loaded again: no GPU"}},
 		{&RollbackError{Old: v470, New: v535, Err: why, Restore: lost}, []string{"535.261.03 failed to start: no GPU; and 470.256.02 could not be put back: file gone"}},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node/headers"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -76,7 +76,7 @@ func exitCode(err error) int {
 	case blocked != nil, as[*buildtree.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
 		as[*host.NoModulesError](err), as[*drivertoolkit.UnavailableError](err):
 		return exitUnsupported
-	case is(node.ErrLeft), as[*modulestack.InUseError](err):
+	case is(node.ErrLeft), as[*modules.InUseError](err):
 		return exitInUse
 	case is(status.ErrNotReady):
 		return exitNotReady

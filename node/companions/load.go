@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -241,7 +241,7 @@ func (b *bringing) foreign(live kmod.Module, want *status.Module) error {
 func (b *bringing) retire(ctx context.Context) error {
 	live, err := b.Kernel.Module(b.module)
 	if errors.Is(err, fs.ErrNotExist) {
-		if modulestack.Named(b.modules, b.module) {
+		if modules.Named(b.modules, b.module) {
 			b.set(nil)
 		}
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -40,7 +40,7 @@ func (g Group) loadedBy(live kmod.Module) string {
 // Foreign says for each loaded companion that another program loaded who that may be.
 func (g Group) Foreign(stack []kmod.Module, recorded []status.Module) (notes []string) {
 	for _, m := range stack {
-		if Is(m.Name) && !modulestack.Named(recorded, m.Name) {
+		if Is(m.Name) && !modules.Named(recorded, m.Name) {
 			notes = append(notes, g.loadedBy(m))
 		}
 	}

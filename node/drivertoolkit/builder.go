@@ -7,16 +7,20 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
+	"github.com/driver-container/driver-container/node/modules"
 )
-
-// awaitRequest bounds how long the toolkit container waits for a request that it can read.
-const awaitRequest = 10 * time.Minute
 
 // Builder compiles in the toolkit container.
 type Builder struct {
@@ -33,8 +37,7 @@ type Builder struct {
 // errOther ends a compile that nobody waits for any more.
 var errOther = errors.New("the driver container has another request, or none")
 
-// Run serves requests until ctx ends, and returns nil then. It keeps the flag driver_built as long as the
-// driver container does not take it back. Errors: the folder cannot be used, or its program is another
+// Run serves requests until ctx ends, and returns nil then. Errors: the folder cannot be used, or its program is another
 // version (the container has to be started again).
 func (b Builder) Run(ctx context.Context) error {
 	b.Root, b.Scratch, b.Poll = cmp.Or(b.Root, "/"), cmp.Or(b.Scratch, "/var/tmp/nvidia-driver"), cmp.Or(b.Poll, time.Second)
@@ -43,31 +46,18 @@ func (b Builder) Run(ctx context.Context) error {
 		return err
 	}
 	defer f.close()
-	done, raised, said, since := "", false, "", time.Now()
-	for ctx.Err() == nil {
+	for done, said := "", ""; ctx.Err() == nil; sleep(ctx, b.Poll) {
 		r, err := readRequest(f)
 		switch {
 		case errors.Is(err, errSchema):
 			return fmt.Errorf("read the request of the driver container: %w: this container starts again with that one", err)
-		case err != nil && time.Since(since) > awaitRequest:
-			return fmt.Errorf("no request of the driver container for %s: %w", awaitRequest, err)
 		case err != nil && err.Error() != said:
 			said = err.Error()
-			level := slog.LevelWarn
-			if errors.Is(err, fs.ErrNotExist) { // the driver container is about to write one
-				level = slog.LevelInfo
-			}
-			b.Log.Log(ctx, level, "waiting for a request of the driver container", "error", err)
-		case err == nil:
-			since = time.Now()
-			if lost := raised && !f.has(built); r.Run != done || lost {
-				if lost && r.Run == done {
-					b.Log.Warn("the flag of the modules was removed; they are looked at again", "path", filepath.Join(b.Dir, built))
-				}
-				done, raised = r.Run, b.serve(ctx, f, r)
-			}
+			b.Log.Info("waiting for a request of the driver container", "error", err)
+		case err == nil && r.Run != done:
+			done = r.Run
+			b.serve(ctx, f, r)
 		}
-		sleep(ctx, b.Poll)
 	}
 	return nil
 }
@@ -90,72 +80,143 @@ func withdrawn(f folder, run string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != run
 }
 
-// serve answers one request. It reports whether the modules are there.
-func (b Builder) serve(ctx context.Context, f folder, r request) bool {
+// serve answers one request.
+func (b Builder) serve(ctx context.Context, f folder, r request) {
 	if !r.Compile {
 		b.Log.Info("nothing to compile", "reason", r.Reason)
-		return false
+		return
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it took longer than %s", buildDeadline))
 	defer cancel()
 	limited, stop := context.WithCancelCause(limited)
 	defer stop(nil)
 	go func() { // the driver container may not wait any more
-		for limited.Err() == nil {
+		for ; limited.Err() == nil; sleep(limited, b.Poll) {
 			if withdrawn(f, r.Run) {
 				stop(errOther)
 			}
-			sleep(limited, b.Poll)
 		}
 	}()
-	a := answer{Schema: schema, Run: r.Run}
 	set, err := b.compile(limited, f, r)
-	if err == nil {
-		a.Set = filepath.Base(set.Dir)
-		a.Manifest, err = manifestDigest(f, a.Set)
-	}
-	switch failed, ok := errors.AsType[*kbuild.CompileError](err); {
+	failed, ok := errors.AsType[*kbuild.CompileError](err)
+	switch {
 	case errors.Is(err, errOther):
 		b.Log.Info("the compile was stopped", "reason", err)
-		return false
+		return
 	case ctx.Err() != nil: // a signal: nothing is said, the next container begins again
-		return false
+		return
 	case err == nil:
-		a.State = stateBuilt
-		b.raise(f, built, r.Run) // before the answer, because the driver container may take its request back after it
-	case ok:
-		a.State, a.Failure = stateCompiler, &failure{Jobs: failed.Jobs, Killed: failed.Killed, Full: errors.Is(failed.Err, unix.ENOSPC),
-			Message: failed.Err.Error(), Errors: failed.Errors, Tail: failed.Tail}
-	default:
-		a.State, a.Reason = stateFailed, explain(err, b.Dir).Error()
-		if isBroken(err) {
-			b.raise(f, broken, r.Run)
-		}
-	}
-	if err != nil {
-		b.Log.Error("no modules", "error", err)
-	}
-	if err := put(f, answerFile, a); err != nil { // the driver container finds out by its deadline
-		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
-	} else if a.State == stateBuilt {
-		b.Log.Info("the modules are ready for the driver container", "path", filepath.Join(b.Dir, modulesDir, a.Set))
-	}
-	return a.State == stateBuilt
-}
-
-// raise raises a flag for a request, unless the request is withdrawn. The driver container withdraws the
-// request before it lowers the flags: a flag that was raised in between, or after, is lowered here.
-func (b Builder) raise(f folder, flag, run string) {
-	if withdrawn(f, run) {
+		b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
+		b.tell(f, answer{Run: r.Run, State: stateBuilt, Set: filepath.Base(set.Dir)}, built)
 		return
 	}
-	err := f.raise(flag, run)
-	if withdrawn(f, run) && f.raised(flag, run) {
-		err = errors.Join(err, f.lower(flag))
+	b.Log.Error("no modules", "error", err)
+	switch {
+	case ok:
+		b.tell(f, answer{Run: r.Run, State: stateCompiler, Failure: &failure{Jobs: failed.Jobs, Killed: failed.Killed,
+			Full: errors.Is(failed.Err, unix.ENOSPC), Message: failed.Err.Error(), Errors: failed.Errors, Tail: failed.Tail}})
+	case errors.As(err, new(*buildtree.NoHeadersError)), errors.As(err, new(*kbuild.NoCompilerError)), errors.Is(err, errRDMA):
+		b.tell(f, answer{Run: r.Run, State: stateFailed, Reason: err.Error()}, broken)
+	default:
+		b.tell(f, answer{Run: r.Run, State: stateFailed, Reason: explain(err, b.Dir).Error()})
+	}
+}
+
+// tell raises flags for others, and answers, unless nobody waits any more.
+func (b Builder) tell(f folder, a answer, flags ...string) {
+	if withdrawn(f, a.Run) {
+		return
+	}
+	var errs []error
+	for _, flag := range flags {
+		errs = append(errs, f.raise(flag))
+	}
+	a.Schema = schema
+	if err := errors.Join(append(errs, put(f, answerFile, a))...); err != nil { // the driver container finds out by its deadline
+		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
+	}
+}
+
+// errRDMA says that the two containers do not see the same RDMA driver.
+var errRDMA = errors.New("mount /run/mellanox/drivers/usr/src in both")
+
+// keepSets is how many sets stay in the folder: with and without a companion that was asked for later.
+const keepSets = 2
+
+// compile returns the set of a request: one that is in the folder, or a new one of the sources in the folder, with headers and
+// compiler of this container.
+func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set, error) {
+	for _, name := range b.Companions {
+		if !slices.Contains(r.Companions, name) {
+			b.Log.Warn("this container is to compile a module that the driver container does not ask for: set the variable for that container, too", "module", name)
+		}
+	}
+	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional, Companions: r.Companions,
+		MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
+	info, err := driverinfo.Read(os.DirFS(wanted.Image))
+	if err == nil && info.Driver != r.Driver {
+		err = fmt.Errorf("it is driver %s, the request is for %s", info.Driver, r.Driver)
 	}
 	if err != nil {
-		b.Log.Error("flag not written", "flag", flag, "error", explain(err, b.Dir))
+		return nil, fmt.Errorf("read what the driver container put into %s: %w", b.Dir, err)
 	}
+	wanted.Info = info
+	h, err := buildtree.Find(r.Kernel, []buildtree.Root{{Dir: b.Root, Name: "Driver Toolkit"}})
+	if err != nil {
+		return nil, otherKernel(r.Kernel, kernels(b.Root), err)
+	}
+	if r.RDMA != "" {
+		arch, _ := distros.LookupArch(info.Arch)
+		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA {
+			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: %w", name, r.RDMA, errRDMA), err)
+		}
+		wanted.RDMA = []string{r.RDMA}
+	}
+	id, err := kbuild.KernelID(r.Kernel, h, "", "")
+	if err != nil {
+		return nil, err
+	}
+	job, err := wanted.Job(ctx, id, h, b.Log)
+	if err != nil {
+		return nil, err
+	}
+	cache := kbuild.Cache{Dir: filepath.Join(b.Dir, modulesDir)}
+	if set, err := cache.Get(ctx, job.Key()); err == nil {
+		b.Log.Info("the modules are there already", "path", set.Dir)
+		return set, nil
+	}
+	b.tell(f, answer{Run: r.Run, State: stateStarted}, started)
+	set, err := job.Compile(ctx, b.Log)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := cache.Put(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	return kept, errors.Join(cache.Prune(keepSets), os.RemoveAll(b.Scratch))
+}
+
+// otherKernel says which kernels the toolkit is for, if it is for others.
+func otherKernel(release string, has []string, err error) error {
+	if len(has) == 0 {
+		return fmt.Errorf("the toolkit has headers of no kernel; the node runs %s: %w", release, err)
+	}
+	return fmt.Errorf("the toolkit is for kernel %s, the node runs %s; is the node being upgraded, or its label "+
+		"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION stale? (%w)", strings.Join(has, ", "), release, err)
+}
+
+// kernels returns the releases of which a root has headers, by the names of folders.
+func kernels(root string) (releases []string) {
+	for _, pattern := range []string{"usr/src/kernels/*", "usr/src/linux-headers-*[0-9a-z]"} {
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) //nolint:errcheck // the pattern is good
+		for _, path := range found[:min(len(found), 16)] {
+			if name := strings.TrimPrefix(filepath.Base(path), "linux-headers-"); !strings.HasSuffix(name, "-common") {
+				releases = append(releases, plain(name))
+			}
+		}
+	}
+	return releases
 }
 
 func sleep(ctx context.Context, d time.Duration) {

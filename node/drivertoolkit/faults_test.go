@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // TestBrokenToolkit: a toolkit that cannot compile for the node's kernel says why, and raises the flag that
@@ -59,16 +58,12 @@ func TestSilent(t *testing.T) {
 		short := func(o *Options, _ *Job) { o.Timeout = 2 * time.Second }
 		_, err := p.compile(short)
 		assert.ErrorContains(t, err, "did not begin within 2s")
-		before := p.read(prepared)
-		go func() {
-			p.wait("the flag", func() bool { return p.has(prepared) && p.read(prepared) != before })
-			testfile.Write(t, filepath.Join(p.dir, started), p.read(prepared))
-		}()
+		go p.forge(func(a *answer) { a.State = stateStarted })
 		begin := time.Now()
 		_, err = p.compile(short)
 		assert.ErrorContains(t, err, "it compiles for longer than 1h0m0s")
 		assert.Equal(t, true, time.Since(begin) < buildDeadline+time.Minute)
-		assert.Containsf(t, p.read(requestFile), "does not wait", "the request is not withdrawn")
+		assert.Equalf(t, false, p.has(requestFile), "the request is not withdrawn")
 	})
 }
 
@@ -88,9 +83,9 @@ func TestUnusableFolder(t *testing.T) {
 		}, "not a directory"},
 		"in use": {func(t *testing.T) string {
 			dir := t.TempDir()
-			f := require.Value(openFolder(dir))(t)
-			unlock := require.Value(f.lock())(t)
-			t.Cleanup(func() { unlock(); f.close() })
+			_, free, err := claim(dir)
+			require.NoError(t, err)
+			t.Cleanup(free)
 			return dir
 		}, "another driver container uses it"},
 		"full":      {func(t *testing.T) string { return tmpfs(t, "size=64k", 0) }, "is full: raise the sizeLimit of the emptyDir"},

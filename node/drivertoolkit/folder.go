@@ -8,7 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -28,13 +28,13 @@ const (
 	BuilderVerb = "dtk-build-driver"    // the toolkit container, from the shared folder
 )
 
-// The flags: files whose existence says something. Their content is the name of the run, which readers of
-// other projects do not look at.
+// The flags: files whose existence says something to programs of other projects. Only the first one is for this program, too: what
+// the others say is in the answer.
 const (
 	prepared = "dir_prepared"          // the toolkit container may start Program
 	started  = "driver_build_started"  // it compiles
 	built    = "driver_built"          // the modules are in the folder
-	broken   = "driver_toolkit_broken" // it cannot compile for this kernel: answerFile says why
+	broken   = "driver_toolkit_broken" // it cannot compile for this kernel
 )
 
 // What else is in the folder.
@@ -44,7 +44,7 @@ const (
 	driverDir   = "driver"       // driver.json and sources, at their places in the image
 	modulesDir  = "modules"      // compiled sets: a kbuild.Cache
 	logFile     = "compile.log"
-	tempPrefix  = ".tmp-"
+	temporary   = ".tmp" // ending of what is being written
 )
 
 // folder is the open shared folder. Links in it lead nowhere outside of it.
@@ -56,7 +56,11 @@ type folder struct {
 func openFolder(dir string) (folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return folder{}, fmt.Errorf("open the folder that is shared with the Driver Toolkit container: %w", err)
+		err = fmt.Errorf("open the folder that is shared with the Driver Toolkit container: %w", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; mount one emptyDir there in both containers", err)
+		}
+		return folder{}, err
 	}
 	return folder{dir, root}, nil
 }
@@ -66,22 +70,28 @@ func (f folder) close() { _ = f.root.Close() }
 // errInUse says that another driver container uses the folder.
 var errInUse = errors.New("another driver container uses it")
 
-// lock keeps other driver containers away until the returned function is called, or the process ends.
-func (f folder) lock() (unlock func(), err error) {
+// claim opens the folder for a driver container, and keeps others away until free is called, or the process ends.
+func claim(dir string) (f folder, free func(), err error) {
+	if f, err = openFolder(dir); err != nil {
+		return f, nil, err
+	}
 	d, err := f.root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errInUse
+	if err == nil {
+		if err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			d.Close()
 		}
-		return nil, err
 	}
-	return func() {
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errInUse
+	}
+	if err != nil {
+		f.close()
+		return f, nil, fmt.Errorf("use %s: %w", dir, err)
+	}
+	return f, func() {
 		_ = unix.Flock(int(d.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
 		d.Close()
+		f.close()
 	}, nil
 }
 
@@ -92,11 +102,11 @@ func (f folder) open(name string) (*os.File, fs.FileInfo, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fs.ErrNotExist // the caller names the file
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is no regular file", name)
 	}
 	file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -126,30 +136,30 @@ func (f folder) read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// write replaces a file: readers see the old content or the new one.
-func (f folder) write(name string, mode fs.FileMode, from io.Reader) (err error) {
-	temp := path.Join(path.Dir(name), tempPrefix+randomName())
-	out, err := f.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+// write replaces a file: readers see the old content or the new one. Each file has one writer.
+func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
+	temp := name + temporary
+	err := f.root.RemoveAll(temp)
+	var out *os.File
+	if err == nil {
+		out, err = f.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", name, err), f.root.RemoveAll(temp))
+	if err == nil {
+		if _, err = io.Copy(out, from); err == nil {
+			err = errors.Join(out.Chmod(mode), out.Sync()) // whatever the umask is
 		}
-	}()
-	_, err = io.Copy(out, from)
-	if err == nil {
-		err = out.Chmod(mode) // whatever the umask is
+		err = errors.Join(err, out.Close())
 	}
 	if err == nil {
-		err = out.Sync()
+		err = f.root.Rename(temp, name)
 	}
-	if err = errors.Join(err, out.Close()); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), f.root.RemoveAll(temp))
 	}
-	return f.root.Rename(temp, name)
+	return nil
 }
+
+func (f folder) raise(flag string) error { return f.write(flag, 0o644, strings.NewReader("")) }
 
 // lower removes flags and other files, whatever they are.
 func (f folder) lower(names ...string) error {
@@ -162,39 +172,13 @@ func (f folder) lower(names ...string) error {
 	return errors.Join(errs...)
 }
 
-// has reports whether a flag is there.
-func (f folder) has(flag string) bool {
-	_, err := f.root.Lstat(flag)
-	return err == nil
-}
-
-// raised reports whether a flag is there that is of this run.
-func (f folder) raised(flag, run string) bool {
-	text, err := f.read(flag, maxText)
-	return err == nil && string(text) == run+"\n"
-}
-
-// maxLeftovers bounds how many entries of the folder are looked at.
-const maxLeftovers = 4096
-
-// sweep removes what killed containers were writing.
-func (f folder) sweep() error {
-	d, err := f.root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(maxLeftovers)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	for _, name := range names {
-		if len(name) > len(tempPrefix) && name[:len(tempPrefix)] == tempPrefix {
-			err = errors.Join(err, f.root.RemoveAll(name))
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
+// explain adds what to do.
+func explain(err error, dir string) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("%w; %s is full: raise the sizeLimit of the emptyDir, or free the node's disk", err, dir)
+	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; %s has to be writable in both containers", err, dir)
 	}
 	return err
 }

@@ -1,11 +1,8 @@
 package drivertoolkit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,33 +14,23 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 // forge answers the next request of a pod as the toolkit container does, with the set in modules/<name>.
 func (p *pod) forge(change func(*answer)) {
-	go func() {
-		var r request
-		p.wait("the request", func() bool { return json.Unmarshal([]byte(p.read(requestFile)), &r) == nil && r.Compile })
-		a := answer{Schema: schema, Run: r.Run, State: stateBuilt}
-		for _, name := range testfile.List(p.t, filepath.Join(p.dir, modulesDir)) {
-			a.Set = name
-		}
-		manifest := filepath.Join(p.dir, modulesDir, a.Set, kbuild.ManifestName)
-		if info, err := os.Lstat(manifest); err == nil && info.Mode().IsRegular() { // a pipe would block
-			sum := sha256.Sum256(bounded.Head(manifest, maxManifest))
-			a.Manifest = hex.EncodeToString(sum[:])
-		} else {
-			a.Manifest = strings.Repeat("0", 64)
-		}
-		if change != nil {
-			change(&a)
-		}
-		f := require.Value(openFolder(p.dir))(p.t)
-		defer f.close()
-		require.NoError(p.t, put(f, answerFile, a))
-	}()
+	var r request
+	p.wait("the request", func() bool { return json.Unmarshal([]byte(p.read(requestFile)), &r) == nil && r.Compile })
+	a := answer{Schema: schema, Run: r.Run, State: stateBuilt}
+	if names, err := os.ReadDir(filepath.Join(p.dir, modulesDir)); err == nil {
+		a.Set = names[0].Name()
+	}
+	if change != nil {
+		change(&a)
+	}
+	f := require.Value(openFolder(p.dir))(p.t)
+	defer f.close()
+	require.NoError(p.t, put(f, answerFile, a))
 }
 
 // spoiled puts a good set into the folder and spoils it; the driver container must not find it earlier.
@@ -85,23 +72,22 @@ func TestHostile(t *testing.T) {
 		answer func(*answer)
 		want   string
 	}{
-		"another manifest":      {nil, nil, func(a *answer) { a.Manifest = strings.Repeat("0", 64) }, "not the one that was announced"},
 		"another kernel":        {func(k *kbuild.Key) { k.Release = "6.1.0-57-amd64" }, nil, nil, "kernel 6.1.0-57-amd64"},
 		"another driver":        {func(k *kbuild.Key) { k.Driver = "535.1.1" }, nil, nil, "they are for driver 535.1.1"},
 		"a terminal's commands": {func(k *kbuild.Key) { k.Compiler = "gcc\x1b[2J" }, nil, nil, "manifest.json has control characters"},
 		"a path":                {nil, nil, func(a *answer) { a.Set = "../../etc" }, `its set "../../etc" is no name`},
-		"no set":                {nil, nil, func(a *answer) { a.Set = "x" }, "manifest.json: file does not exist"},
+		"no set":                {nil, nil, func(a *answer) { a.Set = "x" }, "modules/x: no such file"},
 		"changed module": {nil, replace(func(p string) error {
 			return os.WriteFile(p, make([]byte, len(kbuildtest.Module("nvidia", kbuildtest.Driver, kbuildtest.Kernel))), 0o600)
-		}, "nvidia.ko"), nil, "its digest is not the manifest's"},
-		"longer module":   {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, "nvidia.ko"), 1<<40) }, nil, "it has 1099511627776 bytes"},
-		"missing module":  {nil, func(dir string) error { return os.Remove(filepath.Join(dir, "nvidia-uvm.ko")) }, nil, "nvidia-uvm.ko: file does not exist"},
+		}, "nvidia.ko"), nil, "has changed since it was stored"},
+		"longer module":   {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, "nvidia.ko"), 1<<40) }, nil, "they are larger than"},
+		"missing module":  {nil, func(dir string) error { return os.Remove(filepath.Join(dir, "nvidia-uvm.ko")) }, nil, "it is not complete"},
 		"link":            {nil, replace(func(p string) error { return os.Symlink(secret, p) }, "nvidia.ko"), nil, "is no regular file"},
 		"pipe":            {nil, replace(func(p string) error { return unix.Mkfifo(p, 0o600) }, "nvidia.ko"), nil, "is no regular file"},
 		"folder":          {nil, replace(func(p string) error { return os.Mkdir(p, 0o700) }, "nvidia.ko"), nil, "is no regular file"},
 		"linked manifest": {nil, replace(func(p string) error { return os.Symlink("/proc/self/environ", p) }, kbuild.ManifestName), nil, "is no regular file"},
 		"piped manifest":  {nil, replace(func(p string) error { return unix.Mkfifo(p, 0o600) }, kbuild.ManifestName), nil, "is no regular file"},
-		"large manifest":  {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, kbuild.ManifestName), 1<<40) }, nil, "larger than"},
+		"large manifest":  {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, kbuild.ManifestName), 1<<40) }, nil, "they are larger than"},
 		"linked set": {nil, func(dir string) error {
 			return errors.Join(os.Rename(dir, filepath.Join(filepath.Dir(secret), filepath.Base(dir))), os.Symlink(filepath.Join(filepath.Dir(secret), filepath.Base(dir)), dir))
 		}, nil, "path escapes from parent"},
@@ -146,12 +132,11 @@ func (p *pod) replace(name string, create func(path string) error) {
 func TestHostileAnswer(t *testing.T) {
 	t.Parallel()
 	for want, create := range map[string]func(path string) error{
-		"is no regular file":                    func(p string) error { return unix.Mkfifo(p, 0o600) },
-		"answer.json is no regular":             func(p string) error { return os.Symlink("/etc/passwd", p) },
-		"larger than 262144":                    func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<40)) },
-		"another version of this program":       func(p string) error { return os.WriteFile(p, []byte(`{"schema":3,"new":true}`), 0o600) },
-		"unexpected EOF":                        func(p string) error { return os.WriteFile(p, []byte(`{"schema":2`), 0o600) },
-		"answer.json, is refused: json: unknow": func(p string) error { return os.WriteFile(p, []byte(`{"schema":2,"x":1}`), 0o600) },
+		"is no regular file":              func(p string) error { return unix.Mkfifo(p, 0o600) },
+		"answer.json is no regular":       func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"larger than 262144":              func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<40)) },
+		"another version of this program": func(p string) error { return os.WriteFile(p, []byte(`{"schema":4,"new":true}`), 0o600) },
+		"unexpected end of JSON":          func(p string) error { return os.WriteFile(p, []byte(`{"schema":3`), 0o600) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +152,7 @@ func TestHostileRequest(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
 	require.NoError(t, Invite(p.options(), "nothing yet"))
-	for n, text := range []string{`{`, `{"schema":2,"run":"../../x","compile":true}`, `{"schema":2,"run":"0123456789abcdef","compile":true,"driver":"../../etc","flavour":"open"}`} {
+	for n, text := range []string{`{`, `{"schema":3,"run":"../../x","compile":true}`, `{"schema":3,"run":"0123456789abcdef","compile":true,"driver":"../../etc","flavour":"open"}`} {
 		p.replace(requestFile, func(path string) error { return os.WriteFile(path, []byte(text), 0o600) })
 		if n == 0 {
 			p.run()
@@ -184,7 +169,7 @@ func TestHostileRequest(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"schema":2,"run":"0123456789abcdef","compile":true,"kernel":"6.1","driver":"535.261.03","flavour":"open","modules":["nvidia"]}`))
+	f.Add([]byte(`{"schema":3,"run":"0123456789abcdef","compile":true,"kernel":"6.1","driver":"535.261.03","flavour":"open","modules":["nvidia"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRequest(data)
 		if err == nil && r.Compile && (strings.Contains(r.Driver, "/") || strings.Contains(r.Run, "/") || len(r.Modules) > maxNames) {
@@ -194,8 +179,8 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	f.Add([]byte(`{"schema":2,"run":"0123456789abcdef","state":"built","set":"a","manifest":"` + fmt.Sprintf("%064d", 0) + `"}`))
-	f.Add([]byte(`{"schema":2,"run":"0123456789abcdef","state":"compiler","failure":{"jobs":1,"message":"x","errors":["a\u0007"],"tail":["b"]}}`))
+	f.Add([]byte(`{"schema":3,"run":"0123456789abcdef","state":"built","set":"a"}`))
+	f.Add([]byte(`{"schema":3,"run":"0123456789abcdef","state":"compiler","failure":{"jobs":1,"message":"x","errors":["a\u0007"],"tail":["b"]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := parseAnswer(data)
 		if err == nil && (strings.ContainsAny(a.Set, "/\n") || len(a.Reason) > maxText || strings.ContainsAny(a.Reason, "\n\r\x1b")) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 
 // schema is the version of request and answer. Both containers run the same program, unless the image of one
 // was changed in a running pod.
-const schema = 2
+const schema = 3
 
 // Bounds of what one container reads of the other one.
 const (
@@ -37,12 +36,13 @@ type request struct {
 	Modules    []string `json:"modules,omitempty"`
 	Optional   []string `json:"optional,omitempty"`
 	Companions []string `json:"companions,omitempty"`
-	RDMA       string   `json:"rdma,omitempty"` // name of the node's RDMA driver (modulebuild.OFED)
+	RDMA       string   `json:"rdma,omitempty"` // name of the node's RDMA driver (modules.OFED)
 	MaxThreads int      `json:"maxThreads,omitempty"`
 }
 
 // States of an answer.
 const (
+	stateStarted  = "started"  // it compiles
 	stateBuilt    = "built"    // Set is in the folder
 	stateFailed   = "failed"   // there is no set, for a reason that is not the compile's output
 	stateCompiler = "compiler" // the compile itself failed
@@ -50,13 +50,12 @@ const (
 
 // answer is what became of a request.
 type answer struct {
-	Schema   int      `json:"schema"`
-	Run      string   `json:"run"` // of the request
-	State    string   `json:"state"`
-	Reason   string   `json:"reason,omitempty"`
-	Set      string   `json:"set,omitempty"`      // name of the folder below modules
-	Manifest string   `json:"manifest,omitempty"` // sha256 of its manifest
-	Failure  *failure `json:"failure,omitempty"`
+	Schema  int      `json:"schema"`
+	Run     string   `json:"run"` // of the request
+	State   string   `json:"state"`
+	Reason  string   `json:"reason,omitempty"`
+	Set     string   `json:"set,omitempty"` // name of the folder below modules
+	Failure *failure `json:"failure,omitempty"`
 }
 
 // failure is a kbuild.CompileError.
@@ -73,7 +72,6 @@ var (
 	runName       = lazyregexp.New(`^[0-9a-f]{16}$`)
 	driverVersion = lazyregexp.New(`^[0-9]{1,5}(\.[0-9]{1,5}){1,2}$`)
 	setName       = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,254}$`)
-	sha256Hex     = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
 // errSchema says that the other container runs another version of this program.
@@ -81,13 +79,11 @@ var errSchema = errors.New("it is of another version of this program")
 
 func parseRequest(data []byte) (request, error) {
 	var r request
-	if err := strict(data, maxRequest, &r); err != nil {
+	if err := decode(data, maxRequest, &r); err != nil {
 		return request{}, err
 	}
 	lists := [][]string{r.Modules, r.Optional, r.Companions}
 	switch {
-	case r.Schema != schema:
-		return request{}, errSchema
 	case !runName().MatchString(r.Run):
 		return request{}, fmt.Errorf("its run %.40q is no name", r.Run)
 	case !r.Compile:
@@ -105,18 +101,16 @@ func parseRequest(data []byte) (request, error) {
 
 func parseAnswer(data []byte) (answer, error) {
 	var a answer
-	if err := strict(data, maxAnswer, &a); err != nil {
+	if err := decode(data, maxAnswer, &a); err != nil {
 		return answer{}, err
 	}
 	switch {
-	case a.Schema != schema:
-		return answer{}, errSchema
 	case !runName().MatchString(a.Run):
 		return answer{}, fmt.Errorf("its run %.40q is no name", a.Run)
-	case !slices.Contains([]string{stateBuilt, stateFailed, stateCompiler}, a.State):
+	case !slices.Contains([]string{stateStarted, stateBuilt, stateFailed, stateCompiler}, a.State):
 		return answer{}, fmt.Errorf("its state %.40q is not known", a.State)
-	case a.State == stateBuilt && (!setName().MatchString(a.Set) || !sha256Hex().MatchString(a.Manifest)):
-		return answer{}, fmt.Errorf("its set %.40q is no name, or %.80q no digest", a.Set, a.Manifest)
+	case a.State == stateBuilt && !setName().MatchString(a.Set):
+		return answer{}, fmt.Errorf("its set %.40q is no name", a.Set)
 	case a.State == stateCompiler && (a.Failure == nil || len(a.Failure.Errors) > maxNames || len(a.Failure.Tail) > maxNames):
 		return answer{}, errors.New("it does not say how the compile failed")
 	}
@@ -132,8 +126,8 @@ func parseAnswer(data []byte) (answer, error) {
 	return a, nil
 }
 
-// strict decodes one value and refuses unknown fields.
-func strict(data []byte, limit int, into any) error {
+// decode decodes a request or an answer of this version.
+func decode(data []byte, limit int, into any) error {
 	if len(data) > limit {
 		return fmt.Errorf("larger than %d bytes", limit)
 	}
@@ -141,15 +135,7 @@ func strict(data []byte, limit int, into any) error {
 	if err := json.Unmarshal(data, &version); err == nil && version.Schema != schema {
 		return errSchema
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more follows after its end")
-	}
-	return nil
+	return json.Unmarshal(data, into)
 }
 
 // plain returns a text of the other container for one line of a log.

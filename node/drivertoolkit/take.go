@@ -2,8 +2,6 @@ package drivertoolkit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,129 +18,84 @@ import (
 
 // Bounds of what the driver container takes over.
 const (
-	maxManifest = 4 << 20
-	maxSets     = 16      // that are looked at
-	maxSet      = 2 << 30 // bytes of all modules of one
+	maxFiles = 64
+	maxSet   = 2 << 30 // bytes of all files of one set
 )
 
-// earlier returns a set that fits, of an earlier run; nil if there is none. Sets that cannot be taken do not
-// count: they are compiled again.
-func (f folder) earlier(ctx context.Context, j Job) (*kbuild.Set, error) {
-	d, err := f.root.Open(modulesDir)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // the usual case: there is none
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(maxSets)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // empty, or no folder
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, ".") || !setName().MatchString(name) {
-			continue
-		}
-		if set, err := f.take(ctx, name, "", j); err == nil {
-			return set, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-	}
-	return nil, nil
-}
-
-// take copies a set into Job.Work and checks the copy, which nobody else can change. digest is that of the
-// manifest, "" if it is not known.
-func (f folder) take(ctx context.Context, name, digest string, j Job) (_ *kbuild.Set, err error) {
-	raw, err := f.read(path.Join(modulesDir, name, kbuild.ManifestName), maxManifest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kbuild.ManifestName, err)
-	}
-	if sum := sha256.Sum256(raw); digest != "" && hex.EncodeToString(sum[:]) != digest {
-		return nil, errors.New("the manifest is not the one that was announced")
-	}
-	set, err := kbuild.ParseManifest(raw)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case set.Key.String() != name || !j.Fits(set.Key):
-		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", set.Key.Driver, set.Key.Flavour, set.Key.Release)
-	case len(set.Certificate) > 0:
-		return nil, errors.New("they are signed, and the toolkit container has no key")
-	case slices.ContainsFunc([]string{set.Key.Arch, set.Key.Kernel, set.Key.Compiler}, func(text string) bool { return plain(text) != text }):
-		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
-	}
-	for i := range set.Omitted { // what a compiler said
-		set.Omitted[i].Reason = plain(set.Omitted[i].Reason)
-	}
+// take copies a set into Job.Work and checks the copy, which nobody else can change.
+func (f folder) take(name string, j Job) (_ *kbuild.Set, err error) {
 	dir := filepath.Join(j.Work, "toolkit")
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	set.Dir = dir
-	total := int64(0)
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, name), 0o700)); err != nil {
+		return nil, err
+	}
+	if err := f.copySet(path.Join(modulesDir, name), filepath.Join(dir, name)); err != nil {
+		return nil, err
+	}
+	var key kbuild.Key
+	set, err := kbuild.Cache{Dir: dir}.Find(context.Background(), func(k kbuild.Key) bool {
+		key = k
+		return k.String() == name && j.Fits(k)
+	})
+	if errors.As(err, new(*kbuild.CorruptError)) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", plain(key.Driver), plain(key.Flavour), plain(key.Release))
+	}
+	if len(set.Certificate) > 0 {
+		return nil, errors.New("they are signed, and the toolkit container has no key")
+	}
+	if slices.ContainsFunc([]string{key.Arch, key.Kernel, key.Compiler}, func(text string) bool { return plain(text) != text }) {
+		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
+	}
+	for i := range set.Omitted { // what a compiler said
+		set.Omitted[i].Reason = plain(set.Omitted[i].Reason)
+	}
 	for i := range set.Modules {
-		m := &set.Modules[i]
-		if total += m.Size; total > maxSet {
-			return nil, fmt.Errorf("they are larger than %d bytes", maxSet)
-		}
-		m.Path = filepath.Join(dir, m.Name+".ko")
-		if err := f.copyModule(ctx, path.Join(modulesDir, name, m.Name+".ko"), m); err != nil {
-			return nil, fmt.Errorf("%s.ko: %w", m.Name, err)
-		}
-		if err := describe(m, set.Key, j); err != nil {
-			return nil, fmt.Errorf("%s.ko: %w", m.Name, err)
+		if err := describe(&set.Modules[i], key, j); err != nil {
+			return nil, fmt.Errorf("%s.ko: %w", set.Modules[i].Name, err)
 		}
 	}
 	return set, nil
 }
 
-// copyModule copies a module and compares size and digest with the manifest's.
-func (f folder) copyModule(ctx context.Context, from string, m *kbuild.File) error {
-	in, info, err := f.open(from)
+// copySet copies the files of a set.
+func (f folder) copySet(from, to string) error {
+	d, err := f.root.OpenFile(from, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	if info.Size() != m.Size {
-		return fmt.Errorf("it has %d bytes, the manifest says %d", info.Size(), m.Size)
-	}
-	out, err := os.OpenFile(m.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	defer d.Close()
+	names, err := d.Readdirnames(maxFiles)
 	if err != nil {
-		return err
+		return fmt.Errorf("it has no files: %w", err)
 	}
-	sum := sha256.New()
-	buf, left := make([]byte, 256<<10), m.Size+1 // it may grow meanwhile
-	_, err = io.CopyBuffer(io.MultiWriter(out, sum), readFunc(func(p []byte) (int, error) {
-		if err := context.Cause(ctx); err != nil {
-			return 0, err
+	left := int64(maxSet)
+	for _, name := range names {
+		in, info, err := f.open(path.Join(from, name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if left == 0 {
-			return 0, io.EOF
+		defer in.Close()
+		if left -= info.Size(); left < 0 {
+			return fmt.Errorf("%s: they are larger than %d bytes", name, maxSet)
 		}
-		n, err := in.Read(p[:min(int64(len(p)), left)])
-		left -= int64(n)
-		return n, err
-	}), buf)
-	if err = errors.Join(err, out.Close()); err != nil {
-		return err
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
-		return errors.New("its digest is not the manifest's")
+		out, err := os.OpenFile(filepath.Join(to, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, io.LimitReader(in, info.Size())) // it may grow meanwhile
+		if err = errors.Join(err, out.Close()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
-
-// readFunc is an io.Reader.
-type readFunc func(p []byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // describe replaces the manifest's description of a module with the module's own, and compares that with what
 // is wanted.
@@ -154,7 +106,7 @@ func describe(m *kbuild.File, k kbuild.Key, j Job) error {
 	}
 	m.Info = info
 	version := k.Driver
-	if slices.ContainsFunc(j.Companions, func(c kbuild.Companion) bool { return c.Name == m.Name }) {
+	if slices.Contains(j.Companions, m.Name) {
 		version = "" // its own
 	}
 	if wrong := m.Mismatch(k.Release, version); wrong != "" {
@@ -171,14 +123,4 @@ func (x *failure) compileError(dir string, j Job) error {
 	}
 	return &kbuild.CompileError{Driver: j.Info.Driver, Release: j.Kernel, Jobs: x.Jobs, Killed: x.Killed, Errors: x.Errors, Tail: x.Tail,
 		Log: filepath.Join(dir, logFile), Err: cause}
-}
-
-// manifestDigest returns the sha256 of the manifest of an entry.
-func manifestDigest(f folder, name string) (string, error) {
-	raw, err := f.read(path.Join(modulesDir, name, kbuild.ManifestName), maxManifest)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -29,7 +29,7 @@ func TestFindCompanions(t *testing.T) {
 	_, _, err := s.Find(t.Context(), asked)
 	assert.ErrorIsf(t, err, kbuild.ErrMiss, "modules without the companion")
 	set := made(t, imageKernel)
-	for _, c := range modulebuild.Companions(s.info, plain.Flavour, asked.Companions) {
+	for _, c := range modules.Companions(s.info, plain.Flavour, asked.Companions) {
 		set.Key.Companions = append(set.Key.Companions, c.ID())
 		set.Omitted = append(set.Omitted, kbuild.Omission{Module: c.Name, Reason: "no such function"})
 	}

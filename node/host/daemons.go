@@ -19,7 +19,7 @@ import (
 type daemonStarter struct {
 	cfg    config.Config
 	log    *slog.Logger
-	kernel *modules
+	kernel *liveKernel
 }
 
 // Start starts the daemons that the image has and the machine needs.

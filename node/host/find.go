@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -70,9 +70,9 @@ func (s *supply) fits(w node.Want, patches []string) func(kbuild.Key) bool {
 			s.log.Info("the kernel does not show its build id, modules are chosen by its release", "error", err)
 		}
 	}
-	companions := modulebuild.Companions(s.info, w.Flavour, w.Companions)
+	companions := modules.Companions(s.info, w.Flavour, w.Companions)
 	return func(k kbuild.Key) bool {
-		return slices.Equal(k.Patches, patches) && s.match(w, k) && modulebuild.Covers(k, companions) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
+		return slices.Equal(k.Patches, patches) && s.match(w, k) && modules.Covers(k, companions) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *supply) rdma(release string) ([]string, error) {
 	if !s.cfg.RDMA || !ok {
 		return nil, nil
 	}
-	name, err := modulebuild.OFED("/", arch.Kernel, release)
+	name, err := modules.OFED("/", arch.Kernel, release)
 	if name == "" || err != nil {
 		return nil, err
 	}

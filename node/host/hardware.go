@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/vgpu"
@@ -142,7 +142,7 @@ func waive(checks []preflight.Check, names []string) []preflight.Check {
 }
 
 func (h *hardware) canCompile(flavour string) bool {
-	_, err := os.Stat(modulebuild.Sources(h.info.Driver, flavour))
+	_, err := os.Stat(modules.Sources(h.info.Driver, flavour))
 	return err == nil && !h.cfg.NoCompile && (h.info.Toolchain || h.cfg.HasToolkit())
 }
 

@@ -71,7 +71,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	roots := newRoots(cfg, info, release, onHost, log)
 	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
 	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
-	kernel := &modules{release: release}
+	kernel := &liveKernel{release: release}
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},

@@ -32,7 +32,7 @@ const (
 
 func TestDeleteInChild(t *testing.T) {
 	t.Parallel()
-	m := &modules{release: "r"}
+	m := &liveKernel{release: "r"}
 	for name, want := range map[string]error{"nvidia_uvm": nil, "once": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
 		assert.ErrorIsf(t, m.Delete(t.Context(), name), want, "%s", name)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -47,24 +47,25 @@ func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kb
 	if err != nil {
 		return nil, err
 	}
-	source := filepath.Join(c.root, modulebuild.Sources(info.Driver, c.Flavour))
-	modules, err := chooseModules(modulesOf(source), c.Modules)
+	names, err := chooseModules(modulesOf(filepath.Join(c.root, modules.Sources(info.Driver, c.Flavour))), c.Modules)
 	if err != nil {
 		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
 	}
-	job, err := c.job(ctx, info.Driver, source, modules, log)
+	h, err := buildtree.Find(c.Release, []buildtree.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
 		return nil, err
 	}
-	job.Companions = modulebuild.Companions(info, c.Flavour, driverinfo.Companions())
-	for i := range job.Companions {
-		job.Companions[i].Source = filepath.Join(c.root, job.Companions[i].Source)
-	}
-	job.Variables, job.Patches = driverinfo.MakeVariables(info.VGPU), info.PatchNames(c.Flavour)
-	log.Info("compiling", "driver", info.Driver, "flavour", c.Flavour, "kernel", c.Release, "compiler", job.Compiler.Version, "jobs", job.Jobs, "modules", modules)
-	set, err := kbuild.Compile(ctx, job)
+	id, err := kbuild.HeadersID(h)
 	if err != nil {
-		modulebuild.LogOutput(log, err)
+		return nil, err
+	}
+	job, err := modules.Request{Image: c.root, Info: info, Flavour: c.Flavour, Modules: names, Companions: driverinfo.Companions(), MaxThreads: c.MaxThreads,
+		Path: c.path, Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log")}.Job(ctx, id, h, log)
+	if err != nil {
+		return nil, err
+	}
+	set, err := job.Compile(ctx, log)
+	if err != nil {
 		return nil, err
 	}
 	kept, err := kbuild.Cache{Dir: c.Dir}.Put(ctx, set)
@@ -72,33 +73,6 @@ func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kb
 		return nil, err
 	}
 	return kept, os.RemoveAll(c.scratch)
-}
-
-// job returns the description of the compile; everything in it comes from the image.
-func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, log *slog.Logger) (kbuild.Job, error) {
-	h, err := buildtree.Find(c.Release, []buildtree.Root{{Dir: c.root, Name: status.FromImage}})
-	if err != nil {
-		return kbuild.Job{}, err
-	}
-	id, err := kbuild.HeadersID(h)
-	if err != nil {
-		return kbuild.Job{}, err
-	}
-	cc, err := kbuild.FindCompiler(ctx, h, cmp.Or(c.path, os.Getenv("PATH")))
-	if err != nil {
-		return kbuild.Job{}, err
-	}
-	if cc.Mismatch {
-		log.Warn("the kernel was built with another compiler, this is the nearest there is", "wanted", cc.Wanted, "compiler", cc.Version, "path", cc.Path)
-	}
-	if err := os.MkdirAll(c.scratch, 0o700); err != nil {
-		return kbuild.Job{}, fmt.Errorf("make the scratch folder: %w", err)
-	}
-	jobs, _ := kbuild.Jobs(c.MaxThreads, kbuild.Limits{})
-	return kbuild.Job{
-		Source: source, Driver: driver, Flavour: c.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs, Modules: modules,
-		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: modulebuild.Progress(log),
-	}, nil
 }
 
 // modulesOf returns the modules that the sources can build, in their order of loading.

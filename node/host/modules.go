@@ -14,15 +14,15 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// modules are the modules of the running kernel.
-type modules struct {
+// liveKernel has the modules of the running kernel.
+type liveKernel struct {
 	kmod.System
 	release string
 }
 
 // Flavour reads what the driver says of itself: "NVIDIA UNIX Open Kernel Module" or "NVIDIA UNIX x86_64
 // Kernel Module".
-func (m *modules) Flavour() (string, error) {
+func (m *liveKernel) Flavour() (string, error) {
 	data, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {
 		return "", fmt.Errorf("which flavour of the driver is loaded: %w", err)
@@ -40,7 +40,7 @@ var hostRoots = []string{"/host", rootOfInit, "/"}
 // InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the kernel
 // refuses a driver that needs it, and names the missing symbol. The host's tree comes first: where the driver
 // root is that of this container, its module index has NVIDIA's modules only.
-func (m *modules) InsertInTree(ctx context.Context, record func(name string), names ...string) ([]string, error) {
+func (m *liveKernel) InsertInTree(ctx context.Context, record func(name string), names ...string) ([]string, error) {
 	inserted, _, err := m.InsertDeps(ctx, m.release, hostRoots, record, names...)
 	return inserted, err
 }
@@ -60,7 +60,7 @@ const deleteTries = 3
 
 // Delete unloads a module in a child. If the kernel does not return from that, the child is left behind. If a
 // signal ends the child, which may have been meant for the container, Delete tries again.
-func (m *modules) Delete(ctx context.Context, name string) error {
+func (m *liveKernel) Delete(ctx context.Context, name string) error {
 	const signalled = 128 // and more: a signal ended the child
 	code, out, err := runChild(ctx, DeleteVerb, name)
 	for tries := 1; err == nil && code > signalled && tries < deleteTries; tries++ {
@@ -84,7 +84,7 @@ func (m *modules) Delete(ctx context.Context, name string) error {
 	return fmt.Errorf("unload %s: %s", name, strings.TrimSpace(out))
 }
 
-func (m *modules) state(name string) string {
+func (m *liveKernel) state(name string) string {
 	live, err := m.Module(name)
 	if err != nil {
 		return "unknown"

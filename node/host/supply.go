@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/headers"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -30,7 +30,7 @@ const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
 	fetchedDir   = "/var/tmp/nvidia-driver-headers" // of kernels, from repositories
-	keepSets     = 6 // number of sets of modules in the cache: two drivers on three kernels
+	keepSets     = 6                                // number of sets of modules in the cache: two drivers on three kernels
 )
 
 // supply supplies module files: from the image, from the cache on the host's storage, or compiled.
@@ -76,37 +76,33 @@ func hostVisible() bool {
 	return err == nil && !os.SameFile(ours, theirs)
 }
 
-// prepare finds or fetches headers, and picks a compiler.
-func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers, kbuild.Compiler, error) {
+// prepare finds or fetches headers.
+func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers, error) {
 	h, err := s.headers(release)
 	if errors.As(err, new(*buildtree.NoHeadersError)) && s.cfg.Fetch {
 		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
 		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Into: filepath.Join(fetchedDir, release), Store: store, Log: s.log})
 		if ferr != nil {
-			return h, kbuild.Compiler{}, errors.Join(ferr, err)
+			return h, errors.Join(ferr, err)
 		}
 		s.log.Info("headers installed", "packages", installed)
 		h, err = s.headers(release)
 	}
 	if err != nil {
-		return h, kbuild.Compiler{}, err
+		return h, err
 	}
 	if strings.HasPrefix(h.Build, rootOfInit) {
 		if h, err = s.bring(ctx, h); err != nil {
-			return h, kbuild.Compiler{}, err
+			return h, err
 		}
 	}
 	if made, err := h.Link("/"); err != nil {
-		return h, kbuild.Compiler{}, err
+		return h, err
 	} else if len(made) > 0 {
 		s.log.Info("headers found, links made", "origin", h.Origin, "paths", made)
 	}
-	cc, err := kbuild.FindCompiler(ctx, h, os.Getenv("PATH"))
-	if err == nil && cc.Mismatch {
-		s.log.Warn("the kernel was built with another compiler, this is the nearest there is", "wanted", cc.Wanted, "compiler", cc.Version, "path", cc.Path)
-	}
-	return h, cc, err
+	return h, nil
 }
 
 // bring copies headers of the host into this container: make cannot work through the root of process 1.
@@ -128,7 +124,7 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	if !s.info.Toolchain {
 		return nil, &NoModulesError{Info: s.info, Release: w.Release, Flavour: w.Flavour}
 	}
-	h, cc, err := s.prepare(ctx, w.Release)
+	h, err := s.prepare(ctx, w.Release)
 	if err != nil {
 		return nil, err
 	}
@@ -144,19 +140,12 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(s.work(), 0o700); err != nil {
-		return nil, fmt.Errorf("make the scratch folder: %w", err)
+	job, err := modules.Request{Info: s.info, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, Companions: w.Companions, RDMA: rdma,
+		MaxThreads: s.cfg.MaxThreads, Work: s.work(), Log: path}.Job(ctx, id, h, s.log)
+	if err != nil {
+		return nil, err
 	}
-	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
-	s.log.Info("compiling", "driver", w.Driver, "flavour", w.Flavour, "kernel", w.Release, "compiler", cc.Version, "jobs", jobs, "limit", why, "path", path)
-	set, err := kbuild.Compile(ctx, kbuild.Job{
-		Source: modulebuild.Sources(w.Driver, w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: append(s.info.PatchNames(w.Flavour), rdma...),
-		Variables: driverinfo.MakeVariables(s.info.VGPU), Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
-		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
-		Companions: modulebuild.Companions(s.info, w.Flavour, w.Companions), Work: s.work(), Log: path, Progress: modulebuild.Progress(s.log),
-	})
-	modulebuild.LogOutput(s.log, err)
-	return set, err
+	return job.Compile(ctx, s.log)
 }
 
 // logFile returns the path of the file for the output of a compile, on the host's storage if there is any.

@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
-	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/modules"
 )
 
 // Compile makes the modules: in the Driver Toolkit container if the pod has one, else, or if that one gives
@@ -21,7 +21,7 @@ func (s *supply) Compile(ctx context.Context, w node.Want, told node.CompileEven
 	unavailable, ok := errors.AsType[*drivertoolkit.UnavailableError](err)
 	switch {
 	case !ok:
-		modulebuild.LogOutput(s.log, err)
+		modules.LogOutput(s.log, err)
 		return set, err
 	case !s.info.Toolchain:
 		return nil, fmt.Errorf("%w; this image has no compiler of its own", unavailable)
@@ -46,6 +46,6 @@ func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string))
 	return drivertoolkit.Compile(ctx, drivertoolkit.Options{Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Log: s.log, Image: s.toolkitImage},
 		drivertoolkit.Job{
 			Info: s.info, Kernel: w.Release, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, RDMA: name, MaxThreads: s.cfg.MaxThreads,
-			Companions: modulebuild.Companions(s.info, w.Flavour, w.Companions), Work: s.work(), Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits,
+			Companions: w.Companions, Work: s.work(), Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits,
 		})
 }

@@ -1,8 +1,9 @@
-// Package modulestack loads and unloads the modules of a driver as one stack: all of them go in or none, all
-// of them go out or none. If the kernel refuses one half way, the others are put back.
+// Package modules compiles the modules of an image's driver on a machine, and loads and unloads them as one
+// stack: all of them go in or none, all of them go out or none. If the kernel refuses one half way, the others
+// are put back.
 //
 // The package does not decide which modules a driver needs, or when they may go; it keeps no record.
-package modulestack
+package modules
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package modulebuild
+package modules
 
 import (
 	"regexp"

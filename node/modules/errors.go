@@ -1,4 +1,4 @@
-package modulestack
+package modules
 
 import (
 	"fmt"

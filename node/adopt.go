@@ -1,6 +1,4 @@
-// Package adoption compares the driver that is loaded with the one that an instance wants, and says what of
-// it can stay. It changes nothing.
-package adoption
+package node
 
 import (
 	"errors"
@@ -14,15 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Kernel has what the running kernel says about its modules.
-type Kernel interface {
-	Module(name string) (kmod.Module, error)
-	Flavour() (string, error) // of the loaded nvidia module
-	Params(name string) (map[string]string, error)
-}
-
-// Wanted is the driver that an instance would load. Names of modules are those of /proc/modules.
-type Wanted struct {
+// wantedDriver is the driver that an instance would load. Names of modules are those of /proc/modules.
+type wantedDriver struct {
 	Driver, Flavour string
 	Modules         []string // in the order of loading: nvidia is the first
 	Options         kmod.Options
@@ -30,8 +21,8 @@ type Wanted struct {
 	Recorded        []status.Module // what an earlier instance loaded, by its own record
 }
 
-// Verdict says what of the loaded driver can stay. The zero value is the one of a node without a driver.
-type Verdict struct {
+// verdict says what of the loaded driver can stay. The zero value is the one of a node without a driver.
+type verdict struct {
 	// Adopted says that the loaded nvidia is the wanted one. Otherwise the whole driver has to be replaced.
 	Adopted   bool
 	Lacking   []string // wanted modules that are not loaded beside an adopted nvidia
@@ -40,21 +31,21 @@ type Verdict struct {
 }
 
 // Whole reports whether the loaded driver is the wanted one, with all of its modules.
-func (v Verdict) Whole() bool { return v.Adopted && len(v.Lacking) == 0 && len(v.Differing) == 0 }
+func (v verdict) Whole() bool { return v.Adopted && len(v.Lacking) == 0 && len(v.Differing) == 0 }
 
-// Compare compares the loaded driver with the wanted one: version, flavour, build (srcversion) and
+// compare compares the loaded driver with the wanted one: version, flavour, build (srcversion) and
 // parameters of each module.
-func Compare(k Kernel, w Wanted) (v Verdict, err error) {
+func compare(k Kernel, w wantedDriver) (v verdict, err error) {
 	for _, name := range w.Modules {
 		why, err := w.differs(k, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name == "nvidia":
-			return Verdict{}, nil
+			return verdict{}, nil
 		case errors.Is(err, fs.ErrNotExist):
 			v.Lacking, v.Reasons = append(v.Lacking, name), append(v.Reasons, name+" is not loaded")
 			continue
 		case err != nil:
-			return Verdict{}, err
+			return verdict{}, err
 		case why == "":
 			continue
 		}
@@ -70,7 +61,7 @@ func Compare(k Kernel, w Wanted) (v Verdict, err error) {
 
 // differs returns the difference between a loaded module and the wanted one; "" if there is none. The error
 // is fs.ErrNotExist if the module is not loaded.
-func (w Wanted) differs(k Kernel, name string) (string, error) {
+func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 	m, err := k.Module(name)
 	if err != nil {
 		return "", err
@@ -85,8 +76,8 @@ func (w Wanted) differs(k Kernel, name string) (string, error) {
 		return fmt.Sprintf("%s %s is loaded, wanted is %s", name, m.Version, w.Driver), nil
 	}
 	wanted := w.Options.For(name)
-	old, recorded := find(w.Recorded, name)
-	file, found := find(w.Files, name)
+	old, recorded := named(w.Recorded, name)
+	file, found := named(w.Files, name)
 	switch {
 	case recorded && old.SrcVersion != m.SrcVersion:
 		return fmt.Sprintf("%s was loaded by somebody else (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
@@ -107,25 +98,25 @@ func (w Wanted) differs(k Kernel, name string) (string, error) {
 	return "", nil
 }
 
-// Loaded returns the modules of a predecessor's record that are still loaded, and those of the files. Where
+// stillLoaded returns the modules of a predecessor's record that are still loaded, and those of the files. Where
 // another program loaded a module, or the recorded file ended with its container, the file of the same build
 // counts.
-func Loaded(k Kernel, recorded, files []status.Module) (modules []status.Module) {
+func stillLoaded(k Kernel, recorded, files []status.Module) (modules []status.Module) {
 	recorded = slices.DeleteFunc(slices.Clone(recorded), func(m status.Module) bool {
 		_, gone := os.Stat(m.File)
-		_, other := find(files, m.Name)
+		_, other := named(files, m.Name)
 		return gone != nil && other
 	})
 	for _, m := range slices.Concat(recorded, files) {
 		live, err := k.Module(m.Name)
-		if _, have := find(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
+		if _, have := named(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
 			modules = append(modules, m)
 		}
 	}
 	return modules
 }
 
-func find(modules []status.Module, name string) (status.Module, bool) {
+func named(modules []status.Module, name string) (status.Module, bool) {
 	i := slices.IndexFunc(modules, func(m status.Module) bool { return m.Name == name })
 	if i < 0 {
 		return status.Module{}, false
