@@ -1,12 +1,9 @@
 package releases
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/lint/reference"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -100,15 +97,4 @@ func TestRequireCUDARefuses(t *testing.T) {
 		assert.ErrorContainsf(t, err, want, "%.20q", text)
 		assert.Equalf(t, true, len(err.Error()) < 200, "a short message: %v", err)
 	}
-}
-
-// TestCUDAReference: the page has the table, the newest release first.
-func TestCUDAReference(t *testing.T) {
-	t.Parallel()
-	var text strings.Builder
-	text.WriteString("| CUDA | floor | native from |\n|---|---|---|\n")
-	for _, r := range slices.Backward(CUDAReleases()) {
-		fmt.Fprintf(&text, "| %s | %s | %s |\n", r.Version, r.Floor, r.Native)
-	}
-	reference.Page(t, "../../docs/cuda.md", "images/releases", map[string]string{"cuda": text.String()})
 }

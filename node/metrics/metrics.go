@@ -1,5 +1,5 @@
 // Package metrics serves the state of a node's instance over HTTP: /metrics for Prometheus, /healthz and
-// /readyz for clients that cannot run `nvidia-driver probe`. docs/metrics.md lists every metric.
+// /readyz for clients that cannot run `nvidia-driver probe`. The site lists every metric.
 //
 // The package reads the status and changes nothing. It asks the GPUs for memory and utilisation only during a
 // scrape, no more often than Options allow, and always through node/probe's child process. There is no TLS

@@ -7,7 +7,7 @@ import (
 )
 
 // These metrics come from the status. Names follow the rules of Prometheus: base units, and the suffix _total
-// for counters. docs/metrics.md explains all of them.
+// for counters. The site has them as a table.
 var (
 	buildInfo  = gauge("entrypoint_build_info", "Version of driver-entrypoint, always 1.", "version", "goversion")
 	info       = gauge("info", "The driver that is loaded and served, always 1. module is the srcversion of nvidia.ko, source where the modules came from.", "driver", "module", "flavour", "kernel", "source", "image")

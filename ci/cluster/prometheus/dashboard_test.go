@@ -151,8 +151,7 @@ func readRules(t *testing.T) rules {
 	return r
 }
 
-// TestMetricsExist: metrics that the dashboard, the rules and the documentation name are served, and metrics
-// that are served are in the documentation, with the same help text.
+// TestMetricsExist: metrics that the dashboard, the rules and the documentation name are served.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	pages := slices.Concat(get(t, "http://"+serve(t, waiting())+"/metrics"), get(t, "http://"+serve(t, serving())+"/metrics"))
@@ -177,11 +176,6 @@ func TestMetricsExist(t *testing.T) {
 			if _, ok := served[n]; !ok {
 				t.Errorf("no server serves %s: %.100s", n, text)
 			}
-		}
-	}
-	for n, help := range served {
-		if strings.HasPrefix(n, "nvidia_driver_") && !strings.Contains(string(docs), "| `"+strings.TrimPrefix(n, "nvidia_driver_")+"` | "+strings.TrimSuffix(help, ".")) {
-			t.Errorf("docs/metrics.md has no line for %s: %s", n, help)
 		}
 	}
 	for _, r := range readRules(t).Groups[0].Rules {

@@ -158,9 +158,9 @@ func TestDirectImports(t *testing.T) {
 	only := map[string][]string{
 		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
-		module + "/images/batch":             {"ci/tables/compat", "ci/lint/schema", "cmd/driver-build/...", "images/fleet", "images/status"},
-		module + "/images/status":            {"ci/lint/schema", "cmd/driver-build/...", "images/fleet"},
-		"github.com/spf13/cobra":             {"ci/testkit/commandtest", "ci/testkit/mantest", "ci/lint/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		module + "/images/batch":             {"ci/tables/compat", "ci/lint/reference", "cmd/driver-build/...", "images/fleet", "images/status"},
+		module + "/images/status":            {"ci/lint/reference", "cmd/driver-build/...", "images/fleet"},
+		"github.com/spf13/cobra":             {"ci/testkit/commandtest", "ci/testkit/mantest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/ProtonMail/go-crypto":    {"ci/testkit/debtest", "ci/testkit/imagetest", "ci/testkit/packtest", "ci/testkit/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},

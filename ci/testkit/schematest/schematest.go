@@ -1,5 +1,5 @@
 // Package schematest validates what programs print against the JSON schemas of docs/schema. It makes no
-// schema: ci/lint/schema does.
+// schema: ci/lint/reference does.
 package schematest
 
 import (

@@ -1,7 +1,7 @@
 // Markdown as GitHub shows it: its anchors, links between files, diagrams.
 import { existsSync, statSync } from 'node:fs'
 import { join, posix } from 'node:path'
-import { address, pages, root } from './pages.mjs'
+import { address, pages, reference, root } from './pages.mjs'
 
 // slugify makes the anchors of GitHub and GitLab, which ci/lint/links checks.
 export const slugify = (text) =>
@@ -15,6 +15,7 @@ const target = (from, href, repository) => {
   const hash = anchor === undefined ? '' : `#${anchor}`
   const page = file.replace(/\.md$/, '')
   if (file.endsWith('.md') && pages.has(page)) return address(page) + hash
+  if (reference(file)) return reference(file)
   if (!existsSync(join(root, file))) throw new Error(`${from}: the link ${href} leads nowhere`)
   return `${repository}/${statSync(join(root, file)).isDirectory() ? 'tree' : 'blob'}/main/${file.replace(/\/$/, '')}${hash}`
 }

@@ -11,9 +11,10 @@ const groups = [
   ['Start', ['README', 'docs/install', 'docs/first-cluster', 'docs/moving']],
   ['Tasks', ['docs/precompiled-secure-boot', 'docs/kernel-from', 'docs/openshift', 'docs/kmm', 'docs/builders', 'docs/subscriptions', 'docs/cuda', 'docs/airgap', 'docs/ci', 'docs/fleet', 'docs/supply-chain', 'docs/upgrades',
     'docs/gpus', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
-  ['Reference: build', ['docs/driver-build', 'docs/driver-build-commands', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
+  ['Reference: build', ['docs/driver-build', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
     'docs/sources', 'docs/signing', 'docs/headers']],
-  ['Reference: nodes', ['docs/operations', 'docs/nvidia-driver', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict']],
+  ['Reference: nodes', ['docs/operations', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict']],
+  ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/driver-evict', 'reference/metrics', 'reference/schemas']],
   ['Project', ['docs/security', 'docs/benchmarks', 'docs/decisions', 'CONTRIBUTING', 'docs/architecture', 'docs/testing', 'SECURITY', 'CHANGELOG']],
 ]
 
@@ -27,14 +28,25 @@ const others = readdirSync(join(root, 'docs'))
   .filter((name) => !listed.has(name))
 if (others.length > 0) groups.push(['More', others])
 
-const title = (file) => names[file] ?? /^# (.*)$/m.exec(readFileSync(join(root, `${file}.md`), 'utf8'))[1].replaceAll('`', '')
+// source is the file of a page: of the repository or, for a reference, of the folder that `make docs` has filled.
+const source = (file) => join(file.startsWith('reference/') ? join(here, '..') : root, `${file}.md`)
+
+// reference is the page of the site that shows a file of the repository: a help text, a schema, the metrics.
+export const reference = (file) => {
+  const program = /^cmd\/(.*)\/testdata\/help-/.exec(file)?.[1].replace('driver-entrypoint', 'nvidia-driver')
+  const schema = /^docs\/schema\/(.*)\.schema\.json$/.exec(file)?.[1]
+  if (file === 'node/metrics/series.go') return '/reference/metrics'
+  return program ? `/reference/${program}` : schema && `/reference/schemas#${schema}`
+}
+
+const title = (file) => names[file] ?? /^# (.*)$/m.exec(readFileSync(source(file), 'utf8'))[1].replaceAll('`', '')
 
 // address is where the site has a file of the repository, without the ending: README.md is the home.
 export const address = (file) => `/${file.replace(/(^|\/)README$/, '$1')}`
 
 export const pages = new Set(groups.flatMap(([, files]) => files))
 for (const file of pages) {
-  if (!existsSync(join(root, `${file}.md`))) throw new Error(`docs/site lists ${file}.md, which does not exist: change .vitepress/pages.mjs`)
+  if (!existsSync(source(file))) throw new Error(`docs/site lists ${file}.md, which does not exist: change .vitepress/pages.mjs`)
 }
 
 export const sidebar = groups.map(([text, files]) => ({ text, items: files.map((file) => ({ text: title(file), link: address(file) })) }))
@@ -47,7 +59,7 @@ export function stage() {
   for (const file of pages) {
     const name = join(to, `${file.replace(/(^|\/)README$/, '$1index')}.md`)
     mkdirSync(dirname(name), { recursive: true })
-    cpSync(join(root, `${file}.md`), name)
+    cpSync(source(file), name)
   }
   if (existsSync(join(root, 'docs/pictures'))) cpSync(join(root, 'docs/pictures'), join(to, 'docs/pictures'), { recursive: true })
   return to

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/schematest"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -31,14 +31,8 @@ func read(t *testing.T, path string) []byte {
 // validator checks documents against a schema of docs/schema.
 func validator(t *testing.T, name string) func(document any) error {
 	t.Helper()
-	valid := schematest.Validator(t, name)
-	return func(document any) error {
-		text, err := json.Marshal(document)
-		if err != nil {
-			return fmt.Errorf("write the document as JSON: %w", err)
-		}
-		return valid(text)
-	}
+	valid := schematest.Validator(t, name+".schema.json")
+	return func(document any) error { return valid(require.Value(json.Marshal(document))(t)) }
 }
 
 func fromYAML(t *testing.T, text []byte) any {
@@ -55,18 +49,18 @@ func documents(t *testing.T) map[string][]any {
 	state.State = status.Serving
 	lock := bytes.ReplaceAll(read(t, "cmd/driver-build/testdata/matrix.lock"), []byte("DIGEST"), bytes.Repeat([]byte("0"), 64))
 	all := map[string][]any{
-		"matrix.schema.json": {fromYAML(t, read(t, "matrix.yaml"))},
-		"lock.schema.json":   {fromYAML(t, read(t, "images/lockfile/testdata/matrix.lock")), fromYAML(t, lock)},
-		"recipe.schema.json": {fromYAML(t, read(t, "images/testdata/recipe-debian12.json")), fromYAML(t, read(t, "images/testdata/recipe-ubuntu16.04.json"))},
-		"status.schema.json": {status.Snapshot{Schema: 1, State: status.Absent}, state},
+		"matrix": {fromYAML(t, read(t, "matrix.yaml"))},
+		"lock":   {fromYAML(t, read(t, "images/lockfile/testdata/matrix.lock")), fromYAML(t, lock)},
+		"recipe": {fromYAML(t, read(t, "images/testdata/recipe-debian12.json")), fromYAML(t, read(t, "images/testdata/recipe-ubuntu16.04.json"))},
+		"status": {status.Snapshot{Schema: 1, State: status.Absent}, state},
 	}
-	for name, g := range generated {
-		if all[name] == nil {
-			all[name] = []any{filled(g.of)}
+	for name, p := range schemas { // the tests of the commands check what they print
+		switch {
+		case p.list:
+			all[name] = []any{map[string]any{"schema": session.ListSchema, "items": []any{}}, map[string]any{"schema": session.ListSchema, "items": []any{filled(p.of)}}}
+		case all[name] == nil:
+			all[name] = []any{filled(p.of)}
 		}
-	}
-	for name, l := range lists { // the tests of the commands check what they print
-		all[name] = []any{map[string]any{"schema": listSchema, "items": []any{}}, map[string]any{"schema": listSchema, "items": []any{filled(l.of)}}}
 	}
 	return all
 }
@@ -166,40 +160,22 @@ func misspell(at any, in string, try func(where string)) {
 	}
 }
 
-// TestGenerated compares the files with what the types give.
-func TestGenerated(t *testing.T) {
-	t.Parallel()
-	for name, want := range require.Value(schemas(project))(t) {
-		assert.Samef(t, string(want), string(read(t, dir+"/"+name)), "run go run ./ci/lint/schema: %s is not what it makes (-want +got)", name)
-	}
-}
-
-// TestWrittenByHand compares the keys that the reader of matrix.yaml knows with those of the schema.
+// TestWrittenByHand compares the keys that the reader of matrix.yaml knows with those of its schema.
 func TestWrittenByHand(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		key     string
-		sources []string
-		values  []string // keys that the readers take from a list of values
-	}{
-		"matrix.schema.json": {`\bm:"([^"!]+)`, []string{"images/matrix/*.go"}, append([]string{"amd64", "arm64"}, // and those of driverinfo
-			"min", "max", "broken", "from", "below", "flavours", "reason", "id", "kind", "until", "affects", "fixed", "source")},
-	} {
-		known := map[string]bool{}
-		for _, v := range tc.values {
-			known[v] = true
-		}
-		for _, pattern := range tc.sources {
-			for _, path := range require.Value(filepath.Glob(filepath.Join(project, pattern)))(t) {
-				for _, m := range regexp.MustCompile(tc.key).FindAllSubmatch(require.Value(os.ReadFile(path))(t), -1) {
-					known[string(m[1])] = true
-				}
-			}
-		}
-		declared := map[string]bool{}
-		properties(t, fromYAML(t, read(t, dir+"/"+name)), declared)
-		assert.Samef(t, slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(declared)), "%s (-reader +schema)", name)
+	known := map[string]bool{}
+	for _, key := range []string{"amd64", "arm64", // and those that readers take from a list of values
+		"min", "max", "broken", "from", "below", "flavours", "reason", "id", "kind", "until", "affects", "fixed", "source"} {
+		known[key] = true
 	}
+	for _, path := range require.Value(filepath.Glob(filepath.Join(project, "images/matrix/*.go")))(t) {
+		for _, m := range regexp.MustCompile(`\bm:"([^"!]+)`).FindAllSubmatch(require.Value(os.ReadFile(path))(t), -1) {
+			known[string(m[1])] = true
+		}
+	}
+	found := map[string]bool{}
+	properties(t, fromYAML(t, read(t, "docs/schema/matrix.schema.json")), found)
+	assert.Samef(t, slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(found)), "matrix.schema.json (-reader +schema)")
 }
 
 // properties collects the names of all properties, each of which has a description.
@@ -228,7 +204,7 @@ func properties(t *testing.T, at any, found map[string]bool) {
 // TestRefused are mistakes that an editor shows.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	valid := validator(t, "matrix.schema.json")
+	valid := validator(t, "matrix")
 	for _, text := range []string{
 		string(read(t, "images/matrix/testdata/five.yaml")),
 		"systems: [{id: debian12, base: a:b, archs: [amd64], kernels: [6.1]}]",
