@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
 // settings are the values of flags and environment.
@@ -84,7 +85,7 @@ func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 		return fmt.Errorf("%w: --log-format is %q; it must be text or json", evict.ErrConfig, s.logFormat)
 	}
 	if s.server == "" {
-		s.server = evict.ServerAddress(envflags.Lookup(env, "KUBERNETES_SERVICE_HOST"), envflags.Lookup(env, "KUBERNETES_SERVICE_PORT"))
+		s.server = kubernetes.Server(func(name string) string { return envflags.Lookup(env, name) })
 	}
 	return s.cfg.Check()
 }

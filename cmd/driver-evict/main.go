@@ -63,11 +63,11 @@ func run(argv, env []string, stdout, stderr io.Writer) int {
 
 // serve runs the agent until a signal.
 func (s *settings) serve(stderr io.Writer) error {
-	core, err := evict.Connect(s.server, s.account, "driver-evict/"+version.Own())
+	client, err := evict.Connect(s.server, s.account, "driver-evict/"+version.Own())
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	return evict.New(s.cfg, core, logging.New(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
+	return evict.New(s.cfg, client, logging.New(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
 }

@@ -2,24 +2,25 @@ package evict
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
-	"k8s.io/client-go/rest"
-
+	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // Agent frees one node of GPU users whenever the driver of its pod asks for that.
 type Agent struct {
 	cfg           Config
-	core          *rest.RESTClient
+	client        *kubernetes.Client
 	log           *slog.Logger
 	releaseMemory func()
-	watch         watch
 	claims        claimUsers
+	statusErr     string // why the driver's status could not be read, logged once
 
 	// There may be a record on the node: it was not read yet, or its changes could not be undone.
 	mayHaveRecord bool
@@ -27,19 +28,19 @@ type Agent struct {
 	otherPod      string    // UID of another pod that owns the record and is still running
 	nextRequest   time.Time // time of the next request to the cluster
 
-	messages     map[string]lastMessage // last message by reason
-	events       map[string]sentEvent   // last Event by kind of object and reason
-	eventsFailed map[string]bool        // kinds of objects whose Events failed, which was logged
+	messages     map[string]message // the last one by reason
+	events       *kubernetes.Recorder
+	eventsFailed bool // which was logged
 }
 
 // New returns an agent. It calls releaseMemory, if that is not
 // nil, after work for an upgrade, when the memory for that can be released.
-func New(cfg Config, core *rest.RESTClient, log *slog.Logger, releaseMemory func()) *Agent {
+func New(cfg Config, client *kubernetes.Client, log *slog.Logger, releaseMemory func()) *Agent {
 	if releaseMemory == nil {
 		releaseMemory = func() {}
 	}
-	return &Agent{cfg: cfg, core: core, log: log, releaseMemory: releaseMemory, watch: watch{run: cfg.Run, log: log}, mayHaveRecord: true,
-		messages: map[string]lastMessage{}, events: map[string]sentEvent{}, eventsFailed: map[string]bool{}}
+	return &Agent{cfg: cfg, client: client, log: log, releaseMemory: releaseMemory, mayHaveRecord: true,
+		messages: map[string]message{}, events: &kubernetes.Recorder{Client: client, Host: cfg.Node, Now: time.Now}}
 }
 
 const (
@@ -76,10 +77,34 @@ func (a *Agent) Run(ctx context.Context) error {
 
 func (a *Agent) isForeign(r record) bool { return r.UID != a.cfg.UID }
 
+// pause waits; it returns false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// driver returns the present status of the driver; without a State when there is none.
+func (a *Agent) driver() status.Snapshot {
+	st, err := status.Read(a.cfg.Run)
+	text := ""
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		text = err.Error()
+	}
+	if text != a.statusErr && text != "" {
+		a.log.Warn("status file not read", "error", err)
+	}
+	a.statusErr = text
+	return st
+}
+
 // round is one step. It asks the cluster only when the driver waits for that or when changes may have to be
 // undone.
 func (a *Agent) round(ctx context.Context) {
-	st := a.watch.read()
+	st := a.driver()
 	if !a.wantsFreeNode(st) && !a.mayHaveRecord {
 		a.nextRequest = time.Time{}
 		return
@@ -109,10 +134,10 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if err != nil {
 		return clusterRetry, err
 	}
-	if asker := n.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
+	if asker := n.Metadata.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
 		return clusterRetry, nil // the driver has not asked yet, or is not the instance that was allowed to continue
 	}
-	l, err := a.sweep(ctx, a.toPause(n.Labels), true)
+	l, err := a.sweep(ctx, a.toPause(n.Metadata.Labels), true)
 	if err != nil {
 		return clusterRetry, err
 	}

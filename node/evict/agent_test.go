@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -33,9 +36,7 @@ func crowd() []*corev1.Pod {
 const survivors = "exporter cni web done driver-abc"
 
 func TestUpgrade(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
+	play(t, crowd(), func(t *testing.T, b *bench) {
 		stop := b.start()
 		time.Sleep(10 * time.Second)
 		if n := b.see().calls; n > 2 { // one call at the start: whether there is a record
@@ -61,15 +62,21 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
+// TestCordonedBefore: a node that was cordoned stays so. Others change it at the same time, and no change is lost.
 func TestCordonedBefore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
-		b.node["spec"].(map[string]any)["unschedulable"] = true
+	play(t, crowd(), func(t *testing.T, b *bench) {
+		b.node.Spec.Unschedulable = true
+		turn := 0
+		b.meddle = func() {
+			if turn++; turn%2 == 0 {
+				b.annotate("somebody/else", time.Now().String())
+			}
+		}
 		defer b.start()()
 		b.d.upgrade(t.Context())
 		time.Sleep(10 * time.Second)
 		b.pristine(true)
+		assert.Equalf(t, false, b.see().annotations["somebody/else"] == "", "another's annotation was lost")
 	})
 }
 
@@ -85,17 +92,20 @@ func TestUnrelatedStates(t *testing.T) {
 		"nobody asks":        func(d *driver) { d.state(status.Waiting, "replace") },
 		"waits for the lock": func(d *driver) { d.state(status.Waiting, "lock"); d.annotate() },
 		"serves":             func(d *driver) { d.state(status.Serving, ""); d.annotate() },
+		"is not understood": func(d *driver) {
+			d.annotate()
+			assert.NoError(d.t, os.WriteFile(filepath.Join(d.run, "driver-status.json"), []byte(`{"schema":99,"state":"waiting"}`), 0o600))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, crowd()...)
+			play(t, crowd(), func(t *testing.T, b *bench) {
 				stop := b.start()
 				set(b.d)
 				time.Sleep(5 * time.Minute)
 				if err := stop(); err != nil || b.see().patches > 0 || b.reasons() != "" {
 					t.Errorf("%v, %d patches, told %s", err, b.see().patches, b.reasons())
 				}
+				assert.Equalf(t, name == "is not understood", strings.Count(b.messages(), "status file not read") == 1, "%s", b.messages())
 			})
 		})
 	}
@@ -103,9 +113,7 @@ func TestUnrelatedStates(t *testing.T) {
 
 // TestBudgetFromTheStart: nothing is changed while a budget prevents an eviction, and the budget is named.
 func TestBudgetFromTheStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
+	play(t, crowd(), func(t *testing.T, b *bench) {
 		free := time.Now().Add(10 * time.Minute)
 		b.budget = func(pod string) *metav1.Status {
 			if pod == "team/train" && time.Now().Before(free) {
@@ -116,14 +124,12 @@ func TestBudgetFromTheStart(t *testing.T) {
 		defer b.start()()
 		b.d.begin(t.Context())
 		time.Sleep(9 * time.Minute)
-		if b.see().patches > 0 || b.names() != "train slice plugin clients "+survivors {
-			t.Errorf("%d patches; left: %s", b.see().patches, b.names())
-		}
+		assert.Equal(t, "train slice plugin clients "+survivors, b.names())
 		v := b.see()
 		e := v.events[0]
-		if len(v.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
+		if v.patches > 0 || len(v.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
 			!strings.Contains(e.Message, "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods") {
-			t.Errorf("%d Events, the first: %s %d times: %s", len(v.events), e.Reason, e.Count, e.Message)
+			t.Errorf("%d patches, %d Events, the first: %s %d times: %s", v.patches, len(v.events), e.Reason, e.Count, e.Message)
 		}
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)
@@ -134,13 +140,11 @@ func TestBudgetFromTheStart(t *testing.T) {
 // TestBudgetInBetween: the second of two pods is refused until the timeout. The changes are undone, and a
 // later attempt succeeds.
 func TestBudgetInBetween(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
+	play(t, crowd(), func(t *testing.T, b *bench) {
 		free := time.Now().Add(8 * time.Minute)
 		b.budget = func(pod string) *metav1.Status {
 			// Another pod of the same budget ended just now.
-			if pod == "team/slice" && b.cordoned() && time.Now().Before(free) {
+			if pod == "team/slice" && b.node.Spec.Unschedulable && time.Now().Before(free) {
 				return budgetSays("slice-pdb")
 			}
 			return nil
@@ -148,81 +152,118 @@ func TestBudgetInBetween(t *testing.T) {
 		defer b.start()()
 		b.d.begin(t.Context())
 		time.Sleep(4 * time.Minute)
-		if !b.see().cordoned {
-			t.Error("given up too early")
-		}
+		assert.Equalf(t, true, b.see().cordoned, "not given up too early")
 		time.Sleep(80 * time.Second)
 		b.pristine(false)
 		v := b.see()
-		if v.annotations[status.SafeLoadAnnotation] == "" {
-			t.Error("the driver was let go on")
-		}
+		assert.Equalf(t, b.d.name, v.annotations[status.SafeLoadAnnotation], "the driver still asks")
 		if e := v.events[len(v.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
 			t.Errorf("%s: %s", e.Reason, e.Message)
 		}
 		time.Sleep(5 * time.Minute)
 		b.pristine(false)
-		if got := b.names(); got != survivors || b.see().annotations[status.SafeLoadAnnotation] != "" {
-			t.Errorf("left: %s", got)
-		}
+		assert.Equalf(t, survivors, b.names(), "left")
+		assert.Equal(t, "", b.see().annotations[status.SafeLoadAnnotation])
 	})
 }
 
-func TestUnmanaged(t *testing.T) {
+// TestRefused: pods that this program does not evict, or only when that is allowed. Nothing is changed for an
+// upgrade that could not go on, and the pod is named.
+func TestRefused(t *testing.T) {
 	t.Parallel()
-	for name, force := range map[string]bool{"refused": false, "forced": true} {
+	monitor, notebook := pod("monitor", "DaemonSet"), pod("notebook", "", gpu("nvidia.com/gpu"))
+	for name, tc := range map[string]struct {
+		pod   *corev1.Pod
+		holds bool // has the driver open
+		cfg   func(*Config)
+		want  string // why not; "": it is evicted
+	}{
+		"no controller":          {pod: notebook, want: "pod team/notebook has no controller"},
+		"no controller, allowed": {pod: notebook, cfg: func(c *Config) { c.Force = true }},
+		"holder":                 {pod: pod("viewer", "ReplicaSet"), holds: true},
+		"DaemonSet":              {pod: monitor, holds: true, want: "pod team/monitor uses the driver and belongs to a DaemonSet: give the DaemonSet the node selector nvidia.com/gpu.deploy.client=true"},
+		"DaemonSet, allowed":     {pod: monitor, holds: true, cfg: func(c *Config) { c.DaemonSets = true }},
+		"static": {pod: pod("monitor", "Node"), holds: true, cfg: func(c *Config) { c.DaemonSets, c.Force = true, true },
+			want: "pod team/monitor uses the driver and is a static pod, which no eviction ends: remove its manifest from the node"},
+		"claim of a DaemonSet": {pod: pod("monitor", "DaemonSet", named("shared")), cfg: func(c *Config) { c.DaemonSets, c.ResourceClaims = true, true },
+			want: "pod team/monitor has a resource claim and belongs to a DaemonSet, which would start it again with its devices: give the DaemonSet the node selector"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, pod("notebook", "", gpu("nvidia.com/gpu")))
-				b.cfg.Force = force
+			play(t, []*corev1.Pod{tc.pod.DeepCopy()}, func(t *testing.T, b *bench) {
+				b.dra = dra{version: "v1", claims: map[string]string{"team/shared": nvidiaGPU}}
+				if tc.cfg != nil {
+					tc.cfg(&b.cfg)
+				}
+				if tc.holds {
+					b.holds(tc.pod.Name)
+				}
 				defer b.start()()
 				b.d.begin(t.Context())
-				time.Sleep(time.Minute)
-				if gone := b.names() == "driver-abc"; gone != force {
-					t.Errorf("left: %s", b.names())
+				time.Sleep(4 * time.Minute)
+				if tc.want != "" {
+					assert.Equal(t, 0, b.see().patches)
+					assert.Contains(t, b.messages(), tc.want)
+					b.locked(func() { b.pods = b.pods[1:] }) // a person ends it
+					time.Sleep(time.Minute)
 				}
-				if !force && (b.see().patches > 0 || !strings.Contains(b.messages(), "pod team/notebook has no controller")) {
-					t.Errorf("%d patches\n%s", b.see().patches, b.messages())
-				}
+				b.pristine(false)
+				assert.Equal(t, "driver-abc", b.names())
+				assert.Equal(t, status.Serving, b.d.now())
 			})
 		})
 	}
 }
 
+// TestHolderAppears: a DaemonSet's pod that opens the driver when it was already allowed to continue. The
+// attempt ends in time and names the pod; until the pod is gone nothing is tried again.
+func TestHolderAppears(t *testing.T) {
+	play(t, []*corev1.Pod{pod("monitor", "DaemonSet")}, func(t *testing.T, b *bench) {
+		b.holds("monitor")
+		there := b.d.hold
+		b.d.hold = func() []kmod.Holder {
+			if b.see().annotations[status.SafeLoadAnnotation] != "" {
+				return nil
+			}
+			return there()
+		}
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(4 * time.Minute)
+		assert.Equal(t, true, b.see().cordoned)
+		time.Sleep(2 * time.Minute)
+		b.pristine(false)
+		assert.Contains(t, b.messages(), "not free after 5m0s: pod team/monitor uses the driver and belongs to a DaemonSet")
+		patches := b.see().patches
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, patches, b.see().patches)
+		assert.Contains(t, b.reasons(), "Blocked")
+		b.locked(func() { b.end(b.pods[0]) })
+		time.Sleep(time.Minute)
+		b.pristine(false)
+		assert.Equal(t, status.Serving, b.d.now())
+	})
+}
+
+// TestDriverFails: the driver's start fails, or the driver is killed: its status then says that it serves, and
+// nobody corrects it.
 func TestDriverFails(t *testing.T) {
 	t.Parallel()
-	for _, fate := range []status.State{status.Failed, status.Restored, status.Degraded, status.Stopping} {
+	for _, fate := range []status.State{status.Failed, status.Restored, status.Degraded, status.Stopping, status.Serving} {
 		t.Run(string(fate), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, crowd()...)
+			play(t, crowd(), func(t *testing.T, b *bench) {
 				b.d.fate = fate
+				if fate == status.Serving {
+					assert.NoError(t, b.d.lock.Close())
+				}
 				defer b.start()()
 				b.d.upgrade(t.Context())
 				time.Sleep(6 * time.Minute)
 				b.pristine(false)
-				if got := b.reasons(); got != "Started Failed" {
-					t.Errorf("Events: %s\n%s", got, b.messages())
-				}
+				assert.Equalf(t, "Started Failed", b.reasons(), "Events\n%s", b.messages())
+				assert.Equal(t, fate == status.Serving, strings.Contains(b.messages(), "no driver container holds the node's lock"))
 			})
 		})
 	}
-}
-
-// TestDriverKilled: the status of a driver that was killed says that it serves, and nobody corrects it.
-func TestDriverKilled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
-		defer b.start()()
-		assert.NoError(t, b.d.lock.Close())
-		b.d.upgrade(t.Context())
-		time.Sleep(6 * time.Minute)
-		b.pristine(false)
-		assert.Equalf(t, "Started Failed", b.reasons(), "Events")
-		assert.Contains(t, b.messages(), "no driver container holds the node's lock")
-	})
 }
 
 // TestStopped: SIGTERM at any second undoes all changes.
@@ -243,39 +284,16 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestConcurrentChanges: others change the node at the same time, and no change is lost.
-func TestConcurrentChanges(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
-		turn := 0
-		b.meddle = func() {
-			if turn++; turn%2 == 0 {
-				b.annotate("somebody/else", time.Now().String())
-			}
-		}
-		defer b.start()()
-		b.d.upgrade(t.Context())
-		time.Sleep(10 * time.Second)
-		b.pristine(false)
-		if b.see().annotations["somebody/else"] == "" {
-			t.Error("another's annotation was lost")
-		}
-	})
-}
-
 // TestManualChangesStay: what a person changes during an upgrade stays.
 func TestManualChangesStay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
+	play(t, crowd(), func(t *testing.T, b *bench) {
 		b.takes = time.Minute
 		stop := b.start()
 		b.d.begin(t.Context())
 		time.Sleep(20 * time.Second)
 		b.locked(func() {
-			delete(b.node["spec"].(map[string]any), "unschedulable")
-			b.node["metadata"].(map[string]any)["labels"].(map[string]any)[deployPrefix+"device-plugin"] = "false"
+			b.node.Spec.Unschedulable = false
+			b.node.Labels[deployPrefix+"device-plugin"] = "false"
 			b.bump()
 		})
 		err, v := stop(), b.see()
@@ -305,14 +323,12 @@ func TestManualChangesStay(t *testing.T) {
 // flood the log.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
-	for name, st := range map[string]*metav1.Status{
-		"server": refusal(503, metav1.StatusReasonServiceUnavailable, "etcd is gone"),
-		"rights": refusal(403, metav1.StatusReasonForbidden, "nodes is forbidden"),
+	for want, st := range map[string]*metav1.Status{
+		"etcd is gone; it is tried again": refusal(503, "etcd is gone"),
+		"nodes is forbidden; give the service account this permission, or switch the feature": refusal(403, "nodes is forbidden"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, crowd()...)
+		t.Run(want, func(t *testing.T) {
+			play(t, crowd(), func(t *testing.T, b *bench) {
 				away := true
 				b.fail = func(*http.Request) *metav1.Status {
 					if away {
@@ -326,9 +342,7 @@ func TestNoCluster(t *testing.T) {
 				if lines := strings.Count(b.messages(), "\n"); lines > 30 || b.see().patches > 0 {
 					t.Errorf("%d lines:\n%s", lines, b.messages())
 				}
-				if name == "rights" && !strings.Contains(b.messages(), `grant the service account "get" on "nodes"`) {
-					t.Errorf("log:\n%s", b.messages())
-				}
+				assert.Contains(t, b.messages(), want)
 				b.locked(func() { away = false })
 				time.Sleep(time.Minute)
 				b.pristine(false)

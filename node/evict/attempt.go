@@ -26,7 +26,7 @@ func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 	deadline := time.Now().Add(a.cfg.Timeout)
 	var freed bool
 	for {
-		st := a.watch.read()
+		st := a.driver()
 		if a.isServing(st) {
 			return nil
 		}
@@ -64,13 +64,13 @@ func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) 
 	if err != nil {
 		return l, false, err
 	}
-	labels := a.toPause(n.Labels)
+	labels := a.toPause(n.Metadata.Labels)
 	maps.Copy(labels, r.Labels)
 	if l, err = a.sweep(ctx, labels, false); err != nil {
 		return l, false, err
 	}
 	switch {
-	case len(a.nextLabels(r, n.Labels, l)) > 0:
+	case len(a.nextLabels(r, n.Metadata.Labels, l)) > 0:
 		return l, false, a.pauseNext(ctx, l)
 	case !l.isFree():
 		return l, false, nil
@@ -109,7 +109,7 @@ func (a *Agent) finish(ctx context.Context, cause error) error {
 	case cause != nil && done != "":
 		return fmt.Errorf("%w; put back (%s), tried again in %s", cause, done, a.cfg.RetryAfter)
 	case cause == nil:
-		a.report(ctx, reasonDone, "driver %s serves node %s; put back: %s", a.watch.read().Wanted, a.cfg.Node, done)
+		a.report(ctx, reasonDone, "driver %s serves node %s; put back: %s", a.driver().Wanted, a.cfg.Node, done)
 	}
 	return cause
 }

@@ -2,17 +2,13 @@ package evict
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
 // draDrivers are the names under which NVIDIA's DRA driver allocates devices: GPUs and parts of them, and the
@@ -29,33 +25,24 @@ const domainLabel = "resource.nvidia.com/computeDomain"
 // ResourceClaims since 1.32.
 var claimVersions = []string{"v1", "v1beta2", "v1beta1"}
 
-// claimResource is the resource in rules of RBAC.
-const claimResource = "resourceclaims"
-
 // claim is the part of a ResourceClaim that says which drivers allocated its devices.
 type claim struct {
 	Status struct {
 		Allocation *struct {
-			Devices struct {
-				Results []device `json:"results"`
-			} `json:"devices"`
-		} `json:"allocation"`
-	} `json:"status"`
+			Devices struct{ Results []device }
+		}
+	}
 }
 
-// device is an allocated device.
-type device struct {
-	Driver string `json:"driver"`
-}
+type device struct{ Driver string }
 
 func (d device) isNVIDIA() bool { return slices.Contains(draDrivers, d.Driver) }
 
 // claimUsers knows the pods that use devices of NVIDIA's DRA driver.
 type claimUsers struct {
-	version string // of the API, the last that answered
-	// known has what was found out about pods, and is certain: a pod's claims do not change, and neither does
-	// an allocation as long as the pod exists. So a pod stays a user when its claim is deleted under it.
-	known    map[types.UID]bool
+	// known has what was found out about pods, by UID, and is certain: a pod's claims do not change, and neither
+	// does an allocation as long as the pod exists. So a pod stays a user when its claim is deleted under it.
+	known    map[string]bool
 	unserved bool // no version of the API is: there is no plugin to pause either
 	warned   bool // that no version is served
 }
@@ -66,20 +53,20 @@ var errNotServed = errors.New("the API server serves no ResourceClaims in resour
 // claimUsers returns the UIDs of those of the node's pods that hold claims on NVIDIA's devices, without
 // finished pods: the kubelet has released their devices. Without ResourceClaims in the cluster, or unless
 // they are looked at, there are none.
-func (a *Agent) claimUsers(ctx context.Context, pods []corev1.Pod) (map[types.UID]bool, error) {
-	users := map[types.UID]bool{}
+func (a *Agent) claimUsers(ctx context.Context, pods []Pod) (map[string]bool, error) {
+	users := map[string]bool{}
 	if !a.cfg.ResourceClaims {
 		return users, nil
 	}
 	a.claims.unserved = false
 	read := map[string]*claim{} // pods can share a claim
-	certain := map[types.UID]bool{}
+	certain := map[string]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if isFinished(p) {
+		if p.isFinished() {
 			continue
 		}
-		uses, known := a.claims.known[p.UID]
+		uses, known := a.claims.known[p.Metadata.UID]
 		if !known {
 			var err error
 			uses, known, err = a.usesClaims(ctx, p, read)
@@ -87,19 +74,19 @@ func (a *Agent) claimUsers(ctx context.Context, pods []corev1.Pod) (map[types.UI
 				a.claims.unserved = true
 				if !a.claims.warned {
 					a.claims.warned = true
-					a.log.Warn("resource claims are not looked at", "pod", podName(p), "error", err)
+					a.log.Warn("resource claims are not looked at", "pod", p.String(), "error", err)
 				}
-				return map[types.UID]bool{}, nil
+				return map[string]bool{}, nil
 			}
 			if err != nil {
 				return nil, err
 			}
 		}
 		if known {
-			certain[p.UID] = uses
+			certain[p.Metadata.UID] = uses
 		}
 		if uses {
-			users[p.UID] = true
+			users[p.Metadata.UID] = true
 		}
 	}
 	a.claims.known = certain // without pods that are gone
@@ -109,14 +96,14 @@ func (a *Agent) claimUsers(ctx context.Context, pods []corev1.Pod) (map[types.UI
 // usesClaims reads the claims of a pod. The answer is certain unless a claim is not made, or not allocated,
 // yet. A claim that does not exist gives the pod no device: pods that hold the device all the same are found
 // by that.
-func (a *Agent) usesClaims(ctx context.Context, p *corev1.Pod, read map[string]*claim) (uses, certain bool, err error) {
-	names, complete := claimNames(p)
+func (a *Agent) usesClaims(ctx context.Context, p *Pod, read map[string]*claim) (uses, certain bool, err error) {
+	names, complete := p.claimNames()
 	for _, name := range names {
-		key := p.Namespace + "/" + name
+		key := p.Metadata.Namespace + "/" + name
 		c, ok := read[key]
 		if !ok {
-			if c, err = a.getClaim(ctx, p.Namespace, name); err != nil {
-				return false, false, fmt.Errorf("look whether pod %s uses a GPU: %w", podName(p), err)
+			if c, err = a.getClaim(ctx, p.Metadata.Namespace, name); err != nil {
+				return false, false, fmt.Errorf("look whether pod %s uses a GPU: %w", p, err)
 			}
 			read[key] = c
 		}
@@ -133,66 +120,46 @@ func (a *Agent) usesClaims(ctx context.Context, p *corev1.Pod, read map[string]*
 // claimNames returns the names of a pod's claims: those that it names, those that were made from a template,
 // and the one that the scheduler made for extended resources. It is not complete if a template's claim is not
 // made yet.
-func claimNames(p *corev1.Pod) (names []string, complete bool) {
+func (p *Pod) claimNames() (names []string, complete bool) {
 	complete = true
 	for _, ref := range p.Spec.ResourceClaims {
-		if ref.ResourceClaimName != nil {
-			names = append(names, *ref.ResourceClaimName)
-			continue
+		name := ref.ResourceClaimName
+		if name == "" {
+			made := false
+			for _, s := range p.Status.ResourceClaimStatuses {
+				if s.Name == ref.Name {
+					made, name = true, s.ResourceClaimName
+				}
+			}
+			complete = complete && made
 		}
-		made := slices.IndexFunc(p.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool { return s.Name == ref.Name })
-		if made < 0 {
-			complete = false
-		} else if name := p.Status.ResourceClaimStatuses[made].ResourceClaimName; name != nil { // nil: the pod needs none
-			names = append(names, *name)
+		if name != "" { // otherwise it is not made, or the pod needs none
+			names = append(names, name)
 		}
 	}
-	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil && extended.ResourceClaimName != "" {
-		names = append(names, extended.ResourceClaimName)
+	if name := p.Status.ExtendedClaim.ResourceClaimName; name != "" {
+		names = append(names, name)
 	}
 	return names, complete
 }
 
 // getClaim reads one claim in the first version that the server has; nil when the claim does not exist.
 func (a *Agent) getClaim(ctx context.Context, namespace, name string) (*claim, error) {
-	versions := slices.Clone(claimVersions)
-	if i := slices.Index(versions, a.claims.version); i > 0 {
-		versions = slices.Insert(slices.Delete(versions, i, i+1), 0, a.claims.version)
-	}
-	for _, version := range versions {
-		result := a.core.Get().AbsPath("/apis/resource.k8s.io", version).Namespace(namespace).Resource(claimResource).Name(name).Do(ctx)
-		err := result.Error()
-		switch {
-		case isNoSuchPath(err):
-			continue
-		case apierrors.IsNotFound(err):
-			a.claims.version = version
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("read resource claim %s/%s: %w%s", namespace, name, err, missingPermission(err, "get", claimResource))
-		}
-		a.claims.version = version
+	for _, version := range claimVersions {
 		c := &claim{}
-		data, err := result.Raw()
-		if err == nil {
-			err = json.Unmarshal(data, c)
+		path := kubernetes.Path("apis", "resource.k8s.io", version, "namespaces", namespace, "resourceclaims", name)
+		err := a.client.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: path}, c)
+		var answer *kubernetes.StatusError
+		switch {
+		case err == nil:
+			return c, nil
+		case !errors.As(err, &answer) || answer.Code != http.StatusNotFound:
+			return nil, fmt.Errorf("read resource claim %s/%s: %w", namespace, name, granted(err))
+		// The answer names an object that does not exist. For a group or a version that the server does not know
+		// it names none.
+		case answer.Details.Name != "":
+			return nil, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read resource claim %s/%s: %w", namespace, name, err)
-		}
-		return c, nil
 	}
 	return nil, errNotServed
-}
-
-// isNoSuchPath tells an API that is not served from an object that does not exist, which the server names.
-// For a group that it does not know it answers 404 with a line of text, for a version of a group that it
-// knows with a Status that names no object.
-func isNoSuchPath(err error) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) || answer.Status().Code != http.StatusNotFound {
-		return false
-	}
-	details := answer.Status().Details
-	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -48,9 +48,7 @@ func TestClaims(t *testing.T) {
 
 // TestClaimsNotLookedAt: without --resource-claims nothing asks for claims, and the plugin stays.
 func TestClaimsNotLookedAt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
+	playDRA(t, func(t *testing.T, b *bench) {
 		b.cfg.ResourceClaims = false
 		b.fail = func(r *http.Request) *metav1.Status {
 			if strings.Contains(r.URL.Path, "resource.k8s.io") {
@@ -89,9 +87,7 @@ func TestNoResourceAPI(t *testing.T) {
 // TestClaimDeleted: a claim that is deleted during the eviction does not make its pod a pod without a claim:
 // the kubelet still needs the plugin to end it.
 func TestClaimDeleted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
+	playDRA(t, func(t *testing.T, b *bench) {
 		b.takes = time.Minute
 		defer b.start()()
 		b.d.begin(t.Context())
@@ -110,9 +106,7 @@ func TestClaimDeleted(t *testing.T) {
 // TestClaimComesBack: a pod that tolerates the cordon comes back with a claim while the plugin ends. The
 // plugin gets its label back, because the kubelet needs it to end that pod.
 func TestClaimComesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
+	playDRA(t, func(t *testing.T, b *bench) {
 		defer b.start()()
 		b.d.begin(t.Context())
 		for b.see().labels[pluginLabel] == "true" {
@@ -133,12 +127,10 @@ func TestClaimComesBack(t *testing.T) {
 
 // TestClaimsForbidden: without the right to read claims nothing is changed, and the right is named.
 func TestClaimsForbidden(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
+	playDRA(t, func(t *testing.T, b *bench) {
 		b.fail = func(r *http.Request) *metav1.Status {
 			if strings.Contains(r.URL.Path, "resource.k8s.io") {
-				return refusal(403, metav1.StatusReasonForbidden, "resourceclaims is forbidden")
+				return refusal(403, "resourceclaims is forbidden")
 			}
 			return nil
 		}
@@ -147,34 +139,16 @@ func TestClaimsForbidden(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 0, b.see().patches)
 		assert.Contains(t, b.messages(), `look whether pod team/train uses a GPU: read resource claim team/train-made`)
-		assert.Contains(t, b.messages(), `grant the service account "get" on "resourceclaims" (the chart does with evict.resourceClaims)`)
-	})
-}
-
-// TestClaimOfDaemonSet: a DaemonSet that no label pauses starts its pod again with its devices, so that an
-// eviction never ends. It is refused, allowed or not.
-func TestClaimOfDaemonSet(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
-		b.pods = append(b.pods, pod("monitor", "DaemonSet", named("shared")))
-		b.cfg.DaemonSets = true
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(5 * time.Minute)
-		assert.Equal(t, 0, b.see().patches)
-		assert.Contains(t, b.messages(), "pod team/monitor has a resource claim and belongs to a DaemonSet, which would start it again with its devices: give the DaemonSet the node selector")
+		assert.Contains(t, b.messages(), "for resource claims, evict.resourceClaims")
 	})
 }
 
 // TestClaimAllocatedLater: what is not certain yet is asked again.
 func TestClaimAllocatedLater(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newDRABench(t)
+	playDRA(t, func(t *testing.T, b *bench) {
 		a := b.agent()
 		b.dra.claims["team/late"] = ""
-		late := []corev1.Pod{*pod("late", "Job", named("late"))}
+		late := []Pod{*ours(pod("late", "Job", named("late")))}
 		for _, step := range []struct {
 			driver string
 			want   bool
@@ -187,5 +161,22 @@ func TestClaimAllocatedLater(t *testing.T) {
 		if _, err := a.claimUsers(t.Context(), nil); err != nil || len(a.claims.known) != 0 {
 			t.Errorf("%v; it remembers pods that are gone: %v", err, a.claims.known)
 		}
+	})
+}
+
+// TestHolderDaemonSetAfterClaims: an allowed DaemonSet's pod may be the kubelet plugin without its label. It
+// is evicted when no pod with a claim needs it any more.
+func TestHolderDaemonSetAfterClaims(t *testing.T) {
+	playDRA(t, func(t *testing.T, b *bench) {
+		b.cfg.DaemonSets = true
+		b.pods = append([]*corev1.Pod{pod("monitor", "DaemonSet")}, b.pods...)
+		b.holds("monitor")
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(3 * time.Minute)
+		b.resumed()
+		b.before("end train", "end monitor")
+		b.before("end validator", "end monitor")
+		assert.Equal(t, status.Serving, b.d.now())
 	})
 }

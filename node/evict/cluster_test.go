@@ -1,7 +1,10 @@
 package evict
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,23 +18,20 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
 const nodeName = "gpu-1"
 
 // cluster is an API server for one node. It is as strict as the real one where that matters, and stricter
 // elsewhere: an unexpected call, a patch without resourceVersion, or a field that no such object has fails
-// the test. The real client talks to it without a network, so that it works with the clock of
-// testing/synctest.
+// the test. The client talks to it without a network, so that it works with the clock of testing/synctest.
 type cluster struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	version int
-	node    map[string]any
+	node    *corev1.Node
 	pods    []*corev1.Pod
 	events  []corev1.Event
 	patches int // patches of the node that were applied
@@ -49,25 +49,25 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
-	c := &cluster{t: t, pods: pods, ends: map[types.UID]time.Time{}, takes: 5 * time.Second, version: 100}
-	c.node = map[string]any{"kind": "Node", "apiVersion": "v1",
-		"metadata": map[string]any{"name": nodeName, "labels": map[string]any{
-			"kubernetes.io/hostname":                nodeName,
-			deployPrefix + "driver":                 "true",
-			deployPrefix + "device-plugin":          "true",
-			deployPrefix + "dcgm-exporter":          "false",
-			deployPrefix + "client":                 "batch",
-			deployPrefix + "node-status-exporter":   "true",
-			"feature.node.kubernetes.io/pci-10de.x": "true",
-		}, "annotations": map[string]any{}},
-		"spec": map[string]any{"podCIDR": "10.0.0.0/24"}}
+	c := &cluster{t: t, pods: pods, ends: map[types.UID]time.Time{}, takes: 5 * time.Second, node: &corev1.Node{}}
+	c.node.Name, c.node.ResourceVersion, c.node.Annotations = nodeName, "100", map[string]string{}
+	c.node.Labels = map[string]string{
+		"kubernetes.io/hostname":                nodeName,
+		deployPrefix + "driver":                 "true",
+		deployPrefix + "device-plugin":          "true",
+		deployPrefix + "dcgm-exporter":          "false",
+		deployPrefix + "client":                 "batch",
+		deployPrefix + "node-status-exporter":   "true",
+		"feature.node.kubernetes.io/pci-10de.x": "true",
+	}
 	return c
 }
 
 // client returns the real client, connected to this server.
-func (c *cluster) client() *rest.RESTClient {
-	core := require.Value(newClient(rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000}))(c.t)
-	return core
+func (c *cluster) client() *kubernetes.Client {
+	client := kubernetes.New("http://cluster.test", "")
+	client.Name, client.Transport = "driver-evict", c
+	return client
 }
 
 var errCut = errors.New("connection reset by peer")
@@ -84,49 +84,65 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errCut
 	}
 	w := httptest.NewRecorder()
-	c.serve(w, r)
+	w.Header().Set("Content-Type", "application/json")
+	if code, answer := c.answer(r); code == 0 {
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	} else {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(answer)
+	}
 	if c.cut != nil && c.cut(c.calls, true) {
 		return nil, errCut
 	}
 	return w.Result(), nil
 }
 
-func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
+// answer returns 0 for a path that the server does not know.
+func (c *cluster) answer(r *http.Request) (code int, object any) {
 	if c.fail != nil {
 		if st := c.fail(r); st != nil {
-			reply(w, int(st.Code), st)
-			return
+			return int(st.Code), st
 		}
 	}
 	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
 	parts := strings.Split(path, "/")
 	switch {
 	case r.Method == "GET" && path == "nodes/"+nodeName:
-		reply(w, 200, c.node)
+		seen := c.node.DeepCopy()
 		if c.meddle != nil {
 			c.meddle()
 		}
+		return 200, seen
 	case r.Method == "PATCH" && path == "nodes/"+nodeName:
-		c.patchNode(w, r)
+		return c.patchNode(r)
 	case r.Method == "GET" && path == "pods":
-		c.list(w, r)
+		return 200, c.list(r)
 	case r.Method == "POST" && len(parts) == 5 && parts[2] == "pods" && parts[4] == "eviction":
-		c.evict(w, r, parts[1], parts[3])
+		return c.evict(r, parts[1], parts[3])
 	case r.Method == "POST" && len(parts) == 3 && parts[2] == "events":
-		c.createEvent(w, r, parts[1])
+		return c.createEvent(r, parts[1])
 	case r.Method == "PATCH" && len(parts) == 4 && parts[2] == "events":
-		c.patchEvent(w, r, parts[3])
+		return c.patchEvent(r, parts[3])
 	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
-		c.getClaim(w, r)
-	default:
-		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
-		reply(w, 403, refusal(403, metav1.StatusReasonForbidden, "forbidden"))
+		return c.getClaim(r)
+	}
+	c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
+	return refuse(403, "forbidden")
+}
+
+// read decodes a body and fails on fields that its type does not have.
+func (c *cluster) read(r *http.Request, kind string, into any) {
+	c.t.Helper()
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil || r.Header.Get("Content-Type") != kind {
+		c.t.Errorf("%s %s (%s): %v", r.Method, r.URL.Path, r.Header.Get("Content-Type"), err)
 	}
 }
 
-func (c *cluster) patchNode(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) patchNode(r *http.Request) (int, any) {
 	var patch map[string]any
-	c.body(r, &patch)
+	c.read(r, kubernetes.MergePatch, &patch)
 	metadata, _ := patch["metadata"].(map[string]any)
 	seen, ok := metadata["resourceVersion"].(string)
 	if !ok {
@@ -137,26 +153,54 @@ func (c *cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 			c.t.Errorf("a patch of the node changes its %s: %v", key, patch)
 		}
 	}
-	if seen != strconv.Itoa(c.version) {
-		reply(w, 409, refusal(409, metav1.StatusReasonConflict, "the object has been modified"))
-		return
+	if seen != c.node.ResourceVersion {
+		return refuse(409, "the object has been modified")
 	}
-	merge(c.node, patch)
-	c.notePatch(patch)
+	whole := map[string]any{}
+	data, err := json.Marshal(c.node)
+	if err = errors.Join(err, json.Unmarshal(data, &whole)); err == nil {
+		merge(whole, patch)
+		data, err = json.Marshal(whole)
+	}
+	next, d := &corev1.Node{}, json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err = errors.Join(err, d.Decode(next)); err != nil {
+		c.t.Errorf("patch of the node: %v", err)
+	}
+	c.node = next
+	c.notePatch(metadata)
 	c.patches++
 	c.bump()
-	reply(w, 200, c.node)
+	return 200, c.node
 }
 
-// bump changes the node's resourceVersion, which is part of what clients read.
+// merge is the algorithm of RFC 7386.
+func merge(into, patch map[string]any) {
+	for key, value := range patch {
+		sub, isMap := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMap:
+			if _, was := into[key].(map[string]any); !was {
+				into[key] = map[string]any{}
+			}
+			merge(into[key].(map[string]any), sub)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+// bump changes the node's resourceVersion.
 func (c *cluster) bump() {
-	c.version++
-	c.node["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(c.version)
+	version, _ := strconv.Atoi(c.node.ResourceVersion)
+	c.node.ResourceVersion = strconv.Itoa(version + 1)
 }
 
 // list answers in pages of two pods. Before that it does what the kubelet and the DaemonSets' controller
 // would do.
-func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) list(r *http.Request) corev1.PodList {
 	q := r.URL.Query()
 	if q.Get("fieldSelector") != "spec.nodeName="+nodeName || q.Get("limit") == "" {
 		c.t.Errorf("pods of other nodes are asked for, or all at once: %s", r.URL)
@@ -165,21 +209,21 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	if from == 0 {
 		c.play()
 	}
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+	var list corev1.PodList
 	for i := from; i < len(c.pods) && i < from+2; i++ {
-		list.Items = append(list.Items, *c.pods[i])
+		list.Items = append(list.Items, *c.pods[i].DeepCopy())
 	}
 	if from+2 < len(c.pods) {
 		list.Continue = strconv.Itoa(from + 2)
 	}
-	reply(w, 200, list)
+	return list
 }
 
 func (c *cluster) play() {
 	var stay []*corev1.Pod
 	for _, p := range c.pods {
 		for key, value := range p.Spec.NodeSelector {
-			if c.label(key) != value {
+			if c.node.Labels[key] != value {
 				c.end(p)
 			}
 		}
@@ -203,10 +247,10 @@ func (c *cluster) end(p *corev1.Pod) {
 	}
 }
 
-func (c *cluster) evict(w http.ResponseWriter, r *http.Request, namespace, name string) {
+func (c *cluster) evict(r *http.Request, namespace, name string) (int, any) {
 	var e policyv1.Eviction
-	c.object(r, &e)
-	if e.Name != name || e.Namespace != namespace || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
+	c.read(r, kubernetes.JSON, &e)
+	if e.Name != name || e.Namespace != namespace || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil || e.Kind != "Eviction" || e.APIVersion != "policy/v1" {
 		c.t.Errorf("eviction of %s/%s: %+v", namespace, name, e)
 	}
 	c.grace = e.DeleteOptions.GracePeriodSeconds
@@ -219,78 +263,58 @@ func (c *cluster) evict(w http.ResponseWriter, r *http.Request, namespace, name 
 			continue
 		}
 		if p.UID != *e.DeleteOptions.Preconditions.UID {
-			reply(w, 409, refusal(409, metav1.StatusReasonConflict, "the UID in the precondition does not match"))
-			return
+			return refuse(409, "the UID in the precondition does not match")
 		}
 		if c.budget != nil {
 			if st := c.budget(namespace + "/" + name); st != nil {
-				reply(w, int(st.Code), st)
-				return
+				return int(st.Code), st
 			}
 		}
 		if !dry {
-			if !c.cordoned() {
+			if !c.node.Spec.Unschedulable {
 				c.t.Errorf("%s is evicted from a node that is not cordoned", name)
 			}
 			c.end(p)
 		}
-		reply(w, 201, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success", Code: 201})
-		return
+		return 201, metav1.Status{Status: "Success", Code: 201}
 	}
-	reply(w, 404, refusal(404, metav1.StatusReasonNotFound, "not found"))
+	return refuse(404, "not found")
 }
 
-func (c *cluster) createEvent(w http.ResponseWriter, r *http.Request, namespace string) {
+func (c *cluster) createEvent(r *http.Request, namespace string) (int, any) {
 	var e corev1.Event
-	c.object(r, &e)
+	c.read(r, kubernetes.JSON, &e)
 	on := e.InvolvedObject
 	if e.Namespace != namespace || on.Kind == "Node" && namespace != "default" || on.Kind == "Pod" && namespace != on.Namespace {
 		c.t.Errorf("an Event of %s %s is in %s", on.Kind, on.Name, namespace)
 	}
-	if e.Message == "" || len(e.Message) > 1024 || e.Reason == "" || e.Count != 1 || e.Source.Component == "" {
+	if e.Message == "" || len(e.Message) > 1024 || e.Reason == "" || e.Count < 1 || e.Source.Component != "driver-evict" {
 		c.t.Errorf("event: %+v", e)
 	}
 	c.events = append(c.events, e)
-	reply(w, 201, e)
+	return 201, e
 }
 
-func (c *cluster) patchEvent(w http.ResponseWriter, r *http.Request, name string) {
+func (c *cluster) patchEvent(r *http.Request, name string) (int, any) {
 	var patch struct {
 		Count         int32       `json:"count"`
 		LastTimestamp metav1.Time `json:"lastTimestamp"`
 	}
-	c.body(r, &patch)
+	c.read(r, kubernetes.MergePatch, &patch)
 	for i := range c.events {
 		if e := &c.events[i]; e.Name == name {
 			e.Count, e.LastTimestamp = patch.Count, patch.LastTimestamp
-			reply(w, 200, e)
-			return
+			return 200, e
 		}
 	}
-	reply(w, 404, refusal(404, metav1.StatusReasonNotFound, "not found"))
-}
-
-func (c *cluster) label(key string) string {
-	value, _ := c.node["metadata"].(map[string]any)["labels"].(map[string]any)[key].(string)
-	return value
-}
-
-func (c *cluster) annotation(key string) string {
-	value, _ := c.node["metadata"].(map[string]any)["annotations"].(map[string]any)[key].(string)
-	return value
+	return refuse(404, "not found")
 }
 
 func (c *cluster) annotate(key, value string) {
-	annotations := c.node["metadata"].(map[string]any)["annotations"].(map[string]any)
-	if annotations[key] = value; value == "" {
-		delete(annotations, key)
+	if c.node.Annotations[key] = value; value == "" {
+		delete(c.node.Annotations, key)
 	}
 	c.bump()
-}
-
-func (c *cluster) cordoned() bool {
-	_, ok := c.node["spec"].(map[string]any)["unschedulable"]
-	return ok
 }
 
 // view is a consistent snapshot for a test.
@@ -304,16 +328,8 @@ type view struct {
 func (c *cluster) see() view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := view{labels: map[string]string{}, annotations: map[string]string{}, cordoned: c.cordoned(), patches: c.patches, calls: c.calls,
-		events: slices.Clone(c.events)}
-	metadata := c.node["metadata"].(map[string]any)
-	for key := range metadata["labels"].(map[string]any) {
-		v.labels[key] = c.label(key)
-	}
-	for key := range metadata["annotations"].(map[string]any) {
-		v.annotations[key] = c.annotation(key)
-	}
-	return v
+	n := c.node.DeepCopy()
+	return view{n.Labels, n.Annotations, n.Spec.Unschedulable, c.patches, c.calls, slices.Clone(c.events)}
 }
 
 func (c *cluster) locked(f func()) {
@@ -331,4 +347,22 @@ func (c *cluster) reasons() string {
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+func refusal(code int32, text string) *metav1.Status {
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Message: text}
+}
+
+func refuse(code int32, text string) (int, any) { return int(code), refusal(code, text) }
+
+// budgetSays is the API server's answer when a budget prevents an eviction
+// (pkg/registry/core/pod/storage/eviction.go).
+func budgetSays(name string) *metav1.Status {
+	return caused(refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."), policyv1.DisruptionBudgetCause,
+		fmt.Sprintf("The disruption budget %s needs 1 healthy pods and has 1 currently", name))
+}
+
+func caused(st *metav1.Status, cause metav1.CauseType, text string) *metav1.Status {
+	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: cause, Message: text}}}
+	return st
 }

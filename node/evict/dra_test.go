@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,27 +28,23 @@ const nvidiaGPU = "gpu.nvidia.com"
 
 // getClaim answers as the API server does: with text for a group that it does not know, with a Status without
 // a name for a version of one that it knows, and with a Status that names the claim if that does not exist.
-func (c *cluster) getClaim(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) getClaim(r *http.Request) (int, any) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/resource.k8s.io/"), "/")
 	if r.Method != http.MethodGet || len(parts) != 5 || parts[1] != "namespaces" || parts[3] != "resourceclaims" {
 		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
 	}
+	st := refusal(404, "the server could not find the requested resource")
+	st.Details = &metav1.StatusDetails{}
 	switch {
 	case c.dra.version == "":
-		http.Error(w, "404 page not found", http.StatusNotFound)
-		return
+		return 0, nil
 	case parts[0] != c.dra.version:
-		st := refusal(404, metav1.StatusReasonNotFound, "the server could not find the requested resource")
-		st.Details = &metav1.StatusDetails{}
-		reply(w, 404, st)
-		return
+		return 404, st
 	}
 	driver, ok := c.dra.claims[parts[2]+"/"+parts[4]]
 	if !ok {
-		st := refusal(404, metav1.StatusReasonNotFound, "resourceclaims.resource.k8s.io not found")
-		st.Details = &metav1.StatusDetails{Name: parts[4], Group: "resource.k8s.io", Kind: "resourceclaims"}
-		reply(w, 404, st)
-		return
+		st.Details.Name = parts[4]
+		return 404, st
 	}
 	status := map[string]any{}
 	if driver != "" {
@@ -56,14 +53,12 @@ func (c *cluster) getClaim(w http.ResponseWriter, r *http.Request) {
 			map[string]any{"request": "gpu", "driver": driver, "pool": nodeName, "device": "gpu-0"},
 		}}}
 	}
-	reply(w, 200, map[string]any{"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/" + parts[0],
-		"metadata": map[string]any{"namespace": parts[2], "name": parts[4]}, "spec": map[string]any{}, "status": status})
+	return 200, map[string]any{"kind": "ResourceClaim", "spec": map[string]any{}, "status": status}
 }
 
 func (c *cluster) note(what string) { c.dra.timeline = append(c.dra.timeline, what) }
 
-func (c *cluster) notePatch(patch map[string]any) {
-	metadata, _ := patch["metadata"].(map[string]any)
+func (c *cluster) notePatch(metadata map[string]any) {
 	labels, _ := metadata["labels"].(map[string]any)
 	var changed []string
 	for key, value := range labels {
@@ -82,7 +77,7 @@ func (c *cluster) notePatch(patch map[string]any) {
 // mayEnd says whether the kubelet can end a pod.
 func (c *cluster) mayEnd(p *corev1.Pod) bool {
 	running := slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return strings.HasPrefix(q.Name, "kubelet-plugin") })
-	names, _ := claimNames(p)
+	names, _ := ours(p).claimNames()
 	for _, name := range names {
 		if driver := c.dra.claims[p.Namespace+"/"+name]; slices.Contains(draDrivers, driver) && !running {
 			return false
@@ -94,14 +89,14 @@ func (c *cluster) mayEnd(p *corev1.Pod) bool {
 // endDomain does what the plugin does when the domain's pods have ended.
 func (c *cluster) endDomain() {
 	if c.dra.plugin != nil && !slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return q.Name == "channel" }) {
-		delete(c.node["metadata"].(map[string]any)["labels"].(map[string]any), domainLabel)
+		delete(c.node.Labels, domainLabel)
 	}
 }
 
 // restartPlugin does what the plugin's DaemonSet does.
 func (c *cluster) restartPlugin() {
 	p := c.dra.plugin
-	if p == nil || c.label(pluginLabel) != "true" || slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return strings.HasPrefix(q.Name, p.Name) }) {
+	if p == nil || c.node.Labels[pluginLabel] != "true" || slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return strings.HasPrefix(q.Name, p.Name) }) {
 		return
 	}
 	c.dra.started++
@@ -167,10 +162,17 @@ func newDRABench(t *testing.T) *bench {
 	b.dra = dra{version: "v1", plugin: pod("kubelet-plugin", "DaemonSet", selector(pluginLabel, "true")),
 		claims: map[string]string{"team/train-made": nvidiaGPU, "team/shared": nvidiaGPU, "team/domain": "compute-domain.nvidia.com", "team/by-scheduler": nvidiaGPU,
 			"team/validator-made": nvidiaGPU, "team/daemon-made": "compute-domain.nvidia.com", "team/nic-only": "net.example.com", "team/without-a-pod": nvidiaGPU}}
-	labels := b.node["metadata"].(map[string]any)["labels"].(map[string]any)
+	labels := b.node.Labels
 	labels[pluginLabel], labels[deployPrefix+"dra-validator"], labels[domainLabel] = "true", "true", "uid-of-domain"
 	b.restartPlugin()
 	return b
+}
+
+// playDRA is play with newDRABench.
+func playDRA(t *testing.T, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, newDRABench(t)) })
 }
 
 // resumed checks that the node is as before, with the labels of the DRA driver.

@@ -9,7 +9,7 @@ import (
 // either for the safe-load annotation to be removed or for the holders of the driver.
 func (a *Agent) wantsFreeNode(st status.Snapshot) bool {
 	// The phase excludes status.ForLock: a pod that waits for the lock does not own the node yet.
-	return st.Pod == a.cfg.Pod && st.State == status.Waiting && st.Phase == "replace"
+	return st.Pod == a.cfg.Pod && st.State == status.Waiting && st.Phase == status.ReplacePhase
 }
 
 // isStarting says that the driver was allowed to continue and is between the old driver and the new one.

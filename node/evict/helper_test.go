@@ -3,11 +3,13 @@ package evict
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,16 @@ func pod(name, owner string, edit ...func(*corev1.Pod)) *corev1.Pod {
 		e(p)
 	}
 	return p
+}
+
+// ours is a pod as the program reads it.
+func ours(p *corev1.Pod) *Pod {
+	data, err := json.Marshal(p)
+	var out Pod
+	if err = errors.Join(err, json.Unmarshal(data, &out)); err != nil {
+		panic(err)
+	}
+	return &out
 }
 
 // gpu requests one of NVIDIA's resources.
@@ -86,7 +98,7 @@ func (d *driver) write(edit func(*status.Snapshot)) {
 		err = os.WriteFile(tmp, data, 0o644)
 	}
 	if err == nil {
-		err = os.Rename(tmp, filepath.Join(d.run, statusFile))
+		err = os.Rename(tmp, filepath.Join(d.run, "driver-status.json"))
 	}
 	if err != nil && d.t.Context().Err() == nil { // it may outlive the test by one write
 		d.t.Error(err)
@@ -133,7 +145,7 @@ func (d *driver) upgrade(ctx context.Context) {
 			return
 		}
 		var wait bool
-		d.c.locked(func() { wait = d.c.annotation(status.SafeLoadAnnotation) == d.name })
+		d.c.locked(func() { wait = d.c.node.Annotations[status.SafeLoadAnnotation] == d.name })
 		var holders []kmod.Holder
 		if d.hold != nil {
 			holders = d.hold()
@@ -172,6 +184,13 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	return b
 }
 
+// play calls f with a bench in a bubble of testing/synctest.
+func play(t *testing.T, pods []*corev1.Pod, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, newBench(t, pods...)) })
+}
+
 func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.log.Logger(), nil) }
 
 // messages returns the whole log.
@@ -195,6 +214,18 @@ func (b *bench) names() string {
 		}
 	})
 	return strings.Join(out, " ")
+}
+
+// holds makes pods have the driver open as long as they are there.
+func (b *bench) holds(names ...string) {
+	b.d.hold = func() (out []kmod.Holder) {
+		for _, name := range names {
+			if strings.Contains(b.names(), name) {
+				out = append(out, kmod.Holder{PID: 7, Pod: "uid-" + name})
+			}
+		}
+		return out
+	}
 }
 
 // pristine checks that the node is as it was before.

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -56,7 +54,5 @@ func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Durat
 // alive says whether a pod is still running on this node. If it is, its own agent undoes the changes.
 func (a *Agent) alive(ctx context.Context, uid string) (bool, error) {
 	pods, err := a.pods(ctx)
-	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-		return string(p.UID) == uid && !isFinished(&p)
-	}), err
+	return slices.ContainsFunc(pods, func(p Pod) bool { return p.Metadata.UID == uid && !p.isFinished() }), err
 }

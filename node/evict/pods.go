@@ -4,17 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/kubernetes"
 )
+
+// Pod is what is read of a pod.
+type Pod struct {
+	Metadata struct {
+		Namespace, Name, UID string
+		Annotations          map[string]string
+		OwnerReferences      []struct {
+			Kind       string
+			Controller bool
+		}
+		DeletionTimestamp *time.Time
+	}
+	Spec struct {
+		NodeSelector               map[string]string
+		Containers, InitContainers []struct{ Resources resources }
+		Resources                  resources
+		ResourceClaims             []struct{ Name, ResourceClaimName string }
+	}
+	Status struct {
+		Phase                 string
+		ResourceClaimStatuses []struct{ Name, ResourceClaimName string }
+		ExtendedClaim         struct{ ResourceClaimName string } `json:"extendedResourceClaimStatus"`
+	}
+}
+
+// resources have quantities by name.
+type resources struct{ Requests, Limits map[string]string }
 
 // kind says how a pod is treated in an upgrade.
 type kind int
@@ -31,102 +56,127 @@ const (
 
 // classify decides by the pod, by the UIDs of the pods that hold the driver or claims on its devices, and by
 // the labels that are paused.
-func (c Config) classify(p *corev1.Pod, users map[types.UID]bool, pausedLabels map[string]string) kind {
-	if string(p.UID) == c.UID || isFinished(p) {
+func (c Config) classify(p *Pod, users map[string]bool, pausedLabels map[string]string) kind {
+	if p.Metadata.UID == c.UID || p.isFinished() {
 		return ignored
 	}
-	owner := metav1.GetControllerOf(p)
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	ofDaemonSet := owner != nil && owner.Kind == "DaemonSet"
-	ofNode := mirror || owner != nil && owner.Kind == "Node"
+	owner := ""
+	for _, o := range p.Metadata.OwnerReferences {
+		if o.Controller {
+			owner = o.Kind
+		}
+	}
+	_, mirror := p.Metadata.Annotations["kubernetes.io/config.mirror"]
+	ofDaemonSet, ofNode, uses := owner == "DaemonSet", mirror || owner == "Node", users[p.Metadata.UID]
+	selected := func(key string) bool { _, paused := pausedLabels[key]; return paused && p.Spec.NodeSelector[key] != "" }
 	switch {
-	case ofDaemonSet && selects(p, pausedLabels, pluginLabel):
+	case ofDaemonSet && selected(pluginLabel):
 		return plugin
-	case ofDaemonSet && (selectsAny(p.Spec.NodeSelector, pausedLabels) || c.ResourceClaims && users[p.UID] && p.Spec.NodeSelector[domainLabel] != ""):
+	// The selector of a DaemonSet is that of its pods: it shows which label keeps a pod on the node.
+	case ofDaemonSet && (slices.ContainsFunc(slices.Collect(maps.Keys(pausedLabels)), selected) || c.ResourceClaims && uses && p.Spec.NodeSelector[domainLabel] != ""):
 		return operand
-	case !usesGPU(&p.Spec) && !users[p.UID], (ofDaemonSet || ofNode) && !users[p.UID]:
+	case !p.requestsGPU() && !uses, (ofDaemonSet || ofNode) && !uses:
 		return ignored
 	case ofNode:
 		return static
 	case ofDaemonSet:
 		return daemon
-	case owner == nil && p.DeletionTimestamp == nil && !c.Force:
+	case owner == "" && !p.isEnding() && !c.Force:
 		return unmanaged
 	}
 	return target
 }
 
-func isFinished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
+func (p *Pod) isFinished() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
-// selects says whether a pod's node selector names a label, and the label is one of labels.
-func selects(p *corev1.Pod, labels map[string]string, key string) bool {
-	_, selected := p.Spec.NodeSelector[key]
-	_, listed := labels[key]
-	return selected && listed
-}
+func (p *Pod) isEnding() bool { return p.Metadata.DeletionTimestamp != nil }
 
-// selectsAny says whether a node selector names one of the labels. The selector of a DaemonSet is that of its
-// pods, so this shows which label keeps a pod on the node.
-func selectsAny(selector, labels map[string]string) bool {
-	for key := range selector {
-		if _, ok := labels[key]; ok {
-			return true
+func (p *Pod) String() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
+
+// requestsGPU says whether a pod requests any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones,
+// MIG slices.
+func (p *Pod) requestsGPU() bool {
+	all := []resources{p.Spec.Resources}
+	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+		all = append(all, c.Resources)
+	}
+	for _, r := range all {
+		for _, list := range []map[string]string{r.Requests, r.Limits} {
+			for name, quantity := range list {
+				if strings.HasPrefix(name, "nvidia.com/") && quantity != "0" {
+					return true
+				}
+			}
 		}
 	}
 	return false
 }
 
-// usesGPU says whether a pod requests any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones, MIG
-// slices.
-func usesGPU(s *corev1.PodSpec) bool {
-	nvidia := func(r corev1.ResourceRequirements) bool {
-		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-			for name, quantity := range list {
-				if strings.HasPrefix(string(name), "nvidia.com/") && !quantity.IsZero() {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	uses := func(c corev1.Container) bool { return nvidia(c.Resources) }
-	return slices.ContainsFunc(s.Containers, uses) || slices.ContainsFunc(s.InitContainers, uses) || s.Resources != nil && nvidia(*s.Resources)
-}
-
 // pods lists the pods on this node, finished ones included.
-func (a *Agent) pods(ctx context.Context) ([]corev1.Pod, error) {
-	const page, most = 500, 20 // ten thousand pods: no node has as many
-	var out []corev1.Pod
-	more := ""
+func (a *Agent) pods(ctx context.Context) ([]Pod, error) {
+	const most = 100 // pages of a hundred pods: no node has as many
+	var out []Pod
+	query := url.Values{"limit": {"100"}, "fieldSelector": {"spec.nodeName=" + a.cfg.Node}}
 	for range most {
-		req := a.core.Get().Resource("pods").Param("limit", strconv.Itoa(page)).
-			Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", a.cfg.Node).String())
-		if more != "" {
-			req = req.Param("continue", more)
+		var list struct {
+			Metadata struct{ Continue string }
+			Items    []Pod
 		}
-		list := &corev1.PodList{}
-		if err := req.Do(ctx).Into(list); err != nil {
-			return nil, fmt.Errorf("list the pods of node %s: %w%s", a.cfg.Node, err, missingPermission(err, "list", "pods"))
+		err := a.client.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: kubernetes.Path("api", "v1", "pods"), Query: query, Most: 32 << 20}, &list)
+		if err != nil {
+			return nil, fmt.Errorf("list the pods of node %s: %w", a.cfg.Node, granted(err))
 		}
 		out = append(out, list.Items...)
-		if more = list.Continue; more == "" {
+		if list.Metadata.Continue == "" {
 			return out, nil
 		}
+		query.Set("continue", list.Metadata.Continue)
 	}
 	return nil, errors.New("list the pods of node " + a.cfg.Node + ": there are more than this program reads")
 }
 
-// holdersOf returns the UIDs of the pods that the driver reports as holders.
-func holdersOf(holders []kmod.Holder) map[types.UID]bool {
-	out := map[types.UID]bool{}
-	for _, h := range holders {
-		if h.Pod != "" {
-			out[types.UID(h.Pod)] = true
-		}
+// evict asks the cluster to end a pod. It returns "" when the pod will end or is gone, else why not, for people:
+// it names the disruption budget if one is the cause. With trial it only asks whether the eviction would be
+// allowed.
+func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) (refused string) {
+	options := patch{"preconditions": patch{"uid": p.Metadata.UID}}
+	if a.cfg.GracePeriod >= 0 {
+		options["gracePeriodSeconds"] = a.cfg.GracePeriod
 	}
-	return out
+	r := kubernetes.Request{
+		Method: http.MethodPost, Path: kubernetes.Path("api", "v1", "namespaces", p.Metadata.Namespace, "pods", p.Metadata.Name, "eviction"), Kind: kubernetes.JSON,
+		Body: patch{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": patch{"namespace": p.Metadata.Namespace, "name": p.Metadata.Name}, "deleteOptions": options},
+	}
+	if trial { // the options are for the pod; the parameter is for the request and its webhooks
+		options["dryRun"], r.Query = []string{"All"}, url.Values{"dryRun": {"All"}}
+	}
+	err := a.client.Do(ctx, r, nil)
+	var answer *kubernetes.StatusError
+	if err == nil {
+		return ""
+	}
+	if !errors.As(err, &answer) {
+		return err.Error()
+	}
+	cause := func(reason string) (message string, found bool) {
+		for _, c := range answer.Details.Causes {
+			if c.Reason == reason {
+				message, found = c.Message, true
+			}
+		}
+		return message, found
+	}
+	budget, byBudget := cause("DisruptionBudget")
+	_, namespaceEnds := cause("NamespaceTerminating")
+	switch code := answer.Code; {
+	case code == http.StatusNotFound, code == http.StatusConflict, namespaceEnds: // 409: another pod has its name
+		return ""
+	case trial && code == http.StatusBadRequest: // a webhook does not support dry runs: the answer is unknown
+		return ""
+	case code == http.StatusTooManyRequests && byBudget:
+		return strings.TrimSuffix("a PodDisruptionBudget does not allow it: "+strings.TrimSuffix(budget, "."), ": ")
+	case code == http.StatusInternalServerError && strings.Contains(answer.Message, "PodDisruptionBudget"):
+		return err.Error() + "; leave one budget for this pod"
+	}
+	return granted(err).Error()
 }
-
-func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -1,12 +1,13 @@
 package evict
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
@@ -61,11 +62,54 @@ func TestClassify(t *testing.T) {
 		"holds":                     {pod: pod("p", "ReplicaSet"), holds: true, want: target},
 		"selector, no DaemonSet":    {pod: pod("p", "ReplicaSet", selector(deployPrefix+"device-plugin", "true")), want: ignored},
 	} {
-		holders := map[types.UID]bool{}
-		if tc.holds {
-			holders[tc.pod.UID] = true
-		}
+		holders := map[string]bool{string(tc.pod.UID): tc.holds}
 		c := Config{UID: "uid-me", Force: tc.force, ResourceClaims: true}
-		assert.Equalf(t, tc.want, c.classify(tc.pod, holders, pausedLabels), "%s", name)
+		assert.Equalf(t, tc.want, c.classify(ours(tc.pod), holders, pausedLabels), "%s", name)
+	}
+}
+
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	webhook := refusal(400, "admission webhook does not support dry run")
+	twoBudgets := refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+	for name, tc := range map[string]struct {
+		answer   *metav1.Status
+		trial    bool
+		grace    int64 // default: the pod's own
+		namesake bool  // a pod of this name has another UID: the next one of a StatefulSet
+		want     string
+	}{
+		"yes":                  {},
+		"yes, trial":           {trial: true},
+		"grace period":         {grace: 30},
+		"gone":                 {answer: refusal(404, "no such pod")},
+		"namesake":             {namesake: true},
+		"namespace ends":       {answer: caused(refusal(403, "namespace is being terminated"), corev1.NamespaceTerminatingCause, "")},
+		"budget":               {answer: budgetSays("b"), want: "a PodDisruptionBudget does not allow it: The disruption budget b needs 1 healthy pods and has 1 currently"},
+		"two budgets":          {answer: twoBudgets, want: "leave one budget"},
+		"busy":                 {answer: refusal(429, "the server is busy"), want: "the server is busy"},
+		"no rights":            {answer: refusal(403, "pods/eviction is forbidden"), want: "(the chart does that with evictGPUPods"},
+		"a webhook":            {answer: webhook, want: "webhook"},
+		"a webhook, trial":     {answer: webhook, trial: true},
+		"the server is broken": {answer: refusal(500, "etcd"), want: "etcd"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, pod("train", "Job", gpu("nvidia.com/gpu")))
+			b.node.Spec.Unschedulable, b.budget = true, func(string) *metav1.Status { return tc.answer }
+			if tc.grace > 0 {
+				b.cfg.GracePeriod = tc.grace
+			}
+			seen := ours(b.pods[0])
+			if tc.namesake {
+				b.pods[0].UID = "uid-of-another"
+			}
+			refused := b.agent().evict(t.Context(), seen, tc.trial)
+			if (refused == "") != (tc.want == "") || !strings.Contains(refused, tc.want) {
+				t.Errorf("%s: %q, want %q", name, refused, tc.want)
+			}
+			evicted := refused == "" && tc.answer == nil && !tc.trial && !tc.namesake
+			assert.Equalf(t, evicted, b.pods[0].DeletionTimestamp != nil, "%s: evicted", name)
+			assert.Equalf(t, tc.grace > 0, b.grace != nil && *b.grace == tc.grace, "%s: grace period", name)
+		})
 	}
 }

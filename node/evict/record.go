@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 const (
@@ -39,6 +39,11 @@ type record struct {
 	Labels   map[string]string `json:"labels,omitempty"` // labels of the node before they were paused
 }
 
+// maxLabel is the maximum length of a label's value, labelValue its form.
+const maxLabel = 63
+
+var labelValue = lazyregexp.New(`^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`)
+
 // maxRecord is many times the size of a record with all operands.
 const maxRecord = 16 << 10
 
@@ -56,7 +61,7 @@ func parseRecord(text string) (record, error) {
 		if key != pluginLabel && (!slices.Contains(operands, strings.TrimPrefix(key, deployPrefix)) || !strings.HasPrefix(key, deployPrefix)) {
 			return record{}, fmt.Errorf("it names the label %q, which is not one that is paused", key)
 		}
-		if len(validation.IsValidLabelValue(value)) > 0 || pausedValue(value) == value {
+		if len(value) > maxLabel || !labelValue().MatchString(value) || pausedValue(value) == value {
 			return record{}, fmt.Errorf("it gives the label %s the value %q, which was never paused", key, value)
 		}
 	}
@@ -119,7 +124,7 @@ func pausedValue(value string) string {
 	switch {
 	case value == "" || value == "false" || strings.Contains(value, pausedSuffix):
 		return value
-	case value == "true" || len(value)+len("_"+pausedSuffix) > validation.LabelValueMaxLength:
+	case value == "true" || len(value)+len("_"+pausedSuffix) > maxLabel:
 		return pausedSuffix
 	}
 	return value + "_" + pausedSuffix

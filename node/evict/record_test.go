@@ -75,3 +75,20 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	good := Defaults()
+	good.Node, good.Pod, good.Namespace, good.UID = "n", "p", "ns", "u"
+	assert.NoError(t, good.Check())
+	for want, edit := range map[string]func(*Config){ // cmd/driver-evict tests the others
+		"field metadata.uid":   func(c *Config) { c.UID = "" },
+		"--retry-after is 0s":  func(c *Config) { c.RetryAfter = 0 },
+		"--grace-period is -2": func(c *Config) { c.GracePeriod = -2 },
+	} {
+		c := good
+		edit(&c)
+		assert.ErrorIs(t, c.Check(), ErrConfig)
+		assert.ErrorContains(t, c.Check(), want)
+	}
+}

@@ -2,11 +2,10 @@ package evict
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // sweepResult lists the pods that still keep the driver in use after a sweep.
@@ -51,14 +50,14 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 	if err != nil {
 		return l, err
 	}
-	users := holdersOf(a.watch.read().Holders)
+	users := holdersOf(a.driver().Holders)
 	maps.Copy(users, claims)
-	found := map[kind][]*corev1.Pod{}
+	found := map[kind][]*Pod{}
 	for i := range pods {
 		p := &pods[i]
 		k := a.cfg.classify(p, users, pausedLabels)
 		found[k] = append(found[k], p)
-		if claims[p.UID] && k != ignored {
+		if claims[p.Metadata.UID] && k != ignored {
 			l.claims++
 			if k == operand {
 				l.claimOperands++
@@ -67,7 +66,7 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 	}
 	for _, k := range []kind{target, unmanaged, static, operand, daemon, plugin} {
 		for _, p := range found[k] {
-			if err := a.end(ctx, p, k, claims[p.UID], trial, &l); err != nil {
+			if err := a.end(ctx, p, k, claims[p.Metadata.UID], trial, &l); err != nil {
 				return l, err
 			}
 		}
@@ -76,52 +75,62 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 }
 
 // end ends one pod, or finds out that it cannot be ended, and adds it to the list.
-func (a *Agent) end(ctx context.Context, p *corev1.Pod, k kind, claims, trial bool, l *sweepResult) error {
+func (a *Agent) end(ctx context.Context, p *Pod, k kind, claims, trial bool, l *sweepResult) error {
 	why := ""
-	if p.DeletionTimestamp == nil {
+	if !p.isEnding() {
 		why = a.cfg.refusal(p, k, claims)
 	}
 	switch {
 	case why != "":
 		l.refused = append(l.refused, why)
 		return nil
-	case k == operand || k == plugin || p.DeletionTimestamp != nil || k == daemon && l.claims > 0 && !trial:
+	case k == operand || k == plugin || p.isEnding() || k == daemon && l.claims > 0 && !trial:
 		switch {
 		case trial:
 		case k == plugin:
-			l.plugins = append(l.plugins, podName(p))
+			l.plugins = append(l.plugins, p.String())
 		default:
-			l.ending = append(l.ending, podName(p))
+			l.ending = append(l.ending, p.String())
 		}
 		return nil
 	}
-	err := a.evict(ctx, p, trial)
-	var refused *refusedError
+	refused := a.evict(ctx, p, trial)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &refused):
-		l.refused = append(l.refused, "pod "+refused.Pod+": "+refused.Reason)
+	case refused != "":
+		l.refused = append(l.refused, "pod "+p.String()+": "+refused)
 	case !trial:
-		a.log.Info("evicted", "pod", podName(p))
-		l.ending = append(l.ending, podName(p))
+		a.log.Info("evicted", "pod", p.String())
+		l.ending = append(l.ending, p.String())
 	}
 	return nil
 }
 
+// holdersOf returns the UIDs of the pods that the driver reports as holders.
+func holdersOf(holders []kmod.Holder) map[string]bool {
+	out := map[string]bool{}
+	for _, h := range holders {
+		if h.Pod != "" {
+			out[h.Pod] = true
+		}
+	}
+	return out
+}
+
 // refusal says why this program does not evict a pod that uses the driver, and what to do; "" when it does.
-func (c Config) refusal(p *corev1.Pod, k kind, claims bool) string {
+func (c Config) refusal(p *Pod, k kind, claims bool) string {
 	const selector = "give the DaemonSet the node selector " + deployPrefix + "client=true (the kubelet plugin of NVIDIA's DRA driver: " +
 		pluginLabel + "=true, with --resource-claims) and the node that label, so that it can be paused"
 	switch {
 	case k == unmanaged:
-		return "pod " + podName(p) + " has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)"
+		return "pod " + p.String() + " has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)"
 	case k == static:
-		return "pod " + podName(p) + " uses the driver and is a static pod, which no eviction ends: remove its manifest from the node, or stop what uses the driver"
+		return "pod " + p.String() + " uses the driver and is a static pod, which no eviction ends: remove its manifest from the node, or stop what uses the driver"
 	case k == daemon && claims:
-		return "pod " + podName(p) + " has a resource claim and belongs to a DaemonSet, which would start it again with its devices: " + selector
+		return "pod " + p.String() + " has a resource claim and belongs to a DaemonSet, which would start it again with its devices: " + selector
 	case k == daemon && !c.DaemonSets:
-		return "pod " + podName(p) + " uses the driver and belongs to a DaemonSet: " + selector + ", or allow its eviction with --evict-daemonsets (DRIVER_EVICT_DAEMONSETS)"
+		return "pod " + p.String() + " uses the driver and belongs to a DaemonSet: " + selector + ", or allow its eviction with --evict-daemonsets (DRIVER_EVICT_DAEMONSETS)"
 	}
 	return ""
 }

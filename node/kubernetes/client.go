@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,16 +24,20 @@ import (
 const (
 	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount" // where Kubernetes mounts a pod's service account
 	requestWait   = 5 * time.Second                                 // for one request and its answer
-	maxAnswer     = 1 << 20                                         // bytes of an object; of nodes only the metadata is requested, except for taints
+	maxAnswer     = 1 << 20                                         // bytes of an object
 	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of certificate authorities
 )
 
 // Client talks to one API server. It is safe for concurrent use. It reads token and certificate authorities
 // again for each request, because the kubelet replaces them while a pod runs.
 type Client struct {
+	Name string        // of the program, for the server's log and in Events; default "nvidia-driver"
+	Wait time.Duration // for one request and its answer; default 5 s
+	// Transport replaces the network and the service account in tests.
+	Transport http.RoundTripper
+
 	server string // https://10.96.0.1:443; "": there is none, and every call returns an error
 	folder string // has the files token and ca.crt
-	wait   time.Duration
 
 	mu          sync.Mutex
 	authorities []byte
@@ -42,16 +47,28 @@ type Client struct {
 // InCluster returns a client for the cluster that this process runs in. It uses the variables that Kubernetes
 // sets in every container; without them each call returns ErrNoCluster.
 func InCluster(getenv func(string) string) *Client {
+	return New(Server(getenv), accountFolder)
+}
+
+// Server returns the address of the API server from the variables that Kubernetes sets in every container; ""
+// without them.
+func Server(getenv func(string) string) string {
 	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return New("", accountFolder)
+		return ""
 	}
-	return New("https://"+net.JoinHostPort(host, port), accountFolder)
+	return "https://" + net.JoinHostPort(host, port)
 }
 
 // New returns a client for a server ("https://HOST:PORT") and a folder with the files token and ca.crt.
 func New(server, folder string) *Client {
-	return &Client{server: strings.TrimSuffix(server, "/"), folder: folder, wait: requestWait}
+	return &Client{Name: "nvidia-driver", Wait: requestWait, server: strings.TrimSuffix(server, "/"), folder: folder}
+}
+
+// Check says what is wrong with the service account.
+func (c *Client) Check() error {
+	_, _, err := c.account()
+	return err
 }
 
 // Namespace returns the namespace of the pod from the service account; "" when that does not have it.
@@ -63,32 +80,34 @@ func (c *Client) Namespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// request is one call. Its path is made with urlPath.
-type request struct {
-	method, path, kind string // kind is the type of the body; "" without a body
-	body               any
-	metadata           bool // request only the metadata of the object
+// Request is one call.
+type Request struct {
+	Method, Path string // see Path
+	Query        url.Values
+	Kind         string // type of the body; "" without a body
+	Body         any
+	Metadata     bool  // request only the metadata of the object
+	Most         int64 // bytes of the answer; default 1 MiB
 }
 
 // Content types of bodies and answers.
 const (
-	jsonBody       = "application/json"
-	jsonPatch      = "application/json-patch+json"
-	mergePatch     = "application/merge-patch+json"
+	JSON           = "application/json"
+	MergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json"
 	metadataOnly   = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
-// urlPath joins the escaped elements of a path, so that a name cannot change the other elements.
-func urlPath(parts ...string) string {
+// Path joins the escaped elements of a path, so that a name cannot change the other elements.
+func Path(parts ...string) string {
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
 	}
 	return "/" + strings.Join(parts, "/")
 }
 
-// do sends a request and decodes the answer into answer, if that is not nil.
-func (c *Client) do(ctx context.Context, r request, answer any) error {
+// Do sends a request and decodes the answer into answer, if that is not nil.
+func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	if c.server == "" {
 		return &noClusterError{errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")}
 	}
@@ -96,28 +115,29 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 	if err != nil {
 		return &noClusterError{fmt.Errorf("the pod's service account: %w; is its token mounted in this container?", err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()
 	var body io.Reader
-	if r.kind != "" {
-		data, err := json.Marshal(r.body)
+	if r.Kind != "" {
+		data, err := json.Marshal(r.Body)
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+			return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 		}
 		body = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, c.server+r.path, body)
+	req, err := http.NewRequestWithContext(ctx, r.Method, c.server+r.Path, body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}
+	req.URL.RawQuery = r.Query.Encode()
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("User-Agent", "nvidia-driver")
-	req.Header.Set("Accept", jsonBody)
-	if r.metadata {
+	req.Header.Set("User-Agent", c.Name)
+	req.Header.Set("Accept", JSON)
+	if r.Metadata {
 		req.Header.Set("Accept", metadataOnly)
 	}
-	if r.kind != "" {
-		req.Header.Set("Content-Type", r.kind)
+	if r.Kind != "" {
+		req.Header.Set("Content-Type", r.Kind)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -128,17 +148,20 @@ func (c *Client) do(ctx context.Context, r request, answer any) error {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	most := cmp.Or(r.Most, maxAnswer)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return &unreachableError{c.server, err}
-	case len(data) > maxAnswer:
-		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, r.path, maxAnswer)
+	case int64(len(data)) > most:
+		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.Method, r.Path, most)
 	case resp.StatusCode/100 != 2:
-		return &StatusError{Method: r.method, Path: r.path, Code: resp.StatusCode, Message: message(data)}
+		e := &StatusError{Method: r.Method, Path: r.Path, Code: resp.StatusCode, Message: message(data)}
+		_ = json.Unmarshal(data, e) // not every answer is a Status
+		return e
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return fmt.Errorf("%s %s: the answer is not what was asked for: %w", r.method, r.path, err)
+		return fmt.Errorf("%s %s: the answer is not what was asked for: %w", r.Method, r.Path, err)
 	}
 	return nil
 }
@@ -163,6 +186,9 @@ func message(data []byte) string {
 
 // account reads the token and replaces the HTTP client when the certificate authorities have changed.
 func (c *Client) account() (*http.Client, string, error) {
+	if c.Transport != nil {
+		return &http.Client{Transport: c.Transport}, "", nil
+	}
 	token, err := bounded.File(filepath.Join(c.folder, "token"), maxAccount)
 	if err != nil {
 		return nil, "", err
@@ -193,7 +219,6 @@ func newHTTP(pool *x509.CertPool) *http.Client {
 		Transport: &http.Transport{
 			TLSClientConfig:        &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    requestWait,
-			ResponseHeaderTimeout:  requestWait,
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConns:           1,
 			// Longer than the interval between two polls, shorter than that between two heartbeats.

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
@@ -23,6 +24,9 @@ const (
 	testNode = apitest.NodeName
 	condType = "NVIDIADriverReady"
 )
+
+// otherAuthority has issued no certificate here.
+var otherAuthority = testcert.Authority("another authority").CertPEM()
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
@@ -169,7 +173,7 @@ func TestHostileServer(t *testing.T) {
 			defer web.Close()
 			c := New(web.URL, real1.Folder) // the certificates of httptest are all the same
 			if name == "silent" {           // the others answer, however slow the machine is
-				c.wait = 200 * time.Millisecond
+				c.Wait = 200 * time.Millisecond
 			}
 			_, err := c.Annotation(t.Context(), testNode, "x")
 			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {

@@ -33,7 +33,7 @@ func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, c
 	}
 	// The strategic merge of Kubernetes merges conditions by type.
 	body := map[string]any{"status": map[string]any{"conditions": []any{value}}}
-	return c.do(ctx, request{method: http.MethodPatch, path: urlPath("api", "v1", "nodes", node, "status"), kind: strategicPatch, body: body, metadata: true}, nil)
+	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "nodes", node, "status"), Kind: strategicPatch, Body: body, Metadata: true}, nil)
 }
 
 func errNoNode() error {

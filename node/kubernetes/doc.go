@@ -1,8 +1,8 @@
-// Package kubernetes is a small client for what a driver's pod writes to a cluster: Events, a condition of
-// its node, and the annotation of the safe-load handshake. It uses plain HTTPS with the pod's service
-// account; a client library would be larger than the rest of the program.
+// Package kubernetes is a small client for what the programs of a driver's pod do in a cluster: Events, the
+// labels, taints, annotations and a condition of their node, and, for driver-evict, requests of its own. It uses
+// plain HTTPS with the pod's service account; a client library would be larger than the rest of the program.
 //
 // Every call is one request with a deadline and a limit for the size of the answer. The package keeps no
-// goroutine and repeats nothing by itself. The caller (package node/report) decides what to write, when, and
-// what a refusal means.
+// goroutine, and repeats only a change of a node that another client was faster with. The callers (packages
+// node/report, node/evict) decide what to write, when, and what a refusal means.
 package kubernetes

@@ -10,18 +10,32 @@ import (
 // Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again is
 // useless until somebody changes the cluster.
 var (
-	ErrForbidden   = errors.New("not allowed")                           // 401, 403
-	ErrNotFound    = errors.New("not found")                             // 404
-	ErrNoCluster   = errors.New("no Kubernetes API to talk to")          // no server, no token, no name of the node
-	ErrUnreachable = errors.New("the Kubernetes API gives no answer")    // network error, 429, 5xx: try again later
-	errTest        = errors.New("it is not as it was when it was asked") // the test of a JSON patch failed
+	ErrForbidden   = errors.New("not allowed")                        // 401, 403
+	ErrNotFound    = errors.New("not found")                          // 404
+	ErrNoCluster   = errors.New("no Kubernetes API to talk to")       // no server, no token, no name of the node
+	ErrUnreachable = errors.New("the Kubernetes API gives no answer") // network error, 409, 429, 5xx: try again later
 )
 
 // StatusError is an answer of the server with an error code.
 type StatusError struct {
-	Method, Path string
-	Code         int    // HTTP status code
-	Message      string // the text of the server
+	Method, Path string `json:"-"`
+	Code         int    `json:"-"` // HTTP status code
+	Message      string `json:"-"` // the text of the server
+	Details      struct {
+		Name   string // of the object that it is about; "" if the server knows no such kind
+		Causes []Cause
+	}
+}
+
+// Cause is a reason of an answer: "DisruptionBudget".
+type Cause struct{ Reason, Message string }
+
+// StatusCode is the HTTP status code of an answer of the server; 0 for another error.
+func StatusCode(err error) int {
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		return e.Code
+	}
+	return 0
 }
 
 // Error includes the server's own text, which names user, verb and resource.
@@ -44,9 +58,7 @@ func (e *StatusError) Is(target error) bool {
 	case ErrNotFound, fs.ErrNotExist:
 		return e.Code == http.StatusNotFound
 	case ErrUnreachable:
-		return e.Code == http.StatusTooManyRequests || e.Code >= 500
-	case errTest:
-		return e.Code == http.StatusUnprocessableEntity
+		return e.Code == http.StatusConflict || e.Code == http.StatusTooManyRequests || e.Code >= 500
 	}
 	return false
 }

@@ -72,21 +72,20 @@ func (c *Client) createEvent(ctx context.Context, e Event, host string, first, l
 	if e.About.Name == "" || e.About.Kind == "Pod" && e.About.Namespace == "" {
 		return "", &noClusterError{fmt.Errorf("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)}
 	}
-	const component = "nvidia-driver"
 	o := eventObject{Version: "v1", Kind: "Event", About: e.About, Reason: e.Reason, Message: truncate(e.Message, maxMessage), Type: "Normal",
-		First: formatTime(first), Last: formatTime(last), Count: count, Controller: component, Instance: e.About.Name}
+		First: formatTime(first), Last: formatTime(last), Count: count, Controller: c.Name, Instance: e.About.Name}
 	if e.Warning {
 		o.Type = "Warning"
 	}
-	o.Source.Component, o.Source.Host = component, host
+	o.Source.Component, o.Source.Host = c.Name, host
 	o.Metadata.Namespace = e.namespace()
 	o.Metadata.Name = fmt.Sprintf("%s.%016x", e.About.Name[:min(len(e.About.Name), 200)], rand.Uint64()) //nolint:gosec // a name, not a secret
-	return o.Metadata.Name, c.do(ctx, request{method: http.MethodPost, path: urlPath("api", "v1", "namespaces", o.Metadata.Namespace, "events"), kind: jsonBody, body: o, metadata: true}, nil)
+	return o.Metadata.Name, c.Do(ctx, Request{Method: http.MethodPost, Path: Path("api", "v1", "namespaces", o.Metadata.Namespace, "events"), Kind: JSON, Body: o, Metadata: true}, nil)
 }
 
 // raiseEvent sets the count of an Event that happened again. It needs the verb patch on events. ErrNotFound
 // means that the server has deleted the Event (after an hour).
 func (c *Client) raiseEvent(ctx context.Context, e Event, name string, last time.Time, count int) error {
 	body := map[string]any{"count": count, "lastTimestamp": formatTime(last)}
-	return c.do(ctx, request{method: http.MethodPatch, path: urlPath("api", "v1", "namespaces", e.namespace(), "events", name), kind: mergePatch, body: body, metadata: true}, nil)
+	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "namespaces", e.namespace(), "events", name), Kind: MergePatch, Body: body, Metadata: true}, nil)
 }

@@ -22,7 +22,7 @@ func (c *Client) Grace(ctx context.Context, namespace, pod string) (time.Duratio
 			Grace *int64 `json:"terminationGracePeriodSeconds"`
 		} `json:"spec"`
 	}
-	err := c.do(ctx, request{method: http.MethodGet, path: urlPath("api", "v1", "namespaces", namespace, "pods", pod)}, &object)
+	err := c.Do(ctx, Request{Method: http.MethodGet, Path: Path("api", "v1", "namespaces", namespace, "pods", pod)}, &object)
 	if err != nil {
 		return 0, err
 	}

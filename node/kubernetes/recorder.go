@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Recorder limits Events: for each object and reason it sends at most one message in each interval Every, the
+// Recorder limits Events: for each object and reason it sends at most one message in five minutes, the
 // latest one; a repeated message only raises a count. It is not safe for concurrent use.
 type Recorder struct {
 	Client *Client
-	Host   string        // name of the node
-	Every  time.Duration // default 5 min
+	Host   string // name of the node
 	Now    func() time.Time
 
 	entries []*entry
@@ -59,7 +58,7 @@ func (r *Recorder) Due() time.Time {
 		}
 		at := x.first
 		if !x.sent.IsZero() {
-			at = x.sent.Add(r.every())
+			at = x.sent.Add(every)
 		}
 		if due.IsZero() || at.Before(due) {
 			due = at
@@ -68,25 +67,24 @@ func (r *Recorder) Due() time.Time {
 	return due
 }
 
-func (r *Recorder) every() time.Duration {
-	if r.Every > 0 {
-		return r.Every
-	}
-	return 5 * time.Minute
-}
+const every = 5 * time.Minute
 
-// Send sends the Events that are due, or with all every pending one. After an error the others stay pending.
+// Send sends the Events that are due, or with all every pending one. Those that could not be sent stay pending.
 func (r *Recorder) Send(ctx context.Context, all bool) error {
+	var errs []error
 	for _, x := range r.entries {
-		if x.pending == 0 || !all && !x.sent.IsZero() && r.Now().Sub(x.sent) < r.every() {
+		if x.pending == 0 || !all && !x.sent.IsZero() && r.Now().Sub(x.sent) < every {
 			continue
 		}
 		if err := r.send(ctx, x); err != nil {
-			return err
+			if errs = append(errs, err); errors.Is(err, ErrUnreachable) {
+				break
+			}
+			continue
 		}
 		x.pending, x.sent = 0, r.Now()
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *Recorder) send(ctx context.Context, x *entry) error {

@@ -22,22 +22,14 @@ func TestRemoveTaints(t *testing.T) {
 		removed   string
 		err       error
 	}{
-		"ours alone":     {[]map[string]any{taint(ours, "NoSchedule")}, nil, "", ours, nil},
-		"two effects":    {[]map[string]any{taint(ours, "NoSchedule"), taint("other", "NoSchedule"), taint(ours, "NoExecute")}, nil, "other", ours, nil},
-		"two keys":       {[]map[string]any{taint("second", "NoSchedule"), taint(ours, "NoExecute")}, nil, "", ours + " second", nil},
-		"none of ours":   {[]map[string]any{taint("other", "NoSchedule")}, nil, "other", "", nil},
-		"no taint":       {nil, nil, "", "", nil},
-		"a similar name": {[]map[string]any{taint(ours+"-2", "NoSchedule")}, nil, ours + "-2", "", nil},
+		"ours alone":   {[]map[string]any{taint(ours, "NoSchedule")}, nil, "", ours, nil},
+		"two effects":  {[]map[string]any{taint(ours, "NoSchedule"), taint("other", "NoSchedule"), taint(ours, "NoExecute")}, nil, "other", ours, nil},
+		"none of ours": {[]map[string]any{taint("other", "NoSchedule")}, nil, "other", "", nil},
 		"another one is added in front": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request == 2 {
 				st.Taints = append([]map[string]any{taint("new", "NoSchedule")}, st.Taints...)
 			}
 		}, "new", ours, nil},
-		"somebody else removes it": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
-			if request == 2 {
-				st.Taints = nil
-			}
-		}, "", "", nil},
 		"somebody else changes its value": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request == 2 {
 				st.Taints = []map[string]any{{"key": ours, "effect": "NoSchedule", "value": "x"}}
@@ -47,7 +39,7 @@ func TestRemoveTaints(t *testing.T) {
 			if request%2 == 0 {
 				st.Taints = append([]map[string]any{taint(fmt.Sprint("n", request), "NoSchedule")}, st.Taints...)
 			}
-		}, "n10 n8 n6 n4 n2 " + ours, "", ErrUnreachable},
+		}, "n20 n18 n16 n14 n12 n10 n8 n6 n4 n2 " + ours, "", ErrUnreachable},
 		"no right": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"patch nodes"} }, ours, "", ErrForbidden},
 		"no right to look": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"get nodes"} },
 			ours, "", ErrForbidden},
@@ -63,7 +55,7 @@ func TestRemoveTaints(t *testing.T) {
 					}
 				}
 			})
-			removed, err := c.RemoveTaints(t.Context(), testNode, []string{ours, "second"})
+			removed, err := c.RemoveTaints(t.Context(), testNode, []string{ours})
 			assert.ErrorIs(t, err, test.err)
 			if err == nil {
 				assert.Equal(t, test.removed, strings.Join(removed, " "))

@@ -131,7 +131,7 @@ func testRights(t *testing.T, s *stage) {
 	a := e.start(nobody)
 	e.status("nobody", status.Waiting, "replace")
 	e.Wait(limit, "the right that is missing", func() error {
-		if !strings.Contains(a.log.String(), `grant the service account "get" on "nodes"`) {
+		if !strings.Contains(a.log.String(), "give the service account this permission") {
 			return fmt.Errorf("it said %s", a.log.String())
 		}
 		return nil

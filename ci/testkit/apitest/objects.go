@@ -3,12 +3,10 @@ package apitest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -23,103 +21,55 @@ func decodeStrict(body []byte, into any) error {
 }
 
 func (st *State) metadata() any {
-	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-		"metadata": map[string]any{"name": NodeName, "annotations": maps.Clone(st.Annotations)}}
+	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": st.nodeMetadata()}
 }
 
-// node reads and patches the node's annotations.
+func (st *State) nodeMetadata() map[string]any {
+	return map[string]any{"name": NodeName, "annotations": maps.Clone(st.Annotations), "resourceVersion": st.version()}
+}
+
+// version is another one after every change of the node.
+func (st *State) version() string { return fmt.Sprint(st.Annotations, st.Taints) }
+
+// node reads and patches the node's annotations and taints.
 func (st *State) node(req *http.Request, kind string, body []byte) (any, error) {
-	if req.Method == http.MethodGet && req.Header.Get("Accept") == "application/json" { // for its taints
-		return map[string]any{"kind": "Node", "apiVersion": "v1", "spec": map[string]any{"taints": slices.Clone(st.Taints)}}, st.authorize(req, "get", "whole nodes")
+	if req.Method == http.MethodGet && req.Header.Get("Accept") == "application/json" {
+		return map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": st.nodeMetadata(), "spec": map[string]any{"taints": slices.Clone(st.Taints)}},
+			st.authorize(req, "get", "whole nodes")
 	}
 	if req.Method == http.MethodGet {
 		return st.metadata(), st.authorize(req, "get", "nodes")
 	}
-	if req.Method != http.MethodPatch {
-		return nil, refuse(http.StatusMethodNotAllowed, "%s", req.Method)
+	if req.Method != http.MethodPatch || kind != "application/merge-patch+json" {
+		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
 	}
 	if err := st.authorize(req, "patch", "nodes"); err != nil {
 		return nil, err
 	}
-	switch kind {
-	case "application/merge-patch+json":
-		var patch struct {
-			Metadata struct {
-				Annotations map[string]*string `json:"annotations"`
-			} `json:"metadata"`
+	var patch struct {
+		Metadata struct {
+			Annotations     map[string]*string `json:"annotations"`
+			ResourceVersion string             `json:"resourceVersion"`
+		} `json:"metadata"`
+		Spec struct {
+			Taints *[]map[string]any `json:"taints"`
+		} `json:"spec"`
+	}
+	if err := decodeStrict(body, &patch); err != nil {
+		return nil, err
+	}
+	if seen := patch.Metadata.ResourceVersion; seen != "" && seen != st.version() {
+		return nil, refuse(http.StatusConflict, "the object has been modified")
+	}
+	for key, value := range patch.Metadata.Annotations {
+		if delete(st.Annotations, key); value != nil {
+			st.Annotations[key] = *value
 		}
-		if err := decodeStrict(body, &patch); err != nil {
-			return nil, err
-		}
-		for key, value := range patch.Metadata.Annotations {
-			if delete(st.Annotations, key); value != nil {
-				st.Annotations[key] = *value
-			}
-		}
-	case "application/json-patch+json":
-		if err := st.jsonPatch(body); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, refuse(http.StatusUnsupportedMediaType, "the body of the request was in an unknown format: %q", kind)
+	}
+	if patch.Spec.Taints != nil {
+		st.Taints = *patch.Spec.Taints
 	}
 	return st.metadata(), nil
-}
-
-// operation is one of a JSON patch (RFC 6902).
-type operation struct {
-	Op, Path string
-	Value    any
-}
-
-// patchTaints does all of the operations on the node's taints, or none.
-func (st *State) patchTaints(ops []operation) error {
-	next := slices.Clone(st.Taints)
-	for _, op := range ops {
-		at, ok := strings.CutPrefix(op.Path, "/spec/taints/")
-		i, err := strconv.Atoi(at)
-		if !ok || err != nil || i < 0 || i >= len(next) {
-			return refuse(http.StatusUnprocessableEntity, "path %q", op.Path)
-		}
-		switch {
-		case op.Op == "test" && !reflect.DeepEqual(op.Value, any(next[i])):
-			return refuse(http.StatusUnprocessableEntity, "the server rejected our request due to an error in our request")
-		case op.Op == "remove":
-			next = slices.Delete(next, i, i+1)
-		case op.Op != "test":
-			return refuse(http.StatusUnprocessableEntity, "%s %s", op.Op, op.Path)
-		}
-	}
-	st.Taints = next
-	return nil
-}
-
-func (st *State) jsonPatch(body []byte) error {
-	var ops []operation
-	if err := decodeStrict(body, &ops); err != nil {
-		return err
-	}
-	if len(ops) > 0 && strings.HasPrefix(ops[0].Path, "/spec/taints/") {
-		return st.patchTaints(ops)
-	}
-	next := maps.Clone(st.Annotations)
-	for _, op := range ops {
-		key, ok := strings.CutPrefix(op.Path, "/metadata/annotations/")
-		key = strings.NewReplacer("~1", "/", "~0", "~").Replace(key)
-		value, there := next[key]
-		switch {
-		case !ok || strings.Contains(op.Path[len("/metadata/annotations/"):], "/"):
-			return refuse(http.StatusUnprocessableEntity, "path %q", op.Path)
-		case op.Op == "test" && (!there || any(value) != op.Value):
-			return refuse(http.StatusUnprocessableEntity, "the server rejected our request due to an error in our request")
-		case op.Op == "remove" && there:
-			delete(next, key)
-		case op.Op != "test":
-			return refuse(http.StatusUnprocessableEntity, "%s %s", op.Op, op.Path)
-		}
-	}
-	st.Annotations = next
-	return nil
 }
 
 // status merges conditions by their type, as the strategic merge does.
