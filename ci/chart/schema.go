@@ -78,12 +78,14 @@ func (d document) parent(path string) (at *yaml.Node, name string) {
 	}
 }
 
-// addForeign declares a name of NVIDIA's charts. Those below `driver` belong to the GPU Operator's map of
+// addForeign declares a name that is refused: of NVIDIA's charts, or one that this chart had. Those below `driver` belong to the GPU Operator's map of
 // that name.
 func (d document) addForeign(path, hint string) error {
 	at, name := d.root, path
 	if below, ok := strings.CutPrefix(path, "driver."); ok {
 		at, name = member(member(d.root, "definitions"), "operatorDriver"), below
+	} else if above, below, ok := strings.Cut(path, "."); ok {
+		at, name = member(member(d.root, "properties"), above), below
 	}
 	properties := member(at, "properties")
 	if properties == nil {
@@ -94,7 +96,7 @@ func (d document) addForeign(path, hint string) error {
 	}
 	text := func(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 	set(properties, name, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
-		text("description"), text("A name of NVIDIA's charts, refused: " + hint + "."), text("$ref"), text(foreign),
+		text("description"), text("Refused: " + hint + "."), text("$ref"), text(foreign),
 	}})
 	return nil
 }

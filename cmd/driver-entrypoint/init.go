@@ -122,7 +122,7 @@ func finalReport(patience context.Context) (context.Context, context.CancelFunc)
 
 func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) report.Options {
 	cfg.PodNamespace = cmp.Or(cfg.PodNamespace, client.Namespace())
-	o := report.Options{Events: reports.events, Condition: reports.condition, Features: reports.features, Taints: reports.taints, Client: client, Node: cfg.Host,
+	o := report.Options{Events: reports.events, Condition: reports.condition, Taints: reports.taints, Client: client, Node: cfg.Host,
 		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}
 	if safe != nil {
 		o.Idle = func(ctx context.Context) {

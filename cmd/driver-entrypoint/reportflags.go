@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,6 @@ type reportFlags struct {
 	events    bool
 	condition bool
 	safeLoad  bool
-	features  string // folder of Node Feature Discovery
 	taints    []string
 }
 
@@ -33,7 +31,6 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.condition, "node-condition", false, "node condition NVIDIADriverReady; the service account may patch nodes/status")
 	f.BoolVar(&r.safeLoad, "safe-load", false, "before another driver is taken down, wait until the node was prepared for it: until the annotation that is set then was removed; the service account may get and patch nodes")
 	f.StringSliceVar(&r.taints, "startup-taint", nil, "key of a taint to remove from this node once the driver serves, and never to add; several times; the service account may get and patch nodes")
-	f.StringVar(&r.features, "nfd-dir", "", "folder in which Node Feature Discovery looks for features, where the host's is mounted: labels with the driver's version and the GPUs' model")
 }
 
 // taintKey is a qualified name of Kubernetes.
@@ -60,9 +57,6 @@ func (r *reportFlags) check() error {
 	if r.gpuEvery < 0 {
 		errs = append(errs, fmt.Errorf("--gpu-metrics-every (DRIVER_GPU_METRICS_EVERY) is %s; it must not be negative", r.gpuEvery))
 	}
-	if r.features != "" && !filepath.IsAbs(r.features) {
-		errs = append(errs, fmt.Errorf("--nfd-dir (DRIVER_NFD_DIR) is %q; it must be an absolute path", r.features))
-	}
 	for _, key := range r.taints {
 		if !taintKey().MatchString(key) {
 			errs = append(errs, fmt.Errorf("--startup-taint (DRIVER_STARTUP_TAINT) is %q; it must be the key of a taint, such as example.com/driver-not-ready, without value and effect", key))
@@ -78,5 +72,5 @@ func (r *reportFlags) check() error {
 
 // any says whether a reporter has to follow the status.
 func (r *reportFlags) any() bool {
-	return r.events || r.condition || r.safeLoad || r.features != "" || len(r.taints) > 0
+	return r.events || r.condition || r.safeLoad || len(r.taints) > 0
 }

@@ -20,10 +20,9 @@ import (
 func TestReportFlagsCheck(t *testing.T) {
 	t.Parallel()
 	for want, reports := range map[string]reportFlags{
-		"":                         {metrics: ":9835", features: "/features", events: true, taints: []string{"starting", "a.example.com/b_c.d"}},
+		"":                         {metrics: ":9835", events: true, taints: []string{"starting", "a.example.com/b_c.d"}},
 		"DRIVER_METRICS_ADDR":      {metrics: "9835"},
 		"DRIVER_GPU_METRICS_EVERY": {gpuEvery: -time.Second},
-		"DRIVER_NFD_DIR":           {features: "features.d"},
 		"DRIVER_STARTUP_TAINT":     {taints: []string{"example.com/starting", "starting=true:NoSchedule"}},
 		"is \"node.kubernetes.io/not-ready\": a controller":               {taints: []string{"example.com/starting", "node.kubernetes.io/not-ready"}},
 		"is \"node.cloudprovider.kubernetes.io/uninitialized\": a contro": {taints: []string{"node.cloudprovider.kubernetes.io/uninitialized"}},
@@ -34,7 +33,7 @@ func TestReportFlagsCheck(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", reports, err, want)
 		}
 	}
-	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {features: "/x"}, {taints: []string{"example.com/starting"}}} {
+	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {taints: []string{"example.com/starting"}}} {
 		if !reports.any() {
 			t.Errorf("%+v: nobody follows the status", reports)
 		}
@@ -43,7 +42,7 @@ func TestReportFlagsCheck(t *testing.T) {
 		t.Error("metrics follow the status by themselves")
 	}
 	var stderr bytes.Buffer
-	for _, args := range []string{"init --metrics-addr nowhere", "--accept-license --nfd-dir x", "init --gpu-metrics-every -1s"} {
+	for _, args := range []string{"init --metrics-addr nowhere", "init --gpu-metrics-every -1s"} {
 		assert.Equalf(t, exitUsage, run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &stderr, &stderr), "%s", args)
 	}
 }
@@ -82,8 +81,8 @@ func TestReporting(t *testing.T) {
 	client := kubernetes.New("", "/nowhere")
 	cfg := config.Defaults()
 	cfg.Host, cfg.Pod, cfg.PodNamespace, cfg.PodUID = "node-1", "driver-x", "gpu", "u"
-	o := p.reporting(client, nil, cfg, reportFlags{events: true, features: "/x"})
-	if !o.Events || o.Condition || o.Features != "/x" || o.Node != "node-1" || o.Pod != kubernetes.Pod("gpu", "driver-x", "u") || o.Idle != nil {
+	o := p.reporting(client, nil, cfg, reportFlags{events: true})
+	if !o.Events || o.Condition || o.Node != "node-1" || o.Pod != kubernetes.Pod("gpu", "driver-x", "u") || o.Idle != nil {
 		t.Errorf("%+v", o)
 	}
 	p.reporting(client, kubernetes.NewSafeLoad(client, "node-1", "driver-x"), cfg, reportFlags{safeLoad: true}).Idle(t.Context())

@@ -49,9 +49,7 @@ func (c Change) String() string {
 	what := fmt.Sprintf("GPU %s (%04x:%04x)", c.Address, c.Vendor, c.Device)
 	switch c.To {
 	case status.GPULent:
-		return what + " is lent to " + taker(c.GPU)
-	case status.GPUUnbound:
-		return what + " was unbound, and no driver has it"
+		return what + " is " + lent(c.GPU)
 	case status.GPUTaken:
 		return what + " was taken by " + c.Driver
 	case status.GPULost:
@@ -65,8 +63,13 @@ func (c Change) String() string {
 	return what + " is the driver's again"
 }
 
-// taker returns the driver that a GPU is lent to.
-func taker(g devices.GPU) string { return cmp.Or(g.Driver, g.Override) }
+// lent says who has a GPU that is not the driver's.
+func lent(g devices.GPU) string {
+	if taker := cmp.Or(g.Driver, g.Override); taker != "" {
+		return "lent to " + taker
+	}
+	return "lent to no driver"
+}
 
 // Look notes what is on the bus, and the kernel's lines since the last look. It returns what changed, by
 // address.
@@ -128,7 +131,7 @@ func (k *gpu) now() status.GPUState {
 	case k.silent >= patience || k.lost != "":
 		return status.GPULost
 	case k.Driver == "" && k.was:
-		return status.GPUUnbound
+		return status.GPULent
 	}
 	return status.GPUOurs
 }
@@ -162,7 +165,7 @@ func (w *Watch) answers(address string) (probe.Device, bool) {
 // None says whether the driver has no GPU because others have all of them. NVML does not even start then.
 func (w *Watch) None() bool {
 	for _, k := range w.known {
-		if k.state != status.GPULent && k.state != status.GPUUnbound {
+		if k.state != status.GPULent {
 			return false
 		}
 	}

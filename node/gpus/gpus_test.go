@@ -103,11 +103,11 @@ func TestLentAndBack(t *testing.T) {
 	assert.Equal(t, one+" ours works\n"+two+" ours works", n.state())
 	assert.Equal(t, false, n.None())
 	for _, step := range []struct{ driver, override, change, state string }{
-		{"", "(null)", "was unbound, and no driver has it", two + " unbound no driver has it: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
-		{"", "vfio-pci", "is lent to vfio-pci", two + " lent lent to vfio-pci"},
+		{"", "(null)", "is lent to no driver", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
+		{"", "vfio-pci", "", two + " lent lent to vfio-pci"},
 		{"vfio-pci", "vfio-pci", "", two + " lent lent to vfio-pci"},
 		{"vfio-pci", "(null)", "", two + " lent lent to vfio-pci"},
-		{"", "(null)", "was unbound, and no driver has it", two + " unbound no driver has it: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
+		{"", "(null)", "", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
 		{"nvidia", "(null)", "is the driver's again", two + " ours works"},
 	} {
 		n.bind(two, step.driver)
@@ -169,7 +169,7 @@ func TestLost(t *testing.T) {
 			func(n *node) string { return n.changes(xid) },
 			func(n *node) string {
 				n.bind(two, "")
-				assert.Equal(t, "GPU 0000:06:00.0 (10de:1eb8) was unbound, and no driver has it", n.changes())
+				assert.Equal(t, "GPU 0000:06:00.0 (10de:1eb8) is lent to no driver", n.changes())
 				n.bind(two, "nvidia")
 				return n.changes()
 			},

@@ -18,9 +18,9 @@ func (w *Watch) States(reasons func(address string) []string) (states []status.G
 		what := fmt.Sprintf("GPU %s (%s)", g.Address, g.ID)
 		switch k.state {
 		case status.GPULent:
-			g.Reason = "lent to " + taker(k.GPU)
-		case status.GPUUnbound:
-			g.Reason = fmt.Sprintf("no driver has it: echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one", address)
+			if g.Reason = lent(k.GPU); k.Driver == "" && !k.Lent() {
+				g.Reason += fmt.Sprintf(": echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one", address)
+			}
 		case status.GPUTaken:
 			g.Reason = "it is bound to " + k.Driver
 			broken = append(broken, fmt.Sprintf("%s does not initialise: %s", what, g.Reason))

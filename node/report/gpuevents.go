@@ -8,7 +8,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// recordGPUs records an Event for each GPU that was lent, unbound, lost or given back since the last report.
+// recordGPUs records an Event for each GPU that was lent, lost or given back since the last report.
 // GPUs that the driver has had from the beginning are no news.
 func (r *Reporter) recordGPUs(st status.Snapshot) {
 	if !r.events.on || len(st.GPUs) == 0 || !st.Holding() {
@@ -60,8 +60,6 @@ func gpuEvent(g status.GPU) kubernetes.Event {
 	switch g.State {
 	case status.GPULent:
 		e.Reason = "GPULent"
-	case status.GPUUnbound:
-		e.Reason = "GPUUnbound"
 	case status.GPUTaken:
 		e.Reason, e.Warning = "GPUTaken", true
 	case status.GPULost:
@@ -77,22 +75,17 @@ func gpuEvent(g status.GPU) kubernetes.Event {
 // others returns which GPUs the driver does not have, and which have no vGPU licence: ", lent: 0000:06:00.0";
 // "" if there are none.
 func others(gpus []status.GPU) (text string) {
-	for _, state := range []status.GPUState{status.GPULent, status.GPUUnbound} {
-		var addresses []string
-		for _, g := range gpus {
-			if g.State == state {
-				addresses = append(addresses, g.Address)
-			}
-		}
-		if len(addresses) > 0 {
-			text += fmt.Sprintf(", %s: %s", state, strings.Join(addresses, " "))
-		}
-	}
-	var without []string
+	var lent, without []string
 	for _, g := range gpus {
+		if g.State == status.GPULent {
+			lent = append(lent, g.Address)
+		}
 		if g.Unlicensed() {
 			without = append(without, g.Address)
 		}
+	}
+	if len(lent) > 0 {
+		text = ", lent: " + strings.Join(lent, " ")
 	}
 	if len(without) > 0 {
 		text += ", without a vGPU licence: " + strings.Join(without, " ")

@@ -1,5 +1,5 @@
 // Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the
-// node, by the node condition NVIDIADriverReady, and by the labels that Node Feature Discovery picks up.
+// node, and by the node condition NVIDIADriverReady. It removes startup taints.
 //
 // It follows the status in its own goroutine and looks only at the latest state, so that nothing queues up
 // and no phase of the driver's life waits for a server. A report that fails is logged once; the driver
@@ -26,14 +26,12 @@ type Source struct {
 type Options struct {
 	Events    bool
 	Condition bool
-	Features  string // NFD's folder; "": no labels
 	// Taints are the keys of the taints to remove from the node when the driver serves.
 	Taints []string
 
 	Client *kubernetes.Client // required for Events, Condition and Taints
 	Node   string             // name of the node in the cluster
 	Pod    kubernetes.Object  // this pod
-	Proc   string             // default /proc
 	Log    *slog.Logger
 	// Idle is called once, after the first report that the driver serves; may be nil.
 	Idle func(ctx context.Context)
@@ -59,7 +57,6 @@ type Reporter struct {
 	since     time.Time
 	condition sender
 	reported  reported // the condition
-	features  string   // why the labels could not be written, logged once
 	idle      bool     // Idle was called
 	taints    sender
 	untainted bool // the taints were removed
@@ -72,9 +69,6 @@ const (
 
 // Start returns a reporter that follows the source until Close, or until ctx ends.
 func Start(ctx context.Context, source Source, o Options) *Reporter {
-	if o.Proc == "" {
-		o.Proc = "/proc"
-	}
 	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
 	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
@@ -117,11 +111,9 @@ func (r *Reporter) follow(ctx context.Context) {
 	}
 }
 
-// report reports the changes: first the labels, which cost nothing, then the condition, on which other
-// programs act, then Events.
+// report reports the changes: first the condition, on which other programs act, then Events.
 func (r *Reporter) report(ctx context.Context, final bool) {
 	st := r.source.Status()
-	r.label(st)
 	r.reportCondition(ctx, st, final)
 	if !final {
 		r.removeTaints(ctx, st)

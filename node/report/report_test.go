@@ -2,10 +2,7 @@ package report
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
@@ -37,8 +33,8 @@ func newBench(t *testing.T) *bench {
 	s := apitest.New(t)
 	b := &bench{server: s, clock: noon}
 	b.Reporter = Start(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, Options{
-		Events: true, Condition: true, Features: t.TempDir(), Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
-		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Proc: t.TempDir(), Log: b.said.Logger(),
+		Events: true, Condition: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
+		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Log: b.said.Logger(),
 	})
 	b.cancel()
 	<-b.done
@@ -58,16 +54,6 @@ func (b *bench) condition() string {
 	return fmt.Sprintf("%v %v %v", c["status"], c["reason"], c["message"])
 }
 
-func (b *bench) labels(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.o.Features, labelsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return ""
-	}
-	require.NoError(t, err)
-	return string(text)
-}
-
 var (
 	up      = &status.Driver{Version: "535.261.03", Flavour: "open", Source: "cache"}
 	old     = &status.Driver{Version: "470.256.02", Flavour: "proprietary"}
@@ -82,7 +68,7 @@ func TestLife(t *testing.T) {
 	b := newBench(t)
 	b.see(t, 0, status.Snapshot{})
 	b.see(t, time.Second, status.Snapshot{State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
-	if c := b.server.Condition(conditionType); c != nil || b.labels(t) != "" {
+	if c := b.server.Condition(conditionType); c != nil {
 		t.Errorf("an instance without the lock speaks of the node: %v", c)
 	}
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
@@ -106,24 +92,17 @@ func TestLife(t *testing.T) {
 	missing := serves
 	missing.Companions = []status.Companion{{Name: "gdrdrv", Loaded: true, Version: "2.5.2"}, {Name: "nvidia-fs", Reason: "this image has none"}}
 	assert.Equal(t, text+"; nvidia-fs is missing: this image has none", serving(missing))
-	if got := b.labels(t); !strings.Contains(got, "nvidia.com/driver.gpu.working=1\n") || !strings.Contains(got, "nvidia.com/driver.version.full=535.261.03\n") {
-		t.Error(got)
-	}
 	degraded := serves
 	degraded.State, degraded.Ready, degraded.Reason = status.Degraded, false, "nvidia-persistenced is not running"
 	b.see(t, time.Hour, degraded)
-	if got := b.condition(); got != "False Degraded nvidia-persistenced is not running" || b.labels(t) == "" {
-		t.Errorf("%s, labels %q", got, b.labels(t))
-	}
+	assert.Equal(t, "False Degraded nvidia-persistenced is not running", b.condition())
 	b.see(t, time.Minute, serves)
 	b.see(t, time.Hour, status.Snapshot{State: status.Stopping, Up: up})
 	b.see(t, time.Second, status.Snapshot{State: status.Stopping, Up: up, Holders: holders, Reason: "in use by pid 4711"})
 	b.st = status.Snapshot{State: status.Absent}
 	b.Close(t.Context())
 	b.Close(t.Context())
-	if got := b.condition(); got != "False Stopped the driver was taken down" || b.labels(t) != "" {
-		t.Errorf("%s, labels %q", got, b.labels(t))
-	}
+	assert.Equal(t, "False Stopped the driver was taken down", b.condition())
 	want := []string{
 		"Node Normal Serving x2: " + text, "Node Normal Stopped x1: the driver was taken down: modules unloaded, driver root removed", "Node Normal WaitingForSafeLoad x1: waiting for safe load",
 		"Node Warning Degraded x1: nvidia-persistenced is not running", "Node Warning PreflightFailed x1: no headers", "Node Warning UnloadBlocked x1: in use by pid 4711", "Node Warning WaitingForHolders x1: in use by pid 4711",
@@ -138,17 +117,16 @@ func TestLife(t *testing.T) {
 	assert.Equalf(t, "", b.said.String(), "warnings")
 }
 
-// TestEnds checks condition and labels for each way in which a life may end.
+// TestEnds checks the condition for each way in which a life may end.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		st        status.Snapshot
 		condition string
-		label     string
 	}{
-		{status.Snapshot{State: status.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place", "535"},
-		{status.Snapshot{State: status.Failed, Reason: "refused"}, "False Failed refused", ""},
-		{status.Snapshot{State: status.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again", "470"},
+		{status.Snapshot{State: status.Detached, Up: up, Reason: "left in place"}, "Unknown Detached left in place"},
+		{status.Snapshot{State: status.Failed, Reason: "refused"}, "False Failed refused"},
+		{status.Snapshot{State: status.Restored, Up: old, Reason: "470 is loaded again"}, "False Restored 470 is loaded again"},
 	} {
 		b := newBench(t)
 		b.see(t, 0, serves)
@@ -158,9 +136,6 @@ func TestEnds(t *testing.T) {
 		b.st = test.st
 		b.Close(t.Context())
 		assert.Equalf(t, test.condition, b.condition(), "%s: condition", test.st.State)
-		if got := b.labels(t); (got == "") != (test.label == "") || !strings.Contains(got, "version.major="+test.label) && test.label != "" {
-			t.Errorf("%s: labels %q", test.st.State, got)
-		}
 	}
 }
 
@@ -169,7 +144,6 @@ func TestEnds(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.o.Features = ""
 	patches := func() (n int) {
 		b.server.Do(func(st *apitest.State) {
 			for _, r := range st.Requests {
@@ -212,11 +186,10 @@ func TestHeartbeat(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.o.Features = "/proc/nowhere"
 	b.server.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
 	b.see(t, 0, serves)
 	b.see(t, time.Minute, status.Snapshot{State: status.Degraded, Up: up, Reason: "x"})
-	if said := b.said.Lines(); len(said) != 2 || !strings.Contains(said[1], `feature="the node condition NVIDIADriverReady": PATCH`) || len(b.server.Told()) != 4 {
+	if said := b.said.Lines(); len(said) != 1 || !strings.Contains(said[0], `feature="the node condition NVIDIADriverReady": PATCH`) || len(b.server.Told()) != 4 {
 		t.Errorf("said %s, told %q", &b.said, b.server.Told())
 	}
 	b.server.Do(func(st *apitest.State) { st.Denied, st.Down = nil, true })

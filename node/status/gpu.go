@@ -6,7 +6,7 @@ import "fmt"
 type GPU struct {
 	Address string   `json:"address"`          // on the PCI bus
 	ID      string   `json:"id"`               // "10de:1eb8"
-	State   GPUState `json:"state,omitempty"`  // ours, lent, unbound, taken or lost, see docs/lent-gpus.md
+	State   GPUState `json:"state,omitempty"`  // ours, lent, taken or lost, see docs/lent-gpus.md
 	Driver  string   `json:"driver,omitempty"` // the driver that it is bound to: nvidia, vfio-pci
 	Name    string   `json:"name,omitempty"`   // model, as NVML or the kernel module gives it
 	UUID    string   `json:"uuid,omitempty"`   // from NVML
@@ -31,15 +31,14 @@ type GPUState string
 
 // States of a GPU. docs/lent-gpus.md explains each of them.
 const (
-	GPUOurs    GPUState = "ours"    // the driver's, or free for it
-	GPULent    GPUState = "lent"    // bound to another driver on purpose, or reserved for one
-	GPUUnbound GPUState = "unbound" // a driver had it, and now no driver has it
-	GPUTaken   GPUState = "taken"   // a graphics driver of the kernel has it
-	GPULost    GPUState = "lost"    // it fell off the bus
+	GPUOurs  GPUState = "ours"  // the driver's, or free for it
+	GPULent  GPUState = "lent"  // not the driver's on purpose: bound to another one, reserved for one, or unbound
+	GPUTaken GPUState = "taken" // a graphics driver of the kernel has it
+	GPULost  GPUState = "lost"  // it fell off the bus
 )
 
 // Expected says whether the driver has to serve the GPU, so that the node misses it if it does not work.
-func (g GPU) Expected() bool { return g.State != GPULent && g.State != GPUUnbound }
+func (g GPU) Expected() bool { return g.State != GPULent }
 
 // CountGPUs returns how many GPUs work, of how many that the driver has to serve, and how many it has not.
 func CountGPUs(gpus []GPU) (working, expected, others int) {

@@ -79,9 +79,6 @@
 {{- if or $v.safeLoad $v.evictGPUPods }}
 - {name: DRIVER_SAFE_LOAD, value: "true"}
 {{- end }}
-{{- if and $v.nfd.enabled $v.nfd.featureFile }}
-- {name: DRIVER_NFD_DIR, value: /host/nfd}
-{{- end }}
 {{- range $name, $key := dict "HTTP_PROXY" "httpProxy" "HTTPS_PROXY" "httpsProxy" "NO_PROXY" "noProxy" }}
 {{- with get $v.proxies $key }}
 - {name: {{ $name }}, value: {{ . | quote }}}

@@ -38,9 +38,6 @@
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeMounts" . }}
-{{- if and $v.nfd.enabled $v.nfd.featureFile }}
-- {name: nfd-features, mountPath: /host/nfd}
-{{- end }}
 {{- if $v.rdma.enabled }}
 - {name: mofed, mountPath: /run/mellanox/drivers, mountPropagation: HostToContainer}
 {{- end }}
@@ -96,9 +93,6 @@
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeVolumes" . }}
-{{- if and $v.nfd.enabled $v.nfd.featureFile }}
-- {name: nfd-features, hostPath: {path: {{ $v.nfd.featuresDir }}, type: DirectoryOrCreate}}
-{{- end }}
 {{- if $v.rdma.enabled }}
 - {name: mofed, hostPath: {path: /run/mellanox/drivers, type: DirectoryOrCreate}}
 {{- end }}
