@@ -20,7 +20,7 @@ import (
 const chartDir = "deploy/chart"
 
 // folders are the mount points of configuration, by the kind of a system's packages; node/headers reads them,
-// docs/headers.md lists them.
+// docs/kernels.md lists them.
 var folders = map[string]map[string]string{
 	"apt": {"repoConfig": "/etc/apt/sources.list.d", "certConfig": "/usr/local/share/ca-certificates"},
 	"rpm": {"repoConfig": "/etc/yum.repos.d", "certConfig": "/etc/pki/ca-trust/source/anchors"},

@@ -28,7 +28,7 @@ a transparency log. What the key has signed already is not signed again; what ot
 
 With a key at hand:       driver-build attest IMAGE --image-key KEY --sbom SBOM.json
 With a key elsewhere:     driver-build attest IMAGE --sbom SBOM.json --export DIR
-                          (sign what is in DIR there; docs/supply-chain.md has the commands)
+                          (sign what is in DIR there; docs/trust.md#sign has the commands)
                           driver-build attest IMAGE --sbom SBOM.json --import DIR --image-public-key K.pub
 
 Without a key, --sbom alone attaches the document as a referrer, which anyone could have written.`

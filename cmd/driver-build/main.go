@@ -1,5 +1,5 @@
 // Command driver-build turns rows of a version matrix into NVIDIA driver images. See its --help and
-// docs/driver-build.md.
+// docs/build.md.
 package main
 
 import (

@@ -34,7 +34,7 @@ Together with --sign-key or --import, the new image is signed. driver-build atte
 
 With a key at hand:       driver-build sign IMAGE --sign-key KEY --sign-cert CERT --push --repository REPO
 With a key elsewhere:     driver-build sign IMAGE --export DIR
-                          (sign what is in DIR there; docs/signing.md has the commands)
+                          (sign what is in DIR there; docs/kernels.md#with-a-key-on-another-machine has the commands)
                           driver-build sign IMAGE --import DIR --sign-cert CERT --push --repository REPO
 
 ` + imageArgument

@@ -203,7 +203,7 @@ func alike(m machine, among []*machine) machine {
 	}
 	advice := "apply the rules of driver-build gpus, or label them"
 	if len(m.devices) == 0 {
-		advice = "let node feature discovery label the devices of all nodes (docs/fleet.md), " + advice
+		advice = "let node feature discovery label the devices of all nodes (docs/fleet.md#label-nodes-before-they-have-a-driver), " + advice
 	}
 	o := among[other]
 	m.refuse(Alike, "no label tells nodes like %s (%s) from nodes like %s (%s): %s", m.Name, m.describe(), o.Name, o.describe(), advice)

@@ -45,11 +45,11 @@ type moduleCR struct {
 // TestExample: the Module of the page has KMM's fields and names the folders of the image.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	page := string(require.Value(os.ReadFile("../../docs/kmm.md"))(t))
+	page := string(require.Value(os.ReadFile("../../docs/kernels.md"))(t))
 	_, text, _ := strings.Cut(page, "```yaml\n")
 	text, _, found := strings.Cut(text, "```")
 	if !found {
-		t.Fatal("docs/kmm.md has no example")
+		t.Fatal("docs/kernels.md has no example")
 	}
 	var m moduleCR
 	d := yaml.NewDecoder(strings.NewReader(text))

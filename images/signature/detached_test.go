@@ -107,7 +107,7 @@ func TestImportRefuses(t *testing.T) {
 	assert.Equal(t, 0, require.Value(Export(t.TempDir(), signed, public))(t)) // what is signed already
 }
 
-// TestRealOpenSSL signs an export with the commands of docs/supply-chain.md.
+// TestRealOpenSSL signs an export with the commands of docs/trust.md.
 func TestRealOpenSSL(t *testing.T) {
 	gate.Real(t, "signs with openssl")
 	t.Parallel()

@@ -125,5 +125,5 @@ func TestNames(t *testing.T) {
 	const address = "kube-pod://buildkitd-0?namespace=" + namespace
 	require.NoError(t, buildkit.Check(address, buildkit.TLS{}))
 	assert.Contains(t, text, address)
-	assert.Contains(t, string(require.Value(os.ReadFile("../../../docs/builders.md"))(t)), address)
+	assert.Contains(t, string(require.Value(os.ReadFile("../../../docs/build.md"))(t)), address)
 }

@@ -124,7 +124,7 @@ func (p project) importBundle(t *testing.T, file, to string) {
 	require.Value(b.Import(t.Context(), p.Client, bundle.ImportOptions{To: to}))(t)
 }
 
-// bundleSignature takes the bundle's manifest and its signature out of the tar, as docs/airgap.md does
+// bundleSignature takes the bundle's manifest and its signature out of the tar, as docs/trust.md does
 // by hand.
 func bundleSignature(t *testing.T, file string) (manifest, signed string) {
 	t.Helper()

@@ -56,7 +56,7 @@ func (l *laboratory) companionMatrix(c *cell, file string) (string, error) {
 const companionsHead = `
 ## Companions
 
-The [companions](matrix.md#companions) of the matrix, compiled against nvidia, beside nvidia-uvm. Debian's packages are compiled on the system that has them. The drivers are those
+The [companions](build.md#matrixyaml) of the matrix, compiled against nvidia, beside nvidia-uvm. Debian's packages are compiled on the system that has them. The drivers are those
 that work on its kernel, with the patches of the matrix, also drivers that the matrix does not allow the companion for: it allows what a test loaded or
 what Debian has beside the driver, and a module that compiles can still fail on a node
 ([which kernel modules](gpudirect.md#which-kernel-modules)). What the matrix allows has to compile. gdrdrv has rows if the matrix has: NVIDIA's archive has no public checksum,

@@ -13,7 +13,7 @@ const head = `# Drivers and kernels, compiled
 release, with the release's own compiler. The source is the release's packages of the driver. If the release has none, the source is an
 archive made from another release's packages of the driver. The sources of 535 and 550 contain Debian's patches. The older ones are NVIDIA's
 without changes; their patches lie beside them, and only Debian's DKMS packages apply these. A driver with
-[patches in the matrix](matrix.md#patches) is compiled without them (--no-patches) and with them, on every kernel: the patched sources
+[patches in the matrix](build.md#patches) is compiled without them (--no-patches) and with them, on every kernel: the patched sources
 have to compile on those too that do not need them.
 `
 

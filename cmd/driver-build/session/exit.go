@@ -8,33 +8,31 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// The exit codes. Their comments are the table in docs/driver-build.md.
+// The exit codes. Their comments are the table in docs/build.md.
 const (
 	// ExitDone means done.
 	ExitDone = 0
 	// ExitUnexpected means unexpected: this machine (a disk that fills up, a limit of memory that is too low).
 	ExitUnexpected = 1
-	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, outputs and a cache
-	// that cannot be written, programs for the image that are missing: nothing was downloaded. Or the base is of
-	// another system, or an image of `--kernel-from` has no headers or no compiler. Or an image with a vGPU
-	// guest driver would go to a public registry.
+	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, an output or cache that
+	// cannot be written, missing programs for the image; a base of another system, an image of `--kernel-from`
+	// without headers or compiler, a vGPU guest driver on its way to a public registry.
 	ExitUsage = 2
-	// ExitSome means that there are several targets, and some failed; the others are done. Or `check`, `doctor`,
-	// `lock --check`, `drivers --lagging` or `--deny` found something, or `fleet --format values` no node that
-	// gets a driver.
+	// ExitSome means that some of several targets failed and the others are done; or `check`, `doctor`,
+	// `lock --check`, `drivers --lagging` or `--deny` found something, or `fleet --format values` has no pool.
 	ExitSome = 3
-	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; that a registry
-	// refuses the push, before the build; or, with `--offline`, that the cache lacks something.
+	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; a registry
+	// refuses the push; with `--offline`, the cache lacks something.
 	ExitNetwork = 4
-	// ExitMismatch means wrong content: checksum, size, signature, expiry, format; another name, version or
-	// architecture than the index or the matrix says; something missing or damaged inside; more than the bounds
-	// of [security.md](security.md). Or `verify` found an error, such as an image that is not signed.
+	// ExitMismatch means wrong content: checksum, size, signature, expiry, format, name, version, architecture;
+	// something missing or damaged inside; more than the bounds of [security.md](security.md). Or `verify` found
+	// an error.
 	ExitMismatch = 5
 	// ExitStep means that a step failed: modules do not compile, this machine cannot compile them, packages
 	// cannot be resolved, package sources cannot be used, or a token or program did not sign.
 	ExitStep = 6
-	// ExitUnserved means that `fleet --format values`, `github`, `gitlab` or `json` found nodes with a GPU that get no
-	// driver, for a reason that `--allow-unserved` does not name.
+	// ExitUnserved means that `fleet` found nodes with a GPU that get no driver, for a reason that
+	// `--allow-unserved` does not name.
 	ExitUnserved = 7
 	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for SIGINT, 143 for
 	// SIGTERM.

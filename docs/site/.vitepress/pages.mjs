@@ -8,17 +8,15 @@ const here = dirname(fileURLToPath(import.meta.url))
 export const root = join(here, '../../..')
 
 const groups = [
-  ['Start', ['README', 'docs/install', 'docs/first-cluster', 'docs/moving']],
-  ['Tasks', ['docs/precompiled-secure-boot', 'docs/kernel-from', 'docs/openshift', 'docs/kmm', 'docs/builders', 'docs/subscriptions', 'docs/cuda', 'docs/airgap', 'docs/ci', 'docs/fleet', 'docs/supply-chain', 'docs/upgrades',
-    'docs/gpus', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
-  ['Reference: build', ['docs/driver-build', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
-    'docs/sources', 'docs/signing', 'docs/headers']],
+  ['Start', ['README', 'docs/install', 'docs/moving']],
+  ['Build', ['docs/build', 'docs/kernels', 'docs/trust', 'docs/fleet', 'docs/compat']],
+  ['Run', ['docs/upgrades', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
   ['Reference: nodes', ['docs/operations', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict']],
   ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/driver-evict', 'reference/metrics', 'reference/schemas']],
   ['Project', ['docs/security', 'docs/benchmarks', 'docs/decisions', 'CONTRIBUTING', 'docs/architecture', 'docs/testing', 'SECURITY', 'CHANGELOG']],
 ]
 
-const names = { README: 'What this is', 'docs/report': 'The report page', 'deploy/chart/README': 'The chart: every value' }
+const names = { README: 'What this is', 'deploy/chart/README': 'The chart: every value' }
 
 // A page of docs that no group lists is still on the site.
 const listed = new Set(groups.flatMap(([, files]) => files))

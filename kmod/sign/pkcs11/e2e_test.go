@@ -157,7 +157,7 @@ func withoutCertificate(t *testing.T, query string, pin func() ([]byte, error), 
 	assert.ErrorContains(t, err, "0 private keys match")
 }
 
-// toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md describes, and wraps them.
+// toolSigns makes plain signatures with pkcs11-tool, as docs/kernels.md describes, and wraps them.
 func toolSigns(t *testing.T, dir string, module []byte) {
 	t.Helper()
 	digest := sha256.Sum256(module)
