@@ -14,13 +14,13 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-// atSite are parts of the commands of the air gap's page that belong to the site. They run in its folder,
+// atSite are parts of the commands about air gaps that belong to the site. They run in its folder,
 // with its cache.
 var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
 
 // TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository: with Debian's
 // repositories, a registry of the origin with a password, and a registry of the site. The site has a cache
-// and a folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/airgap.
+// and a folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/trust.
 func TestBuilds(t *testing.T) {
 	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
 	gate.Program(t, "docker-registry", "docker-registry")
@@ -55,18 +55,20 @@ func (s *shell) prepare() {
 	s.env = append(s.env, "OLDER_KERNEL="+kernels[0], "KERNEL="+kernels[1])
 }
 
-// before does what a page takes for granted: the programs and the login of the first page, keys, an image.
+// before does what a page takes for granted: the programs and the login of the page about installing, keys, an image.
 func (s *shell) before(name string) {
 	s.t.Helper()
-	if name == "first-cluster" {
+	if name == "install" {
 		return
 	}
 	s.run("test -e bin || ln -s " + s.repository + "/bin bin")                                     // for a page that runs alone
 	s.run("driver-build login $ORIGIN -u builder --password-stdin <password && rm -f matrix.lock") // a page has its own lock
-	if name == "precompiled-secure-boot" {
+	switch name {
+	case "build":
+		s.run("driver-build --os debian12 --driver 535.261.03 --output oci:dist && driver-build --os debian12 --driver 535.261.03 --output oci-archive:driver.tar")
+	case "kernels":
 		testcert.Authority("modules").Write(s.t, s.clone+"/cert.pem", s.clone+"/key.pem")
-	}
-	if name == "airgap" { // an image that is signed, with its provenance
+	case "trust": // an image that is signed, with its provenance
 		for _, key := range []string{"image", "site"} {
 			s.run(fmt.Sprintf("openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out %[1]s.key && openssl pkey -in %[1]s.key -pubout -out %[1]s.pub", key))
 		}

@@ -36,11 +36,11 @@ func TestCluster(t *testing.T) {
 		"ORIGIN=registry.example.com", "HELM_NO_PLUGINS=1")}
 	install := "kubectl -n nvidia-driver rollout status daemonset/nvidia-driver"
 	for _, name := range Names {
-		if name == "precompiled-secure-boot" {
+		if name == "kernels" {
 			values := File(testfile.Read(t, root+"/docs/"+name+".md"), "image: {repository: registry.example.com/gpu/driver}")
 			testfile.Write(t, dir+"/values.yaml", values)
 		}
-		if name == "subscriptions" {
+		if name == "build" { // subscriptions
 			s.in(dir, s.env, "helm upgrade nvidia-driver deploy/chart -n nvidia-driver --reuse-values --set image.tag=550.163.01-rhel9")
 		}
 		for _, c := range commands(t, name, byCluster) {
@@ -52,7 +52,7 @@ func TestCluster(t *testing.T) {
 				install = substitute(c.Text) + " && " + install
 			}
 		}
-		if name == "precompiled-secure-boot" || name == "subscriptions" { // the next pages are about the release of the first one
+		if name == "kernels" || name == "build" { // the next pages are about the release of the first one
 			s.in(dir, s.env, "helm uninstall nvidia-driver -n nvidia-driver --wait && "+install)
 		}
 	}
