@@ -45,7 +45,7 @@ var schemas = map[string]printed{
 	"bake":          {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked](), false},
 	"fleet":         {"What a fleet needs, as driver-build fleet -o json prints it", reflect.TypeFor[fleet.Plan](), false},
 	"recipe":        {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe](), false},
-	"lock":          {"matrix.lock of driver-build: what the images are made from. docs/build.md explains it", reflect.TypeFor[lockfile.Lock](), false},
+	"lock":          {"matrix.lock of driver-build: what the images are made from. docs/build.md#pin-everything-matrixlock explains it", reflect.TypeFor[lockfile.Lock](), false},
 	"plan":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[status.Task](), true},
 	"list":          {"Pairs of the matrix, as driver-build list -o json prints them", reflect.TypeFor[batch.Pair](), true},
 	"check":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[status.Checked](), true},
