@@ -89,7 +89,6 @@ var runDirs = []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "r
 const (
 	rootsDir  = "roots"
 	tmpPrefix = ".tmp-"
-	badPrefix = ".bad-"
 )
 
 var (

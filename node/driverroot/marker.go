@@ -2,6 +2,7 @@ package driverroot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,7 @@ const (
 )
 
 // marker describes a staged root. Checked are the files that a reuse checks by size: those that clients load.
-// Digests of all files would cost the whole advantage of a second start. The data of an earlier boot is on
-// the disk, see Settle.
+// Digests of all files would cost the whole advantage of a second start.
 type marker struct {
 	Schema  int              `json:"schema"`
 	Version string           `json:"version"`
@@ -37,6 +37,23 @@ type marker struct {
 	Files   int              `json:"files"`
 	Bytes   int64            `json:"bytes"`
 	Checked map[string]int64 `json:"checked"`
+	Boot    string           `json:"boot,omitempty"` // the boot in which it was staged, until it is on the disk: see Settle
+}
+
+// write replaces the marker. It creates a new file, because an existing one may be shared with the image.
+func (m marker) write(root *os.Root) error {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := root.MkdirAll(path.Dir(markerPath), 0o755); err != nil {
+		return err
+	}
+	const tmp = markerPath + ".tmp"
+	if err := newFile(root, tmp, append(text, '\n')); err != nil {
+		return err
+	}
+	return root.Rename(tmp, markerPath)
 }
 
 func parseMarker(text []byte) (marker, error) {
@@ -76,8 +93,10 @@ func checkIntact(root *os.Root, version, id string) error {
 	if m.Version != version || m.ID != id {
 		return fmt.Errorf("it is of driver %s, identity %.12s", m.Version, m.ID)
 	}
-	if _, err := unsettled(root); err != nil {
-		return err
+	if m.Boot != "" {
+		if boot, err := bootID(); err != nil || m.Boot != boot {
+			return cmp.Or(err, errUnsettled)
+		}
 	}
 	for name, size := range m.Checked {
 		st, err := root.Lstat(name)

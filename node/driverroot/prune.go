@@ -34,13 +34,9 @@ func (r Root) Prune(keep int) error {
 		used time.Time
 	}
 	var olds []old
-	var errs []error
+	errs := []error{r.removeLeftovers(roots)}
 	for _, e := range entries {
-		dir := filepath.Join(roots, e.Name())
-		switch {
-		case strings.HasPrefix(e.Name(), badPrefix):
-			errs = append(errs, r.removeUnused(dir))
-		case e.IsDir() && e.Name() != own && !strings.HasPrefix(e.Name(), "."):
+		if dir := filepath.Join(roots, e.Name()); e.IsDir() && e.Name() != own && !strings.HasPrefix(e.Name(), ".") {
 			olds = append(olds, old{dir, stagedAt(dir)})
 		}
 	}
@@ -73,8 +69,11 @@ func (r Root) removeUnused(dir string) error {
 	if err != nil || used {
 		return err
 	}
+	if strings.HasPrefix(filepath.Base(dir), tmpPrefix) {
+		return r.removeTree(dir)
+	}
 	// The folder is renamed first: an interrupted removal must not leave a root that looks complete.
-	tmp := filepath.Join(filepath.Dir(dir), tmpPrefix+strings.TrimPrefix(filepath.Base(dir), "."))
+	tmp := filepath.Join(filepath.Dir(dir), tmpPrefix+filepath.Base(dir))
 	if err := os.Rename(dir, tmp); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/node/mounttable"
-	"github.com/driver-container/driver-container/node/treecopy"
 )
 
 // Room returns how many bytes Stage would write now, and how many of other roots it would remove for that if the storage were full. Both
@@ -26,9 +25,9 @@ func (r Root) Room() (need, spare uint64) {
 			return 0, 0
 		}
 	}
-	if dir, layers, reason, err := treecopy.OpenTarget(roots, r.Image, r.initProc()); err == nil {
+	if dir, image, reason, err := r.openTarget(roots); err == nil {
 		defer dir.Close()
-		defer layers.Close()
+		defer image.close()
 		if reason == nil {
 			return 0, 0
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,10 +13,8 @@ import (
 
 // A root is served as soon as it is complete for its consumers. Whether it is on the disk matters only after
 // the machine went down, and waiting for that can take long, because a file system writes everything at once,
-// including what the runtime has just unpacked. Until Settle has waited, a root therefore has a file with the
-// id of this boot and counts as complete only in this boot. The marker is written after that file, so it
-// cannot be on the disk without it.
-const unsettledPath = "usr/share/nvidia-driver/staged.boot"
+// including what the runtime has just unpacked. Until Settle has waited, the marker of a root therefore names
+// this boot, and the root counts as complete only in this boot.
 
 const settleWait = 5 * time.Minute
 
@@ -30,26 +27,6 @@ func bootID() (string, error) {
 		return "", fmt.Errorf("which boot is this: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
-}
-
-// unsettled says whether a root still waits for Settle. It returns errUnsettled when the machine went down
-// before Settle ran.
-func unsettled(root *os.Root) (bool, error) {
-	text, err := root.ReadFile(unsettledPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return true, err
-	}
-	boot, err := bootID()
-	if err != nil {
-		return true, err
-	}
-	if string(text) != boot {
-		return true, errUnsettled
-	}
-	return true, nil
 }
 
 // Settle waits until the roots that were staged in this boot are on the disk. Without it, a start after the
@@ -65,6 +42,10 @@ func (r Root) Settle(ctx context.Context) error {
 }
 
 func (r Root) settle(ctx context.Context) error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
 	roots, err := os.OpenRoot(filepath.Join(r.Storage, rootsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -73,12 +54,7 @@ func (r Root) settle(ctx context.Context) error {
 		return err
 	}
 	defer roots.Close()
-	var waiting []*os.Root
-	defer func() {
-		for _, root := range waiting {
-			root.Close()
-		}
-	}()
+	waiting := map[*os.Root]marker{}
 	for _, e := range readDir(roots, ".") {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -87,11 +63,10 @@ func (r Root) settle(ctx context.Context) error {
 		if err != nil {
 			continue // Prune removed it
 		}
-		if yes, err := unsettled(root); !yes || err != nil {
-			root.Close()
-			continue
+		defer root.Close()
+		if m, err := readMarker(root); err == nil && m.Boot == boot {
+			waiting[root] = m
 		}
-		waiting = append(waiting, root)
 	}
 	if len(waiting) == 0 {
 		return nil
@@ -106,23 +81,11 @@ func (r Root) settle(ctx context.Context) error {
 	if err := syncFS(ctx, dir); err != nil {
 		return err
 	}
-	var errs []error
-	for _, root := range waiting {
-		errs = append(errs, removeUnsettledMark(root))
+	for root, m := range waiting {
+		m.Boot = ""
+		if err := m.write(root); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
-}
-
-// removeUnsettledMark removes the file. The removal has to be on the disk, too, or the next boot would stage
-// again.
-func removeUnsettledMark(root *os.Root) error {
-	if err := root.Remove(unsettledPath); err != nil {
-		return err
-	}
-	dir, err := root.Open(path.Dir(unsettledPath))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return syncFS(ctx, dir) // the new markers, or the next boot would stage again
 }

@@ -20,17 +20,24 @@ func TestSettle(t *testing.T) {
 	r := testRoot(t)
 	require.NoError(t, r.Settle(t.Context())) // there is no root
 	s := require.Value(r.Stage(t.Context()))(t)
-	file := filepath.Join(s.Dir, unsettledPath)
+	boot := func(set string) string { // of the marker
+		root := require.Value(os.OpenRoot(s.Dir))(t)
+		defer root.Close()
+		m := require.Value(readMarker(root))(t)
+		if set != "" {
+			m.Boot = set
+			require.NoError(t, m.write(root))
+		}
+		return m.Boot
+	}
 	if again, err := r.Stage(t.Context()); err != nil || !again.Reused {
 		t.Errorf("in the same boot: %+v, %v", again, err)
 	}
 
 	// The machine goes down before Settle.
-	require.NoError(t, os.WriteFile(file, []byte("another boot"), 0o644))
+	boot("another boot")
 	require.NoError(t, r.Settle(t.Context()))
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("what an earlier boot left passes for complete: %v", err)
-	}
+	assert.Equal(t, "another boot", boot(""))
 	require.NoError(t, s.Mount(t.Context()))
 	if ok, why := r.Adoptable(); ok {
 		t.Error("it can be adopted")
@@ -49,7 +56,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 	require.NoError(t, r.Settle(t.Context()))
-	assert.ErrorIsf(t, assert.Err(os.Stat(file)), os.ErrNotExist, "after the wait")
+	assert.Equalf(t, "", boot(""), "after the wait")
 	if again, err := r.Stage(t.Context()); err != nil || !again.Reused {
 		t.Errorf("after the wait: %+v, %v", again, err)
 	}

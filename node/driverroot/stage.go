@@ -2,19 +2,15 @@ package driverroot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/driver-container/driver-container/node/treecopy"
 )
 
 // Stage makes the root ready for mounting. With Storage it copies the image to
@@ -64,7 +60,7 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if err != nil {
 		return Staged{}, readOnly(r.Storage, fmt.Errorf("stage the driver root in %s: %w", roots, err))
 	}
-	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.Files, "bytes", sum.Bytes, "shared", sum.Shared, "duration", time.Since(started).Round(10*time.Millisecond))
+	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
 	return s, nil
 }
 
@@ -78,7 +74,7 @@ func readOnly(storage string, err error) error {
 	return fmt.Errorf("%w: what is in %s does not serve this image, and it cannot be written: mount it writable, or bake it for this image", err, storage)
 }
 
-// reuse says whether dir is a complete root. It moves a damaged one aside, where Prune finds it.
+// reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers finds it.
 func (r Root) reuse(dir string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +87,7 @@ func (r Root) reuse(dir string) (bool, error) {
 	if err == nil {
 		return true, nil
 	}
-	bad, tmpErr := os.MkdirTemp(filepath.Dir(dir), badPrefix)
+	bad, tmpErr := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
 	if tmpErr != nil {
 		return false, fmt.Errorf("stage the driver root: move the damaged %s aside: %w", dir, tmpErr)
 	}
@@ -102,7 +98,7 @@ func (r Root) reuse(dir string) (bool, error) {
 	return false, nil
 }
 
-func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, err error) {
+func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err error) {
 	src, covered, err := r.view()
 	if err != nil {
 		return sum, err
@@ -117,17 +113,17 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, e
 			err = errors.Join(err, r.removeTree(tmp))
 		}
 	}()
-	dst, image, reason, err := treecopy.OpenTarget(tmp, r.Image, r.initProc())
+	dst, image, reason, err := r.openTarget(tmp)
 	if err != nil {
 		return sum, err
 	}
 	defer dst.Close()
-	defer image.Close()
+	defer image.close()
 	if reason != nil {
 		r.Log.Info("the driver root is a whole copy of the image", "reason", reason)
 	}
-	o := treecopy.Options{LeaveOut: leftOut, Empty: emptied, Covered: covered, Storage: r.Storage, Lenient: r.NoMounts}
-	if sum, err = treecopy.Copy(ctx, src, dst, image, o); err != nil {
+	c := &copier{image: image, covered: covered, skip: identity(r.Storage), lenient: r.NoMounts}
+	if sum, err = c.tree(ctx, src, dst); err != nil {
 		return sum, err
 	}
 	if err := r.finish(dst, sum); err != nil {
@@ -136,16 +132,8 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum treecopy.Sum, e
 	return sum, os.Rename(tmp, dir)
 }
 
-func (r Root) initProc() string {
-	if r.init != "" {
-		return r.init
-	}
-	return "/proc/1"
-}
-
-// finish adds what a root has in addition to the image: the link to the firmware, and our own files. It
-// creates new files, because existing ones may be shared with the image.
-func (r Root) finish(dst *os.File, sum treecopy.Sum) error {
+// finish adds what a root has in addition to the image: the link to the firmware, and the marker.
+func (r Root) finish(dst *os.File, sum copied) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
@@ -154,25 +142,14 @@ func (r Root) finish(dst *os.File, sum treecopy.Sum) error {
 	if err := serveFirmware(root, r.Version); err != nil {
 		return err
 	}
-	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.Files, Bytes: sum.Bytes, Staged: time.Now().UTC().Truncate(time.Second)}
+	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.files, Bytes: sum.bytes, Staged: time.Now().UTC().Truncate(time.Second)}
+	if m.Boot, err = bootID(); err != nil {
+		return err
+	}
 	if m.Checked, err = toCheck(root, r.Version); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(m, "", " ")
-	if err != nil {
-		return err
-	}
-	boot, err := bootID()
-	if err != nil {
-		return err
-	}
-	if err := root.MkdirAll(path.Dir(markerPath), 0o755); err != nil {
-		return err
-	}
-	if err := newFile(root, unsettledPath, []byte(boot)); err != nil {
-		return err
-	}
-	return newFile(root, markerPath, append(text, '\n'))
+	return m.write(root)
 }
 
 func newFile(root *os.Root, name string, text []byte) error {
@@ -216,8 +193,7 @@ func syncFS(ctx context.Context, f *os.File) error {
 	}
 }
 
-// removeLeftovers removes what killed starts left. Nothing can be using it, because it never had its final
-// name.
+// removeLeftovers removes what killed starts left, and damaged roots, unless they are mounted.
 func (r Root) removeLeftovers(roots string) error {
 	entries, err := os.ReadDir(roots)
 	if err != nil {
@@ -227,8 +203,8 @@ func (r Root) removeLeftovers(roots string) error {
 		if !strings.HasPrefix(e.Name(), tmpPrefix) {
 			continue
 		}
-		if err := r.removeTree(filepath.Join(roots, e.Name())); err != nil {
-			return fmt.Errorf("remove what an interrupted start left: %w", err)
+		if err := r.removeUnused(filepath.Join(roots, e.Name())); err != nil {
+			return fmt.Errorf("remove what an earlier start left: %w", err)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package treecopy
+package driverroot
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 	return nil
 }
 
-func (c *copier) forgiven(err error) bool { return c.options.Lenient && errors.Is(err, unix.EPERM) }
+func (c *copier) forgiven(err error) bool { return c.lenient && errors.Is(err, unix.EPERM) }
 
 func times(st *unix.Stat_t) []unix.Timespec { return []unix.Timespec{st.Atim, st.Mtim} }
 

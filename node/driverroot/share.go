@@ -1,4 +1,4 @@
-package treecopy
+package driverroot
 
 import (
 	"errors"
@@ -10,26 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A staged root shares data with the image's layers where possible, since 1 GB takes 20 s to copy and a link
-// no time: by a clone where the file system supports clones, else by a hard link, else not at all. A layer is
-// never written to, and this must stay so:
-//
-//   - a clone is a file of its own, so any file above a minimum size may be one;
-//   - a hard link is another name of the same file: a write to one changes the other, for all containers of
-//     the image. The root is mounted writable because its consumers expect that (modules are added to it,
-//     sidecars write into its usr/src). So only files are linked that are replaced and never written to:
-//     libraries, firmware and data of packages below usr/lib and usr/share, and large files below usr,
-//     which are programs. Not linked are scripts that a person may edit, lists that a tool updates, setuid
-//     programs, whose mode somebody may want to change, and files that others may write to. This package
-//     writes only to new files of a root.
+// A staged root shares files with the image's layers by hard links where possible, since 1 GB takes 20 s to copy
+// and a link no time. A hard link is another name of the same file: a write to one changes the other, for all
+// containers of the image. The root is mounted writable because its consumers expect that (modules are added to
+// it, sidecars write into its usr/src). So only files are linked that are replaced and never written to:
+// libraries, firmware and data of packages below usr/lib and usr/share, and large files below usr, which are
+// programs. Not linked are scripts that a person may edit, lists that a tool updates, setuid programs, whose
+// mode somebody may want to change, and files that others may write to. This package writes only to new files
+// of a root.
 //
 // The removal of a name does not affect other names, so Prune and the runtime's removal of the image are as
 // harmless as with copies. Owner, mode, times and attributes are the layer's own, so a link never needs to
 // change them; SELinux labels are those that the runtime set in the layer.
-const (
-	smallestClone = 64 << 10
-	largeFile     = 256 << 10
-)
+const largeFile = 256 << 10
 
 // neverLinked are folders in which files are created, compiled or updated in place.
 var neverLinked = []string{"usr/src/", "usr/lib/modules/", "usr/lib/locale/"}
@@ -46,17 +39,29 @@ func linkable(at string, st *unix.Stat_t) bool {
 	return slices.ContainsFunc(alwaysLinked, within) || st.Size >= largeFile && within("usr/")
 }
 
+// having returns those of the layers that have a folder at this path.
+func having(lowers []*os.File, at string) []*os.File {
+	var have []*os.File
+	for _, lower := range lowers {
+		var st unix.Stat_t
+		if unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			have = append(have, lower)
+		}
+	}
+	return have
+}
+
 // find returns the layer whose file the overlay shows at a path, nil for none. It is the same file when the
 // inode number and all values of stat are equal. Nobody can set the change time, so a file of the writable
 // layer, which keeps the inode number of its origin, never matches, and neither does a file that is hidden
 // below it. A file of a layer whose data is in another layer (metacopy) has the same size but fewer blocks,
 // and is marked; an overlay without that feature refuses to show such a file.
-func (l *Layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+func (l *layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
 	for _, lower := range lowers {
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
 			continue
-		} else if err != nil || !isSameFile(shown, &st) || shown.Ctim != st.Ctim || shown.Nlink != st.Nlink {
+		} else if err != nil || !unchanged(shown, &st) || shown.Ctim != st.Ctim || shown.Nlink != st.Nlink {
 			return nil
 		}
 		if !l.metacopy {
@@ -71,9 +76,9 @@ func (l *Layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File
 	return nil
 }
 
-// isSameFile compares everything except what another link changes, and the device, because an overlay has
+// unchanged compares everything except what another link changes, and the device, because an overlay has
 // device numbers of its own.
-func isSameFile(a, b *unix.Stat_t) bool {
+func unchanged(a, b *unix.Stat_t) bool {
 	return a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Blocks == b.Blocks && a.Mtim == b.Mtim && a.Uid == b.Uid && a.Gid == b.Gid
 }
 
@@ -84,44 +89,9 @@ func linkFile(lower *os.File, at string, dst *os.File, name string, shown *unix.
 		return false
 	}
 	var st unix.Stat_t
-	if unix.Fstatat(int(dst.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isSameFile(shown, &st) {
+	if unix.Fstatat(int(dst.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && unchanged(shown, &st) {
 		return true
 	}
 	_ = unix.Unlinkat(int(dst.Fd()), name, 0) // if it stays, the copy fails because it cannot be created
 	return false
-}
-
-// cloneFile fills an empty file with the blocks of the layer's file and says whether it did. If it did not,
-// the file is still empty.
-func cloneFile(lower *os.File, at string, to *os.File, shown *unix.Stat_t) (bool, error) {
-	from, err := openAt(lower, at, unix.O_RDONLY, 0)
-	if err != nil {
-		return false, nil //nolint:nilerr // the file gets copied instead
-	}
-	defer from.Close()
-	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) != nil {
-		return false, nil
-	}
-	var st unix.Stat_t
-	if unix.Fstat(int(from.Fd()), &st) == nil && isSameFile(shown, &st) && shown.Ctim == st.Ctim {
-		return true, nil
-	}
-	return false, unix.Ftruncate(int(to.Fd()), 0)
-}
-
-// canClone tries to clone between two unnamed files.
-func canClone(dir *os.File) bool {
-	var pair [2]*os.File
-	for i := range pair {
-		fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-		if err != nil {
-			return false
-		}
-		pair[i] = os.NewFile(uintptr(fd), dir.Name())
-		defer pair[i].Close()
-	}
-	if _, err := pair[0].Write(make([]byte, smallestClone)); err != nil {
-		return false
-	}
-	return unix.IoctlFileClone(int(pair[1].Fd()), int(pair[0].Fd())) == nil
 }

@@ -1,10 +1,8 @@
-package treecopy
+package driverroot
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,24 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
-
-// TestMain runs the tests in a mount namespace of their own: their mounts are not visible outside.
-func TestMain(m *testing.M) {
-	const namespaced = "TREECOPY_TEST_NAMESPACE"
-	if os.Getuid() == 0 && os.Getenv(namespaced) == "" {
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-		}
-		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), namespaced+"=1"))
-		}
-		fmt.Fprintln(os.Stderr, "start in a mount namespace:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
 
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
 // linked.
@@ -60,7 +40,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 	} {
 		testfile.Write(t, dir+"/"+name, "original")
 		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
-		l := &Layers{metacopy: true}
+		l := &layers{metacopy: true}
 		if l.find([]*os.File{lower}, name, &shown) == nil {
 			t.Fatalf("%s: not found as it is", name)
 		}
@@ -88,7 +68,7 @@ func TestMetacopyIsNotTaken(t *testing.T) {
 	var shown unix.Stat_t
 	require.NoError(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
 	lowers := []*os.File{open(t, dir)}
-	if (&Layers{metacopy: true}).find(lowers, "lib", &shown) != nil || (&Layers{}).find(lowers, "lib", &shown) == nil {
+	if (&layers{metacopy: true}).find(lowers, "lib", &shown) != nil || (&layers{}).find(lowers, "lib", &shown) == nil {
 		t.Error("a file without its data was taken")
 	}
 }
@@ -98,47 +78,4 @@ func open(t *testing.T, dir string) *os.File {
 	f := require.Value(os.Open(dir))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
-}
-
-// A folder is read in its layer if no other layer has it.
-func TestOnly(t *testing.T) {
-	gate.Root(t, "it mounts")
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{"base", "top", "upper", "work", "merged"} {
-		require.NoError(t, os.Mkdir(at(name), 0o755))
-	}
-	for _, name := range []string{"base/usr/lib/a", "top/usr/lib/b", "base/usr/share/one/sub/b", "base/usr/share/one/odd/c", "base/usr/bin/sh"} {
-		testfile.Write(t, dir+"/"+name, name)
-	}
-	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
-	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("top"), at("base"), at("upper"), at("work"))
-	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
-	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
-	l := require.Value(openLayers("/proc/self", at("merged")))(t)
-	defer l.Close()
-	ask := func(path string) bool {
-		var st unix.Stat_t
-		require.NoError(t, unix.Lstat(filepath.Join(at("merged"), path), &st))
-		f := l.only(having(l.lowers, path), path, &st)
-		if f != nil {
-			f.Close()
-		}
-		return f != nil
-	}
-	for path, want := range map[string]bool{"usr": false, "usr/lib": false, "usr/share/one": true, "usr/share/one/odd": false} {
-		if ask(path) != want {
-			t.Errorf("%s is in one layer only: %v", path, !want)
-		}
-	}
-	require.NoError(t, os.Chmod(at("base/usr/share/one"), 0o700)) // differs from what the overlay showed a moment ago
-	var st unix.Stat_t
-	require.NoError(t, unix.Lstat(at("base/usr/bin"), &st))
-	if l.only(having(l.lowers, "usr/share/one"), "usr/share/one", &st) != nil {
-		t.Error("another folder than the overlay's was taken")
-	}
-	require.NoError(t, os.Remove(at("merged/usr/share/one/sub/b")))
-	if ask("usr/share/one") {
-		t.Error("the container changed it")
-	}
 }

@@ -1,10 +1,4 @@
-// Package treecopy copies a folder tree with owners, modes, times, hard links and extended attributes. When
-// the tree is the merged folder of an overlay, the copy shares the data of files with the overlay's layers,
-// by clones or hard links.
-//
-// It knows nothing of drivers: the caller says what is left out, and syncs and renames the copy. It mounts
-// nothing.
-package treecopy
+package driverroot
 
 import (
 	"context"
@@ -20,14 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors of Copy, besides the kernel's, which are wrapped (unix.ENOSPC).
-var (
-	// ErrDeep says that a tree has more nested folders than any driver image.
-	ErrDeep = errors.New("folders are nested too deep")
-	// ErrChanged says that a file changed while it was copied.
-	ErrChanged = errors.New("the file changed while it was copied")
-)
-
 const (
 	maxDepth = 64
 	// Copying waits more for the disk than for the processor; more workers do not make the disk faster.
@@ -36,50 +22,48 @@ const (
 
 type inode struct{ dev, ino uint64 }
 
-// Sum says what a copy consists of.
-type Sum struct {
-	Files  int
-	Bytes  int64
-	Shared int64 // bytes of the files that take no space of their own, see share.go
-}
-
-// Options of Copy. Paths are relative to the tree, except Storage.
-type Options struct {
-	LeaveOut map[string]bool // files and folders that are not copied
-	Empty    map[string]bool // folders that are copied without their content
-	Covered  map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
-	Storage  string          // a folder that is not copied, in case it is in the tree
-	Lenient  bool            // skip owners that this process may not set, see attributes
+// copied says what a copy consists of.
+type copied struct {
+	files  int
+	bytes  int64
+	shared int64 // bytes of the files that take no space of their own, see share.go
 }
 
 // copier copies a tree. Its workers copy folders and the data of files. A goroutine that finds no free worker
 // does the work itself, so that no goroutine waits for another one and few files are open.
 type copier struct {
+	image   *layers
+	covered map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
+	skip    inode           // a folder that is not copied, in case it is in the tree
+	lenient bool            // skip owners that this process may not set, see attributes
+
 	stopped func() error // why to stop now: the caller's context or a worker's error
 	workers *errgroup.Group
-	image   *Layers
-	src     *os.File
-	options Options
-	top     int   // descriptor of the copy's root
-	skip    inode // Options.Storage
+	top     int // descriptor of the copy's root
 
 	mu    sync.Mutex // protects the fields below
 	links map[inode]string
-	sum   Sum
+	sum   copied
 }
 
-// Copy copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes.
-// It leaves out what the options say. Files that are in a layer of image share their data with it; image
-// may have no layers.
-func Copy(ctx context.Context, src, dst *os.File, image *Layers, o Options) (Sum, error) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(max(2, runtime.NumCPU()), maxWorkers))
-	stopped := func() error { return context.Cause(ctx) }
-	c := &copier{stopped: stopped, workers: g, image: image, src: src, options: o, top: int(dst.Fd()),
-		links: map[inode]string{}, skip: identity(o.Storage)}
-	walkErr := c.dir(src, dst, place{at: ".", lowers: image.lowers})
-	if err := g.Wait(); err != nil { // first: if a worker failed, walkErr is only a consequence of that
-		return Sum{}, err
+// place is a folder of the tree during a copy.
+type place struct {
+	at     string
+	depth  int
+	lowers []*os.File // the layers that have the folder
+}
+
+// tree copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes,
+// without leftOut and the content of emptied. Files that are in a layer of the image share their data with it.
+// Errors of the kernel are wrapped (unix.ENOSPC).
+func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
+	c.workers, ctx = errgroup.WithContext(ctx)
+	c.workers.SetLimit(min(max(2, runtime.NumCPU()), maxWorkers))
+	c.stopped = func() error { return context.Cause(ctx) }
+	c.top, c.links = int(dst.Fd()), map[inode]string{}
+	walkErr := c.dir(src, dst, place{at: ".", lowers: c.image.lowers})
+	if err := c.workers.Wait(); err != nil { // first: if a worker failed, walkErr is only a consequence of that
+		return copied{}, err
 	}
 	return c.sum, walkErr
 }
@@ -95,7 +79,7 @@ func (c *copier) do(f func() error) error {
 // dir copies the content of src, which has place p in the tree, to dst, and then the attributes of src.
 func (c *copier) dir(src, dst *os.File, p place) error {
 	if p.depth > maxDepth {
-		return fmt.Errorf("copy %s: %w", p.at, ErrDeep)
+		return fmt.Errorf("copy %s: folders are nested too deep", p.at)
 	}
 	names, err := src.Readdirnames(-1)
 	if err != nil {
@@ -104,7 +88,7 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 	slices.Sort(names)
 	for _, name := range names {
 		at := path.Join(p.at, name)
-		if c.options.LeaveOut[at] {
+		if leftOut[at] {
 			continue
 		}
 		if err := c.stopped(); err != nil {
@@ -133,7 +117,7 @@ func (c *copier) entry(src, dst *os.File, name, at string, p place) error {
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.folder(src, dst, name, at, &st, p)
 	}
-	if err == nil && !c.options.Covered[at] {
+	if err == nil && !c.covered[at] {
 		err = c.leaf(src, dst, name, at, &st, p)
 	}
 	if err != nil {
@@ -150,11 +134,6 @@ func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 		return c.symlink(src, dst, name, st)
 	case unix.S_IFSOCK: // useless without the process that listens
 		return nil
-	case unix.S_IFCHR:
-		// The layer's mark for a removed file, which an overlay does not show.
-		if p.only && st.Rdev == 0 {
-			return nil
-		}
 	}
 	return c.node(dst, name, st)
 }
@@ -163,7 +142,8 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	if c.skip != (inode{}) && c.skip == (inode{st.Dev, st.Ino}) {
 		return nil
 	}
-	from, p, err := c.enter(src, name, at, st, parent)
+	p := place{at, parent.depth + 1, having(parent.lowers, at)}
+	from, err := openAt(src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", at, err)
 	}
@@ -179,7 +159,7 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	return c.do(func() error {
 		defer from.Close()
 		defer to.Close()
-		if !c.options.Empty[at] && !c.options.Covered[at] {
+		if !emptied[at] && !c.covered[at] {
 			return c.dir(from, to, p)
 		}
 		if err := c.attributes(from, to, st); err != nil {
@@ -205,14 +185,6 @@ func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error)
 func identity(dir string) inode {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {
-		return inode{}
-	}
-	return inode{st.Dev, st.Ino}
-}
-
-func identityOf(f *os.File) inode {
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return inode{}
 	}
 	return inode{st.Dev, st.Ino}

@@ -1,4 +1,4 @@
-package treecopy
+package driverroot
 
 import (
 	"path/filepath"
@@ -34,9 +34,7 @@ func TestOverlayLowers(t *testing.T) {
 		"no overlay":        {"rw,errors=remount-ro", nil},
 		"too many":          {"lowerdir=" + strings.Repeat("/a:", maxLayers) + "/a", nil},
 	} {
-		got, upper := overlayLowers(c.options)
-		assert.Samef(t, c.want, got, "%s", name)
-		assert.Equalf(t, filepath.IsAbs(upper), (len(got) > 0 && strings.Contains(c.options, "upperdir=")), "%s: upper %q", name, upper)
+		assert.Samef(t, c.want, overlayLowers(c.options), "%s", name)
 	}
 	if !metacopy("rw,metacopy=on") || metacopy("rw,metacopy=off") {
 		t.Error("the option metacopy is not understood")
@@ -48,7 +46,7 @@ func FuzzOverlayLowers(f *testing.F) {
 	f.Add("lowerdir+=/a,lowerdir+=b,upperdir=/")
 	f.Add("lowerdir=::,upperdir=,lowerdir")
 	f.Fuzz(func(t *testing.T, options string) {
-		lowers, _ := overlayLowers(options)
+		lowers := overlayLowers(options)
 		for _, candidates := range lowers {
 			if len(candidates) == 0 {
 				t.Error("a layer without a path")

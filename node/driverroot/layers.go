@@ -1,7 +1,8 @@
-package treecopy
+package driverroot
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,54 +16,40 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Layers are the folders that contain the image's files: the lower folders of the container's overlay, opened
-// on the host. A file of a staged root that is identical to a file in them need not be copied, see share.go.
-type Layers struct {
-	lowers []*os.File // the topmost first
-	// Files that the container itself wrote; nil when this folder or one of the lowers was not found.
-	upper    *os.File
+// layers are the folders that contain the image's files: the lower folders of the container's overlay, opened
+// on the host, the topmost first. A file of a staged root that is identical to a file in them need not be copied,
+// see share.go.
+type layers struct {
+	lowers   []*os.File
 	metacopy bool // a file in the layers may be without its data
-	clones   bool // the storage's file system can share blocks between files (btrfs, XFS)
-	// This process cannot see overlay's own attributes (trusted.*), because it lacks CAP_SYS_ADMIN.
-	blind bool
 }
 
-// Close closes the folders.
-func (l *Layers) Close() {
-	for _, f := range append(l.lowers, l.upper) {
-		if f != nil {
-			f.Close()
-		}
+func (l *layers) close() {
+	for _, f := range l.lowers {
+		f.Close()
 	}
 }
 
-// OpenTarget opens dir, the folder of a copy of image, and the image's layers with which the copy can share
-// files. If sharing is not possible, reason says why and there are no layers. init is the folder of process
-// 1 in procfs.
-func OpenTarget(dir, image, init string) (target *os.File, layers *Layers, reason, err error) {
+// openTarget opens dir, the folder of a copy of the image, and the image's layers with which the copy can share
+// files. If sharing is not possible, reason says why and there are no layers.
+func (r Root) openTarget(dir string) (target *os.File, image *layers, reason, err error) {
+	init := cmp.Or(r.init, "/proc/1")
+	if r.NoMounts {
+		reason = errors.New("this container is not privileged")
+	} else if image, reason = openLayers(init, r.Image); reason == nil {
+		if target, reason = image.beside(init, dir); reason == nil {
+			return target, image, nil, nil
+		}
+		image.close()
+	}
 	target, err = os.Open(dir)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	layers, reason = openLayers(init, image)
-	if reason == nil {
-		if layers.clones = canClone(target); layers.clones {
-			return target, layers, nil, nil
-		}
-		var beside *os.File
-		if beside, reason = layers.beside(init, dir); reason == nil {
-			target.Close()
-			return beside, layers, nil, nil
-		}
-		layers.Close()
-	}
-	return target, &Layers{}, reason, nil
+	return target, &layers{}, reason, err
 }
 
 // openLayers finds the layers of the image, which is at dir in this container, and opens them through process
 // 1, which is the host's when the pod has hostPID. Anything that is missing for that (no overlay, no hostPID,
 // an unusual snapshotter) is an error, and the image is copied. init is the folder of process 1 in procfs.
-func openLayers(init, dir string) (*Layers, error) {
+func openLayers(init, dir string) (*layers, error) {
 	dir, err := mounttable.RealPath(dir)
 	if err != nil {
 		return nil, err
@@ -83,12 +70,8 @@ func openLayers(init, dir string) (*Layers, error) {
 		return nil, err
 	}
 	defer host.Close()
-	l := &Layers{metacopy: metacopy(m.Options), blind: !seesTrusted()}
-	if l.metacopy && l.blind {
-		return nil, errors.New("files in the image's layers may be without their data, and which ones only CAP_SYS_ADMIN shows")
-	}
-	lowers, upper := overlayLowers(m.Options)
-	for _, candidates := range lowers {
+	l := &layers{metacopy: metacopy(m.Options)}
+	for _, candidates := range overlayLowers(m.Options) {
 		for _, c := range candidates {
 			if f, err := openIn(host, filepath.Join(c, m.Root, inside)); err == nil {
 				l.lowers = append(l.lowers, f)
@@ -99,20 +82,7 @@ func openLayers(init, dir string) (*Layers, error) {
 	if len(l.lowers) == 0 {
 		return nil, errors.New("none of the image's layers is to be found on the host")
 	}
-	if len(l.lowers) == len(lowers) && filepath.IsAbs(upper) {
-		if f, err := openIn(host, filepath.Join(upper, m.Root, inside)); err == nil {
-			l.upper = f
-		}
-	}
 	return l, nil
-}
-
-// seesTrusted says whether the kernel shows trusted.* attributes to this process. To others it reports that
-// there are none.
-func seesTrusted() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 func hostRoot(init string) (*os.File, error) {
@@ -141,7 +111,7 @@ func openIn(host *os.File, dir string) (*os.File, error) {
 
 // beside opens dir, a folder of ours on the storage, through the mount of the layers. A hard link needs both
 // names in one mount, not only in one file system, and the pod's volume is a mount of its own.
-func (l *Layers) beside(init, dir string) (*os.File, error) {
+func (l *layers) beside(init, dir string) (*os.File, error) {
 	own, err := mounttable.Containing(dir)
 	if err != nil {
 		return nil, err
@@ -167,11 +137,12 @@ func (l *Layers) beside(init, dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if identityOf(f) != identity(dir) || identity(dir) == (inode{}) {
-		f.Close()
-		return nil, fmt.Errorf("%s on the host is not %s", f.Name(), dir)
+	if !isSameFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), dir) {
+		err = fmt.Errorf("it is not %s", dir)
+	} else {
+		err = unix.Faccessat(int(f.Fd()), ".", unix.W_OK, 0)
 	}
-	if err := unix.Faccessat(int(f.Fd()), ".", unix.W_OK, 0); err != nil {
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s on the host: %w", f.Name(), err)
 	}
@@ -185,13 +156,14 @@ func mountOf(init string, f *os.File) (mounttable.Mount, error) {
 		return mounttable.Mount{}, err
 	}
 	defer info.Close()
-	id := 0
+	id := -1
 	for lines := bufio.NewScanner(io.LimitReader(info, 1<<12)); lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), "mnt_id:"); ok {
-			if id, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
-				return mounttable.Mount{}, err
-			}
+			id, err = strconv.Atoi(strings.TrimSpace(text))
 		}
+	}
+	if err != nil {
+		return mounttable.Mount{}, err
 	}
 	mounts, err := mounttable.ReadFile(filepath.Join(init, "mountinfo"), func(string) bool { return true })
 	if err != nil {

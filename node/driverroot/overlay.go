@@ -1,4 +1,4 @@
-package treecopy
+package driverroot
 
 import (
 	"os"
@@ -16,13 +16,12 @@ const maxLayers = 500
 // upper folder, so each of its parents is tried. Options that are ambiguous give no folders: a folder's name
 // with escapes (\: and, in mountinfo, \040), or overlay attributes in the user namespace, which this package
 // does not read.
-//
-// upper is the writable layer, "" when there is none.
-func overlayLowers(options string) (lowers [][]string, upper string) {
+func overlayLowers(options string) (lowers [][]string) {
 	if strings.Contains(options, `\`) || len(options) > 1<<16 {
-		return nil, ""
+		return nil
 	}
 	var names []string
+	upper := "" // the writable layer
 	for option := range strings.SplitSeq(options, ",") {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
@@ -33,20 +32,20 @@ func overlayLowers(options string) (lowers [][]string, upper string) {
 		case "upperdir":
 			upper = value
 		case "userxattr":
-			return nil, ""
+			return nil
 		}
 	}
 	for _, name := range names {
 		if candidates := candidatePaths(name, upper); len(candidates) > 0 {
 			lowers = append(lowers, candidates)
 		} else {
-			return nil, ""
+			return nil
 		}
 	}
 	if len(lowers) > maxLayers {
-		return nil, ""
+		return nil
 	}
-	return lowers, upper
+	return lowers
 }
 
 // candidatePaths returns the paths that a lower folder may have.

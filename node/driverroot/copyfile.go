@@ -1,4 +1,4 @@
-package treecopy
+package driverroot
 
 import (
 	"errors"
@@ -12,10 +12,11 @@ import (
 // file creates the file at once, so that the folder's times can be set when all of its files exist, and lets
 // a worker copy the data.
 func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
-	lower := c.shareable(at, st, p)
-	if lower != nil && !c.image.clones && linkFile(lower, at, dst, name, st) {
-		c.count(st.Size, st.Size)
-		return nil
+	if linkable(at, st) {
+		if lower := c.image.find(p.lowers, at, st); lower != nil && linkFile(lower, at, dst, name, st) {
+			c.count(st.Size, st.Size)
+			return nil
+		}
 	}
 	to, err := c.create(dst, name, at, st)
 	if err != nil || to == nil {
@@ -30,12 +31,9 @@ func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 		defer from.Close()
 		err := c.stopped()
 		if err == nil {
-			err = c.fill(from, to, at, st, lower)
+			err = c.fill(from, to, st)
 		}
-		if closeErr := to.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
+		if err = errors.Join(err, to.Close()); err != nil {
 			return fmt.Errorf("copy %s: %w", at, err)
 		}
 		return nil
@@ -62,23 +60,13 @@ func (c *copier) create(dst *os.File, name, at string, st *unix.Stat_t) (*os.Fil
 }
 
 // fill copies data and attributes into a new file.
-func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.File) error {
-	if lower != nil && c.image.clones {
-		done, err := cloneFile(lower, at, to, st)
-		if err != nil {
-			return err
-		}
-		if done {
-			c.count(st.Size, st.Size)
-			return c.attributes(from, to, st)
-		}
-	}
-	n, err := data(from, to, st.Size)
+func (c *copier) fill(from, to *os.File, st *unix.Stat_t) error {
+	n, err := io.Copy(to, from)
 	if err != nil {
 		return err
 	}
 	if n != st.Size {
-		return fmt.Errorf("%w: %d bytes, not %d", ErrChanged, n, st.Size)
+		return fmt.Errorf("the file changed while it was copied: %d bytes, not %d", n, st.Size)
 	}
 	if n >= 1<<20 { // lets the disk begin now; the wait for the disk comes once at the end
 		// Not every file system supports it; it is only for speed.
@@ -88,25 +76,10 @@ func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.F
 	return c.attributes(from, to, st)
 }
 
-// data copies. os.File finds the best way for a large file (copy_file_range, splice); a small one is copied
-// faster without that search.
-func data(from, to *os.File, size int64) (int64, error) {
-	const small = 32 << 10
-	if size >= small {
-		return io.Copy(to, from)
-	}
-	text := make([]byte, size+1)
-	n, err := io.ReadFull(from, text)
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		_, err = to.Write(text[:n])
-	}
-	return int64(n), err
-}
-
 func (c *copier) count(bytes, shared int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sum.Files++
-	c.sum.Bytes += bytes
-	c.sum.Shared += shared
+	c.sum.files++
+	c.sum.bytes += bytes
+	c.sum.shared += shared
 }
