@@ -17,15 +17,14 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// watchInterval is how often a process is checked on kernels without pidfd (before 5.3).
-const watchInterval = 2 * time.Second
+// watchInterval is how often a process is checked that is no child of this one.
+const watchInterval = time.Second
 
 // member is one process of a daemon. Send signals only through its methods: they never reach another process
 // that got the same number later.
 type member struct {
 	pid   int
 	begun string        // start time in clock ticks since boot, as in /proc/PID/stat
-	fd    *os.File      // pidfd of a daemon that forked; nil on old kernels and for a child
 	child bool          // a child of this process, which therefore reaps it
 	done  chan struct{} // closed when the process has ended
 	quit  chan struct{} // closed by forget
@@ -54,17 +53,11 @@ func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 
 // adopt watches a process that is no child of this one. It returns nil when isOurs refuses the process.
 func adopt(pid int, isOurs func(pid int) bool) *member {
-	fd := openPID(pid)
 	st, ok := stat(pid)
-	// The order matters: the descriptor is open before the checks, so the number cannot pass to another process
-	// in between.
-	if !ok || !isOurs(pid) {
-		if fd != nil {
-			fd.Close()
-		}
+	m := &member{pid: pid, begun: st.Begun, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
+	if !ok || !isOurs(pid) || !m.alive() { // the number may have passed to another process in between
 		return nil
 	}
-	m := &member{pid: pid, begun: st.Begun, fd: fd, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
 	go m.watch()
 	return m
 }
@@ -90,35 +83,9 @@ func parsePID(file string, text []byte) (int, error) {
 	return int(pid), nil
 }
 
-func openPID(pid int) *os.File {
-	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // the flag is PIDFD_NONBLOCK; kernels before 5.10 refuse it
-	if errors.Is(err, unix.EINVAL) {
-		fd, err = unix.PidfdOpen(pid, 0)
-		if err == nil {
-			err = unix.SetNonblock(fd, true)
-		}
-	}
-	if err != nil {
-		return nil
-	}
-	return os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(pid))
-}
-
-// watch waits for the process to end. The pidfd becomes readable then, which needs no thread and no timer.
+// watch waits for the process to end.
 func (m *member) watch() {
 	defer close(m.done)
-	if m.fd != nil {
-		if conn, err := m.fd.SyscallConn(); err == nil {
-			if conn.Read(m.ended) == nil {
-				return
-			}
-			select {
-			case <-m.quit:
-				return
-			default: // the descriptor cannot be polled: check at intervals
-			}
-		}
-	}
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for m.alive() {
@@ -130,11 +97,14 @@ func (m *member) watch() {
 	}
 }
 
-// ended says whether a pidfd is readable now.
-func (m *member) ended(fd uintptr) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(p, 0)
-	return err == nil && n == 1
+// gone says whether the process has ended, without the delay of watch.
+func (m *member) gone() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return !m.child && !m.alive()
+	}
 }
 
 func (m *member) alive() bool {
@@ -156,22 +126,12 @@ func (m *member) signal(s unix.Signal) {
 	_ = unix.Kill(m.pid, s)
 }
 
-// forget ends the watching and frees the descriptor. A child that does not end keeps its goroutine, which
-// waits for it in the kernel.
+// forget ends the watching. A child that does not end keeps its goroutine, which waits for it in the kernel.
 func (m *member) forget() {
-	if m.child {
-		return
-	}
-	m.once.Do(func() {
-		close(m.quit)
-		if m.fd != nil {
-			_ = m.fd.SetReadDeadline(time.Unix(1, 0))
-		}
+	if !m.child {
+		m.once.Do(func() { close(m.quit) })
 		<-m.done
-		if m.fd != nil {
-			m.fd.Close()
-		}
-	})
+	}
 }
 
 // ticks returns the time since boot in the unit of /proc/PID/stat. Linux fixes that unit at 1/100 s for user

@@ -47,29 +47,18 @@ func TestLeftovers(t *testing.T) {
 	p.out.close()
 }
 
-// Kernels before 5.3 have no pidfd.
-func TestFollowWithoutPidfd(t *testing.T) {
+// A process with the same number and another start time is another process.
+func TestStranger(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid")
 	p := require.Value(launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly))(t)
-	m := &member{pid: p.members[0].pid, begun: p.members[0].begun, done: make(chan struct{}), quit: make(chan struct{})}
-	other := &member{pid: m.pid, begun: m.begun, done: make(chan struct{}), quit: make(chan struct{})}
-	go m.watch()
-	go other.watch()
-	other.forget()
-	stranger := &member{pid: m.pid, begun: "1"}
+	stranger := &member{pid: p.members[0].pid, begun: "1"}
 	stranger.signal(unix.SIGKILL)
 	time.Sleep(20 * time.Millisecond)
-	if !m.alive() || stranger.alive() {
-		t.Error("a process with the same number and another start time got the signal")
+	if !p.members[0].alive() || stranger.alive() {
+		t.Error("the other process got the signal")
 	}
 	assert.NoError(t, p.terminate(t.Context(), time.Minute))
-	select {
-	case <-m.done:
-	case <-time.After(30 * watchInterval):
-		t.Error("the end was not seen")
-	}
-	m.forget()
 }
 
 func TestParsePID(t *testing.T) {

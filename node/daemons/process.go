@@ -170,10 +170,8 @@ func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 	settled := time.Now().Add(t.settle)
 	return until(ctx, t.poll, func() error {
 		for _, m := range p.members {
-			select {
-			case <-m.done:
+			if m.gone() {
 				return final{errors.New(m.how)}
-			default:
 			}
 		}
 		switch {

@@ -2,7 +2,9 @@ package daemons
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,15 +37,14 @@ func (p *process) anyEnded(quit <-chan struct{}) <-chan struct{} {
 // endedHow says which process ended and how.
 func (p *process) endedHow() string {
 	for _, m := range p.members {
-		select {
-		case <-m.done:
-			text := fmt.Sprintf("process %d: %s", m.pid, m.how)
-			if lines := p.said(); len(lines) > 0 {
-				text += ": " + lines[len(lines)-1]
-			}
-			return text
-		default:
+		if !m.gone() {
+			continue
 		}
+		text := fmt.Sprintf("process %d: %s", m.pid, m.how)
+		if lines := p.said(); len(lines) > 0 {
+			text += ": " + lines[len(lines)-1]
+		}
+		return text
 	}
 	return ""
 }
@@ -65,9 +66,7 @@ func (p *process) terminate(patience context.Context, wait time.Duration) error 
 	}
 	var left []string
 	for _, m := range p.members {
-		select {
-		case <-m.done:
-		default:
+		if !m.gone() {
 			left = append(left, fmt.Sprint(m.pid))
 		}
 		m.forget()
@@ -93,16 +92,12 @@ func (p *process) collect() (more bool) {
 }
 
 func (p *process) waitGone(patience context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for _, m := range p.members {
-		select {
-		case <-m.done:
-		case <-timer.C:
-			return false
-		case <-patience.Done():
-			return false
+	ctx, cancel := context.WithTimeout(patience, wait)
+	defer cancel()
+	return until(ctx, 10*time.Millisecond, func() error {
+		if slices.ContainsFunc(p.members, func(m *member) bool { return !m.gone() }) {
+			return errors.New("it still runs")
 		}
-	}
-	return true
+		return nil
+	}) == nil
 }

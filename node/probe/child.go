@@ -1,11 +1,10 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -43,10 +42,18 @@ func (e *HungError) Error() string {
 // child is a running program, the leader of its own process group.
 type child struct {
 	cmd            *exec.Cmd
-	stdout, stderr *output
+	stdout, stderr output
 	done           chan struct{} // closed when the child has ended and is reaped
 	mu             sync.Mutex    // orders kill and reaping: the number of a reaped process may belong to another process
 	reaped         bool
+}
+
+// output keeps the beginning of what is written to it.
+type output struct{ bytes.Buffer }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.Buffer.Write(p[:min(len(p), maxOutput-o.Len())])
+	return len(p), nil
 }
 
 // result is how a program ended and what it printed.
@@ -66,10 +73,14 @@ func Run(ctx context.Context, path string, args, env []string, timeout time.Dura
 // run starts the program and waits until it ends, ctx ends or the timeout is over. With an Abandoned
 // *HungError it returns the child that is still there.
 func run(ctx context.Context, path string, args, env []string, timeout time.Duration) (result, *child, error) {
-	c, err := startChild(path, args, env)
-	if err != nil {
-		return result{}, nil, err
+	c := &child{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = env, &c.stdout, &c.stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.WaitDelay = killTimeout
+	if err := c.cmd.Start(); err != nil {
+		return result{}, nil, fmt.Errorf("start %s: %w", path, err)
 	}
+	go c.wait()
 	began := time.Now()
 	select {
 	case <-c.done:
@@ -79,48 +90,20 @@ func run(ctx context.Context, path string, args, env []string, timeout time.Dura
 	}
 	c.kill()
 	hung := &HungError{Command: path, PID: c.cmd.Process.Pid, After: time.Since(began).Round(time.Millisecond), Abandoned: !c.waitGone(killTimeout)}
-	c.stdout.finish(0)
-	c.stderr.finish(0)
-	if hung.Abandoned {
+	switch {
+	case hung.Abandoned:
 		return result{}, c, hung
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return result{}, nil, fmt.Errorf("wait for %s: %w", path, ctx.Err())
 	}
 	return result{}, nil, hung
 }
 
-func startChild(path string, args, env []string) (*child, error) {
-	c := &child{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	c.cmd.Env = env
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var err error
-	if c.stdout, err = newOutput(&c.cmd.Stdout); err != nil {
-		return nil, err
-	}
-	if c.stderr, err = newOutput(&c.cmd.Stderr); err == nil {
-		err = c.cmd.Start()
-	}
-	c.stdout.closeWriter()
-	c.stderr.closeWriter()
-	if err != nil {
-		c.stdout.finish(0)
-		c.stderr.finish(0)
-		return nil, fmt.Errorf("start %s: %w", path, err)
-	}
-	go c.wait()
-	return c, nil
-}
-
-// wait is the only goroutine that an abandoned child leaves. It kills the child's process group before it
-// reaps the child: this ends the child's own children, and until the child is reaped nobody else can have the
-// group's number.
+// wait kills the child's process group before it reaps the child: this ends the child's own children, and until
+// the child is reaped nobody else can have the group's number.
 func (c *child) wait() {
-	for {
-		err := unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
+	for errors.Is(unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		continue
 	}
 	c.kill()
 	c.mu.Lock()
@@ -148,56 +131,9 @@ func (c *child) waitGone(limit time.Duration) bool {
 }
 
 func (c *child) result() result {
-	r := result{stdout: c.stdout.finish(killTimeout), stderr: c.stderr.finish(killTimeout), code: c.cmd.ProcessState.ExitCode()}
+	r := result{stdout: c.stdout.Bytes(), stderr: c.stderr.Bytes(), code: c.cmd.ProcessState.ExitCode()}
 	if s, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		r.code = 128 + int(s.Signal())
 	}
 	return r
-}
-
-// output reads one stream of a child through a pipe of its own. The readers of os/exec stay as long as any
-// process has the other end open; this reader ends when finish is called.
-type output struct {
-	r, w *os.File
-	text []byte
-	read chan struct{}
-}
-
-func newOutput(to *io.Writer) (*output, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make a pipe for a program's output: %w", err)
-	}
-	o := &output{r: r, w: w, read: make(chan struct{})}
-	*to = w
-	go o.collect()
-	return o, nil
-}
-
-func (o *output) collect() {
-	defer close(o.read)
-	text, err := io.ReadAll(io.LimitReader(o.r, maxOutput))
-	o.text = text
-	if err == nil {
-		_, _ = io.Copy(io.Discard, o.r)
-	}
-}
-
-// closeWriter closes this process's copy of the writing end.
-func (o *output) closeWriter() {
-	if o != nil {
-		o.w.Close()
-	}
-}
-
-// finish returns what was read. It stops reading after the limit even if another process still has the
-// writing end open.
-func (o *output) finish(limit time.Duration) []byte {
-	if o == nil {
-		return nil
-	}
-	_ = o.r.SetReadDeadline(time.Now().Add(limit)) // pipes of os.Pipe have deadlines
-	<-o.read
-	o.r.Close()
-	return o.text
 }
