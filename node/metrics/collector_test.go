@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -105,17 +104,4 @@ func TestHostile(t *testing.T) {
 	if pods != 65 || processes != 1000 || all["gpus_expected"] != 4 {
 		t.Error(pods, processes, all["gpus_expected"])
 	}
-}
-
-// Every state of node is a series.
-func TestStates(t *testing.T) {
-	t.Parallel()
-	seen := maps.Collect(func(yield func(status.State, bool) bool) {
-		for _, s := range states() {
-			if !yield(s, true) {
-				return
-			}
-		}
-	})
-	assert.Equalf(t, 9, len(seen), "%v", seen)
 }

@@ -51,7 +51,16 @@ type answer struct {
 // query runs at a time: every scrape that comes meanwhile waits for the same query. After a query that hung,
 // as with a GPU that fell off the bus, a scrape does not wait for the next one.
 func (g *gpus) refresh(ctx context.Context) {
-	running, hung := g.begin(ctx)
+	g.mu.Lock()
+	old := g.latest != nil && g.now().Sub(g.latest.at) >= g.every
+	if g.running == nil && g.query != nil && g.every > 0 && !g.stopped && (g.latest == nil || old) {
+		g.running = make(chan struct{})
+		var bound context.Context // a scraper that closes its connection does not cancel the query
+		bound, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		go g.ask(bound, g.running)
+	}
+	running, hung := g.running, g.latest != nil && g.latest.hung
+	g.mu.Unlock()
 	if running == nil || hung {
 		return
 	}
@@ -62,34 +71,14 @@ func (g *gpus) refresh(ctx context.Context) {
 	}
 }
 
-func (g *gpus) begin(ctx context.Context) (running chan struct{}, hung bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	hung = g.latest != nil && g.latest.hung
-	switch {
-	case g.query == nil || g.every <= 0 || g.stopped:
-		return nil, false
-	case g.running != nil:
-		return g.running, hung
-	case g.latest != nil && g.now().Sub(g.latest.at) < g.every:
-		return nil, false
-	}
-	done := make(chan struct{})
-	// A scraper that closes its connection does not cancel the query.
-	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	g.running = done
-	go g.runQuery(ctx, g.cancel, done)
-	return done, hung
-}
-
-func (g *gpus) runQuery(ctx context.Context, cancel context.CancelFunc, done chan struct{}) {
+func (g *gpus) ask(ctx context.Context, done chan struct{}) {
 	defer close(done)
-	defer cancel()
 	began := g.now()
 	reply, err := g.query(ctx)
 	at := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.cancel()
 	g.running, g.cancel = nil, nil
 	switch {
 	case errors.Is(err, probe.ErrBusy): // the readiness check uses the probe: the next scrape asks again
@@ -124,20 +113,20 @@ func (g *gpus) stop() {
 	}
 }
 
-func (s sink) answer(a answer) {
-	s.send(gpuQueryOK, boolValue(a.ok))
-	s.send(gpuQuerySeconds, a.took.Seconds())
-	s.send(gpusAnswering, float64(len(a.devices)))
+func (p *page) answer(a answer) {
+	p.add(gpuQueryOK, boolValue(a.ok))
+	p.add(gpuQuerySeconds, a.took.Seconds())
+	p.add(gpusAnswering, float64(len(a.devices)))
 	for _, d := range a.devices {
 		if d.Memory != nil {
-			s.send(gpuMemoryUsed, float64(d.Memory.Used), d.PCI, d.UUID, d.Name)
-			s.send(gpuMemoryTotal, float64(d.Memory.Total), d.PCI, d.UUID, d.Name)
+			p.add(gpuMemoryUsed, float64(d.Memory.Used), d.PCI, d.UUID, d.Name)
+			p.add(gpuMemoryTotal, float64(d.Memory.Total), d.PCI, d.UUID, d.Name)
 		}
 		if d.Licence != nil && d.Licence.Error == "" {
-			s.send(gpuLicensed, boolValue(d.Licence.Licensed), d.PCI, d.UUID, d.Name)
+			p.add(gpuLicensed, boolValue(d.Licence.Licensed), d.PCI, d.UUID, d.Name)
 		}
 		if d.Utilization != nil {
-			s.send(gpuUtilization, *d.Utilization, d.PCI, d.UUID, d.Name)
+			p.add(gpuUtilization, *d.Utilization, d.PCI, d.UUID, d.Name)
 		}
 	}
 }

@@ -34,12 +34,6 @@ type Options struct {
 
 const namespace = "nvidia_driver_"
 
-// states lists the states of a node; each is one series of nvidia_driver_state.
-func states() []status.State {
-	return []status.State{status.Waiting, status.Starting, status.Serving, status.Degraded, status.Stopping, status.Detached, status.Restored,
-		status.Absent, status.Failed}
-}
-
 // collector turns the current status into metrics at each scrape and keeps nothing between scrapes.
 type collector struct {
 	source  Source
@@ -57,32 +51,15 @@ func counter(name, help string, labels ...string) metric {
 
 // collect puts the metrics of the current status and of the last answer of the GPUs on a page.
 func (c *collector) collect(p *page) {
-	out := sink{p}
-	out.send(buildInfo, 1, c.version, runtime.Version())
+	p.add(buildInfo, 1, c.version, runtime.Version())
 	st := c.source.Status()
-	out.status(st)
-	out.start(st)
-	out.trouble(st)
-	out.hardware(st)
+	p.status(st)
+	p.start(st)
+	p.trouble(st)
+	p.hardware(st)
 	if answer, ok := c.gpus.last(); ok {
-		out.answer(answer)
+		p.answer(answer)
 	}
-}
-
-// sink limits what comes from outside before it is on the page.
-type sink struct{ page *page }
-
-func (s sink) send(m metric, value float64, labels ...string) {
-	for i, l := range labels {
-		labels[i] = label(l)
-	}
-	s.page.add(m, value, labels...)
-}
-
-// label limits the length of a label's value; values come from the driver, the kernel or Kubernetes.
-func label(text string) string {
-	const most = 300
-	return text[:min(len(text), most)]
 }
 
 func boolValue(is bool) float64 {

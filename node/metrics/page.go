@@ -32,6 +32,9 @@ type family struct {
 	series map[string]float64 // name with labels, as it is written
 }
 
+// maxLabel limits the length of a label's value: values come from the driver, the kernel or Kubernetes.
+const maxLabel = 300
+
 // add adds one series; values belong to the metric's labels. A series that is on the page already stays as it
 // is, because Prometheus refuses a page with the same series twice, and some values come from outside.
 func (p *page) add(m metric, value float64, values ...string) {
@@ -49,18 +52,14 @@ func (p *page) add(m metric, value float64, values ...string) {
 	}
 }
 
-// labelText returns {name="value",...} in the order of the names; nothing without labels. A label without a
-// value is empty.
+// labelText returns {name="value",...} in the order of the names; nothing without labels.
 func labelText(names, values []string) string {
 	if len(values) == 0 {
 		return ""
 	}
 	all := make([]string, len(names))
 	for i, name := range names {
-		value := ""
-		if i < len(values) {
-			value = values[i]
-		}
+		value := values[i][:min(len(values[i]), maxLabel)]
 		all[i] = name + `="` + escapeValue.Replace(strings.ToValidUTF8(value, "")) + `"`
 	}
 	slices.Sort(all)

@@ -41,35 +41,35 @@ var (
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
 
-func (s sink) status(st status.Snapshot) {
+func (p *page) status(st status.Snapshot) {
 	now := st.State
 	if now == "" { // the instance does not have the node's lock yet
 		now = status.Waiting
 	}
-	for _, known := range states() {
-		s.send(state, boolValue(known == now), string(known))
+	for _, known := range status.States() {
+		p.add(state, boolValue(known == now), string(known))
 	}
 	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad, status.ForPreflight, status.ForToolkit} {
-		s.send(waitsFor, boolValue(now == status.Waiting && st.WaitsFor == what), what)
+		p.add(waitsFor, boolValue(now == status.Waiting && st.WaitsFor == what), what)
 	}
-	s.send(ready, boolValue(st.Ready))
-	s.send(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)
-	s.send(warnings, float64(len(st.Warnings)))
+	p.add(ready, boolValue(st.Ready))
+	p.add(wantedInfo, 1, st.Wanted, st.Kernel, st.Image)
+	p.add(warnings, float64(len(st.Warnings)))
 	if !st.Started.IsZero() {
-		s.send(started, seconds(st.Started))
+		p.add(started, seconds(st.Started))
 	}
 	if !st.Updated.IsZero() {
-		s.send(updated, seconds(st.Updated))
+		p.add(updated, seconds(st.Updated))
 	}
 	if f := st.LastFailure; f != nil && !f.Time.IsZero() {
-		s.send(lastFailed, seconds(f.Time))
+		p.add(lastFailed, seconds(f.Time))
 	}
 	if d := st.Up; d != nil {
 		image := ""
 		if d.Version == st.Wanted { // otherwise the driver is a predecessor's, whose image is unknown
 			image = st.Image
 		}
-		s.send(info, 1, d.Version, srcVersion(d), d.Flavour, st.Kernel, d.Source, image)
+		p.add(info, 1, d.Version, srcVersion(d), d.Flavour, st.Kernel, d.Source, image)
 	}
 }
 
@@ -82,34 +82,34 @@ func srcVersion(d *status.Driver) string {
 	return ""
 }
 
-func (s sink) start(st status.Snapshot) {
+func (p *page) start(st status.Snapshot) {
 	sum := 0.0
-	for _, p := range st.Phases {
-		s.send(phaseSeconds, p.Seconds, p.Phase)
-		sum += p.Seconds
+	for _, phase := range st.Phases {
+		p.add(phaseSeconds, phase.Seconds, phase.Phase)
+		sum += phase.Seconds
 	}
 	if st.State == status.Serving || st.State == status.Degraded {
-		s.send(startSeconds, sum)
+		p.add(startSeconds, sum)
 	}
 	c := st.Counters
-	s.send(compiles, float64(c.Compiled), "ok")
-	s.send(compiles, float64(c.CompilesFailed), "failed")
-	s.send(lookups, float64(c.CacheHits), "hit")
-	s.send(lookups, float64(c.CacheMisses), "miss")
+	p.add(compiles, float64(c.Compiled), "ok")
+	p.add(compiles, float64(c.CompilesFailed), "failed")
+	p.add(lookups, float64(c.CacheHits), "hit")
+	p.add(lookups, float64(c.CacheMisses), "miss")
 }
 
-func (s sink) trouble(st status.Snapshot) {
-	s.send(blockedUnloads, float64(st.Counters.BlockedUnloads))
-	s.send(holders, float64(len(st.Holders)))
+func (p *page) trouble(st status.Snapshot) {
+	p.add(blockedUnloads, float64(st.Counters.BlockedUnloads))
+	p.add(holders, float64(len(st.Holders)))
 	for pod, n := range byPod(st.Holders) {
-		s.send(holderProcesses, float64(n), pod[0], pod[1])
+		p.add(holderProcesses, float64(n), pod[0], pod[1])
 	}
 	for _, c := range st.Companions {
-		s.send(companionUp, boolValue(c.Loaded), c.Name, c.Version)
+		p.add(companionUp, boolValue(c.Loaded), c.Name, c.Version)
 	}
 	for _, d := range st.Daemons {
-		s.send(daemonUp, boolValue(d.Ready), d.Name)
-		s.send(daemonRestarts, float64(d.Restarts), d.Name)
+		p.add(daemonUp, boolValue(d.Ready), d.Name)
+		p.add(daemonRestarts, float64(d.Restarts), d.Name)
 	}
 }
 
@@ -128,7 +128,7 @@ func byPod(all []kmod.Holder) map[[2]string]int {
 	return count
 }
 
-func (s sink) hardware(st status.Snapshot) {
+func (p *page) hardware(st status.Snapshot) {
 	if len(st.GPUs) == 0 {
 		return // not known yet
 	}
@@ -136,16 +136,16 @@ func (s sink) hardware(st status.Snapshot) {
 	count := map[status.GPUState]int{}
 	for _, g := range st.GPUs {
 		count[g.State]++
-		s.send(gpuState, 1, g.Address, string(g.State), g.Driver)
+		p.add(gpuState, 1, g.Address, string(g.State), g.Driver)
 		if g.Expected() {
-			s.send(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
+			p.add(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
 		}
 		if g.Fabric != "" {
-			s.send(gpuRegistered, boolValue(g.Fabric == probe.FabricCompleted), g.Address, g.UUID, g.Name)
+			p.add(gpuRegistered, boolValue(g.Fabric == probe.FabricCompleted), g.Address, g.UUID, g.Name)
 		}
 	}
-	s.send(gpusExpected, float64(expected))
-	s.send(gpusWorking, float64(working))
-	s.send(gpusLent, float64(count[status.GPULent]))
-	s.send(gpusLost, float64(count[status.GPULost]))
+	p.add(gpusExpected, float64(expected))
+	p.add(gpusWorking, float64(working))
+	p.add(gpusLent, float64(count[status.GPULent]))
+	p.add(gpusLost, float64(count[status.GPULost]))
 }

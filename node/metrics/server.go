@@ -1,14 +1,11 @@
 package metrics
 
 import (
-	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -44,7 +41,6 @@ func New(source Source, o Options) *Server {
 
 // scrapes returns the handler of /metrics; slots has room for the scrapes that are answered at a time.
 func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
-	var writers sync.Pool // of *gzip.Writer: each has 800 KB
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
@@ -57,18 +53,7 @@ func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
 		var p page
 		c.collect(&p)
 		w.Header().Set("Content-Type", contentType)
-		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			_ = p.write(w) // an error means that the client has gone
-			return
-		}
-		w.Header().Set("Content-Encoding", "gzip")
-		packed, ok := writers.Get().(*gzip.Writer)
-		if !ok {
-			packed = gzip.NewWriter(nil)
-		}
-		packed.Reset(w)
-		_ = errors.Join(p.write(packed), packed.Close()) // the same
-		writers.Put(packed)
+		_ = p.write(w) // an error means that the client has gone
 	}
 }
 

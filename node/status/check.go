@@ -65,12 +65,11 @@ var inTree = []string{
 }
 
 func (st Snapshot) check() error {
-	states := []State{"", Waiting, Starting, Serving, Degraded, Stopping, Detached, Restored, Absent, Failed}
 	wrong := ""
 	switch d := st.Up; {
 	case st.Schema != Schema:
 		return fmt.Errorf("it has schema %d, this program knows %d: driver-entrypoint of another version wrote it, or another program; use nvidia-driver of its image", st.Schema, Schema)
-	case !slices.Contains(states, st.State):
+	case st.State != "" && !slices.Contains(States(), st.State):
 		wrong = fmt.Sprintf("state %.80q", st.State)
 	case st.PID < 0:
 		wrong = fmt.Sprintf("pid %d", st.PID)

@@ -27,6 +27,11 @@ const (
 	Failed   State = "failed"   // a start failed; everything that it had put up is removed
 )
 
+// States returns all states.
+func States() []State {
+	return []State{Waiting, Starting, Serving, Degraded, Stopping, Detached, Restored, Absent, Failed}
+}
+
 // Values of Snapshot.WaitsFor in state waiting.
 const (
 	ForLock      = "lock"      // another instance holds the node's lock
