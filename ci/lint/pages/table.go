@@ -29,7 +29,7 @@ var Elsewhere = map[string]map[string]string{
 		"helm test nvidia-driver -n nvidia-driver --logs":           "needs a driver that serves: TestGolden has the pods of the test, Test01Install their command",
 	},
 	"build": {
-		"driver-build list ":       "ends with 3 on purpose: TestAdvisories",
+		"driver-build list ":       "the matrix of the test has no supported driver: TestAdvisories",
 		"sudo install ":            "needs a subscription; TestSubscription has the same files",
 		"driver-build --os rhel9 ": "needs a subscription; TestSubscription has a server that asks for its certificate",
 		"cd /etc/pki/entitlement ": "needs a subscription",
