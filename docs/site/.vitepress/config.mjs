@@ -25,7 +25,7 @@ export default defineConfig({
     outline: { level: [2, 3] },
     search: { provider: 'local', options: { miniSearch: { searchOptions: { combineWith: 'AND', boostDocument } } } },
     nav: [
-      { text: 'First cluster', link: '/docs/first-cluster' },
+      { text: 'First cluster', link: '/docs/install#your-first-cluster' },
       { text: 'When a node is red', link: '/docs/red-node' },
       { text: 'Changelog', link: '/CHANGELOG' },
     ],
