@@ -1,9 +1,6 @@
 package fabric
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Level is how bad a finding is.
 type Level int
@@ -47,18 +44,11 @@ func (f Facts) Check(h Host, k Kernel) Finding {
 	case !h.Managed:
 		return Finding{Fine, m.String() + "; this container does not manage them (--fabric)", ""}
 	}
-	var texts, fixes []string
-	level := Fine
-	for _, fault := range f.Faults(h.Driver) {
-		texts, fixes = append(texts, fault.Text), append(fixes, fault.Fix)
-		if level = max(level, Doubtful); !fault.Doubt {
-			level = Fatal
-		}
+	f = f.withDefaults()
+	if fault := f.fault(h.Driver); fault.Level != Fine {
+		return fault
 	}
-	switch {
-	case level != Fine:
-		return Finding{level, strings.Join(texts, "; "), strings.Join(slices.Compact(fixes), " ")}
-	case m.NVLink5():
+	if m.NVLink5() {
 		return m.modules(k)
 	}
 	return Finding{Fine, m.String() + "; the image has the fabric manager", ""}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/probe"
 )
 
 // Paths of NVIDIA's packages, in the image.
@@ -100,7 +101,8 @@ func Daemons(f Facts) ([]daemons.Spec, error) {
 		return nil, nil
 	}
 	if missing := f.missing(); len(missing) > 0 {
-		return nil, fmt.Errorf("this node has %s, and the image has no /%s: %s", f.Machine, strings.Join(missing, ", no /"), useFabricImage)
+		return nil, fmt.Errorf("this node has %s, and the image has no /%s, without which every CUDA program fails with error 802; %s",
+			f.Machine, strings.Join(missing, ", no /"), useFabricImage)
 	}
 	text, err := f.configuration()
 	if err != nil {
@@ -154,6 +156,19 @@ func (f Facts) subnetManager(port *atomic.Pointer[Port]) daemons.Spec {
 		},
 		StartWait: f.Wait + time.Minute, StopWait: 15 * time.Second,
 	}
+}
+
+// resetGPUs runs nvidia-smi -r, which is killed when ctx ends.
+func (f Facts) resetGPUs(ctx context.Context) error {
+	const long = time.Hour // ctx ends before
+	code, out, err := probe.Run(ctx, f.path("usr/bin/nvidia-smi"), []string{"-r"}, nil, long)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %.300s", code, strings.TrimSpace(out))
+	}
+	if err != nil {
+		return fmt.Errorf("reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r: %w", err)
+	}
+	return nil
 }
 
 // subnetConfig returns NVLSM's configuration: the mounted file, or the image's.

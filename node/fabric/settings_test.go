@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,7 @@ import (
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	switches, five := nvswitch("0000:05:00.0"), join(modules, card("0000:05:00.0", "mlx5_0", management, usable))
-	program := func(text string) map[string]string { return map[string]string{"root/" + fmProgram: text} }
-	good := program("\x7fELF " + strings.Repeat("x", 2<<20) + driverVersion)
+	loaded := Kernel{Loaded: func(string) bool { return true }}
 	for name, c := range map[string]struct {
 		files    []map[string]string
 		without  string
@@ -28,29 +28,26 @@ func TestFaults(t *testing.T) {
 		doubt    bool
 	}{
 		"no switches":        {files: []map[string]string{{}}},
-		"whole":              {files: []map[string]string{image, good, switches}},
-		"whole, NVLink 5":    {files: []map[string]string{image, good, five}},
+		"whole":              {files: []map[string]string{image, switches}},
+		"whole, NVLink 5":    {files: []map[string]string{image, five}},
 		"nothing":            {files: []map[string]string{switches}, want: "lacks /" + fmConfig + ", /" + fmProgram + ": every CUDA program would fail with error 802"},
-		"no subnet manager":  {files: []map[string]string{image, good, five}, without: "root/" + smProgram, want: "lacks /" + smProgram},
-		"no topology":        {files: []map[string]string{image, good, switches}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology", want: "has no topology"},
-		"another folder":     {files: []map[string]string{image, good, switches}, settings: map[string]string{"TOPOLOGY_FILE_PATH": "/none"}, want: "/none has no topology"},
-		"topology, NVLink 5": {files: []map[string]string{image, good, five}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology"},
-		"another version listed": {files: []map[string]string{image, good, switches, {"root/" + componentsFile: `{"fabricmanager":"570.1"}`}},
+		"no subnet manager":  {files: []map[string]string{image, five}, without: "root/" + smProgram, want: "lacks /" + smProgram},
+		"no topology":        {files: []map[string]string{image, switches}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology", want: "has no topology"},
+		"another folder":     {files: []map[string]string{image, switches}, settings: map[string]string{"TOPOLOGY_FILE_PATH": "/none"}, want: "/none has no topology"},
+		"topology, NVLink 5": {files: []map[string]string{image, five}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology"},
+		"another version listed": {files: []map[string]string{image, switches, {"root/" + componentsFile: `{"fabricmanager":"570.1"}`}},
 			want: "the fabric manager of the image is of version 570.1, its driver of version " + driverVersion},
-		"another version by hand": {files: []map[string]string{image, program("570.1"), switches, {"root/" + componentsFile: `{}`}},
-			want: "/" + fmProgram + " does not hold the version of the driver"},
-		"written in another way": {files: []map[string]string{image, program("570.1"), switches}, want: "does not hold the version", doubt: true},
-		"a damaged list":         {files: []map[string]string{image, good, switches, {"root/" + componentsFile: `[]`}}, want: "it is no list of versions", doubt: true},
-		"a list beyond its bound": {files: []map[string]string{image, good, switches, {"root/" + componentsFile: strings.Repeat(" ", maxComponents+1)}},
+		"a damaged list": {files: []map[string]string{image, switches, {"root/" + componentsFile: `[]`}}, want: "is no list of versions", doubt: true},
+		"a list beyond its bound": {files: []map[string]string{image, switches, {"root/" + componentsFile: strings.Repeat(" ", maxComponents+1)}},
 			want: "larger than 65536 bytes", doubt: true},
-		"a mounted file beyond its bound": {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": strings.Repeat("#", maxConfig+1)}},
+		"a mounted file beyond its bound": {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": strings.Repeat("#", maxConfig+1)}},
 			want: "larger than 1048576 bytes"},
-		"a bad key":            {files: []map[string]string{image, good, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
-		"two lines":            {files: []map[string]string{image, good, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
-		"ours":                 {files: []map[string]string{image, good, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
-		"two modes":            {files: []map[string]string{image, good, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
-		"a mounted file":       {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
-		"a wrong mounted file": {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
+		"a bad key":            {files: []map[string]string{image, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
+		"two lines":            {files: []map[string]string{image, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
+		"ours":                 {files: []map[string]string{image, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
+		"two modes":            {files: []map[string]string{image, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
+		"a mounted file":       {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
+		"a wrong mounted file": {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,29 +56,17 @@ func TestFaults(t *testing.T) {
 			if c.without != "" {
 				require.NoError(t, os.Remove(filepath.Join(filepath.Dir(f.Root), c.without)))
 			}
-			faults := f.Faults(driverVersion)
+			fault := f.Check(Host{Managed: true, Driver: driverVersion}, loaded)
+			level := map[bool]Level{true: Doubtful, false: Fatal}[c.doubt]
 			if c.want == "" {
-				assert.Same(t, []Fault(nil), faults)
-				return
+				level = Fine
 			}
-			if len(faults) != 1 || faults[0].Doubt != c.doubt || faults[0].Fix == "" {
-				t.Fatalf("%+v", faults)
+			if fault.Level != level || (fault.Fix == "") != (level == Fine) {
+				t.Fatalf("%+v", fault)
 			}
-			assert.Contains(t, faults[0].Text, c.want)
+			assert.Contains(t, fault.Text, c.want)
 		})
 	}
-}
-
-// Of a program beyond its bound nothing is read.
-func TestLargeProgram(t *testing.T) {
-	t.Parallel()
-	f := machine(t, image, map[string]string{"root/" + fmProgram: driverVersion}, nvswitch("0000:05:00.0"))
-	require.NoError(t, os.Truncate(f.path(fmProgram), maxProgram+1)) // a hole
-	faults := f.Faults(driverVersion)
-	if len(faults) != 1 || !faults[0].Doubt {
-		t.Fatalf("%+v", faults)
-	}
-	assert.Contains(t, faults[0].Text, "the version of /usr/bin/nv-fabricmanager is not known: larger than 268435456 bytes")
 }
 
 // The mounted file replaces the image's, and the environment's settings count more.
@@ -114,20 +99,22 @@ func TestJudge(t *testing.T) {
 	gpu := func(address string, f *probe.Fabric) probe.Device { return probe.Device{PCI: address, Fabric: f} }
 	for name, c := range map[string]struct {
 		devices []probe.Device
-		want    Verdict
+		want    [3]string // pending, failed, warnings
 	}{
-		"none":      {[]probe.Device{gpu("a", nil)}, Verdict{}},
-		"completed": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricCompleted})}, Verdict{}},
+		"none":      {[]probe.Device{gpu("a", nil)}, [3]string{}},
+		"completed": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricCompleted})}, [3]string{}},
 		"pending": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricInProgress}), gpu("b", &probe.Fabric{State: probe.FabricNotStarted}), gpu("c", nil)},
-			Verdict{Pending: "the registration with the NVLink fabric is not started on 1 of 3 GPUs (b), in progress on 1 of 3 GPUs (a)"}},
+			[3]string{"the registration with the NVLink fabric is not started on 1 of 3 GPUs (b), in progress on 1 of 3 GPUs (a)"}},
 		"failed": {[]probe.Device{gpu("b", &probe.Fabric{State: probe.FabricCompleted, Error: "Timeout"}), gpu("a", &probe.Fabric{State: probe.FabricCompleted, Error: "x"})},
-			Verdict{Failed: "the registration with the NVLink fabric failed: GPU a: x; GPU b: Timeout"}},
+			[3]string{"", "the registration with the NVLink fabric failed: GPU a: x; GPU b: Timeout"}},
 		"notes": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricUnknown, Error: "x"}), gpu("b", &probe.Fabric{State: probe.FabricCompleted, Health: []string{"route unhealthy"}})},
-			Verdict{Notes: []string{"GPU a: the state of the NVLink fabric is not known: x", "GPU b: the NVLink fabric is not healthy: route unhealthy"}}},
+			[3]string{"", "", "GPU a: the state of the NVLink fabric is not known: x; GPU b: the NVLink fabric is not healthy: route unhealthy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Same(t, c.want, Judge(c.devices))
+			var warnings []string
+			pending, failed := judge(c.devices, func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) })
+			assert.Equal(t, c.want, [3]string{pending, failed, strings.Join(warnings, "; ")})
 		})
 	}
 }
