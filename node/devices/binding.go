@@ -42,20 +42,6 @@ func Ours(gpus []GPU) []GPU {
 	return ours
 }
 
-// readBinding adds what sysfs says about the GPU's driver. Files that are missing or not readable mean
-// nothing: the device may be going.
-func (g *GPU) readBinding(sys string) {
-	dir := filepath.Join(sys, "bus/pci/devices", g.Address)
-	if link, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
-		g.Driver = filepath.Base(link)
-	}
-	g.Override = firstWord(filepath.Join(dir, "driver_override"))
-	if g.Override == "(null)" { // the kernel's word for none
-		g.Override = ""
-	}
-	g.Silent = !g.Lent() && silent(dir)
-}
-
 // silent says whether the device does not answer: a read of its configuration space gives all ones. A device
 // that sleeps is not asked, because that would wake it.
 func silent(dir string) bool {

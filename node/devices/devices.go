@@ -14,9 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // PCI numbers of the vendors that matter here.
@@ -24,6 +23,15 @@ const (
 	NVIDIA   uint16 = 0x10de
 	Mellanox uint16 = 0x15b3
 )
+
+// Function is a PCI function of any kind: a GPU, an NVSwitch, a network card.
+type Function struct {
+	Address        string // domain:bus:device.function, "0000:05:00.0"
+	Vendor, Device uint16
+	Class          uint32 // 24 bits, 0x030200 (3D)
+	Driver         string // the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+	Virtual        bool   // a virtual function (SR-IOV)
+}
 
 // GPU is one display device of NVIDIA on the PCI bus.
 type GPU struct {
@@ -36,104 +44,95 @@ type GPU struct {
 	Silent               bool   // the device does not answer on the bus; not known of a GPU that is lent or sleeps
 }
 
-// maxSmall limits a file of sysfs that holds one number, maxText a file of procfs that holds lines.
 const (
-	maxSmall = 64
-	maxText  = 1 << 20
+	maxSmall = 64      // bytes of a file of sysfs that holds one number
+	maxText  = 1 << 20 // of a file of procfs that holds lines
+	maxVPD   = 1 << 15 // of vital product data: its addresses have 15 bits
 )
 
 var address = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// Bus is the PCI bus below Sys (a mounted sysfs, "/sys"). It remembers which devices are no GPUs, so that
-// looking again and again costs little. It is not safe for several goroutines.
-type Bus struct {
-	Sys    string
-	others map[string]bool // addresses of the last look
-}
-
-// GPUs returns NVIDIA's display devices, sorted by address. A machine without a PCI bus has none.
-func (b *Bus) GPUs() ([]GPU, error) {
-	var gpus []GPU
-	others := map[string]bool{}
-	err := eachDevice(b.Sys, func(addr string, read func(string) (uint64, error)) error {
-		if b.others[addr] {
-			others[addr] = true
-			return nil
-		}
-		vendor, class, err := vendorAndClass(read)
-		if err != nil {
-			return err
-		}
-		if vendor != NVIDIA || (class>>8 != 0x0300 && class>>8 != 0x0302) {
-			others[addr] = true
-			return nil
-		}
-		g := GPU{Address: addr, Vendor: vendor, Class: class}
-		for name, to := range map[string]*uint16{"device": &g.Device, "subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
-			n, err := read(name)
-			if err != nil {
-				return err
+// GPUs returns NVIDIA's display devices on the bus below sys (a mounted sysfs, "/sys"), sorted by address. A
+// machine without a PCI bus has none.
+func GPUs(sys string) (gpus []GPU, err error) {
+	found, err := Functions(sys, func(f Function) bool { return f.Vendor == NVIDIA && (f.Class>>8 == 0x0300 || f.Class>>8 == 0x0302) })
+	for _, f := range found {
+		g := GPU{Address: f.Address, Vendor: f.Vendor, Device: f.Device, Class: f.Class, Driver: f.Driver}
+		dir := filepath.Join(sys, "bus/pci/devices", f.Address)
+		for name, to := range map[string]*uint16{"subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
+			n, err := readNumber(filepath.Join(dir, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // the device may be going
+				return nil, fmt.Errorf("PCI device %s: %w", f.Address, err)
 			}
 			*to = uint16(n)
 		}
-		g.readBinding(b.Sys)
+		if g.Override = firstWord(filepath.Join(dir, "driver_override")); g.Override == "(null)" { // the kernel's word for none
+			g.Override = ""
+		}
+		g.Silent = !g.Lent() && silent(dir)
 		gpus = append(gpus, g)
-		return nil
-	})
-	b.others = others
+	}
 	return gpus, err
 }
 
-// HasVendor says whether a device of a vendor is on the bus: Mellanox for RDMA.
-func HasVendor(sys string, vendor uint16) (bool, error) {
-	found := false
-	err := eachDevice(sys, func(_ string, read func(string) (uint64, error)) error {
-		v, _, err := vendorAndClass(read)
-		found = found || (err == nil && v == vendor)
-		return err
-	})
-	return found, err
-}
-
-// eachDevice calls f for every PCI device, in the order of the addresses. It skips a device that disappears
-// meanwhile (hot unplug).
-func eachDevice(sys string, f func(addr string, read func(string) (uint64, error)) error) error {
+// Functions returns the PCI functions below sys that a caller wants, sorted by address. Only the numbers are
+// known when keep is called. It skips a device that disappears meanwhile (hot unplug).
+func Functions(sys string, keep func(Function) bool) (all []Function, err error) {
 	dir := filepath.Join(sys, "bus/pci/devices")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for PCI devices: %w", err)
+		return nil, fmt.Errorf("look for PCI devices: %w", err)
 	}
 	for _, e := range entries {
 		if !address().MatchString(e.Name()) {
 			continue
 		}
-		err := f(e.Name(), func(name string) (uint64, error) { return readNumber(filepath.Join(dir, e.Name(), name)) })
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("PCI device %s: %w", e.Name(), err)
+		at := filepath.Join(dir, e.Name())
+		vendor, err := readNumber(filepath.Join(at, "vendor"))
+		class, err2 := readNumber(filepath.Join(at, "class"))
+		device, err3 := readNumber(filepath.Join(at, "device"))
+		if err = errors.Join(err, err2, err3); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("PCI device %s: %w", e.Name(), err)
 		}
+		f := Function{Address: e.Name(), Vendor: uint16(vendor), Device: uint16(device), Class: uint32(class)}
+		if !keep(f) {
+			continue
+		}
+		if link, err := os.Readlink(filepath.Join(at, "driver")); err == nil {
+			f.Driver = filepath.Base(link)
+		}
+		_, err = os.Lstat(filepath.Join(at, "physfn"))
+		f.Virtual = err == nil
+		all = append(all, f)
 	}
-	return nil
+	return all, nil
 }
 
-func vendorAndClass(read func(string) (uint64, error)) (uint16, uint32, error) {
-	vendor, err := read("vendor")
-	if err != nil {
-		return 0, 0, err
+// VPD returns the vital product data of a function. The kernel reads them from the device, with or without a
+// driver. They are empty if the device has none.
+func (f Function) VPD(sys string) ([]byte, error) {
+	data, err := bounded.File(filepath.Join(sys, "bus/pci/devices", f.Address, "vpd"), maxVPD)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the vital product data of %s: %w", f.Address, err)
 	}
-	class, err := read("class")
-	return uint16(vendor), uint32(class), err
+	return data, nil
 }
 
 // readNumber reads a number in the format of sysfs: "0x10de\n".
 func readNumber(path string) (uint64, error) {
-	text, err := bounded.File(path, maxSmall)
+	text, err := bounded.Text(path, maxSmall)
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 0, 32)
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 0, 32)
 	if err != nil {
 		return 0, fmt.Errorf("%s: not a number: %w", path, err)
 	}

@@ -55,26 +55,30 @@ func replaceNode(path string, w wantedNode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	return inOneStep(path, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"), func(tmp string) error {
+		if err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev())); err != nil {
+			return fmt.Errorf("mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)", w.major, w.minor, err)
+		}
+		if err := os.Chown(tmp, w.owner.uid, w.owner.gid); err != nil {
+			return err
+		}
+		return os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
+	})
+}
+
+// inOneStep makes something under a temporary name and renames it.
+func inOneStep(path, tmp string, create func(tmp string) error) error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove what an earlier start left: %w", err)
 	}
-	err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev()))
-	if err != nil {
-		return fmt.Errorf("mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)", w.major, w.minor, err)
-	}
-	err = os.Chown(tmp, w.owner.uid, w.owner.gid)
-	if err == nil {
-		err = os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
-	}
+	err := create(tmp)
 	if err == nil {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
 		_ = os.Remove(tmp) // the first error is the one to report
-		return err
 	}
-	return nil
+	return err
 }
 
 // makeLink creates link -> target, or replaces what is there.
@@ -82,18 +86,7 @@ func makeLink(link, target string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return err
 	}
-	tmp := link + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what an earlier start left: %w", err)
-	}
-	if err := os.Symlink(target, tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, link); err != nil {
-		_ = os.Remove(tmp) // the first error is the one to report
-		return err
-	}
-	return nil
+	return inOneStep(link, link+".tmp", func(tmp string) error { return os.Symlink(target, tmp) })
 }
 
 // nodeName matches what Create makes below /dev.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +58,7 @@ const (
 	modesetMinor   = 254
 	switchCtlMinor = 255
 	uvmToolsMinor  = 1
-	maxCapDepth    = 12
+	maxCapDepth    = 16 // below procfs
 	maxCaps        = 1 << 14
 )
 
@@ -106,14 +107,20 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 		return nil, err
 	}
 	majors := parseMajors(text)
-	front, ok := firstOf(majors, "nvidia-frontend", "nvidia", "nvidiactl")
+	front, ok := majors["nvidia-frontend"]
+	for _, name := range []string{"nvidia", "nvidiactl"} {
+		if !ok {
+			front, ok = majors[name]
+		}
+	}
 	if !ok {
 		return nil, ErrNoDriver
 	}
-	own, err := n.owner("driver/nvidia/params")
+	params, err := n.fields("driver/nvidia/params")
 	if err != nil {
 		return nil, err
 	}
+	own := parseOwner(params)
 	minors, err := n.Minors()
 	if err != nil {
 		return nil, err
@@ -128,11 +135,11 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	if uvm, ok := majors["nvidia-uvm"]; ok {
 		want = append(want, wantedNode{"nvidia-uvm", uvm, 0, own}, wantedNode{"nvidia-uvm-tools", uvm, uvmToolsMinor, own})
 	}
-	fabric, err := n.wantFabric(majors)
-	if err != nil {
-		return nil, err
+	// The driver makes IMEX channel 0 in the host's /dev only, if it was loaded to make it.
+	if major, ok := majors["nvidia-caps-imex-channels"]; ok && params["CreateImexChannel0"] == "1" {
+		want = append(want, wantedNode{"nvidia-caps-imex-channels/channel0", major, 0, own})
 	}
-	imex, err := n.wantIMEX(majors, own)
+	fabric, err := n.wantFabric(majors)
 	if err != nil {
 		return nil, err
 	}
@@ -141,16 +148,38 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 		return nil, err
 	}
 	caps, err := n.wantCaps(majors)
-	return slices.Concat(want, fabric, imex, companions, caps), err
+	return slices.Concat(want, fabric, companions, caps), err
 }
 
-func firstOf(majors map[string]uint32, names ...string) (uint32, bool) {
-	for _, name := range names {
-		if m, ok := majors[name]; ok {
-			return m, true
+// maxStorageNodes is more than the nodes that nvidia-fs makes: 16, or its parameter max_devices if that
+// is less.
+const maxStorageNodes = 64
+
+// wantCompanions returns the nodes of nvidia-fs (GPUDirect Storage) and gdrdrv (GDRCopy). Their modes are
+// those of NVIDIA: nvfs_devnode in nvfs-core.c, and insmod.sh of GDRCopy. Where /dev is the host's, the
+// kernel has made those of nvidia-fs already. The numbers of nvidia-fs count from 0, and sysfs has an entry
+// for each.
+func (n Nodes) wantCompanions(majors map[string]uint32) (want []wantedNode, err error) {
+	own := owner{mode: 0o666, modify: true}
+	if major, ok := majors["nvidia-fs"]; ok {
+		for minor := range uint32(maxStorageNodes) {
+			name := fmt.Sprintf("nvidia-fs%d", minor)
+			text, err := bounded.Text(filepath.Join(n.Sys, "class/nvidia-fs-class", name, "dev"), maxSmall)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			if strings.TrimSpace(text) == fmt.Sprintf("%d:%d", major, minor) {
+				want = append(want, wantedNode{name, major, minor, own})
+			}
 		}
 	}
-	return frontMajor, false
+	if major, ok := majors["gdrdrv"]; ok {
+		want = append(want, wantedNode{"gdrdrv", major, 0, own})
+	}
+	return want, nil
 }
 
 // modeset says whether nvidia-modeset is loaded. Since release 545 it has a line in /proc/devices; before, it
@@ -168,20 +197,21 @@ func (n Nodes) modeset(majors map[string]uint32) bool {
 func (n Nodes) wantFabric(majors map[string]uint32) ([]wantedNode, error) {
 	var want []wantedNode
 	if m, ok := majors["nvidia-nvlink"]; ok {
-		own, err := n.owner("driver/nvidia-nvlink/permissions")
+		fields, err := n.fields("driver/nvidia-nvlink/permissions")
 		if err != nil {
 			return nil, err
 		}
-		want = append(want, wantedNode{"nvidia-nvlink", m, 0, own})
+		want = append(want, wantedNode{"nvidia-nvlink", m, 0, parseOwner(fields)})
 	}
 	m, ok := majors["nvidia-nvswitch"]
 	if !ok {
 		return want, nil
 	}
-	own, err := n.owner("driver/nvidia-nvswitch/permissions")
+	fields, err := n.fields("driver/nvidia-nvswitch/permissions")
 	if err != nil {
 		return nil, err
 	}
+	own := parseOwner(fields)
 	entries, err := os.ReadDir(filepath.Join(n.Proc, "driver/nvidia-nvswitch/devices"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -194,7 +224,7 @@ func (n Nodes) wantFabric(majors map[string]uint32) ([]wantedNode, error) {
 }
 
 // wantCaps returns the nodes of the driver's capabilities (MIG, fabric management):
-// nvidia-caps/nvidia-cap<minor>.
+// nvidia-caps/nvidia-cap<minor>. It skips those of a MIG instance that is destroyed meanwhile.
 func (n Nodes) wantCaps(majors map[string]uint32) ([]wantedNode, error) {
 	major, ok := majors["nvidia-caps"]
 	if !ok {
@@ -202,65 +232,46 @@ func (n Nodes) wantCaps(majors map[string]uint32) ([]wantedNode, error) {
 	}
 	byMinor := map[uint32]wantedNode{}
 	for _, dir := range []string{"driver/nvidia/capabilities", "driver/nvidia-nvlink/capabilities"} {
-		if err := n.capabilities(filepath.Join(n.Proc, dir), 0, func(c capability) error {
-			if len(byMinor) >= maxCaps {
+		err := filepath.WalkDir(filepath.Join(n.Proc, dir), func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil || d.IsDir() {
+				if strings.Count(path, "/")-strings.Count(n.Proc, "/") > maxCapDepth {
+					err = fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
+				}
+				return err
+			}
+			text, err := bounded.File(path, maxText)
+			if errors.Is(err, fs.ErrNotExist) || !d.Type().IsRegular() {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			c, err := parseCapability(text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if byMinor[c.minor] = (wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}); len(byMinor) > maxCaps {
 				return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
 			}
-			byMinor[c.minor] = wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}
 			return nil
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
-	want := make([]wantedNode, 0, len(byMinor))
-	for _, minor := range slices.Sorted(maps.Keys(byMinor)) {
-		want = append(want, byMinor[minor])
-	}
-	return want, nil
+	return slices.SortedFunc(maps.Values(byMinor), func(a, b wantedNode) int { return cmp.Compare(a.minor, b.minor) }), nil
 }
 
-// capabilities calls f for each capability below dir. It skips those of a MIG instance that is destroyed
-// meanwhile.
-func (n Nodes) capabilities(dir string, depth int, f func(capability) error) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() {
-			if depth >= maxCapDepth {
-				return fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
-			}
-			if err := n.capabilities(path, depth+1, f); err != nil {
-				return err
-			}
-			continue
-		}
-		text, err := bounded.File(path, maxText)
-		if errors.Is(err, fs.ErrNotExist) || !e.Type().IsRegular() {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		c, err := parseCapability(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if err := f(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n Nodes) owner(name string) (owner, error) {
+// fields reads a file of the driver with lines "Name: value".
+func (n Nodes) fields(name string) (map[string]string, error) {
 	text, err := bounded.File(filepath.Join(n.Proc, name), maxText)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return owner{}, err
+		return nil, err
 	}
-	return parseOwner(text), nil
+	return parseFields(text), nil
 }
 
 func (w wantedNode) dev() uint64 { return unix.Mkdev(w.major, w.minor) }

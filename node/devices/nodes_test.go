@@ -261,7 +261,7 @@ func FuzzParseCapability(f *testing.F) {
 		if c, err := parseCapability(text); err == nil && (c.minor > maxMinor || c.mode > 0o777) {
 			t.Errorf("accepted %+v", c)
 		}
-		if o := parseOwner(text); o.mode > 0o777 || o.uid < 0 || o.gid < 0 {
+		if o := parseOwner(parseFields(text)); o.mode > 0o777 || o.uid < 0 || o.gid < 0 {
 			t.Errorf("owner %+v", o)
 		}
 	})

@@ -118,11 +118,10 @@ type owner struct {
 	modify   bool
 }
 
-// parseOwner parses /proc/driver/nvidia/params (or .../permissions). A value that is missing or not valid is
+// parseOwner reads the fields of /proc/driver/nvidia/params (or .../permissions). A value that is missing or not valid is
 // the driver's default.
-func parseOwner(text []byte) owner {
+func parseOwner(fields map[string]string) owner {
 	o := owner{mode: 0o666, modify: true}
-	fields := parseFields(text)
 	if n, err := strconv.ParseUint(fields["DeviceFileMode"], 10, 32); err == nil {
 		o.mode = uint32(n) & 0o777
 	}

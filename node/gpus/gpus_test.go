@@ -20,14 +20,12 @@ const one, two = "0000:05:00.0", "0000:06:00.0"
 type node struct {
 	t   *testing.T
 	sys string
-	bus devices.Bus
 	Watch
 }
 
 func newNode(t *testing.T, addresses ...string) *node {
 	t.Helper()
 	n := &node{t: t, sys: t.TempDir()}
-	n.bus.Sys = n.sys
 	for _, a := range addresses {
 		n.plug(a, "nvidia")
 	}
@@ -65,7 +63,7 @@ func (n *node) set(address, name, text string) {
 func (n *node) changes(log ...string) string {
 	n.t.Helper()
 	var out []string
-	for _, c := range n.Look(require.Value(n.bus.GPUs())(n.t), log) {
+	for _, c := range n.Look(require.Value(devices.GPUs(n.sys))(n.t), log) {
 		out = append(out, c.String())
 	}
 	return strings.Join(out, "\n")

@@ -70,7 +70,7 @@ func fabricFacts(cfg config.Config) fabric.Facts {
 }
 
 func detectFabric() (fabric.Machine, error) {
-	gpus, err := (&devices.Bus{Sys: "/sys"}).GPUs()
+	gpus, err := devices.GPUs("/sys")
 	if err != nil {
 		return fabric.Machine{}, err
 	}

@@ -11,20 +11,12 @@ import (
 // gpuWatch looks at the machine's GPUs for package node.
 type gpuWatch struct {
 	mu     sync.Mutex
-	bus    devices.Bus
 	log    *kmsg.Mark // nil: not opened yet
 	logged time.Time  // when it was last read
 }
 
-// newGPUWatch returns the watch of this machine.
-func newGPUWatch() *gpuWatch { return &gpuWatch{bus: devices.Bus{Sys: "/sys"}} }
-
 // GPUs returns the GPUs on the bus.
-func (w *gpuWatch) GPUs() ([]devices.GPU, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.bus.GPUs()
-}
+func (*gpuWatch) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
 
 // logEvery is the pause between two reads of the log where each read copies all of it: in a container that
 // may not open /dev/kmsg.

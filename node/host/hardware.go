@@ -27,10 +27,7 @@ import (
 	"github.com/driver-container/driver-container/node/vgpu"
 )
 
-const (
-	supportedGPUs  = "/usr/share/nvidia-driver/supported-gpus.json"
-	mellanoxVendor = 0x15b3
-)
+const supportedGPUs = "/usr/share/nvidia-driver/supported-gpus.json"
 
 // hardware is the real hardware.
 type hardware struct {
@@ -48,7 +45,11 @@ type hardware struct {
 	*gpuWatch
 }
 
-func (h *hardware) Mellanox() (bool, error) { return devices.HasVendor("/sys", mellanoxVendor) }
+func (h *hardware) Mellanox() (bool, error) {
+	cards, err := devices.Functions("/sys", func(f devices.Function) bool { return f.Vendor == devices.Mellanox })
+	return len(cards) > 0, err
+}
+
 func (h *hardware) Options() (kmod.Options, error) {
 	options, err := kmod.ReadOptions(modprobeDirs, h.cfg.Drivers)
 	if err != nil {

@@ -145,7 +145,7 @@ func (f *found) usage(d probe.Device, want smiGPU) string {
 func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
 func askBus(_ context.Context, s *session) found {
-	gpus, err := (&devices.Bus{Sys: s.path("sys")}).GPUs()
+	gpus, err := devices.GPUs(s.path("sys"))
 	if err != nil {
 		return found{differences: []string{err.Error()}}
 	}
