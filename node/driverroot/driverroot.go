@@ -11,15 +11,12 @@
 package driverroot
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/distros/lazyregexp"
-
-	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 // Root says what is served and where.
@@ -45,20 +42,6 @@ type Staged struct {
 	Dir    string // the folder to bind: a folder in Storage, or Image
 	Reused bool   // the folder existed already
 }
-
-// MountedError says that there are mounts at the target. Unmount removes them; Adoptable says whether they
-// can be kept.
-type MountedError struct {
-	Target string
-	Mounts []mounttable.Mount
-}
-
-func (e *MountedError) Error() string {
-	return fmt.Sprintf("%s has %d mount(s) already, the first from %s: unmount or adopt them first", e.Target, len(e.Mounts), e.Mounts[0].Source)
-}
-
-// ErrNotOurs says that something is at Target that this package did not create.
-var ErrNotOurs = errors.New("it is not of a driver container")
 
 // NotSharedError is a warning: everything is mounted, but only this container can see it.
 type NotSharedError struct{ Target, Parent string }

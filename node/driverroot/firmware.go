@@ -44,16 +44,9 @@ func serveFirmware(root *os.Root, version string) error {
 	return nil
 }
 
-// ForeignPathError is a warning: the kernel's firmware search path belongs to another program and was kept.
-type ForeignPathError struct{ Parameter, Path string }
-
-func (e *ForeignPathError) Error() string {
-	return fmt.Sprintf("%s is %q, set by somebody else, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", e.Parameter, e.Path)
-}
-
 // SetFirmwarePath makes the kernel look for firmware in <target>/lib/firmware. It writes the parameter of the
 // kernel's firmware loader below sys, a mounted sysfs, without a newline, which older kernels take as a part
-// of the path. It keeps the value of another program, see ForeignPathError, unless that folder exists neither
+// of the path. It keeps the value of another program, which is an error, unless that folder exists neither
 // here nor for process 1: then a driver container left it behind that ended long ago. On a kernel without the
 // parameter the error is fs.ErrNotExist. undo clears the path if it is still ours; it is never nil.
 func SetFirmwarePath(sys, target string) (undo func() error, err error) {
@@ -65,7 +58,7 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 		return nothing, fmt.Errorf("set the kernel's firmware path: %w", err)
 	}
 	if now != "" && now != ours && !strings.HasPrefix(now, filepath.Clean(target)+"/") && folderExists(now) {
-		return nothing, &ForeignPathError{file, now}
+		return nothing, fmt.Errorf("%s is %q, set by somebody else, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", file, now)
 	}
 	if now != ours {
 		if err := writeParameter(sys, file, ours); err != nil {

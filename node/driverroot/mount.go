@@ -23,7 +23,7 @@ func (r Root) foreign() error {
 	if err != nil || st.IsDir() {
 		return nil //nolint:nilerr // what is not there is in nobody's way
 	}
-	return fmt.Errorf("%w: %s is no folder; remove it on the node: rm %[2]s", ErrNotOurs, r.Target)
+	return fmt.Errorf("%s is no folder of a driver container; remove it on the node: rm %[1]s", r.Target)
 }
 
 // Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
@@ -55,7 +55,7 @@ func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []st
 
 // Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the
 // root appears at once, here and for every process that shares the folder; a failure leaves nothing. If
-// something is mounted there already it returns a MountedError. A *NotSharedError comes after success, as a
+// something is mounted there already it is an error. A *NotSharedError comes after success, as a
 // warning.
 func (s Staged) Mount(ctx context.Context) error {
 	r := s.Root
@@ -67,7 +67,7 @@ func (s Staged) Mount(ctx context.Context) error {
 		return err
 	}
 	if len(mounts) > 0 {
-		return &MountedError{r.Target, mounts}
+		return fmt.Errorf("%s has %d mount(s) already, the first from %s: unmount or adopt them first", r.Target, len(mounts), mounts[0].Source)
 	}
 	if err := os.MkdirAll(r.Target, 0o755); err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +18,10 @@ const (
 	maxMounts = 10000 // limit for a loop that makes no progress
 )
 
-// Unmount unmounts everything at and below Target, the newest mount first and one at a time, until mountinfo
-// shows none, however many layers killed predecessors left. It tries a mount in use for 2 seconds and then
-// detaches it: new lookups of the path do not find it any more, while processes inside keep it. lazy lists
-// the mount points of detached mounts. The empty folder stays for consumers that mounted it.
+// Unmount unmounts everything at and below Target, one at a time, until mountinfo shows none, however many layers
+// killed predecessors left. It tries a mount in use for 2 seconds and then detaches it: new lookups of the path do
+// not find it any more, while processes inside keep it. lazy lists the mount points of detached mounts. The empty
+// folder stays for consumers that mounted it.
 func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
 	if r.foreign() != nil {
 		return nil, nil //nolint:nilerr // preflight says what is in the way
@@ -38,35 +39,49 @@ func (r Root) unmountBelow(ctx context.Context, dir string) (lazy []string, err 
 		if err != nil {
 			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
 		}
-		m, ok := mounttable.VisibleLeaf(mounts, dir)
-		if !ok {
+		if len(mounts) == 0 {
 			return lazy, nil
 		}
-		detached, err := r.unmountOne(ctx, m)
+		detached, err := r.unmountOne(ctx, mounts)
 		if err != nil {
-			return lazy, fmt.Errorf("unmount %s (%s): %w", m.Point, m.Source, err)
+			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
 		}
-		if detached {
-			lazy = append(lazy, m.Point)
+		if detached != "" {
+			lazy = append(lazy, detached)
 		}
 	}
 	return lazy, fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
 }
 
-func (r Root) unmountOne(ctx context.Context, m mounttable.Mount) (detached bool, err error) {
+// unmountOne unmounts the one with the longest path that is a mount point now: the path of a covered mount leads
+// into another mount, until those that cover it are gone.
+func (r Root) unmountOne(ctx context.Context, mounts []mounttable.Mount) (detached string, err error) {
+	slices.SortStableFunc(mounts, func(a, b mounttable.Mount) int { return len(b.Point) - len(a.Point) })
+	for _, m := range mounts {
+		detached, err = r.unmountPoint(ctx, m.Point)
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			break
+		}
+	}
+	return detached, err
+}
+
+func (r Root) unmountPoint(ctx context.Context, point string) (detached string, err error) {
 	deadline := time.Now().Add(busyFor)
 	for {
-		err := unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW)
-		if !errors.Is(err, unix.EBUSY) {
-			return false, err
-		}
-		if time.Now().After(deadline) {
-			r.Log.Warn("a mount is still in use: it is detached, and who uses it keeps it", "path", m.Point, "duration", busyFor, "users", m.Users("/proc"))
-			return true, unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		err := unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil:
+			return "", nil
+		case !errors.Is(err, unix.EBUSY):
+			return "", fmt.Errorf("%s: %w", point, err)
+		case time.Now().After(deadline):
+			r.Log.Warn("a mount is still in use: it is detached, and who uses it keeps it", "path", point, "duration", busyFor)
+			return point, unix.Unmount(point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("stopped waiting for it to be free: %w", context.Cause(ctx))
+			return "", fmt.Errorf("stopped waiting for %s to be free: %w", point, context.Cause(ctx))
 		case <-time.After(busyPause):
 		}
 	}

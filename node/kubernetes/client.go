@@ -141,7 +141,7 @@ func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return &unreachableError{c.server, err}
+		return fmt.Errorf("%w: %s: %w; it is tried again", ErrUnreachable, c.server, err)
 	}
 	defer resp.Body.Close()
 	if answer == nil && resp.StatusCode/100 == 2 { // read the body nevertheless, so that the connection can be reused
@@ -152,7 +152,7 @@ func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
-		return &unreachableError{c.server, err}
+		return fmt.Errorf("%w: %s: %w; it is tried again", ErrUnreachable, c.server, err)
 	case int64(len(data)) > most:
 		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.Method, r.Path, most)
 	case resp.StatusCode/100 != 2:

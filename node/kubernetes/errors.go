@@ -71,15 +71,3 @@ func (e *noClusterError) Is(target error) bool {
 	return target == ErrNoCluster || target == fs.ErrNotExist
 }                                       //nolint:errorlint // errors.Is calls this method
 func (e *noClusterError) Unwrap() error { return e.err }
-
-// unreachableError wraps an error of the network.
-type unreachableError struct {
-	server string
-	err    error
-}
-
-func (e *unreachableError) Error() string {
-	return fmt.Sprintf("%v: %s: %v; it is tried again", ErrUnreachable, e.server, e.err)
-}
-func (e *unreachableError) Is(target error) bool { return target == ErrUnreachable } //nolint:errorlint // errors.Is calls this method
-func (e *unreachableError) Unwrap() error        { return e.err }

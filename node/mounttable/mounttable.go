@@ -1,13 +1,11 @@
 // Package mounttable reads the kernel's list of mounts, /proc/PID/mountinfo, and answers which mount
-// contains a path, which one has to be unmounted next, and whether a folder is visible in any mount. It
-// mounts and unmounts nothing.
+// contains a path, and whether a folder is visible in any mount. It mounts and unmounts nothing.
 package mounttable
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,15 +15,15 @@ import (
 
 // Mount is one line of mountinfo.
 type Mount struct {
-	ID, Parent int
-	Point      string // the mount point
-	Source     string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
-	FSType     string
-	Root       string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
-	Shared     bool   // mounts below it propagate to its peers
-	Slave      bool   // mounts that are made below its master appear below it
-	Device     [2]int // major and minor of the file system
-	Options    string // of the file system: "rw,lowerdir=..."
+	ID      int
+	Point   string // the mount point
+	Source  string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
+	FSType  string
+	Root    string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
+	Shared  bool   // mounts below it propagate to its peers
+	Slave   bool   // mounts that are made below its master appear below it
+	Device  [2]int // major and minor of the file system
+	Options string // of the file system: "rw,lowerdir=..."
 }
 
 // Deleted says that the source folder of the mount was removed.
@@ -55,7 +53,7 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 	}
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
-		mounts = append(mounts, Mount{ID: m.ID, Parent: m.Parent, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
+		mounts = append(mounts, Mount{ID: m.ID, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
 			Shared: strings.Contains(" "+m.Optional, " shared:"), Slave: strings.Contains(" "+m.Optional, " master:"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
 	}
 	return mounts, nil
@@ -77,50 +75,6 @@ func Containing(dir string) (Mount, error) {
 		return Mount{}, fmt.Errorf("%s is in no mount that mountinfo shows", dir)
 	}
 	return best, nil
-}
-
-// VisibleLeaf returns the mount at or below target that has no mount on top of it and that its path leads to:
-// the one to unmount next. The path of a covered mount leads to another mount until the mounts that cover it
-// are gone.
-func VisibleLeaf(mounts []Mount, target string) (Mount, bool) {
-	inside := map[int]bool{}
-	for _, m := range mounts {
-		inside[m.ID] = true
-	}
-	children := map[int][]Mount{}
-	for _, m := range mounts {
-		parent := m.Parent
-		if !inside[parent] || parent == m.ID {
-			parent = -1
-		}
-		children[parent] = append(children[parent], m)
-	}
-	at, point, found := -1, target, Mount{}
-	for range len(mounts) + 1 { // a parent comes before its children, so the loop ends here at the latest
-		next, ok := uncovered(children[at], point)
-		if !ok {
-			break
-		}
-		at, point, found = next.ID, next.Point, next
-	}
-	return found, found.Point != ""
-}
-
-// uncovered returns one of the mounts on a mount that is visible at point, which no other one hides: a mount
-// at point itself hides all others; one at a/b hides one at a/b/c.
-func uncovered(mounts []Mount, point string) (Mount, bool) {
-	var best Mount
-	for _, m := range mounts {
-		switch {
-		case best.Point == "", m.Point == best.Point, hides(m.Point, best.Point), m.Point == point:
-			best = m
-		}
-	}
-	return best, best.Point != ""
-}
-
-func hides(above, below string) bool {
-	return above != below && AtOrBelow(path.Clean(below), path.Clean(above))
 }
 
 // RealPath resolves links in the existing part of path, because mountinfo has no links in its paths.
