@@ -72,7 +72,7 @@ func TestLentGPU(t *testing.T) {
 			t.Errorf("error %v, served %v, %s", e.err, e.served, w.outcome())
 		}
 		const ours = "0000:05:00.0 ours works, "
-		assert.Same(t, []string{ours + second + " lent", ours + second + " ours works, its file is there",
+		assert.Same(t, []string{ours + second + " lent", ours + second + " lent", ours + second + " ours works, its file is there",
 			ours + second + " lent, its file is there"}, seen)
 	})
 }

@@ -30,6 +30,7 @@ type gpu struct {
 	silent int    // how many looks in a row it did not answer
 	lost   string // what the kernel's log said when it was lost; "": nothing
 	state  status.GPUState
+	who    string // has it if it is lent
 }
 
 // patience is how many looks in a row a GPU that answered before may be silent: it may be in a reset.
@@ -82,16 +83,12 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 	for _, g := range bus {
 		k, seen := w.known[g.Address]
 		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound again begins with a working GPU
-			was := seen && k.was
-			state := status.GPUState("")
+			next := &gpu{silent: patience - 1}
 			if seen {
-				state = k.state
+				next = &gpu{was: k.was, state: k.state, who: k.who}
 			}
-			k = &gpu{was: was, state: state}
+			k = next
 			w.known[g.Address] = k
-			if !seen {
-				k.silent = patience - 1
-			}
 		}
 		k.GPU, k.was = g, k.was || g.Driver != "" || g.Lent()
 		k.silent++
@@ -111,10 +108,14 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 			to = ""
 			delete(w.known, address)
 		}
-		if to != k.state {
+		who := ""
+		if to == status.GPULent {
+			who = lent(k.GPU)
+		}
+		if to != k.state || who != k.who {
 			changes = append(changes, Change{GPU: k.GPU, From: k.state, To: to})
 		}
-		k.state = to
+		k.state, k.who = to, who
 	}
 	return changes
 }

@@ -102,10 +102,10 @@ func TestLentAndBack(t *testing.T) {
 	assert.Equal(t, false, n.None())
 	for _, step := range []struct{ driver, override, change, state string }{
 		{"", "(null)", "is lent to no driver", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
-		{"", "vfio-pci", "", two + " lent lent to vfio-pci"},
+		{"", "vfio-pci", "is lent to vfio-pci", two + " lent lent to vfio-pci"},
 		{"vfio-pci", "vfio-pci", "", two + " lent lent to vfio-pci"},
 		{"vfio-pci", "(null)", "", two + " lent lent to vfio-pci"},
-		{"", "(null)", "", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
+		{"", "(null)", "is lent to no driver", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
 		{"nvidia", "(null)", "is the driver's again", two + " ours works"},
 	} {
 		n.bind(two, step.driver)
