@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/makeself"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -28,7 +28,7 @@ type target struct {
 // rpmTarget is a target with .rpm packages.
 type rpmTarget struct {
 	target
-	repo *rpmrepo.Repository
+	repo *realrepo.System
 }
 
 // archiveHost is the host that serves the driver.
@@ -36,23 +36,29 @@ const archiveHost = "archive.example"
 
 // rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the
 // driver's archive.
-func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
+func rpmSystem(t *testing.T, id string, headers *realrepo.Headers) rpmTarget {
 	t.Helper()
-	repo := require.Value(rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k}))(t)
-	return rpmTarget{serveTarget(t, id, repo.Base(), repo.WWW()), repo}
+	repo := realrepo.Make(t, realrepo.Options{System: id, Headers: headers})
+	return rpmTarget{serveTarget(t, id, repo), repo}
 }
 
-// serveTarget serves the folders below www, one for each host, and the driver.
-func serveTarget(t *testing.T, id, base, www string) target {
+// serveTarget serves the hosts of a system and the driver to clients that use the server as their proxy.
+func serveTarget(t *testing.T, id string, repo *realrepo.System) target {
 	t.Helper()
-	served := scratch(t)
+	served, www := scratch(t), filepath.Join(repo.Dir, "www")
 	hosts := require.Value(os.ReadDir(www))(t)
 	for _, h := range hosts {
 		require.NoError(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(served, h.Name())))
 	}
 	archive := driverArchive(t)
 	require.NoError(t, os.Symlink(filepath.Dir(archive), filepath.Join(served, archiveHost)))
-	return target{id: id, base: base, proxy: "http_proxy=" + serve(t, rpmrepo.Serve(served)), matrix: archiveMatrix(t, id, archive)}
+	files := http.FileServer(http.Dir(served))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/" + r.URL.Hostname() + r.URL.Path
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return target{id: id, base: repo.Base(), proxy: "http_proxy=" + server.URL, matrix: archiveMatrix(t, id, archive)}
 }
 
 // driverArchive returns an archive of the driver, made of Debian's packages. Journeys share it: the same file
@@ -91,14 +97,6 @@ drivers:
 	return name
 }
 
-// serve runs a server until the end of the test and returns its address.
-func serve(t *testing.T, h http.Handler) string {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 // build makes an image with further flags and returns it under its first tag.
 func (s target) build(t *testing.T, dir string, flags ...string) image {
 	t.Helper()
@@ -133,19 +131,15 @@ func (s rpmTarget) reference(t *testing.T) []string {
 	t.Helper()
 	d := require.Value(distros.Lookup(s.id))(t)
 	root := filepath.Join(scratch(t), "root")
-	sh(t, "cp", "-a", s.repo.Root, root)
+	sh(t, "cp", "-a", filepath.Join(s.repo.Dir, "root"), root)
 	proxy := strings.TrimPrefix(s.proxy, "http_proxy=")
 	args := []string{"zypper", "--root", root, "--non-interactive", "--gpg-auto-import-keys", "--releasever", strings.TrimPrefix(s.id, "opensuse-leap"), "install", "--no-recommends"}
 	if !s.ndb() {
-		vars := filepath.Join(root, "etc/dnf/vars")
-		if _, err := os.Stat(vars); err != nil {
-			vars = filepath.Join(root, "etc/yum/vars")
-		}
-		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + vars, "--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"),
-			"--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "--setopt=azurelinux*.gpgkey=file://" + filepath.Join(s.repo.Dir, "key.asc"), "install"}
+		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + filepath.Join(root, "etc/dnf/vars"),
+			"--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"), "--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
 	}
 	// Of alternative headers dnf gets the first: the newest kernel is that of the plain package.
-	headers, _, _ := strings.Cut(strings.TrimPrefix(d.Headers(s.repo.Release)[0], "("), " or ")
+	headers, _, _ := strings.Cut(strings.TrimPrefix(d.Headers(s.repo.Kernel)[0], "("), " or ")
 	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), headers)}.want(t, 0)
 	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/testkit/aptrepo"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -22,10 +21,10 @@ import (
 func Test09Ubuntu(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
-	repo := require.Value(aptrepo.Make(t.Context(), aptrepo.Options{
-		Debian: strings.TrimPrefix(base(t, "debian12", "amd64"), "oci:"), Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release},
-	}))(t)
-	s := serveTarget(t, "ubuntu24.04", repo.Base(), repo.WWW())
+	repo := realrepo.Make(t, realrepo.Options{
+		System: "ubuntu24.04", Debian: strings.TrimPrefix(base(t, "debian12", "amd64"), "oci:"), Headers: &realrepo.Headers{Root: k.Root, Release: k.Release},
+	})
+	s := serveTarget(t, "ubuntu24.04", repo)
 	t.Run("kernels", func(t *testing.T) { checkUbuntuKernels(t, s) })
 	i := s.build(t, filepath.Join(scratch(t), "dist"))
 	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
@@ -43,7 +42,7 @@ func Test09Ubuntu(t *testing.T) {
 	})
 	t.Run("precompiled", func(t *testing.T) {
 		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
-		assert.Equalf(t, (thinDriver + "-" + aptrepo.Newest + "-" + s.id), i.tag, "the image is")
+		assert.Equalf(t, (thinDriver + "-" + repo.Kernel + "-" + s.id), i.tag, "the image is")
 		// Debian's nvidia-persistenced, from which the archive is made, is linked with libtirpc; NVIDIA's own
 		// contains that library.
 		for line := range strings.Lines(command{args: []string{program(t), "verify", i.ref()}}.do(t).stdout) {
@@ -55,7 +54,7 @@ func Test09Ubuntu(t *testing.T) {
 		if len(found) != 1 {
 			t.Fatalf("want one nvidia.ko, have %q", found)
 		}
-		if magic := sh(t, "modinfo", "-F", "vermagic", found[0]); !strings.HasPrefix(magic, aptrepo.Newest+" ") {
+		if magic := sh(t, "modinfo", "-F", "vermagic", found[0]); !strings.HasPrefix(magic, repo.Kernel+" ") {
 			t.Errorf("nvidia.ko is for %q", magic)
 		}
 	})
@@ -90,7 +89,7 @@ func checkUbuntuKernels(t *testing.T, s target) {
 }
 
 // apt lists the packages of the base after apt has installed the packages that driver-build requests.
-func (s target) apt(t *testing.T, repo *aptrepo.Repository) []string {
+func (s target) apt(t *testing.T, repo *realrepo.System) []string {
 	t.Helper()
 	d := require.Value(distros.Lookup(s.id))(t)
 	root := image{dir: filepath.Join(repo.Dir, "base"), tag: s.id}.unpack(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gpg"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -23,18 +22,18 @@ import (
 // style is the way in which a family of distributions publishes its repositories.
 type style struct {
 	name       string
-	repository rpmtest.Repository
+	repository realrepo.Repository
 	zypp       bool
 }
 
-func styles(key *gpg.Key) []style {
+func styles(key *realrepo.Key) []style {
 	return []style{
-		{name: "el7", repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true}},
-		{name: "el8", repository: rpmtest.Repository{Compression: "xz"}},
-		{name: "el9", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha256"}},
-		{name: "fedora", repository: rpmtest.Repository{}},
-		{name: "amzn2", repository: rpmtest.Repository{Compression: "bz2"}},
-		{name: "leap15", repository: rpmtest.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
+		{name: "el7", repository: realrepo.Repository{Compression: "gz", Database: true, Simple: true}},
+		{name: "el8", repository: realrepo.Repository{Compression: "xz"}},
+		{name: "el9", repository: realrepo.Repository{Compression: "gz", Checksum: "sha256"}},
+		{name: "fedora", repository: realrepo.Repository{}},
+		{name: "amzn2", repository: realrepo.Repository{Compression: "bz2"}},
+		{name: "leap15", repository: realrepo.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
 	}
 }
 
@@ -42,22 +41,22 @@ func styles(key *gpg.Key) []style {
 // package in the index with the package itself.
 func TestCreaterepo(t *testing.T) {
 	t.Parallel()
-	rpmtest.Need(t)
-	key := rpmtest.NewKey(t, "rsa2048")
-	packages := rpmtest.Build(t,
-		rpmtest.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
-			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []rpmtest.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
-		rpmtest.Package{Name: "cpp", Version: "3:11.4.1-3.el9", Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc <= 1.0", "lcc", "(cc with cc > 2)"}},
-		rpmtest.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
-		rpmtest.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
+	realrepo.Need(t)
+	key := realrepo.NewKey(t, "rsa2048")
+	packages := realrepo.Build(t,
+		realrepo.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
+			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []realrepo.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
+		realrepo.Package{Name: "cpp", Version: "3:11.4.1-3.el9", Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc <= 1.0", "lcc", "(cc with cc > 2)"}},
+		realrepo.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []realrepo.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
+		realrepo.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
 	)
-	require.NoError(t, key.Packages(t.Context(), packages))
+	key.SignPackages(t, packages)
 	for _, s := range styles(key) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			s.repository.Packages = packages
 			dir := s.repository.Create(t, t.TempDir())
-			url := rpmtest.Serve(t, dir)
+			url := realrepo.Serve(t, dir)
 			store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 			root := t.TempDir()
 			testfile.Write(t, filepath.Join(root, "etc/pki/rpm-gpg/KEY"), string(key.Public))

@@ -1,6 +1,6 @@
 // Package packtest writes rpm packages and repositories in Go, quickly and, where a test wants it, wrong
 // in one detail. It shares no code with the packages that read them. The real tools make those of
-// package rpmtest.
+// package realrepo.
 package packtest
 
 import (

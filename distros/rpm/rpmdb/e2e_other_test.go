@@ -12,16 +12,17 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
 // Debian 11 (4.16) for bdb, that of Debian 13 (4.20) for ndb. It makes both systems with mmdebstrap.
 func TestOtherRPMs(t *testing.T) {
-	rpmtest.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
+	realrepo.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
 	gate.Root(t, "for chroot")
-	files := rpmtest.Build(t, packages...)
+	files := realrepo.Build(t, packages...)
 	for _, o := range []otherRPM{
 		{"bullseye", bdb{BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
 		{"trixie", ndb{}, []string{"-i", "--nodeps", "--noscripts"}},
@@ -39,9 +40,7 @@ type otherRPM struct {
 
 func (o otherRPM) test(t *testing.T, files []string) {
 	b, root := o.backend, filepath.Join(t.TempDir(), o.suite)
-	if out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--variant=essential", "--include=rpm", o.suite, root).CombinedOutput(); err != nil {
-		t.Fatalf("mmdebstrap: %v\n%.2000s", err, out)
-	}
+	tool.Must(t, "cp", "-a", realrepo.Debian(t, o.suite), root)
 	rpm := func(args ...string) string {
 		args = append([]string{root, "rpm", "--define", "_db_backend " + b.kind(), "--dbpath", "/" + folders[0], "--nosignature"}, args...)
 		out, _ := exec.CommandContext(t.Context(), "chroot", args...).CombinedOutput()

@@ -17,26 +17,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // packages are built for these tests. The real rpm installs the last one into the database that this package
 // wrote.
-var packages = []rpmtest.Package{
-	{Name: "base", Version: "1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/usr", Mode: fs.ModeDir}, {Path: "/usr/share", Mode: fs.ModeDir}}},
-	{Name: "lib", Version: "2:1.0-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []rpmtest.File{{Path: "/usr/lib64/libx.so.1", Body: "old"}}},
+var packages = []realrepo.Package{
+	{Name: "base", Version: "1-1", Arch: "noarch", Files: []realrepo.File{{Path: "/usr", Mode: fs.ModeDir}, {Path: "/usr/share", Mode: fs.ModeDir}}},
+	{Name: "lib", Version: "2:1.0-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []realrepo.File{{Path: "/usr/lib64/libx.so.1", Body: "old"}}},
 	{
 		Name: "tool", Version: "1.5-3", Requires: []string{"lib >= 1:1", "(base if lib else other)", "(base or (a with b))"}, Recommends: []string{"(x if y)"},
 		Conflicts: []string{"foe < 3"}, Obsoletes: []string{"gone"}, Suggests: []string{"s"}, Supplements: []string{"(u and v)"}, Enhances: []string{"w"},
-		Files: []rpmtest.File{
+		Files: []realrepo.File{
 			{Path: "/usr/bin/tool", Body: "#!/bin/sh\n", Mode: 0o755}, {Path: "/usr/bin/alias", Body: "tool", Mode: fs.ModeSymlink},
 			{Path: "/etc/tool.conf", Body: "x\n", Config: true}, {Path: "/var/log/tool", Ghost: true},
 		},
 	},
-	{Name: "lib", Version: "2:1.1-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []rpmtest.File{{Path: "/usr/lib64/libx.so.1", Body: "new"}}},
-	{Name: "later", Version: "1-1", Files: []rpmtest.File{{Path: "/usr/bin/later", Body: "later"}}},
+	{Name: "lib", Version: "2:1.1-1.el9", Provides: []string{"libx.so.1()(64bit)"}, Files: []realrepo.File{{Path: "/usr/lib64/libx.so.1", Body: "new"}}},
+	{Name: "later", Version: "1-1", Files: []realrepo.File{{Path: "/usr/bin/later", Body: "later"}}},
 }
 
 // questions are the arguments of rpm whose output the tests compare.
@@ -109,9 +109,9 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 // see no difference, its indexes must equal those that this package wrote, and rpm must be able to install
 // more.
 func TestRPM(t *testing.T) {
-	rpmtest.Need(t, "rpm", "rpmbuild")
-	files := rpmtest.Build(t, packages...)
-	theirs, ours := rpmtest.NewRoot(t), rpmtest.NewRoot(t)
+	realrepo.Need(t, "rpm", "rpmbuild")
+	files := realrepo.Build(t, packages...)
+	theirs, ours := realrepo.NewRoot(t), realrepo.NewRoot(t)
 	theirs.Install(t, files[:2]...)
 	theirs.Install(t, files[2])
 	theirs.RPM(t, "-U", "--force-debian", "--nodeps", "--noscripts", "--nodigest", files[3])
@@ -120,7 +120,7 @@ func TestRPM(t *testing.T) {
 	for _, q := range questions {
 		assert.Samef(t, ask(t, theirs.Dir, nil, q), ask(t, ours.Dir, nil, q), "rpm %v (-rpm's +ours)", q)
 	}
-	rows := func(r *rpmtest.Root) []string { // without those of the time of installation
+	rows := func(r *realrepo.Root) []string { // without those of the time of installation
 		data := require.Value(os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile)))(t)
 		return slices.DeleteFunc(tables(t, data), func(line string) bool { return strings.HasPrefix(line, "Installtid ") })
 	}
@@ -152,8 +152,8 @@ func sorted(list []string) []string {
 // TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, and
 // rpm's reader of bdb reads them.
 func TestBDBTools(t *testing.T) {
-	rpmtest.Need(t, "rpm", "rpmbuild", "db5.3_load", "db5.3_verify")
-	files := rpmtest.Build(t, packages...)
+	realrepo.Need(t, "rpm", "rpmbuild", "db5.3_load", "db5.3_verify")
+	files := realrepo.Build(t, packages...)
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()
 		folder := filepath.Join(dir, "var/lib/rpm")

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/rpmtest"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -81,10 +81,10 @@ type world struct {
 }
 
 // realPackages converts descriptions to packages that rpmbuild can make.
-func realPackages(packages []rpm.Package) []rpmtest.Package {
-	var out []rpmtest.Package
+func realPackages(packages []rpm.Package) []realrepo.Package {
+	var out []realrepo.Package
 	for _, p := range packages {
-		r := rpmtest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch}
+		r := realrepo.Package{Name: p.Name, Version: p.Version, Arch: p.Arch}
 		if !strings.Contains(r.Version, "-") {
 			r.Version += "-1"
 		}
@@ -101,7 +101,7 @@ func realPackages(packages []rpm.Package) []rpmtest.Package {
 			r.Obsoletes = append(r.Obsoletes, q.String())
 		}
 		for _, f := range p.Metadata.Files {
-			r.Files = append(r.Files, rpmtest.File{Path: f, Body: "x"})
+			r.Files = append(r.Files, realrepo.File{Path: f, Body: "x"})
 		}
 		out = append(out, r)
 	}
@@ -111,13 +111,13 @@ func realPackages(packages []rpm.Package) []rpmtest.Package {
 // makeWorlds builds the packages of all worlds at once, their repositories and systems.
 func makeWorlds(t testing.TB, worlds []*world) {
 	t.Helper()
-	var all []rpmtest.Package
+	var all []realrepo.Package
 	for _, w := range worlds {
 		all = append(append(all, realPackages(w.system)...), realPackages(w.index)...)
 	}
-	paths := rpmtest.Build(t, all...)
+	paths := realrepo.Build(t, all...)
 	for _, w := range worlds {
-		root := rpmtest.NewRoot(t)
+		root := realrepo.NewRoot(t)
 		if n := len(w.system); n > 0 {
 			root.RPM(t, append([]string{"-i", "--force-debian", "--justdb", "--nodeps", "--nodigest", "--force"}, paths[:n]...)...)
 		}
@@ -133,7 +133,7 @@ func makeWorlds(t testing.TB, worlds []*world) {
 		paths = paths[len(w.index):]
 		for i := range w.reference.Repos {
 			r := &w.reference.Repos[i]
-			r.URL = rpmtest.Repository{Packages: byOrigin[r.ID]}.Create(t, filepath.Dir(w.reference.Cache))
+			r.URL = realrepo.Repository{Packages: byOrigin[r.ID]}.Create(t, filepath.Dir(w.reference.Cache))
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (a referenceAnswer) same(b referenceAnswer) bool {
 
 // TestRealCases compares the cases of TestResolve with dnf.
 func TestRealCases(t *testing.T) {
-	rpmtest.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
+	realrepo.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
 	var worlds []*world
 	var cases []referenceCase
 	var names []resolveCase
@@ -190,27 +190,27 @@ func TestRealCases(t *testing.T) {
 // TestRealRepository tests the whole process: a signed repository that createrepo_c made, a system that rpm
 // made, and a requirement that only the lists of files can answer. It compares the result with dnf's.
 func TestRealRepository(t *testing.T) {
-	rpmtest.Need(t)
-	describedFiles := func(path string) []rpmtest.File { return []rpmtest.File{{Path: path, Body: "x"}} }
-	packages := rpmtest.Build(t,
-		rpmtest.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
-		rpmtest.Package{Name: "b", Arch: "noarch", Files: describedFiles("/usr/share/x/data")},
-		rpmtest.Package{Name: "c"},
-		rpmtest.Package{Name: "glibc-devel", Version: "2-1", Requires: []string{"glibc = 2-1"}},
-		rpmtest.Package{Name: "glibc", Version: "2-1", Requires: []string{"glibc-common = 2-1"}},
-		rpmtest.Package{Name: "glibc-common", Version: "2-1", Requires: []string{"glibc = 2-1"}},
-		rpmtest.Package{Name: "d"},
-		rpmtest.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
-		rpmtest.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
+	realrepo.Need(t)
+	describedFiles := func(path string) []realrepo.File { return []realrepo.File{{Path: path, Body: "x"}} }
+	packages := realrepo.Build(t,
+		realrepo.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
+		realrepo.Package{Name: "b", Arch: "noarch", Files: describedFiles("/usr/share/x/data")},
+		realrepo.Package{Name: "c"},
+		realrepo.Package{Name: "glibc-devel", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		realrepo.Package{Name: "glibc", Version: "2-1", Requires: []string{"glibc-common = 2-1"}},
+		realrepo.Package{Name: "glibc-common", Version: "2-1", Requires: []string{"glibc = 2-1"}},
+		realrepo.Package{Name: "d"},
+		realrepo.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
+		realrepo.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
 	)
-	root := rpmtest.NewRoot(t)
+	root := realrepo.NewRoot(t)
 	root.Install(t, packages[6:]...)
-	key := rpmtest.NewKey(t, "rsa2048")
-	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
+	key := realrepo.NewKey(t, "rsa2048")
+	dir := realrepo.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
-		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
+		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{realrepo.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
 	}))(t)
 	x := require.Value(releases.Load(t.Context()))(t)
 	db := require.Value(rpmdb.Read(os.DirFS(root.Dir)))(t)

@@ -1,4 +1,4 @@
-package rpmtest
+package realrepo
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gpg"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -20,34 +19,33 @@ type Repository struct {
 	Compression string   // of the lists: "gz", "xz", "bz2"; "" is gz
 	Checksum    string   // "sha256", "sha512", "sha1"; "" is sha256
 	Database    bool     // with sqlite lists as well
-	Key         *gpg.Key // signs repomd.xml; nil: it is not signed
+	Key         *Key     // signs repomd.xml; nil: it is not signed
 	PublishKey  bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
 	Simple      bool     // file names without a checksum, like those of el5 to el7
+	Modules     string   // modules.yaml; "": the repository has no modules
 }
 
-// Create makes the repository in a new folder below dir and returns its path. It links the packages
-// into Packages/.
+// Create makes the repository in a new folder below dir and returns its path.
 func (r Repository) Create(t testing.TB, dir string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(dir, "repository") //nolint:usetesting // below the folder that the caller wants
 	require.NoError(t, err)
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // servers of other users read it
-		t.Fatal(err)
-	}
-	folder := filepath.Join(dir, "Packages")
-	require.NoError(t, os.Mkdir(folder, 0o755))
+	r.Publish(t, dir)
+	return dir
+}
+
+// Publish makes the repository in a folder that servers of other users may read. It links the packages into
+// Packages/.
+func (r Repository) Publish(t testing.TB, dir string) {
+	t.Helper()
+	folder, repodata := filepath.Join(dir, "Packages"), filepath.Join(dir, "repodata")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // see above
 	for _, p := range r.Packages {
 		to := filepath.Join(folder, filepath.Base(p))
 		_ = os.Remove(to) // a package of the same name
 		require.NoError(t, os.Link(p, to))
 	}
-	r.index(t, dir)
-	return dir
-}
-
-func (r Repository) index(t testing.TB, dir string) {
-	t.Helper()
-	compression, checksum := cmp.Or(r.Compression, "gz"), cmp.Or(r.Checksum, "sha256")
 	names, database := "--unique-md-filenames", "--no-database"
 	if r.Simple {
 		names = "--simple-md-filenames"
@@ -55,12 +53,16 @@ func (r Repository) index(t testing.TB, dir string) {
 	if r.Database {
 		database = "--database"
 	}
+	compression, checksum := cmp.Or(r.Compression, "gz"), cmp.Or(r.Checksum, "sha256")
 	tool.Must(t, "createrepo_c", "--quiet", "--checksum", checksum, "--general-compress-type", compression, names, database, dir)
-	repodata := filepath.Join(dir, "repodata")
+	if r.Modules != "" {
+		list := testfile.Write(t, filepath.Join(t.TempDir(), "modules.yaml"), r.Modules)
+		tool.Must(t, "modifyrepo_c", "--mdtype=modules", "--compress-type=gz", list, repodata)
+	}
 	if r.Key == nil {
 		return
 	}
-	require.NoError(t, r.Key.Detached(t.Context(), filepath.Join(repodata, "repomd.xml")))
+	r.Key.gpg(t, "--armor", "--detach-sign", filepath.Join(repodata, "repomd.xml"))
 	if r.PublishKey {
 		testfile.Write(t, filepath.Join(repodata, "repomd.xml.key"), string(r.Key.Public))
 	}

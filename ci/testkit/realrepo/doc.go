@@ -1,0 +1,34 @@
+// Package realrepo makes packages, repositories and base images for tests with the distributions' own
+// programs: rpmbuild, rpmsign, createrepo_c and rpm; dpkg-deb, apt-ftparchive and apt-get; gpg and umoci. It
+// imitates no format. Package repotest writes repositories in Go, which may be wrong in one detail.
+//
+// [Build], [Repository] and [Root] make small packages, repositories and systems of the rpm family from a
+// description. [Make] makes a whole system, and keeps it in the user's cache: where the repositories of a
+// distribution cannot be reached, Debian's packages can, and their programs are as real as others. The result
+// is no copy of a distribution: versions are Debian's, and no package has scripts.
+//
+// A program that fails fails the test. The package needs Debian 12, what ci/e2e/setup installs, and root. It
+// imports nothing of the product, because it tests the product.
+package realrepo
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/gate"
+)
+
+// Need skips a test, with the reason, unless it runs in the real tier (DRIVER_E2E=1). In that tier a missing
+// tool fails the test. If no tools are named, it asks for those of rpm packages and repositories.
+func Need(t testing.TB, tools ...string) {
+	t.Helper()
+	gate.Real(t, "needs rpm, createrepo_c and gpg of the real tier")
+	if len(tools) == 0 {
+		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "gpg"}
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("the real tier needs %s: install Debian's packages rpm, createrepo-c, gnupg, dnf and zypper", tool)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package realrepo
+
+import "fmt"
+
+// system is the data in which the systems of the rpm family differ whose repositories can be made. There is
+// one for each mechanism: SQLite's, Berkeley DB's and SUSE's database; modules; a mirror list; a signed index;
+// the kernels' names of RHEL, Amazon and SUSE.
+type system struct {
+	id, dist string // "rocky9", the end of releases: ".el9"
+	payload  string // compression and level, as rpm writes them
+	suse     bool   // SUSE's names of packages, and its folders in the root
+	database string // format: sqlite, ndb, bdb
+	release  string // the package with the system's name, keys and repositories
+	version  string // its version, which is $releasever
+	key      string // path of the key in the base
+	files    map[string]string
+	style    Repository
+	repos    []published // the first one has the packages of the base, the last one all others
+}
+
+// published is a repository of a system.
+type published struct {
+	url     string // its address in the base's files, or in its mirror list
+	mirrors string // address of the mirror list, if it has one
+	modular bool
+}
+
+const dnfConf = "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\n" +
+	"best=True\nskip_if_unavailable=False\ninstall_weak_deps=False\n"
+
+func systems() []system {
+	return []system{
+		{
+			id: "rocky9", dist: ".el9", payload: "w1.zstdio", database: "sqlite",
+			release: "rocky-release", version: "9.4", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9",
+			files: map[string]string{
+				"/etc/os-release":          osRelease("rocky", "9.4", "Rocky Linux") + "PLATFORM_ID=\"platform:el9\"\n",
+				"/etc/dnf/vars/contentdir": "pub/rocky\n", "/etc/dnf/dnf.conf": dnfConf,
+				"/etc/yum.repos.d/rocky.repo": rocky("baseos", "BaseOS", "RPM-GPG-KEY-Rocky-9", 1) +
+					rocky("appstream", "AppStream", "RPM-GPG-KEY-Rocky-9", 1),
+				"/etc/yum.repos.d/rocky-devel.repo": rocky("devel", "devel", "RPM-GPG-KEY-Rocky-9", 0),
+			},
+			repos: []published{
+				{url: "download.rocky.example/pub/rocky/9/BaseOS/x86_64/os"},
+				{url: "download.rocky.example/pub/rocky/9/AppStream/x86_64/os"},
+			},
+		},
+		{
+			id: "rocky8", dist: ".el8", payload: "w0.xzdio", database: "bdb",
+			release: "rocky-release", version: "8.10", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-rockyofficial",
+			files: map[string]string{
+				"/etc/os-release":          osRelease("rocky", "8.10", "Rocky Linux") + "PLATFORM_ID=\"platform:el8\"\n",
+				"/etc/dnf/vars/contentdir": "pub/rocky\n", "/etc/dnf/dnf.conf": dnfConf,
+				"/etc/yum.repos.d/Rocky-BaseOS.repo":    rocky("baseos", "BaseOS", "RPM-GPG-KEY-rockyofficial", 1),
+				"/etc/yum.repos.d/Rocky-AppStream.repo": rocky("appstream", "AppStream", "RPM-GPG-KEY-rockyofficial", 1),
+			},
+			repos: []published{
+				{url: "download.rocky.example/pub/rocky/8/BaseOS/x86_64/os"},
+				{url: "download.rocky.example/pub/rocky/8/AppStream/x86_64/os", modular: true},
+			},
+		},
+		{
+			id: "amzn2023", dist: ".amzn2023", payload: "w1.zstdio", database: "sqlite",
+			release: "system-release", version: "2023.6.20241121", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023",
+			files: map[string]string{
+				"/etc/os-release":         osRelease("amzn", "2023", "Amazon Linux"),
+				"/etc/dnf/vars/awsregion": "default\n", "/etc/dnf/vars/awsdomain": "amazon.example\n", "/etc/dnf/dnf.conf": dnfConf,
+				"/etc/yum.repos.d/amazonlinux.repo": "[amazonlinux]\nname=Amazon Linux 2023 repository\n" +
+					"mirrorlist=http://cdn.$awsdomain/al2023/core/mirrors/$releasever/$basearch/mirror.list\npriority=10\nenabled=1\nrepo_gpgcheck=0\n" +
+					"type=rpm\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023\n",
+			},
+			style: Repository{Database: true},
+			repos: []published{{
+				url:     "cdn.amazon.example/al2023/core/guids/0c7e5b3a/x86_64",
+				mirrors: "cdn.amazon.example/al2023/core/mirrors/2023.6.20241121/x86_64/mirror.list",
+			}},
+		},
+		{
+			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true, database: "ndb",
+			release: "openSUSE-release", version: "15.6", key: "/usr/lib/rpm/gnupg/keys/gpg-pubkey-opensuse.asc",
+			files: map[string]string{
+				"/etc/os-release":     osRelease("opensuse-leap", "15.6", "openSUSE Leap"),
+				"/etc/zypp/zypp.conf": "[main]\nsolver.onlyRequires = true\nrpm.install.excludedocs = yes\n",
+				"/etc/products.d/Leap.prod": `<?xml version="1.0" encoding="UTF-8"?>
+<product schemeversion="0"><vendor>openSUSE</vendor><name>Leap</name><version>15.6</version><release>1</release><arch>x86_64</arch>
+  <cpeid>cpe:/o:opensuse:leap:15.6</cpeid><register><target/><updates/></register></product>
+`,
+				"/etc/zypp/repos.d/repo-oss.repo": "[repo-oss]\nname=Main Repository\nenabled=1\nautorefresh=1\n" +
+					"baseurl=http://download.opensuse.example/distribution/leap/$releasever/repo/oss/\npath=/\ntype=rpm-md\nkeeppackages=0\n",
+			},
+			style: Repository{Compression: "xz", Checksum: "sha512", PublishKey: true},
+			repos: []published{{url: "download.opensuse.example/distribution/leap/15.6/repo/oss"}},
+		},
+	}
+}
+
+// rocky returns the part of a .repo file with one of Rocky Linux's repositories.
+func rocky(id, folder, key string, enabled int) string {
+	return fmt.Sprintf("[%s]\nname=Rocky Linux $releasever - %s\n"+
+		"baseurl=http://download.rocky.example/$contentdir/$releasever/%[2]s/$basearch/os/\n"+
+		"gpgcheck=1\nenabled=%d\ncountme=1\nmetadata_expire=6h\ngpgkey=file:///etc/pki/rpm-gpg/%s\n", id, folder, enabled, key)
+}
+
+func osRelease(id, version, name string) string {
+	return fmt.Sprintf("NAME=%q\nVERSION=%q\nID=%q\nVERSION_ID=%[2]q\nPRETTY_NAME=%q\n", name, version, id, name+" "+version)
+}
