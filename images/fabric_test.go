@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -97,7 +96,7 @@ func (r *rig) ibstat(systems ...string) {
 		a := r.Archives[system]
 		for _, p := range []struct{ name, file, soname string }{{"infiniband-diags", "usr/sbin/ibstat", ""}, {"zlib1g", libDir + "/libz.so.1", "libz.so.1"}} {
 			program := imagetest.ELF{Arch: "amd64", Program: p.soname == "", Soname: p.soname, Needed: []string{"libc.so.6"}, Note: p.name}
-			a.Packages = append(a.Packages, debtest.Package{
+			a.Packages = append(a.Packages, repotest.Deb{
 				Control: fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: amd64\nDescription: for tests", p.name),
 				Files:   []repotest.File{{Name: p.file, Mode: 0o755, Body: string(program.Bytes())}},
 			})

@@ -10,8 +10,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/layer"
@@ -24,7 +24,7 @@ import (
 // offers replaces the kernels of a system's archive: "name version[ dependency]" for amd64.
 func (r *rig) offers(system string, packages ...string) {
 	a := r.Archives[system]
-	a.Packages = slices.DeleteFunc(a.Packages, func(p debtest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	a.Packages = slices.DeleteFunc(a.Packages, func(p repotest.Deb) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
 	for _, text := range packages {
 		name, rest, _ := strings.Cut(text, " ")
 		version, depends, _ := strings.Cut(rest, " ")
@@ -32,7 +32,7 @@ func (r *rig) offers(system string, packages ...string) {
 		if depends != "" {
 			control += "Depends: " + depends + "\n"
 		}
-		a.Packages = append(a.Packages, debtest.Package{Control: control + "Description: for tests"})
+		a.Packages = append(a.Packages, repotest.Deb{Control: control + "Description: for tests"})
 	}
 	a.Publish()
 }

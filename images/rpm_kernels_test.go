@@ -6,7 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -41,21 +41,21 @@ func TestRPMKernels(t *testing.T) {
 	r.b.Fetch.Offline = false
 
 	const newer, foreign = "6.12.0-55.9.1.el9_6.x86_64", "5.4.200-1.site.x86_64"
-	site := packtest.Package{Name: "kernel-site-devel", EVR: "5.4.200-1.site", Provides: []string{"kernel-devel-uname-r = " + foreign}}
-	image := packtest.Package{Name: "kernel-site", EVR: "5.4.200-1.site", Provides: []string{"kernel-uname-r = " + foreign}}
+	site := repotest.RPM{Name: "kernel-site-devel", EVR: "5.4.200-1.site", Provides: []string{"kernel-devel-uname-r = " + foreign}}
+	image := repotest.RPM{Name: "kernel-site", EVR: "5.4.200-1.site", Provides: []string{"kernel-uname-r = " + foreign}}
 	r.Packages = append(r.Packages, site, image)
 	r.Publish()
 	got := r.kernels(t)
 	if len(got) != 4 || got[3].Release != foreign || got[3].Headers != "kernel-site-devel" || got[3].Default || !got[0].Default {
 		t.Errorf("%+v", got)
 	}
-	var kept []packtest.Package
+	var kept []repotest.RPM
 	for _, p := range r.Packages {
 		if !strings.HasSuffix(p.Name, "-core") && p.Name != "kernel-site" {
 			kept = append(kept, p)
 		}
 	}
-	r.Packages = append(kept, packtest.Package{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
+	r.Packages = append(kept, repotest.RPM{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
 	r.Publish()
 	got = r.kernels(t)
 	assert.Equalf(t, false, len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default, "headers alone: %+v", got)

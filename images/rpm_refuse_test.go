@@ -10,7 +10,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
@@ -28,26 +27,26 @@ func expiredKey() *openpgp.Entity {
 func TestRPMHostile(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		change func(*testing.T, *rpmRig, *packtest.Package)
+		change func(*testing.T, *rpmRig, *repotest.RPM)
 		want   error
 		why    string
 	}{
-		"wrong key": {func(t *testing.T, _ *rpmRig, p *packtest.Package) { p.Signer = repotest.Key("imagetest", 0) }, rpmfile.ErrSignature, "not among"},
-		"unsigned":  {func(_ *testing.T, _ *rpmRig, p *packtest.Package) { p.Unsigned = true }, rpmfile.ErrSignature, "not signed"},
-		"key of another source": {func(t *testing.T, r *rpmRig, p *packtest.Package) { // which the base trusts, but not for this one
+		"wrong key": {func(t *testing.T, _ *rpmRig, p *repotest.RPM) { p.Signer = repotest.Key("imagetest", 0) }, rpmfile.ErrSignature, "not among"},
+		"unsigned":  {func(_ *testing.T, _ *rpmRig, p *repotest.RPM) { p.Unsigned = true }, rpmfile.ErrSignature, "not signed"},
+		"key of another source": {func(t *testing.T, r *rpmRig, p *repotest.RPM) { // which the base trusts, but not for this one
 			other := repotest.Key("imagetest", 0)
 			r.Files = append(r.Files, repotest.File{Name: "etc/pki/rpm-gpg/RPM-GPG-KEY-other", Body: repotest.Public(t, other)})
 			r.PushBase()
 			p.Signer = other
 		}, rpmfile.ErrSignature, "not for this package"},
-		"expired key": {func(t *testing.T, r *rpmRig, p *packtest.Package) {
+		"expired key": {func(t *testing.T, r *rpmRig, p *repotest.RPM) {
 			p.Signer = expiredKey()
 			r.Trust(p.Signer)
 		}, rpmfile.ErrKey, "expired"},
-		"path escape": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
+		"path escape": {func(_ *testing.T, _ *rpmRig, p *repotest.RPM) {
 			p.Files = append(p.Files, repotest.File{Name: "../../etc/passwd", Body: "x"})
 		}, rpmfile.ErrUnsafePath, "../../etc/passwd"},
-		"bomb": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
+		"bomb": {func(_ *testing.T, _ *rpmRig, p *repotest.RPM) {
 			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
 		}, rpmfile.ErrFormat, "longer than the files of the header"},
 	} {

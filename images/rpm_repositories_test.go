@@ -7,7 +7,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/apt"
@@ -27,7 +26,7 @@ func TestRPMRepositories(t *testing.T) {
 			r := newRPMRig(t, id)
 			extra := r.Extra("/extra")
 			extra.Signer = stranger
-			extra.Packages = []packtest.Package{{Name: "kmod", EVR: "99-1", Files: []repotest.File{{Name: "usr/bin/kmod", Body: "of the site", Mode: 0o755}, {Name: "usr/sbin/modprobe", Link: "../bin/kmod"}}}}
+			extra.Packages = []repotest.RPM{{Name: "kmod", EVR: "99-1", Files: []repotest.File{{Name: "usr/bin/kmod", Body: "of the site", Mode: 0o755}, {Name: "usr/sbin/modprobe", Link: "../bin/kmod"}}}}
 			extra.Publish()
 			target := r.target(t)
 			key := repotest.Public(t, stranger)
@@ -97,7 +96,7 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
 	extra := r.Extra("/extra")
-	extra.Packages = []packtest.Package{*r.Find("kmod")}
+	extra.Packages = []repotest.RPM{*r.Find("kmod")}
 	extra.Packages[0].EVR = "99-1"
 	extra.Publish()
 	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {

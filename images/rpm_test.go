@@ -10,7 +10,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
@@ -103,7 +102,7 @@ func TestRPMImage(t *testing.T) {
 	}
 	members(t, layersOf(t, img)[1], func(h *tar.Header) {
 		packaged := h.Typeflag == tar.TypeReg && !strings.Contains(h.Name, "/rpm/") && !strings.Contains(h.Name, ".wh.")
-		if when := h.ModTime.Unix(); packaged && when != packtest.Time || !packaged && when != 1750000000 {
+		if when := h.ModTime.Unix(); packaged && when != repotest.FileTime || !packaged && when != 1750000000 {
 			t.Errorf("%s is of %v", h.Name, h.ModTime)
 		}
 		capability := h.PAXRecords["SCHILY.xattr.security.capability"]

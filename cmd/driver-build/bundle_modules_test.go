@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -33,7 +32,7 @@ func newExtended(t *testing.T) *extended {
 	u := newUser(t)
 	a := u.Archives["debian12"]
 	const fs = "usr/src/nvidia-fs-2.13.5/"
-	a.Packages = append(a.Packages, debtest.Package{
+	a.Packages = append(a.Packages, repotest.Deb{
 		Component: "non-free", Control: "Package: nvidia-fs-dkms\nVersion: 2.13.5~11.8.0-5\nArchitecture: amd64\nDepends: dkms\nDescription: for tests",
 		Files: []repotest.File{
 			{Name: fs + "Makefile", Body: "all:\n"}, {Name: fs + "configure", Body: "#!/bin/sh\n", Mode: 0o755}, {Name: fs + "GDS_VERSION", Body: "2.13.5\n"},

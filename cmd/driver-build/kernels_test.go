@@ -13,8 +13,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/schematest"
 )
@@ -23,9 +23,9 @@ import (
 // other packages.
 func (u *user) offers(system string, list ...string) {
 	a := u.Archives[system]
-	a.Packages = slices.DeleteFunc(a.Packages, func(p debtest.Package) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
+	a.Packages = slices.DeleteFunc(a.Packages, func(p repotest.Deb) bool { return strings.HasPrefix(p.Control, "Package: linux-") })
 	add := func(name, fields string) {
-		a.Packages = append(a.Packages, debtest.Package{Control: fmt.Sprintf(
+		a.Packages = append(a.Packages, repotest.Deb{Control: fmt.Sprintf(
 			"Package: %s\nVersion: 7.1-1\nArchitecture: amd64\nMaintainer: Test <test@example.com>\n%sDescription: for tests", name, fields)})
 	}
 	for _, text := range list {

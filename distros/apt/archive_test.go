@@ -10,7 +10,6 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -45,7 +44,7 @@ func public(t *testing.T, armoured bool, es ...*openpgp.Entity) []byte {
 // archive is a repository that is served over HTTP. Its fields may be changed before publish, files after it.
 type archive struct {
 	*repotest.Server
-	debtest.Indexes
+	repotest.Indexes
 	packages map[string]string // component/binary-arch -> lines for control()
 	raw      string            // content of all indexes instead of packages
 }
@@ -56,7 +55,7 @@ const bookworm = "Origin: Test\nSuite: stable\nCodename: bookworm\nDate: Sat, 20
 func newArchive(t *testing.T) *archive {
 	t.Helper()
 	return &archive{
-		Indexes: debtest.Indexes{Head: bookworm, Endings: []string{"", ".gz", ".xz", ".zst"}}, Server: repotest.Serve(t),
+		Indexes: repotest.Indexes{Head: bookworm, Endings: []string{"", ".gz", ".xz", ".zst"}}, Server: repotest.Serve(t),
 		packages: map[string]string{"main/binary-amd64": "a 1; Depends: b\nb 1", "contrib/binary-amd64": "c 1; Depends: a"},
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -35,7 +34,7 @@ func control(t testing.TB, more ...repotest.File) []byte {
 // debOf returns a .deb with this data.tar, without compression.
 func debOf(t testing.TB, entries ...repotest.File) []byte {
 	t.Helper()
-	return debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, debtest.Member{Name: "control.tar", Data: control(t)}, debtest.Member{Name: "data.tar", Data: repotest.RawTar(t, entries...)})
+	return repotest.AR(repotest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, repotest.Member{Name: "control.tar", Data: control(t)}, repotest.Member{Name: "data.tar", Data: repotest.RawTar(t, entries...)})
 }
 
 // list reads a whole archive and returns a description of each member of its data.
@@ -73,12 +72,12 @@ func TestDeb(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{"", ".gz", ".xz", ".zst"} {
 		for _, d := range []string{"", ".gz", ".xz", ".zst"} {
-			archive := debtest.AR(
-				debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")},
-				debtest.Member{Name: "_ignored", Data: []byte("odd")},
-				debtest.Member{Name: "control.tar" + c, Data: repotest.Compress(t, c, control(t, repotest.File{Name: "md5sums", Body: "0  x\n"}))},
-				debtest.Member{Name: "data.tar" + d, Data: repotest.Compress(t, d, repotest.RawTar(t, goodData...))},
-				debtest.Member{Name: "_gpgorigin", Data: []byte("later members are ignored")})
+			archive := repotest.AR(
+				repotest.Member{Name: "debian-binary", Data: []byte("2.0\n")},
+				repotest.Member{Name: "_ignored", Data: []byte("odd")},
+				repotest.Member{Name: "control.tar" + c, Data: repotest.Compress(t, c, control(t, repotest.File{Name: "md5sums", Body: "0  x\n"}))},
+				repotest.Member{Name: "data.tar" + d, Data: repotest.Compress(t, d, repotest.RawTar(t, goodData...))},
+				repotest.Member{Name: "_gpgorigin", Data: []byte("later members are ignored")})
 			for name, r := range map[string]io.Reader{"plain": bytes.NewReader(archive), "byte by byte": iotest.OneByteReader(bytes.NewReader(archive))} {
 				deb, got, err := list(r)
 				require.NoErrorf(t, err, "control%s data%s %s", c, d, name)
@@ -109,9 +108,9 @@ func TestDebStopsWithCaller(t *testing.T) {
 
 func TestDebHostile(t *testing.T) {
 	t.Parallel()
-	binary := debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}
-	ctl, data := debtest.Member{Name: "control.tar", Data: control(t)}, debtest.Member{Name: "data.tar", Data: repotest.RawTar(t, goodData...)}
-	good := debtest.AR(binary, ctl, data)
+	binary := repotest.Member{Name: "debian-binary", Data: []byte("2.0\n")}
+	ctl, data := repotest.Member{Name: "control.tar", Data: control(t)}, repotest.Member{Name: "data.tar", Data: repotest.RawTar(t, goodData...)}
+	good := repotest.AR(binary, ctl, data)
 	header := func(s string) []byte { return append([]byte(arMagic), s...) }
 	xzData := repotest.Compress(t, ".xz", data.Data)
 	flipped := bytes.Clone(xzData)
@@ -126,30 +125,30 @@ func TestDebHostile(t *testing.T) {
 		"cut header":            {good[:30], ErrFormat},
 		"cut control":           {good[:200], ErrFormat},
 		"cut data":              {good[:len(good)-2000], ErrFormat},
-		"cut compressed data":   {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: xzData[:len(xzData)-8]}), ErrFormat},
-		"flipped bit":           {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: flipped}), ErrFormat},
+		"cut compressed data":   {repotest.AR(binary, ctl, repotest.Member{Name: "data.tar.xz", Data: xzData[:len(xzData)-8]}), ErrFormat},
+		"flipped bit":           {repotest.AR(binary, ctl, repotest.Member{Name: "data.tar.xz", Data: flipped}), ErrFormat},
 		"wrong magic of header": {bytes.Replace(good, []byte("`\n"), []byte("xx"), 1), ErrFormat},
 		"negative size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "-1")), ErrFormat},
 		"hex size":              {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "0x4")), ErrFormat},
 		"blank in size":         {header(fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10s`\n", "debian-binary", 0, 0, 0, "0", "1 4")), ErrFormat},
-		"nameless member":       {debtest.AR(debtest.Member{Name: "", Data: nil}), ErrFormat},
-		"path as member":        {debtest.AR(binary, debtest.Member{Name: "../control.tar", Data: nil}), ErrFormat},
-		"wrong padding":         {bytes.Replace(debtest.AR(binary, debtest.Member{Name: "_x", Data: []byte("y")}, ctl, data), []byte("y\n"), []byte("yz"), 1), ErrFormat},
-		"no debian-binary":      {debtest.AR(ctl, data), ErrFormat},
-		"format 3":              {debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("3.0\n")}, ctl, data), ErrFormat},
-		"huge debian-binary":    {debtest.AR(debtest.Member{Name: "debian-binary", Data: make([]byte, 100)}, ctl, data), ErrFormat},
-		"wrong order":           {debtest.AR(binary, data, ctl), ErrFormat},
-		"foreign member":        {debtest.AR(binary, debtest.Member{Name: "extra", Data: nil}, ctl, data), ErrFormat},
-		"no data":               {debtest.AR(binary, ctl), ErrFormat},
-		"foreign data":          {debtest.AR(binary, ctl, debtest.Member{Name: "data.zip", Data: nil}), ErrFormat},
-		"unknown compression":   {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.bz3", Data: data.Data}), ErrFormat},
-		"not what it says":      {debtest.AR(binary, ctl, debtest.Member{Name: "data.tar.xz", Data: data.Data}), ErrFormat},
-		"gzip that is not":      {debtest.AR(binary, debtest.Member{Name: "control.tar.gz", Data: []byte("x")}, data), ErrFormat},
-		"no control":            {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t)}, data), ErrFormat},
-		"control without name":  {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Body: "Version: 1\n"})}, data), ErrFormat},
-		"control is a link":     {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Link: "/etc/passwd", Type: tar.TypeSymlink})}, data), ErrUnsafePath},
-		"control in a folder":   {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "a/control"})}, data), ErrUnsafePath},
-		"control escapes":       {debtest.AR(binary, debtest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "../control"})}, data), ErrUnsafePath},
+		"nameless member":       {repotest.AR(repotest.Member{Name: "", Data: nil}), ErrFormat},
+		"path as member":        {repotest.AR(binary, repotest.Member{Name: "../control.tar", Data: nil}), ErrFormat},
+		"wrong padding":         {bytes.Replace(repotest.AR(binary, repotest.Member{Name: "_x", Data: []byte("y")}, ctl, data), []byte("y\n"), []byte("yz"), 1), ErrFormat},
+		"no debian-binary":      {repotest.AR(ctl, data), ErrFormat},
+		"format 3":              {repotest.AR(repotest.Member{Name: "debian-binary", Data: []byte("3.0\n")}, ctl, data), ErrFormat},
+		"huge debian-binary":    {repotest.AR(repotest.Member{Name: "debian-binary", Data: make([]byte, 100)}, ctl, data), ErrFormat},
+		"wrong order":           {repotest.AR(binary, data, ctl), ErrFormat},
+		"foreign member":        {repotest.AR(binary, repotest.Member{Name: "extra", Data: nil}, ctl, data), ErrFormat},
+		"no data":               {repotest.AR(binary, ctl), ErrFormat},
+		"foreign data":          {repotest.AR(binary, ctl, repotest.Member{Name: "data.zip", Data: nil}), ErrFormat},
+		"unknown compression":   {repotest.AR(binary, ctl, repotest.Member{Name: "data.tar.bz3", Data: data.Data}), ErrFormat},
+		"not what it says":      {repotest.AR(binary, ctl, repotest.Member{Name: "data.tar.xz", Data: data.Data}), ErrFormat},
+		"gzip that is not":      {repotest.AR(binary, repotest.Member{Name: "control.tar.gz", Data: []byte("x")}, data), ErrFormat},
+		"no control":            {repotest.AR(binary, repotest.Member{Name: "control.tar", Data: repotest.RawTar(t)}, data), ErrFormat},
+		"control without name":  {repotest.AR(binary, repotest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Body: "Version: 1\n"})}, data), ErrFormat},
+		"control is a link":     {repotest.AR(binary, repotest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "control", Link: "/etc/passwd", Type: tar.TypeSymlink})}, data), ErrUnsafePath},
+		"control in a folder":   {repotest.AR(binary, repotest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "a/control"})}, data), ErrUnsafePath},
+		"control escapes":       {repotest.AR(binary, repotest.Member{Name: "control.tar", Data: repotest.RawTar(t, repotest.File{Name: "../control"})}, data), ErrUnsafePath},
 		"absolute name":         {debOf(t, repotest.File{Name: "/etc/passwd"}), ErrUnsafePath},
 		"escape":                {debOf(t, repotest.File{Name: "../x"}), ErrUnsafePath},
 		"hidden escape":         {debOf(t, repotest.File{Name: "./usr/../../x"}), ErrUnsafePath},
@@ -171,7 +170,7 @@ func TestDebHostile(t *testing.T) {
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} { // a truncated stream in a whole archive
 		short := repotest.Compress(t, ending, repotest.RawTar(t, append(goodData, repotest.File{Name: "big", Body: strings.Repeat("x", 600_000)})...))
 		for _, n := range []int{1, 4, 9, 20} {
-			if _, _, err := list(bytes.NewReader(debtest.AR(binary, ctl, debtest.Member{Name: "data.tar" + ending, Data: short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
+			if _, _, err := list(bytes.NewReader(repotest.AR(binary, ctl, repotest.Member{Name: "data.tar" + ending, Data: short[:len(short)-n]}))); !errors.Is(err, ErrFormat) && ending != "" {
 				t.Errorf("data.tar%s short of %d bytes: %v; want ErrFormat", ending, n, err)
 			}
 		}
@@ -250,8 +249,8 @@ func TestDebBuiltByDpkg(t *testing.T) {
 
 func FuzzDeb(f *testing.F) {
 	for _, ending := range []string{"", ".gz", ".xz", ".zst"} {
-		f.Add(debtest.AR(debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, debtest.Member{Name: "control.tar" + ending, Data: repotest.Compress(f, ending, control(f))},
-			debtest.Member{Name: "data.tar" + ending, Data: repotest.Compress(f, ending, repotest.RawTar(f, goodData...))}))
+		f.Add(repotest.AR(repotest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, repotest.Member{Name: "control.tar" + ending, Data: repotest.Compress(f, ending, control(f))},
+			repotest.Member{Name: "data.tar" + ending, Data: repotest.Compress(f, ending, repotest.RawTar(f, goodData...))}))
 	}
 	f.Add(debOf(f, repotest.File{Name: "../x"}))
 	f.Fuzz(func(t *testing.T, in []byte) {

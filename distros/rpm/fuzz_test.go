@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 func FuzzPrimary(f *testing.F) {
-	f.Add([]byte(packtest.Primary(basics())))
+	f.Add([]byte(repotest.Primary(basics())))
 	f.Add([]byte(`<metadata><package><name>a</name><arch>noarch</arch><version ver="1" rel="1"/><format><rpm:requires><rpm:entry name="(a or b)"/></rpm:requires><file/></format></package></metadata>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
@@ -38,7 +38,7 @@ func FuzzPrimary(f *testing.F) {
 }
 
 func FuzzFilelists(f *testing.F) {
-	f.Add([]byte(packtest.Filelists(basics())))
+	f.Add([]byte(repotest.Filelists(basics())))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found := map[string][]string{}
 		if err := readFilelists(strings.NewReader(string(data)), map[string]bool{"/usr/bin/gcc": true}, found); err != nil {

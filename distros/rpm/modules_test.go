@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros"
@@ -37,10 +37,10 @@ func moduleDefault(name, stream string) string {
 func moduleRepository(t *testing.T) *repository {
 	t.Helper()
 	r := newRepository(t,
-		packtest.Package{Name: "nodejs", EVR: "1:10.1-1.module_el8"}, packtest.Package{Name: "nodejs", EVR: "1:18.1-1.module_el8"}, packtest.Package{Name: "nodejs", EVR: "1:18.2-1.module_el8"},
-		packtest.Package{Name: "nodejs", EVR: "20.0-1"}, packtest.Package{Name: "npm", EVR: "1-1.module_el8"}, packtest.Package{Name: "nodejs-compat", Provides: []string{"nodejs"}},
-		packtest.Package{Name: "perl", EVR: "5.26-1"}, packtest.Package{Name: "perl", EVR: "5.30-1.module"}, packtest.Package{Name: "perl-DBI", EVR: "1-1.module"},
-		packtest.Package{Name: "virt", EVR: "6-1.module"}, packtest.Package{Name: "plain"},
+		repotest.RPM{Name: "nodejs", EVR: "1:10.1-1.module_el8"}, repotest.RPM{Name: "nodejs", EVR: "1:18.1-1.module_el8"}, repotest.RPM{Name: "nodejs", EVR: "1:18.2-1.module_el8"},
+		repotest.RPM{Name: "nodejs", EVR: "20.0-1"}, repotest.RPM{Name: "npm", EVR: "1-1.module_el8"}, repotest.RPM{Name: "nodejs-compat", Provides: []string{"nodejs"}},
+		repotest.RPM{Name: "perl", EVR: "5.26-1"}, repotest.RPM{Name: "perl", EVR: "5.30-1.module"}, repotest.RPM{Name: "perl-DBI", EVR: "1-1.module"},
+		repotest.RPM{Name: "virt", EVR: "6-1.module"}, repotest.RPM{Name: "plain"},
 	)
 	r.Modules = moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.module_el8.x86_64", "nodejs-1:10.1-1.module_el8.src", "npm-0:1-1.module_el8.x86_64") +
 		moduleDocument("nodejs:18", "1", "c1", "platform: [el8]", "nodejs-1:18.1-1.module_el8.x86_64") +

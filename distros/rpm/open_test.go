@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -22,8 +21,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-func basics() []packtest.Package {
-	return []packtest.Package{
+func basics() []repotest.RPM {
+	return []repotest.RPM{
 		{Name: "gcc", EVR: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "rpmlib(PayloadIsZstd)", "/usr/bin/as"}, Files: []repotest.File{{Name: "usr/bin/gcc"}}},
 		{Name: "gcc", EVR: "11.3.1-4.el9"},
 		{Name: "cpp", EVR: "2:11.4.1-3.el9", Provides: []string{"cpp(x86-64) = 2:11.4.1"}, Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc", "(lcc unless tcc)"}},
@@ -393,10 +392,10 @@ func TestDigest(t *testing.T) {
 func TestPackagesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t,
-		packtest.Package{Name: "climbs", Listing: packtest.Listing{Href: "../../etc/x.rpm"}}, packtest.Package{Name: "weak", Listing: packtest.Listing{DigestType: "sha", Digest: strings.Repeat("0", 40)}},
-		packtest.Package{Name: "media", Listing: packtest.Listing{Base: "media://1234#1"}}, packtest.Package{Name: "rich", Requires: []string{"(a or"}},
-		packtest.Package{Name: "elsewhere", Listing: packtest.Listing{Base: "https://example.com/pool/", Href: "a/b+c~1^2.rpm"}}, packtest.Package{Name: "escaped", Listing: packtest.Listing{Href: "a/b%5E1.rpm"}},
-		packtest.Package{Name: "excluded"}, packtest.Package{Name: "long", Listing: packtest.Listing{DigestType: "sha512", Digest: strings.Repeat("0a", 64)}},
+		repotest.RPM{Name: "climbs", Listing: repotest.Listing{Href: "../../etc/x.rpm"}}, repotest.RPM{Name: "weak", Listing: repotest.Listing{DigestType: "sha", Digest: strings.Repeat("0", 40)}},
+		repotest.RPM{Name: "media", Listing: repotest.Listing{Base: "media://1234#1"}}, repotest.RPM{Name: "rich", Requires: []string{"(a or"}},
+		repotest.RPM{Name: "elsewhere", Listing: repotest.Listing{Base: "https://example.com/pool/", Href: "a/b+c~1^2.rpm"}}, repotest.RPM{Name: "escaped", Listing: repotest.Listing{Href: "a/b%5E1.rpm"}},
+		repotest.RPM{Name: "excluded"}, repotest.RPM{Name: "long", Listing: repotest.Listing{DigestType: "sha512", Digest: strings.Repeat("0a", 64)}},
 	)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
@@ -427,7 +426,7 @@ func TestPriorities(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	for dir, evr := range map[string]string{"/a": "1-1", "/b": "2-1", "/c": "2-1"} {
-		r.Packages = []packtest.Package{{Name: "x", EVR: evr}}
+		r.Packages = []repotest.RPM{{Name: "x", EVR: evr}}
 		r.publishAt(t, dir, testNow, testKeys().good)
 	}
 	base := strings.TrimSuffix(r.url, "/os")

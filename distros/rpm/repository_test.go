@@ -8,7 +8,6 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -28,14 +27,14 @@ var testKeys = sync.OnceValue(func() (k struct{ good, stranger, expired *openpgp
 // files after it.
 type repository struct {
 	*repotest.Server
-	*packtest.Repository
+	*repotest.Repository
 	url string
 }
 
-func newRepository(t *testing.T, packages ...packtest.Package) *repository {
+func newRepository(t *testing.T, packages ...repotest.RPM) *repository {
 	t.Helper()
 	s := repotest.Serve(t)
-	r := &repository{s, packtest.NewRepository(t, s.URL, "/os", func(path string, data []byte) { s.Files[path] = data }), s.URL + "/os"}
+	r := &repository{s, repotest.NewRepository(t, s.URL, "/os", func(path string, data []byte) { s.Files[path] = data }), s.URL + "/os"}
 	r.Packages, r.ListsOnly, r.Revision, r.Timestamp = packages, true, 1750000000, 1750000000
 	return r
 }

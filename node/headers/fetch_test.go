@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -99,9 +98,9 @@ func TestFetchTemporaryStore(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	var debs []debtest.Package
+	var debs []repotest.Deb
 	debs = append(debs, debian("6.1.0-37-amd64", "1")...)
-	debs = append(debs, debtest.Package{Control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
+	debs = append(debs, repotest.Deb{Control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
 	_, err := i.fetch()

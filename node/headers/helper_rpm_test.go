@@ -7,7 +7,6 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
@@ -15,8 +14,8 @@ const rockyRelease = "5.14.0-427.13.1.el9_4.x86_64"
 
 // rpmRepository puts packages and their metadata below a path of an archive. A key signs the list
 // of packages.
-func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...packtest.Package) {
-	r := packtest.NewRepository(a.t, "", at, func(path string, data []byte) { a.files[path] = data })
+func (a *archive) rpmRepository(at string, key *openpgp.Entity, packages ...repotest.RPM) {
+	r := repotest.NewRepository(a.t, "", at, func(path string, data []byte) { a.files[path] = data })
 	r.Packages, r.Signer, r.Signed = packages, key, key != nil
 	r.Publish()
 }
@@ -39,10 +38,10 @@ func (i *image) fetchRelease(release string) ([]string, error) {
 
 // kernelDevel is the headers package of Red Hat's kernels; the link to its tree is in the package of the
 // kernel.
-func kernelDevel(release string) packtest.Package {
+func kernelDevel(release string) repotest.RPM {
 	version := strings.TrimSuffix(release, ".x86_64")
 	src := "usr/src/kernels/" + release + "/"
-	return packtest.Package{
+	return repotest.RPM{
 		Name: "kernel-devel", EVR: version, Unsigned: true, Provides: []string{"kernel-devel-uname-r = " + release},
 		Requires: []string{"findutils", "/usr/bin/perl", "gcc", "elfutils-libelf-devel"},
 		Files: []repotest.File{

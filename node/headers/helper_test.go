@@ -14,7 +14,6 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -27,7 +26,7 @@ var signer = sync.OnceValue(func() *openpgp.Entity { return repotest.Key("test",
 
 // archive is a signed repository at /debian, suite bookworm, component main.
 type archive struct {
-	*debtest.Archive
+	*repotest.Archive
 	t      testing.TB
 	files  map[string][]byte
 	gate   func(http.ResponseWriter, *http.Request) bool // returns false when it has answered the request
@@ -36,10 +35,10 @@ type archive struct {
 	asked  map[string]int
 }
 
-func newArchive(t testing.TB, debs ...debtest.Package) *archive {
+func newArchive(t testing.TB, debs ...repotest.Deb) *archive {
 	t.Helper()
 	a := &archive{t: t, files: map[string][]byte{}, asked: map[string]int{}}
-	a.Archive = debtest.NewArchive(t, "/debian", "bookworm", []string{"amd64"}, []string{"main"}, func(path string, data []byte) { a.files[path] = data })
+	a.Archive = repotest.NewArchive(t, "/debian", "bookworm", []string{"amd64"}, []string{"main"}, func(path string, data []byte) { a.files[path] = data })
 	a.Packages, a.Signer = debs, signer()
 	a.server = httptest.NewUnstartedServer(a)
 	t.Cleanup(a.server.Close)
@@ -134,14 +133,14 @@ func (i *image) log() string { return i.said.String() }
 
 // debian returns Debian's packages for a kernel: its headers, those of all flavours, the tools. The compiler
 // and the kernel image that they depend on are not there, so nothing can fetch them.
-func debian(release, version string) []debtest.Package {
+func debian(release, version string) []repotest.Deb {
 	base := strings.TrimSuffix(release, "-amd64")
 	src := "./usr/src/linux-headers-" + release + "/"
 	common := "./usr/src/linux-headers-" + base + "-common/"
 	control := func(name, depends string) string {
 		return fmt.Sprintf("Package: %s\nSource: linux\nVersion: %s\nArchitecture: amd64\nInstalled-Size: 100\nDepends: %s\nDescription: x", name, version, depends)
 	}
-	return []debtest.Package{
+	return []repotest.Deb{
 		{Control: control("linux-headers-"+release, fmt.Sprintf("linux-headers-%s-common (= %s), linux-kbuild-6.1 (>= %s), linux-compiler-gcc-12-x86, "+
 			"linux-image-%s (= %s) | linux-image-%[3]s-unsigned, gcc-12", base, version, version, release, version)), Raw: true, Files: []repotest.File{
 			{Name: "./"}, {Name: "./usr/"}, {Name: "./usr/src/"}, {Name: src},

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -168,7 +167,7 @@ func TestBadPackages(t *testing.T) {
 
 func TestUnavailableRPM(t *testing.T) {
 	t.Parallel()
-	var all []packtest.Package
+	var all []repotest.RPM
 	for _, r := range []string{"5.14.0-427.el9.x86_64", "5.14.0-503.11.1.el9_5.x86_64", "5.14.0-427.20.1.el9_4.x86_64"} {
 		all = append(all, kernelDevel(r))
 	}
@@ -225,7 +224,7 @@ func TestFetchSUSE(t *testing.T) {
 	const release, version = "6.4.0-150600.23.25-default", "6.4.0-150600.23.25"
 	obj, src := "usr/src/linux-"+version+"-obj/x86_64/default/", "usr/src/linux-"+version+"/"
 	a := newArchive(t)
-	a.rpmRepository("/leap", signer(), packtest.Package{
+	a.rpmRepository("/leap", signer(), repotest.RPM{
 		Name: "kernel-default-devel", EVR: version + ".1", Unsigned: true, Provides: []string{"kernel-default-devel = " + version},
 		Requires: []string{"kernel-devel = " + version, "libelf-devel"},
 		Files: []repotest.File{
@@ -234,7 +233,7 @@ func TestFetchSUSE(t *testing.T) {
 			{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-" + version + "-obj/x86_64/default"},
 			{Name: "lib/modules/" + release + "/source", Link: "/usr/src/linux-" + version},
 		},
-	}, packtest.Package{
+	}, repotest.RPM{
 		Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Unsigned: true, Provides: []string{"kernel-devel = " + version},
 		Requires: []string{"kernel-macros"}, Files: []repotest.File{{Name: src + "Makefile", Body: "all:\n"}},
 	})

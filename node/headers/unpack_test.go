@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -83,12 +82,12 @@ func TestBrokenPackages(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		change func(debs []debtest.Package)
+		change func(debs []repotest.Deb)
 		want   error
 	}{
-		{"cut", func(d []debtest.Package) { d[0].Damage = func(b []byte) []byte { return b[:len(b)-3000] } }, dpkg.ErrFormat},
-		{"not a package", func(d []debtest.Package) { d[1].Damage = func([]byte) []byte { return []byte("<html>") } }, dpkg.ErrFormat},
-		{"no size", func(d []debtest.Package) { d[0].Control = strings.Replace(d[0].Control, "Size: 100", "Size: -1", 1) }, ErrPackage},
+		{"cut", func(d []repotest.Deb) { d[0].Damage = func(b []byte) []byte { return b[:len(b)-3000] } }, dpkg.ErrFormat},
+		{"not a package", func(d []repotest.Deb) { d[1].Damage = func([]byte) []byte { return []byte("<html>") } }, dpkg.ErrFormat},
+		{"no size", func(d []repotest.Deb) { d[0].Control = strings.Replace(d[0].Control, "Size: 100", "Size: -1", 1) }, ErrPackage},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/makeself"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/compression"
@@ -76,9 +74,9 @@ func exceeded(t *testing.T) map[string]struct {
 
 		"distros/rpm/rpmfile.maxIndex": {func() error { return header(0x10000, 16) }, rpmfile.ErrFormat},
 		"distros/rpm/rpmfile.maxStore": {func() error { return header(1, 64<<20+1) }, rpmfile.ErrFormat},
-		"distros/rpm/rpmfile.maxFiles": {func() error { return rpm(t, packtest.Package{Name: "a", Unsigned: true, Files: manyFiles(100_001)}) }, rpmfile.ErrFormat},
+		"distros/rpm/rpmfile.maxFiles": {func() error { return rpm(t, repotest.RPM{Name: "a", Unsigned: true, Files: manyFiles(100_001)}) }, rpmfile.ErrFormat},
 		"distros/rpm/rpmfile.maxUnpacked": {func() error {
-			return rpm(t, packtest.Package{Name: "a", Unsigned: true, Files: manyFiles(2), Entries: []packtest.Entry{{Tag: 5008, Value: []uint64{4 << 30, 4 << 30}}}})
+			return rpm(t, repotest.RPM{Name: "a", Unsigned: true, Files: manyFiles(2), Entries: []repotest.Entry{{Tag: 5008, Value: []uint64{4 << 30, 4 << 30}}}})
 		}, rpmfile.ErrFormat},
 
 		"distros/elffile.maxSections": {func() error {
@@ -248,12 +246,12 @@ func manifest(entries string) error {
 func deb(t *testing.T, control []repotest.File, data []byte, ignored int) error {
 	t.Helper()
 	text := "Package: a\nVersion: 1\nArchitecture: all\n"
-	members := []debtest.Member{{Name: "debian-binary", Data: []byte("2.0\n")},
+	members := []repotest.Member{{Name: "debian-binary", Data: []byte("2.0\n")},
 		{Name: "control.tar.zst", Data: repotest.Compress(t, ".zst", repotest.RawTar(t, append(control, repotest.File{Name: "control", Body: text})...))}}
 	for range ignored {
-		members = append(members, debtest.Member{Name: "_x"})
+		members = append(members, repotest.Member{Name: "_x"})
 	}
-	d, err := dpkg.OpenDeb(bytes.NewReader(debtest.AR(append(members, debtest.Member{Name: "data.tar.zst", Data: repotest.Compress(t, ".zst", data)})...)))
+	d, err := dpkg.OpenDeb(bytes.NewReader(repotest.AR(append(members, repotest.Member{Name: "data.tar.zst", Data: repotest.Compress(t, ".zst", data)})...)))
 	if err != nil {
 		return err
 	}
@@ -276,11 +274,11 @@ func zstdWindow(n byte) []byte { return []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (n - 1
 var xzDictionary = []byte("\xfd7zXZ\x00\x00\x00\xff\x12\xd9\x41\x02\x00\x21\x01\x28\x00\x00\x00\xe6\xa0\x11\xb3")
 
 func header(count, size uint32) error {
-	_, err := rpmfile.ParseHeader(packtest.Words(nil, count, size))
+	_, err := rpmfile.ParseHeader(repotest.Words(nil, count, size))
 	return err
 }
 
-func rpm(t *testing.T, p packtest.Package) error {
+func rpm(t *testing.T, p repotest.RPM) error {
 	t.Helper()
 	f, err := rpmfile.Open(bytes.NewReader(p.Bytes(t)))
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -45,8 +44,8 @@ func triplet(arch string) string {
 	return a.Triplet
 }
 
-func (w *World) newArchive(s system) *debtest.Archive {
-	a := debtest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
+func (w *World) newArchive(s system) *repotest.Archive {
+	a := repotest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
 	a.Signer = w.key
 	for _, arch := range s.archs {
 		a.Packages = append(a.Packages, s.toolchain(arch)...)
@@ -62,26 +61,26 @@ func (w *World) newArchive(s system) *debtest.Archive {
 
 // toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
 // libc6 than the base has.
-func (s system) toolchain(arch string) []debtest.Package {
+func (s system) toolchain(arch string) []repotest.Deb {
 	d, err := distros.Lookup(s.id)
 	if err != nil {
 		return nil
 	}
 	lib := "lib/" + triplet(arch)
 	newLibc := s.libc + "+u1"
-	deb := func(name, version, fields string, files ...repotest.File) debtest.Package {
+	deb := func(name, version, fields string, files ...repotest.File) repotest.Deb {
 		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
 			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
 		if s.homepage != "" {
 			control += "\nHomepage: " + s.homepage
 		}
-		return debtest.Package{Control: control, Files: files}
+		return repotest.Deb{Control: control, Files: files}
 	}
 	program := func(name string) repotest.File {
 		return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
 	}
-	list := []debtest.Package{
+	list := []repotest.Deb{
 		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
 			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
 		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),

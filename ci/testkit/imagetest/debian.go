@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
@@ -19,7 +18,7 @@ func debianNames() []string {
 
 // debianDriver is the driver in Debian's packages: libraries and programs in the folders of the alternatives,
 // module sources in a tar, and a newer libcuda1 besides the one that the matrix pins.
-func debianDriver(t testing.TB, version, arch string) []debtest.Package {
+func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 	lib := "usr/lib/" + triplet(arch) + "/"
 	current := lib + "nvidia/current/"
 	have := map[string]repotest.File{}
@@ -34,15 +33,15 @@ func debianDriver(t testing.TB, version, arch string) []debtest.Package {
 		f.Name = to
 		return f
 	}
-	pack := func(component, name, v string, files ...repotest.File) debtest.Package {
+	pack := func(component, name, v string, files ...repotest.File) repotest.Deb {
 		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "the licence of " + name + "\n"})
-		return debtest.Package{
+		return repotest.Deb{
 			Component: component, Files: files,
 			Control: fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nDepends: nvidia-alternative\nDescription: %s for tests", name, v, arch, name),
 		}
 	}
 	v := version + "-1"
-	library := func(name, stem string) debtest.Package {
+	library := func(name, stem string) repotest.Deb {
 		f := as(lib+stem+".so."+version, current+stem+".so."+version)
 		f.Mode = 0o644
 		return pack("non-free", name, v, f, repotest.File{Name: current + stem + ".so.1", Link: stem + ".so." + version}, repotest.File{Name: current + stem + ".so", Link: stem + ".so.1"})
@@ -51,7 +50,7 @@ func debianDriver(t testing.TB, version, arch string) []debtest.Package {
 	allocator.Files = append(allocator.Files, repotest.File{Name: current + "nvidia-drm_gbm.so", Link: "libnvidia-allocator.so." + version})
 	persistenced := repotest.File{Name: "usr/bin/nvidia-persistenced", Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6", "libtirpc.so.3"}}.Bytes())}
 	const doc = "usr/share/nvidia-driver/"
-	return []debtest.Package{
+	return []repotest.Deb{
 		library("libcuda1", "libcuda"), pack("non-free", "libcuda1", "535.309.01-0+deb12u1"),
 		library("libnvidia-ml1", "libnvidia-ml"), library("libnvidia-ptxjitcompiler1", "libnvidia-ptxjitcompiler"), library("libnvidia-cfg1", "libnvidia-cfg"),
 		allocator,

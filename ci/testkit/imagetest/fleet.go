@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
@@ -72,10 +71,10 @@ func payload(n int) string {
 }
 
 // fillers are packages that no image wants. They share one archive.
-func fillers(n int) (all []debtest.Package) {
+func fillers(n int) (all []repotest.Deb) {
 	for i := range n {
 		name := fmt.Sprintf("filler-%05d", i)
-		all = append(all, debtest.Package{Control: fmt.Sprintf(
+		all = append(all, repotest.Deb{Control: fmt.Sprintf(
 			"Package: %s\nVersion: 1.%d-2\nArchitecture: amd64\nMaintainer: Test <test@example.com>\nDepends: libc6, filler-%05d (>= 1.0) | filler\nDescription: a package that nothing needs",
 			name, i, max(0, i-1))})
 	}

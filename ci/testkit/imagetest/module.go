@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
@@ -33,13 +32,13 @@ const (
 )
 
 // kernels makes the packages of debian12's kernels.
-func kernels() []debtest.Package {
-	pack := func(name, arch, fields string, files ...repotest.File) debtest.Package {
-		return debtest.Package{
+func kernels() []repotest.Deb {
+	pack := func(name, arch, fields string, files ...repotest.File) repotest.Deb {
+		return repotest.Deb{
 			Control: fmt.Sprintf("Package: %s\nVersion: 6.1.192-2\nArchitecture: %s\n%sDescription: %[1]s for tests", name, arch, fields), Files: files,
 		}
 	}
-	list := []debtest.Package{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
+	list := []repotest.Deb{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
 	for _, release := range []string{Kernel, CloudKernel, OldKernel} {
 		list = append(list, pack("linux-image-"+release, "amd64", "", repotest.File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
 			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",

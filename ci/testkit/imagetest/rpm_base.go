@@ -24,7 +24,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	_ "modernc.org/sqlite" // the driver
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -51,7 +50,7 @@ func (s *RPMSystem) PushBase() {
 		f, err := rpmfile.Open(bytes.NewReader(p.Bytes(t)))
 		var h *rpmfile.Header
 		if err == nil {
-			h, err = f.InstalledHeader(time.Unix(packtest.Time, 0), s.Colour, nil)
+			h, err = f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil)
 		}
 		if err != nil {
 			t.Fatalf("imagetest: %v", err)

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"testing/fstest"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
@@ -38,7 +37,7 @@ type Subscription struct {
 func (w *RPMWorld) Subscribe(on bool) *Subscription {
 	for dir, release := range map[string]string{"dist/rhel9/9": RPMKernel, "eus/rhel9/9.4": RPMOldKernel} {
 		r := w.Extra("/content/" + dir + "/x86_64/baseos/os")
-		r.Packages = append([]packtest.Package{}, elKernel(release, "", false)...)
+		r.Packages = append([]repotest.RPM{}, elKernel(release, "", false)...)
 		r.Publish()
 	}
 	ca := testcert.Authority("entitlement")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -33,8 +32,8 @@ func rpmLibrary(soname, note string) repotest.File {
 }
 
 // rpmPackage returns a package with a licence and documentation.
-func rpmPackage(name, evr string, requires []string, files ...repotest.File) packtest.Package {
-	return packtest.Package{Name: name, EVR: evr, Requires: requires, Files: append(files,
+func rpmPackage(name, evr string, requires []string, files ...repotest.File) repotest.RPM {
+	return repotest.RPM{Name: name, EVR: evr, Requires: requires, Files: append(files,
 		repotest.File{Name: "usr/share/licenses/" + name + "/"}, repotest.File{Name: "usr/share/licenses/" + name + "/LICENSE", Body: "free\n"},
 		repotest.File{Name: "usr/share/doc/" + name + "/README", Body: "read me\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})}
 }
@@ -42,7 +41,7 @@ func rpmPackage(name, evr string, requires []string, files ...repotest.File) pac
 // install adds the packages of every base: a shell, a C library and a program whose package a newer one
 // obsoletes.
 func (s *RPMSystem) install(dist string) {
-	release := packtest.Package{Name: s.id + "-release", EVR: "9.4-1" + dist, Arch: "noarch", Provides: []string{"system-release = 9.4-1", "system-release(releasever) = 9"}}
+	release := repotest.RPM{Name: s.id + "-release", EVR: "9.4-1" + dist, Arch: "noarch", Provides: []string{"system-release = 9.4-1", "system-release(releasever) = 9"}}
 	glibc := rpmPackage("glibc", "2.34-60"+dist, nil, rpmLibrary("libc.so.6", "old"), rpmLibrary("libold.so.1", ""), rpmProgram("usr/sbin/ldconfig"))
 	glibc.Provides = []string{"libc.so.6()(64bit)"}
 	s.Installed = append(s.Installed, release, glibc,
@@ -69,7 +68,7 @@ func (s *RPMSystem) toolchain(dist string) {
 	s.Packages = append(s.Packages, glibc, rpmPackage("cpp", "11.4.1-3"+dist, nil, rpmProgram("usr/bin/cpp"), rpmProgram("usr/bin/ld")),
 		rpmPackage("glibc-devel", newest, []string{"glibc = " + newest}, repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
 	for _, name := range d.Toolchain("amd64") {
-		var p packtest.Package
+		var p repotest.RPM
 		switch {
 		case strings.HasPrefix(name, "gcc"): // SUSE's has a version in its names
 			program := strings.Replace(name, "gcc", "gcc-", 1)
@@ -98,7 +97,7 @@ func (s *RPMSystem) toolchain(dist string) {
 }
 
 // elKernel returns a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or "rt".
-func elKernel(release, flavour string, orphan bool) []packtest.Package {
+func elKernel(release, flavour string, orphan bool) []repotest.RPM {
 	plain, _, _ := strings.Cut(release, "+")
 	version := strings.TrimSuffix(plain, ".x86_64")
 	name := "kernel"
@@ -106,7 +105,7 @@ func elKernel(release, flavour string, orphan bool) []packtest.Package {
 		name += "-" + flavour
 	}
 	tree := "usr/src/kernels/" + release + "/"
-	headers := packtest.Package{
+	headers := repotest.RPM{
 		Name: name + "-devel", EVR: version, Requires: []string{"gcc", "perl-interpreter"},
 		Provides: []string{"kernel-devel-uname-r = " + release, "installonlypkg(kernel)"},
 		Files: []repotest.File{{Name: tree}, {Name: tree + "Makefile", Body: "all:\n"}, {Name: tree + "include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
@@ -115,9 +114,9 @@ func elKernel(release, flavour string, orphan bool) []packtest.Package {
 			{Name: tree + "scripts/mod/modpost", Body: "program", Mode: 0o755}},
 	}
 	if orphan {
-		return []packtest.Package{headers}
+		return []repotest.RPM{headers}
 	}
-	return []packtest.Package{headers, {
+	return []repotest.RPM{headers, {
 		Name: name + "-core", EVR: version, Provides: []string{"kernel-uname-r = " + release, "kernel-core-uname-r = " + release, "installonlypkg(kernel)"},
 		Files: []repotest.File{{Name: "lib/modules/" + release + "/vmlinuz", Body: "kernel"}},
 	}}
@@ -151,11 +150,11 @@ func leap(w *World) *RPMSystem {
 	s.toolchain(".1")
 	const version, tree = "6.4.0-150600.23.25", "usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default/"
 	s.Packages = append(s.Packages,
-		packtest.Package{Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Provides: []string{"kernel-devel = " + version, "multiversion(kernel)"},
+		repotest.RPM{Name: "kernel-devel", EVR: version + ".1", Arch: "noarch", Provides: []string{"kernel-devel = " + version, "multiversion(kernel)"},
 			Files: []repotest.File{{Name: "usr/src/linux-" + version + "/Makefile", Body: "all:\n"}}},
-		packtest.Package{Name: "kernel-default-devel", EVR: version + ".1", Provides: []string{"kernel-default-devel = " + version, "multiversion(kernel)"}, Requires: []string{"kernel-devel = " + version},
+		repotest.RPM{Name: "kernel-default-devel", EVR: version + ".1", Provides: []string{"kernel-default-devel = " + version, "multiversion(kernel)"}, Requires: []string{"kernel-devel = " + version},
 			Files: []repotest.File{{Name: tree + "Makefile", Body: "all:\n"}, {Name: tree + "include/config/auto.conf", Body: "CONFIG_MODULES=y\n"}}},
-		packtest.Package{Name: "kernel-default", EVR: version + ".1", Provides: []string{"kernel-default = " + version, "multiversion(kernel)"},
+		repotest.RPM{Name: "kernel-default", EVR: version + ".1", Provides: []string{"kernel-default = " + version, "multiversion(kernel)"},
 			Files: []repotest.File{{Name: "usr/lib/modules/" + SUSEKernel + "/vmlinuz", Body: "kernel"}}})
 	return s
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
@@ -43,12 +42,12 @@ func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 
 // RPMSystem is a system of a world. Tests change its fields and publish or push again.
 type RPMSystem struct {
-	*packtest.Repository                    // the only repository of its packages
-	Installed            []packtest.Package // in the base
-	Files                []repotest.File    // of the base, in addition to those of its packages
-	Imported             []*openpgp.Entity  // keys in the base's database
-	Colour               uint32             // the colour that rpm records
-	Row                  string             // further lines of the system's row in the matrix
+	*repotest.Repository                   // the only repository of its packages
+	Installed            []repotest.RPM    // in the base
+	Files                []repotest.File   // of the base, in addition to those of its packages
+	Imported             []*openpgp.Entity // keys in the base's database
+	Colour               uint32            // the colour that rpm records
+	Row                  string            // further lines of the system's row in the matrix
 	// Change is applied to all files of the base before it is pushed.
 	Change func([]repotest.File) []repotest.File
 
@@ -73,8 +72,8 @@ func (s *RPMSystem) Trust(key *openpgp.Entity) {
 }
 
 // Extra returns another repository, without packages.
-func (w *RPMWorld) Extra(dir string) *packtest.Repository {
-	r := packtest.NewRepository(w.t, w.URL, dir, w.Put)
+func (w *RPMWorld) Extra(dir string) *repotest.Repository {
+	r := repotest.NewRepository(w.t, w.URL, dir, w.Put)
 	r.Signer = w.key
 	return r
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/driver-container/driver-container/ci/testkit/debtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
@@ -29,7 +28,7 @@ type World struct {
 	URL      string // of the server, without a final slash
 	Host     string // of the server; its registry has the same address
 	Runs     map[string][]byte
-	Archives map[string]*debtest.Archive // by system
+	Archives map[string]*repotest.Archive // by system
 
 	matrix   string // of a fleet
 	t        testing.TB
@@ -57,7 +56,7 @@ func New(t testing.TB) *World {
 
 // start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
-	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*debtest.Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
+	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*repotest.Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
 	w.key = repotest.Key("imagetest", 0)
 	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }))

@@ -1,6 +1,7 @@
-// Package repotest has what the tests of package repositories share: a server of files, keys and signatures
-// of a fixed day, archives and compression. It knows no format of a repository; packtest and debtest write
-// repositories with it.
+// Package repotest writes .rpm and .deb packages and their repositories in Go, quickly and, where a test wants
+// it, wrong in one detail; it has a server of files, keys and signatures of a fixed day, archives and
+// compression for them. It shares no code with the packages that read them. The real programs make those of
+// package realrepo.
 package repotest
 
 import (

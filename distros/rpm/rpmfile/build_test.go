@@ -11,7 +11,6 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/pgp"
@@ -20,12 +19,12 @@ import (
 // region encodes entries as rpmbuild does: all of them in an immutable region.
 func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	t.Helper()
-	return require.Value(ParseHeader(packtest.Region(t, uint32(tag), plain(entries)...)))(t)
+	return require.Value(ParseHeader(repotest.Region(t, uint32(tag), plain(entries)...)))(t)
 }
 
-func plain(entries []Entry) (all []packtest.Entry) {
+func plain(entries []Entry) (all []repotest.Entry) {
 	for _, e := range entries {
-		all = append(all, packtest.Entry{Tag: uint32(e.Tag), Type: uint32(e.Type), Value: e.Value})
+		all = append(all, repotest.Entry{Tag: uint32(e.Tag), Type: uint32(e.Type), Value: e.Value})
 	}
 	return all
 }
@@ -44,14 +43,14 @@ type recipe struct {
 // build makes the package.
 func (r recipe) build(t testing.TB) []byte {
 	t.Helper()
-	p := packtest.Package{
+	p := repotest.RPM{
 		Name: "hello", EVR: "1.0-2.el9", Files: r.items, Compressor: cmp.Or(r.compressor, "none"), Unsigned: r.sign == nil, Entries: plain(r.extra), Damage: r.damage,
 	}
 	for _, tag := range r.drop {
 		p.Drop = append(p.Drop, uint32(tag))
 	}
 	if r.sign != nil {
-		p.Sign = func(header, payload []byte) []packtest.Entry { return plain(r.sign(t, header, payload)) }
+		p.Sign = func(header, payload []byte) []repotest.Entry { return plain(r.sign(t, header, payload)) }
 	}
 	if r.archive != nil {
 		p.Archive = func([]byte) []byte { return r.archive(t) }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -83,7 +83,7 @@ func TestParseHeaderHostile(t *testing.T) {
 	good := region(t, TagHeaderImmutable, Entry{TagName, TypeString, "hello"}, Entry{TagFileSizes, TypeInt32, []uint32{1, 2}}).Bytes()
 	change := func(at int, value uint32) []byte {
 		b := bytes.Clone(good)
-		copy(b[at:], packtest.Words(nil, value))
+		copy(b[at:], repotest.Words(nil, value))
 		return b
 	}
 	const first = introSize + indexSize // the entry of the name
@@ -92,9 +92,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"empty":                   nil,
 		"cut":                     good[:len(good)-1],
 		"rubbish behind":          append(bytes.Clone(good), 0),
-		"no entries":              packtest.Words(nil, 0, 0),
-		"a billion entries":       packtest.Words(nil, 1e9, 16),
-		"gigabytes of data":       packtest.Words(nil, 1, 0xffffffff),
+		"no entries":              repotest.Words(nil, 0, 0),
+		"a billion entries":       repotest.Words(nil, 1e9, 16),
+		"gigabytes of data":       repotest.Words(nil, 1, 0xffffffff),
 		"region: wrong type":      change(introSize+4, 6),
 		"region: wrong count":     change(introSize+12, 15),
 		"region: outside":         change(introSize+8, 1000),
@@ -118,9 +118,9 @@ func TestParseHeaderHostile(t *testing.T) {
 		"two strings in one":      change(first+12, 2),
 		"count too large":         change(first+indexSize+12, 0x7fffffff),
 		"count beyond the region": change(first+indexSize+12, 6),
-		"string does not end":     append(packtest.Words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
-		"array does not end":      append(packtest.Words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
-		"overlap":                 append(packtest.Words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
+		"string does not end":     append(repotest.Words(nil, 1, 3, 1000, 6, 0, 1), "abc"...),
+		"array does not end":      append(repotest.Words(nil, 1, 4, 1117, 8, 0, 3), "a\x00b\x00"...),
+		"overlap":                 append(repotest.Words(nil, 3, 4, 1000, 6, 0, 1, 1001, 6, 0, 1, 1002, 6, 0, 1), "abc\x00"...),
 	}
 	for name, in := range tests {
 		assert.ErrorIsf(t, assert.Err(ParseHeader(in)), ErrFormat, "%s", name)
@@ -193,10 +193,10 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	const folder = 1 << 20
 	names := slices.Repeat([]string{"f"}, maxPaths/folder)
-	h := require.Value(ParseHeader(packtest.Region(t, packtest.Immutable,
-		packtest.Entry{Tag: uint32(TagDirNames), Value: []string{"/" + strings.Repeat("d", folder)}},
-		packtest.Entry{Tag: uint32(TagBaseNames), Value: names},
-		packtest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))})))(t)
+	h := require.Value(ParseHeader(repotest.Region(t, repotest.Immutable,
+		repotest.Entry{Tag: uint32(TagDirNames), Value: []string{"/" + strings.Repeat("d", folder)}},
+		repotest.Entry{Tag: uint32(TagBaseNames), Value: names},
+		repotest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))})))(t)
 	assert.ErrorIsf(t, assert.Err(h.paths()), ErrFormat, "paths of more than %d bytes", maxPaths)
 	member := cpioMagic + strings.Repeat("00000000", 11) + fmt.Sprintf("%08x", maxCPIOName+1) + "00000000"
 	if _, err := (&archive{in: strings.NewReader(member + strings.Repeat("n", maxCPIOName+1))}).next(); !errors.Is(err, ErrFormat) {

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/pgp"
@@ -195,7 +194,7 @@ func TestPackageHostile(t *testing.T) {
 	}
 	replaced := func(old, by string) recipe {
 		return recipe{items: single, archive: func(t testing.TB) []byte {
-			return bytes.Replace(packtest.Package{Files: single}.CPIO(t), []byte(old), []byte(by), 1)
+			return bytes.Replace(repotest.RPM{Files: single}.CPIO(t), []byte(old), []byte(by), 1)
 		}}
 	}
 	behind := func(what string) func([]byte) []byte {

@@ -21,7 +21,6 @@ import (
 	"github.com/cavaliergopher/rpm"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/packtest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/pgp"
@@ -54,7 +53,7 @@ func TestVerify(t *testing.T) {
 	}
 	dated := func(e *openpgp.Entity, when time.Time) recipe {
 		return recipe{items: single, sign: func(t testing.TB, header, _ []byte) []Entry {
-			return []Entry{{TagRSAHeader, TypeBinary, packtest.SignAt(t, e, header, when)}}
+			return []Entry{{TagRSAHeader, TypeBinary, repotest.SignAt(t, e, header, when)}}
 		}}
 	}
 	unbound := func(r recipe) recipe {

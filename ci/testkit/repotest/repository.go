@@ -1,4 +1,4 @@
-package packtest
+package repotest
 
 import (
 	"bytes"
@@ -13,13 +13,11 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
 // Repository is a repository of .rpm packages. Tests change its fields and publish again.
 type Repository struct {
-	Packages  []Package
+	Packages  []RPM
 	ListsOnly bool              // there are no packages, and their digests and sizes are invented
 	Signer    *openpgp.Entity   // of packages without a signer of their own, and of the index if Signed
 	Signed    bool              // repomd.xml has a signature
@@ -50,20 +48,20 @@ type Listing struct {
 
 // NewRepository makes a repository in a folder of a server. It calls put with each file to be served.
 func NewRepository(t testing.TB, url, dir string, put func(path string, data []byte)) *Repository {
-	return &Repository{t: t, url: url, dir: dir, put: put, Revision: Time, Ending: ".gz"}
+	return &Repository{t: t, url: url, dir: dir, put: put, Revision: FileTime, Ending: ".gz"}
 }
 
 // BaseURL returns the repository's URL.
 func (r *Repository) BaseURL() string { return r.url + r.dir }
 
 // Path returns the path under which a package is served.
-func (r *Repository) Path(p Package) string { return r.dir + "/" + p.listing().Href }
+func (r *Repository) Path(p RPM) string { return r.dir + "/" + p.listing().Href }
 
 // Find returns the first package of a name.
-func (r *Repository) Find(name string) *Package {
-	i := slices.IndexFunc(r.Packages, func(p Package) bool { return p.Name == name })
+func (r *Repository) Find(name string) *RPM {
+	i := slices.IndexFunc(r.Packages, func(p RPM) bool { return p.Name == name })
 	if i < 0 {
-		r.t.Fatalf("packtest: no package %s", name)
+		r.t.Fatalf("repotest: no package %s", name)
 	}
 	return &r.Packages[i]
 }
@@ -94,7 +92,7 @@ func (r *Repository) PublishIn(dir string) {
 		if l.text == "" || slices.Contains(r.Omit, l.kind) {
 			continue
 		}
-		data := repotest.Compress(r.t, r.Ending, []byte(l.text))
+		data := Compress(r.t, r.Ending, []byte(l.text))
 		name := "repodata/" + l.name + r.Ending
 		r.put(dir+"/"+name, data)
 		kind, sum := r.digest(data)
@@ -115,7 +113,7 @@ func (r *Repository) PublishIn(dir string) {
 		signers, when = []*openpgp.Entity{r.Signer}, time.Now().Add(-time.Hour)
 	}
 	if len(signers) > 0 {
-		r.put(dir+"/repodata/repomd.xml.asc", repotest.Detached(r.t, text, when, signers...))
+		r.put(dir+"/repodata/repomd.xml.asc", Detached(r.t, text, when, signers...))
 	}
 }
 
@@ -127,7 +125,7 @@ func (r *Repository) digest(data []byte) (kind, sum string) {
 }
 
 // listing returns the entry of a package; its digest and size are invented unless they are given.
-func (p Package) listing() Listing {
+func (p RPM) listing() Listing {
 	l, v := p.Listing, p.evr()
 	l.DigestType, l.Size = cmp.Or(l.DigestType, "sha256"), cmp.Or(l.Size, 1234)
 	l.Digest = cmp.Or(l.Digest, fmt.Sprintf("%x", sha256.Sum256([]byte(p.Name+p.EVR+p.Arch))))
@@ -136,14 +134,14 @@ func (p Package) listing() Listing {
 }
 
 // Primary returns the list of packages. Digests and sizes are invented unless a Listing has them.
-func Primary(packages []Package) string {
+func Primary(packages []RPM) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n")
 	for _, p := range packages {
 		l := p.listing()
 		fmt.Fprintf(&b, `<package type="rpm"><name>%s</name><arch>%s</arch>%s<checksum type="%s" pkgid="YES">%s</checksum>`+
 			`<summary>x</summary><description/><time file="1" build="%d"/><size package="%d" installed="5678" archive="1"/><location `,
-			p.Name, p.arch(), p.evr().xml(), l.DigestType, l.Digest, Time, l.Size)
+			p.Name, p.arch(), p.evr().xml(), l.DigestType, l.Digest, FileTime, l.Size)
 		if l.Base != "" {
 			fmt.Fprintf(&b, `xml:base="%s" `, l.Base)
 		}
@@ -187,7 +185,7 @@ func relationsXML(list []string) string {
 }
 
 // Filelists returns the list of all files.
-func Filelists(packages []Package) string {
+func Filelists(packages []RPM) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0"?><filelists xmlns="http://linux.duke.edu/metadata/filelists">`)
 	for _, p := range packages {

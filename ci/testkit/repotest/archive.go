@@ -1,4 +1,4 @@
-package debtest
+package repotest
 
 import (
 	"cmp"
@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
 // Archive is an apt archive with one suite. Tests change its fields and publish again.
 type Archive struct {
 	Dir, Suite        string // "/debian", "bookworm"
 	Archs, Components []string
-	Packages          []Package
+	Packages          []Deb
 	ValidUntil        time.Time       // zero: no such field
 	Signer            *openpgp.Entity // of the Release file
 	Lie               bool            // the Release file lists other indexes than those that are served
@@ -35,15 +33,15 @@ func NewArchive(t testing.TB, dir, suite string, archs, components []string, put
 }
 
 // Path returns the path under which a package is served.
-func (a *Archive) Path(p Package) string {
+func (a *Archive) Path(p Deb) string {
 	return fmt.Sprintf("%s/pool/%s_%s_%s.deb", a.Dir, p.Field("Package"), p.Field("Version"), p.Field("Architecture"))
 }
 
 // Find returns the package of a name and architecture.
-func (a *Archive) Find(name, arch string) *Package {
-	i := slices.IndexFunc(a.Packages, func(p Package) bool { return p.Field("Package") == name && p.Field("Architecture") == arch })
+func (a *Archive) Find(name, arch string) *Deb {
+	i := slices.IndexFunc(a.Packages, func(p Deb) bool { return p.Field("Package") == name && p.Field("Architecture") == arch })
 	if i < 0 {
-		a.t.Fatalf("debtest: no package %s for %s", name, arch)
+		a.t.Fatalf("repotest: no package %s for %s", name, arch)
 	}
 	return &a.Packages[i]
 }
@@ -69,7 +67,7 @@ func (a *Archive) Publish() {
 	head += fmt.Sprintf("Architectures: %s\nComponents: %s\n", strings.Join(a.Archs, " "), strings.Join(a.Components, " "))
 	dir := a.Dir + "/dists/" + a.Suite
 	text := Indexes{Head: head, Lists: lists, Endings: []string{".gz"}, Lie: a.Lie}.Write(a.t, dir, a.put)
-	a.put(dir+"/InRelease", repotest.Clearsigned(a.t, text, time.Now().Add(-time.Hour), a.Signer))
+	a.put(dir+"/InRelease", Clearsigned(a.t, text, time.Now().Add(-time.Hour), a.Signer))
 }
 
 // Indexes are the indexes of a suite.
@@ -94,7 +92,7 @@ func (x Indexes) Write(t testing.TB, dir string, put func(path string, data []by
 	text.WriteString("MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n")
 	for _, part := range slices.Sorted(maps.Keys(x.Lists)) {
 		for _, ending := range x.Endings {
-			data := repotest.Compress(t, ending, []byte(x.Lists[part]))
+			data := Compress(t, ending, []byte(x.Lists[part]))
 			sum, name, size := sha256.Sum256(data), path.Join(part, "Packages"+ending), len(data)
 			if x.Lie {
 				sum = sha256.Sum256([]byte("something else"))

@@ -1,6 +1,4 @@
-// Package debtest writes .deb packages and apt archives in Go, quickly and, where a test wants it, wrong in
-// one detail. It shares no code with the packages that read them.
-package debtest
+package repotest
 
 import (
 	"bytes"
@@ -10,23 +8,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
-// Package is a .deb: its control paragraph without a final newline, other control files, and its files.
-type Package struct {
+// Deb is a .deb: its control paragraph without a final newline, other control files, and its files.
+type Deb struct {
 	Control   string
 	Inside    string // the control file in the package, if it is not the index's
 	Extra     map[string]string
-	Files     []repotest.File
+	Files     []File
 	Raw       bool                // the names of Files begin with "./", and no folders are added
 	Component string              // "": main
 	Damage    func([]byte) []byte // changes the finished package
 }
 
 // Field returns a field of the control paragraph.
-func (p Package) Field(name string) string {
+func (p Deb) Field(name string) string {
 	for line := range strings.Lines(p.Control) {
 		if value, ok := strings.CutPrefix(line, name+": "); ok {
 			return strings.TrimSpace(value)
@@ -37,20 +33,20 @@ func (p Package) Field(name string) string {
 
 // Bytes returns the package's archive. A package with more control files than control has its data compressed
 // with xz, like Debian's packages; the data of others are not, because the encoder is slow.
-func (p Package) Bytes(t testing.TB) []byte {
+func (p Deb) Bytes(t testing.TB) []byte {
 	t.Helper()
-	control := []repotest.File{{Name: "control", Body: cmp.Or(p.Inside, p.Control) + "\n"}}
+	control := []File{{Name: "control", Body: cmp.Or(p.Inside, p.Control) + "\n"}}
 	for _, name := range slices.Sorted(maps.Keys(p.Extra)) {
-		control = append(control, repotest.File{Name: name, Body: p.Extra[name]})
+		control = append(control, File{Name: name, Body: p.Extra[name]})
 	}
-	data := Member{"data.tar", repotest.RawTar(t, p.Files...)}
+	data := Member{"data.tar", RawTar(t, p.Files...)}
 	if !p.Raw {
-		data.Data = repotest.Tar(t, "./", p.Files)
+		data.Data = Tar(t, "./", p.Files)
 	}
 	if len(p.Extra) > 0 {
-		data = Member{"data.tar.xz", repotest.Compress(t, ".xz", data.Data)}
+		data = Member{"data.tar.xz", Compress(t, ".xz", data.Data)}
 	}
-	out := AR(Member{"debian-binary", []byte("2.0\n")}, Member{"control.tar", repotest.Tar(t, "./", control)}, data)
+	out := AR(Member{"debian-binary", []byte("2.0\n")}, Member{"control.tar", Tar(t, "./", control)}, data)
 	if p.Damage != nil {
 		out = p.Damage(out)
 	}

@@ -1,4 +1,4 @@
-package packtest
+package repotest
 
 import (
 	"bytes"
@@ -18,22 +18,21 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/cpio"
 
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Time is the modification time of all files of packages.
-const Time = 1700000000
+// FileTime is the modification time of all files of packages.
+const FileTime = 1700000000
 
-// Magic begins both headers of a package.
-const Magic = "\x8e\xad\xe8\x01\x00\x00\x00\x00"
+// magic begins both headers of a package.
+const magic = "\x8e\xad\xe8\x01\x00\x00\x00\x00"
 
-// Package is a .rpm package. Relations are written as in rpm: "glibc >= 2.34". A name of Files that ends in a
+// RPM is a .rpm package. Relations are written as in rpm: "glibc >= 2.34". A name of Files that ends in a
 // slash is a folder.
-type Package struct {
+type RPM struct {
 	Name, EVR, Arch                          string // EVR: [epoch:]version-release, "" for 1-1; Arch "": x86_64
 	Provides, Requires, Conflicts, Obsoletes []string
-	Files                                    []repotest.File
+	Files                                    []File
 	Compressor                               string // "": gzip; "none"
 
 	Unsigned bool
@@ -52,7 +51,7 @@ type Package struct {
 	AllFiles []string
 }
 
-func (p Package) arch() string { return cmp.Or(p.Arch, "x86_64") }
+func (p RPM) arch() string { return cmp.Or(p.Arch, "x86_64") }
 
 // evr is a version; the epoch is "" if there is none.
 type evr struct{ epoch, version, release string }
@@ -65,7 +64,7 @@ func parseEVR(text string) (v evr) {
 	return v
 }
 
-func (p Package) evr() evr { return parseEVR(cmp.Or(p.EVR, "1-1")) }
+func (p RPM) evr() evr { return parseEVR(cmp.Or(p.EVR, "1-1")) }
 
 // relation is "name op version"; a rich relation is its whole text as a name.
 type relation struct{ name, op, version string }
@@ -82,20 +81,20 @@ func relationsOf(list []string) (all []relation) {
 }
 
 // provided returns what a package provides, its own name and version among it.
-func (p Package) provided() []string {
+func (p RPM) provided() []string {
 	return append(slices.Clone(p.Provides), p.Name+" = "+cmp.Or(p.EVR, "1-1"))
 }
 
 // Bytes returns the package: lead, signature header, header, archive.
-func (p Package) Bytes(t testing.TB) []byte {
+func (p RPM) Bytes(t testing.TB) []byte {
 	t.Helper()
 	archive := p.CPIO(t)
 	if p.Archive != nil {
 		archive = p.Archive(archive)
 	}
 	ending := map[string]string{"": ".gz", "gzip": ".gz", "xz": ".xz", "zstd": ".zst"}[p.Compressor]
-	payload := repotest.Compress(t, ending, archive)
-	header := append([]byte(Magic), Region(t, Immutable, p.entries(payload)...)...)
+	payload := Compress(t, ending, archive)
+	header := append([]byte(magic), Region(t, Immutable, p.entries(payload)...)...)
 	sum := md5.Sum(append(slices.Clone(header), payload...)) //nolint:gosec // see the import
 	entries := []Entry{
 		{Tag: 273, Value: fmt.Sprintf("%x", sha256.Sum256(header))}, {Tag: 1000, Value: []uint32{uint32(len(header) + len(payload))}}, {Tag: 1004, Value: sum[:]},
@@ -113,7 +112,7 @@ func (p Package) Bytes(t testing.TB) []byte {
 	out := make([]byte, 96)
 	copy(out, "\xed\xab\xee\xdb\x03\x00\x00\x00\x00\x01"+p.Name)
 	out[77], out[79] = 1, 5 // Linux; signatures in a header
-	out = append(append(out, Magic...), Region(t, Signatures, entries...)...)
+	out = append(append(out, magic...), Region(t, Signatures, entries...)...)
 	out = append(out, make([]byte, -len(out)&7)...)
 	out = slices.Concat(out, header, payload)
 	if p.Damage != nil {
@@ -135,7 +134,7 @@ func SignAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte
 	return b.Bytes()
 }
 
-func modeOf(f repotest.File) uint16 {
+func modeOf(f File) uint16 {
 	switch {
 	case f.Link != "":
 		return 0o120777
@@ -147,10 +146,10 @@ func modeOf(f repotest.File) uint16 {
 	return 0o100644
 }
 
-func pathOf(f repotest.File) string { return "/" + strings.TrimSuffix(f.Name, "/") }
+func pathOf(f File) string { return "/" + strings.TrimSuffix(f.Name, "/") }
 
 // CPIO returns the archive of the files. Of hard links, the last one has the content.
-func (p Package) CPIO(t testing.TB) []byte {
+func (p RPM) CPIO(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := cpio.NewWriter(&b)
@@ -159,7 +158,7 @@ func (p Package) CPIO(t testing.TB) []byte {
 			continue
 		}
 		body := f.Body + f.Link
-		if f.Inode != 0 && slices.ContainsFunc(p.Files[n+1:], func(o repotest.File) bool { return o.Inode == f.Inode }) {
+		if f.Inode != 0 && slices.ContainsFunc(p.Files[n+1:], func(o File) bool { return o.Inode == f.Inode }) {
 			body = ""
 		}
 		require.NoError(t, w.WriteHeader(&cpio.Header{Name: "." + pathOf(f), Mode: cpio.FileMode(modeOf(f)), Size: int64(len(body)), Links: 1}))
@@ -173,11 +172,11 @@ func (p Package) CPIO(t testing.TB) []byte {
 var sense = map[string]uint32{"<": 2, "<=": 10, "=": 8, ">=": 12, ">": 4}
 
 // entries returns the header's entries; the numbers are those of rpm's rpmtag.h.
-func (p Package) entries(payload []byte) (all []Entry) {
+func (p RPM) entries(payload []byte) (all []Entry) {
 	v := p.evr()
 	values := map[uint32]any{
 		1000: p.Name, 1001: v.version, 1002: v.release, 1022: p.arch(), 1021: "linux", 1014: "MIT", 1044: p.Name + "-" + v.version + "-" + v.release + ".src.rpm",
-		1006: []uint32{Time}, 1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"), 5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
+		1006: []uint32{FileTime}, 1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"), 5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
 	}
 	if v.epoch != "" {
 		values[1003] = []uint32{uint32(v.epoch[0] - '0')}
@@ -209,7 +208,7 @@ func (p Package) entries(payload []byte) (all []Entry) {
 }
 
 // files adds the arrays with the attributes of each file.
-func (p Package) files(values map[uint32]any) {
+func (p RPM) files(values map[uint32]any) {
 	var dirs []string
 	texts, numbers, modes, size := map[uint32][]string{}, map[uint32][]uint32{}, []uint16{}, 0
 	for i, f := range p.Files {
@@ -228,7 +227,7 @@ func (p Package) files(values map[uint32]any) {
 			texts[tag] = append(texts[tag], s)
 		}
 		inode := cmp.Or(int(f.Inode), i+1)
-		for tag, n := range map[uint32]int{1116: slices.Index(dirs, dir), 1028: len(f.Body + f.Link), 1037: ghost, 1034: Time, 1095: 1, 1096: inode} {
+		for tag, n := range map[uint32]int{1116: slices.Index(dirs, dir), 1028: len(f.Body + f.Link), 1037: ghost, 1034: FileTime, 1095: 1, 1096: inode} {
 			numbers[tag] = append(numbers[tag], uint32(n))
 		}
 		modes = append(modes, modeOf(f))
