@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,30 +142,46 @@ func (s rpmTarget) reference(t *testing.T) []string {
 	// Of alternative headers dnf gets the first: the newest kernel is that of the plain package.
 	headers, _, _ := strings.Cut(strings.TrimPrefix(d.Headers(s.repo.Kernel)[0], "("), " or ")
 	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), headers)}.want(t, 0)
-	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
+	return s.names(s.hostRPM(t, root, allPackages...).want(t, 0).stdout)
 }
 
-// home returns a home folder with which rpm looks for the database where the system has it; Debian's rpm
-// looks in the home folder.
+// allPackages makes rpm list packages as "name-[epoch:]version-release.arch".
+var allPackages = []string{"rpm", "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n"}
+
+// rpm runs a program of rpm's on the root of an image: that of a Debian that writes the system's format of
+// database.
+func (s rpmTarget) rpm(t *testing.T, root string, args ...string) command {
+	t.Helper()
+	suite := map[string]string{"rocky8": "bullseye", "opensuse-leap15.6": "trixie"}[s.id]
+	if suite == "" {
+		return s.hostRPM(t, root, args...)
+	}
+	const script = `mount --rbind "$1" "$2/mnt"; debian=$2 program=$3; shift 3; exec chroot "$debian" "$program" --root /mnt "$@"`
+	args = slices.Concat(args[:1], []string{"--define", "_db_backend " + map[string]string{"bullseye": "bdb", "trixie": "ndb"}[suite], "--dbpath", s.database()}, args[1:])
+	return command{args: append([]string{"unshare", "--mount", "sh", "-ec", script, "sh", root, realrepo.Debian(t, suite)}, args...)}
+}
+
+// hostRPM runs a program of this machine's rpm on a root. Debian's rpm looks for the database in the home
+// folder.
+func (s rpmTarget) hostRPM(t *testing.T, root string, args ...string) command {
+	t.Helper()
+	return command{env: []string{s.home(t, root)}, args: slices.Concat(args[:1], []string{"--root", root}, args[1:])}
+}
+
+func (s rpmTarget) database() string {
+	if s.ndb() {
+		return "/usr/lib/sysimage/rpm"
+	}
+	return "/var/lib/rpm"
+}
+
+// home returns a home folder with which rpm looks for the database where the system has it.
 func (s rpmTarget) home(t *testing.T, root string) string {
 	t.Helper()
-	path := "/var/lib/rpm"
-	if s.ndb() {
-		path = "/usr/lib/sysimage/rpm"
-	}
 	dir := root + ".home"
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+path+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+s.database()+"\n"), 0o644))
 	return "HOME=" + dir
-}
-
-// rpm runs rpm on a root.
-func (s rpmTarget) rpm(root string, args ...string) command {
-	return s.rpmAt(root, "HOME="+filepath.Dir(root), append([]string{"--dbpath", "/var/lib/rpm"}, args...)...)
-}
-
-func (s rpmTarget) rpmAt(root, home string, args ...string) command {
-	return command{env: []string{home}, args: append([]string{"rpm", "--root", root}, args...)}
 }
 
 // generate writes a .run archive of a driver's tree into dir.
