@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -41,7 +42,7 @@ func styles(key *realrepo.Key) []style {
 // package in the index with the package itself.
 func TestCreaterepo(t *testing.T) {
 	t.Parallel()
-	realrepo.Need(t)
+	gate.Real(t, "needs the programs of rpm")
 	key := realrepo.NewKey(t, "rsa2048")
 	packages := realrepo.Build(t,
 		realrepo.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},

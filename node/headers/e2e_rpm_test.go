@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -16,7 +17,7 @@ import (
 // TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the style of
 // each system, and passes them to kmod/kbuild.
 func TestRealRPM(t *testing.T) {
-	realrepo.Need(t)
+	gate.Real(t, "needs the programs of rpm")
 	key := realrepo.NewKey(t, "rsa2048")
 	for _, test := range []struct {
 		system, version string // ID and VERSION_ID

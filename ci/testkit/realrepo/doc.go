@@ -10,25 +10,3 @@
 // A program that fails fails the test. The package needs Debian 12, what ci/e2e/setup installs, and root. It
 // imports nothing of the product, because it tests the product.
 package realrepo
-
-import (
-	"os/exec"
-	"testing"
-
-	"github.com/driver-container/driver-container/ci/testkit/gate"
-)
-
-// Need skips a test, with the reason, unless it runs in the real tier (DRIVER_E2E=1). In that tier a missing
-// tool fails the test. If no tools are named, it asks for those of rpm packages and repositories.
-func Need(t testing.TB, tools ...string) {
-	t.Helper()
-	gate.Real(t, "needs rpm, createrepo_c and gpg of the real tier")
-	if len(tools) == 0 {
-		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "gpg"}
-	}
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("the real tier needs %s: install Debian's packages rpm, createrepo-c, gnupg, dnf and zypper", tool)
-		}
-	}
-}

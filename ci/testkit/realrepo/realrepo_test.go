@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // TestEverything makes one of each kind and checks it with rpm.
 func TestEverything(t *testing.T) {
-	Need(t)
+	gate.Real(t, "needs the programs of rpm")
 	packages := Build(t,
 		Package{
 			Name: "a", Version: "1:2.0-3.el9", Requires: []string{"(b if c)", "/bin/sh"}, Provides: []string{"v = 1"}, Recommends: []string{"r"},

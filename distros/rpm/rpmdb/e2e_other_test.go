@@ -20,7 +20,7 @@ import (
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
 // Debian 11 (4.16) for bdb, that of Debian 13 (4.20) for ndb. It makes both systems with mmdebstrap.
 func TestOtherRPMs(t *testing.T) {
-	realrepo.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
+	gate.Real(t, "needs the programs of rpm")
 	gate.Root(t, "for chroot")
 	files := realrepo.Build(t, packages...)
 	for _, o := range []otherRPM{

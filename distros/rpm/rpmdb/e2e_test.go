@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -109,7 +110,7 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 // see no difference, its indexes must equal those that this package wrote, and rpm must be able to install
 // more.
 func TestRPM(t *testing.T) {
-	realrepo.Need(t, "rpm", "rpmbuild")
+	gate.Real(t, "needs the programs of rpm")
 	files := realrepo.Build(t, packages...)
 	theirs, ours := realrepo.NewRoot(t), realrepo.NewRoot(t)
 	theirs.Install(t, files[:2]...)
@@ -152,7 +153,7 @@ func sorted(list []string) []string {
 // TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, and
 // rpm's reader of bdb reads them.
 func TestBDBTools(t *testing.T) {
-	realrepo.Need(t, "rpm", "rpmbuild", "db5.3_load", "db5.3_verify")
+	gate.Real(t, "needs the programs of rpm")
 	files := realrepo.Build(t, packages...)
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -163,7 +164,7 @@ func (a referenceAnswer) same(b referenceAnswer) bool {
 
 // TestRealCases compares the cases of TestResolve with dnf.
 func TestRealCases(t *testing.T) {
-	realrepo.Need(t, "rpm", "rpmbuild", "createrepo_c", "dnf")
+	gate.Real(t, "needs the programs of rpm")
 	var worlds []*world
 	var cases []referenceCase
 	var names []resolveCase
@@ -190,7 +191,7 @@ func TestRealCases(t *testing.T) {
 // TestRealRepository tests the whole process: a signed repository that createrepo_c made, a system that rpm
 // made, and a requirement that only the lists of files can answer. It compares the result with dnf's.
 func TestRealRepository(t *testing.T) {
-	realrepo.Need(t)
+	gate.Real(t, "needs the programs of rpm")
 	describedFiles := func(path string) []realrepo.File { return []realrepo.File{{Path: path, Body: "x"}} }
 	packages := realrepo.Build(t,
 		realrepo.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
