@@ -17,7 +17,7 @@ import (
 
 // A complete build on Rocky Linux 9: the image has the packages that dnf would install, rpm reads its
 // database and finds every file unchanged, NVIDIA's programs run in it, and the modules that are compiled
-// into an image are for the kernel of this name. The image with modules is kept for the lab's scenario.
+// into an image are for the kernel of this name.
 func Test08RPM(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
@@ -35,7 +35,7 @@ func Test08RPM(t *testing.T) {
 		}
 	})
 	t.Run("precompiled", func(t *testing.T) {
-		i := s.build(t, filepath.Join(workspace(t), "rpm", "rocky9"), "--kernel", release, "--builder", "chroot")
+		i := s.build(t, filepath.Join(scratch(t), "dist"), "--kernel", release, "--builder", "chroot")
 		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 		root := i.unpack(t)
 		sets := require.Value(filepath.Glob(filepath.Join(root, "usr/share/nvidia-driver/modules/*")))(t)

@@ -41,7 +41,7 @@ func Test09Ubuntu(t *testing.T) {
 		}
 	})
 	t.Run("precompiled", func(t *testing.T) {
-		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
+		i := s.build(t, filepath.Join(scratch(t), "dist"), "--kernel", "latest", "--builder", "chroot")
 		assert.Equalf(t, (thinDriver + "-" + repo.Kernel + "-" + s.id), i.tag, "the image is")
 		// Debian's nvidia-persistenced, from which the archive is made, is linked with libtirpc; NVIDIA's own
 		// contains that library.
