@@ -35,8 +35,8 @@ type Package struct {
 type File struct {
 	Path string // absolute
 	Body string
-	// Mode is the permissions and the type: a regular file, fs.ModeDir or fs.ModeSymlink (then Body is the
-	// target), with fs.ModeSetuid and similar bits. Permissions of 0 mean 0644, or 0755 for a folder.
+	// Mode is the type (a regular file, fs.ModeDir or fs.ModeSymlink, then Body is the target) and the permissions
+	// as in chmod: 0o1777. Permissions of 0 mean 0644, or 0755 for a folder.
 	Mode          fs.FileMode
 	Ghost, Config bool
 }

@@ -114,7 +114,7 @@ func (s system) ownPackages(key string) []Package {
 // filesystem returns the package of the folders and links of a root. Debian's loader and compiler look for
 // libraries in folders that these systems do not have, so it has links with those names.
 func (s system) filesystem() Package {
-	modes := map[string]fs.FileMode{"tmp": 0o777 | fs.ModeSticky, "var/tmp": 0o777 | fs.ModeSticky, "root": 0o550}
+	modes := map[string]fs.FileMode{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o550}
 	links := map[string]string{"var/run": "../run", "var/lock": "../run/lock", "usr/lib/x86_64-linux-gnu": "../lib64"}
 	folders := strings.Fields(`dev proc sys run tmp root home opt mnt srv etc boot usr usr/bin usr/sbin usr/lib usr/lib64 usr/include usr/share
 		usr/src usr/libexec usr/local var var/lib var/tmp var/log var/cache etc/pki etc/pki/rpm-gpg etc/ld.so.conf.d usr/share/licenses`)

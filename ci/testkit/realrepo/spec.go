@@ -1,6 +1,7 @@
 package realrepo
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -49,21 +50,12 @@ func (p Package) preamble() string {
 	if !p.Libraries {
 		b.WriteString("AutoReqProv: no\n")
 	}
-	for _, tag := range []struct {
-		name string
-		list []string
-	}{
-		{"Provides", p.Provides},
-		{"Requires", p.Requires},
-		{"Conflicts", p.Conflicts},
-		{"Obsoletes", p.Obsoletes},
-		{"Recommends", p.Recommends},
-		{"Suggests", p.Suggests},
-		{"Supplements", p.Supplements},
-		{"Enhances", p.Enhances},
+	for tag, list := range map[string][]string{
+		"Provides": p.Provides, "Requires": p.Requires, "Conflicts": p.Conflicts, "Obsoletes": p.Obsoletes,
+		"Recommends": p.Recommends, "Suggests": p.Suggests, "Supplements": p.Supplements, "Enhances": p.Enhances,
 	} {
-		for _, text := range tag.list {
-			fmt.Fprintf(&b, "%s: %s\n", tag.name, text)
+		for _, text := range list {
+			fmt.Fprintf(&b, "%s: %s\n", tag, text)
 		}
 	}
 	return b.String() + "%description -n " + p.Name + "\nnone\n"
@@ -94,32 +86,23 @@ func (p Package) files(t testing.TB, tree string) string {
 // make creates the file in a folder and returns its attributes for a spec file.
 func (f File) make(t testing.TB, tree string) string {
 	t.Helper()
-	path, perm := filepath.Join(tree, f.Path), f.Mode.Perm()
-	for bit, value := range map[fs.FileMode]fs.FileMode{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
-		if f.Mode&bit != 0 {
-			perm |= value
-		}
-	}
+	path, perm, mark := filepath.Join(tree, f.Path), f.Mode&0o7777, ""
 	switch {
 	case f.Mode&fs.ModeSymlink != 0: // rpm accepts no mode for it
 		testfile.Write(t, path, "-> "+f.Body)
 		return ""
 	case f.Mode.IsDir():
 		testfile.Write(t, path+"/", "")
-		if perm == 0 {
-			perm = 0o755
-		}
+		perm, mark = cmp.Or(perm, 0o755), "%dir "
 	default:
 		testfile.WriteMode(t, path, f.Body, 0o644)
-		if perm == 0 {
-			perm = 0o644
-		}
+		perm = cmp.Or(perm, 0o644)
 	}
-	mark := fmt.Sprintf("%%attr(%04o, root, root) ", uint32(perm))
-	for word, is := range map[string]bool{"%dir ": f.Mode.IsDir(), "%ghost ": f.Ghost, "%config(noreplace) ": f.Config} {
-		if is {
-			mark += word
-		}
+	if f.Ghost {
+		mark += "%ghost "
 	}
-	return mark
+	if f.Config {
+		mark += "%config(noreplace) "
+	}
+	return mark + fmt.Sprintf("%%attr(%04o, root, root) ", uint32(perm))
 }
