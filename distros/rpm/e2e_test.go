@@ -31,7 +31,6 @@ func styles(key *realrepo.Key) []style {
 	return []style{
 		{name: "el7", repository: realrepo.Repository{Compression: "gz", Database: true, Simple: true}},
 		{name: "el8", repository: realrepo.Repository{Compression: "xz"}},
-		{name: "el9", repository: realrepo.Repository{Compression: "gz", Checksum: "sha256"}},
 		{name: "fedora", repository: realrepo.Repository{}},
 		{name: "amzn2", repository: realrepo.Repository{Compression: "bz2"}},
 		{name: "leap15", repository: realrepo.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
