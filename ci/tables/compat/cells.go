@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const arch = "amd64"
@@ -22,25 +19,30 @@ var systems = []string{"debian11", "debian12", "debian13"}
 
 // driver is one that Debian packages.
 type driver struct {
-	version string
-	home    string // the other systems get their sources from this system's packages
-	debian  string // version of the packages in home
-	infix   string // in the names of its packages: "tesla-418-"
-	open    bool   // Debian packages the open modules too
+	version  string
+	home     string   // the system that has its packages: other systems get their sources from there
+	flavours []string // that Debian packages
 	// The sources in the packages are patched by Debian. If false, the patches lie beside the sources and
 	// neither driver-build nor this command applies them.
 	patched bool
+	debian  string // the packages, as a matrix has them; "": matrix.yaml has them
 }
+
+var (
+	closed = []string{matrix.Proprietary}
+	both   = []string{matrix.Proprietary, matrix.Open}
+)
 
 // drivers are those in the archives of these systems that the matrix has too: the drivers for data centre
 // GPUs, and the last one for Fermi.
 var drivers = []driver{
-	{version: "418.226.00", home: "debian11", debian: "418.226.00-6~deb11u2", infix: "tesla-418-"},
-	{version: "450.248.02", home: "debian11", debian: "450.248.02-7~deb11u1", infix: "tesla-450-"},
-	{version: "470.256.02", home: "debian11", debian: "470.256.02-1~deb11u2", infix: "tesla-470-"},
-	{version: "535.261.03", home: "debian12", debian: "535.261.03-1", open: true, patched: true},
-	{version: "550.163.01", home: "debian13", debian: "550.163.01-2", open: true, patched: true},
-	{version: "390.157", home: "debian11", debian: "390.157-1~deb11u1", infix: "legacy-390xx-"},
+	{version: "418.226.00", home: "debian11", flavours: closed},
+	{version: "450.248.02", home: "debian11", flavours: closed, debian: `{systems: {debian11: 450.248.02-7~deb11u1}, archs: [amd64],
+  packages: [libnvidia-tesla-450-cuda1, libnvidia-tesla-450-ml1, nvidia-tesla-450-smi], kernel: [nvidia-tesla-450-kernel-source]}`},
+	{version: "470.256.02", home: "debian11", flavours: closed},
+	{version: "535.261.03", home: "debian12", flavours: both, patched: true},
+	{version: "550.163.01", home: "debian13", flavours: both, patched: true},
+	{version: "390.157", home: "debian11", flavours: closed},
 }
 
 // kernel is a row of driver-build kernels -o json.
@@ -49,6 +51,12 @@ type kernel struct {
 	Flavour string `json:"flavour"`
 	Default bool   `json:"default"`
 	Version string `json:"version"` // of the package: "6.1.192-2"
+}
+
+// series returns the beginning of the release: "5.10".
+func (k kernel) series() string {
+	fields := strings.SplitN(k.Release, ".", 3)
+	return strings.Join(fields[:min(2, len(fields))], ".")
 }
 
 // cell is one compile and its result.
@@ -75,63 +83,42 @@ func (c *cell) String() string {
 	return name
 }
 
-// series returns the beginning of the kernel's release: "5.10".
-func (c *cell) series() string {
-	fields := strings.SplitN(c.Kernel.Release, ".", 3)
-	return strings.Join(fields[:min(2, len(fields))], ".")
-}
-
-// The outcomes of a cell. Trouble is any failure except a compiler error: it proves nothing about the driver,
-// and the next run tries again.
-const (
-	compiles = "compiles"
-	fails    = "fails"
-	trouble  = "trouble"
-)
-
-// result is what the work folder keeps of a cell.
-type result struct {
-	Outcome  string
-	Error    string `json:",omitempty"` // the first error of the compiler, or a description of the trouble
-	Compute  string `json:",omitempty"` // outcome for nvidia and nvidia-uvm alone, if another module failed
-	Compiler string `json:",omitempty"` // "gcc 12.2.0"; "" when the modules were in driver-build's cache
-	Source   string // where the sources are from: packages or archive
-	Date     string // "2026-11-21"
-	Seconds  int    // duration of the whole driver-build run
-}
-
-// cells lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell. The
-// cells with companions are the last.
-func (l *laboratory) cells(ctx context.Context) ([]*cell, error) {
+// cellsOf lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell. The
+// cells with companions are the last: those whose sources are an archive, or a package of the cell's system,
+// beside each driver that works there with all patches.
+func cellsOf(m *matrix.Matrix, kernels map[string]kernel) ([]*cell, error) {
 	var all, companions []*cell
+	var errs []error
+	add := func(to *[]*cell, c cell) *cell {
+		var err error
+		c.Rules, err = against(m, &c)
+		*to, errs = append(*to, &c), append(errs, err)
+		return &c
+	}
 	for _, system := range systems {
-		k, err := l.newest(ctx, system)
-		if err != nil {
-			return nil, err
-		}
 		for _, d := range drivers {
-			for _, flavour := range d.flavours() {
-				var c *cell
-				for _, patches := range variants(l.matrix, d, flavour) {
-					c = &cell{System: system, Kernel: k, Driver: d, Flavour: flavour, Patches: patches}
-					if c.Rules, err = against(l.matrix, c); err != nil {
-						return nil, err
+			for _, flavour := range d.flavours {
+				c := add(&all, cell{System: system, Kernel: kernels[system], Driver: d, Flavour: flavour})
+				if names := patchesOf(m, d, flavour); names != "" {
+					patched := *c
+					patched.Patches = names
+					c = add(&all, patched)
+				}
+				for _, o := range m.Companions {
+					if c.Rules == "" && slices.Contains(o.Archs, arch) && (o.Archive != nil || o.Debian.Systems[system] != "") {
+						beside := *c
+						beside.Companion = &o
+						add(&companions, beside)
 					}
-					all = append(all, c)
 				}
-				beside, err := withCompanions(l.matrix, c)
-				if err != nil {
-					return nil, err
-				}
-				companions = append(companions, beside...)
 			}
 		}
 	}
-	return append(all, companions...), nil
+	return append(all, companions...), errors.Join(errs...)
 }
 
-// variants returns the patches of the sources that are compiled: none, and those of the matrix if it has any.
-func variants(m *matrix.Matrix, d driver, flavour string) []string {
+// patchesOf returns the names of the matrix's patches for the sources of a driver.
+func patchesOf(m *matrix.Matrix, d driver, flavour string) string {
 	var names []string
 	for _, known := range m.Drivers {
 		for _, p := range known.Patches {
@@ -140,76 +127,36 @@ func variants(m *matrix.Matrix, d driver, flavour string) []string {
 			}
 		}
 	}
-	if len(names) == 0 {
-		return []string{""}
-	}
-	return []string{"", strings.Join(names, ", ")}
+	return strings.Join(names, ", ")
 }
 
-func (d driver) flavours() []string {
-	if d.open {
-		return []string{matrix.Proprietary, matrix.Open}
+// against returns the matrix's reason against a cell, "" when the matrix says that it works. It asks the
+// rules for pairs, the companion's limits and the limits for the exact kernel.
+func against(m *matrix.Matrix, c *cell) (string, error) {
+	s := matrix.Selection{
+		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},
+		NoPatches: c.Patches == "",
 	}
-	return []string{matrix.Proprietary}
-}
-
-// newest returns the kernel that --kernel latest means. It asks once; later commands name the kernel.
-func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err error) {
-	d, err := distros.Lookup(system)
-	if err != nil {
-		return k, err
+	if c.Companion != nil {
+		alone := *m
+		alone.Companions = []matrix.Companion{*c.Companion}
+		m, s.Companions = &alone, []string{c.Companion.Name}
 	}
-	base, err := l.base(ctx, system)
-	if err != nil {
-		return k, err
-	}
-	out, err := l.driverBuild(ctx, "kernels", "--os", system, "--matrix", l.matrixFile, "--base", base, "-o", "json", "--progress", "quiet")
-	if err != nil {
-		return k, fmt.Errorf("list the kernels of %s: %w: %s", system, err, out.stderr)
-	}
-	var offered struct {
-		Items []kernel `json:"items"`
-	}
-	if err := json.Unmarshal([]byte(out.stdout), &offered); err != nil {
-		return k, fmt.Errorf("list the kernels of %s: %w", system, err)
-	}
-	for _, k := range offered.Items {
-		if k.Default && k.Flavour == d.KernelFlavour(arch) {
-			return k, nil
-		}
-	}
-	return k, fmt.Errorf("driver-build kernels lists no kernel that %s installs", system)
-}
-
-// file returns the path of a cell's result.
-func (l *laboratory) file(c *cell) string {
-	return filepath.Join(l.work, "results", strings.ReplaceAll(c.String(), " ", "_")+".json")
-}
-
-// load reads the result of an earlier run, if there is one and it is not trouble.
-func (l *laboratory) load(c *cell) error {
-	data, err := os.ReadFile(l.file(c))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	targets, err := m.Select(s)
+	if no, ok := errors.AsType[*matrix.IncompatibleError](err); ok {
+		return no.Rule + ": " + no.Reason, nil
 	}
 	if err != nil {
-		return err
+		return "", fmt.Errorf("%s: %w", c, err)
 	}
-	r := new(result)
-	if err := json.Unmarshal(data, r); err != nil {
-		return fmt.Errorf("%s: %w; delete it", l.file(c), err)
+	rule := "kernel limit"
+	err = recipe.CheckKernel(targets[0].Driver, c.Kernel.Release)
+	if err == nil {
+		rule = driverinfo.KernelBroken
+		err = recipe.CheckFlavours(targets[0].Driver, distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version}, []string{c.Flavour})
 	}
-	c.Result = r
-	return nil
-}
-
-func (l *laboratory) save(c *cell) error {
-	data, err := json.MarshalIndent(c.Result, "", "  ")
 	if err != nil {
-		return err
+		return rule + ": " + strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": "), nil
 	}
-	if err := os.MkdirAll(filepath.Dir(l.file(c)), 0o755); err != nil {
-		return err
-	}
-	return write(l.file(c), string(data)+"\n")
+	return "", nil
 }

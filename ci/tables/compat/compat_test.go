@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
@@ -19,42 +17,33 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-func TestCompileError(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	t.Parallel()
+	const compiling = `#10 20.47 2026-11-23T09:24:38.874Z compiling driver=535.261.03 flavour=proprietary kernel=6.1.0-56-amd64 compiler="gcc 12.2.0" jobs=2 modules="nvidia, nvidia-uvm"` + "\n"
 	const begin = "#9 318.9 nvidia-driver: compile driver 535.261.03 for kernel 6.1.0-56-amd64: make failed: exit status 2"
 	const end = "; does this driver support this kernel and compiler? whole output in /var/tmp/nvidia-driver/compile.log\n"
-	for name, tt := range map[string]struct {
-		log, want string
-		ok        bool
-	}{
-		"source": {begin + ": /var/tmp/nvidia-driver/driver-modules/source/nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'" + end,
-			"nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'", true},
-		"header": {begin + ": /usr/src/linux-headers-6.1.0-56-common/include/linux/mm.h:7:1: error: no; such thing" + end,
-			"include/linux/mm.h:7:1: error: no; such thing", true},
-		"signal":     {"compile driver 1.2 for kernel 6.1: make failed: signal: killed: gcc: error: x" + end, "gcc: error: x", true},
-		"no error":   {begin + end, "make says no reason", true},
-		"twice":      {begin + ": a: error: x" + end + "  " + begin + ": a: error: x" + end, "a: error: x", true},
-		"memory":     {begin + ": x; out of memory: raise the container's memory limit above 1 GiB; whole output in /x\n", "", false},
-		"disk":       {begin + ": no space left on device; free some space there; whole output in /x\n", "", false},
-		"no compile": {"package nvidia-kernel-source: no such package\n", "", false},
-		"empty":      {"", "", false},
+	const left = "#9 120.0 left out: nvidia-fs for 6.12.117+deb13-amd64 (proprietary): /var/tmp/x/driver-modules/source/nvfs-mmap.c:7: error: a (b): c\n"
+	failed := errors.New("exit status 6")
+	for log, want := range map[string]result{
+		begin + ": /var/tmp/nvidia-driver/driver-modules/source/nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'" + end: {
+			Outcome: fails, Error: "nvidia/nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'"},
+		compiling + begin + ": /usr/src/linux-headers-6.1.0-56-common/include/linux/mm.h:7:1: error: no; such thing" + end: {
+			Outcome: fails, Error: "include/linux/mm.h:7:1: error: no; such thing", Compiler: "gcc 12.2.0"},
+		"compile driver 1.2 for kernel 6.1: make failed: signal: killed: gcc: error: x" + end: {Outcome: fails, Error: "gcc: error: x"},
+		begin + end: {Outcome: fails, Error: "make says no reason"},
+		begin + ": a: error: x" + end + "  " + begin + ": b: error: x" + end:                               {Outcome: fails, Error: "b: error: x"},
+		begin + ": x; out of memory: raise the container's memory limit above 1 GiB; whole output in /x\n": {Outcome: trouble, Error: "exit status 6"},
+		begin + ": no space left on device; free some space there; whole output in /x\n":                   {Outcome: trouble, Error: "exit status 6"},
+		"package nvidia-kernel-source: no such package\n":                                                  {Outcome: trouble, Error: "exit status 6"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, ok := compileError(tt.log); got != tt.want || ok != tt.ok {
-				t.Errorf("%q %v, want %q %v", got, ok, tt.want, tt.ok)
-			}
-		})
+		assert.Samef(t, &want, outcome(log, failed), "%q", log)
 	}
-}
-
-func TestCompilerOf(t *testing.T) {
-	t.Parallel()
-	const line = `#10 20.47 2026-11-23T09:24:38.874Z compiling driver=535.261.03 flavour=proprietary kernel=6.1.0-56-amd64 compiler="gcc 12.2.0" jobs=2 modules="nvidia, nvidia-uvm"` + "\n"
-	for log, want := range map[string]string{
-		line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n" + line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n": "", "": "",
+	for log, want := range map[string]result{
+		"#9 106.9 compiling with chroot\n" + compiling: {Outcome: compiles, Compiler: "gcc 12.2.0"},
+		"#9 106.9 compiling with chroot\n":             {Outcome: compiles},
+		"x\n" + left + "y\n":                           {Outcome: fails, Error: "nvfs-mmap.c:7: error: a (b): c"},
 	} {
-		assert.Equalf(t, want, compilerOf(log), "%q", log)
+		assert.Samef(t, &want, outcome(log, nil), "%q", log)
 	}
 }
 
@@ -74,16 +63,6 @@ func TestEssential(t *testing.T) {
 		`FATAL: modpost: GPL-incompatible module nvidia-drm.ko uses GPL-only symbol 'xy'`: false,
 	} {
 		assert.Equalf(t, want, essential(message), "%q", message)
-	}
-}
-
-func TestLeftOut(t *testing.T) {
-	t.Parallel()
-	const line = "#9 120.0 left out: nvidia-fs for 6.12.117+deb13-amd64 (proprietary): /var/tmp/x/driver-modules/source/nvfs-mmap.c:7: error: a (b): c\n"
-	for log, want := range map[string]string{"x\n" + line + "y\n": "nvfs-mmap.c:7: error: a (b): c", "x\n": ""} {
-		got, ok := leftOut(log)
-		assert.Equalf(t, want, got, "%q", log)
-		assert.Equalf(t, want != "", ok, "%q", log)
 	}
 }
 
@@ -109,77 +88,54 @@ func examples() []*cell {
 
 func TestRender(t *testing.T) {
 	t.Parallel()
-	text, differs := render(examples())
-	if !differs {
-		t.Error("470 fails on 6.1 here and the matrix allows it, but nothing differs")
-	}
+	all := examples()
+	text, differs := render(all)
 	goldentest.Compare(t, "testdata/compat.md", text)
-	if _, differs := render(examples()[1:3]); differs {
-		t.Error("these agree, or are not known")
-	}
-	beside := examples()[6:]
-	if _, differs := render(beside[1:2]); !differs {
-		t.Error("the matrix allows a companion that does not compile, but nothing differs")
-	}
-	if _, differs := render(append(beside[:1], beside[2:]...)); differs {
-		t.Error("the matrix allows only companions that compile")
+	assert.Equalf(t, true, differs, "470 fails on 6.1 here and the matrix allows it")
+	for what, c := range map[string]struct {
+		cells []*cell
+		want  bool
+	}{
+		"these agree, or are not known":                       {all[1:3], false},
+		"the matrix allows a companion that does not compile": {all[7:8], true},
+		"the matrix allows only companions that compile":      {append(all[6:7:7], all[8:]...), false},
+	} {
+		_, differs := render(c.cells)
+		assert.Equalf(t, c.want, differs, "%s", what)
 	}
 }
 
 // The real matrix has every system and driver of the table, and the matrices made from it are valid.
 func TestMatrices(t *testing.T) {
 	t.Parallel()
-	m := require.Value(batch.ReadMatrix("../../../matrix.yaml", nil, nil))(t)
-	l := &laboratory{work: t.TempDir(), matrix: m}
-	run := filepath.Join(l.work, "x.run")
-	require.NoError(t, os.WriteFile(run, []byte("x"), 0o644))
+	const real = "../../../matrix.yaml"
+	m := require.Value(batch.ReadMatrix(real, nil, nil))(t)
+	l := &laboratory{work: t.TempDir(), matrix: m, matrixFile: real}
+	run := testfile.Write(t, filepath.Join(l.work, "x.run"), "x")
 	for _, d := range drivers {
-		if _, err := against(m, &cell{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}); err != nil {
-			t.Error(err)
+		cells := []*cell{{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}}
+		require.Value(against(m, cells[0]))(t)
+		for _, companion := range m.Companions {
+			cells = append(cells, &cell{System: slices.Sorted(maps.Keys(companion.Debian.Systems))[0], Driver: d, Companion: &companion})
 		}
-		packages := require.Value(l.minimalMatrix(d))(t)
-		archive := require.Value(l.archiveMatrix(d, run))(t)
-		for _, name := range []string{packages, archive} {
-			written, err := batch.ReadMatrix(name, nil, nil)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, require.Value(os.ReadFile(name))(t))
-			}
-			for _, flavour := range d.flavours() {
-				assert.Samef(t, variants(m, d, flavour), variants(written, d, flavour), "%s: patches of the %s modules", name, flavour)
-			}
-			for _, companion := range m.Companions {
-				c := &cell{System: slices.Sorted(maps.Keys(companion.Debian.Systems))[0], Driver: d, Flavour: matrix.Proprietary, Companion: &companion}
-				if name == packages && c.System != d.home {
-					continue
+		for _, c := range cells {
+			for _, from := range []string{"", run} {
+				written := require.Value(batch.ReadMatrix(require.Value(l.writeMatrix(c, from))(t), nil, nil))(t)
+				for _, flavour := range d.flavours {
+					assert.Equalf(t, patchesOf(m, d, flavour), patchesOf(written, d, flavour), "patches of the %s modules of %s", flavour, d.version)
 				}
-				file := require.Value(l.companionMatrix(c, name))(t)
-				free := require.Value(batch.ReadMatrix(file, nil, nil))(t)
-				targets := require.Value(free.Select(matrix.Selection{Systems: []string{c.System}, Drivers: []string{d.version}, Companions: []string{companion.Name}, AllowIncompatible: true}))(t)
-				assert.Equalf(t, companion.Version, targets[0].Companions[0].Version, "%s: %s", file, companion.Name)
+				_, _, packaged := written.Drivers[0].Debian.Wants(d.home, arch)
+				assert.Equalf(t, from == "", packaged, "%s from packages", d.version)
+				s := matrix.Selection{Systems: []string{c.System}, Drivers: []string{d.version}, AllowIncompatible: true}
+				if c.Companion == nil {
+					require.Value(written.Select(s))(t)
+				} else if from != "" {
+					s.Companions = []string{c.Companion.Name}
+					assert.Equalf(t, c.Companion.Version, require.Value(written.Select(s))(t)[0].Companions[0].Version, "%s", c)
+				}
 			}
 		}
 	}
-}
-
-// The second run uses the results of the first; cells with trouble are tried again.
-func TestResume(t *testing.T) {
-	t.Parallel()
-	l := &laboratory{work: t.TempDir()}
-	for _, want := range examples()[:3] {
-		require.NoError(t, l.save(want))
-		got := *want
-		got.Result = nil
-		require.NoError(t, l.load(&got))
-		assert.Samef(t, want.Result, got.Result, "%s: -saved +loaded", want)
-	}
-	c := examples()[5]
-	beside := examples()[6]
-	assert.Equalf(t, false, l.file(beside) == l.file(examples()[4]), "the file of a result with a companion")
-	if err := l.load(c); err != nil || c.Result != nil {
-		t.Errorf("%+v %v; want nothing", c.Result, err)
-	}
-	require.NoError(t, os.WriteFile(l.file(c), []byte("{"), 0o644))
-	assert.Errorf(t, l.load(c), "a result that is cut off was taken")
 }
 
 func TestUsage(t *testing.T) {
@@ -204,47 +160,47 @@ case " $* " in
 esac
 `
 
-func TestOneCell(t *testing.T) {
+// TestFill: each cell gets its result, and the next run takes all but trouble from the first.
+func TestFill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := &laboratory{
-		program: filepath.Join(dir, "driver-build"), work: dir, bases: map[string]string{"debian12": "oci:x"}, matrixFile: "../../../matrix.yaml",
-		say: func(string, ...any) {}, only: "535.261.03",
+		program: testfile.Write(t, filepath.Join(dir, "driver-build"), standIn), work: dir, bases: map[string]string{"debian12": "oci:x"},
+		matrixFile: "../../../matrix.yaml", log: t.Output(),
 	}
-	testfile.Write(t, l.program, standIn)
-	data, err := os.ReadFile(l.matrixFile)
-	require.NoError(t, err)
-	if l.matrix, err = matrix.Parse(l.matrixFile, data); err != nil {
-		t.Fatal(err)
-	}
-	k, err := l.newest(t.Context(), "debian12")
-	if want := (kernel{Release: "6.1.0-57-amd64", Flavour: "amd64", Default: true, Version: "6.1.200-1"}); err != nil || k != want {
-		t.Fatalf("%+v %v, want %+v", k, err, want)
-	}
+	l.matrix = require.Value(batch.ReadMatrix(l.matrixFile, nil, nil))(t)
+	k := require.Value(l.newest(t.Context(), "debian12"))(t)
+	assert.Equal(t, kernel{Release: "6.1.0-57-amd64", Flavour: "amd64", Default: true, Version: "6.1.200-1"}, k)
 	cells := []*cell{
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Proprietary},
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Open},
 		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Proprietary, Companion: &l.matrix.Companions[0]},
 	}
-	assert.Errorf(t, l.fill(t.Context(), cells, true), "the trouble of the first cell is not reported")
-	for i, want := range []*result{
+	want := []*result{
 		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},
 		{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Compiler: "gcc 12.2.0", Source: "packages"},
 		nil,
 		{Outcome: fails, Error: "x.c:1: error: z", Source: "packages"},
-	} {
-		got := cells[i].Result
-		if got != nil {
-			got.Date, got.Seconds = "", 0
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: -want +got\n%s", cells[i], diff)
+	}
+	check := func() {
+		t.Helper()
+		assert.Errorf(t, l.fill(t.Context(), cells, "535.261.03"), "the trouble of the first cell is not reported")
+		for i, c := range cells {
+			if c.Result != nil {
+				c.Result.Date = ""
+			}
+			assert.Samef(t, want[i], c.Result, "%s", c)
 		}
 	}
-	var kept result
-	data, err = os.ReadFile(l.file(cells[1]))
-	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Outcome != fails {
-		t.Errorf("kept %s %v", data, err)
-	}
+	check()
+	testfile.Write(t, l.program, "#!/bin/sh\nexit 9\n")
+	want[0].Error = "exit status 9: "
+	check()
+	results := filepath.Join(dir, "results.json")
+	var kept map[string]result
+	require.NoError(t, json.Unmarshal([]byte(testfile.Read(t, results)), &kept))
+	assert.Equalf(t, 3, len(kept), "kept results")
+	testfile.Write(t, results, "{")
+	assert.ErrorContains(t, l.fill(t.Context(), cells, ""), "delete it")
 }

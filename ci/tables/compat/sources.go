@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/ci/testkit/makeself"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// source decides where the sources come from: Debian's packages if the system has them; else an archive made
+// from those packages. flags are flags of driver-build.
+func (l *laboratory) source(ctx context.Context, c *cell) (source string, flags []string, err error) {
+	has := func(d matrix.Driver) bool {
+		_, _, ok := d.Debian.Wants(c.System, arch)
+		return ok && d.Version == c.Driver.version
+	}
+	if c.System == c.Driver.home || slices.ContainsFunc(l.matrix.Drivers, has) {
+		file, err := l.writeMatrix(c, "")
+		return "packages", []string{"--matrix", file}, err
+	}
+	run := filepath.Join(l.work, "archives", "NVIDIA-Linux-x86_64-"+c.Driver.version+".run")
+	if _, err := os.Stat(run); errors.Is(err, fs.ErrNotExist) {
+		if err := l.makeArchive(ctx, c.Driver, run); err != nil {
+			return "", nil, fmt.Errorf("make an archive of %s: %w", c.Driver.version, err)
+		}
+	}
+	file, err := l.writeMatrix(c, run)
+	return "archive", []string{"--matrix", file, "--source", run}, err
+}
+
+// mapping is a mapping of a matrix, whose values stay as they are written.
+type mapping = map[string]yaml.Node
+
+// writeMatrix writes the matrix for a cell: its driver alone, with a .run archive if there is one and else with
+// Debian's packages, and its companion alone, without limits: the compile says which drivers it fits.
+func (l *laboratory) writeMatrix(c *cell, run string) (string, error) {
+	text, err := os.ReadFile(l.matrixFile)
+	if err != nil {
+		return "", err
+	}
+	var all struct {
+		Systems    yaml.Node
+		Drivers    []mapping
+		Companions []mapping `yaml:",omitempty"`
+		Interfaces yaml.Node
+	}
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		return "", err
+	}
+	another := func(name, version string) func(mapping) bool {
+		return func(m mapping) bool { return m["version"].Value != version || name != "" && m["name"].Value != name }
+	}
+	all.Drivers = slices.DeleteFunc(all.Drivers, another("", c.Driver.version))
+	if len(all.Drivers) != 1 {
+		return "", fmt.Errorf("%s has no driver %s", l.matrixFile, c.Driver.version)
+	}
+	name, version := "", ""
+	if c.Companion != nil {
+		name, version = c.Companion.Name, c.Companion.Version
+	}
+	all.Companions = slices.DeleteFunc(all.Companions, another(name, version))
+	for _, o := range all.Companions {
+		delete(o, "drivers")
+		delete(o, "flavours")
+	}
+	if err := sourceOf(all.Drivers[0], c.Driver, run); err != nil {
+		return "", err
+	}
+	for _, d := range l.matrix.Drivers {
+		for _, p := range d.Patches {
+			if err := write(filepath.Join(l.work, p.File), p.Text); err != nil {
+				return "", err
+			}
+		}
+	}
+	text, err = yaml.Marshal(all)
+	file := filepath.Join(l.work, "matrix.yaml")
+	return file, errors.Join(err, write(file, string(text)))
+}
+
+// sourceOf changes the row of a driver: it has this archive, or else Debian's packages.
+func sourceOf(row mapping, d driver, run string) error {
+	key, text := "debian", d.debian
+	if run != "" {
+		data, err := os.ReadFile(run)
+		if err != nil {
+			return err
+		}
+		delete(row, key)
+		key, text = "archives", fmt.Sprintf("%s: {url: 'https://archive.invalid/%s', sha256: %x, size: %d}",
+			arch, filepath.Base(run), sha256.Sum256(data), len(data))
+	}
+	if text == "" {
+		return nil
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return err
+	}
+	row[key] = *document.Content[0]
+	return nil
+}
+
+// makeArchive makes the archive of a driver from Debian's packages: it builds an image of the driver for the
+// driver's home system, and the image's layers become members of the archive.
+func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err error) {
+	fmt.Fprintf(l.log, "making an archive of %s from the packages of %s\n", d.version, d.home)
+	dir, err := os.MkdirTemp(l.work, "tree-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file, err := l.writeMatrix(&cell{Driver: d}, "")
+	if err != nil {
+		return err
+	}
+	base, err := l.base(ctx, d.home)
+	if err != nil {
+		return err
+	}
+	image, tree := filepath.Join(dir, "oci"), filepath.Join(dir, "tree")
+	out, _, err := command(ctx, l.program, "--os", d.home, "--driver", d.version, "--matrix", file, "--base", base,
+		"--allow-incompatible", "--no-fabric", "--no-patches", "--progress", "plain", "--output", "oci:"+image)
+	if err != nil {
+		return err
+	}
+	_, digest, _ := strings.Cut(strings.TrimSpace(out), "@")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(run), 0o755), os.Mkdir(tree, 0o755), unpackDriver(ctx, image, digest, tree)); err != nil {
+		return err
+	}
+	made, _, err := makeself.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
+	if err != nil {
+		return err
+	}
+	made.Compression = "zstd"
+	return made.WriteFile(ctx, run)
+}
+
+// unpackDriver unpacks the layers with the driver of an image in a layout.
+func unpackDriver(ctx context.Context, dir, digest, to string) error {
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		return fmt.Errorf("driver-build printed no digest: %w", err)
+	}
+	image, err := layout.Path(dir).Image(hash)
+	if err != nil {
+		return err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	layers, err := image.Layers()
+	found := 0
+	for i, h := range config.History {
+		if err == nil && (strings.HasSuffix(h.CreatedBy, ": user-mode driver") || strings.HasSuffix(h.CreatedBy, ": kernel sources")) {
+			found++
+			var content io.ReadCloser
+			if content, err = layers[i].Uncompressed(); err == nil {
+				unpack := exec.CommandContext(ctx, "tar", "-xf-", "-C", to)
+				unpack.Stdin = content
+				err = errors.Join(unpack.Run(), content.Close())
+			}
+		}
+	}
+	if err == nil && found != 2 {
+		err = fmt.Errorf("the image has %d of the 2 layers with the driver: %+v", found, config.History)
+	}
+	return err
+}
