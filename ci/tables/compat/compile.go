@@ -25,23 +25,13 @@ type laboratory struct {
 	program, matrixFile string
 	work                string // folder for results, logs and archives, kept between runs
 	matrix              *matrix.Matrix
-	bases               map[string]string // by system, as --base takes it
+	bases               map[string]string // base images by system, as --base takes them
 	log                 io.Writer
 }
 
-// The outcomes of a cell. Trouble is any failure except a compiler error: it proves nothing about the driver,
-// and the next run tries again.
-const (
-	compiles = "compiles"
-	fails    = "fails"
-	trouble  = "trouble"
-)
-
 // result is what the work folder keeps of a cell.
 type result struct {
-	Outcome  string
-	Error    string `json:",omitempty"` // the first error of the compiler, or a description of the trouble
-	Compute  string `json:",omitempty"` // outcome for nvidia and nvidia-uvm alone, if another module failed
+	Error    string `json:",omitempty"` // the first error of the compiler; "": it compiles
 	Compiler string `json:",omitempty"` // "gcc 12.2.0"; "" when the modules were in driver-build's cache
 	Source   string // where the sources are from: packages or archive
 	Date     string // "2026-11-21"
@@ -63,21 +53,8 @@ func command(ctx context.Context, name string, args ...string) (stdout, stderr s
 }
 
 func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
-}
-
-// base makes a base image of a system, once.
-func (l *laboratory) base(ctx context.Context, system string) (string, error) {
-	if b := l.bases[system]; b != "" {
-		return b, nil
-	}
-	out, _, err := command(ctx, "ci/base", system, arch)
-	if l.bases == nil {
-		l.bases = map[string]string{}
-	}
-	l.bases[system] = lastLine(out)
-	return l.bases[system], err
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // newest returns the kernel that --kernel latest means. It asks once; later commands name the kernel.
@@ -86,11 +63,7 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 	if err != nil {
 		return k, err
 	}
-	base, err := l.base(ctx, system)
-	if err != nil {
-		return k, err
-	}
-	out, _, err := command(ctx, l.program, "kernels", "--os", system, "--matrix", l.matrixFile, "--base", base, "-o", "json",
+	out, _, err := command(ctx, l.program, "kernels", "--os", system, "--matrix", l.matrixFile, "--base", l.bases[system], "-o", "json",
 		"--progress", "quiet")
 	if err != nil {
 		return k, err
@@ -108,7 +81,7 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 }
 
 // fill sets the result of every cell: from an earlier run, or else by compiling those with a word in their
-// name. Trouble with one cell does not stop the others.
+// name. Trouble with one cell does not stop the others, and the next run tries it again.
 func (l *laboratory) fill(ctx context.Context, cells []*cell, only string) error {
 	kept, file := map[string]*result{}, filepath.Join(l.work, "results.json")
 	data, err := os.ReadFile(file)
@@ -120,57 +93,33 @@ func (l *laboratory) fill(ctx context.Context, cells []*cell, only string) error
 	}
 	var errs []error
 	for i, c := range cells {
-		c.Result = kept[c.String()]
-		if c.Result != nil && c.Result.Outcome != trouble || !strings.Contains(c.String(), only) {
+		if c.Result = kept[c.String()]; c.Result != nil || !strings.Contains(c.String(), only) {
 			continue
 		}
 		begin := time.Now()
-		if c.Result, err = l.try(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c, errors.Join(context.Cause(ctx), err))
+		r, err := l.compile(ctx, c)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		c.Result.Date = begin.UTC().Format(time.DateOnly)
-		fmt.Fprintf(l.log, "%2d of %d: %s: %s in %.0f s: %s\n", i+1, len(cells), c, c.Result.Outcome, time.Since(begin).Seconds(), c.Result.Error)
-		if c.Result.Outcome == trouble {
-			errs = append(errs, fmt.Errorf("%s: %s", c, c.Result.Error))
-		}
-		kept[c.String()] = c.Result
-		if data, err = json.MarshalIndent(kept, "", "  "); err == nil {
-			err = write(file, string(data)+"\n")
+		fmt.Fprintf(l.log, "%2d of %d: %s: %.0f s: %+v %v\n", i+1, len(cells), c, time.Since(begin).Seconds(), r, err)
+		if err == nil {
+			r.Date = begin.UTC().Format(time.DateOnly)
+			c.Result, kept[c.String()] = r, r
+			if data, err = json.MarshalIndent(kept, "", "  "); err == nil {
+				err = write(file, string(data)+"\n")
+			}
 		}
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("%s: %w", c, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// try compiles all modules. If a module fails that compute nodes do not load, try compiles nvidia and
-// nvidia-uvm alone as well. Companions are compiled against nvidia; driver-build makes no set without both.
-func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
-	const compute = "nvidia,nvidia-uvm"
+// compile builds the image of a cell and deletes it. Companions are compiled against nvidia; driver-build makes
+// no set without nvidia-uvm.
+func (l *laboratory) compile(ctx context.Context, c *cell) (r *result, err error) {
 	source, flags, err := l.source(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if c.Companion != nil {
-		flags = append(flags, "--modules", compute, "--companions", c.Companion.Name)
-	}
-	r, err := l.compile(ctx, c, flags)
-	if err == nil && r.Outcome == fails && c.Companion == nil && !essential(r.Error) {
-		var again *result
-		if again, err = l.compile(ctx, c, append(flags, "--modules", compute)); err == nil {
-			r.Compute, r.Error = again.Outcome, cmp.Or(again.Error, r.Error)
-		}
-	}
-	if err == nil {
-		r.Source = source
-	}
-	return r, err
-}
-
-// compile builds the image of a cell and deletes it.
-func (l *laboratory) compile(ctx context.Context, c *cell, flags []string) (r *result, err error) {
-	base, err := l.base(ctx, c.System)
 	if err != nil {
 		return nil, err
 	}
@@ -181,16 +130,21 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string) (r *r
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := append([]string{
 		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--profile", matrix.ProfileCompute,
-		"--allow-incompatible", "--no-fabric", "--builder", "chroot", "--base", base, "--progress", "plain",
+		"--allow-incompatible", "--no-fabric", "--builder", "chroot", "--base", l.bases[c.System], "--progress", "plain",
 		"--output", "oci:" + filepath.Join(dir, "oci"),
 	}, flags...)
 	if c.Patches == "" {
 		args = append(args, "--no-patches")
 	}
+	if c.Companion != nil {
+		args = append(args, "--modules", "nvidia,nvidia-uvm", "--companions", c.Companion.Name)
+	}
 	_, log, failed := command(ctx, l.program, args...)
-	if err := context.Cause(ctx); err != nil {
+	if err := write(filepath.Join(l.work, "logs", strings.ReplaceAll(c.String(), " ", "_")+".log"), log); err != nil {
 		return nil, err
 	}
-	r = outcome(log, failed)
-	return r, write(filepath.Join(l.work, "logs", strings.ReplaceAll(c.String(), " ", "_")+".log"), log)
+	if r, err = outcome(log, failed); err == nil {
+		r.Source = source
+	}
+	return r, err
 }

@@ -52,12 +52,17 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l := &laboratory{program: "bin/driver-build", matrixFile: *file, work: work, log: stderr}
+	l := &laboratory{program: "bin/driver-build", matrixFile: *file, work: work, log: stderr, bases: map[string]string{}}
 	if l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil); err != nil {
 		return err
 	}
 	kernels := map[string]kernel{}
 	for _, system := range systems {
+		base, _, err := command(ctx, "ci/base", system, arch)
+		if err != nil {
+			return fmt.Errorf("make a base of %s: %w", system, err)
+		}
+		l.bases[system] = lastLine(base)
 		if kernels[system], err = l.newest(ctx, system); err != nil {
 			return fmt.Errorf("list the kernels of %s: %w", system, err)
 		}

@@ -104,36 +104,32 @@ func render(all []*cell) (text string, differs bool) {
 	return p.String(), differs
 }
 
-// compilesBut begins the result of modules that compile and that the kernel refuses.
-const compilesBut = "compiles, but "
+// The results in words for readers. compilesBut begins that of modules that compile and that the kernel refuses.
+const (
+	compilesBut = "compiles, but "
+	fails       = "fails"
+	notRun      = "not run"
+)
 
-// columns returns the result in words for readers.
 func columns(c *cell) (source, outcome, detail string) {
-	if c.Result == nil {
-		return "", "not run", ""
-	}
-	outcome = c.Result.Outcome
 	switch {
-	case outcome == compiles && refusal(c) != "":
-		outcome = compilesBut + refusal(c)
-	case outcome == trouble:
-		outcome = "not known: driver-build failed for another reason"
-	case c.Result.Compute == compiles:
-		outcome = "fails; nvidia and nvidia-uvm alone (`--modules nvidia,nvidia-uvm`) compile"
+	case c.Result == nil:
+		return "", notRun, ""
+	case c.Result.Error != "":
+		return c.Result.Source, fails, "`" + escape(strings.ReplaceAll(c.Result.Error, "`", "'")) + "`"
+	case refusal(c) != "":
+		return c.Result.Source, compilesBut + refusal(c), ""
 	}
-	if c.Result.Error != "" {
-		detail = "`" + escape(strings.ReplaceAll(c.Result.Error, "`", "'")) + "`"
-	}
-	return c.Result.Source, outcome, detail
+	return c.Result.Source, "compiles", ""
 }
 
 // agreement compares the matrix with what can be used: modules that compile and that the kernel does not
 // refuse.
 func agreement(c *cell) string {
-	if c.Result == nil || c.Result.Outcome == trouble {
+	if c.Result == nil {
 		return "not known"
 	}
-	usable := c.Result.Outcome == compiles && refusal(c) == ""
+	usable := c.Result.Error == "" && refusal(c) == ""
 	return yes(usable == (c.Rules == ""))
 }
 

@@ -128,12 +128,8 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err
 	if err != nil {
 		return err
 	}
-	base, err := l.base(ctx, d.home)
-	if err != nil {
-		return err
-	}
 	image, tree := filepath.Join(dir, "oci"), filepath.Join(dir, "tree")
-	out, _, err := command(ctx, l.program, "--os", d.home, "--driver", d.version, "--matrix", file, "--base", base,
+	out, _, err := command(ctx, l.program, "--os", d.home, "--driver", d.version, "--matrix", file, "--base", l.bases[d.home],
 		"--allow-incompatible", "--no-fabric", "--no-patches", "--progress", "plain", "--output", "oci:"+image)
 	if err != nil {
 		return err
