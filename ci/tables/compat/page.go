@@ -13,7 +13,7 @@ const head = `# Drivers and kernels, compiled
 release, with the release's own compiler. The source is the release's packages of the driver. If the release has none, the source is an
 archive made from another release's packages of the driver. The sources of 535 and 550 contain Debian's patches. The older ones are NVIDIA's
 without changes; their patches lie beside them, and only Debian's DKMS packages apply these. A driver with
-[patches in the matrix](matrix.md#patches) is compiled without them (--no-patches) and with them, on every kernel: the patched sources
+[patches in the matrix](build.md#patches) is compiled without them (--no-patches) and with them, on every kernel: the patched sources
 have to compile on those too that do not need them.
 
 Compiled %s, for amd64.
@@ -39,7 +39,7 @@ const (
 	beside = `
 ## Companions
 
-The [companions](matrix.md#companions) of the matrix, compiled against nvidia, beside nvidia-uvm. Debian's packages are compiled on the system that has them. The drivers are those
+The [companions](build.md#matrixyaml) of the matrix, compiled against nvidia, beside nvidia-uvm. Debian's packages are compiled on the system that has them. The drivers are those
 that work on its kernel, with the patches of the matrix, also drivers that the matrix does not allow the companion for: it allows what a test loaded or
 what Debian has beside the driver, and a module that compiles can still fail on a node
 ([which kernel modules](gpudirect.md#which-kernel-modules)). What the matrix allows has to compile. gdrdrv has rows if the matrix has: NVIDIA's archive has no public checksum,
