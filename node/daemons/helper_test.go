@@ -134,7 +134,7 @@ func spec(name, what string, files ...string) Spec {
 		StartWait: time.Minute, StopWait: time.Minute, Required: true,
 	}
 	if len(files) > 0 {
-		s.PIDFile, s.Also = files[0], files[1:]
+		s.PIDFile = files[0]
 	}
 	return s
 }

@@ -24,7 +24,7 @@ func TestLeftovers(t *testing.T) {
 	old := spec("old", "fork", f[0])
 	var l logtest.Log
 	p := require.Value(launch(t.Context(), t.Context(), old.withDefaults(), quickly))(t)
-	left := p.members[0].pid
+	left := p.main.pid
 	foreign := exec.CommandContext(t.Context(), "sleep", "60")
 	require.NoError(t, foreign.Start())
 	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
@@ -43,7 +43,7 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	}
-	p.members[0].forget()
+	p.main.forget()
 	p.out.close()
 }
 
@@ -52,10 +52,10 @@ func TestStranger(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid")
 	p := require.Value(launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly))(t)
-	stranger := &member{pid: p.members[0].pid, begun: "1"}
+	stranger := &member{pid: p.main.pid, begun: "1"}
 	stranger.signal(unix.SIGKILL)
 	time.Sleep(20 * time.Millisecond)
-	if !p.members[0].alive() || stranger.alive() {
+	if !p.main.alive() || stranger.alive() {
 		t.Error("the other process got the signal")
 	}
 	assert.NoError(t, p.terminate(t.Context(), time.Minute))

@@ -18,10 +18,9 @@ func (d *daemon) findNeed(before []*daemon) error {
 	return nil
 }
 
-// attend waits until a process of the daemon has ended, the daemon has to be stopped (quit), or the daemon
+// attend waits until the process of the daemon has ended, the daemon has to be stopped (quit), or the daemon
 // that it needs is not the one any more on which it was started.
 func (d *daemon) attend(p *process) (reason string, quit bool) {
-	ended := p.anyEnded(d.quit)
 	for {
 		var turned <-chan struct{}
 		if d.needs != nil {
@@ -34,7 +33,7 @@ func (d *daemon) attend(p *process) (reason string, quit bool) {
 		select {
 		case <-d.quit:
 			return "", true
-		case <-ended:
+		case <-p.main.done:
 			return p.endedHow(), false
 		case <-turned:
 		}

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a started daemon: its program in the foreground, or the processes that the program left when it
-// forked.
+// process is a started daemon.
 type process struct {
-	members []*member
-	out     *tail
+	main *member   // the program in the foreground, or the one that it left when it forked
+	rest []*member // what else it started, see collect
+	out  *tail
 	// In the environment of all processes of this start, see strays; "" for a daemon that was found by its pid
 	// file.
 	mark   string
@@ -57,7 +57,7 @@ func startChild(s Spec) (*process, error) {
 	st, _ := stat(m.pid)
 	m.begun = st.Begun // at worst that of a zombie: only the goroutine below reaps it
 	go m.reap(cmd)
-	p.members = []*member{m}
+	p.main = m
 	return p, nil
 }
 
@@ -130,27 +130,9 @@ func (s Spec) attempt(ctx, patience context.Context, t timing) (*process, error)
 	return p, p.waitReady(ctx, s, t)
 }
 
-// waitForked waits until the program ends with 0, and finds the daemons that its pid files then name.
+// waitForked waits until the program ends with 0, and finds the daemon that its pid file then names.
 func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
-	child := p.members[0]
-	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
-	files := append([]string{s.PIDFile}, s.Also...)
-	found := make([]bool, len(files))
-	look := func() (err error) {
-		for i, file := range files {
-			if found[i] {
-				continue
-			}
-			m, bad := fromPIDFile(file, fresh)
-			if bad != nil {
-				err = errors.Join(err, bad)
-				continue
-			}
-			found[i] = true
-			p.members = append(p.members, m)
-		}
-		return err
-	}
+	child := p.main
 	select {
 	case <-child.done:
 	case <-ctx.Done():
@@ -159,20 +141,22 @@ func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 	if child.how != "it ended with exit status 0" {
 		return errors.New(child.how)
 	}
-	return until(ctx, t.poll, look)
+	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
+	return until(ctx, t.poll, func() error {
+		m, err := fromPIDFile(s.PIDFile, fresh)
+		if err == nil {
+			p.main = m
+		}
+		return err
+	})
 }
 
-// waitReady waits until the daemon serves, or one of its processes ends.
+// waitReady waits until the daemon serves, or ends.
 func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
-	if s.PIDFile != "" {
-		p.members = slices.DeleteFunc(p.members, func(m *member) bool { return m.child })
-	}
 	settled := time.Now().Add(t.settle)
 	return until(ctx, t.poll, func() error {
-		for _, m := range p.members {
-			if m.gone() {
-				return final{errors.New(m.how)}
-			}
+		if p.main.gone() {
+			return final{errors.New(p.main.how)}
 		}
 		switch {
 		case s.Ready != nil:
@@ -215,26 +199,21 @@ func (s Spec) endLeftover(patience context.Context) error {
 	if s.PIDFile == "" {
 		return nil
 	}
-	names := append([]string{s.Path}, s.Programs...)
+	names := []string{s.Path}
 	if target, err := filepath.EvalSymlinks(s.Path); err == nil {
 		names = append(names, target)
 	}
-	for _, file := range append([]string{s.PIDFile}, s.Also...) {
-		m, err := fromPIDFile(file, func(pid int) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return runs(pid, name) })
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	m, err := fromPIDFile(s.PIDFile, func(pid int) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return runs(pid, name) })
+	})
+	if err == nil {
+		old := &process{main: m}
+		if err := old.terminate(patience, s.StopWait); err != nil {
+			return fmt.Errorf("end the one that an earlier container left: %w", err)
 		}
-		if err == nil {
-			old := &process{members: []*member{m}}
-			if err := old.terminate(patience, s.StopWait); err != nil {
-				return fmt.Errorf("end the one that an earlier container left: %w", err)
-			}
-		}
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the pid file of an ended daemon: %w", err)
-		}
+	}
+	if err := os.Remove(s.PIDFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the pid file of an ended daemon: %w", err)
 	}
 	return nil
 }

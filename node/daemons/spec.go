@@ -20,9 +20,7 @@ type Spec struct {
 	Args []string // without the program's name
 	Env  []string // nil: the environment of this process
 
-	PIDFile  string   // of a daemon that forks; "" when the program stays in the foreground
-	Also     []string // pid files of further daemons that the same program starts; all of them have to run
-	Programs []string // names of the programs in the pid files, when Path is not one of them
+	PIDFile string // of a daemon that forks; "" when the program stays in the foreground
 
 	// Needs is the name of a daemon before it in the list: this one is started when that one is ready, and is
 	// ended and started again when that one has ended.

@@ -49,7 +49,6 @@ type daemon struct {
 
 	mu     sync.Mutex
 	state  State
-	pids   []int
 	ups    int           // successful starts
 	turned chan struct{} // closed when the daemon becomes ready or not ready
 }
@@ -115,7 +114,7 @@ func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 		return nil, err
 	}
 	d.up(p)
-	d.log.Info("daemon ready", "pids", d.pids, "duration", time.Since(began).Round(time.Millisecond))
+	d.log.Info("daemon ready", "pid", p.main.pid, "duration", time.Since(began).Round(time.Millisecond))
 	if d.spec.After != nil && !d.after {
 		d.after = true
 		ctx, cancel := context.WithTimeout(ctx, d.spec.StartWait)
@@ -173,11 +172,7 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 
 func (d *daemon) up(p *process) {
 	d.set(func(s *State) {
-		d.pids = d.pids[:0]
-		for _, m := range p.members {
-			d.pids = append(d.pids, m.pid)
-		}
-		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = d.pids[0], true, true, "", p.detail, time.Now()
+		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = p.main.pid, true, true, "", p.detail, time.Now()
 		d.ups++
 		d.turn()
 	})
@@ -189,7 +184,6 @@ func (d *daemon) down(reason string) {
 			s.Since = time.Now()
 			d.turn()
 		}
-		d.pids = nil
 		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason
 	})
 }
@@ -226,12 +220,11 @@ func (s *Supervisor) States() []State {
 func (s *Supervisor) Changed() <-chan struct{} { return s.changed }
 
 // PIDs returns the ids of all processes that are supervised now.
-func (s *Supervisor) PIDs() []int {
-	var all []int
-	for _, d := range s.daemons {
-		d.mu.Lock()
-		all = append(all, d.pids...)
-		d.mu.Unlock()
+func (s *Supervisor) PIDs() (all []int) {
+	for _, st := range s.States() {
+		if st.PID != 0 {
+			all = append(all, st.PID)
+		}
 	}
 	return all
 }

@@ -20,20 +20,20 @@ func ready(s State) bool { return s.Running && s.Ready }
 
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
-	f := in(t, "b.pid", "c1.pid", "c2.pid", "socket", "late.pid")
+	f := in(t, "b.pid", "socket", "late.pid")
 	forking := spec("forking", "fork", f[0])
-	forking.Socket = f[3]
-	forking.Env = append(forking.Env, "SOCKET="+f[3])
+	forking.Socket = f[1]
+	forking.Env = append(forking.Env, "SOCKET="+f[1])
 	var l logtest.Log
-	s := started(t, &l, quickly, spec("plain", "run"), forking, spec("two", "fork", f[1], f[2]), spec("late", "late", f[4]))
+	s := started(t, &l, quickly, spec("plain", "run"), forking, spec("late", "late", f[2]))
 	states := s.States()
-	for i, want := range []string{"plain", "forking", "two", "late"} {
+	for i, want := range []string{"plain", "forking", "late"} {
 		if !ready(states[i]) || states[i].Name != want || states[i].Reason != "" || time.Since(states[i].Since) > time.Minute || !alive(states[i].PID) {
 			t.Errorf("%+v, want %s", states[i], want)
 		}
 	}
 	pids := s.PIDs()
-	if want := []int{pidOf(t, f[0]), pidOf(t, f[1]), pidOf(t, f[2]), pidOf(t, f[4])}; !slices.Equal(pids[1:], want) {
+	if want := []int{pidOf(t, f[0]), pidOf(t, f[2])}; !slices.Equal(pids[1:], want) {
 		t.Errorf("PIDs %v, want %v", pids, want)
 	}
 	for range 2 {
@@ -50,7 +50,7 @@ func TestStartAndStop(t *testing.T) {
 	if got := s.PIDs(); len(got) != 0 {
 		t.Errorf("PIDs after stop: %v", got)
 	}
-	if !strings.Contains(l.String(), "daemon ready daemon=plain pids=") {
+	if !strings.Contains(l.String(), "daemon ready daemon=plain pid=") {
 		t.Error(&l)
 	}
 }
@@ -58,12 +58,12 @@ func TestStartAndStop(t *testing.T) {
 // A daemon that is killed five times is up again each time; the pauses grow.
 func TestKilledFiveTimes(t *testing.T) {
 	t.Parallel()
-	f := in(t, "a.pid", "b1.pid", "b2.pid")
+	f := in(t, "a.pid")
 	var l logtest.Log
-	s := started(t, &l, quickly, spec("plain", "run"), spec("forking", "fork", f[0]), spec("two", "fork", f[1], f[2]))
+	s := started(t, &l, quickly, spec("plain", "run"), spec("forking", "fork", f[0]))
 	for i := 1; i <= 5; i++ {
 		before := s.States()
-		killed := []int{before[0].PID, before[1].PID, pidOf(t, f[2])} // of the last daemon the companion process: both have to be new
+		killed := []int{before[0].PID, before[1].PID}
 		for _, pid := range killed {
 			require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 		}

@@ -14,39 +14,13 @@ import (
 // killTimeout is how long a process may take to disappear after SIGKILL.
 const killTimeout = 2 * time.Second
 
-// anyEnded returns a channel that gets a value or is closed when one of the processes ends. With several
-// processes each has a goroutine, which also ends with quit.
-func (p *process) anyEnded(quit <-chan struct{}) <-chan struct{} {
-	if len(p.members) == 1 {
-		return p.members[0].done
-	}
-	first := make(chan struct{}, len(p.members))
-	for _, m := range p.members {
-		go func() {
-			select {
-			case <-m.done:
-				first <- struct{}{}
-			case <-quit:
-			case <-m.quit:
-			}
-		}()
-	}
-	return first
-}
-
-// endedHow says which process ended and how.
+// endedHow says how the process ended.
 func (p *process) endedHow() string {
-	for _, m := range p.members {
-		if !m.gone() {
-			continue
-		}
-		text := fmt.Sprintf("process %d: %s", m.pid, m.how)
-		if lines := p.said(); len(lines) > 0 {
-			text += ": " + lines[len(lines)-1]
-		}
-		return text
+	text := fmt.Sprintf("process %d: %s", p.main.pid, p.main.how)
+	if lines := p.said(); len(lines) > 0 {
+		text += ": " + lines[len(lines)-1]
 	}
-	return ""
+	return text
 }
 
 // terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after wait or as
@@ -54,7 +28,7 @@ func (p *process) endedHow() string {
 func (p *process) terminate(patience context.Context, wait time.Duration) error {
 	p.collect()
 	all := func(s unix.Signal) {
-		for _, m := range p.members {
+		for _, m := range p.all() {
 			m.signal(s)
 		}
 	}
@@ -65,7 +39,7 @@ func (p *process) terminate(patience context.Context, wait time.Duration) error 
 		p.waitGone(context.WithoutCancel(patience), killTimeout)
 	}
 	var left []string
-	for _, m := range p.members {
+	for _, m := range p.all() {
 		if !m.gone() {
 			left = append(left, fmt.Sprint(m.pid))
 		}
@@ -86,16 +60,18 @@ func (p *process) collect() (more bool) {
 	if p.mark == "" {
 		return false
 	}
-	found := strays(p.mark, p.since, p.members)
-	p.members = append(p.members, found...)
+	found := strays(p.mark, p.since, p.all())
+	p.rest = append(p.rest, found...)
 	return len(found) > 0
 }
+
+func (p *process) all() []*member { return append([]*member{p.main}, p.rest...) }
 
 func (p *process) waitGone(patience context.Context, wait time.Duration) bool {
 	ctx, cancel := context.WithTimeout(patience, wait)
 	defer cancel()
 	return until(ctx, 10*time.Millisecond, func() error {
-		if slices.ContainsFunc(p.members, func(m *member) bool { return !m.gone() }) {
+		if slices.ContainsFunc(p.all(), func(m *member) bool { return !m.gone() }) {
 			return errors.New("it still runs")
 		}
 		return nil
