@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +14,8 @@ import (
 )
 
 // Adoptable says whether the mount at Target can continue to serve driver Version: it must be exactly one
-// layer whose source still exists and is readable, with libraries of that version and no other. The text is
-// the reason why not, or a remark although it can.
+// layer whose source still exists, and a whole staged root of that version or this container's own root. The text
+// is the reason why not, or a remark although it can.
 func (r Root) Adoptable() (bool, string) {
 	mounts, err := r.Mounts()
 	if err != nil {
@@ -42,9 +40,6 @@ func (r Root) usable(dir string, own bool) (bool, string) {
 		return false, fmt.Sprintf("it cannot be read: %v", err)
 	}
 	defer root.Close()
-	if err := checkLibraries(root, r.Version); err != nil {
-		return false, err.Error()
-	}
 	m, err := readMarker(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && own:
@@ -80,44 +75,6 @@ func baseOf(mounts []mounttable.Mount, target string) (mounttable.Mount, int) {
 		}
 	}
 	return base, layers
-}
-
-// checkLibraries checks that the driver's libraries can be listed and read. The listing matters: the folders
-// of a removed container's root are empty, although files that were opened lately may still open.
-func checkLibraries(root *os.Root, version string) error {
-	found := false
-	for _, dir := range libraryDirs {
-		for _, e := range readDir(root, dir) {
-			m := versionedLibrary().FindStringSubmatch(e.Name())
-			if m == nil {
-				continue
-			}
-			if m[1] != version {
-				return fmt.Errorf("it has %s of another driver than %s", path.Join(dir, e.Name()), version)
-			}
-			if err := checkReadable(root, path.Join(dir, e.Name())); err != nil {
-				return err
-			}
-			found = true
-		}
-	}
-	if !found {
-		return fmt.Errorf("it has no libraries of driver %s", version)
-	}
-	return nil
-}
-
-func checkReadable(root *os.Root, name string) error {
-	f, err := root.Open(name)
-	if err != nil {
-		return fmt.Errorf("it cannot be read: %w", err)
-	}
-	defer f.Close()
-	magic := make([]byte, 4)
-	if _, err := io.ReadFull(f, magic); err != nil || string(magic) != "\x7fELF" {
-		return fmt.Errorf("its %s is not a library", name)
-	}
-	return nil
 }
 
 // Refresh renews the submounts of an adopted root, because those of a container that has ended show its

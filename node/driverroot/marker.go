@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // markerPath is a file in every staged root that describes it; no image has it. It is the last file that is
@@ -116,10 +115,6 @@ var libraryDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
 }
-
-// versionedLibrary matches the libraries from whose names consumers take the driver's version; they take
-// the first one that they find.
-var versionedLibrary = lazyregexp.New(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
 
 // toCheck returns the driver's libraries and programs in a root with their sizes.
 func toCheck(root *os.Root, version string) (map[string]int64, error) {

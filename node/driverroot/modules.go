@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
@@ -74,7 +73,7 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 			return err
 		}
 	}
-	if err := s.index(ctx, view, root, release, files); err != nil {
+	if err := s.index(ctx, view, root, release); err != nil {
 		return err
 	}
 	return newFile(root, path.Join(dir, listName), []byte(list))
@@ -168,9 +167,9 @@ func removeIfExists(root *os.Root, name string) error {
 	return nil
 }
 
-// index creates modules.dep and the other index files with the image's own depmod, if there is one. The
-// kernel's own modules are not in the root: they are loaded before NVIDIA's.
-func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release string, files []Module) error {
+// index creates modules.dep and the other index files with the image's own depmod. An image without one has no
+// modprobe either. The kernel's own modules are not in the root: they are loaded before NVIDIA's.
+func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release string) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
 			continue
@@ -183,7 +182,7 @@ func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release
 		}
 		return nil
 	}
-	return writeDep(root, release, files)
+	return nil
 }
 
 // depmod runs with the served root as its root directory or, where the process may not change its root, from
@@ -207,30 +206,4 @@ func lastLines(out []byte) string {
 	const most = 1000
 	text := strings.TrimSpace(string(out))
 	return text[max(0, len(text)-most):]
-}
-
-// writeDep writes the text index, which busybox and u-root read, for an image without depmod.
-func writeDep(root *os.Root, release string, files []Module) error {
-	at := map[string]string{}
-	for _, f := range files {
-		base := filepath.Base(f.Path)
-		name, _, _ := strings.Cut(base, ".")
-		at[name] = path.Join("updates/nvidia", base)
-	}
-	var lines []string
-	for name, file := range at {
-		line := []string{file + ":"}
-		for _, need := range driverinfo.Needs(name) {
-			if dep, ok := at[need]; ok {
-				line = append(line, dep)
-			}
-		}
-		lines = append(lines, strings.Join(line, " ")+"\n")
-	}
-	slices.Sort(lines)
-	name := path.Join("lib/modules", release, "modules.dep")
-	if err := newFile(root, name+".tmp", []byte(strings.Join(lines, ""))); err != nil {
-		return err
-	}
-	return root.Rename(name+".tmp", name)
 }

@@ -313,31 +313,3 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	require.Value(os.Stat(filepath.Join(precious, "nvme0n1")))(t)
 	require.NoError(t, unix.Unmount(filepath.Join(late, "dev"), 0))
 }
-
-// TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way
-// that takes it down or away leaves the device files.
-func TestNothingRemovesDeviceFiles(t *testing.T) {
-	gate.Root(t, "it mounts")
-	r := testRoot(t)
-	node := filepath.Join(r.Image, "dev/nvidia0")
-	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
-	steps := []struct {
-		name string
-		do   func() error
-	}{
-		{"mount", func() error { mounted(t, r); return nil }},
-		{"adopt", func() error { return r.Refresh(t.Context()) }},
-		{"prune while it is mounted", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
-		{"unmount", func() error { _, err := r.Unmount(t.Context()); return err }},
-		{"prune", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
-	}
-	for _, s := range steps {
-		assert.NoErrorf(t, s.do(), "%s", s.name)
-		if _, err := os.Stat(node); err != nil {
-			t.Fatalf("%s: %v", s.name, err)
-		}
-	}
-	if names := testfile.List(t, filepath.Join(r.Storage, rootsDir)); len(names) > 0 {
-		t.Errorf("left: %q", names)
-	}
-}

@@ -104,12 +104,6 @@ func (st Snapshot) confirmRoot(run string, s kmod.System) error {
 	if st.Up.RootDir == "" {
 		return nil
 	}
-	if to, err := os.Readlink(root); err == nil { // where it leads to need not exist in this container
-		if to != st.Up.RootDir {
-			return fmt.Errorf("%w: the driver root %s leads to %s, not to %s", ErrNotReady, root, to, st.Up.RootDir)
-		}
-		return nil
-	}
 	at, err := mounttable.RealPath(root)
 	if err != nil {
 		return nil //nolint:nilerr // this process may not look

@@ -19,7 +19,6 @@ const confirmedDir = "/var/lib/nvidia-driver/roots/535.261.03-0123456789ab"
 type seen struct {
 	sys    map[string]string
 	mounts string // RUN stands for the folder of the status
-	link   string // where the driver root leads to; "": it is no link
 	holder int    // process id of the lock's holder; 0: nobody has the lock
 	gone   bool   // somebody removed the lock file
 }
@@ -36,9 +35,6 @@ func (s seen) system(t *testing.T, run string) kmod.System {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"proc/self/mountinfo": strings.ReplaceAll(s.mounts, "RUN", run), "proc/modules": ""})
 	testfile.Tree(t, dir+"/sys", s.sys)
-	if s.link != "" {
-		require.NoError(t, os.Symlink(s.link, RootPath(run)))
-	}
 	return kmod.System{Sys: dir + "/sys", Proc: dir + "/proc"}
 }
 
@@ -70,8 +66,6 @@ func TestConfirm(t *testing.T) {
 		"its folder was removed": {func(s *seen, _ *Snapshot) {
 			s.mounts = strings.ReplaceAll(s.mounts, confirmedDir, confirmedDir+"//deleted")
 		}, "was removed"},
-		"a link":               {func(s *seen, _ *Snapshot) { s.mounts, s.link = noMount, confirmedDir }, ""},
-		"a link to elsewhere":  {func(s *seen, _ *Snapshot) { s.link = "/opt/driver" }, "leads to /opt/driver"},
 		"the container's root": {func(s *seen, st *Snapshot) { s.mounts, st.Up.RootDir = noMount, "" }, ""},
 		"no procfs":            {func(s *seen, _ *Snapshot) { s.mounts = "" }, ""},
 	} {
