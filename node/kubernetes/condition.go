@@ -25,14 +25,14 @@ func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, c
 	if node == "" {
 		return errNoNode()
 	}
-	value := map[string]any{
+	value := Patch{
 		"type": cond.Type, "status": cond.Status, "reason": cond.Reason, "message": truncate(cond.Message, maxMessage), "lastHeartbeatTime": formatTime(now),
 	}
 	if !cond.Changed.IsZero() {
 		value["lastTransitionTime"] = formatTime(cond.Changed)
 	}
 	// The strategic merge of Kubernetes merges conditions by type.
-	body := map[string]any{"status": map[string]any{"conditions": []any{value}}}
+	body := Patch{"status": Patch{"conditions": []any{value}}}
 	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "nodes", node, "status"), Kind: strategicPatch, Body: body, Metadata: true}, nil)
 }
 

@@ -34,29 +34,6 @@ type Event struct {
 	Message string
 }
 
-// eventObject is an Event in the API's form (core v1).
-type eventObject struct {
-	Version  string `json:"apiVersion"`
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
-	About   Object `json:"involvedObject"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	Type    string `json:"type"`
-	Source  struct {
-		Component string `json:"component"`
-		Host      string `json:"host,omitempty"`
-	} `json:"source"`
-	First      string `json:"firstTimestamp"`
-	Last       string `json:"lastTimestamp"`
-	Count      int    `json:"count"`
-	Controller string `json:"reportingComponent"`
-	Instance   string `json:"reportingInstance"`
-}
-
 // namespace returns the namespace of the Event: that of the pod, or "default" for a node, as the API
 // requires.
 func (e Event) namespace() string {
@@ -72,20 +49,23 @@ func (c *Client) createEvent(ctx context.Context, e Event, host string, first, l
 	if e.About.Name == "" || e.About.Kind == "Pod" && e.About.Namespace == "" {
 		return "", &noClusterError{fmt.Errorf("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)}
 	}
-	o := eventObject{Version: "v1", Kind: "Event", About: e.About, Reason: e.Reason, Message: truncate(e.Message, maxMessage), Type: "Normal",
-		First: formatTime(first), Last: formatTime(last), Count: count, Controller: c.Name, Instance: e.About.Name}
+	kind := "Normal"
 	if e.Warning {
-		o.Type = "Warning"
+		kind = "Warning"
 	}
-	o.Source.Component, o.Source.Host = c.Name, host
-	o.Metadata.Namespace = e.namespace()
-	o.Metadata.Name = fmt.Sprintf("%s.%016x", e.About.Name[:min(len(e.About.Name), 200)], rand.Uint64()) //nolint:gosec // a name, not a secret
-	return o.Metadata.Name, c.Do(ctx, Request{Method: http.MethodPost, Path: Path("api", "v1", "namespaces", o.Metadata.Namespace, "events"), Kind: JSON, Body: o, Metadata: true}, nil)
+	name := fmt.Sprintf("%s.%016x", e.About.Name[:min(len(e.About.Name), 200)], rand.Uint64()) //nolint:gosec // a name, not a secret
+	body := Patch{
+		"apiVersion": "v1", "kind": "Event", "metadata": Patch{"name": name, "namespace": e.namespace()}, "involvedObject": e.About,
+		"reason": e.Reason, "message": truncate(e.Message, maxMessage), "type": kind, "count": count,
+		"firstTimestamp": formatTime(first), "lastTimestamp": formatTime(last),
+		"source": Patch{"component": c.Name, "host": host}, "reportingComponent": c.Name, "reportingInstance": e.About.Name,
+	}
+	return name, c.Do(ctx, Request{Method: http.MethodPost, Path: Path("api", "v1", "namespaces", e.namespace(), "events"), Kind: JSON, Body: body, Metadata: true}, nil)
 }
 
 // raiseEvent sets the count of an Event that happened again. It needs the verb patch on events. ErrNotFound
 // means that the server has deleted the Event (after an hour).
 func (c *Client) raiseEvent(ctx context.Context, e Event, name string, last time.Time, count int) error {
-	body := map[string]any{"count": count, "lastTimestamp": formatTime(last)}
+	body := Patch{"count": count, "lastTimestamp": formatTime(last)}
 	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "namespaces", e.namespace(), "events", name), Kind: MergePatch, Body: body, Metadata: true}, nil)
 }

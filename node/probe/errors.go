@@ -41,27 +41,15 @@ func (e *DriverError) Unwrap() error { return e.kind }
 // Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was observed with
 // a library that is newer than the kernel module.
 const (
-	smiOK              = 0
-	smiNoDevices       = 6
-	smiNoDriver        = 9
-	smiNoLibrary       = 12
-	smiOffTheBus       = 15
-	smiVersionMismatch = 18
+	smiOK        = 0
+	smiNoDevices = 6
+	smiOffTheBus = 15
 )
 
+var smiKinds = map[int]error{9: ErrNoDriver, 12: ErrNoLibrary, smiOffTheBus: ErrLost, 18: ErrMismatch}
+
 func smiError(r result) error {
-	e := &DriverError{Source: SourceSMI, Code: r.code, Text: lastLine(append(r.stdout, r.stderr...))}
-	switch r.code {
-	case smiNoDriver:
-		e.kind = ErrNoDriver
-	case smiNoLibrary:
-		e.kind = ErrNoLibrary
-	case smiOffTheBus:
-		e.kind = ErrLost
-	case smiVersionMismatch:
-		e.kind = ErrMismatch
-	}
-	return e
+	return &DriverError{Source: SourceSMI, Code: r.code, Text: lastLine(append(r.stdout, r.stderr...)), kind: smiKinds[r.code]}
 }
 
 // failure maps the text of NVML in a.Err to an error. nvidia-smi prints the same text for a single GPU.
