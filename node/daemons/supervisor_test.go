@@ -262,15 +262,6 @@ func TestStopWhileDown(t *testing.T) {
 	}
 }
 
-func TestNoDaemons(t *testing.T) {
-	t.Parallel()
-	s, err := Start(t.Context(), nil)
-	if err != nil || len(s.States()) != 0 || len(s.PIDs()) != 0 {
-		t.Fatal(err)
-	}
-	assert.NoError(t, s.Stop(t.Context()))
-}
-
 func TestDown(t *testing.T) {
 	t.Parallel()
 	got := Down([]State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})

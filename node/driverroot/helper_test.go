@@ -1,9 +1,6 @@
 package driverroot
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,18 +19,11 @@ const (
 	testVersion = "535.261.03"
 	testID      = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	namespaced  = "DRIVERROOT_TEST_NAMESPACE"
-	stageChild  = "DRIVERROOT_TEST_STAGE"
 )
 
 // TestMain starts the tests again in a mount namespace of their own, in the same process: their mounts are
 // not visible outside.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(stageChild); dir != "" {
-		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion, Log: slog.New(slog.DiscardHandler)}
-		_, err := r.Stage(context.Background())
-		fmt.Println(err)
-		os.Exit(0)
-	}
 	if os.Getuid() == 0 && os.Getenv(namespaced) == "" {
 		runtime.LockOSThread()
 		must(unix.Unshare(unix.CLONE_NEWNS))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/gate"
-	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
@@ -218,45 +216,13 @@ func TestStageStops(t *testing.T) {
 	}
 }
 
+// What a killed start left never had the final name, and goes at the next start.
 func TestStageKilled(t *testing.T) {
 	gate.Root(t, "it mounts")
-	dir := t.TempDir()
-	image(t, filepath.Join(dir, "image"))
-	for i := range 24 {
-		testfile.Write(t, dir+"/image/usr/lib/big"+itoa(uint32(i)), strings.Repeat("x", 1<<20))
-	}
-	roots := filepath.Join(dir, "storage/roots")
-	half := func() bool { return len(require.Value(filepath.Glob(roots+"/.tmp-*/usr"))(t)) > 0 }
-	for attempt := 1; !half(); attempt++ { // on a busy machine a copy may be complete before this process looks again
-		require.NoError(t, os.RemoveAll(dir+"/storage"))
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), stageChild+"="+dir)
-		require.NoError(t, cmd.Start())
-		ended := make(chan struct{})
-		go func() { _ = cmd.Wait(); close(ended) }()
-		for running := true; running && !half(); {
-			select {
-			case <-ended:
-				running = false
-			default:
-			}
-		}
-		_ = cmd.Process.Kill()
-		<-ended
-		if attempt == 100 {
-			t.Fatal("no kill found a half made root")
-		}
-	}
-	for _, name := range testfile.List(t, roots) {
-		if !strings.HasPrefix(name, ".tmp-") {
-			t.Fatalf("the kill left %q", name)
-		}
-	}
-	r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion, Log: logtest.New(t)}
-	s, err := r.Stage(t.Context())
-	if err != nil || s.Reused {
-		t.Fatalf("next start: %+v, %v", s, err)
-	}
+	r := testRoot(t)
+	roots := filepath.Join(r.Storage, rootsDir)
+	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
+	s := require.Value(r.Stage(t.Context()))(t)
 	assert.Same(t, []string{filepath.Base(s.Dir)}, testfile.List(t, roots))
 }
 

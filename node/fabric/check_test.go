@@ -22,7 +22,6 @@ func TestCheck(t *testing.T) {
 		"none":     {want: "no NVLink switches"},
 		"unknown":  {edit: func(_ *Facts, h *Host) { h.Err = errors.New("denied") }, level: Unknown, want: "is not known: denied"},
 		"switches": {files: switches, want: "1 NVSwitch (0000:05:00.0); the image has the fabric manager"},
-		"a fault":  {files: nvswitch("0000:05:00.0"), level: Fatal, want: "every CUDA program would fail with error 802"},
 		"external": {files: switches, edit: func(_ *Facts, h *Host) { h.Managed = false }, want: "does not manage them (--fabric)"},
 		"no bridge": {edit: func(f *Facts, _ *Host) { f.Machine.Baseboard = []string{"0000:17:00.0"} }, level: Doubtful,
 			want: "the GPUs 0000:17:00.0 need NVLink switches, and no ConnectX function"},

@@ -169,24 +169,6 @@ func TestNotAsked(t *testing.T) {
 	})
 }
 
-func TestStop(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := &asker{takes: time.Hour}
-		g := newGPUs(a, time.Second)
-		assert.Equal(t, -1, used(t.Context(), g))
-		began := time.Now()
-		g.stop()
-		if got, ok := g.last(); time.Since(began) > 0 || !ok || got.ok {
-			t.Error(time.Since(began), got)
-		}
-		if g.refresh(t.Context()); a.count() != 1 {
-			t.Error("asked after the stop")
-		}
-		g.stop()
-	})
-}
-
 func TestPartialAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

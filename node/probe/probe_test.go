@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 const (
@@ -98,17 +97,6 @@ func TestHung(t *testing.T) {
 	}
 }
 
-func TestCancelled(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
-	began := time.Now()
-	_, err := new(Prober).Ask(ctx, options("hang 62.25", smiOne))
-	if !errors.Is(err, context.Canceled) || time.Since(began) > 30*time.Second {
-		t.Errorf("%v after %v", err, time.Since(began))
-	}
-}
-
 // A child that cannot be killed is left behind after two seconds, and no second one is started while it is
 // there.
 func TestAbandoned(t *testing.T) {
@@ -149,28 +137,5 @@ func TestAbandoned(t *testing.T) {
 	}
 	if err != nil || len(a.Devices) != 1 {
 		t.Errorf("afterwards: %v, %v", a, err)
-	}
-}
-
-// The number of descriptors must not grow: a node asks for months.
-func TestNoLeak(t *testing.T) {
-	count := func() int {
-		entries := require.Value(os.ReadDir("/proc/self/fd"))(t)
-		return len(entries)
-	}
-	var p Prober
-	ask := func(script string) {
-		o := options(script, smiDown)
-		o.Timeout = 50 * time.Millisecond
-		_, _ = p.Ask(t.Context(), o)
-	}
-	ask(nvmlOne)
-	before := count()
-	for range 3 {
-		ask("hang 63.25")
-		ask(oldGLIBC)
-	}
-	if after := count(); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
