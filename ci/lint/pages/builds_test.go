@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-// atSite are parts of the commands about air gaps that belong to the site. They run in its folder,
+// atSite are parts of the commands of the page trust that belong to the site. They run in its folder,
 // with its cache.
 var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
 
@@ -34,7 +34,7 @@ func TestBuilds(t *testing.T) {
 				page.t = t
 				page.before(name)
 				for _, c := range all {
-					page.command(c)
+					page.command(name, c)
 				}
 			})
 		}
@@ -81,11 +81,11 @@ func (s *shell) before(name string) {
 }
 
 // command runs a command of a page; it has to end with 0.
-func (s *shell) command(c Command) {
+func (s *shell) command(name string, c Command) {
 	s.t.Helper()
 	text := substitute(c.Text)
 	cwd, env := s.clone, s.env
-	if slices.ContainsFunc(atSite, func(part string) bool { return strings.Contains(text, part) }) {
+	if name == "trust" && slices.ContainsFunc(atSite, func(part string) bool { return strings.Contains(text, part) }) {
 		cwd, env = s.site, append(slices.Clone(env), "DRIVER_BUILD_CACHE="+s.dir+"/site-cache")
 	}
 	s.in(cwd, env, text)
