@@ -63,7 +63,7 @@ func run(argv, env []string, stdout, stderr io.Writer) int {
 
 // serve runs the agent until a signal.
 func (s *settings) serve(stderr io.Writer) error {
-	client, err := evict.Connect(s.server, s.account, "driver-evict/"+version.Own())
+	client, err := evict.Connect(s.server, s.account)
 	if err != nil {
 		return err
 	}

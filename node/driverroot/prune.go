@@ -50,18 +50,13 @@ func (r Root) Prune(keep int) error {
 	return nil
 }
 
-// stagedAt returns the time when a root was made; the zero time when its marker cannot be read.
+// stagedAt returns the time when a root was made; the zero time without a marker.
 func stagedAt(dir string) time.Time {
-	root, err := os.OpenRoot(dir)
+	st, err := os.Lstat(filepath.Join(dir, markerPath))
 	if err != nil {
 		return time.Time{}
 	}
-	defer root.Close()
-	m, err := readMarker(root)
-	if err != nil {
-		return time.Time{}
-	}
-	return m.Staged
+	return st.ModTime()
 }
 
 func (r Root) removeUnused(dir string) error {

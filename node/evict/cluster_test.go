@@ -66,7 +66,7 @@ func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
 // client returns the real client, connected to this server.
 func (c *cluster) client() *kubernetes.Client {
 	client := kubernetes.New("http://cluster.test", "")
-	client.Name, client.Transport = "driver-evict", c
+	client.Name, client.Transport = component, c
 	return client
 }
 

@@ -70,17 +70,19 @@ func (c Config) Check() error {
 // Connect returns the client of the cluster that this pod runs in. It sends nothing yet. server is the
 // address of the API server, https://host:port. dir is the folder with the service account's token and
 // ca.crt, which are read again when they rotate. The error is ErrConfig: there is no server, or no token.
-func Connect(server, dir, name string) (*kubernetes.Client, error) {
+func Connect(server, dir string) (*kubernetes.Client, error) {
 	if server == "" {
 		return nil, fmt.Errorf("%w: there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server", ErrConfig)
 	}
 	client := kubernetes.New(server, dir)
-	client.Name, client.Wait = name, callTimeout
+	client.Name, client.Wait = component, callTimeout
 	if err := client.Check(); err != nil {
 		return nil, fmt.Errorf("%w: the service account's token cannot be used: %w; mount a projected token with the cluster's ca.crt into this container", ErrConfig, err)
 	}
 	return client, nil
 }
 
-// callTimeout limits each call of the API.
-const callTimeout = 30 * time.Second
+const (
+	component   = "driver-evict"   // in Events
+	callTimeout = 30 * time.Second // of each call of the API: webhooks may look at an eviction
+)

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-const keepRoots = 3 // number of staged roots to keep: this driver, the one before, and one more
+const keepRoots = 2 // number of staged roots to keep beside this driver's: the one before, and one more
 
 // roots is the driver root of this machine.
 type roots struct {

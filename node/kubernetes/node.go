@@ -30,7 +30,8 @@ func (c *Client) GetNode(ctx context.Context, name string) (n NodeObject, err er
 	if name == "" {
 		return n, errNoNode()
 	}
-	err = c.Do(ctx, Request{Method: http.MethodGet, Path: Path("api", "v1", "nodes", name)}, &n)
+	const most = 8 << 20 // a kubelet may list thousands of images
+	err = c.Do(ctx, Request{Method: http.MethodGet, Path: Path("api", "v1", "nodes", name), Most: most}, &n)
 	return n, err
 }
 
