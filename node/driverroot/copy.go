@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"runtime"
 	"slices"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
-const (
-	maxDepth = 64
-	// Copying waits more for the disk than for the processor; more workers do not make the disk faster.
-	maxWorkers = 8
-)
+const maxDepth = 64
 
 type inode struct{ dev, ino uint64 }
 
@@ -29,19 +22,15 @@ type copied struct {
 	shared int64 // bytes of the files that take no space of their own, see share.go
 }
 
-// copier copies a tree. Its workers copy folders and the data of files. A goroutine that finds no free worker
-// does the work itself, so that no goroutine waits for another one and few files are open.
+// copier copies a tree.
 type copier struct {
 	image   *layers
 	covered map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
 	skip    inode           // a folder that is not copied, in case it is in the tree
 	lenient bool            // skip owners that this process may not set, see attributes
 
-	stopped func() error // why to stop now: the caller's context or a worker's error
-	workers *errgroup.Group
-	top     int // descriptor of the copy's root
-
-	mu    sync.Mutex // protects the fields below
+	ctx   context.Context //nolint:containedctx // of the one call of tree
+	top   int             // descriptor of the copy's root
 	links map[inode]string
 	sum   copied
 }
@@ -57,23 +46,9 @@ type place struct {
 // without leftOut and the content of emptied. Files that are in a layer of the image share their data with it.
 // Errors of the kernel are wrapped (unix.ENOSPC).
 func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
-	c.workers, ctx = errgroup.WithContext(ctx)
-	c.workers.SetLimit(min(max(2, runtime.NumCPU()), maxWorkers))
-	c.stopped = func() error { return context.Cause(ctx) }
-	c.top, c.links = int(dst.Fd()), map[inode]string{}
-	walkErr := c.dir(src, dst, place{at: ".", lowers: c.image.lowers})
-	if err := c.workers.Wait(); err != nil { // first: if a worker failed, walkErr is only a consequence of that
-		return copied{}, err
-	}
-	return c.sum, walkErr
-}
-
-// do lets a worker call f, or calls it itself.
-func (c *copier) do(f func() error) error {
-	if c.workers.TryGo(f) {
-		return nil
-	}
-	return f()
+	c.ctx, c.top, c.links = ctx, int(dst.Fd()), map[inode]string{}
+	err := c.dir(src, dst, place{at: ".", lowers: c.image.lowers})
+	return c.sum, err
 }
 
 // dir copies the content of src, which has place p in the tree, to dst, and then the attributes of src.
@@ -91,8 +66,8 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 		if leftOut[at] {
 			continue
 		}
-		if err := c.stopped(); err != nil {
-			return fmt.Errorf("copy %s: %w", at, err)
+		if c.ctx.Err() != nil {
+			return fmt.Errorf("copy %s: %w", at, context.Cause(c.ctx))
 		}
 		if err := c.entry(src, dst, name, at, p); err != nil {
 			return err
@@ -147,26 +122,23 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", at, err)
 	}
+	defer from.Close()
 	err = unix.Mkdirat(int(dst.Fd()), name, 0o700)
 	var to *os.File
 	if err == nil {
 		to, err = openAt(dst, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	}
 	if err != nil {
-		from.Close()
 		return fmt.Errorf("copy %s: %w", at, err)
 	}
-	return c.do(func() error {
-		defer from.Close()
-		defer to.Close()
-		if !emptied[at] && !c.covered[at] {
-			return c.dir(from, to, p)
-		}
-		if err := c.attributes(from, to, st); err != nil {
-			return fmt.Errorf("copy %s: %w", at, err)
-		}
-		return nil
-	})
+	defer to.Close()
+	if !emptied[at] && !c.covered[at] {
+		return c.dir(from, to, p)
+	}
+	if err := c.attributes(from, to, st); err != nil {
+		return fmt.Errorf("copy %s: %w", at, err)
+	}
+	return nil
 }
 
 func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error) {
