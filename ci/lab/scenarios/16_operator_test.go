@@ -183,9 +183,8 @@ func consume(t *testing.T, g *lab.Guest) {
 		t.Fatalf("%v\n%s", err, r)
 	}
 	t.Logf("%s after %s:\n%s", report.Root, r.Took.Round(time.Second), report)
-	if r.Code != 0 || report.Loaded != d535.driver || report.DevRoot != devRoot || len(report.Lint) > 0 {
-		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q, and no lint %q",
-			r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot, report.Lint)
+	if r.Code != 0 || report.Loaded != d535.driver || report.DevRoot != devRoot {
+		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q", r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot)
 	}
 	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "DRA driver's prestart", "administrator's nvidia-smi", "nvidia-ctk",
 		"container of nvidia-ctk", "nvcdi", "container of nvcdi"} {

@@ -83,8 +83,9 @@ func TestOperatorFindsPrograms(t *testing.T) {
 			t.Errorf("%s is not on the image's PATH: %s", name, output)
 		}
 	}
-	if code, output := sh(t, root, c.Env, "nvidia-driver version"); code != 0 {
-		t.Errorf("nvidia-driver version: exit code %d: %s", code, output)
+	// The sidecars for GDS and GDRCopy compile against the sources; libnvidia-container's legacy mode runs ldconfig.
+	if code, output := sh(t, root, c.Env, "nvidia-driver version && test -d /usr/src/nvidia-"+driver+" && test -f /etc/ld.so.cache && test -x /sbin/ldconfig"); code != 0 {
+		t.Errorf("nvidia-driver version, sources, ldconfig: exit code %d: %s", code, output)
 	}
 	assert.Equalf(t, "nvidia-driver init", strings.Join(append(c.Entrypoint, c.Cmd...), " "), "the image runs")
 	for _, want := range []string{"DRIVER_VERSION=" + driver, "DRIVER_BRANCH=535", "DRIVER_TYPE=passthrough", "TARGETARCH=amd64", "NVIDIA_VISIBLE_DEVICES=void"} {

@@ -22,9 +22,8 @@ const keep = 48 * time.Hour
 // Prepare builds what Run needs, or finds it in the cache, and returns its folder:
 //
 //	bin/driver-conformance   static; looks at a root
-//	consumer/                a Debian 12 of some 70 MB with nvidia-ctk, nvidia-cdi-hook,
-//	                         nvidia-container-runtime, nvcdi-mock, devchar, runc
-//	consumer/bundle/         the root of the containers that are started in it: a shell, ldconfig and libc
+//	consumer/                a Debian 12 with nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime,
+//	                         nvcdi-mock, devchar, runc; also the root of the containers that are started in it
 //
 // The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
 // build cache empty, later ones about a second. Prepare fails the test if something is missing.
@@ -56,7 +55,7 @@ func prepare(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := cache.Key([]string{"layout 1", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}, filepath.Join(repo, "ci/peers/conformance/clients"))
+	key, err := cache.Key([]string{"layout 2", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}, filepath.Join(repo, "ci/peers/conformance/clients"))
 	if err != nil {
 		return "", err
 	}
@@ -75,29 +74,39 @@ func prepare(ctx context.Context) (string, error) {
 	return dir, checker(ctx, dir)
 }
 
+// runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the specifications
+// of the run, and runc.
+const runtimeConfig = `[nvidia-container-runtime]
+mode = "cdi"
+runtimes = ["/usr/sbin/runc"]
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+spec-dirs = ["/run/cdi"]
+`
+
 // build makes the folder.
 func build(ctx context.Context, repo, runc, dir string) error {
-	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
-		return err
-	}
-	clients := filepath.Join(dir, "clients")
-	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
-	if _, err := tool.Run(ctx, filepath.Join(repo, "ci/peers/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", clients+"/", "tool", "./nvcdi-mock", "./devchar"); err != nil {
-		return err
-	}
 	base, err := tool.Run(ctx, repo, nil, "ci/base", "debian12")
 	if err != nil {
 		return err
 	}
-	system := filepath.Join(dir, "base")
-	if _, err := tool.Run(ctx, repo, nil, "umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:")+":debian12", system); err != nil {
+	system, config := filepath.Join(dir, "consumer"), filepath.Join(dir, "consumer/etc/nvidia-container-runtime")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(filepath.Join(dir, "bin"), 0o755)); err != nil {
 		return err
 	}
-	if err := consumer(system, clients, runc, filepath.Join(dir, "consumer")); err != nil {
-		return err
+	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
+	clients, cgo := filepath.Join(repo, "ci/peers/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
+	for _, step := range [][]string{
+		{"umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:") + ":debian12", system},
+		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", system + "/usr/bin/", "tool", "./nvcdi-mock", "./devchar"},
+		{"cp", "--dereference", runc, system + "/usr/sbin/runc"},
+		{"mkdir", config},
+	} {
+		if _, err := tool.Run(ctx, clients, cgo, step...); err != nil {
+			return err
+		}
 	}
-	return errors.Join(os.RemoveAll(system), os.RemoveAll(clients))
+	return os.WriteFile(filepath.Join(config, "config.toml"), []byte(runtimeConfig), 0o644)
 }
 
 // checker builds driver-conformance. Its sources are part of the project: Go's cache knows whether they

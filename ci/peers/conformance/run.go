@@ -19,18 +19,14 @@ type Options struct {
 	Root    string // the driver root
 	Version string // the driver version that it should have
 	Dev     string // folder with the driver's device nodes; "" is /dev
-	HostDev bool   // the nodes are on the host's /dev: the project's linter then allows no dev in the root
 }
 
 // Run lets the programs in dir, which Prepare made, examine a driver root. An error means that they could not
-// be run; problems and the linter's findings are in the report.
+// be run; problems are in the report.
 func Run(ctx context.Context, dir string, o Options) (inside.Report, error) {
 	args := []string{"--consumer", filepath.Join(dir, "consumer"), "--driver-root", o.Root, "--driver-version", o.Version}
 	if o.Dev != "" {
 		args = append(args, "--dev", o.Dev)
-	}
-	if o.HostDev {
-		args = append(args, "--host-dev")
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin/driver-conformance"), args...)

@@ -3,128 +3,128 @@ package gpu
 import (
 	"cmp"
 	"context"
-	"errors"
+	"encoding/xml"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// session is a machine with what is known of it.
-type session struct {
-	Machine
-	work    string // a temporary folder
-	version string // of the loaded kernel modules
-	flavour string // open or proprietary; "": the machine does not show it
-	smi     string // nvidia-smi
-	libs    string // folder with libnvidia-ml.so.1
-	env     []string
-	ref     smiReport // nvidia-smi's
-
-	prober probe.Prober
-	probed probe.Answer // of driver-probe, with usage once that was asked
-	gpus   []devices.GPU
+// Machine says where things are. The zero value of Root is this machine.
+type Machine struct {
+	Root     string        // "/"; a stand-in in tests
+	Programs string        // folder with driver-probe
+	Timeout  time.Duration // of one program; 0: a minute
 }
-
-// procText bounds files of procfs.
-const procText = 1 << 16
-
-// Where machines have the driver: NVIDIA's packages, the distributions, and providers that mount it into
-// containers.
-var (
-	libraryDirs = []string{
-		"usr/local/nvidia/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/nvidia/lib",
-		"usr/lib/x86_64-linux-gnu/nvidia/current", "usr/lib/aarch64-linux-gnu/nvidia/current", "lib64", "usr/lib",
-		"lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
-	}
-	programDirs = []string{"usr/bin", "usr/local/nvidia/bin", "usr/sbin", "bin", "opt/bin", "usr/lib/nvidia/current"}
-)
 
 // path is a path on the machine.
 func (m Machine) path(elem ...string) string {
 	return filepath.Join(append([]string{m.Root}, elem...)...)
 }
 
+// session is a machine with what is known of it.
+type session struct {
+	Machine
+	work    string // a temporary folder
+	flavour string // open or proprietary; "": the machine does not show it
+	smi     string // nvidia-smi
+	env     []string
+	ref     smiReport // nvidia-smi's
+	prober  probe.Prober
+	gpus    []devices.GPU // on the bus
+}
+
+// Where machines have the driver: NVIDIA's packages, the distributions, and providers that mount it into
+// containers.
+var (
+	libraryDirs = []string{"usr/local/nvidia/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib/*/nvidia/current"}
+	programDirs = []string{"usr/bin", "usr/local/nvidia/bin", "usr/sbin", "opt/bin", "usr/lib/nvidia/current"}
+)
+
 // open looks for the driver. The error wraps ErrNoGPU if none is loaded, or if it has no GPU.
 func open(ctx context.Context, m Machine, work string) (*session, error) {
 	m.Root, m.Timeout = cmp.Or(m.Root, "/"), cmp.Or(m.Timeout, time.Minute)
-	s := &session{Machine: m, work: work, env: os.Environ()}
-	banner, noBanner := bounded.Text(m.path("proc/driver/nvidia/version"), procText)
-	if s.smi = s.find(programDirs, "nvidia-smi"); s.smi == "" {
-		if noBanner != nil {
-			return nil, fmt.Errorf("%w: %w, and nvidia-smi is in none of /%s", ErrNoGPU, noBanner, strings.Join(programDirs, ", /"))
-		}
-		return nil, fmt.Errorf("a driver is loaded (%s), and nvidia-smi is in none of /%s: without it there is nothing to compare with",
-			strings.TrimSpace(banner), strings.Join(programDirs, ", /"))
-	}
-	if lib := s.find(libraryDirs, "libnvidia-ml.so.1"); lib != "" {
-		s.libs = filepath.Dir(lib)
-		s.env = append(s.env, "LD_LIBRARY_PATH="+strings.TrimSuffix(s.libs+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
-	}
-	ref, err := s.askSMI(ctx)
-	if err != nil {
-		if code := exitCode(err); noBanner != nil || code == 6 || code == 9 { // no device, no driver: its manual page, RETURN VALUE
-			return nil, fmt.Errorf("%w: %w", ErrNoGPU, err)
-		}
-		return nil, err
-	}
-	s.ref = ref
-	if s.version = versionIn(banner); s.version == "" { // sandboxed containers have no /proc/driver
-		s.version = ref.Driver
-	}
+	s := &session{Machine: m, work: work, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
+	banner, noBanner := os.ReadFile(m.path("proc/driver/nvidia/version")) // sandboxed containers have none
 	switch {
-	case strings.Contains(banner, "Open Kernel Module"):
+	case strings.Contains(string(banner), "Open Kernel Module"):
 		s.flavour = driverinfo.Open
 	case noBanner == nil:
 		s.flavour = driverinfo.Proprietary
+	case s.smi == "":
+		return nil, fmt.Errorf("%w: %w, and there is no nvidia-smi", ErrNoGPU, noBanner)
 	}
-	if len(s.ref.GPUs) == 0 {
-		return nil, fmt.Errorf("%w: driver %s is loaded, and nvidia-smi lists no GPU", ErrNoGPU, s.version)
+	if s.smi == "" {
+		return nil, fmt.Errorf("a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with", strings.Join(programDirs, ", /"))
 	}
-	return s, nil
+	if lib := m.find(libraryDirs, "libnvidia-ml.so.1"); lib != "" {
+		s.env = append(s.env, "LD_LIBRARY_PATH="+strings.TrimSuffix(filepath.Dir(lib)+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
+	}
+	code, err := s.askSMI(ctx)
+	switch {
+	case err != nil && (noBanner != nil || code == 6 || code == 9): // no device, no driver: its manual page, RETURN VALUE
+		return nil, fmt.Errorf("%w: %w", ErrNoGPU, err)
+	case err == nil && len(s.ref.GPUs) == 0:
+		return nil, fmt.Errorf("%w: driver %s is loaded, and nvidia-smi lists no GPU", ErrNoGPU, s.ref.Driver)
+	}
+	return s, err
 }
 
 // find returns the path of the first file of a name, "" if there is none.
-func (s *session) find(dirs []string, name string) string {
+func (m Machine) find(dirs []string, name string) string {
 	for _, dir := range dirs {
-		if st, err := os.Stat(s.path(dir, name)); err == nil && st.Mode().IsRegular() {
-			return s.path(dir, name)
+		if found, err := filepath.Glob(m.path(dir, name)); err == nil && len(found) > 0 {
+			return found[0]
 		}
 	}
 	return ""
 }
 
-// versionIn returns the version in the first line of /proc/driver/nvidia/version:
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Mon ...".
-func versionIn(banner string) string {
-	line, _, _ := strings.Cut(banner, "\n")
-	for word := range strings.FieldsSeq(line) {
-		if parts := strings.Split(word, "."); len(parts) >= 2 && len(parts[0]) == 3 && strings.Trim(word, "0123456789.") == "" {
-			return word
-		}
-	}
-	return ""
+// smiReport is what `nvidia-smi -q -x` prints: the reference. driver-probe's fallback reads another format of
+// nvidia-smi, so that the two can be compared.
+type smiReport struct {
+	Driver string   `xml:"driver_version"`
+	GPUs   []smiGPU `xml:"gpu"`
 }
 
-func askVersion(_ context.Context, s *session) found {
-	f := found{answer: strings.TrimSuffix(s.version+", "+s.flavour, ", "), compared: "nvidia-smi's driver_version, and /sys/module/nvidia/version"}
-	f.expect("nvidia-smi's driver_version", s.ref.Driver, s.version)
-	m, err := (kmod.System{Sys: s.path("sys"), Proc: s.path("proc")}).Module("nvidia")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		f.compared = "nvidia-smi's driver_version; /sys does not show the module here, as in a sandboxed container"
-	case err != nil:
-		f.differ("%v", err)
-	default:
-		f.expect("the module's version in /sys", m.Version, s.version)
+type smiGPU struct {
+	Address     string `xml:"id,attr"` // 00000000:05:00.0
+	Name        string `xml:"product_name"`
+	UUID        string `xml:"uuid"`
+	Minor       string `xml:"minor_number"`
+	ID          string `xml:"pci>pci_device_id"` // 233510DE: device and vendor
+	Total       string `xml:"fb_memory_usage>total"`
+	Reserved    string `xml:"fb_memory_usage>reserved"`
+	Used        string `xml:"fb_memory_usage>used"`
+	Utilization string `xml:"utilization>gpu_util"`
+}
+
+// askSMI reads nvidia-smi's report, and returns its exit code.
+func (s *session) askSMI(ctx context.Context) (code int, err error) {
+	code, output, err := probe.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.Timeout)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, code, output)
 	}
-	return f
+	var report smiReport
+	if err == nil {
+		err = xml.Unmarshal([]byte(output), &report)
+	}
+	if err == nil {
+		s.ref = report
+	}
+	return code, err
+}
+
+// sysfsAddress returns the address as the kernel writes it: 0000:05:00.0.
+func (g smiGPU) sysfsAddress() string {
+	domain, rest, _ := strings.Cut(strings.ToLower(g.Address), ":")
+	for len(domain) > 4 && domain[0] == '0' {
+		domain = domain[1:]
+	}
+	return domain + ":" + rest
 }

@@ -1,9 +1,8 @@
 package gpu
 
 import (
-	"fmt"
+	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -29,23 +28,15 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	folder = dir
-	repo, err := tool.Root()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-ldflags=-w", "-buildvcs=false", "-o", filepath.Join(dir, "driver-probe"), "./cmd/driver-probe")
-	cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build driver-probe: %w: %s", err, out)
-	}
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-w", `-DVERSION="`+version+`"`, "-Wl,-soname,libnvidia-ml.so.1",
-		"-o", filepath.Join(dir, "libnvidia-ml.so"), "testdata/nvml.c").CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("compile the stand-in for NVML: %w: %s", err, out)
-	}
-	out, err = exec.Command("cc", "-O1", "-w", `-DVERSION="`+version+`"`, "-o", filepath.Join(dir, "nvidia-smi"), "testdata/nvidia-smi.c").CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("compile the stand-in for nvidia-smi: %w: %s", err, out)
+	const tags = `-DVERSION="` + version + `"`
+	for _, command := range [][]string{
+		{"go", "build", "-ldflags=-w", "-buildvcs=false", "-o", dir, "../../../cmd/driver-probe", "./gpu-check"},
+		{"cc", "-shared", "-fPIC", "-O1", "-w", tags, "-Wl,-soname,libnvidia-ml.so.1", "-o", dir + "/libnvidia-ml.so", "testdata/nvml.c"},
+		{"cc", "-O1", "-w", tags, "-o", dir + "/nvidia-smi", "testdata/nvidia-smi.c"},
+	} {
+		if _, err := tool.Run(context.Background(), "", []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}, command...); err != nil {
+			return dir, err
+		}
 	}
 	return dir, nil
 })

@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,41 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// specDir is the folder of a run's specifications; the runtime's configuration names it too.
-const specDir = "/run/cdi"
-
-// hookPath is the path of nvidia-cdi-hook in the world.
-const hookPath = "/usr/bin/nvidia-cdi-hook"
-
-// charDir is the folder for the validator's links; on a node it is /dev/char.
-const charDir = "/tmp/char"
+const (
+	specDir  = "/run/cdi"                 // of a run's specifications; the runtime's configuration names it too
+	hookPath = "/usr/bin/nvidia-cdi-hook" // in the world
+	charDir  = "/tmp/char"                // for the validator's links; on a node it is /dev/char
+)
 
 // validator does what the validator of the GPU Operator 26.7 does for a driver container: find libnvidia-ml
 // and nvidia-smi with links resolved in its own root (so that an absolute link leads nowhere), run that
 // nvidia-smi in its own container with that library, change into the driver root to run modprobe, and link
 // the device nodes by their numbers.
 func (s session) validator(ctx context.Context) {
-	lib, c := resolve("libnvidia-ml.so.1", libraryDirs)
-	smi, bin := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
-	c.Problems = append(c.Problems, bin.Problems...)
-	if len(c.Problems) > 0 {
-		c.Name, c.Code = "validator's nvidia-smi", 1
-		s.end(c)
-	} else {
-		c, stdout, stderr := s.start(ctx, "validator's nvidia-smi", []string{"LD_PRELOAD=" + lib}, smi)
-		s.smi(&c, c.Code)
-		s.end(c, stdout, stderr)
+	lib, noLib := resolve("libnvidia-ml.so.1", libraryDirs)
+	smi, noSMI := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
+	c := Client{Name: "validator's nvidia-smi", Code: 1, Problems: append(noLib, noSMI...)}
+	var stdout, stderr []byte
+	if len(c.Problems) == 0 {
+		c, stdout, stderr = s.start(ctx, c.Name, []string{"LD_PRELOAD=" + lib}, smi)
+		s.smi(&c)
 	}
+	s.end(c, stdout, stderr)
 	if s.DevRoot == driverRoot {
-		c := Client{Name: "validator's device list", Command: []string{"read", driverRoot + "/sys/bus/pci/devices"}}
-		if _, err := os.ReadDir(c.Command[1]); err != nil {
-			c.Code = 1
+		c := Client{Name: "validator's device list"}
+		if _, err := os.ReadDir(driverRoot + "/sys/bus/pci/devices"); err != nil {
 			c.problem("the root has dev, so its sys is read for PCI devices: %v", err)
 		}
 		s.end(c)
 	}
 	// The validator got exit code 127 from a root without modprobe. Whether the module loads is not tested here.
-	c, stdout, stderr := s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
+	c, stdout, stderr = s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
 	if c.Code != 0 {
 		c.problem("chroot %s /sbin/modprobe: exit code %d", driverRoot, c.Code)
 	}
@@ -62,10 +57,7 @@ func (s session) links(ctx context.Context) {
 	if c.Code != 0 {
 		c.problem("exit code %d", c.Code)
 	}
-	links, err := filepath.Glob(charDir + "/*")
-	if err != nil {
-		c.problem("%v", err)
-	}
+	links, _ := filepath.Glob(charDir + "/*") //nolint:errcheck // the pattern is valid
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil || strings.Contains(target, "/nvidia-caps/") {
@@ -79,7 +71,6 @@ func (s session) links(ctx context.Context) {
 			c.problem("%s leads to %s, which has number %s", link, target, number)
 		}
 	}
-	slices.Sort(c.Found.Devices)
 	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
 		if !slices.Contains(c.Found.Devices, name) {
 			c.problem("no link leads to %s", name)
@@ -88,90 +79,98 @@ func (s session) links(ctx context.Context) {
 	s.end(c, stdout, stderr)
 }
 
+// resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: absolute links are not
+// taken as relative to the driver root.
+func resolve(name string, dirs []string) (path string, problems []string) {
+	for _, dir := range dirs {
+		path, err := filepath.EvalSymlinks(filepath.Join(driverRoot, dir, name))
+		if err == nil && strings.HasPrefix(path, driverRoot+"/") {
+			return path, nil
+		}
+	}
+	return "", []string{fmt.Sprintf("%s is in none of %s, or its link leads out of the root", name, strings.Join(dirs, ", "))}
+}
+
+// prestart is what the init container of the DRA driver's kubelet plugin does until it succeeds
+// (hack/kubelet-plugin-prestart.sh, release 0.5.0), on a node that lends no GPU. It makes a link to the driver root, because the root
+// may appear later. nvidia-smi must be a regular file in a folder that is no link; libnvidia-ml.so.1 may
+// be a link that leads to a file in the container. Then it runs that nvidia-smi with an empty environment,
+// except LD_PRELOAD.
+const prestart = `root=/tmp/driver-root; ln -s ` + driverRoot + ` $root
+find_in() { file=$1; shift; for dir in "$@"; do find $follow $root/$dir -maxdepth 1 -type f -name $file 2>/dev/null; done | head -n 1; }
+follow=; smi=$(find_in nvidia-smi opt/bin usr/bin usr/sbin bin sbin)
+follow=-L; lib=$(find_in libnvidia-ml.so.1 usr/lib64 usr/lib/x86_64-linux-gnu usr/lib/aarch64-linux-gnu lib64 lib/x86_64-linux-gnu lib/aarch64-linux-gnu)
+[ "$lib" ] || { echo "libnvidia-ml.so.1 leads to no file"; exit 1; }
+[ "$smi" ] || { echo "there is no regular file nvidia-smi"; exit 1; }
+exec env -i LD_PRELOAD=$lib $smi`
+
+// prestart judges the exit code as that of the validator's nvidia-smi. (The script leaves at exit code 0. Fake
+// GPUs do not initialise.)
+func (s session) prestart(ctx context.Context) {
+	c, stdout, stderr := s.start(ctx, "DRA driver's prestart", nil, "/bin/sh", "-c", prestart)
+	if c.Code == 1 {
+		c.problem("%s", bytes.TrimSpace(stdout))
+	}
+	s.smi(&c)
+	s.end(c, stdout, stderr)
+}
+
 // administrator does what people do on a node to look at a GPU: they change into the driver root and run
 // nvidia-smi there. It needs device files in that root; without them it answers 9, loaded driver or not.
 func (s session) administrator(ctx context.Context) {
 	c, stdout, stderr := s.start(ctx, "administrator's nvidia-smi", nil, "/usr/sbin/chroot", driverRoot, "/usr/bin/nvidia-smi")
-	s.smi(&c, c.Code)
+	s.smi(&c)
 	s.end(c, stdout, stderr)
-}
-
-// resolve finds a file in folders of the driver root as filepath.EvalSymlinks does: absolute links are not
-// taken as relative to the driver root.
-func resolve(name string, dirs []string) (string, Client) {
-	var reason error
-	for _, dir := range dirs {
-		path, err := filepath.EvalSymlinks(filepath.Join(driverRoot, dir, name))
-		if err == nil && strings.HasPrefix(path, driverRoot+"/") {
-			return path, Client{}
-		}
-		if err == nil {
-			err = fmt.Errorf("%s leads out of the driver root, to %s", filepath.Join(driverRoot, dir, name), path)
-		}
-		if _, there := os.Lstat(filepath.Join(driverRoot, dir, name)); there == nil || reason == nil {
-			reason = err
-		}
-	}
-	c := Client{}
-	c.problem("%s is in none of %s: %v", name, strings.Join(dirs, ", "), reason)
-	return "", c
 }
 
 // smi judges nvidia-smi's exit code: 9 means that the library was found and the driver is not loaded, 6 that
 // the driver is loaded and no device starts, 12 that the library is not found, 18 that it has another
 // version.
-func (s session) smi(c *Client, code int) {
+func (s session) smi(c *Client) {
 	allowed := []int{9}
 	if s.Loaded != "" {
 		allowed = []int{0, 6}
 	}
-	if !slices.Contains(allowed, code) {
-		c.problem("nvidia-smi: exit code %d, want one of %v with module version %q", code, allowed, s.Loaded)
+	if !slices.Contains(allowed, c.Code) {
+		c.problem("nvidia-smi: exit code %d, want one of %v with module version %q", c.Code, allowed, s.Loaded)
 	}
 }
 
 // specifications makes CDI specifications in both ways and starts a container with each of them.
 func (s session) specifications(ctx context.Context) {
-	if err := os.MkdirAll(specDir, 0o755); err != nil {
-		s.end(Client{Name: "nvidia-ctk", Code: -1, Problems: []string{err.Error()}})
-		return
-	}
+	common := []string{"--driver-root=" + driverRoot, "--dev-root=" + s.DevRoot, "--nvidia-cdi-hook-path=" + hookPath}
 	// The vendor is given, because the command's default is the vendor of ordinary devices.
-	c, out, log := s.start(ctx, "nvidia-ctk", nil, "/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management",
-		"--vendor=management.nvidia.com", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath, "--format=json")
-	s.specification(ctx, c, "management.nvidia.com", "all", out, log)
+	s.specification(ctx, "nvidia-ctk", "management.nvidia.com", "all",
+		append([]string{"/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management", "--vendor=management.nvidia.com", "--format=json"}, common...))
 	gpus, err := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*"))
-	if err != nil || len(gpus) == 0 {
-		return // no device that a mock could stand for
+	if err == nil && len(gpus) > 0 { // else there is no device that a mock could stand for
+		s.specification(ctx, "nvcdi", "nvidia.com", "0",
+			append([]string{"/usr/bin/nvcdi-mock", fmt.Sprint("--gpus=", len(gpus)), "--driver-version=" + s.Version}, common...))
 	}
-	c, out, log = s.start(ctx, "nvcdi", nil, "/usr/bin/nvcdi-mock", "--gpus="+fmt.Sprint(len(gpus)), "--driver-version="+s.Version,
-		"--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--nvidia-cdi-hook-path="+hookPath)
-	s.specification(ctx, c, "nvidia.com", "0", out, log)
 }
 
-// specification judges one specification and then starts the container.
-func (s session) specification(ctx context.Context, c Client, vendor, device string, out, log []byte) {
-	made := false
+// specification judges the specification that a command prints, and then starts the container.
+func (s session) specification(ctx context.Context, name, vendor, device string, command []string) {
+	c, spec, log := s.start(ctx, name, nil, command...)
+	var err error
 	if c.Code != 0 {
-		c.problem("exit code %d", c.Code)
-	} else if spec, err := ParseSpec(out); err != nil {
+		err = fmt.Errorf("exit code %d", c.Code)
+	} else if c.Found, err = inventory(spec); err == nil {
+		c.compare(s.Version)
+		err = writeFile(filepath.Join(specDir, vendor+".json"), spec)
+	}
+	if err != nil {
 		c.problem("%v", err)
-	} else {
-		made = true
-		c.Found = spec.Inventory(s.Version)
-		c.compare(s.want, s.Version)
-		if len(c.Found.Devices) == 0 {
-			c.problem("no device node below %s", s.DevRoot)
-		}
-		if err := os.WriteFile(filepath.Join(specDir, vendor+".json"), out, 0o644); err != nil {
-			made = false
-			c.problem("%v", err)
-		}
 	}
-	c.judge()
-	name := "container of " + c.Name
 	s.end(c, log)
-	if made {
-		s.container(ctx, name, vendor+"/gpu="+device)
+	if err == nil {
+		s.container(ctx, "container of "+name, vendor+"/gpu="+device)
 	}
+}
+
+func writeFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
 }

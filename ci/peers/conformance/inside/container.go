@@ -2,15 +2,15 @@ package inside
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	_ "embed"
+	"golang.org/x/sys/unix"
 )
 
 // look is the script that runs in the container. It prints which of the driver's libraries the dynamic linker
@@ -19,83 +19,36 @@ import (
 //go:embed look.sh
 var look string
 
+// lifecycle is a container's. The runtime changes a bundle on create only, so create and start are separate.
+const lifecycle = `runtime="nvidia-container-runtime --log $bundle/runc.log"
+$runtime create --bundle $bundle $id
+$runtime start $id
+while $runtime state $id | grep -q '"status": "running"'; do sleep 0.05; done
+$runtime delete --force $id`
+
 // container starts a container with a CDI device through nvidia-container-runtime and runc and reports what
 // the script finds in it.
 func (s session) container(ctx context.Context, name, device string) {
-	begin := time.Now()
-	c := Client{Name: name, Command: []string{"/usr/bin/nvidia-container-runtime", "create", device}}
-	output, err := s.inContainer(ctx, &c, device)
-	c.Millis = time.Since(begin).Milliseconds()
-	if err != nil {
-		c.Code = 1
-		c.problem("%v", err)
-	} else {
-		s.inspect(&c, output)
-	}
-	c.judge()
-	s.end(c, []byte(output))
-}
-
-// inContainer runs the script in a new container and returns its output.
-func (s session) inContainer(ctx context.Context, c *Client, device string) (string, error) {
-	id := "driver-conformance-" + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(len(s.Clients))
+	id := fmt.Sprintf("driver-conformance-%d-%d", os.Getpid(), len(s.Clients))
 	bundle := filepath.Join("/run", id)
 	if err := writeBundle(bundle, id, device); err != nil {
-		return "", fmt.Errorf("write a bundle: %w", err)
+		s.end(Client{Name: name, Code: -1, Problems: []string{"write a bundle: " + err.Error()}})
+		return
 	}
-	// The runtime changes a bundle on create only, so create and start are separate. The container writes to
-	// files, because create returns while the container lives.
-	program := "exec /usr/bin/nvidia-container-runtime --log " + bundle + "/runc.log "
-	step := func(command string) error {
-		r, _, stderr := s.start(ctx, command, nil, "/bin/sh", "-c", program+command)
-		c.Warnings = append(c.Warnings, r.Warnings...)
-		if r.Code != 0 {
-			out, _ := os.ReadFile(bundle + "/output")   //nolint:errcheck // missing when create itself failed
-			log, _ := os.ReadFile(bundle + "/runc.log") //nolint:errcheck // as above
-			return fmt.Errorf("nvidia-container-runtime %s: exit code %d: %s", command, r.Code, tail(append(append(stderr, out...), log...)))
-		}
-		return nil
+	c, stdout, stderr := s.start(ctx, name, []string{"bundle=" + bundle, "id=" + id}, "/bin/sh", "-e", "-c", lifecycle)
+	if c.Code != 0 {
+		log, _ := os.ReadFile(bundle + "/runc.log") //nolint:errcheck // missing when the runtime itself failed
+		c.problem("nvidia-container-runtime: exit code %d: %s", c.Code, tail(append(stderr, log...)))
+	} else {
+		s.inspect(&c, string(stdout))
 	}
-	if err := step("create --bundle " + bundle + " " + id + " >" + bundle + "/output 2>&1"); err != nil {
-		return "", err
-	}
-	defer func() {
-		if err := step("delete --force " + id); err != nil {
-			c.problem("%v", err)
-		}
-	}()
-	if err := step("start " + id); err != nil {
-		return "", err
-	}
-	return finished(ctx, bundle+"/output")
-}
-
-// finished waits for the last line of the script's output.
-func finished(ctx context.Context, file string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return "", err
-		}
-		if strings.HasSuffix(string(data), "\nend\n") {
-			return string(data), nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("wait for the container: %w; so far it printed: %s", ctx.Err(), tail(data))
-		case <-tick.C:
-		}
-	}
+	s.end(c, stdout, stderr)
 }
 
 // inspect reads the script's lines: "library NAME", "broken NAME: reason", "device NAME: reason or ok", "smi
 // CODE".
 func (s session) inspect(c *Client, output string) {
-	code := -1
+	c.Code = -1
 	for line := range strings.Lines(output) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
@@ -111,13 +64,12 @@ func (s session) inspect(c *Client, output string) {
 				c.problem("%s cannot be opened: %s", node, reason)
 			}
 		case "smi":
-			code, _ = strconv.Atoi(rest) //nolint:errcheck // a line without a number is 0 or -1: it fails either way below
+			c.Code, _ = strconv.Atoi(rest) //nolint:errcheck // a line without a number is 0 or -1: it fails either way below
 		}
 	}
-	c.Code = code
-	s.smi(c, code)
+	s.smi(c)
 	for _, lib := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
-		if !strings.Contains(output, "\nlibrary "+lib+"\n") {
+		if !strings.Contains(output, "library "+lib+"\n") {
 			c.problem("the dynamic linker does not know %s", lib)
 		}
 	}
@@ -126,13 +78,15 @@ func (s session) inspect(c *Client, output string) {
 	}
 }
 
-// writeBundle makes an OCI bundle whose root is a copy of the minimal system in /bundle, because hooks write
-// to it.
+// writeBundle makes an OCI bundle whose root is the world's system, with a folder in memory above it, because
+// hooks write to it.
 func writeBundle(dir, id, device string) error {
-	if err := os.MkdirAll(filepath.Join(dir, "rootfs"), 0o755); err != nil {
-		return err
+	for _, name := range []string{"rootfs", "upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
 	}
-	if err := os.CopyFS(filepath.Join(dir, "rootfs"), os.DirFS("/bundle")); err != nil {
+	if err := mount("overlay", dir+"/rootfs", "overlay", 0, "lowerdir=/,upperdir="+dir+"/upper,workdir="+dir+"/work"); err != nil {
 		return err
 	}
 	type m map[string]any
@@ -161,4 +115,11 @@ func writeBundle(dir, id, device string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644)
+}
+
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %s %s on %s: %w", kind, source, target, err)
+	}
+	return nil
 }

@@ -8,6 +8,6 @@
 // device nodes and the runtime writes state. Package conformance prepares that system, not this package.
 // Nothing in the driver root is changed.
 //
-// What the programs must find is computed from the files of the root itself (Expect), never from a recorded
+// What the programs must find is computed from the files of the root itself (expect), never from a recorded
 // list, so that the same check serves every driver version.
 package inside

@@ -1,10 +1,5 @@
-# Runs as process 1 of a container that has little but a shell: no grep, no sed. Every line is "word what".
-ldconfig -p >/tmp/cache
-while read -r name _; do
-  case $name in
-    libcuda*.so.* | libnv*.so.* | lib*nvidia*.so.*) echo "library $name" ;;
-  esac
-done </tmp/cache
+# Runs as process 1 of a container. Every line is "word what".
+ldconfig -p | sed -nE 's/^\t(lib(cuda|nv|[^ ]*nvidia)[^ ]*\.so\.[^ ]*) .*/library \1/p'
 # These need nothing but libc; libraries for graphics need X11, which this system does not have.
 for name in libcuda.so.1 libnvidia-ml.so.1; do
   said=$(LD_PRELOAD=$name /usr/bin/true 2>&1) || said="${said:-exit code $?}"
@@ -17,4 +12,3 @@ for node in /dev/nvidia* /dev/nvidia-caps/*; do
 done
 nvidia-smi
 echo "smi $?"
-echo end

@@ -12,35 +12,29 @@ type Report struct {
 	Version string   `json:"version"` // the driver version that it should have
 	Loaded  string   `json:"loaded"`  // version of the kernel module that is loaded here, "" if none is
 	DevRoot string   `json:"devRoot"` // "/" or the driver root: where consumers look for dev (contract of the validator)
-	Lint    []string `json:"lint"`    // findings of the project's own linter
 	Clients []Client `json:"clients"` // in the order in which they ran
 }
 
 // Client is one program's run.
 type Client struct {
 	Name     string    `json:"name"`
-	Command  []string  `json:"command"`
 	Code     int       `json:"code"` // exit status; -1 when it did not start or ran past its deadline
-	Millis   int64     `json:"millis"`
 	Found    Inventory `json:"found"`
-	Warnings []string  `json:"warnings,omitempty"` // lines of the program's log, each once, including the expected ones
 	Problems []string  `json:"problems,omitempty"` // what is wrong, in words for readers
 	Output   string    `json:"output,omitempty"`   // the end of the program's output, when there are problems
 }
 
-// Inventory is what a program would give to a container. Paths are those inside the container.
+// Inventory is what a program would give to a container: base names, and paths of devices in the container.
 type Inventory struct {
 	Devices   []string `json:"devices,omitempty"`
-	Libraries []string `json:"libraries,omitempty"` // *.so.VERSION, base names
+	Libraries []string `json:"libraries,omitempty"` // *.so.VERSION
 	Links     []string `json:"links,omitempty"`     // symbolic links that hooks make, "target::path"
 	Binaries  []string `json:"binaries,omitempty"`
-	Firmware  []string `json:"firmware,omitempty"` // base names
-	Other     []string `json:"other,omitempty"`    // configuration files and sockets
-	Hooks     []string `json:"hooks,omitempty"`    // names of nvidia-cdi-hook's commands
+	Firmware  []string `json:"firmware,omitempty"`
+	Hooks     []string `json:"hooks,omitempty"` // names of nvidia-cdi-hook's commands
 }
 
-// Problems returns the problems of all clients, each after the client's name. The linter's findings are not
-// among them: callers compare the two.
+// Problems returns the problems of all clients, each after the client's name.
 func (r Report) Problems() []string {
 	var all []string
 	for _, c := range r.Clients {
@@ -63,14 +57,11 @@ func (r Report) Client(name string) (Client, bool) {
 // String returns the report for a log: one line for each client and one for each problem.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "driver root %s, driver %s, module %s, device nodes below %s\n", r.Root, r.Version, or(r.Loaded, "not loaded"), r.DevRoot)
-	for _, l := range r.Lint {
-		fmt.Fprintf(&b, "lint: %s\n", l)
-	}
+	fmt.Fprintf(&b, "driver root %s, driver %s, module %q, device nodes below %s\n", r.Root, r.Version, r.Loaded, r.DevRoot)
 	for _, c := range r.Clients {
 		f := c.Found
-		fmt.Fprintf(&b, "%s: exit code %d after %d ms; %d devices, %d libraries, %d links, %d binaries, %d firmware files, %d other files\n",
-			c.Name, c.Code, c.Millis, len(f.Devices), len(f.Libraries), len(f.Links), len(f.Binaries), len(f.Firmware), len(f.Other))
+		fmt.Fprintf(&b, "%s: exit code %d; %d devices, %d libraries, %d links, %d binaries, %d firmware files\n",
+			c.Name, c.Code, len(f.Devices), len(f.Libraries), len(f.Links), len(f.Binaries), len(f.Firmware))
 		for _, p := range c.Problems {
 			fmt.Fprintf(&b, "  problem: %s\n", p)
 		}
@@ -80,11 +71,4 @@ func (r Report) String() string {
 
 func (c *Client) problem(format string, args ...any) {
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

@@ -104,10 +104,3 @@ func nodes(to, from string) error {
 	}
 	return os.Mkdir(filepath.Join(to, "shm"), 0o1777)
 }
-
-func mount(source, target, kind string, flags uintptr, data string) error {
-	if err := unix.Mount(source, target, kind, flags, data); err != nil {
-		return fmt.Errorf("mount %s on %s: %w", or(source+kind, "private"), target, err)
-	}
-	return nil
-}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,53 +24,33 @@ import (
 const limit = 9 * time.Minute
 
 func main() {
+	program, err := os.Executable()
+	if err != nil {
+		program = "."
+	}
+	m := gpu.Machine{Programs: filepath.Dir(program)}
+	flag.StringVar(&m.Root, "root", "/", "the machine; a stand-in in tests")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "gpu-check: takes no arguments, but got %q\n", flag.Args())
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var m gpu.Machine
-	flags := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&m.Root, "root", "/", "the machine; a stand-in in tests")
-	flags.StringVar(&m.Programs, "programs", beside(), "folder with driver-probe")
-	flags.DurationVar(&m.Timeout, "timeout", time.Minute, "time for one program")
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
-		}
-		if err == nil {
-			fmt.Fprintf(stderr, "gpu-check: takes no arguments, but got %q\n", flags.Args())
-		}
-		return 2
-	}
 	answers, err := gpu.Ask(ctx, m)
+	different := false
+	if err == nil {
+		different, err = gpu.Table(os.Stdout, answers)
+	}
 	if err != nil {
-		fmt.Fprintln(stderr, "gpu-check:", err)
-		if errors.Is(err, gpu.ErrNoGPU) {
-			return 3
-		}
-		return 1
+		fmt.Fprintln(os.Stderr, "gpu-check:", err)
 	}
-	different, err := gpu.Table(stdout, answers)
-	if err != nil {
-		fmt.Fprintln(stderr, "gpu-check: write the table:", err)
+	switch {
+	case errors.Is(err, gpu.ErrNoGPU):
+		os.Exit(3)
+	case err != nil || different:
+		os.Exit(1)
 	}
-	if different || err != nil {
-		return 1
-	}
-	return 0
-}
-
-// beside is the folder of this program.
-func beside() string {
-	path, err := os.Executable()
-	if err != nil {
-		return "."
-	}
-	return filepath.Dir(path)
 }
