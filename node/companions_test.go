@@ -19,7 +19,7 @@ import (
 func TestPeermem(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		i, n := w.begin(life{version: v535})
-		serving := require.Value(lock.Acquire(t.Context(), lock.Options{Path: lock.Path(n.cfg.Run), Legacy: lock.LegacyPath(n.cfg.Run)}))(t)
+		serving := require.Value(lock.Acquire(t.Context(), lock.Options{Run: n.cfg.Run}))(t)
 		defer serving.Release()
 		st := status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, PID: os.Getpid(), Up: &status.Driver{Version: v535, Flavour: "proprietary"}}
 		load := func() error { return n.LoadPeermem(t.Context(), time.Minute, true) }

@@ -103,7 +103,7 @@ func TestProbes(t *testing.T) {
 	run1(0, "was killed", "status", "--run-dir", dir)
 	run1(0, `"ready": false`, "status", "-o", "json", "--run-dir", dir)
 	run1(exitNotReady, "was killed", "wait-ready", "--timeout", "1ms", "--run-dir", dir)
-	l := require.Value(lock.Acquire(t.Context(), lock.Options{Path: lock.Path(dir), Legacy: lock.LegacyPath(dir)}))(t)
+	l := require.Value(lock.Acquire(t.Context(), lock.Options{Run: dir}))(t)
 	run1(0, "6.1.0-1-amd64", "status", "--run-dir", dir)
 	run1(0, `"ready": true`, "status", "-o", "json", "--run-dir", dir)
 	run1(0, "", "wait-ready", "--run-dir", dir)

@@ -245,7 +245,7 @@ func TestBakeFails(t *testing.T) {
 		t.Errorf("again: modules found %v, root reused %v\n%s", found, reused, said)
 	}
 
-	held := require.Value(lock.Acquire(t.Context(), lock.Options{Path: lock.Path(b.Config.Run), Legacy: lock.LegacyPath(b.Config.Run), Self: lock.Holder{PID: 7, Pod: "gpu/x"}}))(t)
+	held := require.Value(lock.Acquire(t.Context(), lock.Options{Run: b.Config.Run, Self: lock.Holder{PID: 7, Pod: "gpu/x"}}))(t)
 	if _, err := b.Run(t.Context(), logtest.New(t)); !errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), "gpu/x") {
 		t.Errorf("beside a driver: %v", err)
 	}

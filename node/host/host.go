@@ -104,7 +104,7 @@ type locker struct {
 
 func (l *locker) Acquire(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
 	return lock.Acquire(ctx, lock.Options{
-		Path: lock.Path(l.cfg.Run), Legacy: lock.LegacyPath(l.cfg.Run), Timeout: l.cfg.LockTimeout, Log: l.log, OnWait: waits,
+		Run: l.cfg.Run, Timeout: l.cfg.LockTimeout, Log: l.log, OnWait: waits,
 		Self: lock.Holder{Pod: l.cfg.PodText(), Image: l.cfg.Image, Host: l.cfg.Host},
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -51,11 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 func options(dir string) Options {
-	return Options{
-		Path:   filepath.Join(dir, "driver-entrypoint.lock"),
-		Legacy: filepath.Join(dir, "nvidia-driver.pid"),
-		Poll:   20 * time.Millisecond,
-	}
+	return Options{Run: dir, Poll: 20 * time.Millisecond}
 }
 
 // process is another instance in a real process.

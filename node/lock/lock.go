@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Options of Acquire. Path and Legacy are required.
+// Options of Acquire. Run is required.
 type Options struct {
-	Path        string         // our own file, /run/nvidia/driver-entrypoint.lock
-	Legacy      string         // NVIDIA's file, /run/nvidia/nvidia-driver.pid
+	Run         string         // folder that all instances share, /run/nvidia
 	Self        Holder         // written into the files; PID 0 means this process, Since zero means now
 	Timeout     time.Duration  // how long to wait for another holder; 0: one attempt only
 	LogInterval time.Duration  // how often the holder is logged during the wait, default 30 s
@@ -34,12 +32,11 @@ type HeldError struct {
 	Path   string // the file or folder that is locked
 	Holder Holder
 	Waited time.Duration
-	file   os.FileInfo // the locked file
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%v: %s is locked by %s, waited %v; end that instance, or wait longer with --lock-timeout",
-		ErrHeld, e.Path, e.Holder, e.Waited.Round(time.Millisecond))
+	return fmt.Sprintf("%v: %s is locked by %s, waited %v; end that instance (if its process is gone, `fuser %s` on the node names what inherited the lock), or wait longer with --lock-timeout",
+		ErrHeld, e.Path, e.Holder, e.Waited.Round(time.Millisecond), e.Path)
 }
 
 // Is makes errors.Is(err, ErrHeld) true.
@@ -60,7 +57,7 @@ const quickAttempts = 3
 // that wraps ctx.Err() when ctx ends. After an error at most the empty lock file is new on the node.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	o = o.withDefaults()
-	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
+	if err := os.MkdirAll(o.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the driver's lock: %w; is /run/nvidia mounted and writable?", err)
 	}
 	began := time.Now()
@@ -70,11 +67,11 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	for try := 0; ; try++ {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Path, ctx.Err())
+			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Run, ctx.Err())
 		case <-poll.C:
 		}
 		if ctx.Err() != nil { // both channels were ready
-			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Path, ctx.Err())
+			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Run, ctx.Err())
 		}
 		l, err := attempt(o)
 		if err == nil {
@@ -92,12 +89,10 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 			continue
 		}
 		if held.Waited = time.Since(began); held.Waited >= o.Timeout {
-			held.identify("/proc")
 			return nil, held
 		}
 		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.LogInterval {
 			lastLogged = now
-			held.identify("/proc")
 			o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
 			o.OnWait(held.Holder)
 		}
@@ -127,16 +122,15 @@ func (o Options) withDefaults() Options {
 // attempt takes all locks or none. Every instance takes them in the same order, so that two instances cannot
 // each hold what the other needs.
 func attempt(o Options) (*Lock, error) {
-	l := &Lock{path: o.Path, legacyPath: o.Legacy, self: o.Self}
+	l := &Lock{path: Path(o.Run), legacyPath: LegacyPath(o.Run), self: o.Self}
 	var err error
-	if l.own, err = lockFile(o.Path); err == nil {
-		dir := filepath.Dir(o.Path)
-		if l.folder, err = lockFolder(dir); errors.Is(err, unix.EWOULDBLOCK) {
+	if l.own, err = lockFile(l.path); err == nil {
+		if l.folder, err = lockFolder(o.Run); errors.Is(err, unix.EWOULDBLOCK) {
 			err = heldBy(l.folder) // the holder's file was unlinked by force: the file of that name is a new, empty one that we made
 		}
 	}
 	if err == nil {
-		l.legacy, err = lockFile(o.Legacy)
+		l.legacy, err = lockFile(l.legacyPath)
 	}
 	if err == nil {
 		err = l.writeHolder()
@@ -179,7 +173,7 @@ func heldBy(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	e := &HeldError{Path: f.Name(), file: st}
+	e := &HeldError{Path: f.Name()}
 	if st.Mode().IsRegular() {
 		e.Holder = readHolder(f)
 	}

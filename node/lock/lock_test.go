@@ -34,24 +34,24 @@ func TestAcquireAndRelease(t *testing.T) {
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/a", Image: "driver:1", Host: "n"}
 	l := acquire(t, o)
-	if got, want := testfile.Read(t, o.Legacy), fmt.Sprintf("%d\n", os.Getpid()); got != want {
+	if got, want := testfile.Read(t, LegacyPath(o.Run)), fmt.Sprintf("%d\n", os.Getpid()); got != want {
 		t.Errorf("legacy file: got %q, want %q", got, want)
 	}
-	h, held, err := Peek(o.Path)
+	h, held, err := Peek(Path(o.Run))
 	if err != nil || !held || h.PID != os.Getpid() || h.Pod != "gpu/a" || h.Image != "driver:1" || h.Host != "n" || time.Since(h.Since) > time.Minute {
 		t.Errorf("Peek: %+v, %v, %v", h, held, err)
 	}
 	assert.NoError(t, l.Lost())
-	before, _ := os.Stat(o.Path)
+	before, _ := os.Stat(Path(o.Run))
 	for range 2 {
 		assert.NoError(t, l.Release())
 	}
-	after, err := os.Stat(o.Path)
+	after, err := os.Stat(Path(o.Run))
 	if err != nil || !os.SameFile(before, after) || after.Size() != 0 {
 		t.Errorf("our own file must stay, empty: %v", err)
 	}
-	assert.ErrorIsf(t, assert.Err(os.Lstat(o.Legacy)), os.ErrNotExist, "legacy file stays")
-	if h, held, err := Peek(o.Path); held || err != nil {
+	assert.ErrorIsf(t, assert.Err(os.Lstat(LegacyPath(o.Run))), os.ErrNotExist, "legacy file stays")
+	if h, held, err := Peek(Path(o.Run)); held || err != nil {
 		t.Errorf("Peek after release: %v, %v, %v", h, held, err)
 	}
 	assert.NoErrorf(t, l.Lost(), "released")
@@ -100,10 +100,10 @@ func TestTimeoutAndCancel(t *testing.T) {
 	other := startInstance(t, dir)
 	other.line(t)
 	o := options(dir)
-	content, pid := testfile.Read(t, o.Path), testfile.Read(t, o.Legacy)
+	content, pid := testfile.Read(t, Path(o.Run)), testfile.Read(t, LegacyPath(o.Run))
 	for _, o.Timeout = range []time.Duration{0, 200 * time.Millisecond} {
 		_, err := Acquire(t.Context(), o)
-		if held, ok := errors.AsType[*HeldError](err); !ok || !errors.Is(err, ErrHeld) || held.Holder.PID != other.Process.Pid || held.Waited < o.Timeout || held.Path != o.Path {
+		if held, ok := errors.AsType[*HeldError](err); !ok || !errors.Is(err, ErrHeld) || held.Holder.PID != other.Process.Pid || held.Waited < o.Timeout || held.Path != Path(o.Run) {
 			t.Errorf("timeout %v: %v", o.Timeout, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	if _, err := Acquire(ctx, o); !errors.Is(err, context.Canceled) || time.Since(began) > 30*time.Second {
 		t.Errorf("cancelled: %v after %v", err, time.Since(began))
 	}
-	if testfile.Read(t, o.Path) != content || testfile.Read(t, o.Legacy) != pid {
+	if testfile.Read(t, Path(o.Run)) != content || testfile.Read(t, LegacyPath(o.Run)) != pid {
 		t.Error("who lost has written into the winner's files")
 	}
 	assert.ErrorIsf(t, assert.Err(Acquire(ctx, options(t.TempDir()))), context.Canceled, "cancelled before")
@@ -128,28 +128,26 @@ func TestTheirScript(t *testing.T) {
 	o := options(dir)
 	other := startNVIDIAScript(t, dir)
 	other.line(t)
-	pid := testfile.Read(t, o.Legacy)
+	pid := testfile.Read(t, LegacyPath(o.Run))
 	_, err := Acquire(t.Context(), o)
 	var held *HeldError
-	if !errors.As(err, &held) || held.Path != o.Legacy || held.Holder.PID != other.Process.Pid || testfile.Read(t, o.Legacy) != pid {
+	if !errors.As(err, &held) || held.Path != LegacyPath(o.Run) || held.Holder.PID != other.Process.Pid || testfile.Read(t, LegacyPath(o.Run)) != pid {
 		t.Errorf("they hold: %v", err)
 	}
-	if h, held, err := Peek(o.Path); held || err != nil {
+	if h, held, err := Peek(Path(o.Run)); held || err != nil {
 		t.Errorf("our own lock must be free meanwhile: %v %v", h, err)
 	}
 	loser := startNVIDIAScript(t, dir) // the script truncates our pid (NVIDIA's bug), but the kernel still has our lock
 	if got := loser.line(t); got != "refused" {
 		t.Fatal(got)
 	}
-	if _, err := Acquire(t.Context(), o); !errors.As(err, &held) || held.Holder.PID != other.Process.Pid {
-		t.Errorf("they hold, no pid in the file: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(Acquire(t.Context(), o)), "`fuser "+LegacyPath(o.Run)+"`", "they hold, no pid in the file")
 	_ = other.in.Close()
 	o.Timeout = time.Minute
 	l := acquire(t, o)
 	defer l.Release()
 	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "ours holds, their script says")
-	if out, err := exec.Command("flock", "-n", o.Path, "true").CombinedOutput(); err == nil {
+	if out, err := exec.Command("flock", "-n", Path(o.Run), "true").CombinedOutput(); err == nil {
 		t.Errorf("flock -n on our file: %s", out)
 	}
 }
@@ -161,9 +159,9 @@ func TestUnlinkedByForce(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	l := acquire(t, o)
-	remove(t, o.Path, o.Legacy)
+	remove(t, Path(o.Run), LegacyPath(o.Run))
 	var lost *LostError
-	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != o.Path || !lost.Gone {
+	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != Path(o.Run) || !lost.Gone {
 		t.Errorf("Lost: %v", err)
 	}
 	other := startInstance(t, dir) // it polls on new files, which it creates
@@ -177,29 +175,12 @@ func TestUnlinkedByForce(t *testing.T) {
 		_ = l.Retake() // the attempts of the other instance come in between sometimes
 	}
 	assert.NoErrorf(t, l.Lost(), "after Retake")
-	if h, held, err := Peek(o.Path); !held || h.PID != os.Getpid() || err != nil {
+	if h, held, err := Peek(Path(o.Run)); !held || h.PID != os.Getpid() || err != nil {
 		t.Errorf("Peek: %v %v %v", h, held, err)
 	}
 	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "their script")
 	assert.NoError(t, l.Release())
 	assert.Equalf(t, "held", other.line(t), "the next one says")
-}
-
-// A daemon of NVIDIA's container inherited the lock and outlives the container: Acquire waits for the daemon
-// and names it.
-func TestTheirOrphan(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	other := start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"; flock -n 3; echo $$ >&3; sleep 30 >/dev/null & echo $!`, dir))
-	var orphan int
-	require.Value(fmt.Sscan(other.line(t), &orphan))(t)
-	defer func() { _ = unix.Kill(orphan, unix.SIGKILL) }()
-	_ = other.Process.Kill()
-	_ = other.Wait()
-	_, err := Acquire(t.Context(), options(dir))
-	if held, ok := errors.AsType[*HeldError](err); !ok || held.Holder.PID != orphan {
-		t.Errorf("want pid %d: %v", orphan, err)
-	}
 }
 
 // NVIDIA's file is removed, as k8s-driver-manager does, and NVIDIA's container locks a new one before we
@@ -209,18 +190,18 @@ func TestLegacyTakenByOther(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	l := acquire(t, o)
-	remove(t, o.Legacy)
+	remove(t, LegacyPath(o.Run))
 	other := startNVIDIAScript(t, dir)
 	if got := other.line(t); !strings.HasPrefix(got, "held") {
 		t.Fatal(got)
 	}
 	var lost *LostError
-	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != o.Legacy || lost.Gone || !strings.Contains(err.Error(), "fuser") {
+	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != LegacyPath(o.Run) || lost.Gone || !strings.Contains(err.Error(), "fuser") {
 		t.Errorf("Lost: %v", err)
 	}
 	assert.ErrorIsf(t, l.Retake(), ErrHeld, "Retake")
 	assert.NoError(t, l.Release())
-	if _, err := os.Stat(o.Legacy); err != nil {
+	if _, err := os.Stat(LegacyPath(o.Run)); err != nil {
 		t.Errorf("their file was removed: %v", err)
 	}
 }
@@ -257,9 +238,9 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		for _, legacy := range []bool{false, true} {
 			o := options(t.TempDir())
-			path := o.Path
+			path := Path(o.Run)
 			if legacy {
-				path = o.Legacy
+				path = LegacyPath(o.Run)
 			}
 			require.NoError(t, makeIt(path))
 			if _, err := Acquire(t.Context(), o); err == nil || errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "take the driver's lock") {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -31,19 +30,6 @@ func TestParse(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" || got.String() != c.text {
 			t.Errorf("%q: %s, %q", c.content, d, got)
 		}
-	}
-}
-
-func TestLocked(t *testing.T) {
-	t.Parallel()
-	for info, want := range map[string]bool{
-		"pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:1a:5 0 EOF\n": true,
-		"pos:\t0\nlock:\t1: FLOCK  ADVISORY  READ 4711 00:1a:5 0 EOF\n":  false,
-		"lock:\t1: POSIX  ADVISORY  WRITE 4711 00:1a:5 0 EOF\n":          false,
-		"lock:\n":           false,
-		"pos:\t0\nflags: 0": false,
-	} {
-		assert.Equalf(t, want, hasExclusiveFlock([]byte(info)), "%q", info)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestMine(t *testing.T) {
 // acquire takes the node's lock as an instance with this process id.
 func acquire(t *testing.T, run string, pid int) *lock.Lock {
 	t.Helper()
-	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: pid, Pod: "other-pod"}})
+	l, err := lock.Acquire(t.Context(), lock.Options{Run: run, Self: lock.Holder{PID: pid, Pod: "other-pod"}})
 	require.NoError(t, err)
 	return l
 }
