@@ -29,23 +29,26 @@ type program struct {
 // log returns the logger of the verbs, which writes to stderr.
 func (p *program) log() *slog.Logger { return logging.New(p.stderr, p.logFormat) }
 
-// stays says whether these arguments are a verb that runs for long and has children: only such verbs get the
-// shim.
-func stays(args []string) bool {
-	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+// longVerbs run for long and have children.
+var longVerbs = []string{"init", "compile", "bake", "reload_nvidia_peermem", drivertoolkit.DriverVerb, drivertoolkit.BuilderVerb}
+
+// stays says whether a command line is one that runs for long and has children: only those get the shim. A command line that is wrong
+// ends at once.
+func (p *program) stays(args []string) bool {
+	cmd, rest, err := p.command(context.Background()).Find(args)
+	if err != nil || cmd.ParseFlags(rest) != nil {
 		return false
 	}
-	for _, a := range args {
-		switch {
-		case slices.Contains([]string{"init", "compile", "bake", "reload_nvidia_peermem", drivertoolkit.DriverVerb, drivertoolkit.BuilderVerb}, a):
-			return true
-		case a == "-a" || a == "--accept-license":
-			continue
-		case !strings.HasPrefix(a, "-"):
-			return false
-		}
+	if cmd.HasParent() {
+		return slices.Contains(longVerbs, cmd.Name())
 	}
-	return slices.Contains(args, "--accept-license") || slices.Contains(args, "-a")
+	return p.names.Set(cmd.Flags(), p.env) == nil && accepted(cmd)
+}
+
+// accepted says whether the license is accepted: then the program without a verb does what init does.
+func accepted(cmd *cobra.Command) bool {
+	yes, err := cmd.Flags().GetBool("accept-license")
+	return err == nil && yes
 }
 
 // command is the program with its verbs. Their context ends with the first signal; patience is for the verbs
@@ -64,7 +67,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 			_, err := fmt.Fprintln(p.stdout, "driver-entrypoint", p.versions())
 			return err
 		}
-		if accepted, _ := cmd.Flags().GetBool("accept-license"); !accepted || !cmd.Flags().Changed("accept-license") {
+		if !accepted(cmd) {
 			return cmd.Help()
 		}
 		return run(cmd, args)

@@ -39,7 +39,8 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	if code, ok := deleteModule(argv, stderr); ok {
 		return code
 	}
-	if stays(argv[1:]) && !worker {
+	p := &program{stdout: stdout, stderr: stderr, env: env}
+	if !worker && p.stays(argv[1:]) {
 		return shim.Run(argv, shim.Options{Signals: signals, Log: logging.New(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
@@ -47,7 +48,6 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	ctx, patience := signalContexts(signals)
-	p := &program{stdout: stdout, stderr: stderr, env: env}
 	cmd := p.command(patience)
 	cmd.SetArgs(argv[1:])
 	err := cmd.ExecuteContext(ctx)

@@ -145,10 +145,11 @@ func TestStays(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{
 		"init": true, "init -a": true, "init --accept-license --max-threads 4": true, "--accept-license": true, "-a": true,
-		"-a init": true, "compile --kernel x": true, "reload_nvidia_peermem": true,
+		"-a init": true, "--log-format json init": true, "--log-format=json -a init": true, "--accept-license --max-threads 4": true, "--accept-license=true": true, "compile --kernel x": true, "reload_nvidia_peermem": true,
 		"": false, "help": false, "init --help": false, "status": false, "probe ready": false, "wait-ready": false, "unload": false, "version init": false,
+		"--accept-license=false": false, "--log-format init": false, "--no-such-flag init": false, "-ah": false,
 	} {
-		assert.Equalf(t, want, stays(strings.Fields(args)), "stays(%q)", args)
+		assert.Equalf(t, want, (&program{}).stays(strings.Fields(args)), "stays(%q)", args)
 	}
 }
 

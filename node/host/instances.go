@@ -85,6 +85,6 @@ func isInstance(args []string) bool {
 		return false
 	}
 	return slices.ContainsFunc(args[1:], func(a string) bool {
-		return slices.Contains([]string{"init", drivertoolkit.DriverVerb, "-a", "--accept-license"}, a)
+		return slices.Contains([]string{"init", drivertoolkit.DriverVerb, "-a"}, a) || strings.HasPrefix(a, "--accept-license")
 	})
 }
