@@ -47,18 +47,27 @@ func Jobs(limit int, l Limits) (n int, why string) {
 	if quota := cpuQuota(groups); quota > 0 {
 		lower(int(math.Ceil(quota)), fmt.Sprintf("the container's limit of %.4g processors", quota))
 	}
-	if memory := memoryLimit(groups); memory > 0 {
-		lower(jobsIn(memory), fmt.Sprintf("the container's memory limit of %d MiB", memory>>20))
-	}
-	// The kernel has this line since 3.14.
-	if free, _ := field(small(l.proc(), "meminfo"), "MemAvailable:"); free > 0 {
-		free := int64(free) << 10
-		lower(jobsIn(free), fmt.Sprintf("%d MiB of memory available", free>>20))
+	if memory, what := l.Memory(); memory > 0 {
+		lower(jobsIn(memory), what)
 	}
 	if limit > 0 {
 		lower(limit, fmt.Sprintf("the requested limit of %d jobs", limit))
 	}
 	return n, why
+}
+
+// Memory returns how many bytes a compile may use, and what limits that: the container's memory limit, or what is available. It is 0
+// when the kernel does not say.
+func (l Limits) Memory() (bytes int64, what string) {
+	if bytes = memoryLimit(l.groups()); bytes > 0 {
+		what = fmt.Sprintf("the container's memory limit of %d MiB", bytes>>20)
+	}
+	// The kernel has this line since 3.14.
+	free, _ := field(small(l.proc(), "meminfo"), "MemAvailable:")
+	if free := int64(free) << 10; free > 0 && (bytes == 0 || free < bytes) {
+		bytes, what = free, fmt.Sprintf("%d MiB of memory available", free>>20)
+	}
+	return bytes, what
 }
 
 func jobsIn(memory int64) int { return int((memory - memoryOnce) / memoryPerJob) }

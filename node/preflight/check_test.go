@@ -287,12 +287,9 @@ var cases = []struct {
 	{"other compiler", Compiler, nil, func(i *Input) { i.WantedGCC = "gcc 11.4.0" }, Warning, "made with gcc 11.4.0, the modules will be compiled with gcc-12 12.2.0", "host's system"},
 	{"no compile", Compiler, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 
-	{"little memory", Memory, map[string]string{"proc/meminfo": "MemAvailable:   500000 kB\n"}, nil, Warning, "488 MiB of memory are free (on the node), a compile takes 1.2 GiB", "memory limit"},
-	{"cgroup", Memory, map[string]string{"sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.current": "73741824\n"}, nil, Warning, "953 MiB of memory are free (of the container's limit of 1.0 GiB)", "memory limit"},
-	{"cgroup v1", Memory, map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "4294967296\n"}, nil, OK, "4.0 GiB free (of the container's limit of 4.0 GiB)", ""},
-	{"cgroup of the host's tree", Memory, map[string]string{"proc/self/cgroup": "0::/kubepods.slice/a.scope\n", "sys/fs/cgroup/kubepods.slice/a.scope/memory.max": "max\n",
-		"sys/fs/cgroup/kubepods.slice/memory.max": "201326592\n"}, nil, Warning, "192 MiB of memory are free (of the container's limit of 192 MiB)", "memory limit"},
-	{"no limit", Memory, map[string]string{"sys/fs/cgroup/memory.max": "max\n"}, nil, OK, "11.4 GiB free (on the node)", ""},
+	{"little memory", Memory, map[string]string{"proc/meminfo": "MemAvailable:   500000 kB\n"}, nil, Warning, "there is 488 MiB of memory available, a compile takes 1.2 GiB", "memory limit"},
+	{"cgroup", Memory, map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n"}, nil, Warning, "there is the container's memory limit of 1024 MiB, a compile", "memory limit"},
+	{"no limit", Memory, map[string]string{"sys/fs/cgroup/memory.max": "max\n"}, nil, OK, "11718 MiB of memory available", ""},
 	{"no meminfo", Memory, map[string]string{"proc/meminfo": "gone"}, nil, Skipped, "not known", ""},
 	{"modules there", Memory, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing", ""},
 

@@ -23,8 +23,8 @@ type Loading struct {
 // Memory and disk space for a compile of the modules, when Input does not say. The closed 535 links nvidia.ko
 // from 60 MB of objects.
 const (
-	defaultNeedMemory = 1200 << 20
-	defaultNeedDisk   = 1 << 30
+	needMemory      = 1200 << 20
+	defaultNeedDisk = 1 << 30
 )
 
 // Input holds the facts for the checks. The zero values of the paths mean those of a running system.
@@ -74,14 +74,13 @@ type Input struct {
 	CompilerErr    error    // why there is no compiler
 	WantedGCC      string   // the compiler of the kernel, if it differs from Compiler
 
-	NeedMemory, NeedDisk uint64 // bytes; 0: the default for a compile
-	StateDir             string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
+	NeedDisk uint64 // bytes; 0: the default for a compile
+	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
 	// Staging returns how many bytes the driver root will take there, and how many it can free for that; nil: none.
 	Staging func() (need, spare uint64)
 
-	Now     func() time.Time                     // nil: the clock
-	Free    func(dir string) (uint64, error)     // free bytes of a file system; nil: statfs
-	Members func(keyring int32) ([]int32, error) // serial numbers of the keys in a keyring; nil: asks the kernel
+	Now  func() time.Time                 // nil: the clock
+	Free func(dir string) (uint64, error) // free bytes of a file system; nil: statfs
 }
 
 // defaults sets the fields that are empty.
@@ -96,9 +95,6 @@ func (in *Input) defaults() {
 			*d.field = d.value
 		}
 	}
-	if in.NeedMemory == 0 {
-		in.NeedMemory = defaultNeedMemory
-	}
 	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
 		in.NeedDisk = defaultNeedDisk
 	}
@@ -107,9 +103,6 @@ func (in *Input) defaults() {
 	}
 	if in.Free == nil {
 		in.Free = freeBytes
-	}
-	if in.Members == nil {
-		in.Members = members
 	}
 }
 

@@ -1,12 +1,15 @@
 package preflight
 
 import (
+	"fmt"
+	"path/filepath"
 	"strconv"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/distros/upstream"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 // taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
@@ -134,15 +137,14 @@ func checkMemory(in *Input) result {
 	if in.HaveModules || !in.CanCompile {
 		return skip("nothing has to be compiled")
 	}
-	free, what, found := in.freeMemory()
-	switch {
-	case !found:
+	switch memory, what := (kbuild.Limits{Proc: in.Proc, Cgroup: filepath.Join(in.Sys, "fs/cgroup")}).Memory(); {
+	case memory == 0:
 		return skip("free memory is not known: %s/meminfo cannot be read", in.Proc)
-	case free < in.NeedMemory:
+	case memory < needMemory:
 		return warn("Raise the container's memory limit, or free memory on the node: the kernel ends a compile that runs out of it.",
-			"%s of memory are free (%s), a compile takes %s", size(free), what, size(in.NeedMemory))
+			"there is %s, a compile takes %s", what, size(needMemory))
 	default:
-		return ok("%s free (%s)", size(free), what)
+		return ok("%s", what)
 	}
 }
 
@@ -159,7 +161,7 @@ func checkDisk(in *Input) result {
 	}
 	dir := in.StateDir
 	for !exists(dir) && dir != "/" && dir != "." {
-		dir = parent(dir) // the folder will be created
+		dir = filepath.Dir(filepath.Clean(dir)) // the folder will be created
 	}
 	free, err := in.Free(dir)
 	switch {
@@ -173,4 +175,12 @@ func checkDisk(in *Input) result {
 	default:
 		return ok("%s free in %s", size(free), in.StateDir)
 	}
+}
+
+// size formats a number of bytes for people.
+func size(n uint64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }

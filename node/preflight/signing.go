@@ -35,8 +35,7 @@ type Signature struct {
 	Signer  string  `json:"signer,omitempty"` // the certificate's name, or the issuer's if only that is known
 	KeyID   string  `json:"keyID,omitempty"`  // in the kernel's format
 	Verdict Verdict `json:"verdict"`
-	Keyring string  `json:"keyring,omitempty"` // the keyring that has the key
-	Detail  string  `json:"detail,omitempty"`  // why the signature cannot be read
+	Detail  string  `json:"detail,omitempty"` // why the signature cannot be read
 }
 
 // Signatures is the result of the check Signing in detail.
@@ -56,15 +55,16 @@ func checkSigning(in *Input) result {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
 	}
-	t, keys := in.readTrust(), readKeys(in.Proc, in.Members)
-	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, KeysSeen: keys.Seen && keys.Exact, Keys: keys.Keys}
+	t := in.readTrust()
+	keys, seen := readKeys(in.Proc)
+	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, KeysSeen: seen, Keys: keys}
 	switch {
 	case in.HaveModules && !in.Resign:
 		for _, m := range in.Load {
-			s.Modules = append(s.Modules, in.signatureOf(m, keys))
+			s.Modules = append(s.Modules, s.of(m, in.Certificate))
 		}
 	case in.SignWith != nil:
-		s.Modules = []Signature{keys.judge(Signature{}, in.SignWith, sign.Description{})}
+		s.Modules = []Signature{s.judge(Signature{}, in.SignWith, sign.Description{})}
 	case in.CanCompile:
 		s.Modules = []Signature{{Verdict: Unsigned}}
 	default:
@@ -75,9 +75,9 @@ func checkSigning(in *Input) result {
 	return r
 }
 
-// signatureOf judges a module's file.
-func (in *Input) signatureOf(m Loading, keys kernelKeys) Signature {
-	s := Signature{Module: m.Name}
+// of judges a module's file.
+func (s *Signatures) of(m Loading, cert *x509.Certificate) Signature {
+	g := Signature{Module: m.Name}
 	der, err := readSignature(m.Path)
 	var d sign.Description
 	if err == nil && der != nil {
@@ -85,44 +85,41 @@ func (in *Input) signatureOf(m Loading, keys kernelKeys) Signature {
 	}
 	switch {
 	case err != nil:
-		s.Verdict, s.Detail = NotSeen, err.Error()
-		return s
+		g.Verdict, g.Detail = NotSeen, err.Error()
+		return g
 	case der == nil:
-		s.Verdict = Unsigned
-		return s
-	}
-	cert := in.Certificate
-	if cert != nil && !namesSigner(d, cert) {
+		g.Verdict = Unsigned
+		return g
+	case cert != nil && !namesSigner(d, cert):
 		cert = nil
 	}
-	return keys.judge(s, cert, d)
+	return s.judge(g, cert, d)
 }
 
 // judge looks for the signer among the kernel's keys: by the certificate, else by what the signature says of it.
 // A name alone proves nothing where it is not found.
-func (k kernelKeys) judge(s Signature, cert *x509.Certificate, d sign.Description) Signature {
+func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Description) Signature {
 	name, id := printable(d.Issuer), hex.EncodeToString(d.KeyID)
 	if cert != nil {
 		name, id = "", keyID(cert)
-		if s.Signer = printable(cert.Subject.CommonName); s.Signer == "" {
-			s.Signer = printable(cert.Subject.String())
+		if g.Signer = printable(cert.Subject.CommonName); g.Signer == "" {
+			g.Signer = printable(cert.Subject.String())
 		}
-	} else if s.Signer = name; id != "" {
+	} else if g.Signer = name; id != "" {
 		name = ""
 	}
-	if s.KeyID = id; id == "" {
-		s.KeyID = hex.EncodeToString(d.Serial)
+	if g.KeyID = id; id == "" {
+		g.KeyID = hex.EncodeToString(d.Serial)
 	}
-	found, known := k.find(name, id)
 	switch {
-	case known:
-		s.Verdict, s.Keyring = Trusted, found.Keyring
-	case k.Seen && id != "":
-		s.Verdict = ForeignKey
+	case hasKey(s.Keys, name, id):
+		g.Verdict = Trusted
+	case s.KeysSeen && id != "":
+		g.Verdict = ForeignKey
 	default:
-		s.Verdict = NotSeen
+		g.Verdict = NotSeen
 	}
-	return s
+	return g
 }
 
 // readSignature returns the last signature of a module's file; nil when there is none.
@@ -218,12 +215,8 @@ func (s Signature) text(names []string, all bool) string {
 		return fmt.Sprintf("the signature of %s cannot be read (%s)", subject, s.Detail)
 	case s.Verdict == NotSeen:
 		return by + ", and whether the kernel knows that key cannot be seen from here"
-	case s.Keyring == platform:
-		return by + ", which the kernel knows (keyring " + platform + "; a kernel without a distribution's changes does not use it for modules)"
-	case s.Keyring == "":
-		return by + ", which the kernel probably knows"
 	}
-	return by + ", which the kernel knows (keyring " + s.Keyring + ")"
+	return by + ", which the kernel knows"
 }
 
 // fix says how to fix the finding.
