@@ -194,7 +194,7 @@ func generate(t *testing.T, tree, driver, compression, dir string) string {
 			t.Errorf("the generator has no place for %s", name)
 		}
 	}
-	a.Compression, a.Fast = compression, true
+	a.Compression = compression
 	file := filepath.Join(dir, a.Name())
 	require.NoError(t, a.WriteFile(t.Context(), file))
 	return file

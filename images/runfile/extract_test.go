@@ -32,7 +32,7 @@ func sample(compression string) *makeself.Archive {
 	file := func(name, line string, mode fs.FileMode, content []byte) makeself.Member {
 		return makeself.Member{Name: name, Mode: mode, Line: line, Size: int64(len(content)), Open: makeself.Bytes(content)}
 	}
-	return &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: compression, Fast: true, Members: []makeself.Member{
+	return &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: compression, Members: []makeself.Member{
 		file("libcuda.so.440.44", "CUDA_LIB NATIVE / MODULE:gpgpu", 0o755, noise),
 		{Name: "libcuda.so.1", Line: "CUDA_SYMLINK NATIVE / libcuda.so.440.44 MODULE:gpgpu"},
 		file("32/libcuda.so.440.44", "CUDA_LIB COMPAT32 / MODULE:gpgpu", 0o755, noise[:1000]),
@@ -140,7 +140,7 @@ func hostile(t *testing.T, headers ...tar.Header) []byte {
 // off.
 func withTar(t testing.TB, data []byte) []byte {
 	t.Helper()
-	return encode(t, &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true, RawTar: data})
+	return encode(t, &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", RawTar: data})
 }
 
 func TestHostileTar(t *testing.T) {

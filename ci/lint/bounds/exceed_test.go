@@ -208,7 +208,7 @@ func manyFiles(n int) []repotest.File {
 
 func run(t *testing.T, change func(*makeself.Archive)) error {
 	t.Helper()
-	a := &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd", Fast: true}
+	a := &makeself.Archive{Version: "440.44", Arch: "x86_64", Compression: "zstd"}
 	change(a)
 	data := require.Value(a.Encode(t.Context()))(t)
 	r, err := runfile.Open(bytes.NewReader(data))

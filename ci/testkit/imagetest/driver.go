@@ -92,7 +92,7 @@ func Run(t testing.TB, version, arch string, files []repotest.File, change func(
 	}
 	a, _, err := makeself.FromTree(fsys, version, kernelArch(arch))
 	require.NoErrorf(t, err, "imagetest")
-	a.Compression, a.Fast = "gzip", true
+	a.Compression = "gzip"
 	if change != nil {
 		change(a)
 	}

@@ -1,18 +1,26 @@
+// Package makeself generates .run archives with the header layout, manifest and payload of NVIDIA's, for
+// tests. Real archives are not available everywhere. The contents of real drivers are, in distributions'
+// packages.
+//
+// [FromTree] takes a driver in a directory, laid out as in an image, and returns an [Archive];
+// [Archive.WriteFile] writes it. The result is not a copy of any archive of NVIDIA's: the stub is this package's
+// own and refuses to run, the sums in its head are zero, since nothing reads them, and a few types of the
+// manifest stand for all; images/runfile has real manifests with the others.
 package makeself
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // part of the format
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"time"
+	"os/exec"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Member is one file of the payload and its line in the manifest.
@@ -38,120 +46,121 @@ func Bytes(content []byte) func() (io.ReadCloser, error) {
 
 // Archive describes a .run file.
 type Archive struct {
-	// Version is the driver's, Arch x86_64 or aarch64.
-	Version, Arch string
-	// Modules are the kernel modules of the manifest's line 4. If empty: nvidia nvidia-uvm nvidia-modeset
-	// nvidia-drm.
-	Modules []string
-	// Compression is "gzip", "xz" or "zstd", or "none", which readers should refuse. Empty means xz.
-	Compression string
-	// Fast compresses faster and worse: for tests that are not about compression.
-	Fast bool
-	// Decompressor is binary data to embed between stub and payload; empty for none.
-	Decompressor []byte
-	// NoMD5 leaves the MD5 at 32 zeros: not computed.
-	NoMD5 bool
-	// Time is the modification time of all members.
-	Time time.Time
-	// Members are written in the order of a hash of their names: real archives have the order of a directory on
-	// disk.
-	Members []Member
-	// Trailer is appended inside the compressed payload, after the end of the tar.
-	Trailer []byte
-	// Manifest replaces the generated .manifest.
-	Manifest []byte
-	// RawTar replaces the whole tar, for tests with invalid data.
-	RawTar []byte
+	Version, Arch string   // of the driver; x86_64 or aarch64
+	Compression   string   // gzip, xz or zstd, always the fastest level
+	Decompressor  []byte   // binary data between stub and payload
+	Members       []Member // written in the order of a hash of their names: real archives have that of a directory on disk
+	Trailer       []byte   // inside the compressed payload, after the end of the tar
+	Manifest      []byte   // replaces the generated .manifest
+	RawTar        []byte   // replaces the whole tar, for tests with invalid data
 }
 
 // Name returns the file name under which NVIDIA would publish the archive.
 func (a *Archive) Name() string { return fmt.Sprintf("NVIDIA-Linux-%s-%s.run", a.Arch, a.Version) }
 
 // WriteFile writes the archive to a file, which gets its name only when it is complete.
-func (a *Archive) WriteFile(ctx context.Context, name string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("generate archive %s: %w", name, err)
-		}
-	}()
-	dir := filepath.Dir(name)
-	body, err := os.CreateTemp(dir, ".runfile-body-*")
+func (a *Archive) WriteFile(ctx context.Context, name string) error {
+	out, err := os.Create(name + ".new")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(body.Name()) //nolint:errcheck // a leftover is harmless
-	defer body.Close()           //nolint:errcheck // read back in full below
-	if err := a.writeBody(ctx, body); err != nil {
-		return err
-	}
-	out, err := os.CreateTemp(dir, ".runfile-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(out.Name()) //nolint:errcheck // gone after the rename
-	if err := errors.Join(a.assemble(out, body), out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
-		return err
+	if err := errors.Join(a.write(ctx, out), out.Close()); err != nil {
+		return errors.Join(fmt.Errorf("generate archive %s: %w", name, err), os.Remove(out.Name()))
 	}
 	return os.Rename(out.Name(), name)
 }
 
-// writeBody writes everything from line 4 on, over which the checksums are computed.
-func (a *Archive) writeBody(ctx context.Context, w io.Writer) error {
-	buffered := bufio.NewWriterSize(w, 1<<20)
-	if _, err := buffered.WriteString(a.stub()); err != nil {
+// Encode returns the archive as bytes, for small ones.
+func (a *Archive) Encode(ctx context.Context) ([]byte, error) {
+	var out bytes.Buffer
+	err := a.write(ctx, &out)
+	return out.Bytes(), err
+}
+
+func (a *Archive) write(ctx context.Context, w io.Writer) error {
+	head := []byte(a.stub())
+	if len(a.Decompressor) > 0 {
+		head = append(append(head, a.Decompressor...), '\n')
+	}
+	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	if len(a.Decompressor) > 0 {
-		if _, err := buffered.Write(append(bytes.Clone(a.Decompressor), '\n')); err != nil {
-			return err
-		}
-	}
-	c, err := a.compressor(ctx, buffered)
+	return a.payload(ctx, w, a.Compression, a.runEntries)
+}
+
+// payload writes a compressed tar.
+func (a *Archive) payload(ctx context.Context, w io.Writer, compression string, entries func() []entry) error {
+	c, err := compress(ctx, w, compression)
 	if err != nil {
 		return err
 	}
 	if a.RawTar != nil {
 		_, err = c.Write(a.RawTar)
 	} else {
-		err = a.writeTar(ctx, c)
+		err = writeTar(ctx, c, entries())
 	}
 	if err == nil {
 		_, err = c.Write(a.Trailer)
 	}
-	return errors.Join(err, c.Close(), buffered.Flush())
+	return errors.Join(err, c.Close())
 }
 
-// assemble writes lines 1 to 3 with the sums of the body, and the body.
-func (a *Archive) assemble(out io.Writer, body io.ReadSeeker) error {
-	crc, sum := newCksum(), md5.New() //nolint:gosec // part of the format
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return err
+// compress compresses as NVIDIA's makeself does, without an integrity check of xz.
+func compress(ctx context.Context, w io.Writer, compression string) (io.WriteCloser, error) {
+	switch compression {
+	case "gzip":
+		return gzip.NewWriterLevel(w, gzip.BestSpeed)
+	case "zstd":
+		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	case "xz":
+		cmd := exec.CommandContext(ctx, "xz", "-0", "-C", "none", "-T2", "-c")
+		cmd.Stdout = w
+		stdin, err := cmd.StdinPipe()
+		return &pipe{stdin, cmd}, errors.Join(err, cmd.Start())
 	}
-	if _, err := io.Copy(io.MultiWriter(crc, sum), body); err != nil {
-		return err
-	}
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	digest := hex.EncodeToString(sum.Sum(nil))
-	if a.NoMD5 {
-		digest = "00000000000000000000000000000000"
-	}
-	if _, err := fmt.Fprintf(out, "#! /bin/sh\nCRCsum=%d\nMD5=%s\n", crc.sum(), digest); err != nil {
-		return err
-	}
-	_, err := io.Copy(out, body)
-	return err
+	return nil, fmt.Errorf("unknown compression %q: gzip, xz or zstd", compression)
 }
 
-// Encode returns the archive as bytes, for small ones.
-func (a *Archive) Encode(ctx context.Context) ([]byte, error) {
-	var body, out bytes.Buffer
-	if err := a.writeBody(ctx, &body); err != nil {
-		return nil, fmt.Errorf("generate archive %s: %w", a.Name(), err)
-	}
-	if err := a.assemble(&out, bytes.NewReader(body.Bytes())); err != nil {
-		return nil, fmt.Errorf("generate archive %s: %w", a.Name(), err)
-	}
-	return out.Bytes(), nil
+// pipe writes to a program; Close waits for the program's end.
+type pipe struct {
+	io.WriteCloser
+	cmd *exec.Cmd
 }
+
+func (p *pipe) Close() error { return errors.Join(p.WriteCloser.Close(), p.cmd.Wait()) }
+
+// stub returns the shell script up to END_OF_STUB. It refuses to run.
+func (a *Archive) stub() string {
+	const head, tail = `#! /bin/sh
+CRCsum=0
+MD5=00000000000000000000000000000000
+skip=SKIP
+skip_decompress=LINES
+size_decompress=SIZE
+label="DESCRIPTION VERSION"
+version_string=VERSION
+pkg_version=0
+script=./nvidia-installer
+targetdir=TARGET
+scriptargs=""
+keep=n
+add_this_kernel=n
+apply_patch=n
+TMPROOT=${TMPDIR:=/tmp}
+TARGET_OS="Linux"
+TARGET_ARCH="ARCH"
+`, `echo "This is a generated test archive. It holds a driver's files, but no installer." >&2
+exit 1
+END_OF_STUB
+`
+	lines, size := strings.Count(head+tail, "\n")+1, 0
+	if len(a.Decompressor) > 0 {
+		size = bytes.Count(a.Decompressor, []byte{'\n'}) + 1
+	}
+	return strings.NewReplacer(
+		"SKIP", fmt.Sprint(lines+size), "LINES", fmt.Sprint(lines), "SIZE", fmt.Sprint(size), "DESCRIPTION", description+a.Arch,
+		"VERSION", a.Version, "TARGET\n", strings.TrimSuffix(a.Name(), ".run")+"\n", "\"ARCH\"", `"`+a.Arch+`"`,
+	).Replace(head) + tail
+}
+
+const description = "NVIDIA Accelerated Graphics Driver for Linux-"

@@ -32,7 +32,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	version := flags.String("version", "", "version of the driver")
 	arch := flags.String("arch", "x86_64", "x86_64 or aarch64")
 	compression := flags.String("compression", "xz", "xz, gzip or zstd")
-	fast := flags.Bool("fast", false, "compress fast rather than well")
 	output := flags.String("output", "", "file to write (default: NVIDIA's name for it, in the working directory)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -47,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, name := range skipped {
 		fmt.Fprintln(stderr, "left out:", name)
 	}
-	a.Compression, a.Fast = *compression, *fast
+	a.Compression = *compression
 	if *output == "" {
 		*output = a.Name()
 	}

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "x.run")
 	var stdout, stderr strings.Builder
-	err := run(t.Context(), []string{"--tree", dir, "--version", "1.2", "--compression", "gzip", "--fast", "--output", out}, &stdout, &stderr)
+	err := run(t.Context(), []string{"--tree", dir, "--version", "1.2", "--compression", "gzip", "--output", out}, &stdout, &stderr)
 	if err != nil || stdout.String() != out+"\n" || !strings.Contains(stderr.String(), "left out: copyright") {
 		t.Errorf("error %v, stdout %q, stderr %q", err, stdout.String(), stderr.String())
 	}
