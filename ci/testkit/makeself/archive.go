@@ -47,7 +47,7 @@ func Bytes(content []byte) func() (io.ReadCloser, error) {
 // Archive describes a .run file.
 type Archive struct {
 	Version, Arch string   // of the driver; x86_64 or aarch64
-	Compression   string   // gzip, xz or zstd, always the fastest level
+	Compression   string   // gzip, xz or zstd, always the fastest level; none, which readers refuse
 	Decompressor  []byte   // binary data between stub and payload
 	Members       []Member // written in the order of a hash of their names: real archives have that of a directory on disk
 	Trailer       []byte   // inside the compressed payload, after the end of the tar
@@ -118,8 +118,15 @@ func compress(ctx context.Context, w io.Writer, compression string) (io.WriteClo
 		stdin, err := cmd.StdinPipe()
 		return &pipe{stdin, cmd}, errors.Join(err, cmd.Start())
 	}
-	return nil, fmt.Errorf("unknown compression %q: gzip, xz or zstd", compression)
+	if compression == "none" {
+		return plain{w}, nil
+	}
+	return nil, fmt.Errorf("unknown compression %q: gzip, xz, zstd or none", compression)
 }
+
+type plain struct{ io.Writer }
+
+func (plain) Close() error { return nil }
 
 // pipe writes to a program; Close waits for the program's end.
 type pipe struct {

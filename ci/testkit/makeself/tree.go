@@ -1,6 +1,7 @@
 package makeself
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -66,13 +67,13 @@ func member(fsys fs.FS, name string, d fs.DirEntry, version string) (m Member, e
 	}
 	m.Size, m.Mode = info.Size(), info.Mode().Perm()
 	m.Open = func() (io.ReadCloser, error) { return fsys.Open(name) }
-	for _, typ := range []string{"CUDA_LIB ", "UTILITY_BINARY ", "NVIDIA_MODPROBE "} {
-		if strings.HasPrefix(m.Line, typ) { // packages have libraries at 0644
-			m.Mode = 0o755
-		}
-	}
+	typ, _, _ := strings.Cut(m.Line, " ")
+	m.Mode = cmp.Or(modes[typ], m.Mode)
 	return m, nil
 }
+
+// modes are those of NVIDIA's manifests, by type; packages have other ones.
+var modes = map[string]fs.FileMode{"CUDA_LIB": 0o755, "UTILITY_BINARY": 0o755, "NVIDIA_MODPROBE": 0o755, "DOCUMENTATION": 0o444, "CUDA_ICD": 0o444}
 
 // libraryDirs are the library folders in which a driver may be installed.
 var libraryDirs = []struct{ dir, arch, member string }{
@@ -92,7 +93,7 @@ var places = []struct{ prefix, member, line string }{
 	{"usr/share/nvidia-driver/supported-gpus.json", "supported-gpus/%b", "DOCUMENTATION NVIDIA_GLX-1.0/supported-gpus/ MODULE:installer"},
 	{"usr/bin/nvidia-modprobe", "nvidia-modprobe", "NVIDIA_MODPROBE /usr/bin/ MODULE:installer"},
 	{"usr/bin/", "%n", "UTILITY_BINARY MODULE:nvml"},
-	{"etc/nvidia/", "%b", explicit}, {"etc/OpenCL/vendors/nvidia", "%b", explicit}, {"etc/vulkan/", "%b", explicit},
+	{"etc/nvidia/", "%b", explicit}, {"etc/OpenCL/vendors/nvidia", "%b", "CUDA_ICD MODULE:gpgpu"}, {"etc/vulkan/", "%b", explicit},
 	{"usr/lib/systemd/system/", "%b", explicit}, {"usr/lib/xorg/modules/", "%b", explicit}, {"usr/share/X11/xorg.conf.d/", "%b", explicit},
 	{"usr/share/doc/NVIDIA_GLX-1.0/", "%b", explicit}, {"usr/share/egl/egl_external_platform.d/", "%b", explicit},
 	{"usr/share/glvnd/egl_vendor.d/", "%b", explicit}, {"usr/share/man/", "%b", explicit}, {"usr/share/nvidia/", "%b", explicit},
