@@ -121,9 +121,7 @@ func TestBudgetFromTheStart(t *testing.T) {
 			}
 			return nil
 		}
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(9 * time.Minute)
+		b.run(9 * time.Minute)
 		assert.Equal(t, "train slice plugin clients "+survivors, b.names())
 		v := b.see()
 		e := v.events[0]
@@ -149,9 +147,7 @@ func TestBudgetInBetween(t *testing.T) {
 			}
 			return nil
 		}
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(4 * time.Minute)
+		b.run(4 * time.Minute)
 		assert.Equalf(t, true, b.see().cordoned, "not given up too early")
 		time.Sleep(80 * time.Second)
 		b.pristine(false)
@@ -197,9 +193,7 @@ func TestRefused(t *testing.T) {
 				if tc.holds {
 					b.holds(tc.pod.Name)
 				}
-				defer b.start()()
-				b.d.begin(t.Context())
-				time.Sleep(4 * time.Minute)
+				b.run(4 * time.Minute)
 				if tc.want != "" {
 					assert.Equal(t, 0, b.see().patches)
 					assert.Contains(t, b.messages(), tc.want)
@@ -226,9 +220,7 @@ func TestHolderAppears(t *testing.T) {
 			}
 			return there()
 		}
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(4 * time.Minute)
+		b.run(4 * time.Minute)
 		assert.Equal(t, true, b.see().cordoned)
 		time.Sleep(2 * time.Minute)
 		b.pristine(false)
@@ -336,9 +328,7 @@ func TestNoCluster(t *testing.T) {
 					}
 					return nil
 				}
-				defer b.start()()
-				b.d.begin(t.Context())
-				time.Sleep(10 * time.Minute)
+				b.run(10 * time.Minute)
 				if lines := strings.Count(b.messages(), "\n"); lines > 30 || b.see().patches > 0 {
 					t.Errorf("%d lines:\n%s", lines, b.messages())
 				}

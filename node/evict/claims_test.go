@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/node/status"
@@ -25,9 +23,7 @@ func TestClaims(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newDRABench(t)
 				b.dra.version = version
-				defer b.start()()
-				b.d.begin(t.Context())
-				time.Sleep(2 * time.Minute)
+				b.run(2 * time.Minute)
 				b.resumed()
 				assert.Equalf(t, draSurvivors, b.names(), "left")
 				assert.Equal(t, "Started Done", b.reasons())
@@ -46,40 +42,34 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsNotLookedAt: without --resource-claims nothing asks for claims, and the plugin stays.
-func TestClaimsNotLookedAt(t *testing.T) {
-	playDRA(t, func(t *testing.T, b *bench) {
-		b.cfg.ResourceClaims = false
-		b.fail = func(r *http.Request) *metav1.Status {
-			if strings.Contains(r.URL.Path, "resource.k8s.io") {
-				t.Errorf("it asks for %s", r.URL.Path)
-			}
-			return nil
-		}
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(time.Minute)
-		b.resumed()
-		assert.Equalf(t, "train share-a share-b channel extended domain-daemon nic early done kubelet-plugin driver-abc", strings.Replace(b.names(), "driver-abc kubelet-plugin", "kubelet-plugin driver-abc", 1), "left")
-	})
-}
-
-// TestNoResourceAPI: an API server without resource.k8s.io, or with a version that is not read. Everything
-// else works, and the log says once what is missing.
-func TestNoResourceAPI(t *testing.T) {
+// TestClaimsNotRead: without --resource-claims nothing asks for claims, and the plugin stays. With an API server
+// without resource.k8s.io, or with a version that is not read, everything else works, and the log says once what is
+// missing. Without the right to read claims nothing is changed, and the right is named.
+func TestClaimsNotRead(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"", "v1alpha3"} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newDRABench(t)
-			b.dra.version = version
-			b.pods = append(b.pods, pod("plain", "Job", gpu("nvidia.com/gpu")))
-			defer b.start()()
-			b.d.begin(t.Context())
-			time.Sleep(time.Minute)
-			b.resumed()
-			assert.Equalf(t, false, strings.Contains(b.names(), "plain"), "the pod that requests a GPU stays")
-			assert.Equalf(t, false, slices.Contains(b.timeline(), "pause dra-driver"), "the plugin is paused")
-			assert.Equal(t, 1, strings.Count(b.messages(), "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"))
+	for name, tc := range map[string]struct {
+		prepare func(b *bench)
+		said    string
+		stays   bool // the pod that requests a GPU
+	}{
+		"not looked at": {prepare: func(b *bench) { b.cfg.ResourceClaims = false }},
+		"no such API":   {prepare: func(b *bench) { b.dra.version = "" }, said: "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"},
+		"no version":    {prepare: func(b *bench) { b.dra.version = "v1alpha3" }, said: "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"},
+		"forbidden": {prepare: func(b *bench) { b.refuseClaims() }, stays: true,
+			said: "look whether pod team/train uses a GPU: read resource claim team/train-made: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playDRA(t, func(t *testing.T, b *bench) {
+				b.pods = append(b.pods, pod("plain", "Job", gpu("nvidia.com/gpu")))
+				tc.prepare(b)
+				b.run(time.Minute)
+				b.resumed()
+				assert.Equalf(t, tc.stays, strings.Contains(b.names(), "plain"), "the pod that requests a GPU stays")
+				assert.Equalf(t, tc.stays, b.see().patches == 0, "nothing is changed")
+				assert.Equalf(t, false, slices.Contains(b.timeline(), "pause dra-driver"), "the plugin is paused")
+				assert.Equalf(t, tc.said != "", strings.Count(b.messages(), tc.said) == 1, "%s", b.messages())
+				assert.Equalf(t, !b.cfg.ResourceClaims, b.dra.asked == 0, "it asks for claims")
+			})
 		})
 	}
 }
@@ -89,9 +79,7 @@ func TestNoResourceAPI(t *testing.T) {
 func TestClaimDeleted(t *testing.T) {
 	playDRA(t, func(t *testing.T, b *bench) {
 		b.takes = time.Minute
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(10 * time.Second)
+		b.run(10 * time.Second)
 		b.locked(func() { clear(b.dra.claims) })
 		time.Sleep(30 * time.Second)
 		assert.Equalf(t, "true", b.see().labels[pluginLabel], "the plugin's label while pods with claims end")
@@ -125,24 +113,6 @@ func TestClaimComesBack(t *testing.T) {
 	})
 }
 
-// TestClaimsForbidden: without the right to read claims nothing is changed, and the right is named.
-func TestClaimsForbidden(t *testing.T) {
-	playDRA(t, func(t *testing.T, b *bench) {
-		b.fail = func(r *http.Request) *metav1.Status {
-			if strings.Contains(r.URL.Path, "resource.k8s.io") {
-				return refusal(403, "resourceclaims is forbidden")
-			}
-			return nil
-		}
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(5 * time.Minute)
-		assert.Equal(t, 0, b.see().patches)
-		assert.Contains(t, b.messages(), `look whether pod team/train uses a GPU: read resource claim team/train-made`)
-		assert.Contains(t, b.messages(), "for resource claims, evict.resourceClaims")
-	})
-}
-
 // TestClaimAllocatedLater: what is not certain yet is asked again.
 func TestClaimAllocatedLater(t *testing.T) {
 	playDRA(t, func(t *testing.T, b *bench) {
@@ -171,9 +141,7 @@ func TestHolderDaemonSetAfterClaims(t *testing.T) {
 		b.cfg.DaemonSets = true
 		b.pods = append([]*corev1.Pod{pod("monitor", "DaemonSet")}, b.pods...)
 		b.holds("monitor")
-		defer b.start()()
-		b.d.begin(t.Context())
-		time.Sleep(3 * time.Minute)
+		b.run(3 * time.Minute)
 		b.resumed()
 		b.before("end train", "end monitor")
 		b.before("end validator", "end monitor")

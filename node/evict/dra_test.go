@@ -22,6 +22,7 @@ type dra struct {
 	plugin   *corev1.Pod       // the kubelet plugin, which its DaemonSet starts where its label is
 	started  int               // plugins
 	timeline []string          // what ended and what was paused, in order
+	asked    int               // calls for claims
 }
 
 const nvidiaGPU = "gpu.nvidia.com"
@@ -33,6 +34,7 @@ func (c *cluster) getClaim(r *http.Request) (int, any) {
 	if r.Method != http.MethodGet || len(parts) != 5 || parts[1] != "namespaces" || parts[3] != "resourceclaims" {
 		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
 	}
+	c.dra.asked++
 	st := refusal(404, "the server could not find the requested resource")
 	st.Details = &metav1.StatusDetails{}
 	switch {
@@ -103,6 +105,16 @@ func (c *cluster) restartPlugin() {
 	again := p.DeepCopy()
 	again.UID = types.UID(strings.Repeat("x", c.dra.started))
 	c.pods = append(c.pods, again)
+}
+
+func (b *bench) refuseClaims() {
+	b.fail = func(r *http.Request) *metav1.Status {
+		if !strings.Contains(r.URL.Path, "resource.k8s.io") {
+			return nil
+		}
+		b.dra.asked++
+		return refusal(403, "resourceclaims is forbidden")
+	}
 }
 
 // before checks the order of the timeline.

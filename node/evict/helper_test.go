@@ -204,6 +204,14 @@ func (b *bench) start() (stop func() error) {
 	return func() error { cancel(); return <-end }
 }
 
+// run runs an agent until the end of the test, and begins an upgrade.
+func (b *bench) run(d time.Duration) {
+	stop := b.start()
+	b.t.Cleanup(func() { _ = stop() })
+	b.d.begin(b.t.Context())
+	time.Sleep(d)
+}
+
 // names lists the existing pods.
 func (b *bench) names() string {
 	var out []string
