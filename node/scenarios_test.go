@@ -73,18 +73,6 @@ func TestTwoInstances(t *testing.T) {
 	})
 }
 
-// TestKilledTwice is scenario 5: what two killed instances left is adopted, and one mount remains.
-func TestKilledTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.leave(v535)
-		w.layers = append(w.layers, v535)
-		e := w.run(life{version: v535})
-		if e.err != nil || !e.served || slices.Contains(e.ops, "insert nvidia") || w.outcome() != absent {
-			t.Errorf("served %v, error %v, %s; %v", e.served, e.err, w.outcome(), e.ops)
-		}
-	})
-}
-
 // TestInUseAtStop is scenario 6.
 func TestInUseAtStop(t *testing.T) {
 	for policy, want := range map[string]error{config.BusyDetach: nil, config.BusyFail: ErrLeft, config.BusyWait: nil} {
@@ -112,21 +100,6 @@ func TestInUseAtStop(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestHolderComesDuringUnload has a holder that comes between the check and the unload: the unloaded modules
-// are loaded again, or the driver is removed completely.
-func TestHolderComesDuringUnload(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.cache[v535] = true
-		first := w.run(life{version: v535})
-		at := slices.Index(first.ops, "delete nvidia_uvm") + 1 // nvidia_modeset is already unloaded
-		w.run(life{version: v470})
-		e := w.run(life{version: v535, events: []event{{at, "holder comes"}}})
-		if w.outcome() != whole || e.status.State != status.Detached || !slices.Contains(e.ops, "delete nvidia_modeset") {
-			t.Errorf("error %v, %s, state %s; %v", e.err, w.outcome(), e.status.State, e.ops)
-		}
-	})
 }
 
 // TestForeignModuleOnTop checks that another program's module on top is unloaded with the driver, and that a

@@ -151,7 +151,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 			b.Log.Warn("this container is to compile a module that the driver container does not ask for: set the variable for that container, too", "module", name)
 		}
 	}
-	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional, Companions: r.Companions,
+	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional, Companions: r.Companions, RDMA: r.RDMA,
 		MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
 	info, err := driverinfo.Read(os.DirFS(wanted.Image))
 	if err == nil && info.Driver != r.Driver {
@@ -165,12 +165,11 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 	if err != nil {
 		return nil, otherKernel(r.Kernel, kernels(b.Root), err)
 	}
-	if r.RDMA != "" {
+	if len(r.RDMA) > 0 {
 		arch, _ := distros.LookupArch(info.Arch)
-		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA {
-			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: %w", name, r.RDMA, errRDMA), err)
+		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA[0] {
+			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: %w", name, r.RDMA[0], errRDMA), err)
 		}
-		wanted.RDMA = []string{r.RDMA}
 	}
 	id, err := kbuild.KernelID(r.Kernel, h, "", "")
 	if err != nil {

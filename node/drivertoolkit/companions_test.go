@@ -93,7 +93,7 @@ cp KOS/*.ko .`)
 			node := require.Value(modules.OFED(p.image, "x86_64", kbuildtest.Kernel))(t)
 			p.run()
 			set, err := p.compile(func(_ *Options, j *Job) {
-				j.RDMA, j.Modules, j.Optional = node, kbuildtest.Modules, nil
+				j.RDMA, j.Modules, j.Optional = []string{node}, kbuildtest.Modules, nil
 				j.Fits = func(k kbuild.Key) bool { return slices.Equal(k.Patches, []string{node}) }
 			})
 			if c.want == "" {

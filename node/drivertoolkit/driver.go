@@ -30,23 +30,15 @@ type Options struct {
 	Log     *slog.Logger
 
 	Program string        // "": this program
-	Image   string        // root of the driver container; "": "/"
 	Poll    time.Duration // 0: a second
 }
 
 // Job is one compile for the node's kernel.
 type Job struct {
-	Info       driverinfo.Description
-	Kernel     string // release
-	Flavour    string
-	Modules    []string
-	Optional   []string
-	Companions []string // names
-	RDMA       string   // name of the node's RDMA driver, "": none
-	MaxThreads int
-	Work       string                // an empty or missing folder of this container, for the result
-	Fits       func(kbuild.Key) bool // whether a set is what is wanted
-	Waits      func(reason string)   // told what is waited for; may be nil
+	modules.Request                       // Image is the root of the driver container; Work gets the result
+	Kernel          string                // release
+	Fits            func(kbuild.Key) bool // whether a set is what is wanted
+	Waits           func(reason string)   // told what is waited for; may be nil
 }
 
 // UnavailableError says that the toolkit container gives no modules, for another reason than that the driver
@@ -81,7 +73,7 @@ func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error)
 	}
 	defer free()
 	run, err := f.announce(o, request{Compile: true, Kernel: j.Kernel, Driver: j.Info.Driver, Flavour: j.Flavour, Modules: j.Modules,
-		Optional: j.Optional, Companions: j.Companions, RDMA: j.RDMA, MaxThreads: j.MaxThreads}, func() error { return f.putDriver(ctx, o, j) })
+		Optional: j.Optional, Companions: j.Companions, RDMA: j.RDMA, MaxThreads: j.MaxThreads}, func() error { return f.putDriver(ctx, j) })
 	if err != nil {
 		return nil, explain(err, o.Dir)
 	}
@@ -142,7 +134,7 @@ func (f folder) putProgram(file string) error {
 
 // putDriver copies what a compile needs of the image: driver.json, the sources of the flavour with their
 // patches, and those of the companions. It replaces what was there.
-func (f folder) putDriver(ctx context.Context, o Options, j Job) (err error) {
+func (f folder) putDriver(ctx context.Context, j Job) (err error) {
 	const temp = driverDir + temporary
 	defer func() {
 		if err != nil {
@@ -165,7 +157,7 @@ func (f folder) putDriver(ctx context.Context, o Options, j Job) (err error) {
 			return err
 		}
 		if err = f.root.MkdirAll(path.Join(temp, path.Dir(dir)), 0o755); err == nil {
-			err = buildtree.CopyTree(ctx, filepath.Join(cmp.Or(o.Image, "/"), dir), f.root, path.Join(temp, dir))
+			err = buildtree.CopyTree(ctx, filepath.Join(cmp.Or(j.Image, "/"), dir), f.root, path.Join(temp, dir))
 		}
 	}
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/modules"
 )
 
 // TestMain is also the program that the toolkit container starts from the shared folder.
@@ -93,15 +94,15 @@ func (c *container) stop() error {
 }
 
 func (p *pod) options() Options {
-	return Options{Dir: p.dir, Timeout: patience, Log: p.log.Logger(), Image: p.image, Poll: 10 * time.Millisecond}
+	return Options{Dir: p.dir, Timeout: patience, Log: p.log.Logger(), Poll: 10 * time.Millisecond}
 }
 
 // job is what the driver container wants; it accepts modules of this driver for this kernel.
 func (p *pod) job() Job {
-	return Job{Info: p.info, Kernel: kbuildtest.Kernel, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3], Optional: kbuildtest.Modules[3:],
-		MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work"), Fits: func(k kbuild.Key) bool {
-			return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
-		}}
+	return Job{Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
+		Optional: kbuildtest.Modules[3:], MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work")}, Fits: func(k kbuild.Key) bool {
+		return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
+	}}
 }
 
 // compile is the driver container.

@@ -36,7 +36,7 @@ type request struct {
 	Modules    []string `json:"modules,omitempty"`
 	Optional   []string `json:"optional,omitempty"`
 	Companions []string `json:"companions,omitempty"`
-	RDMA       string   `json:"rdma,omitempty"` // name of the node's RDMA driver (modules.OFED)
+	RDMA       []string `json:"rdma,omitempty"` // name of the node's RDMA driver (modules.OFED)
 	MaxThreads int      `json:"maxThreads,omitempty"`
 }
 
@@ -82,7 +82,7 @@ func parseRequest(data []byte) (request, error) {
 	if err := decode(data, maxRequest, &r); err != nil {
 		return request{}, err
 	}
-	lists := [][]string{r.Modules, r.Optional, r.Companions}
+	lists := [][]string{r.Modules, r.Optional, r.Companions, r.RDMA}
 	switch {
 	case !runName().MatchString(r.Run):
 		return request{}, fmt.Errorf("its run %.40q is no name", r.Run)

@@ -22,9 +22,8 @@ type Options struct {
 	Root    string              // the image's root, whose configuration is read; "": "/"
 	Into    string              // folder that gets the headers, as a root of its own for kmod/kbuild/buildtree; it is replaced
 	Release string              // release of the kernel, as printed by uname -r
-	Distro  distros.Distro      // nil: according to os-release of Root
 	Arch    string              // of Go: "amd64"; "": that of this program
-	Store   string              // folder that keeps downloads; "": a temporary one
+	Store   string              // folder that keeps downloads
 	Getenv  func(string) string // for proxies and DNF_RELEASEVER; nil: os.Getenv
 	Log     *slog.Logger        // progress and warnings; may be nil
 }
@@ -76,30 +75,25 @@ func (o Options) withDefaults() Options {
 // fetcher is one call of Fetch.
 type fetcher struct {
 	Options
-	files fs.FS // of Root
-	store *fetch.Store
+	files  fs.FS // of Root
+	distro distros.Distro
+	store  *fetch.Store
 }
 
-func (f *fetcher) run(ctx context.Context) ([]string, error) {
-	if f.Distro == nil {
-		d, err := osrelease.System(f.files)
-		if err != nil {
-			return nil, err
-		}
-		f.Distro = d
+func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
+	if f.distro, err = osrelease.System(f.files); err != nil {
+		return nil, err
 	}
 	if _, ok := distros.LookupArch(f.Arch); !ok {
 		return nil, &UnavailableError{Release: f.Release, Err: fmt.Errorf("there are no drivers for architecture %q", f.Arch)}
 	}
-	wants := f.Distro.Headers(f.Release)
+	wants := f.distro.Headers(f.Release)
 	if len(wants) == 0 {
 		return nil, &UnavailableError{Release: f.Release, Err: f.nothing()}
 	}
-	closed, err := f.openStore()
-	if err != nil {
-		return nil, err
+	if f.store, err = fetch.OpenStore(f.Store); err != nil {
+		return nil, fmt.Errorf("open the folder for kernel headers: %w; --state-dir (DRIVER_STATE_DIR) is the folder above it", err)
 	}
-	defer closed()
 	manager, done, err := f.manager(ctx)
 	if err != nil {
 		return nil, err
@@ -123,26 +117,10 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 
 // nothing says why a system has no header package for the kernel.
 func (f *fetcher) nothing() error {
-	if f.Distro.PackageManager() == "" {
-		return fmt.Errorf("%s has no packages of headers; the host itself has them, in /lib/modules/%s/build", f.Distro.ID(), f.Release)
+	if f.distro.PackageManager() == "" {
+		return fmt.Errorf("%s has no packages of headers; the host itself has them, in /lib/modules/%s/build", f.distro.ID(), f.Release)
 	}
-	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.Distro.ID())
-}
-
-// openStore opens the folder for downloads. closed removes it if it was created for this call.
-func (f *fetcher) openStore() (closed func(), err error) {
-	dir, closed := f.Store, func() {}
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "kernel-headers-"); err != nil {
-			return nil, err
-		}
-		closed = func() { _ = os.RemoveAll(dir) } // an error is ignored: the container's temporary folder is gone with the container
-	}
-	if f.store, err = fetch.OpenStore(dir); err != nil {
-		closed()
-		return nil, fmt.Errorf("open the folder for kernel headers: %w; --state-dir (DRIVER_STATE_DIR) is the folder above it", err)
-	}
-	return closed, nil
+	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.distro.ID())
 }
 
 // attempts for each request, with pauses of half a second and a second: a repository that does not answer

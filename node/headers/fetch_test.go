@@ -18,7 +18,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
@@ -80,19 +79,6 @@ func TestFetch(t *testing.T) {
 	assert.Same(t, debianTree, i.list())
 	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"); n != 1 {
 		t.Errorf("downloaded %d times", n)
-	}
-}
-
-// Downloads without a store leave nothing behind.
-func TestFetchTemporaryStore(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	i := newImage(t, newArchive(t, debian(testRelease, "1")...).start().server.URL)
-	o := i.options()
-	o.Store = ""
-	require.Value(Fetch(t.Context(), o))(t)
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
 	}
 }
 

@@ -38,7 +38,7 @@ type item struct {
 
 // manager returns the manager of the system. done closes connections.
 func (f *fetcher) manager(ctx context.Context) (m manager, done func(), err error) {
-	if f.Distro.PackageManager() == "rpm" {
+	if f.distro.PackageManager() == "rpm" {
 		return f.rpm()
 	}
 	return f.deb(ctx)

@@ -35,10 +35,10 @@ type rpmManager struct {
 // rpm returns the manager with its client. Proxies, certificates and logins of single repositories come from
 // their configuration.
 func (f *fetcher) rpm() (m manager, done func(), err error) {
-	d, ok := f.Distro.(distros.RPM)
+	d, ok := f.distro.(distros.RPM)
 	arch, known := distros.LookupArch(f.Arch)
 	if !ok || !known {
-		return nil, nil, fmt.Errorf("%s has no rpm packages for %s", f.Distro.ID(), f.Arch)
+		return nil, nil, fmt.Errorf("%s has no rpm packages for %s", f.distro.ID(), f.Arch)
 	}
 	pool, err := authorities(f.files, f.own(), nil, f.Log)
 	if err != nil {

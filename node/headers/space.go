@@ -24,18 +24,28 @@ func (f *fetcher) checkSpace(p *plan) error {
 			store += uint64(pkg.Size) //nolint:gosec // as above
 		}
 	}
-	src := existing(f.Into)
-	sameDisk, err := sameDisk(src, f.store.Dir())
-	if err != nil {
-		return err
+	needs := map[uint64]*SpaceError{} // by file system
+	for dir, need := range map[string]uint64{existing(f.Into): tree, f.store.Dir(): store} {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return fmt.Errorf("look for free space: stat %s: %w", dir, err)
+		}
+		if needs[st.Dev] == nil {
+			needs[st.Dev] = &SpaceError{Dir: dir, Need: margin}
+		}
+		needs[st.Dev].Need += need
 	}
-	if sameDisk {
-		return checkFree(src, tree+store+margin)
+	for _, e := range needs {
+		var st unix.Statfs_t
+		if err := unix.Statfs(e.Dir, &st); err != nil {
+			return fmt.Errorf("look for free space: statfs %s: %w", e.Dir, err)
+		}
+		e.Free = st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+		if st.Blocks > 0 && e.Free < e.Need { // some network file systems report no blocks
+			return e
+		}
 	}
-	if err := checkFree(f.store.Dir(), store+margin); err != nil {
-		return err
-	}
-	return checkFree(src, tree+margin)
+	return nil
 }
 
 // existing returns the folder, or its nearest parent that exists.
@@ -47,26 +57,4 @@ func existing(dir string) string {
 		dir = filepath.Dir(dir)
 	}
 	return dir
-}
-
-func sameDisk(a, b string) (bool, error) {
-	var sa, sb unix.Stat_t
-	for name, st := range map[string]*unix.Stat_t{a: &sa, b: &sb} {
-		if err := unix.Stat(name, st); err != nil {
-			return false, fmt.Errorf("look for free space: stat %s: %w", name, err)
-		}
-	}
-	return sa.Dev == sb.Dev, nil
-}
-
-func checkFree(dir string, need uint64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("look for free space: statfs %s: %w", dir, err)
-	}
-	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-	if st.Blocks > 0 && free < need {    // some network file systems report no blocks
-		return &SpaceError{Dir: dir, Need: need, Free: free}
-	}
-	return nil
 }

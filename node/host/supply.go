@@ -136,16 +136,21 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	if err != nil {
 		return nil, err
 	}
-	path, err := s.logFile(w)
-	if err != nil {
+	r := s.request(w, rdma)
+	if r.Log, err = s.logFile(w); err != nil {
 		return nil, err
 	}
-	job, err := modules.Request{Info: s.info, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, Companions: w.Companions, RDMA: rdma,
-		MaxThreads: s.cfg.MaxThreads, Work: s.work(), Log: path}.Job(ctx, id, h, s.log)
+	job, err := r.Job(ctx, id, h, s.log)
 	if err != nil {
 		return nil, err
 	}
 	return job.Compile(ctx, s.log)
+}
+
+// request returns what is to be compiled, here or in a Driver Toolkit container.
+func (s *supply) request(w node.Want, rdma []string) modules.Request {
+	return modules.Request{Info: s.info, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, Companions: w.Companions, RDMA: rdma,
+		MaxThreads: s.cfg.MaxThreads, Work: s.work()}
 }
 
 // logFile returns the path of the file for the output of a compile, on the host's storage if there is any.

@@ -38,14 +38,9 @@ func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string))
 	if err != nil {
 		return nil, err
 	}
-	name := ""
-	if len(rdma) > 0 {
-		name = rdma[0]
-	}
 	defer waits("")
-	return drivertoolkit.Compile(ctx, drivertoolkit.Options{Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Log: s.log, Image: s.toolkitImage},
-		drivertoolkit.Job{
-			Info: s.info, Kernel: w.Release, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, RDMA: name, MaxThreads: s.cfg.MaxThreads,
-			Companions: w.Companions, Work: s.work(), Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits,
-		})
+	r := s.request(w, rdma)
+	r.Image = s.toolkitImage
+	return drivertoolkit.Compile(ctx, drivertoolkit.Options{Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Log: s.log},
+		drivertoolkit.Job{Request: r, Kernel: w.Release, Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits})
 }

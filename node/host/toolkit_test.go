@@ -89,27 +89,6 @@ func TestToolkitKey(t *testing.T) {
 	}
 }
 
-// TestToolkit: the modules of a Driver Toolkit container go into the cache of the node, like those that are
-// compiled here, and the next start finds them there.
-func TestToolkit(t *testing.T) {
-	t.Parallel()
-	s, b := besideToolkit(t, "cp KOS/*.ko .")
-	stop := runToolkit(t, b)
-	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: kbuildtest.Modules[:3], Optional: kbuildtest.Modules[3:]}
-	var waited []string
-	told := node.CompileEvents{Waits: func(text string) { waited = append(waited, text) }, Warn: func(format string, args ...any) { t.Errorf(format, args...) }}
-	set := require.Value(s.Compile(t.Context(), w, told))(t)
-	stop()
-	if len(waited) < 2 || waited[0] != "waiting for the Driver Toolkit container to start" || waited[len(waited)-1] != "" {
-		t.Errorf("%q", waited)
-	}
-	require.Value(s.Keep(t.Context(), set))(t)
-	found, source, err := s.Find(t.Context(), w)
-	if err != nil || source != status.FromCache || !slices.Equal(names(found), kbuildtest.Modules) {
-		t.Errorf("%+v, %s, %v", found, source, err)
-	}
-}
-
 // TestToolkitFallback: without an answer this container compiles, if it can. A driver that does not compile
 // in the toolkit is not compiled again.
 func TestToolkitFallback(t *testing.T) {
