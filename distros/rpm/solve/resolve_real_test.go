@@ -13,15 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
-	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // referenceCase is the input of testdata/dnf_reference.py.
@@ -185,48 +180,5 @@ func TestRealCases(t *testing.T) {
 				t.Errorf("%s differs", names[i].name)
 			}
 		}
-	}
-}
-
-// TestRealRepository tests the whole process: a signed repository that createrepo_c made, a system that rpm
-// made, and a requirement that only the lists of files can answer. It compares the result with dnf's.
-func TestRealRepository(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
-	describedFiles := func(path string) []realrepo.File { return []realrepo.File{{Path: path, Body: "x"}} }
-	packages := realrepo.Build(t,
-		realrepo.Package{Name: "a", Requires: []string{"/usr/share/x/data", "(c if d)", "glibc-devel"}},
-		realrepo.Package{Name: "b", Arch: "noarch", Files: describedFiles("/usr/share/x/data")},
-		realrepo.Package{Name: "c"},
-		realrepo.Package{Name: "glibc-devel", Version: "2-1", Requires: []string{"glibc = 2-1"}},
-		realrepo.Package{Name: "glibc", Version: "2-1", Requires: []string{"glibc-common = 2-1"}},
-		realrepo.Package{Name: "glibc-common", Version: "2-1", Requires: []string{"glibc = 2-1"}},
-		realrepo.Package{Name: "d"},
-		realrepo.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
-		realrepo.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
-	)
-	root := realrepo.NewRoot(t)
-	root.Install(t, packages[6:]...)
-	key := realrepo.NewKey(t, "rsa2048")
-	dir := realrepo.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
-	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
-		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
-		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{realrepo.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
-	}))(t)
-	x := require.Value(releases.Load(t.Context()))(t)
-	db := require.Value(rpmdb.Read(os.DirFS(root.Dir)))(t)
-	var installed []rpmfile.Metadata
-	for _, h := range db.Packages() {
-		m := require.Value(h.Metadata())(t)
-		installed = append(installed, m)
-	}
-	got := require.Value(Resolve(t.Context(), x, installed, []string{"a"}))(t)
-	want := "a 1-1, b 1-1.noarch, c 1-1, glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1"
-	assert.Equalf(t, want, short(got), "Resolve(a)")
-	theirs := askDNF(t, []referenceCase{{
-		Root: root.Dir, Cache: t.TempDir(), Repos: []referenceRepo{{ID: "r", URL: dir, Priority: 99}}, Wants: [][]string{{"a"}},
-	}})[0][0]
-	if mine := answer(got, nil); !mine.same(theirs) {
-		t.Errorf("dnf %+v, we %+v", theirs, mine)
 	}
 }
