@@ -20,7 +20,7 @@ type System struct {
 	// repositories; for the rpm family root, the files of the base. The database of packages in root is always in
 	// SQLite's format, which Debian's programs can write.
 	Dir string
-	// Kernel is the release of the newest kernel.
+	// Kernel is the release of the newest kernel of the rpm family.
 	Kernel string
 }
 
@@ -31,7 +31,7 @@ func (s *System) Base() string { return "oci:" + filepath.Join(s.Dir, "base") }
 type Options struct {
 	// System is ubuntu24.04 or the ID of a row of systems: "rocky9".
 	System string
-	// Headers are those of the newest kernel. Without them kernels have the file with their release only.
+	// Headers are those of the newest kernel of the rpm family. Without them it has the file with its release only.
 	Headers *Headers
 	// Debian is the folder of an OCI layout with a base of Debian 12, as ci/base makes it, for Ubuntu's base.
 	Debian string
