@@ -21,7 +21,7 @@ import (
 func Test08RPM(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
-	s := rpmSystem(t, "rocky9", &realrepo.Headers{Root: k.Root, Release: k.Release})
+	s := rpmSystem(t, "rocky9", realrepo.Headers{Root: k.Root, Release: k.Release})
 	i := s.build(t, filepath.Join(scratch(t), "dist"))
 	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 	root := i.unpack(t)
@@ -57,7 +57,7 @@ func TestRPMSystems(t *testing.T) {
 	journey(t)
 	for _, id := range []string{"rocky8", "amzn2023", "opensuse-leap15.6"} {
 		t.Run(id, func(t *testing.T) {
-			s := rpmSystem(t, id, nil)
+			s := rpmSystem(t, id, realrepo.Headers{})
 			i := s.build(t, filepath.Join(scratch(t), "dist"))
 			command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 			s.check(t, i.unpack(t))

@@ -37,7 +37,7 @@ const archiveHost = "archive.example"
 
 // rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the
 // driver's archive.
-func rpmSystem(t *testing.T, id string, headers *realrepo.Headers) rpmTarget {
+func rpmSystem(t *testing.T, id string, headers realrepo.Headers) rpmTarget {
 	t.Helper()
 	repo := realrepo.Make(t, realrepo.Options{System: id, Headers: headers})
 	return rpmTarget{serveTarget(t, id, repo), repo}

@@ -1,12 +1,14 @@
 package realrepo
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -19,71 +21,41 @@ type Headers struct {
 	Release string
 }
 
-var debianRelease = regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+)-([0-9]+)-amd64$`)
-
-// release is "" if there are no headers.
-func (h *Headers) release() string {
-	if h == nil {
-		return ""
-	}
-	return h.Release
-}
-
 // version splits the release: "6.1.0" and 56. Debian's name has one hyphen more than rpm allows in a version.
-func (h *Headers) version(t testing.TB) (version string, number int) {
+func (h Headers) version(t testing.TB) (version string, number int) {
 	t.Helper()
-	if h == nil {
-		return "6.1.0", 9
-	}
-	m := debianRelease.FindStringSubmatch(h.Release)
-	if m == nil {
-		t.Fatalf("%q is no release of a Debian kernel for amd64, such as 6.1.0-56-amd64", h.Release)
-	}
-	number, _ = strconv.Atoi(m[2])
-	return m[1], number
-}
-
-// build returns a kernel package's release for a number that counts them.
-func (s system) build(number int) string {
-	switch {
-	case s.suse:
-		return strings.TrimPrefix(s.dist, ".") + "." + strconv.Itoa(number)
-	case strings.HasPrefix(s.dist, ".el"):
-		return strconv.Itoa(number) + s.dist + "_" + s.version[strings.IndexByte(s.version, '.')+1:]
-	}
-	return strconv.Itoa(number) + s.dist
+	parts := strings.Split(cmp.Or(h.Release, "6.1.0-9-amd64"), "-")
+	return parts[0], require.Value(strconv.Atoi(parts[1]))(t)
 }
 
 // uname returns the release of a kernel whose package has this version and release: "6.1.0-56.el9_4.x86_64"
 // in rocky9, "6.1.0-150600.56-default" in opensuse-leap15.6. flavour is "" or, as in RHEL, "rt".
 func (s system) uname(version, release, flavour string) string {
-	switch {
-	case s.suse && flavour == "":
-		return version + "-" + release + "-default"
-	case s.suse:
-		return version + "-" + release + "-" + flavour
-	case flavour != "":
-		return version + "-" + release + ".x86_64+" + flavour
+	if s.suse {
+		return version + "-" + release + "-" + cmp.Or(flavour, "default")
 	}
-	return version + "-" + release + ".x86_64"
+	if flavour != "" {
+		flavour = "+" + flavour
+	}
+	return version + "-" + release + ".x86_64" + flavour
 }
 
 // kernels returns the packages of the newest kernel's headers, and of two kernels whose headers are the file
 // with their release: an older one, and one of another flavour.
-func (s system) kernels(t testing.TB, h *Headers) []Package {
+func (s system) kernels(t testing.TB, h Headers) []Package {
 	t.Helper()
 	version, number := h.version(t)
-	flavour := "rt"
+	release, flavour := fmt.Sprintf(s.build, number), "rt"
 	if s.suse {
 		flavour = "azure"
 	}
-	newest, place := s.devel(version, s.build(number), "")
-	if h != nil {
+	newest, place := s.devel(version, release, "")
+	if h.Root != "" {
 		newest.Tree, newest.Files = t.TempDir(), nil
-		h.merge(t, filepath.Join(newest.Tree, place), s.uname(version, s.build(number), ""))
+		h.merge(t, filepath.Join(newest.Tree, place), s.uname(version, release, ""))
 	}
-	older, _ := s.devel(version, s.build(number-1), "")
-	other, _ := s.devel(version, s.build(number), flavour)
+	older, _ := s.devel(version, fmt.Sprintf(s.build, number-1), "")
+	other, _ := s.devel(version, release, flavour)
 	return []Package{newest, older, other}
 }
 
@@ -93,10 +65,7 @@ func (s system) devel(version, release, flavour string) (p Package, place string
 	p = Package{Name: "kernel-devel", Version: version + "-" + release, Payload: s.payload}
 	p.Requires = []string{"/usr/bin/bash", "make", "findutils"}
 	if s.suse {
-		name := "default"
-		if flavour != "" {
-			name = flavour
-		}
+		name := cmp.Or(flavour, "default")
 		p.Name, place = "kernel-"+name+"-devel", "/usr/src/linux-"+p.Version+"-obj/x86_64/"+name
 		p.Provides = []string{"multiversion(kernel)", p.Name + " = " + p.Version}
 		p.Version += ".1" // a rebuild of the same source
@@ -125,7 +94,7 @@ find "$tree" -regextype posix-extended -regex '.*/(kernel\.release|utsrelease\.h
   -exec sed -i "s/$release/$uname/g; s/gcc-12 (Debian/gcc (Debian/g" {} +`
 
 // merge makes one tree of the headers for a kernel with the release uname.
-func (h *Headers) merge(t testing.TB, tree, uname string) {
+func (h Headers) merge(t testing.TB, tree, uname string) {
 	t.Helper()
 	tool.Must(t, "sh", "-ec", mergeScript, "sh", h.Root, testfile.Write(t, tree+"/", ""), h.Release, uname)
 }

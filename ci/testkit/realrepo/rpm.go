@@ -10,6 +10,7 @@ type system struct {
 	payload  string // compression and level, as rpm writes them
 	suse     bool   // SUSE's names of packages, and its folders in the root
 	database string // format: sqlite, ndb, bdb
+	build    string // a kernel package's release, of a number that counts them
 	release  string // the package with the system's name, keys and repositories
 	version  string // its version, which is $releasever
 	key      string // path of the key in the base
@@ -32,7 +33,7 @@ func systems() []system {
 	return []system{
 		{
 			id: "rocky9", dist: ".el9", payload: "w1.zstdio", database: "sqlite",
-			release: "rocky-release", version: "9.4", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9",
+			build: "%d.el9_4", release: "rocky-release", version: "9.4", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9",
 			files: map[string]string{
 				"/etc/os-release":          osRelease("rocky", "9.4", "Rocky Linux") + "PLATFORM_ID=\"platform:el9\"\n",
 				"/etc/dnf/vars/contentdir": "pub/rocky\n", "/etc/dnf/dnf.conf": dnfConf,
@@ -47,7 +48,7 @@ func systems() []system {
 		},
 		{
 			id: "rocky8", dist: ".el8", payload: "w0.xzdio", database: "bdb",
-			release: "rocky-release", version: "8.10", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-rockyofficial",
+			build: "%d.el8_10", release: "rocky-release", version: "8.10", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-rockyofficial",
 			files: map[string]string{
 				"/etc/os-release":          osRelease("rocky", "8.10", "Rocky Linux") + "PLATFORM_ID=\"platform:el8\"\n",
 				"/etc/dnf/vars/contentdir": "pub/rocky\n", "/etc/dnf/dnf.conf": dnfConf,
@@ -61,7 +62,7 @@ func systems() []system {
 		},
 		{
 			id: "amzn2023", dist: ".amzn2023", payload: "w1.zstdio", database: "sqlite",
-			release: "system-release", version: "2023.6.20241121", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023",
+			build: "%d.amzn2023", release: "system-release", version: "2023.6.20241121", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023",
 			files: map[string]string{
 				"/etc/os-release":         osRelease("amzn", "2023", "Amazon Linux"),
 				"/etc/dnf/vars/awsregion": "default\n", "/etc/dnf/vars/awsdomain": "amazon.example\n", "/etc/dnf/dnf.conf": dnfConf,
@@ -77,7 +78,7 @@ func systems() []system {
 		},
 		{
 			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true, database: "ndb",
-			release: "openSUSE-release", version: "15.6", key: "/usr/lib/rpm/gnupg/keys/gpg-pubkey-opensuse.asc",
+			build: "150600.%d", release: "openSUSE-release", version: "15.6", key: "/usr/lib/rpm/gnupg/keys/gpg-pubkey-opensuse.asc",
 			files: map[string]string{
 				"/etc/os-release":     osRelease("opensuse-leap", "15.6", "openSUSE Leap"),
 				"/etc/zypp/zypp.conf": "[main]\nsolver.onlyRequires = true\nrpm.install.excludedocs = yes\n",

@@ -14,7 +14,7 @@ import (
 )
 
 // make makes the system in a folder: it builds packages, signs them, publishes them and installs the base.
-func (s system) make(t testing.TB, headers *Headers, debs []deb, dir string) {
+func (s system) make(t testing.TB, headers Headers, debs []deb, dir string) {
 	t.Helper()
 	key := NewKey(t, "rsa3072")
 	testfile.Write(t, filepath.Join(dir, "key.asc"), string(key.Public))

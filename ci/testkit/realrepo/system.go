@@ -32,7 +32,7 @@ type Options struct {
 	// System is ubuntu24.04 or the ID of a row of systems: "rocky9".
 	System string
 	// Headers are those of the newest kernel of the rpm family. Without them it has the file with its release only.
-	Headers *Headers
+	Headers Headers
 	// Debian is the folder of an OCI layout with a base of Debian 12, as ci/base makes it, for Ubuntu's base.
 	Debian string
 }
@@ -56,10 +56,10 @@ func Make(t testing.TB, o Options) *System {
 		names = append(names, s.debs...)
 	}
 	debs := candidates(t, append([]string{"download"}, names...)...)
-	inputs := []string{recipe, fmt.Sprint(sys, catalogue(), debs, unused, unpackScript), o.Headers.release()}
+	inputs := []string{recipe, fmt.Sprint(sys, catalogue(), debs, unused, unpackScript), o.Headers.Release}
 	dir := keep(t, sys.id, inputs, func(dir string) { sys.make(t, o.Headers, debs, dir) })
 	version, number := o.Headers.version(t)
-	return &System{Dir: dir, Kernel: sys.uname(version, sys.build(number), "")}
+	return &System{Dir: dir, Kernel: sys.uname(version, fmt.Sprintf(sys.build, number), "")}
 }
 
 // keep returns the folder of a result in the user's cache. Processes that want the same one wait for each
