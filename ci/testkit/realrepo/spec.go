@@ -27,7 +27,7 @@ func (s *spec) write(t testing.TB, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%%define _rpmdir %s\n%%define _binary_payload %s\n", dir, s.payload)
 	fmt.Fprintf(&b, "Name: layer%s\nVersion: 0\nRelease: 0\nSummary: none\nLicense: none\n%%description\nnone\n", filepath.Base(dir))
-	fmt.Fprintf(&b, "%%install\ncp -al %s/. %%{buildroot}\n", tree)
+	fmt.Fprintf(&b, "%%install\ncp -a %s/. %%{buildroot}\n", tree)
 	for i, p := range s.members {
 		list := filepath.Join(dir, fmt.Sprint("files-", i)) // rpmbuild reads a long list only from a file
 		testfile.Write(t, list, p.files(t, tree))
