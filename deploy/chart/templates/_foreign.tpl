@@ -25,7 +25,7 @@
   {{- end -}}
 {{- end -}}
 {{- with $found -}}
-  {{- fail (printf "these values have other names in this chart, or are gone:%s" (join "" .)) -}}
+  {{- fail (printf "these values have other names in this chart:%s" (join "" .)) -}}
 {{- end -}}
 {{- end }}
 
