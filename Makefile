@@ -43,7 +43,7 @@ test: ## the fast tier: Go and a C compiler, under two minutes; `make vet` and `
 race: ## the fast tier with the race detector: everything is compiled once more for it
 	go test -vet=off -ldflags=-w -race -shuffle=on ./...
 
-e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/testing.md
+e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/develop.md
 	ci/e2e/run
 
 e2e-full: build ## all of these tests, tier by tier; TIER=lab-secureboot for one, TIER=cluster for all cluster-*

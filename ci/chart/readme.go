@@ -110,7 +110,7 @@ func flow(n *yaml.Node) {
 const intro = `# nvidia-driver
 
 NVIDIA's driver on every GPU node of a cluster, from images of driver-build. Helm 3.8 or newer, Kubernetes 1.23 or newer
-(1.29 for eviction). [docs/kubernetes.md](../../docs/kubernetes.md) says how to install, upgrade and use it with the device plugin, the
+(1.29 for eviction). [docs/operate.md](../../docs/operate.md) says how to install, upgrade and use it with the device plugin, the
 container toolkit and the GPU Operator. helm template makes plain manifests.
 
     kubectl create namespace nvidia-driver

@@ -17,7 +17,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The exit codes. Their comments are the table in docs/operations.md.
+// The exit codes. Their comments are the table in docs/operate.md.
 const (
 	// exitDone means stopped; or left in place because it is in use (`--on-busy=detach`); or a signal ended the
 	// container before it began.

@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-// The exit codes. Their comments are the table in docs/evict.md.
+// The exit codes. Their comments are the table in docs/operate.md.
 const (
 	// exitDone means stopped (SIGTERM, SIGINT).
 	exitDone = 0

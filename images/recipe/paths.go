@@ -35,7 +35,7 @@ const (
 	ProbeName      = "driver-probe"
 	EvictName      = "driver-evict"
 	BinDir         = "usr/local/bin"
-	EvictDir       = "usr/bin" // a path that pod specifications name: see docs/evict.md
+	EvictDir       = "usr/bin" // a path that pod specifications name: see docs/operate.md
 )
 
 // OptionalProgram is a program of ours that an image works without, except for one thing.

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// State is the state of a driver. docs/operations.md explains each state and what to do.
+// State is the state of a driver. docs/operate.md explains each state and what to do.
 type State string
 
 // States, in the order of a life. An instance may stay in serving, degraded or a waiting state for long;
@@ -64,7 +64,7 @@ const Schema = 1
 type Snapshot struct {
 	Schema   int       `json:"schema"`             // version of this format
 	BootID   string    `json:"bootID"`             // the boot that it is about: /proc/sys/kernel/random/boot_id
-	State    State     `json:"state"`              // see docs/operations.md
+	State    State     `json:"state"`              // see docs/operate.md
 	Ready    bool      `json:"ready"`              // whether the driver serves this node
 	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
 	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: lock, holders, clearance, preflight or toolkit

@@ -65,17 +65,17 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDocumentedConfiguration: the configuration in docs/metrics.md is valid. Debian builds Prometheus
+// TestDocumentedConfiguration: the configuration in docs/operate.md is valid. Debian builds Prometheus
 // without the discovery of pods: the test replaces that one line.
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
 	gate.Real(t, "needs the Debian package prometheus")
-	docs := require.Value(os.ReadFile("../../../docs/metrics.md"))(t)
+	docs := require.Value(os.ReadFile("../../../docs/operate.md"))(t)
 	_, rest, ok := strings.Cut(string(docs), "```yaml\n")
 	config, _, closed := strings.Cut(rest, "```")
 	const discovery = "kubernetes_sd_configs: [{role: pod}]"
 	if !ok || !closed || !strings.Contains(config, discovery) {
-		t.Fatal("no configuration in docs/metrics.md")
+		t.Fatal("no configuration in docs/operate.md")
 	}
 	config = strings.Replace(config, discovery, "static_configs: [{targets: [localhost:9835]}]", 1)
 	path := filepath.Join(t.TempDir(), "prometheus.yml")

@@ -151,7 +151,7 @@ func check(t *testing.T, base string, s seen, width int, dark bool) {
 	if len(home.Pictures) < 2 || diagrams < 2 {
 		t.Errorf("the home has the pictures %v, the site has %d diagrams", home.Pictures, diagrams)
 	}
-	if !strings.Contains(strings.Join(s.Hits, " "), "/docs/moving.html") || len(s.Misses) > 0 {
+	if !strings.Contains(strings.Join(s.Hits, " "), "/docs/operate.html") || len(s.Misses) > 0 {
 		t.Errorf("the search found %q and, for a word that no page has, %q", s.Hits, s.Misses)
 	}
 	if len(s.CUDA) == 0 || !strings.Contains(s.CUDA[0], "/docs/fleet.html") {
@@ -167,7 +167,7 @@ func shots(t *testing.T, b *browser.Browser, width int, dark bool) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	for name, path := range map[string]string{"home": "/", "red-node": "/docs/red-node.html", "architecture": "/docs/architecture.html"} {
+	for name, path := range map[string]string{"home": "/", "red-node": "/docs/fix.html", "architecture": "/docs/develop.html"} {
 		file := filepath.Join(dir, fmt.Sprintf("%s-%d-%t.png", name, width, dark))
 		b.Run(t, nil, 3*time.Minute, "/shot?page="+url.QueryEscape(path), "--virtual-time-budget=10000", fmt.Sprintf("--window-size=%d,2000", max(width, 500)), "--screenshot="+file)
 		if p := browser.Look(t, file); p.Colours < 100 || dark != (p.Brightness < 50) {

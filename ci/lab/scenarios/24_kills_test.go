@@ -24,7 +24,7 @@ var (
 // is left on the node.
 //
 // A SIGKILL while nvidia_uvm is being loaded can hit a fault of NVIDIA's module, after which only a reboot
-// helps (docs/testing.md). Such a start is counted, and the series goes on in another guest.
+// helps (docs/develop.md). Such a start is counted, and the series goes on in another guest.
 func Test24Kills(t *testing.T) {
 	lab.Gate(t)
 	t.Parallel()

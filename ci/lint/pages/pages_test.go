@@ -117,7 +117,7 @@ func TestTried(t *testing.T) {
 	named := regexp.MustCompile("^`Test\\w+`(, `Test\\w+`)*$|^not tried: .+")
 	tables, rows := 0, 0
 	inside := false
-	for line := range strings.Lines(string(require.Value(os.ReadFile(root + "/docs/red-node.md"))(t))) {
+	for line := range strings.Lines(string(require.Value(os.ReadFile(root + "/docs/fix.md"))(t))) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		last := strings.TrimSpace(cells[len(cells)-1])
 		switch {
@@ -128,7 +128,7 @@ func TestTried(t *testing.T) {
 		case inside && !strings.HasPrefix(line, "|--"):
 			rows++
 			if !named.MatchString(last) {
-				t.Errorf("docs/red-node.md: no test tries %s", line)
+				t.Errorf("docs/fix.md: no test tries %s", line)
 			}
 		}
 	}
