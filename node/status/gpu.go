@@ -6,7 +6,7 @@ import "fmt"
 type GPU struct {
 	Address string   `json:"address"`          // on the PCI bus
 	ID      string   `json:"id"`               // "10de:1eb8"
-	State   GPUState `json:"state,omitempty"`  // ours, lent, taken or lost, see docs/lent-gpus.md
+	State   GPUState `json:"state,omitempty"`  // ours, lent, taken or lost, see docs/hardware.md
 	Driver  string   `json:"driver,omitempty"` // the driver that it is bound to: nvidia, vfio-pci
 	Name    string   `json:"name,omitempty"`   // model, as NVML or the kernel module gives it
 	UUID    string   `json:"uuid,omitempty"`   // from NVML
@@ -29,7 +29,7 @@ func (g GPU) Unlicensed() bool { return g.Licence == unlicensed }
 // GPUState says whose a GPU is.
 type GPUState string
 
-// States of a GPU. docs/lent-gpus.md explains each of them.
+// States of a GPU. docs/hardware.md explains each of them.
 const (
 	GPUOurs  GPUState = "ours"  // the driver's, or free for it
 	GPULent  GPUState = "lent"  // not the driver's on purpose: bound to another one, reserved for one, or unbound

@@ -170,7 +170,7 @@ func TestMetricsExist(t *testing.T) {
 	for _, r := range readRules(t).Groups[0].Rules {
 		asked = append(asked, r.Expr, r.Annotations["description"])
 	}
-	docs := require.Value(os.ReadFile("../../../docs/metrics.md"))(t)
+	docs := require.Value(os.ReadFile("../../../docs/operate.md"))(t)
 	for _, text := range append(asked, string(docs)) {
 		for _, n := range name.FindAllString(text, -1) {
 			if _, ok := served[n]; !ok {
@@ -180,7 +180,7 @@ func TestMetricsExist(t *testing.T) {
 	}
 	for _, r := range readRules(t).Groups[0].Rules {
 		if !strings.Contains(string(docs), "| `"+r.Alert+"` |") || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s: severity %q, summary %q, or not in docs/metrics.md", r.Alert, r.Labels["severity"], r.Annotations["summary"])
+			t.Errorf("%s: severity %q, summary %q, or not in docs/operate.md", r.Alert, r.Labels["severity"], r.Annotations["summary"])
 		}
 	}
 }

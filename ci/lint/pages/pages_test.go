@@ -110,33 +110,6 @@ func declaredTests(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestTried: each row of the decision tables in red-node.md names a test that makes the state, or says why
-// none does. ci/lint/links finds names that no test has.
-func TestTried(t *testing.T) {
-	t.Parallel()
-	named := regexp.MustCompile("^`Test\\w+`(, `Test\\w+`)*$|^not tried: .+")
-	tables, rows := 0, 0
-	inside := false
-	for line := range strings.Lines(string(require.Value(os.ReadFile(root + "/docs/fix.md"))(t))) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		last := strings.TrimSpace(cells[len(cells)-1])
-		switch {
-		case !strings.HasPrefix(line, "|"):
-			inside = false
-		case last == "tried by":
-			inside, tables = true, tables+1
-		case inside && !strings.HasPrefix(line, "|--"):
-			rows++
-			if !named.MatchString(last) {
-				t.Errorf("docs/fix.md: no test tries %s", line)
-			}
-		}
-	}
-	if tables != 4 || rows < 35 {
-		t.Errorf("found %d tables with %d rows", tables, rows)
-	}
-}
-
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	got := Commands("# A\n\nUse `helm upgrade` and `kubectl get pods -n \\|x`.\n\n    make a\n    output of it\n\n    helm b \\\n      --c   # a comment\n" +

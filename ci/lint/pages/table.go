@@ -3,7 +3,7 @@ package pages
 import "strings"
 
 // Names are the task pages.
-var Names = []string{"install", "build", "kernels", "trust", "fleet", "moving", "upgrades", "lent-gpus", "red-node"}
+var Names = []string{"install", "build", "kernels", "trust", "fleet", "operate", "fix", "hardware"}
 
 // elsewhere returns why this package does not run a command of a page, or "".
 func elsewhere(name, command string) string {
@@ -89,29 +89,28 @@ var Elsewhere = map[string]map[string]string{
 		"driver-build fleet nodes.json ":                 "a step of a workflow: Test01Install",
 		"for h in ":                                      "needs hosts: TestHosts has their answers",
 	},
-	"moving": {
-		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                "fails on purpose: TestForeignNames",
-		"helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=580.178.04": "needs NVIDIA's repository of charts: Test16Operator has the operator's containers",
-	},
-	"upgrades": {
+	"operate": {
+		"kubectl -n nvidia-driver logs POD":                         "needs a kubelet: TestRun",
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
+		"kubectl -n nvidia-device-plugin ":                          "needs NVIDIA's chart",
+		"kubectl label nodes -l ":                                   "the node of the test has no such label: TestFirstAndSecondStart",
+		"kubectl patch node ":                                       "needs the condition of a driver that served: TestCondition",
+		"helm test ":                                                "needs a driver that serves: Test01Install",
+		"helm upgrade dra-driver ":                                  "needs NVIDIA's chart: TestEvict",
+		"helm upgrade --install gpu-operator ":                      "needs NVIDIA's chart: Test16Operator has the operator's pod",
+		"chroot ":                                                   "needs a driver that serves: Test01FirstStart",
+		"helm uninstall nvidia-driver -n nvidia-driver":             "the next pages are about the release",
+		"kubectl -n nvidia-driver delete daemonsets ":               "the next pages are about the release",
 	},
-	"lent-gpus": {
-		"echo ADDRESS > /sys/bus/pci/drivers/nvidia/unbind":            "needs a GPU: TestLentAndBack",
-		"echo vfio-pci > /sys/bus/pci/devices/ADDRESS/driver_override": "needs a GPU: TestLentAndBack",
-		"echo ADDRESS > /sys/bus/pci/drivers_probe":                    "needs a GPU: TestLentAndBack",
-		"echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind":          "needs a GPU: TestLentAndBack",
-		"echo > /sys/bus/pci/devices/ADDRESS/driver_override":          "needs a GPU: TestLentAndBack",
-		"echo ADDRESS > /sys/bus/pci/drivers/nvidia/bind":              "needs a GPU: TestLentAndBack",
+	"fix": {
+		"kubectl logs ":                          "needs a kubelet: TestRun",
+		"kubectl exec -n NS ":                    "needs a kubelet: Test06InUse",
+		"kubectl annotate node NODE nvidia.com/": "needs a pod that waits: TestSafeLoad",
+		"kubectl drain ":                         "needs a kubelet",
 	},
-	"red-node": {
-		"kubectl logs -n NS preflight -c nvidia-driver-ctr":      "needs a kubelet: TestRun",
-		"kubectl exec -n NS POD -- nvidia-driver status":         "needs a kubelet: Test06InUse",
-		"kubectl exec -n NS POD -- nvidia-driver holders":        "needs a kubelet: Test06InUse",
-		"kubectl exec -n NS POD -- nvidia-driver preflight":      "needs a kubelet: TestRun",
-		"kubectl logs -n NS POD":                                 "needs a kubelet: Test06InUse",
-		"kubectl logs -n NS POD -c driver-evict":                 "needs a kubelet: TestEvict",
-		"kubectl logs -n NS POD -c openshift-driver-toolkit-ctr": "needs a kubelet: TestDriverToolkit",
+	"hardware": {
+		"echo ":                              "needs a GPU: TestLentAndBack",
+		"driver-build --matrix guests.yaml ": "needs NVIDIA's guest driver",
 	},
 }
 

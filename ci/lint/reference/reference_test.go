@@ -55,7 +55,7 @@ func TestSitePages(t *testing.T) {
 		"nvidia-driver.md": {"\n## nvidia-driver init\n", "\n## nvidia-driver nv-ctr-run-with-dtk\n", "\n## nvidia-driver probe_nvidia_peermem\n"},
 		"driver-evict.md":  {"\n## driver-evict\n", "--resource-claims"},
 		"metrics.md":       {"| `state` | gauge | ", "| `compiles_total` | counter | Compiles of the kernel modules by this instance | `result` |\n"},
-		"schemas.md":       {"\n## status\n", "| `up.modules[].srcVersion` | string | ", "| `state` | string | see docs/operations.md `waiting` `starting` "},
+		"schemas.md":       {"\n## status\n", "| `up.modules[].srcVersion` | string | ", "| `state` | string | see docs/operate.md `waiting` `starting` "},
 	} {
 		for _, text := range want {
 			assert.Containsf(t, pages[page], text, "%s", page)

@@ -42,8 +42,8 @@ const (
 The [companions](build.md#matrixyaml) of the matrix, compiled against nvidia, beside nvidia-uvm. Debian's packages are compiled on the system that has them. The drivers are those
 that work on its kernel, with the patches of the matrix, also drivers that the matrix does not allow the companion for: it allows what a test loaded or
 what Debian has beside the driver, and a module that compiles can still fail on a node
-([which kernel modules](gpudirect.md#which-kernel-modules)). What the matrix allows has to compile. gdrdrv has rows if the matrix has: NVIDIA's archive has no public checksum,
-so ` + "`make compat`" + ` compiles it only with a matrix of yours that has [a row for it](gpudirect.md#build), given as ` + "`--matrix`" + `.
+([which kernel modules](hardware.md#gpudirect-storage-and-gdrcopy)). What the matrix allows has to compile. gdrdrv has rows if the matrix has: NVIDIA's archive has no public checksum,
+so ` + "`make compat`" + ` compiles it only with a matrix of yours that has [a row for it](hardware.md#gpudirect-storage-and-gdrcopy), given as ` + "`--matrix`" + `.
 
 | kernel | driver | flavour | patches of the matrix | companion | source of the driver | result | first error | matrix |
 `

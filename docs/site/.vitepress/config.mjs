@@ -26,7 +26,7 @@ export default defineConfig({
     search: { provider: 'local', options: { miniSearch: { searchOptions: { combineWith: 'AND', boostDocument } } } },
     nav: [
       { text: 'First cluster', link: '/docs/install#your-first-cluster' },
-      { text: 'When a node is red', link: '/docs/red-node' },
+      { text: 'Fix a red node', link: '/docs/fix' },
       { text: 'Changelog', link: '/CHANGELOG' },
     ],
     socialLinks: [{ icon: 'github', link: repository }],

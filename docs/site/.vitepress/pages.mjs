@@ -8,12 +8,11 @@ const here = dirname(fileURLToPath(import.meta.url))
 export const root = join(here, '../../..')
 
 const groups = [
-  ['Start', ['README', 'docs/install', 'docs/moving']],
-  ['Build', ['docs/build', 'docs/kernels', 'docs/trust', 'docs/fleet', 'docs/compat']],
-  ['Run', ['docs/upgrades', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
-  ['Reference: nodes', ['docs/operations', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict']],
+  ['Start', ['README', 'docs/install']],
+  ['Build', ['docs/build', 'docs/kernels', 'docs/trust', 'docs/fleet']],
+  ['Run', ['docs/operate', 'docs/fix', 'docs/hardware', 'deploy/chart/README']],
   ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/driver-evict', 'reference/metrics', 'reference/schemas']],
-  ['Project', ['docs/security', 'docs/benchmarks', 'docs/decisions', 'CONTRIBUTING', 'docs/architecture', 'docs/testing', 'SECURITY', 'CHANGELOG']],
+  ['Project', ['docs/security', 'docs/benchmarks', 'docs/compat', 'docs/develop', 'CONTRIBUTING', 'SECURITY', 'CHANGELOG']],
 ]
 
 const names = { README: 'What this is', 'deploy/chart/README': 'The chart: every value' }
