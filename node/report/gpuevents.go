@@ -22,16 +22,16 @@ func (r *Reporter) recordGPUs(st status.Snapshot) {
 		if before == g.State && known || g.State == "" || !known && g.State == status.GPUOurs {
 			continue
 		}
-		r.recordBoth(gpuEvent(g))
+		r.tell(gpuEvent(g), true)
 	}
 	r.gpus = now
 }
 
-// recordBoth records an Event for the pod and for its node.
-func (r *Reporter) recordBoth(e kubernetes.Event) {
+// tell records an Event for the pod and, if it concerns more than this pod, for its node.
+func (r *Reporter) tell(e kubernetes.Event, node bool) {
 	e.About = r.o.Pod
 	r.recorder.Record(e)
-	if r.o.Node != "" {
+	if node && r.o.Node != "" {
 		e.About = kubernetes.Node(r.o.Node)
 		r.recorder.Record(e)
 	}
@@ -51,7 +51,7 @@ func (r *Reporter) recordLicence(g status.GPU) {
 		e.Reason, e.Warning = "VGPUUnlicensed", true
 		e.Message = fmt.Sprintf("vGPU %s has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server", g.Address)
 	}
-	r.recordBoth(e)
+	r.tell(e, true)
 }
 
 // gpuEvent returns the Event for the present state of a GPU.

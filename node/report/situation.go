@@ -114,10 +114,5 @@ func (r *Reporter) record(st status.Snapshot) {
 	if s.reason == "" {
 		return
 	}
-	e := kubernetes.Event{About: r.o.Pod, Warning: s.warning, Reason: s.reason, Message: s.message}
-	r.recorder.Record(e)
-	if s.node && r.o.Node != "" {
-		e.About = kubernetes.Node(r.o.Node)
-		r.recorder.Record(e)
-	}
+	r.tell(kubernetes.Event{Warning: s.warning, Reason: s.reason, Message: s.message}, s.node)
 }
