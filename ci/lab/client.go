@@ -1,172 +1,137 @@
 package lab
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// client is the host's end of the connection to an agent. Its methods may be called at the same time.
+// client is the test's end of the connection to an agent. Its methods may be called at the same time.
 type client struct {
 	patience  Patience // set before the first request
-	port      io.ReadWriteCloser
+	port      net.Conn
 	out       sync.Mutex // one request at a time
 	mu        sync.Mutex
-	next      uint64
-	waiting   map[uint64]chan wire.Message
 	processes map[string]*Process
-	ready     chan string   // the kernel's release, once
+	ready     chan string   // the kernel's release
 	gone      chan struct{} // closed when the port is closed
-	cause     error         // the reason, valid after gone
 }
 
-func newClient(port io.ReadWriteCloser) *client {
-	c := &client{port: port, waiting: map[uint64]chan wire.Message{}, processes: map[string]*Process{}, ready: make(chan string, 1), gone: make(chan struct{})}
+func newClient(port net.Conn) *client {
+	c := &client{port: port, processes: map[string]*Process{}, ready: make(chan string, 1), gone: make(chan struct{})}
 	go c.receive()
 	return c
 }
 
-// receive distributes messages until the port is closed. Then all calls that wait return with an error.
+// receive passes events on until the port is closed. Then all waits end.
 func (c *client) receive() {
-	lines := bufio.NewReaderSize(c.port, 1<<20)
-	var err error
-	for {
-		var line []byte
-		if line, err = readLine(lines); err != nil {
-			break
+	for events := json.NewDecoder(c.port); ; {
+		var e wire.Event
+		if err := events.Decode(&e); err != nil {
+			close(c.gone)
+			c.forget(fmt.Errorf("the guest is gone: %w", err))
+			return
 		}
-		var m wire.Message
-		if err = json.Unmarshal(line, &m); err != nil {
-			err = fmt.Errorf("the guest's agent sent %.80q: %w", line, err)
-			break
+		if e.Kind == wire.Ready {
+			c.ready <- e.Text
+			continue
 		}
-		c.dispatch(m)
-	}
-	c.mu.Lock()
-	c.cause = err
-	close(c.gone)
-	processes := c.processes
-	c.mu.Unlock()
-	for _, p := range processes {
-		p.lost()
-	}
-}
-
-// readLine reads one message of at most wire.MaxLine bytes.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			return line, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case len(line) > wire.MaxLine:
-			return nil, fmt.Errorf("a message of the guest's agent is longer than %d bytes", wire.MaxLine)
-		}
-	}
-}
-
-func (c *client) dispatch(m wire.Message) {
-	c.mu.Lock()
-	waiter := c.waiting[m.ID]
-	delete(c.waiting, m.ID)
-	p := c.processes[m.Process]
-	c.mu.Unlock()
-	switch {
-	case m.ID != 0:
-		if waiter != nil {
-			waiter <- m // the channel has room
-		}
-	case m.Event == wire.EventReady:
-		select {
-		case c.ready <- m.Text:
-		default: // sent twice
-		}
-	case p != nil:
-		p.event(m)
-	}
-}
-
-// errGone means that the guest ended during a wait for it.
-var errGone = errors.New("the guest is gone")
-
-// call sends a request and waits for the answer. answer may be nil.
-func (c *client) call(op string, body, answer any, limit time.Duration) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	reply := make(chan wire.Message, 1)
-	c.mu.Lock()
-	c.next++
-	id := c.next
-	c.waiting[id] = reply
-	c.mu.Unlock()
-	defer func() {
 		c.mu.Lock()
-		delete(c.waiting, id)
+		p := c.processes[e.Process]
 		c.mu.Unlock()
-	}()
-	timer := time.NewTimer(c.patience.Limit(limit))
-	defer timer.Stop()
-	sent := make(chan error, 1)
-	go func() { sent <- c.send(wire.Request{ID: id, Op: op, Body: text}) }() // ends at the latest when the port is closed
-	for {
-		select {
-		case err := <-sent:
-			if err != nil {
-				return fmt.Errorf("%s: %w: %w", op, errGone, err)
-			}
-			sent = nil
-		case m := <-reply:
-			if m.Error != "" {
-				return fmt.Errorf("%s: %s", op, m.Error)
-			}
-			if answer == nil {
-				return nil
-			}
-			return json.Unmarshal(m.Body, answer)
-		case <-c.gone:
-			return fmt.Errorf("%s: %w: %w", op, errGone, c.cause)
-		case <-timer.C:
-			return fmt.Errorf("%s: no answer from the guest within %s", op, limit)
+		if p != nil {
+			p.event(e)
 		}
 	}
 }
 
+// forget ends all waits for processes: they are lost.
+func (c *client) forget(why error) {
+	c.mu.Lock()
+	processes := c.processes
+	c.processes = map[string]*Process{}
+	c.mu.Unlock()
+	for name := range processes {
+		processes[name].event(wire.Event{Kind: wire.Failed, Text: why.Error()})
+	}
+}
+
+// send asks for a process, within a limit.
 func (c *client) send(r wire.Request) error {
-	line, err := json.Marshal(r)
+	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	c.out.Lock()
 	defer c.out.Unlock()
-	_, err = c.port.Write(append(line, '\n'))
+	if err := c.port.SetWriteDeadline(time.Now().Add(c.patience.Limit(callLimit))); err != nil {
+		return err
+	}
+	_, err = c.port.Write(append(text, '\n'))
 	return err
 }
 
-func (c *client) add(p *Process) {
+// start starts a process. Without a name in the request it gets one.
+func (c *client) start(t testing.TB, r wire.Request) (*Process, error) {
+	t.Helper()
+	if r.Process == "" {
+		r.Process = newID()
+	}
+	r.Env = append(hostEnv(), r.Env...)
+	p := &Process{ID: r.Process, t: t, client: c, args: r.Args, started: time.Now(), news: make(chan struct{})}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.processes[p.ID] = p
+	c.mu.Unlock()
+	err := c.send(r)
+	if err == nil && !p.wait(startLimit, func() bool { return p.PID != 0 || p.ended }) {
+		err = fmt.Errorf("no answer from the guest within %s", startLimit)
+	} else if err == nil && p.PID == 0 {
+		err = errors.New(p.problem + p.Output())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %.200s: %w", strings.Join(r.Args, " "), err)
+	}
+	return p, nil
 }
 
-// forget ends all waits for processes with an error: the guest restarts, and its processes are lost.
-func (c *client) forget() {
-	c.mu.Lock()
-	processes := c.processes
-	c.processes = map[string]*Process{}
-	c.mu.Unlock()
-	for _, p := range processes {
-		p.lost()
+// run runs a process to its end. An exit code other than 0 is no error.
+func (c *client) run(t testing.TB, r wire.Request, limit time.Duration) (Result, error) {
+	t.Helper()
+	p, err := c.start(t, r)
+	if err != nil {
+		return Result{}, err
 	}
+	if err := p.end(limit); err != nil {
+		return Result{}, err
+	}
+	return Result{r.Args, p.code, p.Output(), time.Since(p.started)}, nil
+}
+
+// Result is the result of a command.
+type Result struct {
+	Args   []string
+	Code   int
+	Output string // stdout and stderr
+	Took   time.Duration
+}
+
+// String returns the result for messages.
+func (r Result) String() string {
+	return fmt.Sprintf("%.200s: exit code %d after %s\n%s", strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), tail(r.Output))
+}
+
+// tail keeps messages readable: errors are at the end.
+func tail(s string) string {
+	const most = 8000
+	if len(s) <= most {
+		return s
+	}
+	return "[...]" + s[len(s)-most:]
 }

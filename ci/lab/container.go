@@ -3,32 +3,27 @@ package lab
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // Container describes a container to start: a privileged container of a pod with hostPID, on the host's
 // network.
 type Container struct {
-	Image    string   // a name of Config.Images; "" for a process on the host itself
-	Command  []string // instead of the image's command
-	Args     []string // after the command
-	Env      []string // after the image's variables
-	Dir      string
-	Name     string // of the container; "" means "nvidia-driver-ctr"
-	PodUID   string // "" means a random one
-	Mounts   []Mount
-	MemoryMB int     // limit, 0 for none
-	CPUs     float64 // limit, 0 for none
+	Image   string   // a name of Config.Images; "" for a process on the host itself
+	Command []string // instead of the image's command
+	Args    []string // after the command
+	Env     []string // after the image's variables
+	Name    string   // of the container; "" means "nvidia-driver-ctr"
+	PodUID  string   // "" means a random one
+	Mounts  []Mount
 	// HostDev mounts the host's /dev into the container. Without it the container gets a copy of the nodes that
 	// the host has at the start.
 	HostDev bool
-	// UpperMB puts the container's upper layer on a tmpfs of this size, so that it can be full; without it the
-	// layer is on the host's disk.
-	UpperMB    int
-	PrivatePID bool // not the host's PID namespace
 }
 
 // Mount is a hostPath volume.
@@ -44,7 +39,7 @@ type Mount struct {
 // them: it would hide the driver's sources in the image. The container can still read it through the host's
 // processes.
 func DriverPod(image string, env ...string) Container {
-	return Container{Image: image, Env: env, Name: "nvidia-driver-ctr", Mounts: []Mount{
+	return Container{Image: image, Env: env, Mounts: []Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
 		{Host: "/var/lib/nvidia-driver", Guest: "/var/lib/nvidia-driver"},
 		{Host: "/lib/modules", Guest: "/lib/modules", ReadOnly: true},
@@ -67,34 +62,133 @@ func (c Container) Without(guest string) Container {
 	return c
 }
 
-// spec returns the specification that the agent receives.
-func (c Container) spec(images map[string]Image) wire.Spec {
-	s := wire.Spec{
-		ID: newID(), Dir: c.Dir, PodUID: c.PodUID, Name: c.Name, HostDev: c.HostDev, OwnPIDs: c.PrivatePID, UpperMB: c.UpperMB,
-		Memory: int64(c.MemoryMB) << 20, CPUs: c.CPUs, Args: append(slices.Clone(c.Command), c.Args...),
-	}
-	if c.Image == "" {
-		s.Env = append(hostEnv(), c.Env...)
-		return s
-	}
-	image := images[c.Image]
-	if len(c.Command) == 0 {
-		s.Args = append(slices.Clone(image.Command), c.Args...)
-	}
-	s.Image = image.lowerdir(c.Image)
-	s.Env = lastOfEach(append(append(slices.Clone(image.Env), "HOME=/root"), c.Env...))
-	if s.PodUID == "" {
-		s.PodUID = newPodUID()
-	}
-	if s.Name == "" {
-		s.Name = "nvidia-driver-ctr"
-	}
-	for _, m := range c.Mounts {
-		s.Binds = append(s.Binds, wire.Bind(m))
-	}
-	s.Binds = append(s.Binds, wire.Bind{Host: terminationLog(s.PodUID, s.ID), Guest: "/dev/termination-log", File: true})
-	return s
+// The folders are those of containerd.
+const (
+	runcState = "/run/containerd/runc/k8s.io"
+	snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+)
+
+func bundleDir(id string) string { return "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + id }
+
+func terminationLog(pod, id string) string {
+	return "/var/lib/kubelet/pods/" + pod + "/containers/termination-log-" + id[:12]
 }
+
+// runContainer makes what the mounts need, and the container's root where the host sees it, as kubelet and
+// containerd do. The upper layer exists until the container is removed: a bind mount of the root works until
+// then, and is stale afterwards. Standard input is runc's configuration.
+const runContainer = `set -e
+id=$1 bundle=$2 upper=$3 layers=$4 state=$5
+shift 5
+for mount; do
+	path=${mount#?:}
+	[ -e "$path" ] || case $mount in
+	f:*) mkdir -p "${path%/*}" && : >"$path" ;;
+	*) mkdir -p "$path" ;;
+	esac
+done
+mkdir -p "$bundle/rootfs" "$upper/fs" "$upper/work"
+cat >"$bundle/config.json"
+mount -t overlay -o "lowerdir=$layers,upperdir=$upper/fs,workdir=$upper/work" overlay "$bundle/rootfs"
+code=0
+runc --root "$state" run --bundle "$bundle" --pid-file "$bundle/pid" "$id" || code=$?
+umount -l "$bundle/rootfs"
+exit $code`
+
+// startContainer starts a container of an image.
+func (g *Guest) startContainer(c Container, image Image) *Process {
+	g.t.Helper()
+	id := newID()
+	if c.PodUID == "" {
+		h := newID()
+		c.PodUID = strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:32]}, "-")
+	}
+	if c.Name == "" {
+		c.Name = "nvidia-driver-ctr"
+	}
+	c = c.With(Mount{Host: terminationLog(c.PodUID, id), Guest: "/dev/termination-log", File: true})
+	args := []string{"sh", "-c", runContainer, "sh", id, bundleDir(id), snapshots + "/" + id, image.lowerdir(c.Image), runcState}
+	for _, m := range c.Mounts {
+		kind := "d:"
+		if m.File {
+			kind = "f:"
+		}
+		args = append(args, kind+m.Host)
+	}
+	config := require.Value(json.Marshal(c.runtimeConfig(id, image)))(g.t)
+	p, err := g.client.start(g.t, wire.Request{Process: id, Args: args, Input: config, PIDFile: bundleDir(id) + "/pid"})
+	require.NoErrorf(g.t, err, "%s", c.Name)
+	p.pod = &c
+	return p
+}
+
+type object map[string]any
+
+// runtimeConfig returns the configuration of the OCI runtime that containerd makes for a privileged container.
+func (c Container) runtimeConfig(id string, image Image) object {
+	args := c.Command
+	if len(args) == 0 {
+		args = image.Command
+	}
+	mount := func(at, kind, source string, options ...string) object {
+		return object{"destination": at, "type": kind, "source": source, "options": options}
+	}
+	mounts := []object{
+		mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
+		mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev"),
+		mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev"),
+	}
+	hooks := object{}
+	if c.HostDev {
+		mounts = append(mounts, mount("/dev", "bind", "/dev", "rbind", "rprivate"))
+	} else {
+		mounts = append(mounts,
+			mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
+			mount("/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
+			mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"),
+			mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"))
+		nodes := `cd /dev && find . -xdev \( -type c -o -type b \) ! -name ptmx | cpio -o -H newc |
+			{ cd ` + bundleDir(id) + "/rootfs/dev; cpio -idmu; }"
+		hooks["createContainer"] = []object{{"path": "/bin/sh", "args": []string{"sh", "-c", nodes}, "env": hostEnv()}}
+	}
+	propagation := "rprivate"
+	for _, m := range c.Mounts {
+		options := []string{"rbind", "rprivate"}
+		if m.Shared {
+			options[1], propagation = "rshared", "rshared" // containerd asks for both
+		}
+		if m.ReadOnly {
+			options = append(options, "ro")
+		}
+		mounts = append(mounts, mount(m.Guest, "bind", m.Host, options...))
+	}
+	capabilities := strings.Fields(allCapabilities)
+	return object{
+		"ociVersion": "1.0.2", "hostname": c.Name, "root": object{"path": "rootfs"}, "mounts": mounts, "hooks": hooks,
+		"process": object{
+			"cwd": "/", "user": object{"uid": 0, "gid": 0}, "args": append(slices.Clone(args), c.Args...),
+			"env":          lastOfEach(slices.Concat(image.Env, []string{"HOME=/root"}, c.Env)),
+			"capabilities": object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
+		},
+		"linux": object{
+			"namespaces": []object{{"type": "mount"}, {"type": "uts"}, {"type": "ipc"}}, "rootfsPropagation": propagation,
+			"resources":   object{"devices": []object{{"allow": true, "access": "rwm"}}},
+			"cgroupsPath": c.cgroup(id),
+		},
+	}
+}
+
+// cgroup returns where kubelet with the systemd driver puts a container of a burstable pod.
+func (c Container) cgroup(id string) string {
+	pod := "kubepods-burstable-pod" + strings.ReplaceAll(c.PodUID, "-", "_") + ".slice"
+	return "/kubepods.slice/kubepods-burstable.slice/" + pod + "/cri-containerd-" + id + ".scope"
+}
+
+const allCapabilities = `CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
+	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE
+	CAP_SYS_RAWIO CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME
+	CAP_SYS_TTY_CONFIG CAP_MKNOD CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG
+	CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_AUDIT_READ CAP_PERFMON CAP_BPF CAP_CHECKPOINT_RESTORE`
 
 // lastOfEach keeps the last value of each variable, as container runtimes do: otherwise a process would use
 // the first of two.
@@ -111,15 +205,8 @@ func lastOfEach(env []string) []string {
 
 func hostEnv() []string { return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"} }
 
-func imageDir(name string) string { return "/lab/images/" + name }
-
 func newID() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-func newPodUID() string {
-	h := newID()
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:32]
 }

@@ -1,12 +1,11 @@
 package lab
 
 import (
-	"fmt"
-	"os"
+	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,16 +28,11 @@ type Config struct {
 	Kernel      *HostKernel
 	GPUs        []fakegpu.Model
 	MemoryMB    int    // default 1400
-	CPUs        int    // default 2; 1 for a guest that can restart
-	Threads     bool   // a thread of QEMU for each CPU, for measurements; the guest may hang, see [qemu.Hardware]
 	CommandLine string // added to the kernel's command line: "module.sig_enforce=1"
 	Images      map[string]Image
 	Disks       map[string]string // folder in the guest to a disk of TreeDisk, read only
-	DiskMB      int               // size of the disk at /var/lib, default 8192
+	Programs    []string          // of this machine, for the guest's host, with their libraries
 	NoHeaders   bool              // the host has neither /usr/src nor the modules' links to the headers
-	Network     bool              // the guest has a network, on which 10.0.2.2 is this machine's loopback
-	IOMMU       bool              // the guest has an IOMMU, so that vfio-pci takes a GPU; without Firmware
-	PCIStub     bool              // the GPUs are bound to pci-stub before any other program runs
 	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
 }
 
@@ -58,34 +52,19 @@ type Guest struct {
 // test fails if the kernel log shows a bug.
 func Start(t testing.TB, config Config) *Guest {
 	t.Helper()
-	return startWithin(t, config, hangLimit)
-}
-
-func startWithin(t testing.TB, config Config, hang time.Duration) *Guest {
-	t.Helper()
 	if config.MemoryMB == 0 {
 		config.MemoryMB = 1400
-	}
-	if config.CPUs == 0 {
-		config.CPUs = 2
-		if config.Firmware != nil && config.Firmware.Debian {
-			config.CPUs = 1 // with two CPUs, firmware takes 25 s instead of 10 to restart
-		}
-	}
-	if config.DiskMB == 0 {
-		config.DiskMB = 8192
 	}
 	g := &Guest{t: t, config: config}
 	begin := g.launch()
 	t.Cleanup(g.end)
-	if !g.ready(begin, hang) {
-		t.Logf("the guest hung while it booted: its agent did not come within %s. It is started again, once. Its console:\n%s", hang, tail(g.qemu.consoleText()))
+	if !g.ready(begin, hangLimit) {
+		t.Logf("the guest hung while it booted: its agent did not come within %s. It is started again, once. Its console:\n%s", hangLimit, tail(g.qemu.consoleText()))
 		_ = g.qemu.stop(0) // the error says that it was killed
 		if begin = g.launch(); !g.ready(begin, bootLimit) {
 			t.Fatalf("the guest hung again: its agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
 		}
 	}
-	g.setup()
 	return g
 }
 
@@ -133,46 +112,18 @@ func (g *Guest) Reboot(during func(*Console)) {
 	}
 	g.checkLog()
 	begin := time.Now()
-	g.client.forget()
-	g.call(wire.OpReboot, wire.File{}, nil)
+	g.client.forget(errors.New("the guest restarts"))
+	require.NoError(g.t, g.client.send(wire.Request{Args: []string{"reboot", "-f"}}))
 	if during != nil {
 		during(g.console)
 	}
 	if !g.ready(begin, bootLimit) {
 		g.t.Fatalf("the guest's agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
 	}
-	g.setup()
 }
 
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
-
-// setup does the steps inside the guest that Config describes.
-func (g *Guest) setup() {
-	g.t.Helper()
-	for i, name := range sortedKeys(g.config.Images) {
-		g.call(wire.OpMount, wire.Mount{Serial: fmt.Sprint("image", i), Path: imageDir(name), Type: "erofs"}, nil)
-	}
-	for i, path := range sortedKeys(g.config.Disks) {
-		g.call(wire.OpMount, wire.Mount{Serial: fmt.Sprint("disk", i), Path: path, Type: "erofs"}, nil)
-	}
-	if g.config.Network {
-		g.Module("virtio_net")
-		g.Sh("i=0; while [ ! -d /sys/class/net/eth0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; " +
-			"ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2")
-	}
-	if g.config.PCIStub {
-		g.Module("pci_stub")
-		for _, m := range g.config.GPUs {
-			g.Write("/sys/bus/pci/drivers/pci-stub/new_id", fmt.Sprintf("10de %04x", m.Device), 0)
-		}
-	}
-}
-
-func (g *Guest) call(op string, body, answer any) {
-	g.t.Helper()
-	require.NoErrorf(g.t, g.client.call(op, body, answer, callLimit), "guest")
-}
 
 // Run runs a command on the guest's host, which has only busybox.
 func (g *Guest) Run(args ...string) Result {
@@ -183,48 +134,48 @@ func (g *Guest) Run(args ...string) Result {
 // RunFor is Run with another limit.
 func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
 	g.t.Helper()
-	return run(g.t, g.client, wire.Spec{Args: args, Env: hostEnv(), Dir: "/"}, limit)
+	return g.run(limit, nil, args...)
+}
+
+func (g *Guest) run(limit time.Duration, input []byte, args ...string) Result {
+	g.t.Helper()
+	return require.Value(g.client.run(g.t, wire.Request{Args: args, Input: input}, limit))(g.t)
+}
+
+// must runs a command that must succeed, and returns its output.
+func (g *Guest) must(input []byte, args ...string) string {
+	g.t.Helper()
+	r := g.run(runLimit, input, args...)
+	if r.Code != 0 {
+		g.t.Fatalf("guest: %s", r)
+	}
+	return r.Output
 }
 
 // Sh runs a script on the guest's host and returns its output without the last newline. The test fails if the
 // script fails.
 func (g *Guest) Sh(script string) string {
 	g.t.Helper()
-	r := g.Run("sh", "-c", script)
-	if r.Code != 0 {
-		g.t.Fatalf("guest: %s", r)
-	}
-	return strings.TrimSuffix(r.Output, "\n")
+	return strings.TrimSuffix(g.must(nil, "sh", "-c", script), "\n")
 }
 
 // Start starts a container, or a process on the host if no image is named.
 func (g *Guest) Start(c Container) *Process {
 	g.t.Helper()
-	if _, found := g.config.Images[c.Image]; c.Image != "" && !found {
+	if c.Image == "" {
+		return g.Process(append(slices.Clone(c.Command), c.Args...)...)
+	}
+	image, found := g.config.Images[c.Image]
+	if !found {
 		g.t.Fatalf("the guest has no image %q", c.Image)
 	}
-	return start(g.t, g.client, c.spec(g.config.Images))
+	return g.startContainer(c, image)
 }
 
 // Process starts a process on the guest's host and does not wait for it.
 func (g *Guest) Process(args ...string) *Process {
 	g.t.Helper()
-	return g.Start(Container{Command: args, Dir: "/"})
-}
-
-// Module inserts a module of the guest's kernel after the modules it needs, by its name with underscores.
-func (g *Guest) Module(name string) {
-	g.t.Helper()
-	g.call(wire.OpModule, wire.File{Path: name}, nil)
-}
-
-// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it was
-// inserted.
-func (g *Guest) Insert(path string) syscall.Errno {
-	g.t.Helper()
-	var answer wire.Inserted
-	g.call(wire.OpInsert, wire.File{Path: path}, &answer)
-	return syscall.Errno(answer.Errno)
+	return require.Value(g.client.start(g.t, wire.Request{Args: args}))(g.t)
 }
 
 // AllowDmesg declares lines of the kernel log as expected although they look like bugs.
@@ -234,8 +185,7 @@ func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.Mu
 func (g *Guest) end() {
 	g.t.Helper()
 	g.checkLog()
-	// The request gets no answer: the port is closed.
-	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
+	_ = g.client.send(wire.Request{Args: []string{"poweroff", "-f"}}) // stop says what comes of it
 	assert.NoErrorf(g.t, g.qemu.stop(g.Limit(powerLimit)), "guest")
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
@@ -276,17 +226,4 @@ func findBugs(log string, allow []*regexp.Regexp) []string {
 	return nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means 0644.
-func (g *Guest) Write(path, content string, mode os.FileMode) {
-	g.t.Helper()
-	g.call(wire.OpWrite, wire.File{Path: path, Data: []byte(content), Mode: uint32(mode.Perm())}, nil)
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,12 +1,14 @@
 package lab
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -16,54 +18,32 @@ import (
 // Image is a container image as a disk.
 type Image struct {
 	Disk    string   // erofs
-	Digest  string   // digest of its manifest: "sha256:..."
 	Env     []string // from its configuration
 	Command []string // Entrypoint and Cmd
-	layers  string   // on the guest's disk, see Unpack
+	layers  string   // on the guest's disk, see Guest.Unpack
 }
 
-const keepImages = 8
-
-// descriptor is the entry of a blob in an OCI index or manifest.
-type descriptor struct {
-	Digest      string
-	Annotations map[string]string
-	Platform    struct{ Architecture string }
-}
+const keepImages = 4
 
 // ImageDisk makes a disk of an image in an OCI layout, or takes it from the cache. tag may be empty if the
 // layout has one image only.
-func ImageDisk(t testing.TB, layout, tag string) Image {
+func ImageDisk(t testing.TB, dir, tag string) Image {
 	t.Helper()
 	const refName = "org.opencontainers.image.ref.name"
-	var index struct{ Manifests []descriptor }
-	readJSON(t, filepath.Join(layout, "index.json"), &index)
-	var found []descriptor
-	for _, m := range index.Manifests {
-		if tag == "" || m.Annotations[refName] == tag {
-			found = append(found, m)
-		}
+	index := require.Value(layout.ImageIndexFromPath(dir))(t)
+	found := slices.DeleteFunc(require.Value(index.IndexManifest())(t).Manifests, func(d v1.Descriptor) bool {
+		return tag != "" && d.Annotations[refName] != tag
+	})
+	if len(found) != 1 || found[0].Annotations[refName] == "" { // umoci unpacks by name only
+		t.Fatalf("%s has %d images named %q: name one of them", dir, len(found), tag)
 	}
-	if len(found) != 1 {
-		t.Fatalf("%s has %d images named %q, of %d: name one of them", layout, len(found), tag, len(index.Manifests))
-	}
-	if tag = found[0].Annotations[refName]; tag == "" {
-		t.Fatalf("%s: its image has no name, and umoci unpacks by name only", layout)
-	}
-	image := Image{Digest: found[0].Digest}
-	var manifest struct{ Config descriptor }
-	readJSON(t, blob(layout, image.Digest), &manifest)
-	var config struct {
-		Config struct{ Env, Entrypoint, Cmd []string }
-	}
-	readJSON(t, blob(layout, manifest.Config.Digest), &config)
-	image.Env = config.Config.Env
-	image.Command = append(append([]string{}, config.Config.Entrypoint...), config.Config.Cmd...)
-	_, hash, _ := strings.Cut(image.Digest, ":")
-	image.Disk = cached(t, "images/"+hash+".erofs", func(path string) {
+	tag = found[0].Annotations[refName]
+	config := require.Value(require.Value(index.Image(found[0].Digest))(t).ConfigFile())(t).Config
+	image := Image{Env: config.Env, Command: slices.Concat(config.Entrypoint, config.Cmd)}
+	image.Disk = cached(t, "images/"+found[0].Digest.Hex+".erofs", func(path string) {
 		bundle := path + ".d"
 		require.NoError(t, os.RemoveAll(bundle))
-		tool.Must(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
+		tool.Must(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
 		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
 		require.NoError(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
 	})
@@ -85,13 +65,12 @@ func makeErofs(t testing.TB, dir, path string) {
 	tool.Must(t, "mkfs.erofs", "--quiet", path, dir)
 }
 
-func blob(layout, digest string) string {
-	algorithm, hash, _ := strings.Cut(digest, ":")
-	return filepath.Join(layout, "blobs", algorithm, hash)
+// lowerdir returns the folders of an image's files, as in an overlay's option.
+func (i Image) lowerdir(name string) string {
+	if i.layers != "" {
+		return i.layers
+	}
+	return imageDir(name)
 }
 
-func readJSON(t testing.TB, path string, v any) {
-	t.Helper()
-	text := require.Value(os.ReadFile(path))(t)
-	require.NoErrorf(t, json.Unmarshal(text, v), "%s", path)
-}
+func imageDir(name string) string { return "/lab/images/" + name }

@@ -1,10 +1,16 @@
 package lab
 
 import (
+	"cmp"
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
@@ -14,9 +20,7 @@ import (
 // Read reads a file on the guest's host.
 func (g *Guest) Read(path string) string {
 	g.t.Helper()
-	var f wire.File
-	g.call(wire.OpRead, wire.File{Path: path}, &f)
-	return string(f.Data)
+	return string(require.Value(base64.StdEncoding.DecodeString(strings.ReplaceAll(g.must(nil, "base64", path), "\n", "")))(g.t))
 }
 
 // Exists says whether a path exists on the guest's host; a dangling link counts.
@@ -25,84 +29,56 @@ func (g *Guest) Exists(path string) bool {
 	return g.Run("sh", "-c", `[ -e "$1" ] || [ -L "$1" ]`, "sh", path).Code == 0
 }
 
+// Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means 0644.
+func (g *Guest) Write(path, content string, mode os.FileMode) {
+	g.t.Helper()
+	const script = `[ -e "$1" ] || { mkdir -p "${1%/*}" && : >"$1" && chmod "$2" "$1"; }; cat >"$1"`
+	g.must([]byte(content), "sh", "-c", script, "sh", path, strconv.FormatUint(uint64(cmp.Or(mode.Perm(), 0o644)), 8))
+}
+
 // Remove removes a file, or a folder with its contents.
 func (g *Guest) Remove(path string) {
 	g.t.Helper()
-	g.call(wire.OpRemove, wire.File{Path: path}, nil)
+	g.must(nil, "rm", "-rf", path)
 }
 
-// List lists everything below a folder of the guest's host on the same file system, one line each: mode,
-// path, and size, target or device numbers. The list does not depend on time.
-func (g *Guest) List(dir string) []string {
+// Module inserts a module of the guest's kernel after the modules it needs.
+func (g *Guest) Module(name string) {
 	g.t.Helper()
-	var entries []wire.Entry
-	g.call(wire.OpList, wire.File{Path: dir}, &entries)
-	var lines []string
-	for _, e := range entries {
-		line := e.Mode + " " + e.Path
-		switch {
-		case e.Link != "":
-			line += " -> " + e.Link
-		case e.Mode[0] == 'D':
-			line += fmt.Sprintf(" %d:%d", e.Major, e.Minor)
-		case e.Mode[0] == '-':
-			line += " " + strconv.FormatInt(e.Size, 10)
-		}
-		lines = append(lines, line)
+	g.must(nil, "modprobe", name)
+}
+
+// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it was
+// inserted.
+func (g *Guest) Insert(path string) syscall.Errno {
+	g.t.Helper()
+	return syscall.Errno(g.Run("insmod", path).Code) // as busybox ends
+}
+
+// Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that are
+// started from it from now on have two layers there below their own, the upper of which has the driver's
+// modules and firmware. Without Unpack the image is a disk of its own.
+func (g *Guest) Unpack(name string) {
+	g.t.Helper()
+	image, found := g.config.Images[name]
+	if !found {
+		g.t.Fatalf("the guest has no image %q", name)
 	}
-	return lines
-}
-
-// MountPoint is a line of the mountinfo of process 1.
-type MountPoint struct {
-	ID, Parent    int
-	Point, Root   string
-	Type, Source  string
-	Shared        bool
-	Options       string // of the mount point
-	SuperOptions  string
-	FileSystemDev string // "0:35"
-}
-
-// Mounts returns the mounts of the guest's host, in the kernel's order.
-func (g *Guest) Mounts() []MountPoint {
-	g.t.Helper()
-	all, err := parseMounts(g.Read("/proc/1/mountinfo"))
-	require.NoError(g.t, err)
-	return all
-}
-
-// MountsBelow returns the mounts at a path or below it.
-func (g *Guest) MountsBelow(path string) []MountPoint {
-	g.t.Helper()
-	return slices.DeleteFunc(g.Mounts(), func(m MountPoint) bool { return m.Point != path && !strings.HasPrefix(m.Point, path+"/") })
-}
-
-func parseMounts(text string) ([]MountPoint, error) {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var all []MountPoint
-	for line := range strings.Lines(text) {
-		before, after, found := strings.Cut(strings.TrimSpace(line), " - ")
-		f, rest := strings.Fields(before), strings.Fields(after)
-		if !found || len(f) < 6 || len(rest) < 2 {
-			return nil, fmt.Errorf("mountinfo: %q", line)
-		}
-		id, err1 := strconv.Atoi(f[0])
-		parent, err2 := strconv.Atoi(f[1])
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("mountinfo: %q", line)
-		}
-		m := MountPoint{ID: id, Parent: parent, FileSystemDev: f[2], Root: unescape.Replace(f[3]), Point: unescape.Replace(f[4]), Options: f[5], Type: rest[0], Source: rest[1]}
-		for _, tag := range f[6:] {
-			m.Shared = m.Shared || strings.HasPrefix(tag, "shared:")
-		}
-		if len(rest) > 2 {
-			m.SuperOptions = rest[2]
-		}
-		all = append(all, m)
+	base := fmt.Sprintf("%s/%s-", snapshots, name)
+	r := g.RunFor(unpackLimit, "sh", "-c", fmt.Sprintf(`set -e
+		upper=usr/share/nvidia-driver
+		mkdir -p %[1]s1/fs %[1]s2/fs/$upper
+		cp -a %[2]s/. %[1]s1/fs
+		rmdir %[1]s2/fs/$upper
+		mv %[1]s1/fs/$upper %[1]s2/fs/$upper`, base, imageDir(name)))
+	if r.Code != 0 {
+		g.t.Fatalf("unpack %s: %s", name, r)
 	}
-	return all, nil
+	image.layers = fmt.Sprintf("%[1]s2/fs:%[1]s1/fs", base)
+	g.config.Images[name] = image
 }
+
+const unpackLimit = 5 * time.Minute
 
 // Modules returns the names of the loaded modules, sorted.
 func (g *Guest) Modules() []string {
@@ -132,37 +108,29 @@ func (g *Guest) Dmesg() string {
 
 // kernelLog is Dmesg for the end of a test: it does not end the test when it fails.
 func (g *Guest) kernelLog() (string, error) {
-	const limit = 30 * time.Second
-	spec := wire.Spec{ID: newID(), Args: []string{"dmesg"}, Env: hostEnv(), Dir: "/"}
-	p := &Process{ID: spec.ID, t: g.t, client: g.client, spec: spec, news: make(chan struct{})}
-	g.client.add(p)
-	if err := g.client.call(wire.OpStart, spec, nil, limit); err != nil {
-		return "", err
+	r, err := g.client.run(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.String())
 	}
-	if !p.wait(limit, func() bool { return p.ended }) {
-		return "", fmt.Errorf("dmesg did not end within %s", limit)
-	}
-	if p.code != 0 {
-		return "", fmt.Errorf("dmesg: exit code %d: %s", p.code, tail(p.Output()))
-	}
-	return p.Output(), nil
+	return r.Output, err
 }
 
 // Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the file is
 // open.
 func (g *Guest) Hold(device string) *Process {
 	g.t.Helper()
-	p := g.Process("sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device)
-	p.WaitLine("^open$", runLimit)
-	return p
+	return hold(g.t, g.client, wire.Request{Args: holding(device)})
 }
 
-// Hold opens a device file in the container and keeps it open until Kill. It returns when the file is open.
-func (p *Process) Hold(device string) *Process {
-	p.t.Helper()
-	h := p.ExecStart("sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device)
-	h.WaitLine("^open$", runLimit)
-	return h
+func holding(device string) []string {
+	return []string{"sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device}
+}
+
+func hold(t testing.TB, c *client, r wire.Request) *Process {
+	t.Helper()
+	p := require.Value(c.start(t, r))(t)
+	p.WaitLine("^open$", runLimit)
+	return p
 }
 
 // Within calls ask until it returns true, at most for a limit on an idle machine, and returns the

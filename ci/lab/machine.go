@@ -12,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
-	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -31,7 +30,7 @@ func startMachine(t testing.TB, c *Config) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	initramfs := filepath.Join(dir, "initramfs")
-	c.Kernel.initramfs(t, initramfs)
+	c.initramfs(t, initramfs)
 	m := &machine{t: t, console: filepath.Join(dir, "console")}
 	port, theirs := qemu.SocketPair(t)
 	m.port = port
@@ -42,13 +41,10 @@ func startMachine(t testing.TB, c *Config) *machine {
 		gpus, files = append(gpus, g), append(files, g.File)
 	}
 	args := append(arguments(c), disks(t, c)...)
-	if c.IOMMU {
-		args = append(args, "-device", "intel-iommu,intremap=off")
-	}
 	if c.Firmware != nil {
 		args = append(args, c.Firmware.arguments(t, c, dir, initramfs, commandLine(c))...)
 	} else {
-		args = append(args, "-machine", c.chipset()+",memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
+		args = append(args, "-machine", "pc,memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
 	}
 	if c.Firmware != nil && c.Firmware.Debian {
 		serial, end := qemu.SocketPair(t)
@@ -70,46 +66,25 @@ func startMachine(t testing.TB, c *Config) *machine {
 	return m
 }
 
-// chipset returns QEMU's name of the machine. Of the two only q35 can have an IOMMU.
-func (c *Config) chipset() string {
-	if c.IOMMU {
-		return "q35"
-	}
-	return "pc"
-}
-
-// commandLine returns the kernel's command line.
+// commandLine returns the kernel's command line. Warnings go to the console too, for a guest that hangs. The log
+// keeps all messages of the driver.
 func commandLine(c *Config) string {
-	// Warnings go to the console too, for a guest that hangs. The log keeps all messages of the driver.
-	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine
-	if c.IOMMU {
-		kernel += " intel_iommu=on"
-	}
-	if c.NoHeaders {
-		kernel += " " + wire.NoHeaders
-	}
-	return strings.TrimSpace(kernel)
+	return strings.TrimSpace("console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine)
 }
 
 // arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks.
 func arguments(c *Config) []string {
-	threads := ",thread=single"
-	if c.Threads {
-		threads = ",thread=multi"
-	}
-	args := append(qemu.Hardware(threads, "", c.CPUs, c.MemoryMB),
+	// With two processors, guests hang now and then: see [qemu.Hardware].
+	args := append(qemu.Hardware("", "", 1, c.MemoryMB),
 		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", qemu.FirstFD), "-device", "virtio-serial-pci,addr=0x10",
-		"-device", "virtserialport,chardev=port,name="+wire.Port)
+		"-device", "virtserialport,chardev=port")
 	for i := range c.GPUs {
 		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, qemu.FirstFD+1+i, 5+i))
-	}
-	if c.Network {
-		args = append(args, "-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,addr=0x11,romfile=")
 	}
 	return args
 }
 
-// disks adds the virtio disks, which the agent finds by their serial numbers.
+// disks adds the virtio disks, which the guest finds by their serial numbers.
 func disks(t testing.TB, c *Config) []string {
 	t.Helper()
 	var args []string
@@ -120,7 +95,7 @@ func disks(t testing.TB, c *Config) []string {
 		slot++
 	}
 	add("host", c.Kernel.disk, "readonly=on")
-	add("var", varDisk(t, c.DiskMB), "snapshot=on") // writes go to a temporary file
+	add("var", varDisk(t), "snapshot=on") // writes go to a temporary file
 	for i, name := range sortedKeys(c.Images) {
 		add(fmt.Sprint("image", i), c.Images[name].Disk, "readonly=on")
 	}

@@ -1,8 +1,11 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,9 +17,9 @@ import (
 )
 
 const (
-	callLimit    = 60 * time.Second // of requests that the agent answers itself
-	destroyLimit = 90 * time.Second
-	runLimit     = 60 * time.Second // of Run and Exec
+	callLimit  = 60 * time.Second  // for the guest to take a request
+	startLimit = 120 * time.Second // of a process, with the set-up of its container
+	runLimit   = 60 * time.Second  // of Run and Exec
 )
 
 // Process is a process in the guest: a container, a process in a container, or one on the guest's host.
@@ -26,7 +29,8 @@ type Process struct {
 
 	t       testing.TB
 	client  *client
-	spec    wire.Spec
+	args    []string
+	pod     *Container // nil for a process on the host, or one in a container
 	started time.Time
 	mu      sync.Mutex
 	lines   []Line
@@ -34,7 +38,7 @@ type Process struct {
 	news    chan struct{}
 	ended   bool
 	code    int
-	problem string // the agent's description of its end, beyond the code
+	problem string // it did not start, or the guest is gone
 }
 
 // Line is one line of a process's stdout or stderr.
@@ -44,31 +48,21 @@ type Line struct {
 }
 
 // event records an event and wakes all waits.
-func (p *Process) event(m wire.Message) {
+func (p *Process) event(e wire.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch m.Event {
-	case wire.EventLine:
-		p.lines = append(p.lines, Line{time.Unix(0, m.Nanos), m.Text})
-	case wire.EventExit:
-		p.ended, p.code, p.problem = true, m.Code, m.Error
+	switch {
+	case p.ended:
+		return
+	case e.Kind == wire.Started:
+		p.PID = e.PID
+	case e.Kind == wire.Line:
+		p.lines = append(p.lines, Line{time.Unix(0, e.Nanos), e.Text})
+	default:
+		p.ended, p.code, p.problem = true, e.Code, e.Text
 	}
-	p.wake()
-}
-
-func (p *Process) wake() {
 	close(p.news)
 	p.news = make(chan struct{})
-}
-
-// lost is called when the guest has ended.
-func (p *Process) lost() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.ended {
-		p.ended, p.code, p.problem = true, -1, errGone.Error()
-		p.wake()
-	}
 }
 
 // wait checks the state under the lock after every event until done returns true.
@@ -90,16 +84,22 @@ func (p *Process) wait(limit time.Duration, done func() bool) bool {
 	}
 }
 
+// end waits for the end.
+func (p *Process) end(limit time.Duration) error {
+	if !p.wait(limit, func() bool { return p.ended }) {
+		return fmt.Errorf("%s still runs after %s; it printed:\n%s", p, limit, tail(p.Output()))
+	}
+	if p.problem != "" {
+		return fmt.Errorf("%s: %s; it printed:\n%s", p, p.problem, tail(p.Output()))
+	}
+	return nil
+}
+
 // Wait waits for the end and returns the exit code, which is 128+n when signal n ended the process, and all
 // output.
 func (p *Process) Wait(limit time.Duration) (code int, output string) {
 	p.t.Helper()
-	if !p.wait(limit, func() bool { return p.ended }) {
-		p.t.Fatalf("%s still runs after %s; it printed:\n%s", p, limit, tail(p.Output()))
-	}
-	if p.problem != "" {
-		p.t.Fatalf("%s: %s; it printed:\n%s", p, p.problem, tail(p.Output()))
-	}
+	require.NoError(p.t, p.end(limit))
 	return p.code, p.Output()
 }
 
@@ -128,18 +128,18 @@ func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 
 // String returns the name for messages.
 func (p *Process) String() string {
-	name := p.spec.Name
-	if name == "" {
-		name = strings.Join(p.spec.Args, " ")
+	name := strings.Join(p.args, " ")
+	if p.pod != nil {
+		name = p.pod.Name
 	}
-	return fmt.Sprintf("%s (pid %d)", name, p.PID)
+	return fmt.Sprintf("%.200s (pid %d)", name, p.PID)
 }
 
 // Lines returns the output so far.
 func (p *Process) Lines() []Line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]Line(nil), p.lines...)
+	return slices.Clone(p.lines)
 }
 
 // Output returns the output so far, as one text.
@@ -158,10 +158,21 @@ func (p *Process) Running() bool {
 	return !p.ended
 }
 
+// host runs a command on the guest's host, which must succeed.
+func (p *Process) host(input []byte, args ...string) string {
+	p.t.Helper()
+	r, err := p.client.run(p.t, wire.Request{Args: args, Input: input}, startLimit)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.String())
+	}
+	require.NoErrorf(p.t, err, "%s", p)
+	return r.Output
+}
+
 // Signal sends a signal to the first process.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
-	require.NoError(p.t, p.client.call(wire.OpSignal, wire.Signal{Process: p.ID, Number: int(s)}, nil, callLimit))
+	p.host(nil, "kill", "-"+strconv.Itoa(int(s)), strconv.Itoa(p.PID))
 }
 
 // Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper layer, as
@@ -169,15 +180,52 @@ func (p *Process) Signal(s syscall.Signal) {
 // only does the clean-up.
 func (p *Process) Kill() {
 	p.t.Helper()
-	require.NoError(p.t, p.client.call(wire.OpDestroy, wire.Signal{Process: p.ID}, nil, destroyLimit))
+	if p.pod != nil {
+		p.host(nil, "runc", "--root", runcState, "delete", "--force", p.ID)
+	} else {
+		p.host(nil, "sh", "-c", `kill -9 "$1" 2>/dev/null || true`, "sh", strconv.Itoa(p.PID))
+	}
 	if !p.wait(callLimit, func() bool { return p.ended }) {
 		p.t.Fatalf("%s: no news of its end", p)
 	}
+	if p.pod != nil {
+		p.host(nil, "sh", "-c", removeContainer, "sh", bundleDir(p.ID), snapshots+"/"+p.ID, "/sys/fs/cgroup"+p.pod.cgroup(p.ID))
+	}
 }
+
+// removeContainer removes what is left of a container. runc gives a group up that is not empty soon after SIGKILL.
+const removeContainer = `[ ! -d "$1" ] || rmdir "$1/rootfs" && rm -rf "$1" "$2"
+while [ -d "$3" ]; do find "$3" -depth -type d -exec rmdir {} \; ; sleep 0.1; done 2>/dev/null`
 
 // Stop sends SIGTERM and waits for the end.
 func (p *Process) Stop(limit time.Duration) (code int, output string) {
 	p.t.Helper()
 	p.Signal(syscall.SIGTERM)
 	return p.Wait(limit)
+}
+
+// Exec runs a command in the container with the container's environment, as `kubectl exec` and kubelet's
+// probes do.
+func (p *Process) Exec(args ...string) Result {
+	p.t.Helper()
+	return require.Value(p.client.run(p.t, p.inside(args), runLimit))(p.t)
+}
+
+// Hold opens a device file in the container and keeps it open until Kill. It returns when the file is open.
+func (p *Process) Hold(device string) *Process {
+	p.t.Helper()
+	return hold(p.t, p.client, p.inside(holding(device)))
+}
+
+func (p *Process) inside(args []string) wire.Request {
+	id := newID()
+	file := bundleDir(p.ID) + "/" + id
+	args = append([]string{"runc", "--root", runcState, "exec", "--pid-file", file, p.ID}, args...)
+	return wire.Request{Process: id, PIDFile: file, Args: args}
+}
+
+// Termination returns the content of the container's /dev/termination-log.
+func (p *Process) Termination() string {
+	p.t.Helper()
+	return p.host(nil, "cat", terminationLog(p.pod.PodUID, p.ID))
 }

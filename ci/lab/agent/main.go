@@ -1,43 +1,146 @@
-// Program agent is everything that the lab runs inside a guest: /init of the initramfs, process 1, the server
-// that carries out the test's requests over a virtio-serial port, and a container runtime that treats a
-// privileged pod as kubelet, containerd and runc do.
-//
-// It is one static binary that starts itself again in its roles. It trusts the test that drives it. Run it
-// only in a guest that is thrown away: anywhere else it would take over the machine.
+// Program agent runs in a guest of the lab: it starts the processes that the test asks for, and reports their
+// output and their ends. Standard input is the virtio-serial port, open for both directions. It trusts the test.
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// The roles, as the first argument. Without an argument the program is /init.
-const (
-	roleServe     = "serve"     // answers requests
-	roleContainer = "container" // sets a container up and becomes its process
-	roleEnter     = "enter"     // joins a container and becomes a process there
-)
+// outputLimit is how long the agent still reads output of processes that outlive the first one.
+const outputLimit = 2 * time.Second
 
 func main() {
-	role := ""
-	if len(os.Args) > 1 {
-		role = os.Args[1]
+	var uts unix.Utsname
+	err := unix.Uname(&uts)
+	if err == nil {
+		a := &agent{port: os.Stdin}
+		a.send(wire.Event{Kind: wire.Ready, Text: unix.ByteSliceToString(uts.Release[:])})
+		err = a.serve()
 	}
-	var err error
-	switch {
-	case role == roleServe:
-		err = serve()
-	case role == roleContainer:
-		err = containerMain()
-	case role == roleEnter:
-		err = enterMain()
-	case os.Getpid() == 1:
-		err = initMain()
-	default:
-		err = fmt.Errorf("this is process 1 of a test guest, and not meant to be started by hand")
+	fmt.Fprintf(os.Stderr, "lab agent: %v\n", err)
+	os.Exit(1)
+}
+
+type agent struct {
+	port io.ReadWriter
+	out  sync.Mutex // one event at a time
+}
+
+// serve answers requests until the port fails. The guest ends with the agent, so nothing waits for processes.
+func (a *agent) serve() error {
+	for requests := json.NewDecoder(a.port); ; {
+		var r wire.Request
+		if err := requests.Decode(&r); err != nil {
+			return fmt.Errorf("read requests: %w", err)
+		}
+		go func() {
+			if err := a.run(r); err != nil {
+				a.send(wire.Event{Kind: wire.Failed, Process: r.Process, Text: err.Error()})
+			}
+		}()
 	}
+}
+
+// send writes one event. Errors are ignored: they mean that the test has closed the port.
+func (a *agent) send(e wire.Event) {
+	e.Nanos = time.Now().UnixNano()
+	text, err := json.Marshal(e)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "lab agent: %v\n", err)
-		os.Exit(125)
+		return
 	}
+	a.out.Lock()
+	defer a.out.Unlock()
+	_, _ = a.port.Write(append(text, '\n'))
+}
+
+// run runs a process until it ends.
+func (a *agent) run(r wire.Request) error {
+	if len(r.Args) == 0 {
+		return errors.New("no command")
+	}
+	output, input, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	cmd := exec.Command(r.Args[0], r.Args[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Env, "/", bytes.NewReader(r.Input), input, input
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = input.Close() // only this copy of the descriptor
+	if err != nil {
+		return err
+	}
+	read, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		a.lines(r.Process, output)
+	}()
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its state says how it ended
+	}()
+	if pid := pidOf(r.PIDFile, cmd.Process.Pid, ended); pid != 0 {
+		a.send(wire.Event{Kind: wire.Started, Process: r.Process, PID: pid})
+	}
+	<-ended
+	_ = output.SetReadDeadline(time.Now().Add(outputLimit)) // pipes have deadlines
+	<-read
+	a.send(wire.Event{Kind: wire.Exited, Process: r.Process, Code: code(cmd.ProcessState)})
+	return nil
+}
+
+// pidOf waits for the PID in a file, and returns 0 if the process ended without it. No file means the process's own.
+func pidOf(file string, own int, ended <-chan struct{}) int {
+	if file == "" {
+		return own
+	}
+	for last := false; ; {
+		text, err := os.ReadFile(file)
+		if pid, bad := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && bad == nil {
+			return pid
+		}
+		if last {
+			return 0
+		}
+		select {
+		case <-ended:
+			last = true
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (a *agent) lines(process string, r io.Reader) {
+	for in := bufio.NewReaderSize(r, wire.MaxText); ; {
+		line, err := in.ReadSlice('\n') // a line longer than the buffer comes in parts
+		if len(line) > 0 {
+			a.send(wire.Event{Kind: wire.Line, Process: process, Text: string(bytes.TrimSuffix(line, []byte("\n")))})
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+func code(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
 }

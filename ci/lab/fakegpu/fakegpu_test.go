@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,23 +64,6 @@ func (q *qemu) memory(at uint64, n uint32) uint64 {
 }
 func (q *qemu) setMemory(at, v uint64, n uint32) { q.ask(cmdMemoryWrite, at, v, n, true) }
 
-func TestIdentity(t *testing.T) {
-	t.Parallel()
-	for _, m := range Models() {
-		t.Run(m.Name, func(t *testing.T) {
-			t.Parallel()
-			q, _ := connect(t, m)
-			assert.Equalf(t, uint64(m.Device)<<16|0x10de, q.config(0, 4), "id")
-			assert.Equalf(t, uint64(m.Class), (q.config(8, 4) >> 8), "class")
-			const base = 0xf0000000
-			q.setConfig(0x10, base, 4)
-			q.setMemory(base, 0x12345678, 4) // the identity is read only
-			assert.Equalf(t, uint64(m.Boot0), q.memory(base, 4), "BOOT_0")
-			assert.Equalf(t, uint64(m.Boot42), q.memory(base+0xa00, 4), "BOOT_42")
-		})
-	}
-}
-
 // TestBARs asks for the BARs' sizes and sets their addresses, as a BIOS does.
 func TestBARs(t *testing.T) {
 	t.Parallel()
@@ -92,6 +76,8 @@ func TestBARs(t *testing.T) {
 		}
 		q.setConfig(at, uint32(0xe0000000+i<<27), 4)
 	}
+	q.setMemory(0xe0000000, 0x12345678, 4) // the identity is read only
+	assert.Equalf(t, uint64(T4.Boot0), q.memory(0xe0000000, 4), "BOOT_0")
 	q.setMemory(0xe0001000, 0xcafe, 4)
 	assert.Equalf(t, 0xcafe, q.memory(0xe0001000, 4), "BAR0 is not memory")
 	assert.Equalf(t, 0xca, q.memory(0xe0001001, 1), "a byte of it")
@@ -181,16 +167,26 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// TestLost: a GPU that is lost answers with all ones and keeps nothing; it comes back as it was.
-func TestLost(t *testing.T) {
+// The kernel reads vital product data as specified: it writes an address, waits for the flag, and reads four
+// bytes.
+func TestVPD(t *testing.T) {
 	t.Parallel()
-	q, g := connect(t, T4)
-	g.SetLost(true)
-	assert.Equalf(t, 0xffffffff, q.config(0, 4), "vendor and device")
-	assert.Equalf(t, 0xffff, q.config(0, 2), "vendor")
-	q.setConfig(0x10, 0xe0000000, 4)
-	assert.Equalf(t, 0xffffffff, q.memory(0xe0000000, 4), "BAR0")
-	g.SetLost(false)
-	assert.Equalf(t, 0x1eb810de, q.config(0, 4), "vendor and device")
-	assert.Equalf(t, 0, q.config(0x10, 4), "a write while it was lost")
+	g := newGPU(Management)
+	if id, next := g.readConfig(0xc9, 1), g.readConfig(vpdCapability, 1); id != vpdCapability || next != 3 {
+		t.Fatalf("the chain leads to %#x, which is %#x", id, next)
+	}
+	var all []byte
+	for at := 0; at < len(Management.VPD); at += 4 {
+		g.writeConfig(vpdCapability+2, uint64(at), 2)
+		if g.readConfig(vpdCapability+2, 2) != uint64(at)|0x8000 {
+			t.Fatalf("no flag at %d", at)
+		}
+		all = binary.LittleEndian.AppendUint32(all, uint32(g.readConfig(vpdCapability+4, 4)))
+	}
+	if got := strings.TrimRight(string(all), "\x00"); got != strings.TrimRight(Management.VPD, "\x00") {
+		t.Errorf("%q", got)
+	}
+	if other := newGPU(T4); other.readConfig(0xc9, 1) != 0 {
+		t.Error("a GPU has vital product data")
+	}
 }

@@ -15,25 +15,10 @@ type Model struct {
 	VPD    string // vital product data; "": none
 }
 
-const board = 0x030200
-
-func gpuModel(name string, device uint16, boot0, boot42 uint32) Model {
-	return Model{Name: name, Device: device, Class: board, Boot0: boot0, Boot42: boot42}
-}
-
-// The models. Each comment says what 535.261.03 does with the device, closed modules first; measured with the
-// real modules.
+// The GPUs, both boards without a display. 535.261.03 loads with them, the closed modules and the open ones.
 var (
-	M60    = gpuModel("M60", 0x13f2, 0x124000a1, 0x124a1000)    // loads; open: ENODEV
-	P100   = gpuModel("P100", 0x15f8, 0x130000a1, 0x130a1000)   // loads; open: ENODEV
-	V100   = gpuModel("V100", 0x1db6, 0x140000a1, 0x140a1000)   // loads; open: ENODEV
-	T4     = gpuModel("T4", 0x1eb8, 0x164000a1, 0x164a1000)     // loads; loads
-	A100   = gpuModel("A100", 0x20b0, 0x170000a1, 0x170a1000)   // loads; loads
-	L4     = gpuModel("L4", 0x27b8, 0x194000a1, 0x194a1000)     // loads; loads
-	H100   = gpuModel("H100", 0x2330, 0x180000a1, 0x180a1000)   // loads; loads
-	K80    = gpuModel("K80", 0x102d, 0x0f2200a1, 0x0f2a1000)    // ENODEV: supported through the 470.xx legacy drivers
-	TooNew = gpuModel("TooNew", 0x2901, 0x1a0000a1, 0x1a0a1000) // ENODEV: not supported by this driver release
-	Lost   = gpuModel("Lost", 0x1eb8, 0xffffffff, 0xffffffff)   // ENODEV: fallen off the bus
+	T4   = Model{Name: "T4", Device: 0x1eb8, Class: 0x030200, Boot0: 0x164000a1, Boot42: 0x164a1000}
+	A100 = Model{Name: "A100", Device: 0x20b0, Class: 0x030200, Boot0: 0x170000a1, Boot42: 0x170a1000}
 )
 
 // Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the switches of
@@ -44,6 +29,3 @@ var (
 	Management = Model{Name: "Management", Vendor: 0x15b3, Device: 0x1021, Class: 0x020700,
 		VPD: "\x82\x04\x00card\x90\x16\x00PN\x05ABCDEV0\x0bSMDL=SW_MNG\x78"}
 )
-
-// Models returns all models.
-func Models() []Model { return []Model{M60, P100, V100, T4, A100, L4, H100, K80, TooNew, Lost} }

@@ -3,7 +3,6 @@ package fakegpu
 import (
 	"cmp"
 	"encoding/binary"
-	"sync/atomic"
 )
 
 // bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1 and 2: with
@@ -28,7 +27,6 @@ type gpu struct {
 	vpd      string           // vital product data; "": none
 	fixed    map[uint32]uint32
 	bar0     map[uint32]uint32 // all other words of BAR0 are memory that is zero at first
-	lost     atomic.Bool       // it answers every read with all ones and ignores writes
 }
 
 func newGPU(m Model) *gpu {
@@ -163,4 +161,32 @@ func (g *gpu) writeMemory(address, value uint64, n int) {
 	if _, identity := g.fixed[at]; !identity {
 		g.bar0[at] = uint32(value)
 	}
+}
+
+// vpdCapability is where the capability with the vital product data is: an address with the flag bit 15, and
+// four bytes of data.
+const vpdCapability = 0xd8
+
+// addVPD appends the capability to the chain, after MSI-X.
+func (g *gpu) addVPD(data string) {
+	g.vpd = data
+	g.config[0xc9] = vpdCapability
+	g.set16(vpdCapability, 0x0003, 0)
+	g.set16(vpdCapability+2, 0, 0xffff)
+	g.set32(vpdCapability+4, 0, 0xffffffff)
+}
+
+// fetchVPD does what a device does when an address without the flag is written: it puts four bytes into the
+// data register, and sets the flag.
+func (g *gpu) fetchVPD() {
+	at := binary.LittleEndian.Uint16(g.config[vpdCapability+2:])
+	if g.vpd == "" || at&0x8000 != 0 {
+		return
+	}
+	var word [4]byte
+	if int(at) < len(g.vpd) {
+		copy(word[:], g.vpd[at:])
+	}
+	copy(g.config[vpdCapability+4:], word[:])
+	binary.LittleEndian.PutUint16(g.config[vpdCapability+2:], at|0x8000)
 }

@@ -37,12 +37,7 @@ type GPU struct {
 	File *os.File
 	ours *net.UnixConn
 	done chan error
-	gpu  *gpu
 }
-
-// SetLost makes the GPU fall off the bus, or brings it back: a lost GPU does not answer, so every read gives
-// all ones.
-func (g *GPU) SetLost(lost bool) { g.gpu.lost.Store(lost) }
 
 // Serve simulates a model until QEMU ends or Close is called.
 func Serve(m Model) (*GPU, error) {
@@ -57,9 +52,9 @@ func Serve(m Model) (*GPU, error) {
 	if err != nil || !ok {
 		return nil, errors.Join(fmt.Errorf("fake GPU %s: socket", m.Name), err, theirs.Close())
 	}
-	g := &GPU{File: theirs, ours: unixConn, done: make(chan error, 1), gpu: newGPU(m)}
+	g := &GPU{File: theirs, ours: unixConn, done: make(chan error, 1)}
 	go func() {
-		err := serve(unixConn, g.gpu)
+		err := serve(unixConn, newGPU(m))
 		_ = unixConn.Close() // so that QEMU does not wait for an answer
 		g.done <- err
 	}()
@@ -148,29 +143,11 @@ func closeRights(oob []byte) error {
 	return nil
 }
 
-// silence answers for a GPU that fell off the bus.
-func (g *gpu) silence(cmd int32, data []byte) (value uint64, answer bool, err error) {
-	switch cmd {
-	case cmdSync, cmdSetIRQ:
-		return 0, false, nil
-	case cmdConfigRead:
-		return ones(max(1, int(int32(binary.NativeEndian.Uint32(data[8:]))))), true, nil
-	case cmdMemoryRead:
-		return ones(max(1, int(int32(binary.NativeEndian.Uint32(data[16:]))))), true, nil
-	case cmdConfigWrite, cmdMemoryWrite, cmdReset:
-		return 0, true, nil
-	}
-	return 0, false, fmt.Errorf("fake GPU: message %d is not known", cmd)
-}
-
 // handle carries out a message and returns the answer, if the message needs one.
 func (g *gpu) handle(cmd int32, data []byte) (value uint64, answer bool, err error) {
 	need := map[int32]int{cmdConfigRead: 12, cmdConfigWrite: 12, cmdMemoryRead: 20, cmdMemoryWrite: 20}[cmd]
 	if len(data) < need {
 		return 0, false, fmt.Errorf("fake GPU: message %d has %d bytes, not %d", cmd, len(data), need)
-	}
-	if g.lost.Load() {
-		return g.silence(cmd, data)
 	}
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(data[at:]) }
 	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(data[at:]) }

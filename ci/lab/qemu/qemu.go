@@ -31,7 +31,7 @@ const FirstFD = 3
 //
 // With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU:
 // for its answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes
-// the global lock and waits for the device's. With ",thread=single" one thread runs both processors.
+// the global lock and waits for the device's. With ",thread=single" a guest with two can hang as well.
 func Hardware(acceleration, processor string, cpus, memoryMB int) []string {
 	return []string{
 		"-accel", "tcg" + acceleration, "-cpu", "Nehalem" + processor, "-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),

@@ -71,7 +71,7 @@ func Test01FirstStart(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	probes(t, p, 0, 0, 0)
-	usable(t, g)
+	serving(t, g, d535.driver)
 	kept(t, g)
 	assert.Equalf(t, "", p.Exec("find", "/var/tmp", "-name", "*.ko").Output, "the scratch folder still has")
 	stops(t, p, 0)
@@ -83,23 +83,23 @@ func Test01FirstStart(t *testing.T) {
 // made adds a disk with the modules that were compiled natively, and with make's output.
 func made(t *testing.T, c *lab.Config) {
 	t.Helper()
-	dir := d535.modules(t, c.Kernel, closed)
-	tool.Must(t, "cp", d535.compileLog(t, c.Kernel, closed), filepath.Join(dir, "log"))
+	dir := d535.modules(t, c.Kernel)
+	tool.Must(t, "cp", d535.compileLog(t, c.Kernel), filepath.Join(dir, "log"))
 	c.Disks["/opt/made"] = lab.TreeDisk(t, dir)
 }
 
 // compileLog returns the file with make's output of a native compile. Modules from a thin image have none:
 // they are compiled once more.
-func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string) string {
+func (p product) compileLog(t *testing.T, kernel *lab.HostKernel) string {
 	t.Helper()
-	name := fmt.Sprintf("compile-%s-%s-%s.log", p.driver, flavour, kernel.Release)
+	name := fmt.Sprintf("compile-%s-%s-%s.log", p.driver, closed, kernel.Release)
 	dir := filepath.Join(lab.CacheDir(t), "state-"+kernel.Release, "log")
 	file := filepath.Join(dir, name)
 	if _, err := os.Stat(file); err == nil {
 		return file
 	}
 	state := t.TempDir()
-	if out, err := p.compile(t, kernel, state, flavour); err != nil {
+	if out, err := p.compile(t, kernel, state); err != nil {
 		t.Fatalf("compile %s for %s: %v\n%s", p.tag(), kernel.Release, err, out)
 	}
 	tool.Must(t, "mkdir", "-p", dir)

@@ -1,8 +1,11 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +19,9 @@ import (
 
 // The second start on a node compiles nothing and copies nothing. It reads each module twice: for its
 // checksum, and when the kernel loads it. What it reads and writes does not depend on other work of the
-// emulating machine; the times are logged only, and Test26Start measures the own part.
+// emulating machine. What the start takes beside insmod is measured for ci/bench/run, in the emulated guest.
 func Test03SecondStart(t *testing.T) {
-	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	g := stage{alone: true, products: map[string]product{"535": d535}, cached: []product{d535}}.start(t)
 	first := ready(t, g, driver("535"))
 	contains(t, first.Output(), logtest.Staged+`/var/lib/nvidia-driver/roots/535\.261\.03-`)
 	stops(t, first, 0)
@@ -28,11 +31,12 @@ func Test03SecondStart(t *testing.T) {
 	}
 	cached := kept()
 	modules := number(t, g, "cat /var/lib/nvidia-driver/modules/535*/*.ko | wc -c")
-	for range 2 {
-		kernel := insmod(t, g, cachedModules)
-		start := secondStart(t, g, modules)
-		t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
+	var measured strings.Builder
+	for range 3 * require.Value(strconv.Atoi(cmp.Or(os.Getenv("RUNS"), "1")))(t) {
+		fmt.Fprintf(&measured, "boot\tstart\t%.3f\n", (secondStart(t, g, modules) - insmod(t, g, cachedModules)).Seconds())
 	}
+	t.Log("the own part of the starts\n" + measured.String())
+	keep(t, "start.tsv", measured.String())
 	if after := kept(); after != cached {
 		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)
 	}
@@ -42,20 +46,22 @@ func Test03SecondStart(t *testing.T) {
 func Test03Baked(t *testing.T) {
 	lab.Gate(t)
 	kernel, state := lab.Kernel(t, "debian12"), t.TempDir()
-	tool.Must(t, "cp", "-a", d535.modules(t, kernel, closed), filepath.Join(state, "modules")) // another test may have compiled them
-	making.Lock()
-	out, err := d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
-	making.Unlock()
-	if err != nil {
-		t.Fatalf("bake: %v\n%s", err, out)
-	}
+	tool.Must(t, "cp", "-a", d535.modules(t, kernel), filepath.Join(state, "modules")) // another test may have compiled them
+	out, err := func() ([]byte, error) {
+		making.Lock()
+		defer making.Unlock()
+		return d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
+	}()
+	require.NoErrorf(t, err, "bake: %s", out)
 	contains(t, string(out), logtest.Staged, `baked driver 535\.261\.03 for 1 kernels`)
-	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
+	g := stage{alone: true, products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
 	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+	loading := insmod(t, g, "/seed/baked/modules/535*")
 	p := ready(t, g, driver("535"))
 	if out := p.Output(); strings.Contains(out, "compiling") || strings.Contains(out, "driver root staged") {
 		t.Errorf("it compiled or copied:\n%s", out)
 	}
+	keep(t, "baked.tsv", fmt.Sprintf("boot\tstart-baked\t%.3f\n", (since(t, g, p, logtest.Ready)-loading).Seconds()))
 	serving(t, g, d535.driver)
 	stops(t, p, 0)
 }

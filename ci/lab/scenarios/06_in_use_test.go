@@ -21,15 +21,15 @@ const workPod = "5f2a7c10-aaaa-bbbb-cccc-000000000001"
 // as long as it may and leaves everything intact. The next instance adopts it. When the holders have ended,
 // everything is removed.
 func Test06InUse(t *testing.T) {
-	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	g := stage{products: map[string]product{"535": d535}, cached: []product{d535}}.start(t)
 	before := look(g)
 	// device files on the host's /dev: the holders can reach them after the container has ended
 	busy := func(env ...string) lab.Container {
-		c := driver("535", append([]string{"DRIVER_GRACE=8s"}, env...)...)
+		c := driver("535", env...)
 		c.HostDev = true
 		return c
 	}
-	p := ready(t, g, busy())
+	p := ready(t, g, busy("DRIVER_GRACE=20s")) // for all the commands before it ends
 	host, inPod := hold(t, g)
 	serving := look(g)
 	p.Signal(syscall.SIGTERM)
@@ -166,7 +166,7 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 // ended, too.
 func readable(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	assert.Equalf(t, 1, roots(g), "roots are mounted")
+	assert.Equalf(t, 1, roots(t, g), "roots are mounted")
 	g.Sh(`cd /run/nvidia/driver && ls usr/bin/nvidia-smi && cat usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03 >/dev/null`)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // An upgrade without a reboot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
 func Test07Upgrade(t *testing.T) {
-	g := stage{products: map[string]product{"470": d470, "535": d535}, modules: []modules{{d470, closed}, {d535, closed}}}.start(t)
+	g := stage{products: map[string]product{"470": d470, "535": d535}, cached: []product{d470, d535}}.start(t)
 	empty := look(g).withoutLock()
 	killed(t, g)
 	t.Run("disk full", func(t *testing.T) { fullDisk(t, g) })

@@ -1,9 +1,6 @@
 package scenarios
 
 import (
-	"errors"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,30 +26,11 @@ func Test10NoHeaders(t *testing.T) {
 	assert.Equalf(t, "", g.Sh("find /var/lib/nvidia-driver -type f"), "left on the host's storage")
 }
 
-// The compiler itself reports why 418 cannot work on kernel 6.1: the image's compiler is too old for an
-// option with which this kernel is built (and newer compilers stop at stdarg.h, which no longer exists). This
-// is the image's own compile, on this machine, from its first test to its error.
-func Test10CompileFails(t *testing.T) {
-	lab.Gate(t)
-	making.Lock()
-	defer making.Unlock()
-	state := t.TempDir()
-	out, err := d418.compile(t, lab.Kernel(t, "debian12"), state, closed)
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 12 {
-		t.Errorf("%v; want exit code 12", err)
-	}
-	contains(t, string(out), `compile driver 418\.226\.00 for kernel 6\.1.*: make failed: .*`+tooOld, `last lines of the compile count=40\n\| `,
-		`does this driver support this kernel and compiler\? whole output in /var/lib/nvidia-driver/log/compile-418`)
-	if left, err := filepath.Glob(state + "/modules/*"); err != nil || len(left) != 0 {
-		t.Errorf("the cache has %v %v", left, err)
-	}
-}
-
 // A rule in the image of 418 refuses kernel 6.1 before anything is compiled. If the rule is overridden, the
 // compiler reports the problem. A test of the kernel's interfaces takes seconds here, and NVIDIA's script
 // runs 150 of them, so it is replaced by one that finds nothing; make, the compiler, the sources and the
 // kernel's headers are real.
-func Test10KernelTooNew(t *testing.T) {
+func Test10CompileFails(t *testing.T) {
 	g := stage{products: map[string]product{"418": d418}}.start(t)
 	fails(t, g, driver("418"), 11, 20*time.Second,
 		`kernel-limit: kernel 6\.1\.0-\d+-amd64 is newer than 5\.15, the newest .*418\.226\.00.*does not build on 6\.1`,
@@ -69,6 +47,6 @@ func Test10KernelTooNew(t *testing.T) {
 // A driver can compile for a kernel whose loader refuses it: 418 on Debian 11's 5.10. nvidia is loaded when
 // the kernel refuses nvidia-uvm. Then nvidia is unloaded again, and the message names the symbol.
 func Test10LoadsInPart(t *testing.T) {
-	g := stage{kernel: "debian11", products: map[string]product{"418": d418}, modules: []modules{{d418, closed}}}.start(t)
+	g := stage{kernel: "debian11", products: map[string]product{"418": d418}, cached: []product{d418}}.start(t)
 	fails(t, g, light("418"), 13, 30*time.Second, `the kernel refused the module nvidia_uvm`, `radix_tree_preloads`)
 }

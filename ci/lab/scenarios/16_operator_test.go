@@ -1,16 +1,12 @@
 package scenarios
 
 import (
-	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/peers/conformance"
-	"github.com/driver-container/driver-container/ci/peers/conformance/inside"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -25,18 +21,15 @@ const (
 	digest      = "2557654321"
 )
 
-// operatorStage is a guest with the driver's image and the driver manager's program, and with more disks.
-func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
+// operatorStage is a guest with the driver's image and the driver manager's program.
+func operatorStage(t *testing.T) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
 	dir := t.TempDir()
 	require.NoError(t, tool.Build(t.Context(), dir, "ci/peers/conformance/drivermanager"))
 	disk := lab.TreeDisk(t, dir)
-	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
-		edit: func(c *lab.Config) {
-			c.Disks["/manager"] = disk
-			maps.Copy(c.Disks, more)
-		}}.start(t)
+	return stage{products: map[string]product{"535": d535}, cached: []product{d535},
+		edit: func(c *lab.Config) { c.Disks["/manager"] = disk }}.start(t)
 }
 
 // operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
@@ -73,7 +66,7 @@ func probe(p *lab.Process, smi bool) lab.Result {
 // environment, firmware volume, startup probe and preStop, and finds its markers, its digest and the kernel's
 // firmware. Another container that has only /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
-	g := operatorStage(t, nil)
+	g := operatorStage(t)
 	before := look(g)
 	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
 	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
@@ -136,67 +129,11 @@ func firmware(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// What the operator starts after the driver finds it in the operator's own pod, whose root is the
-// container's: the validator's steps, and the programs of the container toolkit.
-func Test16Validator(t *testing.T) {
-	lab.Gate(t)
-	g := operatorStage(t, map[string]string{"/conformance": lab.TreeDisk(t, conformance.Prepare(t))})
-	p := ready(t, g, operated(g, digest))
-	consume(t, g)
-	stops(t, p, 0)
-}
-
-// Older platforms (Konvoy) give the image only --accept-license, and NVIDIA's own images accept -a and
-// --max-threads.
-func Test16OlderCommands(t *testing.T) {
-	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
-	for _, command := range [][]string{{"nvidia-driver", "--accept-license"}, {"nvidia-driver", "init", "-a", "--max-threads", "1"}} {
-		pod := unstaged(driver("535"))
-		pod.Command = command
-		p := ready(t, g, pod)
-		if v, n := driverLoaded(g), roots(g); v != d535.driver || n != 1 {
-			t.Errorf("%q: driver %q is loaded, %d roots are mounted", command, v, n)
-		}
-		if strings.Contains(p.Output(), "means accepting its license") {
-			t.Errorf("%q: the license was accepted, but it says:\n%s", command, p.Output())
-		}
-		stops(t, p, 0)
-		p.Kill()
-	}
-}
-
 // unstaged is a pod that has only the cache of modules on the host's storage: it serves the container's own
 // root.
 func unstaged(pod lab.Container) lab.Container {
 	return pod.Without("/var/lib/nvidia-driver").
 		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
-}
-
-// consume lets the clients examine the root that is served now.
-func consume(t *testing.T, g *lab.Guest) {
-	t.Helper()
-	const devRoot = "/run/nvidia/driver"
-	r := g.RunFor(5*time.Minute, "/conformance/bin/driver-conformance", "--consumer", "/conformance/consumer", "--driver-version", d535.driver, "--dev", devRoot+"/dev")
-	var report inside.Report
-	at := max(0, strings.Index(r.Output, "{"))
-	if err := json.NewDecoder(strings.NewReader(r.Output[at:])).Decode(&report); err != nil {
-		t.Fatalf("%v\n%s", err, r)
-	}
-	t.Logf("%s after %s:\n%s", report.Root, r.Took.Round(time.Second), report)
-	if r.Code != 0 || report.Loaded != d535.driver || report.DevRoot != devRoot {
-		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q", r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot)
-	}
-	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "DRA driver's prestart", "administrator's nvidia-smi", "nvidia-ctk",
-		"container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
-		c, found := report.Client(name)
-		if !found || len(c.Problems) > 0 {
-			t.Errorf("%s: did it run? %t; problems: %q\n%s", name, found, c.Problems, c.Output)
-		}
-	}
-	ctk, _ := report.Client("nvidia-ctk")
-	if !slices.Contains(ctk.Found.Libraries, "libcuda.so."+d535.driver) || len(ctk.Found.Libraries) < 20 || len(ctk.Found.Firmware) != 2 || len(ctk.Found.Devices) < 4 {
-		t.Errorf("nvidia-ctk found %+v", ctk.Found)
-	}
 }
 
 // driverManager runs the init container of the operator's pod with a verb and the digest of that pod, and
@@ -220,5 +157,4 @@ func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) st
 
 const (
 	daemonStatus = "/run/nvidia/validations/.driver-daemons-status"
-	standinMode  = "/drivers/standin"
 )

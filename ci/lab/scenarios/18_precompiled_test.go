@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
@@ -64,53 +62,33 @@ func Test18Precompiled(t *testing.T) {
 		}
 	}
 	g.Unpack("thin")
-	before, used := written(g), usedMB(t, g)
+	g.Sh(written + " >/run/before")
+	used := number(t, g, usedMB)
 	p := ready(t, g, driver("thin"))
 	start := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("the first start: ready after %s; phases %v", start, phasesOf(t, g, p))
 	if up := statusOf(t, g).Up; up == nil || up.Source != "image" {
 		t.Errorf("the modules did not come from the image: %+v", up)
 	}
-	usable(t, g)
+	serving(t, g, d535.driver)
 	g.Eventually(time.Minute, "the root is on the disk", func() bool { return g.Sh("find /var/lib/nvidia-driver -name staged.boot") == "" })
-	if more := usedMB(t, g) - used; more > 100 {
+	if more := number(t, g, usedMB) - used; more > 100 {
 		t.Errorf("the driver root takes %d MB", more)
 	} else {
 		t.Logf("the driver root takes %d MB", more)
 	}
-	if made := strings.Fields(newer(before, written(g))); len(made) > 0 {
-		t.Errorf("written outside of its folders: %q", made)
-	}
+	assert.Equalf(t, "", g.Sh(written+" | grep -vxFf /run/before || true"), "written outside of its folders")
 	assert.Equalf(t, "roots", g.Sh("ls /var/lib/nvidia-driver"), "on the host's storage")
 	stops(t, p, 0)
 }
 
-// usedMB returns how much of the disk with images, roots and caches is in use.
-func usedMB(t *testing.T, g *lab.Guest) int {
-	t.Helper()
-	return require.Value(strconv.Atoi(g.Sh("df -m /var/lib | tail -n1 | awk '{print $3}'")))(t)
-}
+// usedMB prints how much of the disk with images, roots and caches is in use.
+const usedMB = "df -m /var/lib | tail -n1 | awk '{print $3}'"
 
 // written lists the files in the writable layers of containers and on the host's storage, except the driver's
 // own folders and the runtime's mount points.
-func written(g *lab.Guest) string {
-	return g.Sh(`find /var/lib/containerd -path '*/fs/*' \( -type f -o -type l \) | sed 's|.*/fs/|image:|' | grep -v -e '^image:run/' -e '^image:host-etc/'
-		find /var/lib /etc /root /opt /tmp -xdev -type f -not -path '/var/lib/nvidia-driver/*' -not -path '/var/lib/containerd/*' -not -path '/var/lib/kubelet/*'`)
-}
-
-func newer(before, after string) string {
-	there := map[string]bool{}
-	for line := range strings.Lines(before) {
-		there[strings.TrimSpace(line)] = true
-	}
-	var made []string
-	for line := range strings.Lines(after) {
-		if line = strings.TrimSpace(line); !there[line] {
-			made = append(made, line)
-		}
-	}
-	return strings.Join(made, "\n")
-}
+const written = `{ find /var/lib/containerd -path '*/fs/*' \( -type f -o -type l \) | sed 's|.*/fs/|image:|' | grep -v -e '^image:run/' -e '^image:host-etc/'
+	find /var/lib /etc /root /opt /tmp -xdev -type f -not -path '/var/lib/nvidia-driver/*' -not -path '/var/lib/containerd/*' -not -path '/var/lib/kubelet/*'; }`
 
 // One image with modules for several kernels serves each of them; on another kernel it lists the kernels that
 // it has modules for and ends with 11.

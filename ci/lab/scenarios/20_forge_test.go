@@ -3,13 +3,17 @@ package scenarios
 import (
 	"context"
 	"crypto"
+	"crypto/sha1" //nolint:gosec // the usual key identifier, no security depends on it
 	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +24,17 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
+
+// newKey makes a key with a self-signed certificate that has this common name, as `openssl req -x509` makes
+// it for code signing: RSA of 2048 bits, SHA-256. It takes some tenths of a second.
+func newKey(name string) *testcert.Pair {
+	key := testcert.RSA()
+	id := sha1.Sum(x509.MarshalPKCS1PublicKey(&key.PublicKey)) //nolint:gosec // RFC 5280, 4.2.1.2; the kernel shows it in /proc/keys
+	return testcert.Of(key, x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		BasicConstraintsValid: true, SubjectKeyId: id[:], SignatureAlgorithm: x509.SHA256WithRSA,
+	}, nil)
+}
 
 // forged is a set of the driver's modules: signed, and then one of them damaged.
 type forged struct {
@@ -35,7 +50,7 @@ const forgedDir = "/forged" // in the guest, a folder with a module cache for ea
 // forge makes a disk with a module cache for each of the sets.
 func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) string {
 	t.Helper()
-	cache := kbuild.Cache{Dir: p.modules(t, kernel, closed)}
+	cache := kbuild.Cache{Dir: p.modules(t, kernel)}
 	return forgeOf(t, require.Value(cache.Find(t.Context(), func(kbuild.Key) bool { return true }))(t), sets...)
 }
 
@@ -136,11 +151,8 @@ func with(image, set string, env ...string) lab.Container {
 }
 
 // inserts lets the kernel itself load one module of a forged set.
-func inserts(g *lab.Guest, set, module string) error {
-	if errno := g.Insert(g.Sh("ls " + forgedDir + "/" + set + "/*/" + module + ".ko")); errno != 0 {
-		return errno
-	}
-	return nil
+func inserts(g *lab.Guest, set, module string) syscall.Errno {
+	return g.Insert(g.Sh("ls " + forgedDir + "/" + set + "/*/" + module + ".ko"))
 }
 
 // predicts runs preflight, which must end with this exit code and print text that matches.

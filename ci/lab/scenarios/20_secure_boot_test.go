@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
@@ -52,9 +51,9 @@ func Test20SecureBoot(t *testing.T) {
 	var site, stranger *testcert.Pair
 	var rows []refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		site, stranger = uefi.NewKey("The site's modules"), uefi.NewKey("A stranger's modules")
+		site, stranger = newKey("The site's modules"), newKey("A stranger's modules")
 		rows = refusals(site, stranger)
-		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.PK(site.Certificate), uefi.KEK(site.Certificate), uefi.DB(site.Certificate)}}
+		c.Firmware = &lab.Firmware{Key: site}
 		sets := []forged{{name: "signed", key: site}}
 		for _, r := range rows {
 			sets = append(sets, r.forged)
@@ -86,7 +85,7 @@ func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	if module == "" {
 		module = "nvidia"
 	}
-	assert.ErrorIsf(t, inserts(g, r.name, module), r.errno, "%s: the kernel said", r.name)
+	assert.Equalf(t, r.errno, inserts(g, r.name, module), "%s: the kernel said", r.name)
 	if r.finding != "" {
 		predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
 		fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)

@@ -1,16 +1,20 @@
 package scenarios
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 var (
@@ -18,91 +22,46 @@ var (
 	killStarts = flag.Int("kills.starts", 20, "starts that are killed")
 )
 
-// Random kills: signals hit process 1, the worker or one of its children at a random time of a start, with
-// and without a process that uses the driver, with one container and with two. After each the driver serves,
-// is absent, was left to its users, or the next start repairs it. When the driver has been stopped, nothing
-// is left on the node.
-//
-// A SIGKILL while nvidia_uvm is being loaded can hit a fault of NVIDIA's module, after which only a reboot
-// helps (docs/develop.md). Such a start is counted, and the series goes on in another guest.
-func Test24Kills(t *testing.T) {
-	lab.Gate(t)
-	t.Parallel()
-	var all []outcome
-	for n := 1; len(all) < *killStarts; n++ {
-		if !t.Run(fmt.Sprintf("guest%d", n), func(t *testing.T) { all = killSeries(t, all) }) {
-			break
-		}
-		if n == maxKillGuests {
-			t.Fatalf("a fault of nvidia_uvm in each of %d guests, after %d starts", n, len(all))
-		}
-	}
-	t.Logf("seed %d\n%s", *killSeed, tableOf(all))
-}
-
 // maxKillGuests bounds how often Test24Kills begins again: the fault was seen once in some 70 starts.
 const maxKillGuests = 8
 
-// killSeries kills starts in a guest of its own, until there are enough or NVIDIA's module fails. It returns
-// the outcomes with those before.
-func killSeries(t *testing.T, all []outcome) []outcome {
-	t.Helper()
-	g := killGuest(t)
-	k := &kills{t: t, g: g, before: look(g).withoutLock()}
-	k.measure()
-	var first traces
-	for i := len(all); i < *killStarts; i++ {
-		o := k.round(i)
-		o.fault = k.fault()
-		all = append(all, o)
-		t.Log(o)
-		if o.fault {
-			g.AllowDmesg(`kernel BUG at lib/list_debug\.c`)
-			return all
+// Random kills: signals hit process 1, the worker or one of its children at a random time of a start, with
+// and without a process that uses the driver, with one container and with two. After each the driver serves,
+// or the next start serves. When the driver has been stopped, nothing is left on the node.
+//
+// A SIGKILL while nvidia_uvm is being loaded can hit a fault of NVIDIA's module, after which only a reboot
+// helps (docs/develop.md). The series goes on in another guest then.
+func Test24Kills(t *testing.T) {
+	lab.Gate(t)
+	t.Parallel()
+	for n, guest := 0, 1; n < *killStarts; guest++ {
+		if guest > maxKillGuests {
+			t.Fatalf("a fault of nvidia_uvm in each of %d guests, after %d starts", maxKillGuests, n)
 		}
-		if o.bad() || o.waited {
-			t.Fatalf("seed %d, start %d: the driver did not recover\n%s", *killSeed, i, o.output)
-		}
-		if o.after != stopped || len(all)%10 != 0 && i != *killStarts-1 {
-			continue
-		}
-		now := trace(t, g)
-		if first.Mounts == "" {
-			first = now
-		}
-		now.Processes, now.Descriptors = first.Processes, first.Descriptors // left looks at the processes that count
-		if now != first {
-			t.Errorf("seed %d, start %d left something\nbefore %+v\nafter  %+v", *killSeed, i, first, now)
+		if !t.Run(fmt.Sprintf("guest%d", guest), func(t *testing.T) { n = killSeries(t, n) }) {
+			break
 		}
 	}
-	return all
 }
 
-// fault says whether nvidia_uvm's own error path has damaged the kernel: the module stays in the
-// state coming.
-func (k *kills) fault() bool {
-	return k.g.Sh("grep '^nvidia_uvm .* Loading ' /proc/modules || true") != "" && strings.Contains(k.g.Dmesg(), "uvm_global_exit")
-}
-
-// killGuest returns a guest whose cache has the modules. The test has called t.Parallel.
-func killGuest(t *testing.T) *lab.Guest {
+// killSeries kills starts in a guest of its own, from the nth on, until there are enough or NVIDIA's module
+// fails. It returns the number of the next start.
+func killSeries(t *testing.T, n int) int {
 	t.Helper()
-	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}, alone: true}.start(t)
+	g := stage{products: map[string]product{"535": d535}, cached: []product{d535}, alone: true}.start(t) // its test is parallel
+	k := &kills{t: t, g: g, before: look(g).withoutLock()}
+	k.measure()
+	first := k.trace()
+	for ; n < *killStarts; n++ {
+		if k.round(n) {
+			t.Logf("start %d: a fault of nvidia_uvm", n)
+			g.AllowDmesg(`kernel BUG at lib/list_debug\.c`)
+			return n + 1
+		}
+	}
+	assert.Samef(t, first, k.trace(), "left by all starts")
+	return n
 }
-
-// ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and
-// a short grace period. Pods have fixed identities, so that kubelet's folders of pods do not count as
-// left over.
-func ourPod(n int) lab.Container {
-	c := lab.DriverPod("535", "DRIVER_GPU_INIT=warn", "DRIVER_GRACE=6s", fmt.Sprintf("POD_NAME=gpu/driver-%d", n))
-	c.HostDev, c.PodUID = true, killPods[n]
-	return c
-}
-
-var killPods = []string{"6a2b4f0e-1d35-4c57-9c83-2f8a7be0d916", "6a2b4f0e-1d35-4c57-9c83-2f8a7be0d917"}
-
-// killTree is what process 1 is called, its children, their children.
-var killTree = []string{"process 1", "worker", "child"}
 
 // kills is the state of a series of random kills.
 type kills struct {
@@ -113,88 +72,215 @@ type kills struct {
 	stop   time.Duration
 }
 
+// ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and
+// a short grace period. Pods have fixed identities, so that kubelet's folders of pods do not count as
+// left over.
+func ourPod(n int) lab.Container {
+	c := lab.DriverPod("535", "DRIVER_GPU_INIT=warn", "DRIVER_GRACE=6s", fmt.Sprintf("POD_NAME=gpu/driver-%d", n))
+	c.HostDev, c.PodUID = true, fmt.Sprintf("6a2b4f0e-1d35-4c57-9c83-2f8a7be0d91%d", n)
+	return c
+}
+
 // measure starts and stops the driver twice. The times of the second start and stop, which uses what the
 // first has cached, are the ranges in which signals are sent.
 func (k *kills) measure() {
 	k.t.Helper()
 	for range 2 {
-		p := k.g.Start(ourPod(0))
 		begin := time.Now()
+		p := k.g.Start(ourPod(0))
 		p.WaitLine(logtest.Ready, 5*time.Minute)
 		k.start = time.Since(begin)
 		begin = time.Now()
-		if code, out := p.Stop(time.Minute); code != 0 {
-			k.t.Fatalf("a stop without a kill: exit code %d\n%s", code, out)
-		}
+		stops(k.t, p, 0)
 		k.stop = time.Since(begin)
 		p.Kill()
-	}
-	if left := k.left(); left != "" {
-		k.t.Fatalf("a start and a stop without a kill left %s", left)
+		k.clean("without a kill")
 	}
 	k.t.Logf("without a kill a start takes %s, a stop %s", k.start.Round(time.Millisecond), k.stop.Round(time.Millisecond))
 }
 
-// left returns what is on the node that was not there before, "" for nothing.
-func (k *kills) left() string {
-	now := look(k.g).withoutLock()
-	var all []string
-	for _, c := range []struct{ what, was, is string }{
-		{"modules", k.before.modules, now.modules}, {"mounts", k.before.mounts, now.mounts}, {"files", k.before.run, now.run},
-		{"device files", k.before.dev, now.dev}, {"the firmware's path", k.before.firmware, now.firmware},
-		{"processes, groups and locks", "", k.g.Sh("pidof nvidia-persistenced nvidia-driver nvidia-smi; find /sys/fs/cgroup/kubepods.slice -name '*.scope'; cat /proc/locks")},
-	} {
-		if c.was != c.is {
-			all = append(all, fmt.Sprintf("%s: %q, before %q", c.what, c.is, c.was))
+// clean requires that nothing is on the node that was not there before.
+func (k *kills) clean(after string) {
+	k.t.Helper()
+	if now := look(k.g).withoutLock(); now != k.before {
+		k.t.Fatalf("%s: the node is not as it was\nbefore %+v\nafter  %+v", after, k.before, now)
+	}
+	assert.Equalf(k.t, "", k.g.Sh("pidof nvidia-persistenced nvidia-driver nvidia-smi; find /sys/fs/cgroup/kubepods.slice -name '*.scope'; cat /proc/locks"),
+		"%s: processes, groups and locks", after)
+}
+
+// trace returns what starts and stops may leave on the host, apart from the kernel's log, which the lab itself
+// checks.
+func (k *kills) trace() string {
+	return k.g.Sh(`cut -d' ' -f4-5 /proc/1/mountinfo; cut -d' ' -f1,3 /proc/modules; cat /sys/module/firmware_class/parameters/path
+		find /run /var/lib /dev /tmp /var/log -xdev ! -path '/var/lib/kubelet/*' | sort; find /sys/fs/cgroup -type d | wc -l`)
+}
+
+// killPlan is what is drawn for one start.
+type killPlan struct {
+	holder  bool          // a process opens /dev/nvidiactl as soon as it can
+	two     bool          // two containers start at once
+	victim  int           // of the two
+	depth   int           // 0: process 1, 1: its children, 2: their children
+	nth     int           // of several processes at that depth
+	signals string        // "KILL", "TERM" or "TERM KILL"
+	at      time.Duration // from the start of the container to the first signal
+	gap     time.Duration // from SIGTERM to SIGKILL
+}
+
+// draw returns the plan of start i. It depends on the seed and i only.
+func (k *kills) draw(i int) killPlan {
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], *killSeed)
+	binary.LittleEndian.PutUint64(seed[8:], uint64(i))
+	r := rand.New(rand.NewChaCha8(seed)) // numbers that are near each other are not related, as those of PCG are
+	p := killPlan{
+		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(3), nth: r.IntN(100),
+		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)],
+		at:      time.Duration(r.Float64() * float64(k.start)), gap: time.Duration(r.Float64() * float64(k.stop)),
+	}
+	if !p.two {
+		p.victim = 0
+	}
+	return p
+}
+
+// opener opens the device as soon as the host has it, or the driver root, and keeps it open.
+const opener = `while sleep 0.05; do
+	for d in /dev/nvidiactl /run/nvidia/driver/dev/nvidiactl; do
+		[ -c $d ] && : 3<>$d && exec 3<>$d && exec sleep 100000
+	done 2>/dev/null
+done`
+
+// round starts the containers, kills, and lets the next start show what remains. It says whether nvidia_uvm
+// failed.
+func (k *kills) round(i int) (fault bool) {
+	k.t.Helper()
+	plan := k.draw(i)
+	said := fmt.Sprintf("seed %d, start %d: %+v", *killSeed, i, plan)
+	var holder *lab.Process
+	if plan.holder {
+		holder = k.g.Process("sh", "-c", opener)
+		defer holder.Kill()
+	}
+	pods := []*lab.Process{k.g.Start(ourPod(0))}
+	if plan.two {
+		pods = append(pods, k.g.Start(ourPod(1)))
+	}
+	hit := k.shoot(plan, pods[plan.victim])
+	said += " hit " + hit
+	mustEnd := hit != "none" && (plan.depth == 0 || plan.depth == 1 && hit == "nvidia-driver") // process 1 adopts orphans, and ends with its worker
+	settled := k.g.Within(3*time.Minute, func() bool { return !(mustEnd && pods[plan.victim].Running()) && k.settled(pods) })
+	if k.fault() {
+		return true
+	}
+	if !settled {
+		k.t.Fatalf("%s: a container neither ended nor serves\n%s", said, pods[plan.victim].Output())
+	}
+	pods = slices.DeleteFunc(pods, func(p *lab.Process) bool {
+		if !p.Running() {
+			p.Kill() // as kubelet removes a container that has ended
+		}
+		return !p.Running()
+	})
+	if len(pods) == 0 {
+		said += ", the next start"
+		pods = append(pods, k.g.Start(ourPod(0)))
+		if up := k.g.Within(2*time.Minute, func() bool { return serves(pods[0]) || !pods[0].Running() }); k.fault() {
+			return true
+		} else if !up || !pods[0].Running() {
+			k.t.Fatalf("%s does not serve\n%s", said, pods[0].Output())
 		}
 	}
-	return strings.Join(all, "; ")
+	k.t.Log(said)
+	k.takeDown(said, pods, holder)
+	return false
 }
 
-// state returns the node's state when no container runs.
-func (k *kills) state() string {
-	now := look(k.g)
-	switch {
-	case len(k.g.Driver()) == 0 && now.mounts == k.before.mounts && now.dev == k.before.dev:
-		return "absent"
-	case !k.whole():
-		return "partial"
-	case statusOf(k.t, k.g).State == status.Detached:
-		return "detached"
+// killer sends signals to a process of a container, inside the guest, where time is the containers' time. If
+// the process has no child at that moment, the first child that it gets is hit.
+const killer = `pid=$1 depth=$2 nth=$3 at=$4 first=$5 gap=$6 second=$7
+below() { for f in /proc/$1/task/*/children; do c=; read -r c <$f; echo $c; done 2>/dev/null; }
+at() { s=$pid; n=0; while [ $n -lt $depth ]; do t=; for p in $s; do t="$t $(below $p)"; done; s=$t; n=$((n+1)); done; echo $s; }
+sleep $at
+tries=0
+until set -- $(at); [ $# -gt 0 ] && [ -d /proc/$1 ]; do
+	tries=$((tries+1)); [ $tries -lt 150 ] && [ -d /proc/$pid ] || { echo "hit none"; exit 0; }
+	sleep 0.02
+done
+shift $((nth % $#)); name=; read -r name </proc/$1/comm
+kill -$first $1 2>/dev/null
+echo "hit $name"
+[ -z "$second" ] || { sleep $gap; kill -$second $1 2>/dev/null; }
+exit 0`
+
+// shoot runs the killer, waits for it, and returns the name of the process that was hit, or "none".
+func (k *kills) shoot(p killPlan, victim *lab.Process) string {
+	k.t.Helper()
+	first, second, _ := strings.Cut(p.signals, " ")
+	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+	s := k.g.Process("sh", "-c", killer, "sh", strconv.Itoa(victim.PID), strconv.Itoa(p.depth), strconv.Itoa(p.nth), seconds(p.at), first, seconds(p.gap), second)
+	code, out := s.Wait(time.Minute + 2*k.start + 2*k.stop)
+	hit, ok := strings.CutPrefix(strings.TrimSpace(out), "hit ")
+	if code != 0 || !ok {
+		k.t.Fatalf("the killer: exit code %d: %s", code, out)
 	}
-	return "whole without a container"
+	return hit
 }
 
-// whole says whether the driver is loaded completely and one root is served, whose programs reach the driver.
-func (k *kills) whole() bool {
-	if !slices.Equal(k.g.Driver(), []string{"nvidia", "nvidia_modeset", "nvidia_uvm"}) {
-		return false
+// settled says whether each container has ended, or one serves and another waits for it.
+func (k *kills) settled(pods []*lab.Process) bool {
+	up, waits, runs := 0, 0, 0
+	for _, p := range pods {
+		switch {
+		case !p.Running():
+			continue
+		case serves(p):
+			up++
+		case waitsForLock(p):
+			waits++
+		}
+		runs++
 	}
-	return k.g.Run("chroot", "/run/nvidia/driver", smi).Code == 6 && roots(k.g) == 1
+	return runs == 0 || up == 1 && up+waits == runs
 }
 
-// traces is what cycles may leave on the host, apart from the kernel's log, which the lab itself checks.
-type traces struct {
-	Mounts, Files, References, Modules, Firmware string // compared for equality
-	Groups, Processes, Descriptors               int    // open files of the lab's agent, which is process 1
+func waitsForLock(p *lab.Process) bool {
+	out := p.Output()
+	return regexp.MustCompile(logtest.LockWait).MatchString(out) && !regexp.MustCompile(logtest.PhaseFinished+"lock").MatchString(out)
 }
 
-func trace(t *testing.T, g *lab.Guest) traces {
-	t.Helper()
-	var mounts strings.Builder
-	for _, m := range g.Mounts() {
-		fmt.Fprintln(&mounts, m.Point, m.Type, m.Root)
+// serves says whether a container is ready, by its log: to ask the guest all the time would slow it down.
+func serves(p *lab.Process) bool {
+	out := p.Output()
+	up := regexp.MustCompile("(?m)"+logtest.Ready).FindAllStringIndex(out, -1)
+	return p.Running() && len(up) > 0 && up[len(up)-1][0] > strings.LastIndex(out, logtest.NotReady)
+}
+
+// fault says whether nvidia_uvm's own error path has damaged the kernel: the module stays in the
+// state coming.
+func (k *kills) fault() bool {
+	return k.g.Sh("grep '^nvidia_uvm .* Loading ' /proc/modules || true") != "" && strings.Contains(k.g.Dmesg(), "uvm_global_exit")
+}
+
+// takeDown requires that the driver is whole, stops the containers, those that wait first, and requires that
+// nothing is left.
+func (k *kills) takeDown(said string, pods []*lab.Process, holder *lab.Process) {
+	k.t.Helper()
+	i := slices.IndexFunc(pods, serves)
+	if !k.g.Within(time.Minute, func() bool { return pods[i].Exec("nvidia-driver", "probe", "ready").Code == 0 }) {
+		k.t.Fatalf("%s: it is not ready\n%s", said, pods[i].Output())
 	}
-	var files []string
-	for _, dir := range []string{"/run", "/var/lib", "/dev", "/tmp", "/var/log"} {
-		files = append(files, slices.DeleteFunc(g.List(dir), func(line string) bool { return strings.Contains(line, "/var/lib/kubelet/") })...)
+	serving(k.t, k.g, d535.driver)
+	if holder != nil {
+		holder.Kill()
 	}
-	return traces{
-		Mounts: mounts.String(), Files: strings.Join(files, "\n"), Modules: strings.Join(g.Modules(), " "),
-		References:  g.Sh("cd /sys/module && for m in *; do [ -f $m/refcnt ] && echo $m $(cat $m/refcnt); done; true"),
-		Firmware:    g.Sh("cat /sys/module/firmware_class/parameters/path"),
-		Groups:      number(t, g, "find /sys/fs/cgroup -type d | wc -l"),
-		Processes:   number(t, g, "for p in /proc/[0-9]*; do readlink $p/exe; done | wc -l"), // empty for kernel threads
-		Descriptors: number(t, g, `for p in /proc/[0-9]*; do case "$(readlink $p/exe)" in */init|*/agent) ls $p/fd;; esac; done | wc -l`),
+	for _, p := range slices.Concat(pods[i+1:], pods[:i], pods[i:i+1]) {
+		stops(k.t, p, 0)
+		p.Kill()
+	}
+	k.clean(said)
+	if k.t.Failed() {
+		k.t.FailNow()
 	}
 }

@@ -33,7 +33,7 @@ func fabricGuest(t *testing.T, function fakegpu.Model) (*lab.Guest, lab.Containe
 	require.NoError(t, f.Close())
 	tool.Must(t, "cp", program, filepath.Join(dir, "opt/sbin/nvlsm"))
 	disk := lab.TreeDisk(t, dir)
-	g := stage{gpus: []fakegpu.Model{fakegpu.A100, function}, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
+	g := stage{gpus: []fakegpu.Model{fakegpu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
 	pod := light("535").
 		With(lab.Mount{Host: "/standin/nv-fabricmanager", Guest: "/usr/bin/nv-fabricmanager", ReadOnly: true, File: true}).

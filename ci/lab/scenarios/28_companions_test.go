@@ -55,7 +55,7 @@ func withCompanions(t *testing.T, kernel *lab.HostKernel) *kbuild.Set {
 		return set
 	}
 	sources := nvidiaFS(t)
-	out, took, err := d535.timedIn(t, kernel, state, func(root string) {
+	out, err := d535.runIn(t, kernel, state, func(root string) {
 		note := filepath.Join(root, driverinfo.Path)
 		text := require.Value(os.ReadFile(note))(t)
 		require.NoError(t, os.WriteFile(note, []byte(describe(t, string(text))), 0o644))
@@ -64,7 +64,6 @@ func withCompanions(t *testing.T, kernel *lab.HostKernel) *kbuild.Set {
 		}
 	}, "compile", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false", "--gds", "--gdrcopy")
 	require.NoErrorf(t, err, "compile %s with companions: %s", d535.tag(), out)
-	t.Logf("compiled with companions in %s", took)
 	set := require.Value(cache.Find(t.Context(), match))(t)
 	if len(set.Omitted) > 0 {
 		t.Fatalf("left out: %+v", set.Omitted)

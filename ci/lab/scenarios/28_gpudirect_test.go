@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -117,8 +116,8 @@ func Test28SecureBoot(t *testing.T) {
 	lab.Gate(t)
 	set := withCompanions(t, lab.Kernel(t, "debian12"))
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		site := uefi.NewKey("The site's modules")
-		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.PK(site.Certificate), uefi.KEK(site.Certificate), uefi.DB(site.Certificate)}}
+		site := newKey("The site's modules")
+		c.Firmware = &lab.Firmware{Key: site}
 		c.Disks[forgedDir] = forgeOf(t, set, forged{name: "signed", key: site}, forged{name: "stripped", key: site, module: driverinfo.NvidiaFS, damage: stripped})
 	}}.start(t)
 	g.Module("drm")

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,52 +80,45 @@ func (p product) image(t *testing.T) lab.Image {
 
 // modules returns a folder that holds a module cache (kbuild.Cache) with the product's modules for a kernel:
 // compiled by its own image, or taken from the thin image for the kernel if tests need that one anyway.
-func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) string {
+func (p product) modules(t *testing.T, kernel *lab.HostKernel) string {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
 	state := filepath.Join(lab.CacheDir(t), "state-"+kernel.Release)
 	match := func(k kbuild.Key) bool {
-		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Method == kbuild.Method
+		return k.Driver == p.driver && k.Flavour == closed && k.Release == kernel.Release && k.Method == kbuild.Method
 	}
 	cache := kbuild.Cache{Dir: filepath.Join(state, "modules")}
 	if set, err := cache.Find(t.Context(), match); err == nil {
 		return only(t, set)
 	}
 	begin := time.Now()
-	if p == d535 && kernel.System == p.system && flavour == closed {
+	if p == d535 && kernel.System == p.system {
 		takeModules(t, kernel, state)
-	} else if out, err := p.compile(t, kernel, state, flavour); err != nil {
+	} else if out, err := p.compile(t, kernel, state); err != nil {
 		t.Fatalf("compile %s for %s: %v\n%s", p.tag(), kernel.Release, err, out)
 	}
-	t.Logf("compiled %s (%s) for %s in %s", p.driver, flavour, kernel.Release, time.Since(begin).Round(time.Second))
+	t.Logf("compiled %s for %s in %s", p.driver, kernel.Release, time.Since(begin).Round(time.Second))
 	set, err := cache.Find(t.Context(), match)
 	require.NoErrorf(t, err, "the compile left nothing in its cache")
 	return only(t, set)
 }
 
 // compile runs the image's own `nvidia-driver compile`.
-func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour string) ([]byte, error) {
+func (p product) compile(t *testing.T, kernel *lab.HostKernel, state string) ([]byte, error) {
 	t.Helper()
-	return p.run(t, kernel, state, "compile", "--kernel", kernel.Release, "--kernel-module-type", flavour, "--fetch-headers=false")
+	return p.run(t, kernel, state, "compile", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
 }
 
 // run runs the image's own `nvidia-driver` in a chroot on this machine, with a folder for its cache. The test
 // has locked making.
 func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ...string) (out []byte, err error) {
 	t.Helper()
-	out, _, err = p.timed(t, kernel, state, args...)
-	return out, err
+	return p.runIn(t, kernel, state, func(string) {}, args...)
 }
 
-// timed is run that also returns how long the program ran, without the unpacking of its image.
-func (p product) timed(t *testing.T, kernel *lab.HostKernel, state string, args ...string) ([]byte, time.Duration, error) {
-	t.Helper()
-	return p.timedIn(t, kernel, state, func(string) {}, args...)
-}
-
-// timedIn is timed in a root that prepare may change.
-func (p product) timedIn(t *testing.T, kernel *lab.HostKernel, state string, prepare func(root string), args ...string) ([]byte, time.Duration, error) {
+// runIn is run in a root that prepare may change.
+func (p product) runIn(t *testing.T, kernel *lab.HostKernel, state string, prepare func(root string), args ...string) ([]byte, error) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
 	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
@@ -140,9 +132,7 @@ func (p product) timedIn(t *testing.T, kernel *lab.HostKernel, state string, pre
 		require.NoErrorf(t, syscall.Mount(m.from, to, "", syscall.MS_BIND, ""), "bind %s", m.from)
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
-	begin := time.Now()
-	out, err := exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
-	return out, time.Since(begin), err
+	return exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
 }
 
 // only returns a folder that shows one set of a cache as a cache of its own, by hard links.
@@ -160,21 +150,14 @@ type stage struct {
 	kernel   string // "debian12", the default, or "debian11"
 	gpus     []fakegpu.Model
 	products map[string]product // name of the image in the guest -> product
-	modules  []modules          // sets in the guest's cache from the beginning
+	cached   []product          // whose modules are in the guest's cache from the beginning
 	edit     func(*lab.Config)
 	disks    map[string]lab.Image // further images, by their names in the guest
 	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	// alone: it measures time, so no other guest runs meanwhile and QEMU has a thread for each CPU; or the test
-	// has called t.Parallel.
-	alone bool
+	alone    bool                 // it measures time, so no other guest runs meanwhile; or the test has called t.Parallel
 }
 
-type modules struct {
-	product product
-	flavour string
-}
-
-const closed, open = "proprietary", "open"
+const closed = "proprietary" // the flavour of all modules here
 
 // start boots the guest. Modules are in /var/lib/nvidia-driver/modules, as an earlier start would have left
 // them.
@@ -190,7 +173,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	if s.gpus == nil {
 		s.gpus = []fakegpu.Model{fakegpu.T4}
 	}
-	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}, Threads: s.alone}
+	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
 	for name, p := range s.products {
 		cfg.Images[name] = p.image(t)
 	}
@@ -198,14 +181,14 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	if s.boot != nil {
 		cfg.Kernel = s.boot
 	}
-	for i, m := range s.modules {
-		cfg.Disks["/seed/"+string(rune('a'+i))] = lab.TreeDisk(t, m.product.modules(t, cfg.Kernel, m.flavour))
+	for i, p := range s.cached {
+		cfg.Disks["/seed/"+string(rune('a'+i))] = lab.TreeDisk(t, p.modules(t, cfg.Kernel))
 	}
 	if s.edit != nil {
 		s.edit(&cfg)
 	}
 	g := lab.Start(t, cfg)
-	if len(s.modules) > 0 {
+	if len(s.cached) > 0 {
 		g.Sh("mkdir -p /var/lib/nvidia-driver/modules; for d in /seed/*; do cp -a $d/. /var/lib/nvidia-driver/modules/; done")
 	}
 	return g
@@ -280,16 +263,9 @@ type snapshot struct {
 }
 
 func look(g *lab.Guest) snapshot {
-	var mounts []string
-	for _, m := range g.Mounts() {
-		if strings.HasPrefix(m.Point, "/run/nvidia") {
-			mounts = append(mounts, m.Point)
-		}
-	}
-	slices.Sort(mounts) // what a stop puts up again comes last
 	return snapshot{
 		modules:  strings.Join(g.Modules(), " "),
-		mounts:   strings.Join(mounts, " "),
+		mounts:   g.Sh("cut -d' ' -f5 /proc/1/mountinfo | grep ^/run/nvidia | sort"), // what a stop puts up again comes last
 		run:      g.Sh("cd /run/nvidia 2>/dev/null && find . -xdev -type f -o -xdev -type s | sort || true"),
 		dev:      g.Sh("ls -d /dev/nvidia* /dev/char/19[0-9]:* /dev/char/2[34]*:* 2>/dev/null || true"),
 		firmware: g.Sh("cat /sys/module/firmware_class/parameters/path"),
@@ -303,14 +279,9 @@ func (s snapshot) withoutLock() snapshot {
 }
 
 // roots returns the number of mounts at the driver root itself.
-func roots(g *lab.Guest) int {
-	n := 0
-	for _, m := range g.Mounts() {
-		if m.Point == "/run/nvidia/driver" {
-			n++
-		}
-	}
-	return n
+func roots(t *testing.T, g *lab.Guest) int {
+	t.Helper()
+	return number(t, g, "cut -d' ' -f5 /proc/1/mountinfo | grep -cx /run/nvidia/driver || true")
 }
 
 // driverLoaded returns the version that is loaded, "" for none.

@@ -83,7 +83,7 @@ func TestNoneIsLost(t *testing.T) {
 			}
 		}
 	}
-	for _, pkg := range []string{"./ci/e2e", "./ci/lab/scenarios", "./ci/lab", "./ci/peers/conformance", "./ci/cluster/..."} {
+	for _, pkg := range []string{"./ci/e2e", "./ci/lab/scenarios", "./ci/peers/conformance", "./ci/cluster/..."} {
 		for name, tests := range testsOf(t, pkg) {
 			for _, test := range tests {
 				if tiers := in[name+" "+test]; len(tiers) != 1 {
