@@ -15,12 +15,6 @@ type Cosign struct {
 	sign    []string
 }
 
-// Exit codes of cosign verify.
-const (
-	CosignUnsigned = 10 // there is no signature
-	CosignOtherKey = 12 // no signature of the tag .sig is by this key; bundles: 1
-)
-
 // Cosign3 is cosign 3. Without network and with a key it needs a flag for signing besides the one for
 // the log.
 func Cosign3(t testing.TB) Cosign {
@@ -47,17 +41,12 @@ func (c Cosign) Keys(t testing.TB) Keys {
 	return Keys{Private: prefix + ".key", Public: prefix + ".pub"}
 }
 
-// Sign signs an image, HOST/PATH@DIGEST. bundle decides between a referrer and the tag .sig.
-func (c Cosign) Sign(t testing.TB, private, image string, bundle bool) error {
+// Attest attaches a predicate to an image, HOST/PATH@DIGEST, as a referrer: a file of JSON, and cosign's name
+// of its type or a URI.
+func (c Cosign) Attest(t testing.TB, private, image, kind, predicate string) error {
 	t.Helper()
-	_, err := run(t, c.program, join([]string{"sign", "--key", private, newBundle(bundle)}, c.sign, image)...)
-	return err
-}
-
-// Attest attaches a predicate: a file of JSON, and cosign's name of its type or a URI.
-func (c Cosign) Attest(t testing.TB, private, image, kind, predicate string, bundle bool) error {
-	t.Helper()
-	_, err := run(t, c.program, join([]string{"attest", "--key", private, "--type", kind, "--predicate", predicate, newBundle(bundle)}, c.sign, image)...)
+	_, err := run(t, c.program, join([]string{"attest", "--key", private, "--type", kind, "--predicate", predicate,
+		newBundle}, c.sign, image)...)
 	return err
 }
 
@@ -75,27 +64,15 @@ func (c Cosign) VerifyAttestation(t testing.TB, public, kind, image string) ([]b
 	return run(t, c.program, join([]string{"verify-attestation", "--key", public, "--type", kind}, c.verify, image)...)
 }
 
-// AttestBlob writes a bundle of sigstore with a statement about a file.
-func (c Cosign) AttestBlob(t testing.TB, private, kind, predicate, bundle, blob string) error {
-	t.Helper()
-	_, err := run(t, c.program, join([]string{"attest-blob", "--key", private, "--type", kind, "--predicate", predicate, "--bundle", bundle,
-		newBundle(true)}, c.sign, blob)...)
-	return err
-}
-
 // VerifyBlob looks at a file and a bundle of sigstore that has a statement about it.
 func (c Cosign) VerifyBlob(t testing.TB, public, kind, bundle, blob string) error {
 	t.Helper()
-	_, err := run(t, c.program, join([]string{"verify-blob-attestation", "--key", public, "--type", kind, "--bundle", bundle, newBundle(true)}, c.verify, blob)...)
+	_, err := run(t, c.program, join([]string{"verify-blob-attestation", "--key", public, "--type", kind, "--bundle", bundle,
+		newBundle}, c.verify, blob)...)
 	return err
 }
 
-func newBundle(bundle bool) string {
-	if bundle {
-		return "--new-bundle-format=true"
-	}
-	return "--new-bundle-format=false"
-}
+const newBundle = "--new-bundle-format=true"
 
 func join(command, flags []string, argument string) []string {
 	return append(append(command, flags...), argument)

@@ -1,64 +1,50 @@
 package supplychain
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// OrasCopy copies an image with everything that refers to it (oras cp -r): from HOST/PATH:TAG, or from
-// oci:FILE:TAG, an OCI layout in a folder or a tar, to HOST/PATH:TAG.
-func OrasCopy(t testing.TB, from, to string) error {
+// OrasCopy copies an image with everything that refers to it (oras cp -r --from-oci-layout): from an OCI layout
+// in a tar to HOST/PATH:TAG.
+func OrasCopy(t testing.TB, archive, tag, to string) error {
 	t.Helper()
-	_, err := run(t, Program(t, "oras"), "copy", from, to)
+	source := require.Value(oci.NewFromTar(t.Context(), archive))(t)
+	destination := require.Value(remote.NewRepository(to))(t)
+	destination.PlainHTTP = true
+	_, err := oras.ExtendedCopy(t.Context(), source, tag, destination, destination.Reference.Reference, oras.DefaultExtendedCopyOptions)
 	return err
-}
-
-// OrasReferrers lists what refers to an image, by the API of the registry or by the fallback tag. The names
-// are those of OrasCopy.
-func OrasReferrers(t testing.TB, image string) ([]v1.Descriptor, error) {
-	t.Helper()
-	out, err := run(t, Program(t, "oras"), "referrers", image)
-	if err != nil {
-		return nil, err
-	}
-	var found []v1.Descriptor
-	for line := range bytes.Lines(out) {
-		var desc v1.Descriptor
-		require.NoError(t, json.Unmarshal(line, &desc))
-		found = append(found, desc)
-	}
-	return found, nil
-}
-
-// host is the HOST:PORT of an image's name.
-func host(image string) string {
-	name, _, _ := strings.Cut(image, "/")
-	return name
 }
 
 // RegctlImport reads an image with a tag from an OCI layout in a tar and pushes it (regctl image import).
 func RegctlImport(t testing.TB, archive, tag, image string) error {
 	t.Helper()
-	_, err := run(t, Program(t, "regctl"), "--host", "reg="+host(image)+",tls=disabled", "image", "import", "--name", tag, image, archive)
+	_, err := regctl(t, image, "image", "import", "--name", tag, image, archive)
 	return err
 }
 
-// RegctlReferrers lists what refers to an image, as OrasReferrers does.
-func RegctlReferrers(t testing.TB, image string) ([]v1.Descriptor, error) {
+// RegctlReferrers lists what refers to an image, by the API of the registry or by the fallback tag.
+func RegctlReferrers(t testing.TB, image string) []v1.Descriptor {
 	t.Helper()
-	out, err := run(t, Program(t, "regctl"), "--host", "reg="+host(image)+",tls=disabled", "artifact", "list", "--format", "{{jsonPretty .}}", image)
-	if err != nil {
-		return nil, err
-	}
+	out, err := regctl(t, image, "artifact", "list", "--format", "{{jsonPretty .}}", image)
+	require.NoError(t, err)
 	var list struct {
 		Descriptors []v1.Descriptor `json:"descriptors"`
 	}
 	require.NoErrorf(t, json.Unmarshal(out, &list), "read regctl's list %s", out)
-	return list.Descriptors, nil
+	return list.Descriptors
+}
+
+func regctl(t testing.TB, image string, args ...string) ([]byte, error) {
+	t.Helper()
+	host, _, _ := strings.Cut(image, "/")
+	return run(t, Program(t, "regctl"), append([]string{"--host", "reg=" + host + ",tls=disabled"}, args...)...)
 }

@@ -57,14 +57,3 @@ func SkopeoCopy(t testing.TB, archive, tag, dir string) error {
 	_, err := run(t, "skopeo", "--insecure-policy", "copy", "oci-archive:"+archive+":"+tag, "dir:"+dir)
 	return err
 }
-
-// ContainersImageKeys makes a pair of keys with containers/image: ECDSA P-256, in sigstore's PEM, with an
-// empty passphrase.
-func ContainersImageKeys(t testing.TB) Keys {
-	t.Helper()
-	dir := t.TempDir()
-	keys := Keys{Private: filepath.Join(dir, "key"), Public: filepath.Join(dir, "key.pub")}
-	_, err := run(t, Program(t, "containers-image"), "key", keys.Private, keys.Public)
-	require.NoError(t, err)
-	return keys
-}

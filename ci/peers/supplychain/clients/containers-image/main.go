@@ -2,11 +2,9 @@
 // accepts an image.
 //
 //	containers-image accept POLICY REGISTRIES.D HOST/PATH:TAG
-//	containers-image key PRIVATE PUBLIC
 //
 // As the library's copy of an image does, accept looks at the manifest for this machine where the name is
 // that of an index. The exit code is 3 where the policy refuses the image. Registries may speak plain HTTP.
-// The command key writes a pair of keys without a passphrase.
 package main
 
 import (
@@ -19,7 +17,6 @@ import (
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/signature"
-	"go.podman.io/image/v5/signature/sigstore"
 	"go.podman.io/image/v5/types"
 )
 
@@ -27,12 +24,9 @@ import (
 const refused = 3
 
 func main() {
-	err := errors.New("usage: containers-image accept POLICY REGISTRIES.D HOST/PATH:TAG | containers-image key PRIVATE PUBLIC")
-	switch {
-	case len(os.Args) == 5 && os.Args[1] == "accept":
+	err := errors.New("usage: containers-image accept POLICY REGISTRIES.D HOST/PATH:TAG")
+	if len(os.Args) == 5 && os.Args[1] == "accept" {
 		err = accept(context.Background(), os.Args[2], os.Args[3], os.Args[4])
-	case len(os.Args) == 4 && os.Args[1] == "key":
-		err = key(os.Args[2], os.Args[3])
 	}
 	if err == nil {
 		return
@@ -89,12 +83,4 @@ func instance(ctx context.Context, system *types.SystemContext, source types.Ima
 	}
 	digest, err := list.ChooseInstance(system)
 	return image.UnparsedInstance(source, &digest), err
-}
-
-func key(private, public string) error {
-	pair, err := sigstore.GenerateKeyPair([]byte{})
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(private, pair.PrivateKey, 0o600), os.WriteFile(public, pair.PublicKey, 0o644))
 }
