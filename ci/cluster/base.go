@@ -12,9 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// keepStates is the number of entries of each kind that stay in the cache: this checkout's, and earlier ones.
-const keepStates = 3
-
 // base is the guest's initial disk, and the files that start it.
 type base struct {
 	dir     string // root.ext4, initramfs, pki, kubeconfig
@@ -23,11 +20,21 @@ type base struct {
 	vmlinux string
 }
 
+// cached returns a folder of the cache; see cache.Once. Of the folders with the same prefix, it keeps this
+// checkout's and earlier ones. The cache is DRIVER_CLUSTER_DIR, or a folder in the user's cache.
+func cached(t testing.TB, prefix, key string, build func(dir string)) string {
+	t.Helper()
+	path := filepath.Join(require.Value(cache.Dir("cluster", "DRIVER_CLUSTER_DIR"))(t), prefix+"-")
+	require.NoError(t, cache.Once(path+key, func(partial string) error { build(partial); return nil }))
+	require.NoError(t, cache.Prune(path+"*", 3, 0))
+	return path + key
+}
+
 // makeBase makes the guest's disk (guest/make) or finds it in the cache.
 func makeBase(t testing.TB) base {
 	t.Helper()
 	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
-	guest := filepath.Join(sourceDir(t), "guest")
+	guest := filepath.Join(require.Value(tool.Root())(t), "ci/cluster/guest")
 	key := require.Value(cache.Key([]string{kernel.Release, filepath.Base(bin)}, guest))(t)
 	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
 	b.dir = cached(t, "base", key, func(dir string) {
@@ -43,7 +50,8 @@ func makeBase(t testing.TB) base {
 // kubeconfig, which names guestServer.
 func makePKI(t testing.TB, dir string) []byte {
 	t.Helper()
-	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
+	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
 	require.NoError(t, err)
 	for _, who := range []struct {
 		name, user string
@@ -54,7 +62,7 @@ func makePKI(t testing.TB, dir string) []byte {
 		{"scheduler", "system:kube-scheduler", nil},
 		{"kubelet", "system:node:" + NodeName, []string{"system:nodes"}},
 	} {
-		require.NoError(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.groups...))
+		require.NoError(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.user, who.groups...))
 	}
 	return require.Value(os.ReadFile(pki.Path("admin.kubeconfig")))(t)
 }

@@ -3,9 +3,10 @@ package cluster
 import (
 	"archive/tar"
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -28,35 +29,26 @@ const (
 
 const (
 	driverSystem = "debian12"
-	// HolderImage is the image of program holder (folder holder), which opens the files in its arguments and
-	// sleeps.
-	HolderImage = guestRegistry + "/holder:1"
-	driverName  = "driver"
+	driverName   = "driver"
+	// BusyboxImage is the image of a static busybox, which sleeps. It is the sandbox of all pods as well.
+	BusyboxImage = guestRegistry + "/" + busyboxName
+	busyboxName  = "pause:1"
 )
 
 // pulled is an image that is on the node from the beginning.
-type pulled struct {
-	ref    string // "NAME:TAG" in the registry
-	image  v1.Image
-	digest string
-}
+type pulled struct{ ref, digest string } // ref is "NAME:TAG" in the registry
 
-// images makes the images that the node needs: the drivers, holder, pause. The registry serves them.
+// images makes the images that the node needs. The registry serves them.
 func images(t testing.TB, b base, r *registry) []pulled {
 	t.Helper()
-	var list []pulled
-	add := func(ref string, image v1.Image) {
-		digest := require.Value(image.Digest())(t)
-		r.push(t, ref, image)
-		list = append(list, pulled{ref, image, digest.String()})
-	}
-	program := goProgram(t, "holder")
-	add("pause:1", oneFile(t, "holder", program))
-	add("holder:1", oneFile(t, "holder", program))
+	all := map[string]v1.Image{busyboxName: busybox(t)}
 	for _, driver := range []string{Older, Newer} {
-		dir, image := driverLayout(t, b, driver)
-		r.layout(dir)
-		add(driverName+":"+driverTag(b, driver), image)
+		all[driverName+":"+driverTag(b, driver)] = driverImage(t, b, driver)
+	}
+	var list []pulled
+	for _, ref := range slices.Sorted(maps.Keys(all)) {
+		r.push(t, ref, all[ref])
+		list = append(list, pulled{ref, require.Value(all[ref].Digest())(t).String()})
 	}
 	return list
 }
@@ -64,11 +56,11 @@ func images(t testing.TB, b base, r *registry) []pulled {
 // driverTag returns the tag that driver-build gives the image with modules for the guest's kernel.
 func driverTag(b base, driver string) string { return driver + "-" + b.release + "-" + driverSystem }
 
-// driverLayout returns the image that driver-build of bin or DRIVER_E2E_BIN makes, rebuilt when one of the
+// driverImage returns the image that driver-build of bin or DRIVER_E2E_BIN makes, rebuilt when one of the
 // programs has changed.
-func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
+func driverImage(t testing.TB, b base, driver string) v1.Image {
 	t.Helper()
-	root := filepath.Join(sourceDir(t), "../..")
+	root := require.Value(tool.Root())(t)
 	bin := os.Getenv("DRIVER_E2E_BIN") // as in the real tier of ci/e2e
 	if bin == "" {
 		bin = filepath.Join(root, "bin")
@@ -78,7 +70,8 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	if _, err := os.Stat(program); err != nil || len(programs) == 0 {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
-	key := require.Value(cache.Key([]string{b.release, driver}, append(programs, program, filepath.Join(root, "matrix.yaml"), sourceDir(t)+"/images.go")...))(t)
+	inputs := append(programs, program, filepath.Join(root, "matrix.yaml"), filepath.Join(root, "ci/cluster/images.go"))
+	key := require.Value(cache.Key([]string{b.release, driver}, inputs...))(t)
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
 		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
@@ -90,28 +83,21 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	l := require.Value(layout.FromPath(dir))(t)
 	index := require.Value(l.ImageIndex())(t)
 	manifest := require.Value(index.IndexManifest())(t)
-	image, err := index.Image(manifest.Manifests[0].Digest) // all tags refer to the same image
-	require.NoError(t, err)
-	return dir, image
+	return require.Value(index.Image(manifest.Manifests[0].Digest))(t) // all tags refer to the same image
 }
 
-// oneFile makes an image of one static program, which the image runs.
-func oneFile(t testing.TB, name, path string) v1.Image {
+// busybox makes an image of this machine's static busybox.
+func busybox(t testing.TB) v1.Image {
 	t.Helper()
-	data := require.Value(os.ReadFile(path))(t)
+	data := require.Value(os.ReadFile("/bin/busybox"))(t)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data)), Format: tar.FormatUSTAR}))
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "busybox", Mode: 0o755, Size: int64(len(data))}))
 	require.Value(w.Write(data))(t)
 	require.NoError(t, w.Close())
-	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
-		static.NewLayer(b.Bytes(), types.OCIUncompressedLayer))
-	require.NoError(t, err)
-	config := require.Value(image.ConfigFile())(t)
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Entrypoint = "linux", "amd64", []string{"/" + name}
-	image = require.Value(mutate.ConfigFile(image, config))(t)
-	return image
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image = require.Value(mutate.AppendLayers(image, static.NewLayer(b.Bytes(), types.OCIUncompressedLayer)))(t)
+	config := require.Value(image.ConfigFile())(t).DeepCopy()
+	config.OS, config.Architecture, config.Config.Entrypoint = "linux", "amd64", []string{"/busybox", "sleep", "infinity"}
+	return require.Value(mutate.ConfigFile(image, config))(t)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

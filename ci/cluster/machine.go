@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,31 +32,19 @@ func hardware() []string {
 	const memoryMB = 2048
 	return append(qemu.Hardware(",thread=multi,tb-size=512", ",+aes,+pclmulqdq", 2, memoryMB), "-machine", "pc,memory-backend=ram",
 		"-device", "virtio-serial-pci,addr=0x4", "-device", "virtserialport,chardev=shell,name=shell",
-		"-device", "virtio-blk-pci,drive=root,addr=0x5", "-device", "virtio-net-pci,netdev=net,addr=0x6,romfile=", "-device", "virtio-rng-pci,addr=0x7",
-		"-append", "console=ttyS0 loglevel=5 log_buf_len=4M mitigations=off random.trust_cpu=on net.ifnames=0 audit=0 nokaslr panic=-1 systemd.show_status=0")
+		"-device", "virtio-blk-pci,drive=root,addr=0x5",
+		"-device", "virtio-net-pci,netdev=net,addr=0x6,romfile=", "-device", "virtio-rng-pci,addr=0x7",
+		"-append", "console=ttyS0 loglevel=5 log_buf_len=4M mitigations=off "+
+			"random.trust_cpu=on net.ifnames=0 audit=0 nokaslr panic=-1 systemd.show_status=0")
 }
 
 // startMachine starts the guest from a disk, and from a state unless that is nil. registry is the port of
 // this machine that the guest reaches as guestRegistry. The machine ends with the test.
 func startMachine(t testing.TB, b base, disk string, registry int, state *os.File) *machine {
 	t.Helper()
-	const attempts = 5
-	for n := 1; ; n++ {
-		m, err := tryMachine(t, b, disk, registry, state)
-		if err == nil {
-			t.Cleanup(m.kill)
-			return m
-		}
-		// Another process may take the port between its choice and QEMU's start.
-		if !strings.Contains(err.Error(), "host forwarding") || n == attempts {
-			t.Fatalf("start the guest: %v", err)
-		}
-	}
-}
-
-func tryMachine(t testing.TB, b base, disk string, registry int, state *os.File) (*machine, error) {
-	t.Helper()
-	m := &machine{t: t, api: freePort(t), console: filepath.Join(t.TempDir(), "console")}
+	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(t) // a port on which no process listens now
+	require.NoError(t, l.Close())
+	m := &machine{t: t, api: portOf(t, l), console: filepath.Join(t.TempDir(), "console")}
 	monitor, monitorEnd := qemu.SocketPair(t)
 	sh, shellEnd := qemu.SocketPair(t)
 	files := []*os.File{monitorEnd, shellEnd}
@@ -66,7 +53,8 @@ func tryMachine(t testing.TB, b base, disk string, registry int, state *os.File)
 		"-drive", "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file="+disk,
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", qemu.FirstFD), "-mon", "chardev=monitor,mode=control",
 		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", qemu.FirstFD+1),
-		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d", m.api, guestRegistry, registry))
+		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
+			m.api, guestRegistry, registry))
 	if state != nil {
 		args, files = append(args, "-incoming", fmt.Sprintf("fd:%d", qemu.FirstFD+len(files))), append(files, state)
 	}
@@ -74,11 +62,10 @@ func tryMachine(t testing.TB, b base, disk string, registry int, state *os.File)
 	m.Process, err = qemu.Start(args, files...)
 	require.NoError(t, errors.Join(err, monitorEnd.Close(), shellEnd.Close()))
 	m.shell = newShell(sh)
-	if m.monitor, err = newQMP(monitor); err != nil {
-		m.kill()
-		return nil, fmt.Errorf("%w: QEMU: %w: %s", err, errors.Join(m.Err), strings.TrimSpace(m.Said.String()))
-	}
-	return m, nil
+	t.Cleanup(m.kill)
+	m.monitor, err = newQMP(monitor)
+	require.NoErrorf(t, err, "start the guest: QEMU says %s", m.Said.String())
+	return m
 }
 
 // kill ends the guest, and then the GPUs.
@@ -103,26 +90,18 @@ func (m *machine) quit() {
 	}
 }
 
-// plug hot-adds a GPU. slot is the number on the PCI bus, 9 and up.
-func (m *machine) plug(model fakegpu.Model, slot int) {
+// plug hot-adds a GPU.
+func (m *machine) plug(model fakegpu.Model) {
 	m.t.Helper()
 	g := require.Value(fakegpu.Serve(model))(m.t)
 	m.Own(g)
-	name := fmt.Sprintf("gpu%d", slot)
-	require.NoError(m.t, m.monitor.give(name, g.File))
-	require.NoError(m.t, m.monitor.do("device_add", map[string]string{"driver": "x-pci-proxy-dev", "id": name, "fd": name, "addr": fmt.Sprintf("0x%x", slot)}, nil))
+	require.NoError(m.t, m.monitor.give("gpu", g.File))
+	device := map[string]string{"driver": "x-pci-proxy-dev", "id": "gpu", "fd": "gpu", "addr": "0x9"}
+	require.NoError(m.t, m.monitor.do("device_add", device, nil))
 	require.NoError(m.t, g.File.Close())
 }
 
 func (m *machine) consoleText() string { return qemu.ReadConsole(m.console) }
-
-// freePort returns a port of loopback on which no process listens now.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
-	require.NoError(t, l.Close())
-	return portOf(t, l)
-}
 
 func portOf(t testing.TB, l net.Listener) int {
 	t.Helper()

@@ -13,13 +13,11 @@ const (
 
 // The limits are about five times the durations on an idle machine.
 const (
+	requestLimit  = 20 * time.Second
 	bootLimit     = 20 * time.Minute
 	restoreLimit  = 5 * time.Minute
 	quietChecksum = 800 * time.Millisecond // of the checksum that measures how busy the machine is
 	pullLimit     = 10 * time.Minute
 	nodeLimit     = 2 * time.Minute // of a command on the node
 	plugLimit     = time.Minute
-	pause         = 300 * time.Millisecond // between two requests
-	// RolloutLimit is the limit for a pod to exist and be ready.
-	RolloutLimit = 3 * time.Minute
 )

@@ -8,124 +8,122 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// commandLimit bounds every command; helm's waits for a roll-out have shorter limits of their own.
-const commandLimit = 15 * time.Minute
+const (
+	buildLimit   = 35 * time.Minute // five times the duration of building everything on two idle cores
+	commandLimit = 15 * time.Minute // helm's waits for a roll-out have shorter limits of their own
+)
+
+// Gate skips a test unless DRIVER_E2E=1 asks for the real tier.
+func Gate(t testing.TB) {
+	t.Helper()
+	gate.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
+}
+
+// Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
+// kubectl, helm and kwok. It builds programs that are missing or have another version, which takes minutes
+// and may download Go modules. Without DRIVER_E2E=1 the test is skipped.
+func Bin(t testing.TB) string {
+	t.Helper()
+	Gate(t)
+	return require.Value(bin())(t)
+}
+
+var bin = sync.OnceValues(func() (string, error) {
+	root, err := tool.Root()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
+	defer cancel()
+	out, err := tool.Run(ctx, root, nil, filepath.Join(root, "ci/cluster/tools/build"))
+	return strings.TrimSpace(out), err
+})
+
+// Client is one user of a cluster, by kubectl, helm and Go.
+type Client struct {
+	T        testing.TB
+	Bin      string // folder of the programs
+	Home     string // HOME of the user's commands
+	Config   string // path of the user's kubeconfig
+	Patience lab.Patience
+}
 
 // Kubeconfig returns the path of this user's kubeconfig.
-func (p *Plane) Kubeconfig() string { return p.config }
+func (c *Client) Kubeconfig() string { return c.Config }
 
 // Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
-func (p *Plane) Kubectl(args ...string) string {
-	p.t.Helper()
-	return p.need(p.TryKubectl(args...))
+func (c *Client) Kubectl(args ...string) string {
+	c.T.Helper()
+	return require.Value(c.TryKubectl(args...))(c.T)
 }
 
 // TryKubectl runs kubectl and returns its stdout; the error has its stderr.
-func (p *Plane) TryKubectl(args ...string) (string, error) {
-	p.t.Helper()
-	return p.command("", "kubectl", args...)
-}
+func (c *Client) TryKubectl(args ...string) (string, error) { return c.KubectlInput("", args...) }
 
 // KubectlInput is TryKubectl with data on stdin, for `kubectl apply -f -` and the like.
-func (p *Plane) KubectlInput(stdin string, args ...string) (string, error) {
-	p.t.Helper()
-	return p.command(stdin, "kubectl", args...)
+func (c *Client) KubectlInput(stdin string, args ...string) (string, error) {
+	return c.run(stdin, "kubectl", args...)
 }
 
 // Helm runs helm and returns its stdout. If helm fails, the test ends.
-func (p *Plane) Helm(args ...string) string {
-	p.t.Helper()
-	return p.need(p.TryHelm(args...))
+func (c *Client) Helm(args ...string) string {
+	c.T.Helper()
+	return require.Value(c.run("", "helm", args...))(c.T)
 }
 
-// TryHelm runs helm and returns its stdout; the error has its stderr.
-func (p *Plane) TryHelm(args ...string) (string, error) {
-	p.t.Helper()
-	return p.command("", "helm", args...)
-}
-
-// As returns the same plane with another user, by impersonation: the API server decides as if that user sent
-// the requests. For a service account: As("system:serviceaccount:NAMESPACE:NAME", "system:serviceaccounts",
-// "system:serviceaccounts:NAMESPACE", "system:authenticated"), which ServiceAccount does.
-func (p *Plane) As(user string, groups ...string) *Plane {
-	p.t.Helper()
-	home, err := os.MkdirTemp(p.dir, "user-") //nolint:usetesting // inside the plane's folder, which is removed with the plane
-	require.NoError(p.t, err)
-	other := *p
-	other.home, other.config = home, filepath.Join(home, "kubeconfig")
-	require.NoError(p.t, p.pki.kubeconfig(other.config, p.server, "admin", &identity{user, groups}))
-	return &other
-}
-
-// ServiceAccount returns the plane as a pod with this service account uses it.
-func (p *Plane) ServiceAccount(namespace, name string) *Plane {
-	p.t.Helper()
-	return p.As("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
-}
-
-// With returns the same plane for another test, such as a subtest: failures are reported to that test.
-func (p *Plane) With(t testing.TB) *Plane {
-	other := *p
-	other.t = t
-	return &other
+// Go returns clients without a limit on the number of requests.
+func (c *Client) Go() (*kubernetes.Clientset, *rest.Config) {
+	c.T.Helper()
+	config := require.Value(clientcmd.BuildConfigFromFlags("", c.Config))(c.T)
+	config.QPS = -1
+	return require.Value(kubernetes.NewForConfig(config))(c.T), config
 }
 
 // Wait calls check until it returns nil, at most for limit. Then the test fails with the description of the
 // condition and the last error.
-func (p *Plane) Wait(limit time.Duration, what string, check func() error) {
-	p.t.Helper()
-	p.patience.Wait(p.t, limit, what, check)
+func (c *Client) Wait(limit time.Duration, what string, check func() error) {
+	c.T.Helper()
+	c.Patience.Wait(c.T, limit, what, check)
 }
 
-func (p *Plane) need(out string, err error) string {
-	p.t.Helper()
-	require.NoError(p.t, err)
-	return out
-}
-
-func (p *Plane) command(stdin, name string, args ...string) (string, error) {
-	p.t.Helper()
-	return Command{Program: filepath.Join(p.bin, name), Home: p.home, Kubeconfig: p.config}.Run(p.t.Context(), stdin, args...)
-}
-
-// Command is kubectl or helm with a folder for its caches and the kubeconfig of a user.
-type Command struct{ Program, Home, Kubeconfig string }
-
-// Run returns what it prints to stdout; the error has what it prints to stderr.
-func (c Command) Run(ctx context.Context, stdin string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+// run gives a command caches and settings in a folder of its own, separate from those of the user who runs the
+// tests. It does not use the test's context: the report of a failed test runs after that context has ended.
+func (c *Client) run(stdin, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Program, args...)
-	cmd.Env = append(environment(c.Home), "KUBECONFIG="+c.Kubeconfig)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin, name), args...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + c.Home, "TMPDIR=" + c.Home, "KUBECACHEDIR=" + filepath.Join(c.Home, "cache"),
+		"KUBECTL_KUBERC=false", "HELM_NO_PLUGINS=1", "KUBECONFIG=" + c.Config,
+	}
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(c.Program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
-}
-
-// environment keeps a command's caches and settings in a folder of its own, separate from those of the user
-// who runs the tests.
-func environment(home string) []string {
-	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "KUBECACHEDIR=" + filepath.Join(home, "cache"),
-		"KUBECTL_KUBERC=false", "HELM_NO_PLUGINS=1",
-	}
 }
 
 // Helm runs the helm of Bin for commands that need no cluster: lint, template, package. It returns stdout;
 // the error has stderr.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	p := &Plane{t: t, bin: Bin(t), home: t.TempDir(), config: "/dev/null"}
-	return p.TryHelm(args...)
+	c := &Client{T: t, Bin: Bin(t), Home: t.TempDir(), Config: "/dev/null"}
+	return c.run("", "helm", args...)
 }

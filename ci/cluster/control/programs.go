@@ -30,7 +30,7 @@ func (p *Plane) etcd() string { return "unix://" + filepath.Join(p.dir, "etcd.so
 // authorizers, the default admission plugins, with Pod Security among them, and NodeRestriction.
 func (p *Plane) apiserverArgs(port int) []string {
 	return []string{
-		"--etcd-servers=" + p.etcd(), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--etcd-servers=" + p.etcd(), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--permit-port-sharing",
 		"--endpoint-reconciler-type=none", // no client reaches the server through its service, and its address is no valid endpoint
 		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
@@ -53,7 +53,8 @@ func (p *Plane) controllersArgs() []string {
 
 func (p *Plane) schedulerArgs() ([]string, error) {
 	config := fmt.Sprintf(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q, "qps": 500, "burst": 1000}}`, p.path("scheduler.kubeconfig"))
+"leaderElection": {"leaderElect": false},
+"clientConnection": {"kubeconfig": %q, "qps": 500, "burst": 1000}}`, p.path("scheduler.kubeconfig"))
 	return []string{"--config=" + p.path("scheduler.json"), "--secure-port=0"}, os.WriteFile(p.path("scheduler.json"), []byte(config), 0o600)
 }
 
@@ -65,7 +66,7 @@ var kwokStages []byte
 // kwokArgs makes kwok simulate every node of the cluster.
 func (p *Plane) kwokArgs() ([]string, error) {
 	return []string{
-		"--kubeconfig=" + p.path("kwok.kubeconfig"), "--config=" + p.path("kwok.yaml"), "--manage-all-nodes",
+		"--kubeconfig=" + p.Config, "--config=" + p.path("kwok.yaml"), "--manage-all-nodes",
 		"--v=WARN", "--node-lease-duration-seconds=40", // without leases the node controller considers the nodes lost
 	}, os.WriteFile(p.path("kwok.yaml"), kwokStages, 0o600)
 }

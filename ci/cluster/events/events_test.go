@@ -1,15 +1,12 @@
-// Package events tests with the real API server how a driver's pod reports to a cluster: that the server
-// accepts its few hand-written requests, that the declared rights suffice and that each is needed, and that
-// kubectl alone shows what happens on a node.
+// Package events tests with the real API server the requests of a driver's pod: that the server
+// accepts the few hand-written ones, that the declared rights suffice and that each is needed, that
+// kubectl alone shows what happens on a node, and that with rbac.ownNodeOnly a pod changes its own node only.
 package events
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -62,21 +59,6 @@ subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
 	require.Value(p.KubectlInput(text, "apply", "-f", "-"))(t)
 }
 
-// account returns the folder that Kubernetes would mount into the pod.
-func account(t *testing.T, p *control.Plane) (server, dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	view := func(field string) string {
-		return p.Kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={"+field+"}")
-	}
-	ca := require.Value(base64.StdEncoding.DecodeString(view(".clusters[0].cluster.certificate-authority-data")))(t)
-	token := p.Kubectl("create", "token", "driver", "-n", "gpu")
-	for name, text := range map[string]string{"ca.crt": string(ca), "token": token, "namespace": "gpu"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return view(".clusters[0].cluster.server"), dir
-}
-
 // driver is a status that the test changes.
 type driver struct {
 	mu      sync.Mutex
@@ -95,22 +77,19 @@ func (d *driver) set(st status.Snapshot) {
 }
 
 func TestEvents(t *testing.T) {
-	control.Gate(t)
 	p := control.Start(t, control.Config{})
 	p.Wait(30*time.Second, "the objects", func() error {
 		_, err := p.KubectlInput(objects, "apply", "-f", "-")
 		return err
 	})
-	server, dir := account(t, p)
+	client := kubernetes.New(p.Account(p.Kubectl("create", "token", "driver", "-n", "gpu"), "gpu"))
 	uid := p.Kubectl("get", "pod", "driver-x", "-n", "gpu", "-o", "jsonpath={.metadata.uid}")
-	client := kubernetes.New(server, dir)
 	t.Run("without rights", func(t *testing.T) { withoutRights(t, client) })
 	grant(t, p, "events", `{apiGroups: [""], resources: [events], verbs: [create, patch]}`)
 	grant(t, p, "condition", `{apiGroups: [""], resources: [nodes/status], verbs: [patch]}`)
 	t.Run("events and condition", func(t *testing.T) { life(t, p.With(t), client, uid) })
 	grant(t, p, "safe-load", `{apiGroups: [""], resources: [nodes], verbs: [get, patch]}`)
 	t.Run("safe load", func(t *testing.T) { safeLoad(t, p.With(t), client) })
-	t.Run("startup taint", func(t *testing.T) { startupTaint(t, p.With(t), client) })
 }
 
 // withoutRights: each way of reporting says once which right is missing, in the server's words.
@@ -182,40 +161,6 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
 	assert.Equalf(t, "", d.said.String(), "warnings")
-}
-
-// startupTaint: the taint goes when the driver serves, and not before; kubectl stands for an administrator
-// who changes the node's taints meanwhile.
-func startupTaint(t *testing.T, p *control.Plane, client *kubernetes.Client) {
-	p.Kubectl("taint", "node", "node-1", "example.com/starting:NoSchedule", "example.com/other:NoSchedule")
-	keys := func() string { return p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.spec.taints[*].key}") }
-	d := &driver{changed: make(chan struct{}, 1)}
-	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed},
-		report.Options{Taints: []string{"example.com/starting"}, Client: client, Node: "node-1", Log: d.said.Logger()})
-	d.set(status.Snapshot{State: status.Starting, Phase: "load"})
-	p.Kubectl("taint", "node", "node-1", "example.com/third:NoExecute")
-	if got := keys(); !strings.Contains(got, "example.com/starting") {
-		t.Errorf("removed before the driver serves: %s", got)
-	}
-	d.set(status.Snapshot{State: status.Serving, Ready: true, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
-	p.Wait(20*time.Second, "the startup taint is removed", func() error {
-		if got := keys(); strings.Contains(got, "example.com/starting") {
-			return errors.New(got)
-		}
-		return nil
-	})
-	if got := keys(); !strings.Contains(got, "example.com/other") || !strings.Contains(got, "example.com/third") {
-		t.Errorf("other taints: %s", got)
-	}
-	p.Kubectl("taint", "node", "node-1", "example.com/starting:NoSchedule") // once in a life
-	d.set(status.Snapshot{State: status.Degraded, Reason: "x"})
-	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	r.Close(closing)
-	if got := keys(); !strings.Contains(got, "example.com/starting") {
-		t.Errorf("a taint that was set later is gone: %s", got)
-	}
-	p.Kubectl("taint", "node", "node-1", "example.com/starting-", "example.com/other-", "example.com/third-")
 }
 
 // safeLoad tests the handshake; kubectl takes the part of the controller.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -30,22 +28,11 @@ const claimants = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]
   template: {metadata: {labels: {app: %[1]s}}, spec: {nodeSelector: {site: %[2]q}, resourceClaims: [{name: d, %[4]s}],
   containers: [{name: c, image: none, resources: {claims: [{name: d}]}}]}}}}`
 
-// TestResourceClaims: claims that the real scheduler allocates, those from templates made by the real
-// controller. Nodes, pods and devices are simulated.
-func TestResourceClaims(t *testing.T) {
-	begin := time.Now()
-	s := newStage(t, "evict.resourceClaims=true")
-	require.Value(s.KubectlInput(allocation, "apply", "-f", "-"))(t)
-	t.Logf("the cluster with the chart stood after %s", time.Since(begin).Round(time.Second))
-	testClaims(t, s)
-}
-
 // claimSite is a site whose GPUs the DRA driver allocates: a claim that pods share, and one that is made for
 // each pod.
 func (s *stage) claimSite(t *testing.T, name string) *site {
 	t.Helper()
-	e := s.site(t, name, 0)
-	e.Kubectl("label", "node", name, deploy+"dra-driver=true")
+	e := s.site(t, name, 1)
 	objects := []string{
 		fmt.Sprintf(slice, name, "gpu.nvidia.com"), fmt.Sprintf(slice, name, "net.example.com"),
 		fmt.Sprintf(`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: shared-%s, namespace: team}, spec: {devices: {requests: [{name: d, exactly: {deviceClassName: gpu}}]}}}`, name),
@@ -73,28 +60,14 @@ func (e *site) running(want ...string) {
 	})
 }
 
-// testClaims: pods with claims leave first, then the operands, the kubelet plugin last. All come back, and
-// the pod whose device is another driver's stays.
-func testClaims(t *testing.T, s *stage) {
-	e := s.claimSite(t, "claims")
-	nic := e.podOf("nic-claims")
-	pod := e.driverPod()
-	h := e.watch()
-	e.start(pod)
-	defer e.driver(pod)()
-	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
-	e.running("shared-claims=2", "made-claims=1", "nic-claims=1", "kubelet-plugin=1", "plugin=1")
-	assert.Equalf(t, nic, e.podOf("nic-claims"), "the pod with another driver's device")
-	history := h.stop()
-	t.Logf("%v", history)
-	for _, pair := range [][2]string{
-		{"end shared-claims", "pause device-plugin"}, {"end made-claims", "pause device-plugin"}, {"end plugin", "pause dra-driver"},
-		{"pause dra-driver", "end kubelet-plugin"}, {"end kubelet-plugin", "resume dra-driver"}, {"end kubelet-plugin", "uncordon"},
-	} {
-		history.before(t, pair[0], pair[1])
+// podOf returns the name of an app's pod on the node.
+func (e *site) podOf(app string) string {
+	e.t.Helper()
+	for _, p := range require.Value(e.pods())(e.t) {
+		if p.Labels["app"] == app && p.DeletionTimestamp == nil {
+			return p.Name
+		}
 	}
-	n := e.node()
-	if n.Spec.Unschedulable || n.Labels[deploy+"dra-driver"] != "true" || n.Labels[deploy+"device-plugin"] != "true" {
-		t.Errorf("left: %v, cordoned %v", n.Labels, n.Spec.Unschedulable)
-	}
+	e.t.Fatalf("%s has no pod of %s", e.name, app)
+	return ""
 }

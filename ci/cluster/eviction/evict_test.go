@@ -1,66 +1,40 @@
 package eviction
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/evict"
-	"github.com/driver-container/driver-container/node/status"
 )
 
-// TestMain lets more tests run at a time than there are processors: most of the time they wait for the
-// cluster that they share.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-// TestEvict has what only a real API server shows: that it evicts, that it keeps budgets, and which rights are needed.
-// node/evict has everything else, against a cluster that keeps the API's rules.
+// TestEvict has what only a real API server shows: that it evicts, that it keeps budgets, and which claims the
+// real scheduler allocates, those from templates made by the real controller. Nodes, pods and devices are
+// simulated. node/evict has everything else, against a cluster that keeps the API's rules.
 func TestEvict(t *testing.T) {
 	begin := time.Now()
 	s := newStage(t)
+	require.Value(s.KubectlInput(allocation, "apply", "-f", "-"))(t)
 	t.Logf("the cluster with the chart stood after %s", time.Since(begin).Round(time.Second))
-	for name, test := range map[string]func(*testing.T, *stage){
-		"upgrade": testUpgrade, "budget": testBudget, "rights": testRights,
-	} {
+	for name, test := range map[string]func(*testing.T, *stage){"claims": testClaims, "budget": testBudget} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
 	}
 }
 
-// testUpgrade is a whole upgrade: the pods that use the GPU leave, the others stay, and all come back.
-func testUpgrade(t *testing.T, s *stage) {
-	e := s.site(t, "upgrade", 2)
-	pod := e.driverPod()
-	a := e.start(pod)
-	e.Wait(limit, "idle", func() error {
-		if !strings.Contains(a.log.String(), "to ask for a free node") {
-			return fmt.Errorf("it said %q", a.log.String())
-		}
-		return nil
-	})
-	time.Sleep(5 * time.Second)
-	all, anon := a.memory()
-	t.Logf("idle: %d MiB resident, %d of them its own", all, anon)
-	if all > 48 {
-		t.Errorf("it has %d MiB resident while nothing happens", all)
+// testClaims is a whole upgrade: the pods that use the GPU leave, by a request for it or by a claim, with the
+// operands; the others stay, and all come back.
+func testClaims(t *testing.T, s *stage) {
+	e := s.claimSite(t, "claims")
+	users := map[string]string{}
+	for _, app := range []string{"shared-claims", "made-claims", "nic-claims", "plugin", "kubelet-plugin"} {
+		users[app] = e.podOf(app)
 	}
-	begin := time.Now()
-	end := e.driver(pod)
-	defer end()
+	pod := e.driverPod()
+	e.start(pod)
+	defer e.driver(pod)()
 	e.Wait(limit, "cordoned and paused", func() error {
 		n := e.node()
 		if !n.Spec.Unschedulable || n.Labels[deploy+"device-plugin"] != "paused-for-driver-upgrade" || n.Labels[deploy+"client"] != "batch_paused-for-driver-upgrade" || n.Labels[deploy+"driver"] != "true" {
@@ -69,18 +43,14 @@ func testUpgrade(t *testing.T, s *stage) {
 		return nil
 	})
 	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
-	t.Logf("from asking to put back: %s", time.Since(begin).Round(100*time.Millisecond))
-	e.pristine(2)
-	if _, err := e.event("GPUEvictionStarted"); err != nil {
-		t.Error(err)
+	e.pristine(1)
+	e.running("shared-claims=2", "made-claims=1", "nic-claims=1", "kubelet-plugin=1", "plugin=1")
+	for app, before := range users {
+		assert.Equalf(t, app == "nic-claims", e.podOf(app) == before, "the pod of %s stayed", app)
 	}
-	if got := e.Kubectl("describe", "pod", pod.Name, "-n", space); !strings.Contains(got, "GPUEvictionDone") {
-		t.Errorf("kubectl describe pod does not show the Events:\n%s", got)
+	for _, what := range [][]string{{"pod", pod.Name, "-n", space}, {"node", e.name}} {
+		assert.Containsf(t, e.Kubectl(append([]string{"describe"}, what...)...), "GPUEvictionDone", "kubectl describe shows the Events")
 	}
-	assert.Containsf(t, e.Kubectl("describe", "node", e.name), "GPUEvictionDone", "kubectl describe node does not show the Events")
-	all, anon = a.memory()
-	t.Logf("after an upgrade: %d MiB resident, %d of them its own", all, anon)
-	a.stop()
 }
 
 // testBudget: as long as a disruption budget refuses, driver-evict changes nothing, and the Event names the
@@ -112,30 +82,4 @@ func testBudget(t *testing.T, s *stage) {
 	e.budget("train-budget", 1)
 	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
 	e.pristine(1)
-}
-
-// testRights: a service account with no rights at all. driver-evict reports the missing right, and does not
-// end.
-func testRights(t *testing.T, s *stage) {
-	e := s.site(t, "rights", 1)
-	e.account = "nothing"
-	e.Kubectl("create", "serviceaccount", "nothing", "-n", space)
-	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: nobody, namespace: `+space+`}, spec: {serviceAccountName: nothing, nodeName: rights, containers: [{name: c, image: none}]}}`, "apply", "-f", "-")
-	require.NoError(t, err)
-	nobody := require.Value(e.core.Pods(space).Get(t.Context(), "nobody", metav1.GetOptions{}))(t)
-	for _, p := range must(e.pods()) {
-		if len(p.Spec.InitContainers) > 0 {
-			nobody.Spec.InitContainers = p.Spec.InitContainers
-		}
-	}
-	a := e.start(nobody)
-	e.status("nobody", status.Waiting, "replace")
-	e.Wait(limit, "the right that is missing", func() error {
-		if !strings.Contains(a.log.String(), "give the service account this permission") {
-			return fmt.Errorf("it said %s", a.log.String())
-		}
-		return nil
-	})
-	_ = a.cmd.Process.Signal(syscall.SIGTERM)
-	<-a.done
 }

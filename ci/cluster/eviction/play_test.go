@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,37 +79,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // must is for calls that fail only without a cluster: the test then fails elsewhere, with the reason.
 func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
 
-// agent is a running driver-evict.
-type agent struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  tool.Buffer
-	done chan struct{}
-	err  error
-}
-
-// start runs driver-evict as the chart's container of a pod does, with a token that is bound to that pod.
-func (e *site) start(pod *corev1.Pod) *agent {
+// start runs driver-evict, until the test ends, as the chart's container of a pod does, with a token that is bound to that pod.
+func (e *site) start(pod *corev1.Pod) {
 	e.t.Helper()
-	server := strings.TrimSpace(e.Kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"))
-	dir := e.t.TempDir()
 	token := e.Kubectl("create", "token", e.account, "-n", space, "--bound-object-kind=Pod", "--bound-object-name="+pod.Name, "--bound-object-uid="+string(pod.UID))
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600), os.WriteFile(filepath.Join(dir, "ca.crt"), []byte(e.ca), 0o600)); err != nil {
-		e.t.Fatal(err)
-	}
-	a := &agent{t: e.t, cmd: exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run), done: make(chan struct{})}
-	a.cmd.Env = chartEnv(e.t, pod)
-	a.cmd.Stdout, a.cmd.Stderr = &a.log, &a.log
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(e.t, a.cmd.Start())
-	go func() { a.err = a.cmd.Wait(); close(a.done) }()
+	server, dir := e.Account(token, space)
+	var log tool.Buffer
+	done, cmd := make(chan error, 1), exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run)
+	cmd.Env = chartEnv(e.t, pod)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(e.t, cmd.Start())
+	go func() { done <- cmd.Wait() }()
 	e.t.Cleanup(func() {
-		a.kill()
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-done:
+			assert.NoErrorf(e.t, err, "after SIGTERM")
+		case <-time.After(30 * time.Second): // the kubelet's grace period
+			e.t.Error("it does not stop")
+			_ = cmd.Process.Kill()
+		}
 		if e.t.Failed() {
-			e.t.Logf("driver-evict of %s said:\n%s", pod.Name, a.log.String())
+			e.t.Logf("driver-evict of %s said:\n%s", pod.Name, log.String())
 		}
 	})
-	return a
 }
 
 // chartEnv returns the environment that the kubelet would make for the pod's container.
@@ -133,42 +126,4 @@ func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 	}
 	t.Fatalf("pod %s has no init container driver-evict that starts /usr/bin/driver-evict", pod.Name)
 	return nil
-}
-
-// kill sends SIGKILL.
-func (a *agent) kill() {
-	_ = a.cmd.Process.Kill()
-	<-a.done
-}
-
-// stop sends SIGTERM and waits for the end, within the kubelet's grace period.
-func (a *agent) stop() {
-	a.t.Helper()
-	_ = a.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-a.done:
-		if a.err != nil {
-			a.t.Errorf("after SIGTERM: %v\n%s", a.err, a.log.String())
-		}
-	case <-time.After(30 * time.Second):
-		a.t.Errorf("it does not stop\n%s", a.log.String())
-		a.kill()
-	}
-}
-
-// memory returns the process's resident memory in MiB: all of it, and the part that is not the program's
-// file.
-func (a *agent) memory() (all, anon int) {
-	a.t.Helper()
-	text := require.Value(os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid)))(a.t)
-	for line := range strings.Lines(string(text)) {
-		var kb int
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb); err == nil {
-			all = kb >> 10
-		}
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kb); err == nil {
-			anon = kb >> 10
-		}
-	}
-	return all, anon
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -39,7 +38,6 @@ type stage struct {
 	*control.Plane
 	core    corev1client.CoreV1Interface
 	binary  string
-	ca      string // the API server's
 	account string
 }
 
@@ -51,27 +49,19 @@ const daemons = `
   {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: cni, namespace: team}, spec: {selector: {matchLabels: {app: cni}}, template: {
     metadata: {labels: {app: cni}}, spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}}}}]}`
 
-// newStage makes the cluster. values are more values of the chart.
-func newStage(t *testing.T, values ...string) *stage {
+// newStage makes the cluster.
+func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-evict")}
 	require.NoError(t, tool.Build(t.Context(), s.binary, "cmd/driver-evict"))
-	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
-	require.NoError(t, err)
-	cfg.QPS, cfg.Burst = 1000, 1000
-	if s.core, err = corev1client.NewForConfig(cfg); err != nil {
-		t.Fatal(err)
-	}
+	clients, _ := s.Go()
+	s.core = clients.CoreV1()
 	install := []string{"install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
-		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false"}
-	for _, v := range values {
-		install = append(install, "--set", v)
-	}
+		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "evict.resourceClaims=true", "--set", "nfd.enabled=false"}
 	s.Helm(install...)
 	s.Kubectl("create", "namespace", team)
 	require.Value(s.KubectlInput(daemons, "apply", "-f", "-"))(t)
 	s.account = strings.TrimSpace(s.Kubectl("get", "daemonset", "-n", space, "-o", "jsonpath={.items[0].spec.template.spec.serviceAccountName}"))
-	s.ca = s.Kubectl("get", "configmap", "kube-root-ca.crt", "-n", space, "-o", `jsonpath={.data.ca\.crt}`)
 	return s
 }
 
@@ -85,14 +75,14 @@ type site struct {
 
 // labelsBefore are the labels of every site.
 func labelsBefore(name string) map[string]string {
-	return map[string]string{"site": name, "kubernetes.io/hostname": name, deploy + "driver": "true", deploy + "device-plugin": "true",
+	return map[string]string{"site": name, "kubernetes.io/hostname": name, deploy + "driver": "true", deploy + "device-plugin": "true", deploy + "dra-driver": "true",
 		deploy + "client": "batch", deploy + "dcgm": "false"}
 }
 
 // site adds a node, and on it a deployment of the given number of pods that use its GPUs.
 func (s *stage) site(t *testing.T, name string, users int) *site {
 	t.Helper()
-	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, ca: s.ca, account: s.account}, t: t, name: name, run: t.TempDir()}
+	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, account: s.account}, t: t, name: name, run: t.TempDir()}
 	held := require.Value(os.Create(lock.Path(e.run)))(t) // as a driver that is up holds it
 	require.NoError(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	t.Cleanup(func() { _ = held.Close() })

@@ -1,7 +1,6 @@
 // Package helm tests deploy/chart with helm and with a real API server (package control): how it renders,
 // which values it refuses, whether the API server accepts every object that it makes, what its service
-// account may do, what happens to the objects when releases are upgraded, rolled back and removed, and how a
-// new driver rolls out over a thousand nodes.
+// account may do, and what happens to the objects when releases are upgraded, rolled back and removed.
 //
 // No container runs here. The journeys of package cluster show that the pods do what they should.
 //

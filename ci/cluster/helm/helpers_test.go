@@ -3,19 +3,15 @@ package helm
 import (
 	"context"
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const (
@@ -61,19 +57,6 @@ func get[T any](t *testing.T, p *control.Plane, args ...string) T {
 	return v
 }
 
-// restConfig returns the plane's configuration for Go clients, without a client-side limit on requests.
-func restConfig(t *testing.T, p *control.Plane) *rest.Config {
-	t.Helper()
-	config := require.Value(clientcmd.BuildConfigFromFlags("", p.Kubeconfig()))(t)
-	config.QPS = -1
-	return config
-}
-
-func clientset(t *testing.T, p *control.Plane) *kubernetes.Clientset {
-	t.Helper()
-	return require.Value(kubernetes.NewForConfig(restConfig(t, p)))(t)
-}
-
 // monitoring installs the definitions of the Prometheus Operator's objects, from the operator's own release.
 func monitoring(t *testing.T, p *control.Plane) {
 	t.Helper()
@@ -95,16 +78,9 @@ func nodeFeatures(t *testing.T, p *control.Plane) {
 // moduleDir returns the folder of a module that another module of this project requires.
 func moduleDir(t *testing.T, from, module string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = filepath.Join(repository, from)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("download %s: %v\n%s", module, err, out)
-	}
+	out := require.Value(tool.Run(t.Context(), filepath.Join(repository, from), nil, "go", "mod", "download", "-json", module))(t)
 	var found struct{ Dir string }
-	require.NoError(t, json.Unmarshal(out, &found))
+	require.NoError(t, json.Unmarshal([]byte(out), &found))
 	return found.Dir
 }
 

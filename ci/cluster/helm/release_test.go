@@ -39,7 +39,8 @@ func node(t *testing.T, p *control.Plane, name string, labels map[string]string)
 	t.Helper()
 	n := core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{core.LabelHostname: name, core.LabelOSStable: "linux"}}}
 	maps.Copy(n.Labels, labels)
-	require.Value(clientset(t, p).CoreV1().Nodes().Create(t.Context(), &n, meta.CreateOptions{}))(t)
+	clients, _ := p.Go()
+	require.Value(clients.CoreV1().Nodes().Create(t.Context(), &n, meta.CreateOptions{}))(t)
 }
 
 // inventory lists all objects of the cluster, except those that controllers make and remove by themselves.
@@ -62,10 +63,12 @@ func set(t *testing.T, p *control.Plane) apps.DaemonSet {
 }
 
 // TestRelease upgrades a release from the chart of the version before to this chart, with another driver and
-// more rights; rolls it back; and removes it.
+// more rights, and into pools; rolls it back; and removes it. Each step leaves one driver pod on each
+// node.
 func TestRelease(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})
 	nodes(t, p, "a", "b", "c")
+	p.Kubectl("label", "nodes", "b", "c", "site=x")
 	namespace(t, p, "gpu")
 	p.Wait(settle, "the namespace is complete", func() error {
 		_, err := p.TryKubectl("get", "-n", "gpu", "serviceaccount/default", "configmap/kube-root-ca.crt")
@@ -87,6 +90,13 @@ func TestRelease(t *testing.T) {
 	}
 	if got := inventory(t, p); !slices.ContainsFunc(got, func(o string) bool { return strings.HasPrefix(o, "ClusterRole//gpu-nvidia-driver") }) {
 		t.Errorf("the new rights are not there: %q", got)
+	}
+
+	p.Helm(append([]string{"upgrade", "gpu", chart, "-n", "gpu", "--wait", "--timeout=5m"}, minimal("pools[0].name=first", `pools[0].nodeSelector.kubernetes\.io/hostname=a`,
+		"pools[1].name=second", "pools[1].nodeSelector.site=x")...)...)
+	images(t, p, "registry.example.com/driver:535.261.03-debian12")
+	if got := p.Kubectl("get", "pods", "-n", "gpu", "-l", "driver-container/pool=first", "-o", "jsonpath={.items[*].spec.nodeName}"); got != "a" {
+		t.Errorf("the pods of the first pool are on %q, want a", got)
 	}
 
 	p.Helm("rollback", "gpu", "1", "-n", "gpu", "--wait", "--timeout=5m")

@@ -15,7 +15,7 @@ import (
 // init container, then runs. When the driver serves, fleet writes the same values, and an upgrade with them
 // replaces nothing.
 func Test01Install(t *testing.T) {
-	c, table := withGPU(t)
+	c := withGPU(t)
 	applyDependant(c, "before", cluster.Newer)
 	f := newFleet(t, c, cluster.Newer)
 	labelNode(c)
@@ -55,14 +55,5 @@ func Test01Install(t *testing.T) {
 	}
 	for _, probe := range []string{"startup", "ready", "live"} {
 		c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "probe", probe)
-	}
-	states := ""
-	for _, s := range table.Samples() {
-		if !strings.HasSuffix(states, " "+s.State) {
-			states += " " + s.State
-		}
-	}
-	if !strings.HasSuffix(states, "starting serving") {
-		t.Errorf("the states that the node saw:%s", states)
 	}
 }

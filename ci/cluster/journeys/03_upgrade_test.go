@@ -11,7 +11,7 @@ import (
 // helm upgrade to another driver, and back: the old pod unloads its driver and ends, the new one loads its
 // own. A pod that waits for a driver meanwhile runs as soon as one serves.
 func Test03Upgrade(t *testing.T) {
-	c, _ := withGPU(t)
+	c := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older)
 	waitServing(t, c, cluster.Older)
 

@@ -56,12 +56,21 @@ func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more 
 	return c.Helm(append([]string{"upgrade", release, chartDir(t), "-n", namespace}, values(c, driver, more...)...)...)
 }
 
-// withGPU returns a cluster whose node has a GPU, watched for violations of the state table.
-func withGPU(t *testing.T) (*cluster.Cluster, *cluster.StateTable) {
+// withGPU returns a cluster whose node has a GPU.
+func withGPU(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New(t)
-	c.PlugGPU(t, fakegpu.T4)
-	return c, c.StateTable()
+	c.PlugGPU(fakegpu.T4)
+	return c
+}
+
+func pods(t *testing.T, c *cluster.Cluster, selector string) []corev1.Pod {
+	t.Helper()
+	list := require.Value(c.Pods(selector))(t)
+	if len(list) == 0 {
+		t.Fatalf("no pod has %s", selector)
+	}
+	return list
 }
 
 // waitServing waits for one ready pod of the driver, and requires that it serves the node as the state table
@@ -85,7 +94,7 @@ func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 // noRestarts requires that no container of the current pods was started twice.
 func noRestarts(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	if pods := c.DriverPods(); cluster.Restarts(pods) != 0 {
+	if pods := pods(t, c, cluster.DriverSelector); cluster.Restarts(pods) != 0 {
 		t.Errorf("containers were started again: %s", cluster.Summary(pods))
 	}
 }
@@ -101,33 +110,30 @@ func loads(t *testing.T, c *cluster.Cluster) int {
 // should, and then runs.
 func applyDependant(c *cluster.Cluster, name, driver string) {
 	repository, tag := c.ImageRef(driver)
-	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 1,
-		initContainers: [{name: wait-for-driver, image: "%s:%s", command: [nvidia-driver, wait-ready, --timeout, 1h],
+	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, labels: {name: %[1]s}}, spec: {terminationGracePeriodSeconds: 1,
+		initContainers: [{name: wait-for-driver, image: "%[2]s:%[3]s", command: [nvidia-driver, wait-ready, --timeout, 1h],
 			securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}},
 			volumeMounts: [{name: run-nvidia, mountPath: /run/nvidia, readOnly: true}]}],
-		containers: [{name: main, image: "%s", args: [/dev/null]}],
-		volumes: [{name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}]}}`, name, repository, tag, cluster.HolderImage))
+		containers: [{name: main, image: "%[4]s"}],
+		volumes: [{name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}]}}`, name, repository, tag, cluster.BusyboxImage))
 }
 
 // waitDependant waits until such a pod has passed its init container, which ran once.
 func waitDependant(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	c.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
-	if pods := c.Pods("--field-selector=metadata.name=" + name); cluster.Restarts(pods) != 0 {
+	if pods := pods(t, c, "name="+name); cluster.Restarts(pods) != 0 {
 		t.Errorf("the dependant was started again: %s", cluster.Summary(pods))
 	}
 }
 
 // applyHolder makes a pod that holds the driver's control device.
-func applyHolder(c *cluster.Cluster, name string) { applyPod(c, name, "/dev/nvidiactl") }
-
-// applyPod makes a pod that holds a device file open.
-func applyPod(c *cluster.Cluster, name, device string) {
-	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 2,
-		containers: [{name: holder, image: "%s", args: [%s], terminationMessagePath: /termination-log, securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /dev}]}],
-		volumes: [{name: dev, hostPath: {path: /dev}}]}}`, name, cluster.HolderImage, device))
-	c.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
-	c.Wait(time.Minute, "pod "+name+" holds "+device, func() error {
+func applyHolder(c *cluster.Cluster, name string) {
+	c.Apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, labels: {name: %[1]s}}, spec: {terminationGracePeriodSeconds: 2,
+		containers: [{name: holder, image: "%[2]s", command: [/busybox, sh, -c, "exec 3<>/dev/nvidiactl && echo holding && exec /busybox sleep 1d"],
+			securityContext: {privileged: true}, volumeMounts: [{name: dev, mountPath: /dev}]}],
+		volumes: [{name: dev, hostPath: {path: /dev}}]}}`, name, cluster.BusyboxImage))
+	c.Wait(2*time.Minute, "pod "+name+" holds the device", func() error {
 		out, err := c.TryKubectl("logs", name)
 		if err == nil && !strings.Contains(out, "holding") {
 			err = fmt.Errorf("it says %q", out)

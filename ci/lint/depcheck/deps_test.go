@@ -161,11 +161,11 @@ func TestDirectImports(t *testing.T) {
 		module + "/images/batch":             {"ci/tables/compat", "ci/lint/reference", "cmd/driver-build/...", "images/fleet", "images/status"},
 		module + "/images/status":            {"ci/lint/reference", "cmd/driver-build/...", "images/fleet"},
 		"github.com/spf13/cobra":             {"ci/testkit/commandtest", "ci/testkit/mantest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
-		"k8s.io":                             {"ci/cluster"},
+		"k8s.io":                             {"ci/cluster/..."},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/ProtonMail/go-crypto":    {"ci/testkit/imagetest", "ci/testkit/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":                 {"ci/testkit/imagetest", "distros/rpm/rpmdb"},
-		"debug/elf":                          {"ci/peers/conformance", "ci/testkit/imagetest", "ci/testkit/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files
+		"debug/elf":                          {"ci/testkit/imagetest", "ci/testkit/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files
 		"github.com/google/go-cmp":           {"ci/testkit/assert"},
 		"github.com/containerd/containerd":   {"images/runner/buildkit", "images/runner/chroot"},
 	}

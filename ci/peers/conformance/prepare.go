@@ -55,7 +55,8 @@ func prepare(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := cache.Key([]string{"layout 2", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}, filepath.Join(repo, "ci/peers/conformance/clients"))
+	texts := []string{"layout 2", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
+	key, err := cache.Key(texts, filepath.Join(repo, "ci/peers/conformance/clients"))
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +96,8 @@ func build(ctx context.Context, repo, runc, dir string) error {
 		return err
 	}
 	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
-	clients, cgo := filepath.Join(repo, "ci/peers/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
+	clients := filepath.Join(repo, "ci/peers/conformance/clients")
+	cgo := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
 	for _, step := range [][]string{
 		{"umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:") + ":debian12", system},
 		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", system + "/usr/bin/", "tool", "./nvcdi-mock", "./devchar"},

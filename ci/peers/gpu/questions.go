@@ -157,7 +157,8 @@ func askPreflight(ctx context.Context, s *session, a *Answer) {
 		a.NotAsked = err.Error()
 		return
 	}
-	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.Root, Host: s.path("proc/1/root"), RunDir: filepath.Join(s.work, "run"),
+	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.Root, Host: s.path("proc/1/root"),
+		RunDir:  filepath.Join(s.work, "run"),
 		Info:    driverinfo.Description{Driver: s.ref.Driver, Branch: "R" + s.ref.Driver[:3], Flavours: []string{s.flavour}},
 		Release: strings.TrimSpace(string(release)), Modules: modules,
 		Previous: s.ref.Driver, GPUs: s.gpus, Flavour: s.flavour, HaveModules: true, Source: status.Adopted, Stays: true}
@@ -166,8 +167,9 @@ func askPreflight(ctx context.Context, s *session, a *Answer) {
 		in.Supported, in.SupportedErr = preflight.ReadSupported(list[0])
 	}
 	a.Compared = fmt.Sprintf("a driver that works: no check of the GPUs may block or warn (with the driver's list of GPUs: %q)", list)
+	judged := []string{preflight.GPUPresent, preflight.GPUDriver, preflight.GPUHealth, preflight.GPUSupported, preflight.GPUFlavour}
 	for _, c := range preflight.Run(ctx, in) {
-		if !slices.Contains([]string{preflight.GPUPresent, preflight.GPUDriver, preflight.GPUHealth, preflight.GPUSupported, preflight.GPUFlavour}, c.Name) {
+		if !slices.Contains(judged, c.Name) {
 			continue
 		}
 		a.Answer += c.Name + " " + string(c.Status) + " "

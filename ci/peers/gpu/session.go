@@ -42,7 +42,8 @@ type session struct {
 // Where machines have the driver: NVIDIA's packages, the distributions, and providers that mount it into
 // containers.
 var (
-	libraryDirs = []string{"usr/local/nvidia/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib/*/nvidia/current"}
+	libraryDirs = []string{"usr/local/nvidia/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64",
+		"usr/lib/*/nvidia/current"}
 	programDirs = []string{"usr/bin", "usr/local/nvidia/bin", "usr/sbin", "opt/bin", "usr/lib/nvidia/current"}
 )
 
@@ -60,7 +61,8 @@ func open(ctx context.Context, m Machine, work string) (*session, error) {
 		return nil, fmt.Errorf("%w: %w, and there is no nvidia-smi", ErrNoGPU, noBanner)
 	}
 	if s.smi == "" {
-		return nil, fmt.Errorf("a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with", strings.Join(programDirs, ", /"))
+		return nil, fmt.Errorf("a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with",
+			strings.Join(programDirs, ", /"))
 	}
 	if lib := m.find(libraryDirs, "libnvidia-ml.so.1"); lib != "" {
 		s.env = append(s.env, "LD_LIBRARY_PATH="+strings.TrimSuffix(filepath.Dir(lib)+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))

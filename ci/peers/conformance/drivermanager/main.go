@@ -97,7 +97,8 @@ func cleanRoot() error {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(files, validations+".driver-ctr-ready", validations+".driver-daemons-status", "/run/nvidia/nvidia-driver.pid") {
+	files = append(files, validations+".driver-ctr-ready", validations+".driver-daemons-status", "/run/nvidia/nvidia-driver.pid")
+	for _, path := range files {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Printf("failed to remove %s: %v", path, err)
 		}

@@ -53,7 +53,8 @@ func (s session) validator(ctx context.Context) {
 // links runs the toolkit's code for /dev/char, and requires links to the device nodes of the GPUs and the
 // driver. The toolkit also links nodes of MIG instances that may exist later.
 func (s session) links(ctx context.Context) {
-	c, stdout, stderr := s.start(ctx, "validator's links", nil, "/usr/bin/devchar", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--dev-char-path="+charDir)
+	c, stdout, stderr := s.start(ctx, "validator's links", nil,
+		"/usr/bin/devchar", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--dev-char-path="+charDir)
 	if c.Code != 0 {
 		c.problem("exit code %d", c.Code)
 	}
@@ -92,14 +93,15 @@ func resolve(name string, dirs []string) (path string, problems []string) {
 }
 
 // prestart is what the init container of the DRA driver's kubelet plugin does until it succeeds
-// (hack/kubelet-plugin-prestart.sh, release 0.5.0), on a node that lends no GPU. It makes a link to the driver root, because the root
-// may appear later. nvidia-smi must be a regular file in a folder that is no link; libnvidia-ml.so.1 may
-// be a link that leads to a file in the container. Then it runs that nvidia-smi with an empty environment,
-// except LD_PRELOAD.
+// (hack/kubelet-plugin-prestart.sh, release 0.5.0), on a node that lends no GPU. It makes a link to the driver
+// root, because the root may appear later. nvidia-smi must be a regular file in a folder that is no link;
+// libnvidia-ml.so.1 may be a link that leads to a file in the container. Then it runs that nvidia-smi with an
+// empty environment, except LD_PRELOAD.
 const prestart = `root=/tmp/driver-root; ln -s ` + driverRoot + ` $root
 find_in() { file=$1; shift; for dir in "$@"; do find $follow $root/$dir -maxdepth 1 -type f -name $file 2>/dev/null; done | head -n 1; }
 follow=; smi=$(find_in nvidia-smi opt/bin usr/bin usr/sbin bin sbin)
-follow=-L; lib=$(find_in libnvidia-ml.so.1 usr/lib64 usr/lib/x86_64-linux-gnu usr/lib/aarch64-linux-gnu lib64 lib/x86_64-linux-gnu lib/aarch64-linux-gnu)
+follow=-L; lib=$(find_in libnvidia-ml.so.1 usr/lib64 usr/lib/x86_64-linux-gnu usr/lib/aarch64-linux-gnu \
+	lib64 lib/x86_64-linux-gnu lib/aarch64-linux-gnu)
 [ "$lib" ] || { echo "libnvidia-ml.so.1 leads to no file"; exit 1; }
 [ "$smi" ] || { echo "there is no regular file nvidia-smi"; exit 1; }
 exec env -i LD_PRELOAD=$lib $smi`
@@ -141,7 +143,8 @@ func (s session) specifications(ctx context.Context) {
 	common := []string{"--driver-root=" + driverRoot, "--dev-root=" + s.DevRoot, "--nvidia-cdi-hook-path=" + hookPath}
 	// The vendor is given, because the command's default is the vendor of ordinary devices.
 	s.specification(ctx, "nvidia-ctk", "management.nvidia.com", "all",
-		append([]string{"/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management", "--vendor=management.nvidia.com", "--format=json"}, common...))
+		append([]string{"/usr/bin/nvidia-ctk", "cdi", "generate", "--mode=management", "--vendor=management.nvidia.com",
+			"--format=json"}, common...))
 	gpus, err := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*"))
 	if err == nil && len(gpus) > 0 { // else there is no device that a mock could stand for
 		s.specification(ctx, "nvcdi", "nvidia.com", "0",

@@ -46,7 +46,8 @@ func world(consumer, root, dev string) error {
 	}
 	// Mount one cgroup hierarchy, whatever the machine has, so that runc behaves alike everywhere. Where it
 	// cannot be mounted, runc uses what exists.
-	if err := mount("cgroup2", at("sys/fs/cgroup"), "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
+	err := mount("cgroup2", at("sys/fs/cgroup"), "cgroup2", 0, "")
+	if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
 	if err := nodes(at("dev"), dev); err != nil {
@@ -97,8 +98,8 @@ func nodes(to, from string) error {
 			}
 		}
 	}
-	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
-		if err := os.Symlink(target, filepath.Join(to, link)); err != nil {
+	for link, target := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
+		if err := os.Symlink("/proc/self/fd"+target, filepath.Join(to, link)); err != nil {
 			return err
 		}
 	}
