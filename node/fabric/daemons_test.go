@@ -146,26 +146,6 @@ func TestNVLink5(t *testing.T) {
 	assert.Equal(t, "nv-fabricmanager stops\nnvlsm stops\n", f.journal(t))
 }
 
-// NVLSM that hangs before it serves is ended, and the fabric manager is not started without it.
-func TestSubnetManagerHangs(t *testing.T) {
-	t.Parallel()
-	f := machine(t, image, modules, card("0000:05:00.0", "mlx5_0", management, usable)).withDefaults()
-	f.tell(t, "nvlsm", "hangs")
-	specs := require.Value(Daemons(f))(t)
-	for i := range specs {
-		specs[i].StartWait, specs[i].StopWait = 5*time.Second, time.Minute // it has to begin by then
-	}
-	var l logtest.Log
-	s := require.Value(daemons.Start(t.Context(), l.Logger(), specs...))(t)
-	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	states := s.States()
-	assert.Contains(t, states[0].Reason, "not ready after 5s: its socket does not answer")
-	assert.Equal(t, "it waits for nvlsm", states[1].Reason)
-	if strings.Contains(f.journal(t), "fabricmanager starts") {
-		t.Error("the fabric manager was started without NVLSM")
-	}
-}
-
 // Modules that are missing are asked for and named; the daemons start when they and the port are there.
 func TestModulesMissing(t *testing.T) {
 	t.Parallel()
