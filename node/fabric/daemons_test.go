@@ -73,7 +73,7 @@ func (f Facts) noted(t *testing.T) string {
 	return strings.ReplaceAll(string(text), filepath.Dir(f.Root), "")
 }
 
-// tell makes a stand-in fail or hang; "" makes it work again.
+// tell makes a stand-in fail; "" makes it work again.
 func (f Facts) tell(t *testing.T, program, mode string) {
 	t.Helper()
 	file := filepath.Join(f.Root, fabrictest.Modes, program+".mode")

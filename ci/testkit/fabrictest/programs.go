@@ -24,7 +24,7 @@ import (
 // Files below the root of the image that the stand-ins are in.
 const (
 	Journal = "var/log/fabric-journal" // a line for each thing that they did
-	Modes   = "drivers"                // NAME.mode holds "fails" or "hangs"
+	Modes   = "drivers"                // NAME.mode holds "fails"
 	socket  = "var/run/nvidia-fabricmanager/fm_sm_ipc.socket"
 	pidFile = "var/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 	logFile = "var/log/fabricmanager.log"
@@ -81,15 +81,10 @@ func (p program) begin(args []string) error {
 		return err
 	}
 	mode, err := os.ReadFile(p.file(filepath.Join(Modes, p.name+".mode")))
-	switch text := strings.TrimSpace(string(mode)); {
-	case err != nil:
-		return nil //nolint:nilerr // nothing was told
-	case text == "fails":
+	if err == nil && strings.TrimSpace(string(mode)) == "fails" {
 		return errors.New("it was told to fail")
-	case text == "hangs":
-		<-time.After(time.Hour)
 	}
-	return nil
+	return nil //nolint:nilerr // nothing was told
 }
 
 // endings returns the signals that end a stand-in: they are caught before it looks ready to anybody.
