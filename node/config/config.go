@@ -121,11 +121,6 @@ func (c Config) Check() error {
 	if c.Toolkit != "" && (!filepath.IsAbs(c.Toolkit) || c.ToolkitTimeout <= 0) {
 		errs = append(errs, fmt.Errorf("--toolkit-dir is %q and --toolkit-timeout is %s; the first must be an absolute path, the second positive", c.Toolkit, c.ToolkitTimeout))
 	}
-	for flag, dir := range map[string]string{"--run-dir": c.Run, "--state-dir": c.StateDir} {
-		if !filepath.IsAbs(dir) {
-			errs = append(errs, fmt.Errorf("%s is %q; it must be an absolute path", flag, dir))
-		}
-	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
 	}

@@ -17,7 +17,7 @@ type UnavailableError struct {
 	Package string   // the package that was searched; "" when the release cannot have one
 	Looked  []string // repositories that were searched, as "URI suite components"
 	Failed  []string // repositories that could not be used, with the reason
-	Nearest []string // releases whose headers the repositories have, the nearest first
+	Newest  string   // of the releases of the same flavour whose headers the repositories have
 	Folder  string   // folder of the image's repository configuration; "": apt's
 	Err     error    // a reason other than a missing package; may be nil
 }
@@ -34,12 +34,12 @@ func (e *UnavailableError) Error() string {
 	if len(e.Failed) > 0 {
 		fmt.Fprintf(&b, "; could not be used: %s", strings.Join(e.Failed, "; "))
 	}
-	if len(e.Nearest) > 0 {
-		fmt.Fprintf(&b, "; there are headers for %s", strings.Join(e.Nearest, ", "))
+	if e.Newest != "" {
+		fmt.Fprintf(&b, "; there are headers for %s", e.Newest)
 	}
 	b.WriteString(". Install them on the host and run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel, or mount a file into " +
 		cmp.Or(e.Folder, "/etc/apt/sources.list.d") + " that adds a repository which has them (distributions keep replaced kernels in their snapshot archives and vaults)")
-	if len(e.Nearest) > 0 {
+	if e.Newest != "" {
 		b.WriteString(", or boot a kernel that has headers")
 	}
 	return b.String()

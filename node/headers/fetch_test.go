@@ -96,7 +96,7 @@ func TestUnavailable(t *testing.T) {
 	}
 	want := &UnavailableError{
 		Release: testRelease, Package: "linux-headers-6.1.0-38-amd64", Looked: []string{a.server.URL + "/debian bookworm main"},
-		Nearest: []string{"6.12.9-amd64"},
+		Newest: "6.12.9-amd64",
 	}
 	assert.Same(t, want, e)
 	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.12.9-amd64"} {
@@ -213,20 +213,6 @@ func TestNoRoom(t *testing.T) {
 	}
 	if a.count("/debian/pool/linux-kbuild-6.1_1_amd64.deb") > 0 {
 		t.Error("it downloaded all the same")
-	}
-}
-
-func TestFileRepository(t *testing.T) {
-	t.Parallel()
-	a := newArchive(t, debian(testRelease, "1")...)
-	a.Publish()
-	i := newImage(t)
-	for name, data := range a.files {
-		i.write("repo"+name, string(data))
-	}
-	i.write("etc/apt/sources.list.d/local.list", "deb file:"+i.dir+"/repo/debian bookworm main\n")
-	if got, err := i.fetch(); err != nil || len(got) != 3 {
-		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -109,14 +108,6 @@ func status(packages ...string) string {
 func (i *image) write(name, text string) {
 	i.t.Helper()
 	testfile.Write(i.t, i.dir+"/"+name, text)
-}
-
-func (i *image) read(name string) string {
-	data, err := os.ReadFile(filepath.Join(i.dir, name))
-	if err != nil {
-		return "missing"
-	}
-	return string(data)
 }
 
 func (i *image) options() Options {

@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -45,18 +44,6 @@ func TestDeleteInChild(t *testing.T) {
 	if inserted, err := m.InsertInTree(t.Context(), func(string) {}); err != nil || len(inserted) > 0 {
 		t.Errorf("nothing to insert: %v, %v", inserted, err)
 	}
-}
-
-func TestNodeLock(t *testing.T) {
-	t.Parallel()
-	cfg := config.Defaults()
-	cfg.Run, cfg.Pod = t.TempDir(), "pod"
-	l := &locker{cfg: cfg, log: logtest.New(t)}
-	held := require.Value(l.Acquire(t.Context(), nil))(t)
-	if who, yes, err := lock.Peek(lock.Path(cfg.Run)); !yes || who.Pod != "pod" || err != nil {
-		t.Errorf("%v, %v, %v", who, yes, err)
-	}
-	assert.NoError(t, held.Release())
 }
 
 func TestHardware(t *testing.T) {

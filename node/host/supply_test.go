@@ -89,17 +89,3 @@ func TestFindCorrupt(t *testing.T) {
 		}
 	}
 }
-
-func TestSupplyPlaces(t *testing.T) {
-	t.Parallel()
-	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
-	log, err := s.logFile(node.Want{Driver: v535, Flavour: "open", Release: "r"})
-	if err != nil || filepath.Base(log) != "compile-535.261.03-open-r.log" {
-		t.Errorf("%s, %v", log, err)
-	}
-	var none *buildtree.NoHeadersError
-	s.info.Toolchain = true
-	if _, err := s.Compile(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}, node.CompileEvents{}); !errors.As(err, &none) {
-		t.Errorf("no headers: %v", err)
-	}
-}

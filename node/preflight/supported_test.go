@@ -140,43 +140,6 @@ func TestFlavourOfKernel(t *testing.T) {
 	}
 }
 
-// maxwell is the first device number of the oldest chips that 535 drives.
-const maxwell = 0x1340
-
-// TestRealList reads the list of a real driver if one is given.
-func TestRealList(t *testing.T) {
-	t.Parallel()
-	file := os.Getenv("SUPPORTED_GPUS")
-	if file == "" {
-		t.Skip("SUPPORTED_GPUS names no supported-gpus.json of a driver")
-	}
-	s, err := ReadSupported(file)
-	if err != nil || s.Len() < 1000 {
-		t.Fatalf("%d rows, %v", s.Len(), err)
-	}
-	t.Logf("%d rows, %d chips", s.Len(), len(s.chips))
-	for id, c := range s.chips {
-		if c.Name == "" || c.Legacy != "" && driverinfo.Branch(c.Legacy) == 0 {
-			t.Errorf("%04x: %+v", id, c)
-		}
-	}
-	if g := gpu(t4, ""); !s.Drives(g) {
-		t.Error("the T4 is of no chip that the list has")
-	}
-	mixed := map[uint16]bool{}
-	for key, c := range s.boards {
-		if key.device >= maxwell && c.Legacy != "" && s.driven[family(key.device)] {
-			mixed[family(key.device)] = true
-		}
-		if chip := s.chips[key.device]; chip.Open != c.Open || chip.Legacy != c.Legacy || chip.Proprietary != c.Proprietary {
-			t.Errorf("board %+v differs from its chip: %+v, %+v", key, c, chip)
-		}
-	}
-	for f := range mixed { // what family says would not hold
-		t.Errorf("block %04x has GPUs of this driver and of older ones", f)
-	}
-}
-
 // FuzzReadSupported: no text causes a panic, and names are fit for a terminal.
 func FuzzReadSupported(f *testing.F) {
 	f.Add([]byte(listText))
