@@ -1,38 +1,55 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
-// member is a file of an archive.
+// member is a file of a release: where it lies in an archive, an image or a package, and what it is.
 type member struct {
 	name string
 	file string
-	mode int64
+	mode os.FileMode
+}
+
+// stage copies members below a new folder.
+func stage(root string, members []member) error {
+	for _, m := range members {
+		content, err := os.ReadFile(m.file)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(root, m.name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, content, m.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pack makes a tar archive of what is in a folder. Its bytes depend on that alone: root owns all, and all have the
+// commit's time.
+func pack(ctx context.Context, s source, folder, archive string, what ...string) error {
+	_, err := output(ctx, folder, append([]string{"tar", "--create", "--format=gnu", "--sort=name", "--owner=root:0", "--group=root:0",
+		fmt.Sprintf("--mtime=@%d", s.time.Unix()), "--use-compress-program=gzip -n", "--file", archive}, what...)...)
+	return err
 }
 
 // archives makes one archive for each platform, with all that belongs to driver-build in one folder.
-func (m *maker) archives(context.Context) error {
+func (m *maker) archives(ctx context.Context) error {
 	pages, err := m.manPages()
 	if err != nil {
 		return err
 	}
 	for _, p := range platforms {
-		members := []member{{"driver-build", m.driverBuild(p), 0o755}}
-		for _, f := range m.forImages() {
-			members = append(members, member{f.name, f.path, 0o755})
-		}
+		members := m.programsOf(p, "", "")
 		for _, name := range []string{"LICENSE", "CHANGELOG.md", "README.md"} {
 			members = append(members, member{name, filepath.Join(m.source.dir, name), 0o644})
 		}
@@ -43,54 +60,14 @@ func (m *maker) archives(context.Context) error {
 			members = append(members, member{manDir + "/" + filepath.Base(page), page, 0o644})
 		}
 		name := "driver-build-" + m.source.bare() + "-" + p.String()
-		if err := writeArchive(filepath.Join(m.out, name+".tar.gz"), name, members, m.source.time); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := stage(filepath.Join(m.work, "archives", name), members); err != nil {
+			return err
 		}
-	}
-	return nil
-}
-
-// writeArchive makes a .tar.gz whose bytes depend on the members alone: root owns them, and all have one
-// time.
-func writeArchive(file, dir string, members []member, at time.Time) (err error) {
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	z := gzip.NewWriter(out)
-	w := tar.NewWriter(z)
-	made := map[string]bool{}
-	for _, m := range members {
-		name := path.Join(dir, m.name)
-		if parent := path.Dir(name); !made[parent] {
-			made[parent] = true
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: parent + "/", Mode: 0o755, ModTime: at}); err != nil {
-				return err
-			}
-		}
-		if err := addMember(w, name, m, at); err != nil {
+		if err := pack(ctx, m.source, filepath.Join(m.work, "archives"), filepath.Join(m.out, name+".tar.gz"), name); err != nil {
 			return err
 		}
 	}
-	return errors.Join(w.Close(), z.Close())
-}
-
-func addMember(w *tar.Writer, name string, m member, at time.Time) error {
-	f, err := os.Open(m.file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: info.Size(), Mode: m.mode, ModTime: at}); err != nil {
-		return err
-	}
-	_, err = io.Copy(w, f)
-	return err
+	return nil
 }
 
 // checksums writes SHA256SUMS, as sha256sum reads it.
@@ -111,14 +88,6 @@ func (m *maker) checksums(context.Context) error {
 }
 
 func digest(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
+	content, err := os.ReadFile(file)
+	return fmt.Sprintf("%x", sha256.Sum256(content)), err
 }

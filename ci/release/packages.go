@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 const (
@@ -17,95 +15,48 @@ const (
 	homepage    = "https://" + modulePath
 )
 
-// packages makes a .deb and an .rpm for each architecture of Linux, with Debian's own tools for both. The
-// programs need no library, so the packages need no other package.
+// packages makes a .deb and an .rpm for each architecture of Linux, with dpkg-deb and rpmbuild, which give files that
+// are newer than SOURCE_DATE_EPOCH that time. The programs need no library, so the packages need no other package.
 func (m *maker) packages(ctx context.Context) error {
-	for _, tool := range []string{"dpkg-deb", "rpmbuild"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%w: install dpkg and rpm", err)
-		}
+	pages, err := m.manPages()
+	if err != nil {
+		return err
+	}
+	if _, err := output(ctx, m.work, append([]string{"gzip", "-9nk"}, pages...)...); err != nil {
+		return err
 	}
 	version := strings.ReplaceAll(m.source.bare(), "-", "~") // so that 0.3.0~dev is older than 0.3.0
 	for arch, machine := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
+		members := append(m.programsOf(platform{"linux", arch}, "usr/bin", "usr/lib/driver-build"),
+			member{"usr/share/doc/driver-build/copyright", filepath.Join(m.source.dir, "LICENSE"), 0o644},
+			member{"usr/share/doc/driver-build/CHANGELOG.md", filepath.Join(m.source.dir, "CHANGELOG.md"), 0o644})
+		for _, c := range completions {
+			members = append(members, member{c.installed, filepath.Join(m.work, completionsDir, c.file), 0o644})
+		}
+		for _, page := range pages {
+			members = append(members, member{"usr/share/man/man1/" + filepath.Base(page) + ".gz", page + ".gz", 0o644})
+		}
 		root := filepath.Join(m.work, "root-"+arch)
-		if err := m.fill(root, arch); err != nil {
+		if err := stage(root, members); err != nil {
 			return err
 		}
 		if err := m.rpm(ctx, root, version, machine); err != nil {
-			return fmt.Errorf("rpm for %s: %w", arch, err)
+			return fmt.Errorf("rpm for %s (is rpmbuild of the package rpm there?): %w", arch, err)
 		}
 		if err := m.deb(ctx, root, version, arch); err != nil {
-			return fmt.Errorf("deb for %s: %w", arch, err)
+			return fmt.Errorf("deb for %s (is dpkg-deb there?): %w", arch, err)
 		}
 	}
 	return nil
 }
 
-// fill puts the files of a package where they are when it is installed, all of the commit's time.
-func (m *maker) fill(root, arch string) error {
-	put := func(name string, mode fs.FileMode, content []byte) error {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		return os.WriteFile(file, content, mode)
-	}
-	files := []member{
-		{"usr/bin/driver-build", m.driverBuild(platform{"linux", arch}), 0o755},
-		{"usr/share/doc/driver-build/copyright", filepath.Join(m.source.dir, "LICENSE"), 0o644},
-		{"usr/share/doc/driver-build/CHANGELOG.md", filepath.Join(m.source.dir, "CHANGELOG.md"), 0o644},
-	}
-	for _, f := range m.forImages() {
-		files = append(files, member{"usr/lib/driver-build/" + f.name, f.path, 0o755})
-	}
-	for _, c := range completions {
-		files = append(files, member{c.installed, filepath.Join(m.work, completionsDir, c.file), 0o644})
-	}
-	for _, f := range files {
-		content, err := os.ReadFile(f.file)
-		if err != nil {
-			return err
-		}
-		if err := put(f.name, fs.FileMode(f.mode), content); err != nil {
-			return err
-		}
-	}
-	pages, err := m.manPages()
-	if err != nil {
-		return err
-	}
-	for _, page := range pages {
-		content, err := compress(page)
-		if err != nil {
-			return err
-		}
-		if err := put("usr/share/man/man1/"+filepath.Base(page)+".gz", 0o644, content); err != nil {
-			return err
-		}
-	}
-	return setTimes(root, m.source.time)
-}
-
-func setTimes(root string, at time.Time) error {
-	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(path, at, at)
-	})
-}
-
 func (m *maker) deb(ctx context.Context, root, version, arch string) error {
 	control := fmt.Sprintf("Package: driver-build\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nSection: admin\nPriority: optional\nHomepage: %s\nDescription: %s\n",
 		version, arch, maintainer, homepage, description)
-	dir := filepath.Join(root, "DEBIAN")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(root, "DEBIAN"), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "control"), []byte(control), 0o644); err != nil {
-		return err
-	}
-	if err := setTimes(root, m.source.time); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644); err != nil {
 		return err
 	}
 	_, err := output(ctx, m.work, "dpkg-deb", "--root-owner-group", "-Zgzip", "-z6", "--build", root, filepath.Join(m.out, "driver-build_"+version+"_"+arch+".deb"))

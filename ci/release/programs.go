@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/images/programs"
@@ -25,57 +26,47 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux, all
-// of a platform at once. Only driver-probe needs a C compiler. driver-build is made without: tokens (PKCS#11) are
-// for those who compile it themselves.
+// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux. Only
+// driver-probe needs a C compiler, so it is made alone. driver-build is made without: tokens (PKCS#11) are for those
+// who compile it themselves.
 func (m *maker) programs(ctx context.Context) error {
-	type batch struct {
-		platform platform
-		names    []string
-	}
-	var batches []batch
 	for _, p := range platforms {
+		batches := [][]string{{"driver-build"}}
 		if p.os == "linux" {
-			batches = append(batches, batch{p, []string{recipe.EntrypointName, recipe.EvictName, "driver-build"}}, batch{p, []string{recipe.ProbeName}})
-		} else {
-			batches = append(batches, batch{p, []string{"driver-build"}})
+			batches = [][]string{{"driver-build", recipe.EntrypointName, recipe.EvictName}, {recipe.ProbeName}}
 		}
-	}
-	for i, b := range batches {
-		install := &programs.Maker{Module: m.source.module}
-		m.say("programs, %d of %d: %s for %s", i+1, len(batches), strings.Join(b.names, ", "), b.platform)
-		files, err := install.Install(ctx, filepath.Join(m.work, b.platform.String()), b.platform.os, b.platform.arch, b.names...)
-		if err != nil {
-			return fmt.Errorf("%s for %s: %w", strings.Join(b.names, ", "), b.platform, err)
-		}
-		for k, name := range b.names {
-			if name != "driver-build" {
-				name = programs.FileName(name, b.platform.arch)
+		for _, names := range batches {
+			m.say("%s for %s", strings.Join(names, ", "), p)
+			install := &programs.Maker{Module: m.source.module}
+			files, err := install.Install(ctx, filepath.Join(m.work, p.String()), p.os, p.arch, names...)
+			if err != nil {
+				return fmt.Errorf("%s for %s: %w", strings.Join(names, ", "), p, err)
 			}
-			m.files = append(m.files, program{name, files[k], b.platform})
+			for i, name := range names {
+				if name != "driver-build" {
+					name = programs.FileName(name, p.arch)
+				}
+				m.files = append(m.files, program{name, files[i], p})
+			}
 		}
 	}
 	return nil
 }
 
-// forImages are the programs that go into images.
-func (m *maker) forImages() (all []program) {
+// programsOf are driver-build of a platform and the programs of images, in the folders where they belong.
+func (m *maker) programsOf(p platform, bin, others string) []member {
+	members := []member{{filepath.Join(bin, "driver-build"), m.driverBuild(p), 0o755}}
 	for _, f := range m.files {
 		if f.name != "driver-build" {
-			all = append(all, f)
+			members = append(members, member{filepath.Join(others, f.name), f.path, 0o755})
 		}
 	}
-	return all
+	return members
 }
 
 // driverBuild is the file of driver-build for a platform.
 func (m *maker) driverBuild(p platform) string {
-	for _, f := range m.files {
-		if f.name == "driver-build" && f.platform == p {
-			return f.path
-		}
-	}
-	return ""
+	return m.files[slices.IndexFunc(m.files, func(f program) bool { return f.name == "driver-build" && f.platform == p })].path
 }
 
 // ownDriverBuild is driver-build for this machine.

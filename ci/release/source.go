@@ -56,7 +56,7 @@ func readSource(ctx context.Context, root, work string) (s source, err error) {
 		return s, err
 	}
 	archive := filepath.Join(dir, s.module.Version+".zip")
-	if err := pack(ctx, root, s, work, archive); err != nil {
+	if err := zipModule(ctx, root, s, work, archive); err != nil {
 		return s, err
 	}
 	if s.module.Sum, err = dirhash.HashZip(archive, dirhash.Hash1); err != nil {
@@ -99,9 +99,9 @@ func tagged(ctx context.Context, root, commit string) (string, error) {
 	return version.Development + ".g" + commit[:12], nil
 }
 
-// pack makes the archive of the module from what Git has of the commit: files that Git does not know are not
+// zipModule makes the archive of the module from what Git has of the commit: files that Git does not know are not
 // in it. zip.CreateFromVCS does the same, but not in a worktree.
-func pack(ctx context.Context, root string, s source, work, file string) (err error) {
+func zipModule(ctx context.Context, root string, s source, work, file string) (err error) {
 	tree := filepath.Join(work, "tree")
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return err
