@@ -53,8 +53,8 @@ func TestOneVersion(t *testing.T) {
 		{"../ci/templates/*.yaml", `DRIVER_BUILD_REF: (\S+)`, Tree, false},
 		{"../ci/action/action.yml", `default: (v\S+)`, Tree, false},
 		{"../templates/*.yml", `default: (v\S+)`, Tree, false},
-		{"../docs/*.md", `cmd/driver-[a-z]+@(v\S+)`, Tree, true},
-		{"../docs/*.md", `driver-container/driver-container/[a-z/-]*@(v\S+)`, Tree, true},
+		{"../docs/*.md", "cmd/driver-[a-z]+@(v[^\\s`]+)", Tree, true},
+		{"../docs/*.md", "driver-container/driver-container/[a-z/-]*@(v[^\\s`]+)", Tree, true},
 		{"../docs/*.md", `VERSION=(v?[0-9][0-9.]*)`, bare, true},
 		{"../README.md", `@(v0\S+)`, Tree, true},
 	} {
