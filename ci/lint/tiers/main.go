@@ -1,3 +1,11 @@
+// Command tiers runs the tests that need more than Go, tier by tier, as tiers.yaml lists them.
+//
+//	go run ./ci/lint/tiers              the part of each tier that CI runs
+//	go run ./ci/lint/tiers -all         every tier, whole
+//	go run ./ci/lint/tiers NAME...      these tiers, whole; "lab" stands for all tiers that begin with lab-
+//
+// It prints how long each tier took. A tier that fails does not stop the others. ci/e2e/run installs what the
+// tests need and calls this command.
 package main
 
 import (
@@ -7,55 +15,43 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// limit is the longest time of a tier, for slow machines. The goal on an idle machine with two cores is
-// an hour.
-const limit = 3 * time.Hour
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	all := flag.Bool("all", false, "run every tier, whole")
 	flag.Parse()
-	if err := work(ctx, *all, flag.Args()); err != nil {
+	err := work(ctx, *all, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "ci/lint/tiers:", err)
-		os.Exit(1) //nolint:gocritic // nothing else is deferred
+		os.Exit(1)
 	}
 }
 
 func work(ctx context.Context, all bool, names []string) error {
-	chosen, err := tiers()
+	table, err := tiers()
 	if err != nil {
 		return err
 	}
 	whole := all || len(names) > 0
-	if len(names) > 0 {
-		if chosen, err = named(chosen, names); err != nil {
-			return err
-		}
-	} else {
-		chosen = slices.DeleteFunc(chosen, func(t tier) bool { return !all && t.empty() })
+	chosen, err := choose(table, whole, names)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	programs := build(ctx, chosen)
-	defer programs.wait() //nolint:errcheck // cancelled, or the tiers have reported the error
-	defer cancel()
 	var failed, lines []string
 	for _, t := range chosen {
-		begin := time.Now()
-		err := run(ctx, t, whole, programs)
-		result := "pass"
-		if err != nil {
-			result = err.Error()
-			failed = append(failed, t.Name)
+		begin, result := time.Now(), "pass"
+		for _, args := range t.commands(whole) {
+			if err := run(ctx, args); err != nil {
+				failed, result = append(failed, t.Name), err.Error()
+				break
+			}
 		}
-		took := time.Since(begin).Round(time.Second)
-		lines = append(lines, fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, took.Seconds(), result))
+		lines = append(lines, fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, time.Since(begin).Seconds(), result))
 		fmt.Fprintln(os.Stderr, lines[len(lines)-1])
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -68,18 +64,12 @@ func work(ctx context.Context, all bool, names []string) error {
 	return nil
 }
 
-// run runs one tier.
-func run(ctx context.Context, t tier, whole bool, programs *cluster) error {
-	if t.Cluster {
-		if err := programs.wait(); err != nil {
-			return err
-		}
-	}
-	args := t.command(whole)
+// run runs a program in a group of its own: go test alone, when it is interrupted, waits for its tests, and they do
+// not know.
+func run(ctx context.Context, args []string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "DRIVER_E2E=1")
-	// A group of its own: go test alone, when it is interrupted, waits for its tests, and they do not know.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute // for tests to end what they started

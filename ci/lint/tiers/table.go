@@ -35,21 +35,44 @@ func tiers() ([]tier, error) {
 	return all, nil
 }
 
-// named selects tiers by their names, or by the beginning of their names.
-func named(all []tier, names []string) ([]tier, error) {
+// choose returns the tiers with these names, or whose names begin with them; without names all, except those that
+// CI leaves out.
+func choose(all []tier, whole bool, names []string) (chosen []tier, err error) {
+	used := map[string]bool{}
+	for _, t := range all {
+		i := slices.IndexFunc(names, func(name string) bool { return t.Name == name || strings.HasPrefix(t.Name, name+"-") })
+		if i >= 0 {
+			used[names[i]] = true
+		}
+		if i >= 0 || len(names) == 0 && (whole || !t.empty()) {
+			chosen = append(chosen, t)
+		}
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(t tier) bool { return t.is(name) }) {
+		if !used[name] {
 			return nil, fmt.Errorf("there is no tier %q: ci/lint/tiers/tiers.yaml lists them", name)
 		}
 	}
-	return slices.DeleteFunc(all, func(t tier) bool { return !slices.ContainsFunc(names, t.is) }), nil
+	return chosen, nil
 }
 
-func (t tier) is(name string) bool { return t.Name == name || strings.HasPrefix(t.Name, name+"-") }
+// run returns the regular expression of the tier's tests, for go test -run.
+func (t tier) run() string {
+	if len(t.Tests) == 0 {
+		return "."
+	}
+	return "^(" + strings.Join(t.Tests, "|") + ")$"
+}
 
-// skip returns the regular expression of the tests that CI leaves out, for go test -skip; "" if it leaves out
-// none.
-func (t tier) skip() string {
+// commands returns what the tier runs: 3 hours are for slow machines.
+func (t tier) commands(whole bool) (all [][]string) {
+	if t.Cluster {
+		all = append(all, []string{"ci/cluster/tools/build"})
+	}
+	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=3h", "-run=" + t.run()}
+	if t.Parallel > 0 {
+		args = append(args, fmt.Sprintf("-parallel=%d", t.Parallel))
+	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t.Later)) {
 		test, part, sub := strings.Cut(name, "/")
@@ -59,40 +82,14 @@ func (t tier) skip() string {
 		}
 		out = append(out, pattern)
 	}
-	return strings.Join(out, "|")
-}
-
-// run returns the regular expression of the tier's tests, for go test -run.
-func (t tier) run() string {
-	if len(t.Tests) == 0 {
-		return ""
+	if len(out) > 0 && !whole {
+		args = append(args, "-skip="+strings.Join(out, "|"))
 	}
-	return "^(" + strings.Join(t.Tests, "|") + ")$"
-}
-
-// command returns the tier's go test command.
-func (t tier) command(whole bool) []string {
-	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=" + limit.String()}
-	if t.Parallel > 0 {
-		args = append(args, fmt.Sprintf("-parallel=%d", t.Parallel))
-	}
-	if run := t.run(); run != "" {
-		args = append(args, "-run="+run)
-	}
-	if skip := t.skip(); !whole && skip != "" {
-		args = append(args, "-skip="+skip)
-	}
-	return append(args, t.Packages...)
+	return append(all, append(args, t.Packages...))
 }
 
 // empty says whether CI leaves out the whole tier.
 func (t tier) empty() bool {
-	for _, test := range t.Tests {
-		if _, out := t.Later[test]; !out {
-			if _, out = t.Later[strings.Join(t.Tests, "|")]; !out {
-				return false
-			}
-		}
-	}
-	return len(t.Tests) > 0
+	_, all := t.Later[strings.Join(t.Tests, "|")]
+	return len(t.Tests) > 0 && (all || !slices.ContainsFunc(t.Tests, func(test string) bool { return t.Later[test] == "" }))
 }

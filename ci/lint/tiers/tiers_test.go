@@ -3,149 +3,102 @@ package main
 import (
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-const root = "../../.."
+// declared finds the tests of a file, and asks what only a test of the tiers asks for.
+var (
+	declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	asks     = regexp.MustCompile(`"DRIVER_E2E"|gate\.Real|lab\.Gate|lab\.Kernel|control\.Start`)
+)
 
-var declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-
-// testsOf lists the tests of a package, or of all packages below it when the name ends in "/...".
-func testsOf(t *testing.T, pkg string) map[string][]string {
+// tests returns the tests of each package, "./ci/lab", and which packages ask for DRIVER_E2E.
+func tests(t *testing.T) (found map[string][]string, real map[string]bool) {
 	t.Helper()
-	dir, below := strings.CutSuffix(pkg, "/...")
-	dir = filepath.Join(root, dir)
-	found := map[string][]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && !below && path != dir {
-			if err == nil {
-				err = fs.SkipDir
-			}
+	found, real = map[string][]string{}, map[string]bool{}
+	root := os.DirFS("../../..")
+	require.NoError(t, fs.WalkDir(root, ".", func(name string, _ fs.DirEntry, err error) error {
+		pkg := "./" + path.Dir(name)
+		if err != nil || !strings.HasSuffix(name, "_test.go") || pkg == "./ci/lint/tiers" {
 			return err
 		}
-		if strings.HasSuffix(path, "_test.go") {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			name, err := filepath.Rel(root, filepath.Dir(path))
-			if err != nil {
-				return err
-			}
-			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
-				if m[1] != "TestMain" {
-					found[name] = append(found[name], m[1])
-				}
+		text := require.Value(fs.ReadFile(root, name))(t)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			if m[1] != "TestMain" {
+				found[pkg] = append(found[pkg], m[1])
 			}
 		}
-		return nil
-	})
-	if err != nil || len(found) == 0 {
-		t.Fatalf("the tests of %s: %q, %v", pkg, found, err)
-	}
-	return found
-}
-
-func allTiers(t *testing.T) []tier {
-	t.Helper()
-	all, err := tiers()
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d tiers, %v", len(all), err)
-	}
-	return all
-}
-
-func matches(t *testing.T, pattern, name string) bool {
-	t.Helper()
-	return regexp.MustCompile("^(" + pattern + ")$").MatchString(name)
-}
-
-// TestNoneIsLost: each test of the packages that belong to the tiers alone is in one tier, and so is each
-// other package whose tests ask for DRIVER_E2E.
-func TestNoneIsLost(t *testing.T) {
-	t.Parallel()
-	in, packages := map[string][]string{}, map[string]bool{} // "package test" -> tiers
-	for _, tier := range allTiers(t) {
-		for _, pkg := range tier.Packages {
-			for name, tests := range testsOf(t, pkg) {
-				packages[name] = true
-				for _, test := range tests {
-					if run := tier.run(); run == "" || regexp.MustCompile(run).MatchString(test) {
-						in[name+" "+test] = append(in[name+" "+test], tier.Name)
-					}
-				}
-			}
-		}
-	}
-	for _, pkg := range []string{"./ci/e2e", "./ci/lab/scenarios", "./ci/peers/conformance", "./ci/cluster/..."} {
-		for name, tests := range testsOf(t, pkg) {
-			for _, test := range tests {
-				if tiers := in[name+" "+test]; len(tiers) != 1 {
-					t.Errorf("%s of %s is in the tiers %q, want one", test, name, tiers)
-				}
-			}
-		}
-	}
-	asks := regexp.MustCompile(`"DRIVER_E2E"|gate\.Real|lab\.Gate|lab\.Kernel|control\.Start`)
-	assert.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, root+"/ci/lint/tiers/") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if name, err := filepath.Rel(root, filepath.Dir(path)); err == nil && asks.Match(text) && !packages[name] {
-			t.Errorf("%s asks for DRIVER_E2E, and its package is in no tier", path)
-		}
+		real[pkg] = real[pkg] || asks.Match(text)
 		return nil
 	}))
+	return found, real
 }
 
-// TestLater: tests that CI leaves out exist, and name what CI runs instead.
-func TestLater(t *testing.T) {
+// TestTable: each test of the packages that belong to the tiers alone is in one tier, each package whose tests ask
+// for DRIVER_E2E is in one, and what the table names exists.
+func TestTable(t *testing.T) {
 	t.Parallel()
-	for _, tier := range allTiers(t) {
+	found, real := tests(t)
+	in := map[string][]string{} // "package test" -> tiers
+	for _, tier := range require.Value(tiers())(t) {
 		var all []string
-		for _, pkg := range tier.Packages {
-			for _, tests := range testsOf(t, pkg) {
-				all = append(all, tests...)
+		for pkg, tests := range found {
+			if !slices.ContainsFunc(tier.Packages, func(p string) bool {
+				root, below := strings.CutSuffix(p, "/...")
+				return pkg == root || below && strings.HasPrefix(pkg, root+"/")
+			}) {
+				continue
+			}
+			all = append(all, tests...)
+			delete(real, pkg)
+			for _, test := range tests {
+				if regexp.MustCompile(tier.run()).MatchString(test) {
+					in[pkg+" "+test] = append(in[pkg+" "+test], tier.Name)
+				}
 			}
 		}
+		named := slices.Clone(tier.Tests)
 		for name, why := range tier.Later {
 			test, _, _ := strings.Cut(name, "/")
-			if why == "" || !slices.ContainsFunc(all, func(n string) bool { return matches(t, test, n) }) {
-				t.Errorf("tier %s, later: %q is no test of its packages, or nothing is said of it", tier.Name, name)
-			}
+			named = append(named, test)
+			assert.Equalf(t, true, why != "", "tier %s, later: %s: say what CI runs instead", tier.Name, name)
 		}
-		for _, pattern := range tier.Tests {
-			if !slices.ContainsFunc(all, func(n string) bool { return matches(t, pattern, n) }) {
-				t.Errorf("tier %s: no test of its packages matches %q", tier.Name, pattern)
-			}
+		for _, pattern := range named {
+			exact := regexp.MustCompile("^(" + pattern + ")$")
+			assert.Equalf(t, true, slices.ContainsFunc(all, exact.MatchString), "tier %s: a test of its packages matches %q", tier.Name, pattern)
 		}
+	}
+	for pkg, tests := range found {
+		if !slices.ContainsFunc([]string{"./ci/e2e", "./ci/lab/scenarios", "./ci/peers/conformance"}, func(p string) bool { return pkg == p }) &&
+			!strings.HasPrefix(pkg+"/", "./ci/cluster/") {
+			continue
+		}
+		for _, test := range tests {
+			assert.Equalf(t, 1, len(in[pkg+" "+test]), "tiers of %s %s: %q", pkg, test, in[pkg+" "+test])
+		}
+	}
+	for pkg, asks := range real {
+		assert.Equalf(t, false, asks, "%s asks for DRIVER_E2E, and is in no tier", pkg)
 	}
 }
 
-func TestCommand(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
-	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}}
-	got := strings.Join(one.command(false), " ")
-	want := "go test -v -count=1 -vet=off -p=1 -timeout=3h0m0s -parallel=2 -run=^(TestA|TestB.*)$ -skip=^(TestA)$/^part$|^(TestB.*)$ ./a"
-	assert.Equal(t, want, got)
-	if whole := strings.Join(one.command(true), " "); strings.Contains(whole, "-skip") {
-		t.Errorf("named: %s", whole)
-	}
-	if one.empty() || !(tier{Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}).empty() {
-		t.Error("which tier has nothing for CI?")
-	}
-	assert.ErrorContainsf(t, assert.Err(named([]tier{one}, []string{"x", "z"})), `"z"`, "a tier that is not there")
-	if some, err := named([]tier{one, {Name: "xy"}}, []string{"x"}); err != nil || len(some) != 1 {
-		t.Errorf("%v, %v", some, err)
-	}
+	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}, Cluster: true}
+	none := tier{Name: "xy", Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}
+	got := one.commands(false)
+	assert.Same(t, [][]string{{"ci/cluster/tools/build"}, {"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=3h", "-run=^(TestA|TestB.*)$", "-parallel=2",
+		"-skip=^(TestA)$/^part$|^(TestB.*)$", "./a"}}, got)
+	assert.Equal(t, false, strings.Contains(strings.Join(one.commands(true)[1], " "), "-skip"))
+	assert.ErrorContains(t, assert.Err(choose([]tier{one}, true, []string{"x", "z"})), `no tier "z"`)
+	assert.Same(t, []tier{one}, require.Value(choose([]tier{one, none}, true, []string{"x"}))(t))
+	assert.Same(t, []tier{one}, require.Value(choose([]tier{one, none}, false, nil))(t))
+	assert.Same(t, []tier{one, none}, require.Value(choose([]tier{one, none}, true, nil))(t))
 }
