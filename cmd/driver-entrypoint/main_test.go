@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHelp: ci/lint/flagtest reads these files, too.
+// TestHelp: ci/lint/links reads these files, too.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command(t.Context())

@@ -1,5 +1,5 @@
-// Opens every page of the site in a frame, and sends what it finds to /result. WIDTH, DARK and PAGES are
-// replaced by the test.
+// Opens every page of the site in a frame, and sends what it finds to /result. WIDTH, DARK, PAGES and QUESTIONS
+// are replaced by the test.
 const frame = document.getElementById('frame')
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 const scrolls = 'table, pre, .diagram, .VPSidebar, .VPLocalNavOutlineDropdown'
@@ -70,12 +70,10 @@ async function search(word) {
 
 async function walk() {
   localStorage.setItem('vitepress-theme-appearance', DARK ? 'dark' : 'light')
-  const found = { Pages: [], Hits: [], Misses: [], CUDA: [], Error: '' }
+  const found = { Pages: [], Hits: {}, Error: '' }
   try {
     for (const page of PAGES) found.Pages.push(measure(page, await open(page)))
-    found.Hits = await search('konvoy')
-    found.Misses = await search('qqzzxx')
-    found.CUDA = await search('CUDA 12.8')
+    for (const question of QUESTIONS) found.Hits[question] = await search(question)
   } catch (e) {
     found.Error = `${frame.src}: ${e.stack}`
   }

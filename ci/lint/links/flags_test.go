@@ -1,4 +1,4 @@
-package flagtest
+package links
 
 import (
 	"os"
