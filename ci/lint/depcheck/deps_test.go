@@ -1,5 +1,6 @@
 // Package depcheck holds tests of the whole project: which package may reach which, how large a package may
-// be, and that only distros knows systems by name.
+// be, and that only distros knows systems by name. depguard in .golangci.yaml has which library only one place may
+// import, and that the product imports nothing that is for tests.
 package depcheck
 
 import (
@@ -23,11 +24,9 @@ const module = "github.com/driver-container/driver-container"
 type pkg struct {
 	ImportPath string
 	Dir        string
-	GoFiles    []string
+	GoFiles    []string // without _test.go, as in all of this
 	Imports    []string
 	Deps       []string // all packages that it reaches
-
-	TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
 }
 
 // name returns the path inside the project: "images/matrix"; "." for the root.
@@ -38,9 +37,9 @@ func (p pkg) name() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// project lists the packages of the project; _test.go files do not count.
-var project = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles,TestImports,XTestImports", "./...")
+// project lists the packages of the project.
+var project = sync.OnceValues(func() (ours []pkg, err error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = "../../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -48,7 +47,6 @@ var project = sync.OnceValues(func() ([]pkg, error) {
 	if err != nil {
 		return nil, errors.Join(err, errors.New(stderr.String()))
 	}
-	var ours []pkg
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		switch err := d.Decode(&p); {
@@ -148,62 +146,6 @@ func TestNode(t *testing.T) {
 			}
 		case under(p.name(), "node") && p.name() != "node/host" && slices.Contains(p.Deps, module+"/node"):
 			t.Errorf("%s reaches node; only node/host and cmd/driver-entrypoint may", p.name())
-		}
-	}
-}
-
-// TestDirectImports checks packages that only one place may import. A place that ends in /... is a tree.
-func TestDirectImports(t *testing.T) {
-	t.Parallel()
-	only := map[string][]string{
-		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
-		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
-		module + "/images/batch":             {"ci/tables/compat", "ci/lint/reference", "cmd/driver-build/...", "images/fleet", "images/status"},
-		module + "/images/status":            {"ci/lint/reference", "cmd/driver-build/...", "images/fleet"},
-		"github.com/spf13/cobra":             {"ci/testkit/commandtest", "ci/testkit/mantest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
-		"k8s.io":                             {"ci/cluster/..."},
-		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
-		"github.com/ProtonMail/go-crypto":    {"ci/testkit/imagetest", "ci/testkit/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
-		"modernc.org/sqlite":                 {"ci/testkit/imagetest", "distros/rpm/rpmdb"},
-		"debug/elf":                          {"ci/testkit/imagetest", "ci/testkit/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files
-		"github.com/google/go-cmp":           {"ci/testkit/assert"},
-		"github.com/containerd/containerd":   {"images/runner/buildkit", "images/runner/chroot"},
-	}
-	for _, p := range packages(t) {
-		for _, imp := range p.Imports {
-			for tree, places := range only {
-				here := func(place string) bool {
-					root, tree := strings.CutSuffix(place, "/...")
-					return p.name() == root || tree && under(p.name(), root)
-				}
-				if under(imp, tree) && !slices.ContainsFunc(places, here) {
-					t.Errorf("%s imports %s; only %v may", p.name(), imp, places)
-				}
-			}
-		}
-	}
-}
-
-// TestArrowsFromCI: code that serves tests is in ci, and only tests and ci import it. A package of the
-// product that no command uses yet has tests of its own.
-func TestArrowsFromCI(t *testing.T) {
-	t.Parallel()
-	used, tested := map[string]bool{}, map[string]bool{}
-	for _, p := range packages(t) {
-		for _, imp := range p.Imports {
-			if (under(imp, module+"/ci") || imp == "testing") && !under(p.name(), "ci") {
-				t.Errorf("%s imports %s, which is for tests: if it is for tests itself, move it to ci", p.name(), imp)
-			}
-			used[imp] = used[imp] || !under(p.name(), "ci")
-		}
-		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
-			tested[imp] = tested[imp] || imp != p.ImportPath
-		}
-	}
-	for _, p := range packages(t) {
-		own := len(p.TestGoFiles) + len(p.XTestGoFiles)
-		if tested[p.ImportPath] && !used[p.ImportPath] && own == 0 && !under(p.name(), "ci") {
-			t.Errorf("only tests import %s: move it to ci", p.name())
 		}
 	}
 }

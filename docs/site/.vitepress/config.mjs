@@ -8,7 +8,7 @@ const repository = `https://${/^module (.*)$/m.exec(readFileSync(join(root, 'go.
 const icon = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#4a7c00"/><path d="M4 5l3 3-3 3M8 11h4" stroke="#fff" stroke-width="1.6" fill="none"/></svg>'
 
 // References, figures and what changed come after pages that say what to do.
-const boostDocument = (id) => (/(reference|benchmarks|compat|CHANGELOG|decisions)/.test(id) ? 0.1 : 1)
+const boostDocument = (id) => (/(reference|chart|benchmarks|compat|testing|security|CHANGELOG|decisions)/.test(id) ? 0.1 : 1)
 
 export default defineConfig({
   title: 'driver-container',
