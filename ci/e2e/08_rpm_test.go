@@ -16,8 +16,7 @@ import (
 )
 
 // A complete build on Rocky Linux 9: the image has the packages that dnf would install, rpm reads its
-// database and finds every file unchanged, NVIDIA's programs run in it, and the modules that are compiled
-// into an image are for the kernel of this name.
+// database and finds every file unchanged, and NVIDIA's programs run in it.
 func Test08RPM(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
@@ -33,21 +32,6 @@ func Test08RPM(t *testing.T) {
 		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
 			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
 		}
-	})
-	t.Run("precompiled", func(t *testing.T) {
-		i := s.build(t, filepath.Join(scratch(t), "dist"), "--kernel", release, "--builder", "chroot")
-		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
-		root := i.unpack(t)
-		sets := require.Value(filepath.Glob(filepath.Join(root, "usr/share/nvidia-driver/modules/*")))(t)
-		if len(sets) != 1 {
-			t.Fatalf("want one set of modules, have %q", sets)
-		}
-		for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
-			if magic := sh(t, "modinfo", "-F", "vermagic", filepath.Join(sets[0], name+".ko")); !strings.HasPrefix(magic, release+" ") {
-				t.Errorf("%s.ko is for %q, not for %s", name, magic, release)
-			}
-		}
-		s.verify(t, root)
 	})
 }
 
