@@ -98,9 +98,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	in.Supported, in.SupportedErr = h.supported()
 	in.Staging = h.staging
 	in.Fabric = h.fabric(q)
-	in.VGPU = func() vgpu.Finding {
-		return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU)
-	}
+	in.VGPU = func() (text, fix string, fatal bool) { return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU) }
 	in.Companions = q.Companions
 	in.GPUDirect = companions.Check(h.info, companions.Host{Wanted: q.Companions, Flavour: q.Flavour, Release: q.Release, Set: q.Set})
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {

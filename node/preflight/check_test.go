@@ -20,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 func find(t *testing.T, checks []Check, name string) Check {
@@ -226,14 +225,10 @@ var cases = []struct {
 		}
 	}, Blocked, "the image lacks it", "Use an image with it."},
 	{"a guest driver that does not fit the host", VirtualGPU, nil, func(i *Input) {
-		i.VGPU = func() vgpu.Finding {
-			return vgpu.Finding{Level: vgpu.Fatal, Text: "it does not fit", Fix: "Use another one."}
-		}
+		i.VGPU = func() (string, string, bool) { return "it does not fit", "Use another one.", true }
 	}, Blocked, "it does not fit", "Use another one."},
 	{"an expired token", VirtualGPU, nil, func(i *Input) {
-		i.VGPU = func() vgpu.Finding {
-			return vgpu.Finding{Level: vgpu.Doubtful, Text: "it expired", Fix: "Renew it."}
-		}
+		i.VGPU = func() (string, string, bool) { return "it expired", "Renew it.", false }
 	}, Warning, "it expired", "Renew it."},
 	{"NVLink 5 with a module to load", NVLinkFabric, map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
 		i.Fabric = func(k fabric.Kernel) fabric.Finding {

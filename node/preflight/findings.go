@@ -1,9 +1,6 @@
 package preflight
 
-import (
-	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/vgpu"
-)
+import "github.com/driver-container/driver-container/node/fabric"
 
 // checkFabric asks whether the image can manage the machine's NVLink switches.
 func checkFabric(in *Input) result {
@@ -36,7 +33,12 @@ func checkVGPU(in *Input) result {
 	if in.VGPU == nil {
 		return skip("vGPUs were not looked for")
 	}
-	f := in.VGPU()
-	status := map[vgpu.Level]Status{vgpu.Fine: OK, vgpu.Doubtful: Warning, vgpu.Fatal: Blocked}[f.Level]
-	return result{status: status, finding: f.Text, fix: f.Fix}
+	switch text, fix, fatal := in.VGPU(); {
+	case fatal:
+		return block(fix, "%s", text)
+	case fix != "":
+		return warn(fix, "%s", text)
+	default:
+		return ok("%s", text)
+	}
 }

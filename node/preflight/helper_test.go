@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 // machine is a node as files: path below a temporary folder -> content. The prefix "-> " makes a symbolic
@@ -126,7 +125,7 @@ func (m *machine) input() Input {
 		CanCompile: true, Headers: "image: /usr/src/linux-headers-" + release, Compiler: "gcc-12 12.2.0", WantedGCC: "gcc-12 12.2.0",
 		StateDir: m.dir + "/state/nvidia-driver",
 		Free:     func(string) (uint64, error) { return 40 << 30, nil },
-		VGPU:     func() vgpu.Finding { return vgpu.Finding{Text: "no GPU is a vGPU"} },
+		VGPU:     func() (string, string, bool) { return "no GPU is a vGPU", "", false },
 		Fabric:   func(fabric.Kernel) fabric.Finding { return fabric.Finding{Text: "no NVLink switches"} },
 	}
 }

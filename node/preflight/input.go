@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 // Loading is a module that would be loaded.
@@ -47,10 +46,10 @@ type Input struct {
 	Supported    Supported // the driver's own list of GPUs
 	SupportedErr error     // why there is no list
 
-	Fabric        func(fabric.Kernel) fabric.Finding // asks about NVLink switches; nil: not asked
-	Companions    []string                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
-	GPUDirect     companions.Finding                 // which of them will be missing
-	VGPU          func() vgpu.Finding                // asks about the files of a vGPU licence; nil: not asked
+	Fabric        func(fabric.Kernel) fabric.Finding    // asks about NVLink switches; nil: not asked
+	Companions    []string                              // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
+	GPUDirect     companions.Finding                    // which of them will be missing
+	VGPU          func() (text, fix string, fatal bool) // asks about the files of a vGPU licence (vgpu.Facts.Check); nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
