@@ -34,15 +34,13 @@ var longVerbs = []string{"init", "compile", "bake", "reload_nvidia_peermem", dri
 
 // stays says whether a command line is one that runs for long and has children: only those get the shim. A command line that is wrong
 // ends at once.
-func (p *program) stays(args []string) bool {
-	cmd, rest, err := p.command(context.Background()).Find(args)
-	if err != nil || cmd.ParseFlags(rest) != nil {
+func (p *program) stays(root *cobra.Command, args []string) bool {
+	cmd, rest, err := root.Find(args)
+	long := cmd == root || slices.Contains(longVerbs, cmd.Name())
+	if err != nil || !long || cmd.ParseFlags(rest) != nil {
 		return false
 	}
-	if cmd.HasParent() {
-		return slices.Contains(longVerbs, cmd.Name())
-	}
-	return p.names.Set(cmd.Flags(), p.env) == nil && accepted(cmd)
+	return cmd != root || p.names.Set(cmd.Flags(), p.env) == nil && accepted(cmd)
 }
 
 // accepted says whether the license is accepted: then the program without a verb does what init does.

@@ -40,15 +40,16 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 		return code
 	}
 	p := &program{stdout: stdout, stderr: stderr, env: env}
-	if !worker && p.stays(argv[1:]) {
+	ctx, patience, listen := signalContexts(signals)
+	cmd := p.command(patience)
+	if !worker && p.stays(cmd, argv[1:]) {
 		return shim.Run(argv, shim.Options{Signals: signals, Log: logging.New(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
 	// its processor time.
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
-	ctx, patience := signalContexts(signals)
-	cmd := p.command(patience)
+	go listen()
 	cmd.SetArgs(argv[1:])
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
@@ -70,17 +71,16 @@ func settle() {
 }
 
 // signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second
-// signal ends patience, and the stop waits for nobody any more. The contexts live as long as the process.
-func signalContexts(signals <-chan os.Signal) (ctx, patience context.Context) {
+// signal ends patience, and the stop waits for nobody any more. The contexts live as long as the process; listen waits for the signals.
+func signalContexts(signals <-chan os.Signal) (ctx, patience context.Context, listen func()) {
 	patience, hasten := context.WithCancel(context.Background())
 	ctx, stop := context.WithCancel(patience)
-	go func() {
+	return ctx, patience, func() {
 		<-signals
 		stop()
 		<-signals
 		hasten()
-	}()
-	return ctx, patience
+	}
 }
 
 // deleteModule is the child that unloads a module: delete_module cannot be interrupted, and a kernel that

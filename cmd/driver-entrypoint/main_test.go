@@ -149,7 +149,8 @@ func TestStays(t *testing.T) {
 		"": false, "help": false, "init --help": false, "status": false, "probe ready": false, "wait-ready": false, "unload": false, "version init": false,
 		"--accept-license=false": false, "--log-format init": false, "--no-such-flag init": false, "-ah": false,
 	} {
-		assert.Equalf(t, want, (&program{}).stays(strings.Fields(args)), "stays(%q)", args)
+		p := &program{}
+		assert.Equalf(t, want, p.stays(p.command(t.Context()), strings.Fields(args)), "stays(%q)", args)
 	}
 }
 

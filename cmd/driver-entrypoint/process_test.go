@@ -63,7 +63,8 @@ func TestSecondSignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGQUIT)
 	defer signal.Stop(signals)
-	ctx, patience := signalContexts(signals)
+	ctx, patience, listen := signalContexts(signals)
+	go listen()
 	send := func() {
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGQUIT))
 	}
