@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -159,14 +160,18 @@ func (w *World) Base(id string) string { return w.Host + "/base/" + id + ":test"
 
 // pushBase pushes a base to the registry: an index with one image for each architecture, each with one layer.
 func (w *World) pushBase(s system) {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var images []v1.Image
 	for _, arch := range s.archs {
-		img := w.baseImage(s, arch)
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+		images = append(images, w.baseImage(s, arch))
 	}
-	ref, err := name.ParseReference(w.Base(s.id))
+	w.pushIndex(s.id, images...)
+}
+
+// pushIndex pushes an index of images as the base of a system.
+func (w *World) pushIndex(id string, images ...v1.Image) {
+	ref, err := name.ParseReference(w.Base(id))
 	if err == nil {
-		err = remote.WriteIndex(ref, index)
+		err = remote.WriteIndex(ref, ocitest.Index(w.t, images...))
 	}
 	if err != nil {
 		w.t.Fatalf("imagetest: push the base: %v", err)

@@ -16,12 +16,7 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -69,15 +64,7 @@ func (s *RPMSystem) PushBase() {
 		files = s.Change(files)
 	}
 	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
-	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
-		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
-	ref, err := name.ParseReference(s.world.Base(s.id))
-	if err == nil {
-		err = remote.WriteIndex(ref, index)
-	}
-	if err != nil {
-		t.Fatalf("imagetest: push the base: %v", err)
-	}
+	s.world.pushIndex(s.id, img)
 }
 
 // importedKey returns the entry that rpm records for a key.

@@ -8,93 +8,58 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-// Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy that counts requests, without
-// TLS. It has no referrers API. It can be stopped and started again under the same address.
+// Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy, without TLS. It has no referrers
+// API.
 type Distribution struct {
 	Host string
 	Dir  string // of its content
 
-	t        testing.TB
-	mu       sync.Mutex
-	backend  *url.URL
-	stop     func()
-	requests map[string]int
-	fault    func(http.ResponseWriter, *http.Request) bool
+	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
 // NewDistribution starts the registry, until the test ends.
 func NewDistribution(t testing.TB) *Distribution {
 	t.Helper()
-	d := &Distribution{Dir: t.TempDir(), t: t, requests: map[string]int{}}
-	config := fmt.Sprintf("version: 0.1\nlog: {level: info}\nstorage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir)
-	require.NoError(t, os.WriteFile(filepath.Join(d.Dir, "config.yml"), []byte(config), 0o600))
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		r.SetURL(d.backend)
-	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.mu.Lock()
-		d.requests[r.Method+" "+r.URL.RequestURI()]++
-		fault := d.fault
-		d.mu.Unlock()
-		if fault == nil || !fault(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	d.Host = strings.TrimPrefix(server.URL, "http://")
-	d.Start()
-	t.Cleanup(func() { server.Close(); d.Stop() })
-	return d
-}
-
-// Start starts the server after Stop.
-func (d *Distribution) Start() {
-	cmd := exec.Command("docker-registry", "serve", filepath.Join(d.Dir, "config.yml"))
-	read, logged := io.Pipe()
+	d := &Distribution{Dir: t.TempDir()}
+	config := testfile.Write(t, filepath.Join(d.Dir, "config.yml"), fmt.Sprintf("version: 0.1\nlog: {level: info}\n"+
+		"storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir))
+	cmd := exec.Command("docker-registry", "serve", config)
+	log, logged := io.Pipe()
 	cmd.Stderr, cmd.Stdout = logged, logged
-	if err := cmd.Start(); err != nil {
-		d.t.Errorf("start Debian's docker-registry: %v", err)
-		return
-	}
-	found := make(chan string, 1)
-	go listening(read, found)
-	stop := sync.OnceFunc(func() {
+	require.NoErrorf(t, cmd.Start(), "start Debian's docker-registry")
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 		_ = logged.Close()
 	})
+	found := make(chan string, 1)
+	go listening(log, found)
 	select {
 	case host := <-found:
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.backend, d.stop = &url.URL{Scheme: "http", Host: host}, stop
+		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if fault := d.fault.Load(); fault == nil || !(*fault)(w, r) {
+				proxy.ServeHTTP(w, r)
+			}
+		}))
+		t.Cleanup(server.Close)
+		d.Host = strings.TrimPrefix(server.URL, "http://")
 	case <-time.After(30 * time.Second):
-		stop()
-		d.t.Errorf("docker-registry did not begin to listen")
+		t.Fatal("docker-registry did not begin to listen")
 	}
-}
-
-// Stop kills the server.
-func (d *Distribution) Stop() {
-	d.mu.Lock()
-	stop := d.stop
-	d.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
+	return d
 }
 
 // listening reads the log of the server to its end, and sends the address that the server chose.
@@ -110,24 +75,7 @@ func listening(log io.Reader, found chan<- string) {
 }
 
 // Fault sets a handler that may answer requests first: it returns true if it has answered.
-func (d *Distribution) Fault(f func(http.ResponseWriter, *http.Request) bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fault = f
-}
-
-// Requests returns the number of requests so far whose method and address ("POST
-// /v2/a/blobs/uploads/?mount=") match a regular expression.
-func (d *Distribution) Requests(pattern string) (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for request, count := range d.requests {
-		if regexp.MustCompile(pattern).MatchString(request) {
-			n += count
-		}
-	}
-	return n
-}
+func (d *Distribution) Fault(f func(http.ResponseWriter, *http.Request) bool) { d.fault.Store(&f) }
 
 // Blob is the file with the content of a blob ("sha256:...").
 func (d *Distribution) Blob(digest string) string {

@@ -64,7 +64,7 @@ func Image(t *testing.T, arch string, size int, names ...string) v1.Image {
 }
 
 // Index returns an index of images.
-func Index(t *testing.T, images ...v1.Image) v1.ImageIndex {
+func Index(t testing.TB, images ...v1.Image) v1.ImageIndex {
 	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
