@@ -151,8 +151,8 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 			b.Log.Warn("this container is to compile a module that the driver container does not ask for: set the variable for that container, too", "module", name)
 		}
 	}
-	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional, Companions: r.Companions, RDMA: r.RDMA,
-		MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
+	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional,
+		Companions: r.Companions, RDMA: r.RDMA, MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
 	info, err := driverinfo.Read(os.DirFS(wanted.Image))
 	if err == nil && info.Driver != r.Driver {
 		err = fmt.Errorf("it is driver %s, the request is for %s", info.Driver, r.Driver)

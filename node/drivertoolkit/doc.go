@@ -3,7 +3,8 @@
 // containers share a folder.
 //
 // The driver container asks (Invite, Compile): it puts its own program, the sources and a request into the
-// folder, waits with a deadline, and takes the modules over by their manifest. The toolkit container answers
+// folder, waits with a deadline, and takes the modules over as the
+// entry of a cache that they are. The toolkit container answers
 // (Builder). Each request has the name of a run, and answers to another run do not count, so that what
 // earlier containers left does no harm. To the driver container the folder is untrusted input. To the toolkit
 // container it is what the driver container wrote, and it runs a compile of it.

@@ -72,8 +72,9 @@ func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error)
 		return nil, err
 	}
 	defer free()
-	run, err := f.announce(o, request{Compile: true, Kernel: j.Kernel, Driver: j.Info.Driver, Flavour: j.Flavour, Modules: j.Modules,
-		Optional: j.Optional, Companions: j.Companions, RDMA: j.RDMA, MaxThreads: j.MaxThreads}, func() error { return f.putDriver(ctx, j) })
+	r := request{Compile: true, Kernel: j.Kernel, Driver: j.Info.Driver, Flavour: j.Flavour, Modules: j.Modules, Optional: j.Optional,
+		Companions: j.Companions, RDMA: j.RDMA, MaxThreads: j.MaxThreads}
+	run, err := f.announce(o, r, func() error { return f.putDriver(ctx, j) })
 	if err != nil {
 		return nil, explain(err, o.Dir)
 	}

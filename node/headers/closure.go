@@ -9,10 +9,10 @@ const maxPackages = 50 // of one kernel; in practice one to three
 
 // closure adds the header packages that others need, and returns all of them, dependencies first. needs returns those that a
 // package needs beside the chosen ones. The package managers would install all dependencies; the package comment says what these are.
-func closure[P comparable](chosen []P, needs func(p P, chosen []P) ([]P, error)) ([]P, error) {
+func closure[P any](chosen []P, needs func(p P, chosen []P) ([]P, error)) ([]P, error) {
 	for i := 0; i < len(chosen); i++ {
 		if len(chosen) > maxPackages {
-			return nil, fmt.Errorf("%v needs more than %d packages: the repository is broken", chosen[0], maxPackages)
+			return nil, fmt.Errorf("the headers need more than %d packages: the repository is broken", maxPackages)
 		}
 		more, err := needs(chosen[i], chosen)
 		if err != nil {

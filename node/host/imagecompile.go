@@ -59,8 +59,8 @@ func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kb
 	if err != nil {
 		return nil, err
 	}
-	job, err := modules.Request{Image: c.root, Info: info, Flavour: c.Flavour, Modules: names, Companions: driverinfo.Companions(), MaxThreads: c.MaxThreads,
-		Path: c.path, Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log")}.Job(ctx, id, h, log)
+	job, err := modules.Request{Image: c.root, Info: info, Flavour: c.Flavour, Modules: names,
+		Companions: driverinfo.Companions(), MaxThreads: c.MaxThreads, Path: c.path, Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log")}.Job(ctx, id, h, log)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,8 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	if errors.As(err, new(*buildtree.NoHeadersError)) && s.cfg.Fetch {
 		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
-		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Into: filepath.Join(fetchedDir, release), Store: store, Log: s.log})
+		into := filepath.Join(fetchedDir, release)
+		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Into: into, Store: store, Log: s.log})
 		if ferr != nil {
 			return h, errors.Join(ferr, err)
 		}

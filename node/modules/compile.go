@@ -57,8 +57,8 @@ func (r Request) Job(ctx context.Context, kernel string, h buildtree.Headers, lo
 	return Job{limit: limit, Job: kbuild.Job{
 		Source: filepath.Join(image, Sources(r.Info.Driver, r.Flavour)), Driver: r.Info.Driver, Flavour: r.Flavour,
 		Patches: append(r.Info.PatchNames(r.Flavour), r.RDMA...), Variables: driverinfo.MakeVariables(r.Info.VGPU),
-		Kernel: kernel, Headers: h, Compiler: cc, Jobs: jobs, Modules: slices.Concat(r.Modules, r.Optional), Optional: r.Optional, Companions: companions,
-		Work: r.Work, Log: r.Log, Progress: Progress(log),
+		Kernel: kernel, Headers: h, Compiler: cc, Jobs: jobs, Modules: slices.Concat(r.Modules, r.Optional), Optional: r.Optional,
+		Companions: companions, Work: r.Work, Log: r.Log, Progress: Progress(log),
 	}}, nil
 }
 
