@@ -205,7 +205,7 @@ func TestRowsRefuses(t *testing.T) {
 }
 
 // Without the chart's folder the error says what was attempted.
-func TestGenerateFails(t *testing.T) {
+func TestFilesFails(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContainsf(t, generate(t.TempDir()), "read the matrix", "without a chart")
+	assert.ErrorContainsf(t, assert.Err(Files(t.TempDir())), "read the matrix", "without a chart")
 }

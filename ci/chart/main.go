@@ -6,45 +6,22 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 func main() {
 	root := flag.String("root", ".", "the project's folder")
 	flag.Parse()
-	if err := generate(*root); err != nil {
+	files, err := Files(*root)
+	for name, content := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(*root, name), content, 0o644)) //nolint:gosec // a file of the repository
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// generate writes every generated file below root whose content has changed.
-func generate(root string) error {
-	files, err := Files(root)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := write(filepath.Join(root, name), files[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// write does not touch a file that is up to date, so that nothing that depends on it is rebuilt.
-func write(path string, content []byte) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
-		return nil
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // a file of the repository
-		return fmt.Errorf("write a generated file: %w", err)
-	}
-	return nil
 }
