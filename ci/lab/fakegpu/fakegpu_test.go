@@ -145,14 +145,6 @@ func TestBrokenProtocol(t *testing.T) {
 	}
 }
 
-func TestQEMUEnds(t *testing.T) {
-	t.Parallel()
-	q, g := connect(t, T4)
-	q.conn.Close()
-	assert.NoError(t, g.Close())
-	assert.NoErrorf(t, g.Close(), "a second time")
-}
-
 func FuzzHandle(f *testing.F) {
 	f.Add(int32(cmdConfigRead), message(0, uint32(4), uint32(0), int32(4))[16:])
 	f.Add(int32(cmdConfigWrite), message(0, uint32(0xfe), uint32(1), int32(-4))[16:])

@@ -115,10 +115,7 @@ func toolchain(t *testing.T, g *lab.Guest) {
 	check := driver("535")
 	check.Command = []string{"nvidia-driver", "preflight"}
 	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*host: /proc/1/root/usr/src/linux-headers-`+release)
-	for dir := range strings.FieldsSeq(g.Sh("ls -d /usr/src/linux-headers-* /usr/lib/linux-kbuild-*")) {
-		check = check.With(lab.Mount{Host: dir, Guest: dir, ReadOnly: true})
-	}
-	contains(t, ends(t, g.Start(check), 0, time.Minute), `headers +\S+ +.*image: /usr/src/linux-headers-`+release)
+	contains(t, ends(t, g.Start(withHeaders(g, check)), 0, time.Minute), `headers +\S+ +.*image: /usr/src/linux-headers-`+release)
 }
 
 // kept requires that the cache on the host has the modules that are loaded, and that the whole output of the

@@ -78,7 +78,6 @@ func secondStart(t *testing.T, g *lab.Guest, modules int) time.Duration {
 	const more, written = 60 << 20, 4 << 20
 	counts := fmt.Sprintf("/proc/%d/io", childOf(t, g, p.PID))
 	read, wrote := number(t, g, "sed -n 's/^rchar: //p' "+counts), number(t, g, "sed -n 's/^wchar: //p' "+counts)
-	t.Logf("read %d bytes, wrote %d; the modules have %d", read, wrote, modules)
 	if read < modules || read > 2*modules+more || wrote > written {
 		t.Errorf("read %d bytes and wrote %d, want at most %d and %d, and at least the modules", read, wrote, 2*modules+more, written)
 	}

@@ -46,7 +46,6 @@ func upgradeIdle(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("535"))
 	serving(t, g, d535.driver)
 	contains(t, p.Output(), logtest.Unloading+`470\.256\.02`)
-	t.Logf("phases: %v", statusOf(t, g).Phases)
 	stops(t, p, 0)
 }
 

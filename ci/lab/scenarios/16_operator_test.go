@@ -21,25 +21,14 @@ const (
 	digest      = "2557654321"
 )
 
-// operatorStage is a guest with the driver's image and the driver manager's program.
-func operatorStage(t *testing.T) *lab.Guest {
-	t.Helper()
-	lab.Gate(t)
-	dir := t.TempDir()
-	require.NoError(t, tool.Build(t.Context(), dir, "ci/peers/conformance/drivermanager"))
-	disk := lab.TreeDisk(t, dir)
-	return stage{products: map[string]product{"535": d535}, cached: []product{d535},
-		edit: func(c *lab.Config) { c.Disks["/manager"] = disk }}.start(t)
-}
-
 // operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
 // probe from a ConfigMap, its mounts, among them the volume over /lib/firmware, which kubelet makes in the
 // folder of the later driver root. The one mount that the operator's pod does not have is that of the
 // compiled modules: to compile them in a guest takes half an hour.
 func operated(g *lab.Guest, digest string) lab.Container {
 	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
-	pod := unstaged(driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "KERNEL_MODULE_TYPE=auto",
-		"GDS_ENABLED=true", "DRIVER_CONFIG_DIGEST="+digest)).Without("/lib/modules").Without("/drivers").Without("/sys").
+	pod := light("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "KERNEL_MODULE_TYPE=auto",
+		"GDS_ENABLED=true", "DRIVER_CONFIG_DIGEST="+digest).Without("/lib/modules").Without("/drivers").Without("/sys").
 		With(lab.Mount{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"}).
 		With(lab.Mount{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"}).
 		With(lab.Mount{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"}).
@@ -66,7 +55,11 @@ func probe(p *lab.Process, smi bool) lab.Result {
 // environment, firmware volume, startup probe and preStop, and finds its markers, its digest and the kernel's
 // firmware. Another container that has only /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
-	g := operatorStage(t)
+	lab.Gate(t)
+	dir := t.TempDir()
+	require.NoError(t, tool.Build(t.Context(), dir, "ci/peers/conformance/drivermanager"))
+	g := stage{products: map[string]product{"535": d535}, cached: []product{d535},
+		edit: func(c *lab.Config) { c.Disks["/manager"] = lab.TreeDisk(t, dir) }}.start(t)
 	before := look(g)
 	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
 	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
@@ -127,13 +120,6 @@ func firmware(t *testing.T, g *lab.Guest) {
 	if n := g.Sh("find -L " + dir + " -name 'gsp*.bin' -size +1000k | wc -l"); strings.TrimSpace(n) != "2" {
 		t.Errorf("%s GSP files in %s, want 2", n, dir)
 	}
-}
-
-// unstaged is a pod that has only the cache of modules on the host's storage: it serves the container's own
-// root.
-func unstaged(pod lab.Container) lab.Container {
-	return pod.Without("/var/lib/nvidia-driver").
-		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
 }
 
 // driverManager runs the init container of the operator's pod with a verb and the digest of that pod, and

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -172,5 +171,3 @@ func cleanTaint(t *testing.T, g *lab.Guest) {
 		t.Errorf("the kernel is tainted E: it has loaded a module without a good signature\n%s", g.Dmesg())
 	}
 }
-
-func contained(text, expression string) bool { return regexp.MustCompile(expression).MatchString(text) }

@@ -58,23 +58,17 @@ func Test20SecureBoot(t *testing.T) {
 		for _, r := range rows {
 			sets = append(sets, r.forged)
 		}
-		begin := time.Now()
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, sets...)
-		t.Logf("%d sets of modules made in %s", len(sets), time.Since(begin).Round(time.Millisecond))
 	}}.start(t)
 	g.Module("drm")
 	// The kernel would load the module for this hash by itself.
 	g.Sh(`cd /lib/modules/$(uname -r) && rm $(find . -name 'sha512*') && sed -i /sha512/d modules.dep modules.alias`)
 	for _, r := range rows {
-		t.Logf("%s", r.name)
 		refused(t, g, r, demanded)
 	}
-	t.Log("signed")
 	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows`)
 	loadsSigned(t, g, with("535", "signed"))
-	t.Log("signed here")
 	signsHere(t, g, site)
-	t.Log("handed over by a toolkit container")
 	signsHandedOver(t, g, site)
 }
 

@@ -27,7 +27,6 @@ func Test22Enforced(t *testing.T) {
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, rows[0].forged, rows[1].forged, rows[2].forged)
 	}}.start(t)
 	for _, r := range rows {
-		t.Log(r.name)
 		refused(t, g, r, demand)
 	}
 	fails(t, g, with("535", "foreign"), 13, 30*time.Second, `this machine was not started by UEFI, so that no other can be enrolled`)

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab"
@@ -12,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-const companionsDir = "/gpudirect" // in the guest: the description of an image with companions, and a module of another program
+const companionsDir = "/gpudirect" // in the guest: the description of an image with companions
 
 // direct returns a driver's pod that asks for both companions, of an image that has them.
 func direct(t *testing.T, g *lab.Guest, c lab.Container) lab.Container {
@@ -31,7 +30,7 @@ func companionView(g *lab.Guest) string {
 }
 
 // Driver 535 with the real nvidia-fs 2.13.5 and a stand-in for gdrdrv: loaded after nvidia, with device
-// files; held, left, adopted after a kill, unloaded first; not asked for any more; loaded by another program.
+// files; held, left, adopted after a kill, unloaded first; not asked for any more.
 func Test28GPUDirect(t *testing.T) {
 	lab.Gate(t)
 	set := withCompanions(t, lab.Kernel(t, "debian12"))
@@ -76,7 +75,6 @@ func Test28GPUDirect(t *testing.T) {
 	}
 	p.Kill()
 	notAsked(t, g, c)
-	byAnother(t, g)
 }
 
 // notAsked: a successor without --gds and --gdrcopy unloads both, and keeps the driver.
@@ -91,22 +89,6 @@ func notAsked(t *testing.T, g *lab.Guest, c lab.Container) {
 		t.Errorf("still loaded: %s", loaded)
 	}
 	stops(t, p, 0)
-	p.Kill()
-}
-
-// byAnother: another program, named like NVIDIA's sidecar, loads nvidia-fs. The status names it, and the stop
-// unloads the module.
-func byAnother(t *testing.T, g *lab.Guest) {
-	t.Helper()
-	p := ready(t, g, driver("535"))
-	g.Write(companionsDir+"/nvidia-gds-driver", "#!/bin/sh\nwhile :; do sleep 1000; done\n", 0o755)
-	sidecar := g.Process("sh", companionsDir+"/nvidia-gds-driver", "install")
-	if errno := g.Insert(strings.TrimSpace(g.Sh("ls /seed/a/*/nvidia-fs.ko"))); errno != 0 {
-		t.Fatal(errno)
-	}
-	contains(t, stops(t, p, 0), `nvidia_fs 2\.13\.5 was loaded by another program, perhaps by nvidia-gds-driver, which runs as pid \d+ \(sh\)`)
-	assert.Equalf(t, "", strings.Join(g.Driver(), " "), "modules after the stop")
-	sidecar.Signal(syscall.SIGKILL)
 	p.Kill()
 }
 
@@ -134,7 +116,6 @@ func Test28SecureBoot(t *testing.T) {
 		t.Errorf("%+v, %+v", fs, drv)
 	}
 	contains(t, fs.Reason, `^load nvidia_fs: the kernel refused the module nvidia_fs .*`)
-	t.Log(fs.Reason)
 	stops(t, p, 0)
 	p.Kill()
 	cleanTaint(t, g)

@@ -18,21 +18,14 @@ import (
 // loads returns how often the driver was loaded since boot, by the kernel's own log.
 func loads(g *lab.Guest) int { return strings.Count(g.Dmesg(), "loading NVIDIA UNIX") }
 
-// probes requires these exit codes of the probes of a container, and returns the readiness probe's output.
-func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
+// probes requires these exit codes of the probes of a container.
+func probes(t *testing.T, p *lab.Process, startup, ready, live int) {
 	t.Helper()
-	said := ""
-	for _, probe := range []struct {
-		name string
-		code int
-	}{{"startup", startup}, {"live", live}, {"ready", ready}} {
-		r := p.Exec("nvidia-driver", "probe", probe.name)
-		if r.Code != probe.code {
-			t.Errorf("want exit code %d of %s", probe.code, r)
+	for name, code := range map[string]int{"startup": startup, "ready": ready, "live": live} {
+		if r := p.Exec("nvidia-driver", "probe", name); r.Code != code {
+			t.Errorf("want exit code %d of %s", code, r)
 		}
-		said = r.Output
 	}
-	return said
 }
 
 // phasesOf waits for the end of a start and requires all its phases in their order, in the log and in the
