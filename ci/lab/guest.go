@@ -44,7 +44,6 @@ type Guest struct {
 	qemu    *machine
 	client  *client
 	console *Console
-	boot    time.Duration
 	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
 
@@ -85,16 +84,16 @@ func (g *Guest) ready(begin time.Time, limit time.Duration) bool {
 	g.t.Helper()
 	select {
 	case release := <-g.client.ready:
-		g.boot = time.Since(begin)
+		boot := time.Since(begin)
 		quiet := quietBoot
 		if g.config.Firmware != nil {
 			quiet = quietStart
 		}
-		g.client.patience = Measure(g.boot, quiet)
+		g.client.patience = Measure(boot, quiet)
 		if g.console != nil {
 			g.console.patience = g.client.patience
 		}
-		g.t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
+		g.t.Logf("guest: Linux %s ready after %s", release, boot.Round(10*time.Millisecond))
 		return true
 	case <-g.client.gone:
 		g.t.Fatalf("the guest ended while it booted: %v", g.qemu.end())

@@ -22,7 +22,6 @@ type machine struct {
 	port    net.Conn
 	console string   // file
 	serial  net.Conn // the console, if the test types on it
-	gpus    []*fakegpu.GPU
 }
 
 // startMachine starts QEMU with one end of a socket as the agent's port and one for each GPU.
@@ -62,7 +61,6 @@ func startMachine(t testing.TB, c *Config) *machine {
 	for _, g := range gpus {
 		m.Own(g)
 	}
-	m.gpus = gpus
 	return m
 }
 
