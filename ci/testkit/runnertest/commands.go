@@ -52,29 +52,18 @@ func testLines(t *testing.T, s *suite) {
 	_, lines := s.run(t, Step(t, nil, "lines", "500"))
 	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may have two
 	// pipes.
-	var even, odd []string
+	var want, got [2][]string
 	for i := range 500 {
-		line := fmt.Sprintf("line %d", i)
-		if i%2 == 0 {
-			even = append(even, line)
-		} else {
-			odd = append(odd, line)
-		}
+		want[i%2] = append(want[i%2], fmt.Sprintf("line %d", i))
 	}
-	var gotEven, gotOdd []string
 	for _, line := range lines {
 		var n int
 		if _, err := fmt.Sscanf(line, "line %d", &n); err != nil {
 			t.Errorf("line %q", line)
 		}
-		if n%2 == 0 {
-			gotEven = append(gotEven, line)
-		} else {
-			gotOdd = append(gotOdd, line)
-		}
+		got[n%2] = append(got[n%2], line)
 	}
-	diff(t, "stdout", even, gotEven)
-	diff(t, "stderr", odd, gotOdd)
+	diff(t, "stdout, stderr", want, got)
 }
 
 // testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
