@@ -123,6 +123,16 @@ func (w *World) PutRun(version, arch string, data []byte) {
 	w.Put(RunPath(version, arch), data)
 }
 
+// writeDriver writes the row of a driver with its archives.
+func (w *World) writeDriver(b *strings.Builder, version string) {
+	fmt.Fprintf(b, "  - version: %s\n    archives:\n", version)
+	for _, arch := range []string{"amd64", "arm64"} {
+		if data, ok := w.Runs[version+" "+arch]; ok {
+			fmt.Fprintf(b, "      %s: {url: %s, sha256: %x, size: %d}\n", arch, w.URL+RunPath(version, arch), sha256.Sum256(data), len(data))
+		}
+	}
+}
+
 // Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new
 // for it.
 func (w *World) Matrix() string {
@@ -141,12 +151,7 @@ func (w *World) Matrix() string {
 	}
 	b.WriteString("drivers:\n")
 	for _, v := range []string{OldDriver, NewDriver} {
-		fmt.Fprintf(&b, "  - version: %s\n    archives:\n", v)
-		for _, arch := range []string{"amd64", "arm64"} {
-			if data, ok := w.Runs[v+" "+arch]; ok {
-				fmt.Fprintf(&b, "      %s: {url: %s, sha256: %x, size: %d}\n", arch, w.URL+RunPath(v, arch), sha256.Sum256(data), len(data))
-			}
-		}
+		w.writeDriver(&b, v)
 		if v == OldDriver {
 			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
 			continue

@@ -1,7 +1,6 @@
 package imagetest
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -94,9 +93,7 @@ func (w *World) fleetMatrix(f Fleet) string {
 	}
 	b.WriteString("drivers:\n")
 	for i := range f.Drivers {
-		v := fmt.Sprintf("535.%d.01", 100+i)
-		data := w.Runs[v+" amd64"]
-		fmt.Fprintf(&b, "  - version: %s\n    archives:\n      amd64: {url: %s, sha256: %x, size: %d}\n", v, w.URL+RunPath(v, "amd64"), sha256.Sum256(data), len(data))
+		w.writeDriver(&b, fmt.Sprintf("535.%d.01", 100+i))
 	}
 	return b.String()
 }

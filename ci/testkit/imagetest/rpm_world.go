@@ -1,7 +1,6 @@
 package imagetest
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -87,8 +86,7 @@ func (w *RPMWorld) Matrix() string {
 	}
 	b.WriteString("drivers:\n")
 	for _, v := range []string{OldDriver, NewDriver} {
-		data := w.Runs[v+" amd64"]
-		fmt.Fprintf(&b, "  - version: %s\n    archives:\n      amd64: {url: %s, sha256: %x, size: %d}\n", v, w.URL+RunPath(v, "amd64"), sha256.Sum256(data), len(data))
+		w.writeDriver(&b, v)
 		if v == OldDriver {
 			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
 		}
