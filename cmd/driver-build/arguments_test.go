@@ -18,7 +18,7 @@ import (
 var needless = []string{"cache", "cache prune", "list", "lock", "check", "plan", "drivers", "matrix", "doctor", "bundle", "version", "fleet", "gpus"}
 
 // takesAny are commands that take any number of arguments.
-var takesAny = map[string]bool{"attest": true, "push": true, "bundle create": true, "bundle verify": true, "bundle import": true, "drivers": true, "gpus": true, "bundle list": true}
+var takesAny = map[string]bool{"sign-image": true, "push": true, "bundle create": true, "bundle verify": true, "bundle import": true, "drivers": true, "gpus": true, "bundle list": true}
 
 // TestArguments: each command refuses no arguments where it needs some, too many, misspelt ones and unknown
 // flags: exit code 2, one line that says what to do, nothing on stdout, no file.
@@ -82,17 +82,17 @@ func TestContradictions(t *testing.T) {
 		build + "--one-image":      {"--one-image", "give --kernel"},
 		build + "--with-sources":   {"--with-sources", "give --kernel"},
 		build + "--kmm":            {"--kmm", "give --kernel"},
-		build + "--image-key a --sign-with b --repository h.example/a": {"--image-key and --sign-with"},
+		build + "--image-key a --image-signer b --repository h.example/a": {"--image-key and --image-signer"},
 		"lock --lock none":                                          {"--lock none is for builds"},
 		"lock some-target":                                          {"targets follow --update"},
-		"sign oci:x --export a --import b":                          {"give one of"},
-		"sign oci:x --export a --sign-key k":                        {"give one of"},
+		"sign-modules oci:x --export a --import b":                  {"give one of"},
+		"sign-modules oci:x --export a --module-key k":              {"give one of"},
 		"verify oci:x --kernel 6.1":                                 {"--kernel is for --deep"},
 		"verify oci:x --source y":                                   {"for --rebuild"},
-		"plan --all --repository h.example/a --sign-cert x":         {"give --kernel"},
+		"plan --all --repository h.example/a --module-cert x":       {"give --kernel"},
 		"bundle verify x --key a --allow-unsigned":                  {"--key", "--allow-unsigned"},
 		"bundle import x --to h.example/a --key a --allow-unsigned": {"--key", "--allow-unsigned"},
-		"attest h.example/a:1 --type x:y":                           {"--image-key"},
+		"sign-image h.example/a:1 --type x:y":                       {"--image-key"},
 		"drivers no-branch":                                         {"no-branch", "R535"},
 		"completion tcsh":                                           {"tcsh"},
 		"login h.example -u me":                                     {"--password-stdin"},

@@ -26,17 +26,17 @@ const attestLong = `Sign images and attach documents to them, where they are: in
 (oci-archive:FILE). The index and every image in it are signed, under the name of the repository and each tag. Nothing is sent to
 a transparency log. What the key has signed already is not signed again; what others signed stays.
 
-With a key at hand:       driver-build attest IMAGE --image-key KEY --sbom SBOM.json
-With a key elsewhere:     driver-build attest IMAGE --sbom SBOM.json --export DIR
+With a key at hand:       driver-build sign-image IMAGE --image-key KEY --sbom SBOM.json
+With a key elsewhere:     driver-build sign-image IMAGE --sbom SBOM.json --export DIR
                           (sign what is in DIR there; docs/trust.md#sign has the commands)
-                          driver-build attest IMAGE --sbom SBOM.json --import DIR --image-public-key K.pub
+                          driver-build sign-image IMAGE --sbom SBOM.json --import DIR --image-public-key K.pub
 
 Without a key, --sbom alone attaches the document as a referrer, which anyone could have written.`
 
-const attestExample = `  driver-build attest registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key --vex driver.openvex.json
-  driver-build sbom oci:dist | driver-build attest oci:dist --repository registry.example.com/gpu/driver --image-key image.key --sbom -`
+const attestExample = `  driver-build sign-image registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key --vex driver.openvex.json
+  driver-build sbom oci:dist | driver-build sign-image oci:dist --repository registry.example.com/gpu/driver --image-key image.key --sbom -`
 
-// attestFlags are the flags of the command attest.
+// attestFlags are the flags of the command sign-image.
 type attestFlags struct {
 	signer               flags.ImageSigner
 	repository           string
@@ -62,7 +62,7 @@ func (o *attestFlags) addTo(f *pflag.FlagSet) {
 func newAttestCmd(a *session.App) *cobra.Command {
 	var o attestFlags
 	cmd := &cobra.Command{
-		Use: "attest IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample, Args: cobra.MinimumNArgs(1),
+		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i := range args {
 				args[i] = oci.Named(args[i])
@@ -78,11 +78,11 @@ func (o *attestFlags) check(refs []string) error {
 	ways := given(o.signer.Key+o.signer.Program, o.export, o.answers)
 	switch {
 	case ways > 1:
-		return session.Usagef("attest: give one of --image-key or --sign-with, --export DIR and --import DIR")
+		return session.Usagef("sign-image: give one of --image-key or --image-signer, --export DIR and --import DIR")
 	case ways == 0 && (o.vex != "" || o.predicate != ""):
-		return session.Usagef("--vex and --predicate are attestations, which are signed: give --image-key or --sign-with")
+		return session.Usagef("--vex and --predicate are attestations, which are signed: give --image-key or --image-signer")
 	case ways == 0 && o.sbom == "":
-		return session.Usagef("attest: give --image-key KEY or --sign-with PROGRAM to sign, or --export DIR for a key elsewhere")
+		return session.Usagef("sign-image: give --image-key KEY or --image-signer PROGRAM to sign, or --export DIR for a key elsewhere")
 	case o.answers != "" && o.signer.PublicKey == "":
 		return session.Usagef("--import: give --image-public-key FILE too: the signatures are verified with it")
 	case (o.export != "" || o.answers != "") && len(refs) > 1:
@@ -96,10 +96,10 @@ func (o *attestFlags) check(refs []string) error {
 func (o *attestFlags) checkRefs(refs []string) error {
 	for _, ref := range refs {
 		if err := registry.CheckSource(ref); err != nil {
-			return session.Usagef("attest: %w", err)
+			return session.Usagef("sign-image: %w", err)
 		}
 		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle && (o.signer.Given() || o.export != "" || o.answers != "") {
-			return session.Usagef("attest %s: a signature states the image's name: give --repository REGISTRY/PATH", ref)
+			return session.Usagef("sign-image %s: a signature states the image's name: give --repository REGISTRY/PATH", ref)
 		}
 	}
 	if o.repository != "" {
@@ -223,7 +223,7 @@ func attach(ctx context.Context, a *session.App, s *session.Session, plan attest
 		err = image.Attach(ctx, s.Registry, all)
 	}
 	if err != nil {
-		return fmt.Errorf("attest %s: %w", ref, err)
+		return fmt.Errorf("sign-image %s: %w", ref, err)
 	}
 	if len(all) == 0 {
 		fmt.Fprintf(a.Stderr, "%s: it has all of it already\n", ref)

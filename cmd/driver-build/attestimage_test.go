@@ -66,28 +66,28 @@ func TestSignImage(t *testing.T) {
 	p12, cert := commandtest.SignKey(t)
 	keys[p12] = cert
 	u.wantSigned(t, 0, 3, repository+":1", public)
-	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r := u.Run(t, "sign-modules", u.modulesImage(t, "amd64"), "--module-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
 	r.Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.PassphraseVariable] = "correct"
-	r = u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r = u.Run(t, "sign-modules", u.modulesImage(t, "amd64"), "--module-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
 	r.Want(t, 0) // under all tags that the image was built with
 	if strings.Count(r.Stdout, "\n") != 2 || !strings.Contains(r.Stdout, "/own:535-debian12@") {
 		t.Error(r.Stdout)
 	}
 	u.wantSigned(t, 1, 0, u.Host+"/own:535-debian12", public)
 	assert.Contains(t, u.Run(t, "verify", u.Host+"/own:535-debian12", "--key", public).Stdout, u.Host+"/own:535-debian12")
-	u.Run(t, "sign", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Run(t, "sign-modules", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.ImagePassphraseVariable] = "wrong"
-	u.Run(t, "attest", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Run(t, "sign-image", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.ImagePassphraseVariable] = "correct"
 	var done []string
 	for private, public := range keys {
 		u.wantSigned(t, 0, 3, repository+":1", public)
-		r = u.Run(t, "sign", repository+":1", "--image-key", private).Want(t, 0)
+		r = u.Run(t, "sign-modules", repository+":1", "--image-key", private).Want(t, 0)
 		if !strings.HasPrefix(r.Stdout, repository+":1@sha256:") {
 			t.Errorf("stdout %q", r.Stdout)
 		}
-		u.Run(t, "attest", repository+":1", "--image-key", private).Want(t, 0, "it has all of it already")
+		u.Run(t, "sign-image", repository+":1", "--image-key", private).Want(t, 0, "it has all of it already")
 		for _, public := range append(done, public) {
 			u.wantSigned(t, 3, 0, repository+":1", public)
 		}
@@ -96,7 +96,7 @@ func TestSignImage(t *testing.T) {
 	r = u.Run(t, "verify", repository+":1", "--key", public)
 	assert.Contains(t, r.Stdout, " as "+repository+", "+repository+":1")
 	u.Run(t, "verify", repository+":1", "--key", private).Want(t, session.ExitUsage, "openssl pkey")
-	u.Run(t, "sign", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
+	u.Run(t, "sign-modules", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
 }
 
 // TestVerifyNames: a tag that was moved to another signed image is an error, in each format; so is an attestation
@@ -120,7 +120,7 @@ func TestVerifyNames(t *testing.T) {
 		}
 		for tag, arches := range map[string][]string{"470": {"amd64"}, "535": {"arm64"}} {
 			u.Run(t, "push", u.modulesImage(t, arches...), repository+":"+tag).Want(t, 0)
-			u.Run(t, "attest", repository+":"+tag, "--image-key", key, "--signature-format", format, "--sbom", u.Path("spdx")).Want(t, 0)
+			u.Run(t, "sign-image", repository+":"+tag, "--image-key", key, "--signature-format", format, "--sbom", u.Path("spdx")).Want(t, 0)
 		}
 		nameless := 0 // bundles state no name, so nothing says which tag is right
 		if format == "bundle" {
@@ -136,7 +136,7 @@ func TestVerifyNames(t *testing.T) {
 		u.Run(t, "push", repository+":470", u.Host+"/mirror/"+format+":470").Want(t, 0)
 		errorsOf(nameless, u.Host+"/mirror/"+format+":470")
 
-		u.Run(t, "attest", repository+":470", "--image-key", foreign, "--predicate", u.Path("spdx"), "--type", "https://cyclonedx.org/bom").Want(t, 0)
+		u.Run(t, "sign-image", repository+":470", "--image-key", foreign, "--predicate", u.Path("spdx"), "--type", "https://cyclonedx.org/bom").Want(t, 0)
 		errorsOf(0, strings.TrimSpace(pinned), "--require", "sbom,spdx,https://spdx.dev/Document")
 		for _, kind := range []string{"cyclonedx", "provenance", "https://spdx.dev/Doc"} {
 			errorsOf(1, strings.TrimSpace(pinned), "--require", kind)
@@ -166,11 +166,11 @@ func TestAttest(t *testing.T) {
 		require.NoError(t, os.WriteFile(u.Path(name), []byte(text), 0o600))
 	}
 	for _, ref := range []string{repository + ":1", layout} {
-		u.Run(t, "attest", ref, "--sbom", u.Path("spdx")).Want(t, 0) // without a key a referrer only
-		args := []string{"attest", ref, "--repository", repository, "--image-key", key, "--sbom", u.Path("spdx"), "--vex", u.Path("vex"), "--signature-format", "both"}
+		u.Run(t, "sign-image", ref, "--sbom", u.Path("spdx")).Want(t, 0) // without a key a referrer only
+		args := []string{"sign-image", ref, "--repository", repository, "--image-key", key, "--sbom", u.Path("spdx"), "--vex", u.Path("vex"), "--signature-format", "both"}
 		u.Run(t, args...).Want(t, 0)
 		u.Run(t, args...).Want(t, 0, "it has all of it already")
-		u.Run(t, "attest", ref, "--repository", repository, "--image-key", key, "--predicate", u.Path("other"), "--type", "https://x.example/y", "--arch", "arm64").Want(t, 0)
+		u.Run(t, "sign-image", ref, "--repository", repository, "--image-key", key, "--predicate", u.Path("other"), "--type", "https://x.example/y", "--arch", "arm64").Want(t, 0)
 		r := u.Run(t, "verify", ref, "--key", public)
 		for part, n := range map[string]int{"note: image-signature": 3, ": https://spdx.dev/Document by key": 6, ": https://openvex.dev/ns by key": 6, ": https://x.example/y by key": 1, "warning: ": 0} {
 			if got := strings.Count(r.Stdout, part); got != n {
@@ -181,27 +181,27 @@ func TestAttest(t *testing.T) {
 	u.Run(t, "push", layout, u.Host+"/third/driver").Want(t, 0, "signatures, SBOMs")
 	u.wantSigned(t, 3, 0, u.Host+"/third/driver:mine", public)
 	for args, want := range map[string]string{
-		"":                            "--image-key KEY or --sign-with",
-		"--vex " + u.Path("vex"):      "are signed",
-		"--image-key k --sign-with p": "give one",
+		"":                               "--image-key KEY or --image-signer",
+		"--vex " + u.Path("vex"):         "are signed",
+		"--image-key k --image-signer p": "give one",
 		"--image-key " + key + " --sbom " + u.Path("other"):                       "no SBOM",
 		"--image-key " + key + " --vex " + u.Path("other"):                        "not a valid OpenVEX document",
 		"--image-key " + key + " --vex " + u.Path("foreign"):                      "--vex " + u.Path("foreign"),
 		"--image-key " + key + " --predicate " + u.Path("none") + " --type x:y":   "an object",
 		"--image-key " + key + " --predicate " + u.Path("other"):                  "belong together",
 		"--image-key " + key + " --predicate " + u.Path("other") + " --type spdx": "no URI",
-		"--image-key " + key + " --image-public-key " + public:                    "--sign-with",
-		"--sign-with /nope":                              "--sign-with",
-		"--sign-with true --signature-format bundle":     "--image-public-key",
+		"--image-key " + key + " --image-public-key " + public:                    "--image-signer",
+		"--image-signer /nope":                          "--image-signer",
+		"--image-signer true --signature-format bundle": "--image-public-key",
 		"--import d":                                     "--image-public-key",
 		"--export " + filepath.Dir(key):                  "not empty",
 		"--image-key " + key + " --export e":             "give one of",
 		"--image-key " + key + " --signature-format jws": "legacy, bundle or both",
 	} {
-		u.Run(t, append([]string{"attest", repository + ":1"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
+		u.Run(t, append([]string{"sign-image", repository + ":1"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
 	}
-	u.Run(t, "attest", layout, "--image-key", key).Want(t, session.ExitUsage, "--repository")
-	u.Run(t, "attest", "--image-key", key).Want(t, session.ExitUsage, "IMAGE")
+	u.Run(t, "sign-image", layout, "--image-key", key).Want(t, session.ExitUsage, "--repository")
+	u.Run(t, "sign-image", "--image-key", key).Want(t, session.ExitUsage, "IMAGE")
 }
 
 // TestAttestElsewhere: a program signs, or somebody in another place.
@@ -213,16 +213,16 @@ func TestAttestElsewhere(t *testing.T) {
 	_, public := u.keyPair(t, "ed", key, plain)
 	_, other := u.imageKey(t, "other")
 	archive := u.Path("image.tar")
-	u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", u.Path("ed.key"), "--output", "oci-archive:"+archive).Want(t, session.ExitUsage)
+	u.Run(t, "sign-modules", u.modulesImage(t, "amd64"), "--module-key", u.Path("ed.key"), "--output", "oci-archive:"+archive).Want(t, session.ExitUsage)
 	p12, cert := commandtest.SignKey(t)
 	u.Env[flags.PassphraseVariable], u.Env[flags.ImagePassphraseVariable] = "correct", "correct"
-	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", p12, "--repository", "h.example/a", "--output", "oci-archive:"+archive)
+	r := u.Run(t, "sign-modules", u.modulesImage(t, "amd64"), "--module-key", p12, "--image-key", p12, "--repository", "h.example/a", "--output", "oci-archive:"+archive)
 	r.Want(t, 0)
 	ref, dir := "oci-archive:"+archive, u.Path("request")
 	u.wantSigned(t, 1, 0, ref, cert)
-	u.Run(t, "attest", ref, "--repository", "h.example/a", "--export", dir).Want(t, 0, "2 messages to sign")
+	u.Run(t, "sign-image", ref, "--repository", "h.example/a", "--export", dir).Want(t, 0, "2 messages to sign")
 	files := require.Value(filepath.Glob(dir + "/*.payload"))(t)
-	imported := []string{"attest", ref, "--repository", "h.example/a", "--import", dir, "--image-public-key", public}
+	imported := []string{"sign-image", ref, "--repository", "h.example/a", "--import", dir, "--image-public-key", public}
 	u.Run(t, imported...).Want(t, session.ExitMismatch, ".sig", "it is not signed")
 	for _, file := range files {
 		signed := ed25519.Sign(key, require.Value(os.ReadFile(file))(t))
@@ -234,13 +234,13 @@ func TestAttestElsewhere(t *testing.T) {
 	testfile.Write(t, program, "#!/bin/sh\ncat \"$(dirname \"$0\")/request/$(sha256sum | cut -d' ' -f1).sig\"\n")
 	u.Run(t, imported...).Want(t, 0)
 	u.wantSigned(t, 1, 0, ref, public)
-	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", other).Want(t, session.ExitMismatch, "does not fit its public key")
-	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", public).Want(t, 0)
+	u.Run(t, "sign-image", "oci-archive:"+copied, "--repository", "h.example/a", "--image-signer", program, "--image-public-key", other).Want(t, session.ExitMismatch, "does not fit its public key")
+	u.Run(t, "sign-image", "oci-archive:"+copied, "--repository", "h.example/a", "--image-signer", program, "--image-public-key", public).Want(t, 0)
 	u.wantSigned(t, 1, 0, "oci-archive:"+copied, public)
 	u.wantSigned(t, 1, 0, ref, cert)
 	fails := u.Path("fails")
 	testfile.Write(t, fails, "#!/bin/sh\necho no such slot >&2\nexit 3\n")
-	u.Run(t, "attest", ref, "--repository", "h.example/a", "--sign-with", fails).Want(t, session.ExitStep, "no such slot")
+	u.Run(t, "sign-image", ref, "--repository", "h.example/a", "--image-signer", fails).Want(t, session.ExitStep, "no such slot")
 }
 
 // TestPushKeepsTags: a layout with three tags is pushed as it is.
@@ -251,7 +251,7 @@ func TestPushKeepsTags(t *testing.T) {
 	u.Env[flags.PassphraseVariable] = "correct"
 	sign := func(ref string, tags ...string) {
 		t.Helper()
-		args := []string{"sign", ref, "--sign-key", p12, "--output", "oci:" + u.Path("dist")}
+		args := []string{"sign-modules", ref, "--module-key", p12, "--output", "oci:" + u.Path("dist")}
 		for _, tag := range tags {
 			args = append(args, "--tag", tag)
 		}

@@ -186,7 +186,7 @@ func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err erro
 			is = sign.Fingerprint(signer.Certificate.Raw)
 		}
 		if is != r.Signer {
-			return nil, session.Usagef("--recipe: its modules are signed by the key of the certificate with the SHA-256 %q, and this build signs with %q: give its --sign-key, "+
+			return nil, session.Usagef("--recipe: its modules are signed by the key of the certificate with the SHA-256 %q, and this build signs with %q: give its --module-key, "+
 				"or check the image with driver-build verify --rebuild, which takes the signatures over", r.Signer, is)
 		}
 		groups = []batch.Group{{Tag: r.Tag, Aliases: r.Aliases, Images: []batch.Image{{Target: o.Targets[0], Recipe: r}}}}

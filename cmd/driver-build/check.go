@@ -26,7 +26,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	var o flags.Common
 	var format string
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: cobra.NoArgs,
+		Use: "check", Short: "Say which images could be built now, and what is in the way", Long: checkLong, Args: cobra.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o, format) },
 	}

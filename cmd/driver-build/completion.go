@@ -35,7 +35,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"--builder":              words("auto", "chroot", "buildkit"),
 	"--signature-format":     words("legacy", "bundle", "both"),
 	"--sbom":                 words(string(documents.SPDX), string(documents.CycloneDX)),
-	"attest --sbom":          nil,
+	"sign-image --sbom":      nil,
 	"--provenance":           words("driver-build", "ci"),
 	"--output":               words("oci:", "oci-archive:", "docker-archive:"),
 	"bundle create --output": nil,

@@ -46,7 +46,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"list", ""}, nil, noFiles},
 		{[]string{"bundle", "create", "--output", ""}, nil, anyFile},
 		{[]string{"verify", ""}, nil, anyFile},
-		{[]string{"--sign-key", ""}, nil, anyFile},
+		{[]string{"--module-key", ""}, nil, anyFile},
 		{[]string{"li"}, []string{"list"}, noFiles},
 	} {
 		words, directive := offered(t, c.args...)

@@ -52,7 +52,7 @@ func TestGuest(t *testing.T) {
 	pair := testcert.New(x509.Certificate{Subject: pkix.Name{CommonName: "modules"}}, nil)
 	key := u.Path("key.pem")
 	require.NoError(t, os.WriteFile(key, []byte(pair.KeyPEM()+pair.CertPEM()), 0o600))
-	u.Run(t, "sign", image, "--sign-key", key, "--push", "--repository", "quay.io/me/driver").Want(t, 2, refusal)
+	u.Run(t, "sign-modules", image, "--module-key", key, "--push", "--repository", "quay.io/me/driver").Want(t, 2, refusal)
 	bundle := u.Path("b.tar")
 	u.Run(t, "bundle", "create", "--repository", u.Host+"/team/driver", "--output", bundle).Want(t, 0)
 	u.Run(t, "bundle", "import", bundle, "--to", "registry.gitlab.com/me/driver", "--allow-unsigned").Want(t, 2, refusal)

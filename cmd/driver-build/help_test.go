@@ -1,10 +1,12 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -30,6 +32,53 @@ func TestHelpIsWhole(t *testing.T) {
 		}
 	}
 	check(newRootCmd(&session.App{}))
+}
+
+// TestFirstHelp: the help of the root fits on a screen of 80 by 40, and names flags that there are. No command has
+// more than 45 flags of its own, and all together have 80.
+func TestFirstHelp(t *testing.T) {
+	t.Parallel()
+	text := call(t.Context(), t, nil, "--help").Want(t, 0).Stdout
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for _, line := range lines {
+		if len(line) > 80 || len(lines) > 40 {
+			t.Errorf("%d lines, one has %d columns: %s", len(lines), len(line), line)
+		}
+	}
+	root := newRootCmd(&session.App{})
+	for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(first, -1) {
+		if f := root.Flags().Lookup(name[2:]); f == nil || f.Hidden {
+			t.Errorf("the first help has %s, which is no flag of a build", name)
+		}
+	}
+	all := map[string]bool{}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		own := 0
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				all[f.Name], own = true, own+1
+			}
+		})
+		if own > 45 && c != root {
+			t.Errorf("%s has %d flags", c.CommandPath(), own)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	if walk(root); len(all) > 80 {
+		t.Errorf("%d flags in all", len(all))
+	}
+}
+
+// TestFormerNames: former names of flags and commands work, and say the name now; those that went say what to use.
+func TestFormerNames(t *testing.T) {
+	t.Parallel()
+	call(t.Context(), t, nil, "sign", "h.example/a:1", "--sign-key", "/nope", "--push", "--repository", "h.example/a").
+		Want(t, 2, "--sign-key is called --module-key now", "--module-key: open /nope")
+	call(t.Context(), t, nil, "attest", "h.example/a:1", "--sign-with", "/nope").Want(t, 2, "--sign-with is called --image-signer now", "--image-signer: exec")
+	call(t.Context(), t, nil, "--builder-ca", "x").Want(t, 2, "give --builder-tls DIR")
 }
 
 func TestSuggestions(t *testing.T) {

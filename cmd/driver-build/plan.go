@@ -29,13 +29,14 @@ func newPlanCmd(a *session.App) *cobra.Command {
 	var o flags.Common
 	var cert, format string
 	cmd := &cobra.Command{
-		Use: "plan", Short: "List the images that need building, as a CI matrix", Long: planLong, Args: cobra.NoArgs,
+		Use: "plan", Short: "Say which images have to be built now, as a matrix for CI", Long: planLong, Args: cobra.NoArgs,
 		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os ubuntu22.04 --kernel latest --format github",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return plan(cmd.Context(), a, &o, cert, format) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "repository profile lock cuda")
-	f.StringVar(&cert, "sign-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
+	f.StringVar(&cert, "module-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
+	flags.Renamed(f, "sign-cert", "module-cert")
 	flags.Format(f, &format, "table, json, github or gitlab")
 	return cmd
 }
@@ -54,7 +55,7 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 	case o.Repository == "":
 		return session.Usagef("give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	case cert != "" && !o.Kernels.Compile():
-		return session.Usagef("--sign-cert is about modules that are compiled ahead of time: give --kernel too")
+		return session.Usagef("--module-cert is about modules that are compiled ahead of time: give --kernel too")
 	case cert != "": // it is part of the content of an image
 		if o.Plan.Signer, err = flags.Certificate(cert); err != nil {
 			return err

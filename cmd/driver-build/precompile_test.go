@@ -58,9 +58,9 @@ func TestKernelUsage(t *testing.T) {
 	}{
 		{"--modules nvidia,nvidia-uvm", 2, "give --kernel too"},
 		{"--kmm --kernel latest --flavour open --flavour proprietary", 2, "give one --flavour"},
-		{"--sign-key key.pem", 2, "give --kernel too"},
-		{"--sign-cert cert.pem --kernel latest", 2, "give --sign-key too"},
-		{"--sign-key no-such-file --kernel latest", 2, "no-such-file"},
+		{"--module-key key.pem", 2, "give --kernel too"},
+		{"--module-cert cert.pem --kernel latest", 2, "give --module-key too"},
+		{"--module-key no-such-file --kernel latest", 2, "no-such-file"},
 		{"--kernel 6.1.0-56-amd64 --kernel-flavour cloud-amd64", 2, "has its flavour in its name"},
 		{"--kernel latest --modules nvidia", 2, "nvidia-uvm must be among them"},
 		{"--kernel latest --modules nvidia,nvidia-uvm,../x", 2, "no name of a module"},

@@ -28,18 +28,18 @@ const signLong = `Sign the modules of an image that were compiled ahead of time,
 they have are replaced; layers without modules keep their digests. The hash is the one of each kernel's own configuration.
 The result is a new image, which gets all tags that the image was built with.
 
-With --image-key or --sign-with alone, sign the image itself, for admission controllers and container engines, where it is:
-                          driver-build sign IMAGE --image-key KEY
-Together with --sign-key or --import, the new image is signed. driver-build attest does more.
+With --image-key or --image-signer alone, sign the image itself, for admission controllers and container engines, where it is:
+                          driver-build sign-modules IMAGE --image-key KEY
+Together with --module-key or --import, the new image is signed. driver-build sign-image does more.
 
-With a key at hand:       driver-build sign IMAGE --sign-key KEY --sign-cert CERT --push --repository REPO
-With a key elsewhere:     driver-build sign IMAGE --export DIR
+With a key at hand:       driver-build sign-modules IMAGE --module-key KEY --module-cert CERT --push --repository REPO
+With a key elsewhere:     driver-build sign-modules IMAGE --export DIR
                           (sign what is in DIR there; docs/kernels.md#with-a-key-on-another-machine has the commands)
-                          driver-build sign IMAGE --import DIR --sign-cert CERT --push --repository REPO
+                          driver-build sign-modules IMAGE --import DIR --module-cert CERT --push --repository REPO
 
 ` + imageArgument
 
-// signFlags are the flags of the command sign.
+// signFlags are the flags of the command sign-modules.
 type signFlags struct {
 	signer          flags.Signer
 	imageSigner     flags.ImageSigner
@@ -66,9 +66,9 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 func newSignCmd(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
-		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: cobra.ExactArgs(1),
-		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem --output oci:signed\n" +
-			"  driver-build sign registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key",
+		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: cobra.ExactArgs(1),
+		Example: "  driver-build sign-modules oci:dist:535.261.03-6.1.0-56-amd64-debian12 --module-key mok.key --module-cert mok.pem --output oci:signed\n" +
+			"  driver-build sign-modules registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
 	}
 	o.addTo(cmd.Flags())
@@ -86,17 +86,17 @@ func (o *signFlags) check() (err error) {
 	}
 	switch {
 	case given(o.signer.Key, o.export, o.answers) != 1:
-		return session.Usagef("sign: give one of --sign-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
+		return session.Usagef("sign-modules: give one of --module-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
 	case o.export != "" && o.imageSigner.Given():
-		return session.Usagef("--export is about modules: driver-build attest IMAGE --export DIR is about the image itself")
+		return session.Usagef("--export is about modules: driver-build sign-image IMAGE --export DIR is about the image itself")
 	case o.answers != "" && o.signer.Cert == "":
-		return session.Usagef("--import: give --sign-cert CERT too: the signatures are checked against it")
+		return session.Usagef("--import: give --module-cert CERT too: the signatures are checked against it")
 	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
-		return session.Usagef("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
+		return session.Usagef("--module-cert and --module-passphrase-file belong to a key: give --module-key too")
 	case o.whole && o.export == "":
 		return session.Usagef("--unsigned-modules says what --export writes: give --export DIR too")
 	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
-		return session.Usagef("--export makes no image: --output, --push and --tag belong to --sign-key or --import")
+		return session.Usagef("--export makes no image: --output, --push and --tag belong to --module-key or --import")
 	case o.output.Push && o.output.Repository == "":
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
@@ -140,7 +140,7 @@ func checkNames(tags, archs []string) error {
 func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
 	if o.imageAlone() {
 		if o.output.Push || len(o.output.Outputs) > 0 || len(o.archs) > 0 {
-			return session.Usagef("sign --image-key signs the image where it is, with all architectures: --push, --output and --arch belong to --sign-key or --import")
+			return session.Usagef("sign-modules --image-key signs the image where it is, with all architectures: --push, --output and --arch belong to --module-key or --import")
 		}
 		image := attestFlags{signer: o.imageSigner, repository: o.output.Repository, tags: o.tags}
 		return image.run(ctx, a, []string{ref})
@@ -161,7 +161,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		}
 	}
 	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {
-		return session.Usagef("sign %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
+		return session.Usagef("sign-modules %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
 	}
 	signer, imageSigner, closer, err := flags.Load(a.Getenv, &o.signer, &o.imageSigner)
 	if err != nil {

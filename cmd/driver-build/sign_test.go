@@ -62,7 +62,7 @@ func TestSignCommand(t *testing.T) {
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := commandtest.SignKey(t)
 	u.Env[flags.PassphraseVariable] = "correct"
-	r := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
+	r := u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "oci:"+u.Path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
 	r.Want(t, 0)
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "oci:"+u.Path("out")+":a@sha256:") || !strings.HasPrefix(lines[3], u.Host+"/gpu/driver:b@sha256:") {
@@ -71,12 +71,12 @@ func TestSignCommand(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		r = u.Run(t, "inspect", "--deep", u.Host+"/gpu/driver:a", "--arch", arch).Want(t, 0)
 		assert.Containsf(t, r.Stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
-		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.Stdout, "module-signature") {
+		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--module-cert", cert); strings.Contains(r.Stdout, "module-signature") {
 			t.Errorf("%s: %s", arch, r.Stdout)
 		}
 	}
 	_, other := commandtest.SignKey(t)
-	if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--sign-cert", other); !strings.Contains(r.Stdout, "error: module-signature: ") || r.Code != session.ExitMismatch {
+	if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--module-cert", other); !strings.Contains(r.Stdout, "error: module-signature: ") || r.Code != session.ExitMismatch {
 		t.Errorf("%d: %s", r.Code, r.Stdout)
 	}
 	if r = u.Run(t, "verify", ref); !strings.Contains(r.Stdout, "note: module-signature: ") {
@@ -86,7 +86,7 @@ func TestSignCommand(t *testing.T) {
 		t.Error(r.Stdout)
 	}
 	// One architecture, under the tag that it was built with.
-	r = u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
+	r = u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
 	r.Want(t, 0)
 	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+newDriver+"-debian12@sha256:") {
 		t.Error(r.Stdout)
@@ -99,24 +99,24 @@ func TestSignUsage(t *testing.T) {
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := commandtest.SignKey(t)
 	for args, parts := range map[string][]string{
-		"":                         {"--sign-key KEY, --export DIR and --import DIR"},
-		"--sign-key k":             {"k"},
-		"--sign-key k --export d":  {"one of"},
-		"--import d":               {"--sign-cert"},
-		"--export d --sign-cert c": {"belong to a key"},
-		"--import d --sign-cert c --unsigned-modules":                                       {"--export"},
-		"--export d --push":                                                                 {"makes no image"},
-		"--import d --sign-cert " + key:                                                     {"it is PKCS#12"},
-		"--import d --sign-cert " + cert + " --arch sh":                                     {"amd64, arm64"},
-		"--sign-key " + key + " --sign-cert " + cert + " --push":                            {"--repository"},
-		"--sign-key " + key + " --sign-cert " + cert + " --output tar:x":                    {`"tar" is not known`},
-		"--sign-key " + key + " --sign-cert " + cert:                                        {"the passphrase is missing or wrong"},
-		"--sign-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --sign-cert " + cert: {"pin-source"},
+		"":                           {"--module-key KEY, --export DIR and --import DIR"},
+		"--module-key k":             {"k"},
+		"--module-key k --export d":  {"one of"},
+		"--import d":                 {"--module-cert"},
+		"--export d --module-cert c": {"belong to a key"},
+		"--import d --module-cert c --unsigned-modules":                                         {"--export"},
+		"--export d --push":                                                                     {"makes no image"},
+		"--import d --module-cert " + key:                                                       {"it is PKCS#12"},
+		"--import d --module-cert " + cert + " --arch sh":                                       {"amd64, arm64"},
+		"--module-key " + key + " --module-cert " + cert + " --push":                            {"--repository"},
+		"--module-key " + key + " --module-cert " + cert + " --output tar:x":                    {`"tar" is not known`},
+		"--module-key " + key + " --module-cert " + cert:                                        {"the passphrase is missing or wrong"},
+		"--module-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --module-cert " + cert: {"pin-source"},
 	} {
-		u.Run(t, append([]string{"sign", ref}, strings.Fields(args)...)...).Want(t, session.ExitUsage, parts...)
+		u.Run(t, append([]string{"sign-modules", ref}, strings.Fields(args)...)...).Want(t, session.ExitUsage, parts...)
 	}
 	u.Env[flags.PassphraseVariable] = "correct"
-	u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
+	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
@@ -133,10 +133,10 @@ func TestSignOffline(t *testing.T) {
 		}
 	}
 	openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Site", "-days", "9", "-keyout", key, "-out", cert)
-	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("online")).Want(t, 0)
+	want := u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "oci:"+u.Path("online")).Want(t, 0)
 	for _, whole := range []bool{false, true} {
 		dir := u.Path("request")
-		args := []string{"sign", ref, "--export", dir}
+		args := []string{"sign-modules", ref, "--export", dir}
 		if whole {
 			args = append(args, "--unsigned-modules")
 		}
@@ -150,7 +150,7 @@ func TestSignOffline(t *testing.T) {
 				openssl("pkeyutl", "-sign", "-inkey", key, "-pkeyopt", "digest:"+m.Hash, "-in", name+".digest", "-out", name+".sig")
 			}
 		}
-		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "--output", "oci:"+u.Path("offline")).Want(t, 0)
+		r = u.Run(t, "sign-modules", ref, "--import", dir, "--module-cert", cert, "--output", "oci:"+u.Path("offline")).Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "whole modules %v: %s, with the key %s", whole, r.Stdout, want.Stdout)
 		require.NoError(t, os.RemoveAll(dir))
 	}

@@ -126,7 +126,7 @@ func TestUsage(t *testing.T) {
 		"ubuntu16.04":        {"unknown command", "usage: driver-build --os SYSTEM --driver VERSION"},
 		good + "-o oci:dist": {"unknown shorthand flag"},
 		"push oci:dist dist": {"dist"},
-		"sign h.example/a:1 --sign-key " + noCert + " --sign-cert " + noCert: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
+		"sign h.example/a:1 --module-key " + noCert + " --module-cert " + noCert: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
 		good + "--push":                                       {"--repository", "defaults.repository"},
 		good + "--ca " + noCert:                               {"holds no PEM certificate"},
 		good + "--source /no/such.run":                        {"--source", "/no/such.run"},

@@ -79,7 +79,7 @@ func TestSignedModules(t *testing.T) {
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Kernels: []string{imagetest.Kernel},
 		Signer: w.b.Signer.Certificate}))
 	if _, err := trusted().Images(t.Context(), compiling(machine(t), ""),
-		ref); !isRequest(err) || !strings.Contains(err.Error(), "--sign-cert") {
+		ref); !isRequest(err) || !strings.Contains(err.Error(), "--module-cert") {
 		t.Errorf("%v", err)
 	}
 	o := trusted()

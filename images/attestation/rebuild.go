@@ -215,7 +215,7 @@ func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image
 	}
 	n := slices.IndexFunc(o.Certificates, func(cert *x509.Certificate) bool { return sign.Fingerprint(cert.Raw) == r.Signer })
 	if n < 0 {
-		return nil, failure.Errorf(failure.Usage, "its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
+		return nil, failure.Errorf(failure.Usage, "its modules are signed: give --module-cert, with the certificate that has the SHA-256 %s; "+
 			"their signatures are then checked and taken over, because only the key could make them again", r.Signer)
 	}
 	taken, err := kernelmodules.SignaturesOf(ctx, b.Store, img, o.Certificates[n])

@@ -225,7 +225,7 @@ func (s *Signatures) fix(in *Input, t trust, g Signature) string {
 	off := ", or switch " + what + " off on this node."
 	switch {
 	case g.Verdict == Unsigned:
-		return "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db): driver-build --sign-key, or a key mounted into the container with --module-signing-key" + off
+		return "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db): driver-build --module-key, or a key mounted into the container with --module-signing-key" + off
 	case g.Verdict == ForeignKey && !t.efi: // the kernel's own keys are built in
 		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled" + off
 	case g.Verdict == ForeignKey:

@@ -60,7 +60,7 @@ var meanings = map[string]string{
 	"repository":     `^REGISTRY/PATH`,
 	"run-dir":        `folder`,
 	"sbom":           `^attach `,
-	"sign-cert":      `certificate`,
+	"module-cert":      `certificate`,
 	"source":         `URL or FILE of the driver's`,
 	"tag":            `tag`,
 	"timeout":        `so long|how long`,
@@ -68,7 +68,7 @@ var meanings = map[string]string{
 }
 
 // lists are flags that some commands take once and others repeatedly.
-var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "sign-cert"}
+var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "module-cert"}
 
 // TestOneMeaning: a flag has the same type, the same letter and the same meaning wherever it is, and a letter
 // stands for one flag.

@@ -24,9 +24,11 @@ type ImageSigner struct {
 // AddTo declares the flags.
 func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 	s.ImageKey.AddTo(f, "the image itself")
-	f.StringVar(&s.Program, "sign-with", "", "sign the image itself with a PROGRAM, which reads what to sign and prints the signature")
+	f.StringVar(&s.Program, "image-signer", "", "sign the image itself with a PROGRAM, which reads what to sign and prints the signature")
 	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
 	f.StringVar(&s.format, "signature-format", string(signature.Legacy), "legacy (.sig and .att, which all verifiers read), bundle (sigstore's, as referrers) or both")
+	Renamed(f, "sign-with", "image-signer")
+	Hide(f, "signature-format")
 }
 
 // Given says whether images are to be signed.
@@ -39,13 +41,13 @@ func (s *ImageSigner) Check(detached bool) (err error) {
 	}
 	switch {
 	case s.Key != "" && s.Program != "":
-		return session.Usagef("--image-key and --sign-with both say who signs: give one")
+		return session.Usagef("--image-key and --image-signer both say who signs: give one")
 	case s.PublicKey != "" && s.Program == "" && !detached:
-		return session.Usagef("--image-public-key belongs to a signer elsewhere: give --sign-with too")
+		return session.Usagef("--image-public-key belongs to a signer elsewhere: give --image-signer too")
 	case s.Program != "" && s.PublicKey == "" && s.Format != signature.Legacy:
 		return session.Usagef("--signature-format %s: a bundle names the key: give --image-public-key too", s.Format)
 	case !s.Given() && !detached && s.Format != signature.Legacy:
-		return session.Usagef("--signature-format is of a signature: give --image-key or --sign-with too")
+		return session.Usagef("--signature-format is of a signature: give --image-key or --image-signer too")
 	}
 	return nil
 }
@@ -56,7 +58,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 	if s.Program != "" {
 		path, err := exec.LookPath(s.Program)
 		if err != nil {
-			return nil, noClose, session.Usagef("--sign-with: %w", err)
+			return nil, noClose, session.Usagef("--image-signer: %w", err)
 		}
 		public, err := s.Public()
 		if err != nil {

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -18,10 +19,11 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
-// The variables with the passphrase or PIN of --sign-key and --image-key: an argument would be seen by everybody on
+// The variables with the passphrase or PIN of --module-key and --image-key: an argument would be seen by everybody on
 // the machine.
 const (
-	PassphraseVariable      = "DRIVER_SIGN_PASSPHRASE"
+	PassphraseVariable      = "DRIVER_MODULE_PASSPHRASE"
+	formerVariable          = "DRIVER_SIGN_PASSPHRASE"
 	ImagePassphraseVariable = "DRIVER_IMAGE_PASSPHRASE"
 )
 
@@ -30,25 +32,29 @@ type Signer struct{ Key, Cert, PassphraseFile string }
 
 // AddTo declares the flags.
 func (s *Signer) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&s.Key, "sign-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
-	f.StringVar(&s.Cert, "sign-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
-	f.StringVar(&s.PassphraseFile, "sign-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
+	f.StringVar(&s.Key, "module-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
+	f.StringVar(&s.Cert, "module-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
+	f.StringVar(&s.PassphraseFile, "module-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
+	Hide(f, "module-passphrase-file")
+	for _, name := range []string{"key", "cert", "passphrase-file"} {
+		Renamed(f, "sign-"+name, "module-"+name)
+	}
 }
 
 // Check finds flags that have no effect. wanted says whether there is anything to sign.
 func (s *Signer) Check(wanted bool) error {
 	switch {
 	case s.Key == "" && (s.Cert != "" || s.PassphraseFile != ""):
-		return session.Usagef("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
+		return session.Usagef("--module-cert and --module-passphrase-file belong to a key: give --module-key too")
 	case s.Key != "" && !wanted:
-		return session.Usagef("--sign-key signs modules that are compiled ahead of time: give --kernel too")
+		return session.Usagef("--module-key signs modules that are compiled ahead of time: give --kernel too")
 	}
 	return nil
 }
 
 // Load reads the key; the signer is nil when there is none. closer ends the session with a token.
 func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func() error, err error) {
-	return open("sign", s.Key, s.PassphraseFile, getenv(PassphraseVariable),
+	return open("module", s.Key, s.PassphraseFile, cmp.Or(getenv(PassphraseVariable), getenv(formerVariable)),
 		func(pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 			return pkcs11.Open(s.Key, s.Cert, pass)
 		},
@@ -62,6 +68,7 @@ type ImageKey struct{ Key, PassphraseFile string }
 func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
 	f.StringVar(&k.Key, "image-key", "", "sign "+what+" with this private key: FILE (PEM, DER, PKCS#12, cosign's) or a pkcs11: URI")
 	f.StringVar(&k.PassphraseFile, "image-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+ImagePassphraseVariable+" in the environment)")
+	Hide(f, "image-passphrase-file")
 }
 
 // Load reads the key and makes the signer, which is nil when none was given. closer ends the session with a token.
@@ -156,23 +163,23 @@ func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.Publi
 	return all, nil
 }
 
-// Certificates reads the files of --sign-cert.
+// Certificates reads the files of --module-cert.
 func Certificates(files ...string) (all []*x509.Certificate, err error) {
 	for _, file := range files {
 		certs, err := keyfile.LoadCertificates(file)
 		if err != nil {
-			return nil, session.Usagef("--sign-cert: %w", err)
+			return nil, session.Usagef("--module-cert: %w", err)
 		}
 		all = append(all, certs...)
 	}
 	return all, nil
 }
 
-// Certificate reads the only certificate of --sign-cert.
+// Certificate reads the only certificate of --module-cert.
 func Certificate(file string) (*x509.Certificate, error) {
 	all, err := Certificates(file)
 	if err == nil && len(all) != 1 {
-		err = session.Usagef("--sign-cert %s: it holds %d certificates, give the one of the key", file, len(all))
+		err = session.Usagef("--module-cert %s: it holds %d certificates, give the one of the key", file, len(all))
 	}
 	if err != nil {
 		return nil, err

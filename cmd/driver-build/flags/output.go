@@ -109,6 +109,7 @@ type PublicRegistry struct{ Allowed bool }
 // AddTo declares --allow-public-registry.
 func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
 	f.BoolVar(&p.Allowed, "allow-public-registry", false, "send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private")
+	Hide(f, "allow-public-registry")
 }
 
 // CheckTargets refuses repositories for images of targets, before anything is built.
@@ -164,7 +165,7 @@ func (r *Record) Check(getenv func(string) string, signed bool) (out attestation
 		return out, session.Usagef("--provenance=%s is not known: use driver-build or ci", r.provenance)
 	}
 	if out.Provenance && !signed {
-		return out, session.Usagef("--provenance is a statement that is signed: give --image-key or --sign-with")
+		return out, session.Usagef("--provenance is a statement that is signed: give --image-key or --image-signer")
 	}
 	return out, nil
 }

@@ -27,10 +27,8 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
-	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")
-	f.StringVar(&r.tls.Cert, "builder-cert", r.tls.Cert, "PEM file of our certificate for a BuildKit daemon (BUILDKIT_TLS_CERT)")
-	f.StringVar(&r.tls.Key, "builder-key", r.tls.Key, "PEM file of its key (BUILDKIT_TLS_KEY)")
-	f.StringVar(&r.tls.ServerName, "builder-name", r.tls.ServerName, "name in the daemon's certificate, where it is not the address's (BUILDKIT_TLS_SERVERNAME)")
+	f.StringVar(&r.tls.Dir, "builder-tls", r.tls.Dir, "DIR with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)")
+	Hide(f, "compiles")
 }
 
 // Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
@@ -47,7 +45,7 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 		return session.Usagef("--builder %w", err)
 	}
 	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
-		return session.Usagef("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder tcp://HOST:PORT")
+		return session.Usagef("--builder-tls is about a daemon at tcp://: give --builder tcp://HOST:PORT")
 	}
 	if r.address == "" {
 		return nil

@@ -33,10 +33,10 @@ func TestSignerFlags(t *testing.T) {
 		"the file counts":   {Signer{Key: key, PassphraseFile: file("right", "correct\r\n")}, "wrong", ""},
 		"wrong environment": {Signer{Key: key}, "wrong", "the passphrase is missing or wrong"},
 		"wrong file":        {Signer{Key: key, PassphraseFile: file("wrong", "wrong")}, "", "the passphrase is missing or wrong"},
-		"no file":           {Signer{Key: key, PassphraseFile: dir + "/none"}, "", "--sign-passphrase-file"},
+		"no file":           {Signer{Key: key, PassphraseFile: dir + "/none"}, "", "--module-passphrase-file"},
 		"large file":        {Signer{Key: key, PassphraseFile: file("large", strings.Repeat("x", 5000))}, "", "a passphrase only"},
-		"no key":            {Signer{Key: dir + "/none"}, "", "--sign-key"},
-		"token":             {Signer{Key: "pkcs11:object=o"}, "", "--sign-key: open the PKCS#11 key"},
+		"no key":            {Signer{Key: dir + "/none"}, "", "--module-key"},
+		"token":             {Signer{Key: "pkcs11:object=o"}, "", "--module-key: open the PKCS#11 key"},
 	} {
 		signer, closer, err := c.flags.Load(func(name string) string {
 			if name == PassphraseVariable {

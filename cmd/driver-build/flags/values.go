@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -76,4 +77,26 @@ func Images(f *pflag.FlagSet, names ...string) {
 		flag := f.Lookup(name)
 		flag.Value = imageValue{flag.Value}
 	}
+}
+
+// rare is the annotation of a flag that few people set.
+const rare = "rare"
+
+// Hide leaves flags that few people set out of the help, which has their names in one line.
+func Hide(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := f.Lookup(name)
+		flag.Hidden = true
+		flag.Annotations = map[string][]string{rare: {}}
+	}
+}
+
+// Rare says whether a flag is one of Hide.
+func Rare(f *pflag.Flag) bool { return f.Annotations[rare] != nil }
+
+// Renamed declares the former name of a flag, which works for one version.
+func Renamed(f *pflag.FlagSet, old, now string) {
+	f.Var(f.Lookup(now).Value, old, "the former name of --"+now)
+	f.Lookup(old).Hidden = true
+	f.Lookup(old).Annotations = map[string][]string{session.Renamed: {now}}
 }

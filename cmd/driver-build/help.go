@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+)
+
+// first is what the help of the root has of the flags of a build; driver-build help build has all of them.
+const first = `Flags of a build, the most used:
+  --os SYSTEM, --driver VERSION   what to build, such as ubuntu22.04, 580.178.04
+  --all                           every pair of the matrix that works
+  --arch ARCH                     amd64 (default) or arm64, repeatable
+  --kernel RELEASE                compile the modules for it, or for the latest
+  --output oci:DIR                a layout (default oci:dist), or an archive
+  --push, --repository REPO       or into a registry
+  --module-key, --image-key FILE  sign the modules; sign the image
+  --dry-run                       print the recipes and build nothing
+All flags: driver-build help build. Of a command: driver-build help COMMAND.
+`
+
+// width is that of a terminal on which the first help has to fit: 80 columns by 40 lines.
+const width = 80
+
+// usage prints the help of a command below its description: that of the root fits on one screen, and flags that every
+// command has are one line.
+func usage(c *cobra.Command) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
+	if !c.HasParent() {
+		b.WriteString("  driver-build COMMAND [flags]\n")
+		commands(&b, c)
+		b.WriteString(first)
+	} else {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n\n", c.Example)
+		commands(&b, c)
+		section(&b, "Flags:", c.LocalFlags().FlagUsagesWrapped(width))
+		if c.Name() == "build" {
+			section(&b, "\nFlags of every command:", c.InheritedFlags().FlagUsagesWrapped(width))
+		} else {
+			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
+		}
+		section(&b, "\nRarely needed, see the reference:", flagNames(c.Flags(), flags.Rare))
+	}
+	_, err := fmt.Fprint(c.OutOrStdout(), b.String())
+	return err
+}
+
+func section(b *strings.Builder, title, text string) {
+	if text != "" {
+		fmt.Fprintf(b, "%s\n%s", title, text)
+	}
+}
+
+// commands lists those below c: those of the root in groups, and those of the last group in one line.
+func commands(b *strings.Builder, c *cobra.Command) {
+	groups := c.Groups()
+	for i, group := range groups {
+		var line []string
+		b.WriteString(group.Title)
+		for _, sub := range c.Commands() {
+			switch {
+			case sub.GroupID != group.ID:
+			case i == len(groups)-1:
+				line = append(line, sub.Name())
+			default:
+				fmt.Fprintf(b, "\n  %-*s %s", c.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+		fmt.Fprintln(b, strings.TrimSuffix(" "+strings.Join(line, ", "), " "))
+	}
+	if c.HasParent() && c.HasAvailableSubCommands() {
+		b.WriteString("Commands:\n")
+		for _, sub := range c.Commands() {
+			fmt.Fprintf(b, "  %-*s %s\n", c.NamePadding(), sub.Name(), sub.Short)
+		}
+		b.WriteString("\n")
+	}
+}
+
+// flagNames are the names of the flags that count, on as many lines as they need.
+func flagNames(all *pflag.FlagSet, counts func(*pflag.Flag) bool) string {
+	var lines []string
+	line := ""
+	all.VisitAll(func(f *pflag.Flag) {
+		if !counts(f) {
+			return
+		}
+		if len(line)+len(" --")+len(f.Name) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line == "" {
+			line = " "
+		}
+		line += " --" + f.Name
+	})
+	if line == "" {
+		return ""
+	}
+	return strings.Join(append(lines, line), "\n") + "\n"
+}
