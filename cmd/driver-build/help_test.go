@@ -76,7 +76,7 @@ func TestFirstHelp(t *testing.T) {
 func TestFormerNames(t *testing.T) {
 	t.Parallel()
 	call(t.Context(), t, nil, "sign", "h.example/a:1", "--sign-key", "/nope", "--push", "--repository", "h.example/a").
-		Want(t, 2, "--sign-key is called --module-key now", "--module-key: open /nope")
+		Want(t, 2, "--sign-key is called --module-key now", "load the key /nope")
 	call(t.Context(), t, nil, "attest", "h.example/a:1", "--sign-with", "/nope").Want(t, 2, "--sign-with is called --image-signer now", "--image-signer: exec")
 	call(t.Context(), t, nil, "--builder-ca", "x").Want(t, 2, "give --builder-tls DIR")
 }
