@@ -44,7 +44,7 @@ func usage(c *cobra.Command) error {
 		} else {
 			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
 		}
-		section(&b, "\nRarely needed, see the reference:", flagNames(c.Flags(), flags.Rare))
+		section(&b, "\nRarely needed, see docs/build.md:", flagNames(c.Flags(), flags.Rare))
 	}
 	_, err := fmt.Fprint(c.OutOrStdout(), b.String())
 	return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -35,7 +36,7 @@ func TestHelpIsWhole(t *testing.T) {
 }
 
 // TestFirstHelp: the help of the root fits on a screen of 80 by 40, and names flags that there are. No command has
-// more than 45 flags of its own, and all together have 80.
+// more than 45 flags of its own, and all together have 80; docs/build.md has the others.
 func TestFirstHelp(t *testing.T) {
 	t.Parallel()
 	text := call(t.Context(), t, nil, "--help").Want(t, 0).Stdout
@@ -51,11 +52,14 @@ func TestFirstHelp(t *testing.T) {
 			t.Errorf("the first help has %s, which is no flag of a build", name)
 		}
 	}
-	all := map[string]bool{}
+	all, page := map[string]bool{}, testfile.Read(t, "../../docs/build.md")
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		own := 0
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden && f.Annotations[session.Renamed] == nil && !strings.Contains(page, "`--"+f.Name+"`") {
+				t.Errorf("docs/build.md lacks --%s of %s", f.Name, c.CommandPath())
+			}
 			if !f.Hidden {
 				all[f.Name], own = true, own+1
 			}
