@@ -38,9 +38,9 @@ func usage(c *cobra.Command) error {
 	} else {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n\n", c.Example)
 		commands(&b, c)
-		section(&b, "Flags:", c.LocalFlags().FlagUsagesWrapped(width))
+		section(&b, "Flags:", c.LocalFlags().FlagUsages())
 		if c.Name() == "build" {
-			section(&b, "\nFlags of every command:", c.InheritedFlags().FlagUsagesWrapped(width))
+			section(&b, "\nFlags of every command:", c.InheritedFlags().FlagUsages())
 		} else {
 			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
 		}

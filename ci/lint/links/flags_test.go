@@ -60,7 +60,7 @@ var meanings = map[string]string{
 	"repository":     `^REGISTRY/PATH`,
 	"run-dir":        `folder`,
 	"sbom":           `^attach `,
-	"module-cert":      `certificate`,
+	"module-cert":    `certificate`,
 	"source":         `URL or FILE of the driver's`,
 	"tag":            `tag`,
 	"timeout":        `so long|how long`,

@@ -68,7 +68,7 @@ var Elsewhere = map[string]map[string]string{
 	"trust": {
 		"openssl genpkey ":                  "asks for a passphrase: TestLoadEncrypted has such keys",
 		"openssl pkey ":                     "the test has the key: TestLoadPublic",
-		"driver-build attest ":              "needs a statement: TestAttest",
+		"driver-build sign-image ":          "needs a statement: TestAttest",
 		"for f in ":                         "TestRealOpenSSL",
 		"openssl dgst ":                     "TestRealOpenSSL",
 		"openssl pkeyutl ":                  "TestRealOpenSSL",
