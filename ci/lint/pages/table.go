@@ -56,7 +56,7 @@ var Elsewhere = map[string]map[string]string{
 		"for f in ":            "TestRealTools",
 		"openssl pkeyutl ":     "TestOfflineSigning",
 		"openssl cms ":         "TestOfflineSigning",
-		"driver-build sign registry.example.com/gpu/driver:580.178.04-5.15.0-164-generic-ubuntu22.04 --import ": "TestOfflineSigning",
+		"driver-build sign-modules registry.example.com/gpu/driver:580.178.04-5.15.0-164-generic-ubuntu22.04 --import ": "TestOfflineSigning",
 		"driver-build kernels --from ":       "TestKernelsFrom",
 		"driver-build --os rhel9 ":           "needs Red Hat's image: TestKernelFrom, TestKMM",
 		"driver-build --os flatcar ":         "needs Flatcar's disk: TestKernelFrom",
