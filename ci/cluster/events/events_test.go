@@ -99,13 +99,13 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d.set(status.Snapshot{State: status.Serving, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		said = len(d.said.Lines())
+		said = strings.Count(d.said.String(), "reporting failed")
 	}
 	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r.Close(closing)
 	text := d.said.String()
-	if len(d.said.Lines()) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
+	if strings.Count(text, "reporting failed") != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
 	}
 	assert.ErrorIsf(t, assert.Err(kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context())), kubernetes.ErrForbidden, "safe load")
