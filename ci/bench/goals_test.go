@@ -35,11 +35,11 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := ""
+			var text strings.Builder
 			for words := strings.Fields(c.numbers); len(words) > 0; words = words[2:] {
-				text += "a\t" + words[0] + "\t\t" + words[1] + "000\t" + words[1] + "\t\n"
+				text.WriteString("a\t" + words[0] + "\t\t" + words[1] + "000\t" + words[1] + "\t\n")
 			}
-			r := require.Value(read(strings.NewReader(text)))(t)
+			r := require.Value(read(strings.NewReader(text.String())))(t)
 			assert.Equal(t, c.want, c.goal.ratio(r)+" "+c.goal.verdict(r))
 		})
 	}

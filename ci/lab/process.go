@@ -159,9 +159,9 @@ func (p *Process) Running() bool {
 }
 
 // host runs a command on the guest's host, which must succeed.
-func (p *Process) host(input []byte, args ...string) string {
+func (p *Process) host(args ...string) string {
 	p.t.Helper()
-	r, err := p.client.run(p.t, wire.Request{Args: args, Input: input}, startLimit)
+	r, err := p.client.run(p.t, wire.Request{Args: args}, startLimit)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.String())
 	}
@@ -172,7 +172,7 @@ func (p *Process) host(input []byte, args ...string) string {
 // Signal sends a signal to the first process.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
-	p.host(nil, "kill", "-"+strconv.Itoa(int(s)), strconv.Itoa(p.PID))
+	p.host("kill", "-"+strconv.Itoa(int(s)), strconv.Itoa(p.PID))
 }
 
 // Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper layer, as
@@ -181,15 +181,15 @@ func (p *Process) Signal(s syscall.Signal) {
 func (p *Process) Kill() {
 	p.t.Helper()
 	if p.pod != nil {
-		p.host(nil, "runc", "--root", runcState, "delete", "--force", p.ID)
+		p.host("runc", "--root", runcState, "delete", "--force", p.ID)
 	} else {
-		p.host(nil, "sh", "-c", `kill -9 "$1" 2>/dev/null || true`, "sh", strconv.Itoa(p.PID))
+		p.host("sh", "-c", `kill -9 "$1" 2>/dev/null || true`, "sh", strconv.Itoa(p.PID))
 	}
 	if !p.wait(callLimit, func() bool { return p.ended }) {
 		p.t.Fatalf("%s: no news of its end", p)
 	}
 	if p.pod != nil {
-		p.host(nil, "sh", "-c", removeContainer, "sh", bundleDir(p.ID), snapshots+"/"+p.ID, "/sys/fs/cgroup"+p.pod.cgroup(p.ID))
+		p.host("sh", "-c", removeContainer, "sh", bundleDir(p.ID), snapshots+"/"+p.ID, "/sys/fs/cgroup"+p.pod.cgroup(p.ID))
 	}
 }
 
@@ -227,5 +227,5 @@ func (p *Process) inside(args []string) wire.Request {
 // Termination returns the content of the container's /dev/termination-log.
 func (p *Process) Termination() string {
 	p.t.Helper()
-	return p.host(nil, "cat", terminationLog(p.pod.PodUID, p.ID))
+	return p.host("cat", terminationLog(p.pod.PodUID, p.ID))
 }

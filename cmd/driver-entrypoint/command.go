@@ -74,7 +74,9 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if _, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedName() == "nfd-dir" {
+			err = fmt.Errorf("%w: it is gone, leave it out: GPU feature discovery labels the node", err)
+		} else if ok {
 			err = fmt.Errorf("%w (this is version %s; of a flag of a newer version, set the environment variable: versions that do not know it ignore it)", err, version.Own())
 		}
 		return usageError{envflags.Explain(err)}

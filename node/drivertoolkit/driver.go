@@ -80,7 +80,7 @@ func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error)
 	}
 	a, err := f.await(ctx, o, j, run)
 	if err == nil {
-		if set, err = f.take(a.Set, j); err != nil {
+		if set, err = f.take(ctx, a.Set, j); err != nil {
 			err = fmt.Errorf("its modules are refused: %w", err)
 		}
 	}

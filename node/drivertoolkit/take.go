@@ -23,7 +23,7 @@ const (
 )
 
 // take copies a set into Job.Work and checks the copy, which nobody else can change.
-func (f folder) take(name string, j Job) (_ *kbuild.Set, err error) {
+func (f folder) take(ctx context.Context, name string, j Job) (_ *kbuild.Set, err error) {
 	dir := filepath.Join(j.Work, "toolkit")
 	defer func() {
 		if err != nil {
@@ -37,11 +37,11 @@ func (f folder) take(name string, j Job) (_ *kbuild.Set, err error) {
 		return nil, err
 	}
 	var key kbuild.Key
-	set, err := kbuild.Cache{Dir: dir}.Find(context.Background(), func(k kbuild.Key) bool {
+	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool {
 		key = k
 		return k.String() == name && j.Fits(k)
 	})
-	if errors.As(err, new(*kbuild.CorruptError)) {
+	if errors.As(err, new(*kbuild.CorruptError)) || ctx.Err() != nil {
 		return nil, err
 	}
 	if err != nil {

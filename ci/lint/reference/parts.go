@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -53,11 +54,11 @@ func replace(root, page string) (string, error) {
 	var b strings.Builder
 	for at := marker.FindStringSubmatchIndex(page); at != nil; at = marker.FindStringSubmatchIndex(page) {
 		name := page[at[2]:at[3]]
-		make, known := parts[name]
+		write, known := parts[name]
 		if !known {
 			return "", fmt.Errorf("there is no part %q; ci/lint/reference lists them", name)
 		}
-		text, err := make(root)
+		text, err := write(root)
 		if err != nil {
 			return "", err
 		}
@@ -100,11 +101,14 @@ func exitCodes(file string) func(root string) (string, error) {
 
 // cuda returns the table of CUDA's releases, the newest first.
 func cuda(string) (string, error) {
-	table := "| CUDA | floor | native from |\n|---|---|---|\n"
-	for _, r := range slices.Backward(releases.CUDAReleases()) {
-		table += fmt.Sprintf("| %s | %s | %s |\n", r.Version, r.Floor, r.Native)
+	if len(releases.CUDAReleases()) == 0 {
+		return "", errors.New("there are no releases of CUDA")
 	}
-	return table, nil
+	rows := []string{"| CUDA | floor | native from |\n|---|---|---|\n"}
+	for _, r := range slices.Backward(releases.CUDAReleases()) {
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |\n", r.Version, r.Floor, r.Native))
+	}
+	return strings.Join(rows, ""), nil
 }
 
 // cell makes text a cell of a table.

@@ -111,7 +111,7 @@ type schema struct {
 
 // schemaPage returns a table of the fields of each schema in a folder.
 func schemaPage(folder string) (string, error) {
-	page := "---\noutline: 2\n---\n# JSON schemas\n\nThe fields of what programs print with `-o json` and of the files that they read. The schemas themselves are in `docs/schema`.\n"
+	pages := []string{"---\noutline: 2\n---\n# JSON schemas\n\nThe fields of what programs print with `-o json` and of the files that they read. The schemas themselves are in `docs/schema`.\n"}
 	files, err := filepath.Glob(filepath.Join(folder, "*.schema.json"))
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("find the schemas in %s: there are %d: %w", folder, len(files), err)
@@ -126,9 +126,9 @@ func schemaPage(folder string) (string, error) {
 			return "", fmt.Errorf("read the schema %s: %w", file, err)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".schema.json")
-		page += fmt.Sprintf("\n## %s\n\n%s.\n\n| field | type | says |\n|---|---|---|\n%s", name, s.Title, s.rows("", s, nil))
+		pages = append(pages, fmt.Sprintf("\n## %s\n\n%s.\n\n| field | type | says |\n|---|---|---|\n%s", name, s.Title, s.rows("", s, nil)))
 	}
-	return page, nil
+	return strings.Join(pages, ""), nil
 }
 
 // rows returns the rows of an object's fields, and of those of the objects in it: "gpus[].uuid".
@@ -153,11 +153,11 @@ func (s schema) rows(under string, of schema, above []string) string {
 		if inside.Items != nil {
 			field, inside = field+"[]", *inside.Items
 		}
-		about := cell(p.Description)
+		about := []string{cell(p.Description)}
 		for _, word := range inside.Enum {
-			about += fmt.Sprintf(" `%v`", word)
+			about = append(about, fmt.Sprintf("`%v`", word))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, inside.kind(), strings.TrimSpace(about))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, inside.kind(), strings.TrimSpace(strings.Join(about, " ")))
 		b.WriteString(s.rows(field+".", inside, above))
 	}
 	return b.String()

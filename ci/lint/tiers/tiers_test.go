@@ -20,9 +20,9 @@ var (
 )
 
 // tests returns the tests of each package, "./ci/lab", and which packages ask for DRIVER_E2E.
-func tests(t *testing.T) (found map[string][]string, real map[string]bool) {
+func tests(t *testing.T) (found map[string][]string, needsMore map[string]bool) {
 	t.Helper()
-	found, real = map[string][]string{}, map[string]bool{}
+	found, needsMore = map[string][]string{}, map[string]bool{}
 	root := os.DirFS("../../..")
 	require.NoError(t, fs.WalkDir(root, ".", func(name string, _ fs.DirEntry, err error) error {
 		pkg := "./" + path.Dir(name)
@@ -35,17 +35,17 @@ func tests(t *testing.T) (found map[string][]string, real map[string]bool) {
 				found[pkg] = append(found[pkg], m[1])
 			}
 		}
-		real[pkg] = real[pkg] || asks.Match(text)
+		needsMore[pkg] = needsMore[pkg] || asks.Match(text)
 		return nil
 	}))
-	return found, real
+	return found, needsMore
 }
 
 // TestTable: each test of the packages that belong to the tiers alone is in one tier, each package whose tests ask
 // for DRIVER_E2E is in one, and what the table names exists.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	found, real := tests(t)
+	found, needsMore := tests(t)
 	in := map[string][]string{} // "package test" -> tiers
 	for _, tier := range require.Value(tiers())(t) {
 		var all []string
@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 				continue
 			}
 			all = append(all, tests...)
-			delete(real, pkg)
+			delete(needsMore, pkg)
 			for _, test := range tests {
 				if regexp.MustCompile(tier.run()).MatchString(test) {
 					in[pkg+" "+test] = append(in[pkg+" "+test], tier.Name)
@@ -84,7 +84,7 @@ func TestTable(t *testing.T) {
 			assert.Equalf(t, 1, len(in[pkg+" "+test]), "tiers of %s %s: %q", pkg, test, in[pkg+" "+test])
 		}
 	}
-	for pkg, asks := range real {
+	for pkg, asks := range needsMore {
 		assert.Equalf(t, false, asks, "%s asks for DRIVER_E2E, and is in no tier", pkg)
 	}
 }

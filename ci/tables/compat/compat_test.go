@@ -96,9 +96,9 @@ func TestRender(t *testing.T) {
 // The real matrix has every system and driver of the table, and the matrices made from it are valid.
 func TestMatrices(t *testing.T) {
 	t.Parallel()
-	const real = "../../../matrix.yaml"
-	m := require.Value(batch.ReadMatrix(real, nil, nil))(t)
-	l := &laboratory{work: t.TempDir(), matrix: m, matrixFile: real}
+	const committed = "../../../matrix.yaml"
+	m := require.Value(batch.ReadMatrix(committed, nil, nil))(t)
+	l := &laboratory{work: t.TempDir(), matrix: m, matrixFile: committed}
 	run := testfile.Write(t, filepath.Join(l.work, "x.run"), "x")
 	for _, d := range drivers {
 		cells := []*cell{{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}}
