@@ -31,7 +31,7 @@ func TestMissing(t *testing.T) {
 		"other type":   {"build-type-v2", "x", trusted(), "the build type is"},
 		"hostile":      {"http://", "file://", attestation.Rebuild{}, "is no file with an address with http or https"},
 		"unknown":      {`"externalParameters":{`, `"externalParameters":{"more":true,`, attestation.Rebuild{}, "unknown field"},
-		"earlier":      {"build-type-v2", "build-type-v1", trusted(), "without the recipe: use the release that built the image"},
+		"earlier":      {"trust.md#build-type-v2", "supply-chain.md#build-type-v1", trusted(), "without the recipe: use the release that built the image"},
 		"dependencies": {`"role":"program"`, `"role":"progra"`, trusted(), "the recipe has program "},
 		"architecture": {good, arm.predicate(t), trusted(), "it is about an image for arm64"},
 		"many":         {`"go":"go1"`, `"go":"go%d"`, trusted(), "has 6 different provenances"},

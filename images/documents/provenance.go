@@ -17,7 +17,10 @@ import (
 const ProvenanceType = "https://slsa.dev/provenance/v1"
 
 // buildType says what the parameters mean: a section of the documentation. It changes when the meaning of a field does.
-const buildType = recipe.ProjectURL + "/blob/main/docs/supply-chain.md#build-type-v2"
+const buildType = recipe.ProjectURL + "/blob/main/docs/trust.md#build-type-v2"
+
+// buildTypeV1 is that of statements without the recipe.
+const buildTypeV1 = recipe.ProjectURL + "/blob/main/docs/supply-chain.md#build-type-v1"
 
 // maxProvenance bounds a predicate that is read, in bytes. That of an image with 200 packages has 130 kB.
 const maxProvenance = 16 << 20
@@ -112,7 +115,7 @@ func ReadRecipe(data []byte) (*recipe.Recipe, error) {
 	switch of := p.BuildDefinition; {
 	case of == nil:
 		return recipe.Decode(data)
-	case of.BuildType == buildType[:len(buildType)-1]+"1":
+	case of.BuildType == buildTypeV1:
 		return fail(errors.New("an earlier driver-build wrote it, without the recipe: use the release that built the image, or build the image anew"))
 	case of.BuildType != buildType:
 		return fail(fmt.Errorf("the build type is %.200q, this program reads %s", of.BuildType, buildType))

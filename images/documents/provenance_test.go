@@ -113,12 +113,12 @@ func TestReadRecipe(t *testing.T) {
 	}
 	good := string(encoded(t, example(), run()))
 	for change, want := range map[[2]string]string{
-		{"build-type-v2", "build-type-v1"}:                         "an earlier driver-build wrote it, without the recipe",
-		{"build-type-v2", "build-type-v3"}:                         "the build type is",
-		{`"role":"compiler"`, `"role":"x"`}:                        "the recipe has compiler gcc-12_12.2.0-14_amd64",
-		{good, "x"}:                                                "invalid character",
-		{good, good + strings.Repeat(" ", maxProvenance)}:          "larger than",
-		{`"externalParameters":{`, `"externalParameters":{"x":1,`}: "unknown field",
+		{"trust.md#build-type-v2", "supply-chain.md#build-type-v1"}: "an earlier driver-build wrote it, without the recipe",
+		{"build-type-v2", "build-type-v3"}:                          "the build type is",
+		{`"role":"compiler"`, `"role":"x"`}:                         "the recipe has compiler gcc-12_12.2.0-14_amd64",
+		{good, "x"}:                                                 "invalid character",
+		{good, good + strings.Repeat(" ", maxProvenance)}:           "larger than",
+		{`"externalParameters":{`, `"externalParameters":{"x":1,`}:  "unknown field",
 	} {
 		_, err := ReadRecipe([]byte(strings.Replace(good, change[0], change[1], 1)))
 		assert.ErrorContains(t, err, want)
