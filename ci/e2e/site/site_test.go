@@ -50,7 +50,7 @@ type page struct {
 // questions are what people search, and the page that has to be among the first three; "" is none.
 var questions = map[string]string{
 	"CUDA 12.8": "fleet", "Secure Boot": "kernels", "air gap": "trust", "CrashLoopBackOff": "fix", "precompiled": "kernels",
-	"upgrade": "operate", "H100": "fleet", "OpenShift": "kernels", "proxy": "build", "konvoy": "operate", "qqzzxx": "",
+	"upgrade": "operate", "H100": "fleet", "MIG": "hardware", "OpenShift": "kernels", "proxy": "build", "konvoy": "operate", "qqzzxx": "",
 }
 
 // TestSite opens every page as people with telephones, tablets and desks see it.

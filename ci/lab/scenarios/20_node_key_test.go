@@ -7,7 +7,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
-	"github.com/driver-container/driver-container/node/drivertoolkit"
 )
 
 // Steps of Test20SecureBoot with the site's key on the node.
@@ -29,20 +28,4 @@ func signsHere(t *testing.T, g *lab.Guest, site *testcert.Pair) {
 func withKey(c lab.Container) lab.Container {
 	c.Env = append(slices.Clone(c.Env), "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem")
 	return c.With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
-}
-
-// signsHandedOver starts a driver container of the GPU Operator on OpenShift, which has no cache. The Driver
-// Toolkit container of its pod has left modules in the folder that both share: they are signed with the
-// node's key, the kernel loads them, and the key does not get into that folder.
-func signsHandedOver(t *testing.T, g *lab.Guest, site *testcert.Pair) {
-	t.Helper()
-	const shared = "/shared"
-	g.Sh("mkdir -p " + shared + " && cp -a " + forgedDir + "/unsigned " + shared + "/modules")
-	c := withKey(driver("535")).Without("/var/lib/nvidia-driver").With(lab.Mount{Host: shared, Guest: drivertoolkit.DefaultDir})
-	c.Command = []string{drivertoolkit.Program, drivertoolkit.DriverVerb}
-	contains(t, loadsSigned(t, g, c), `modules found that the Driver Toolkit container compiled before`, `signing the modules certificate="The site's modules" hash=sha256`)
-	line := strings.Split(site.KeyPEM(), "\n")[2]
-	if r := g.Run("grep", "-rlF", line, shared); r.Code != 1 || r.Output != "" {
-		t.Errorf("the key is in the shared folder: %s", r)
-	}
 }

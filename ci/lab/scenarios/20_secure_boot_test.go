@@ -69,7 +69,6 @@ func Test20SecureBoot(t *testing.T) {
 	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows`)
 	loadsSigned(t, g, with("535", "signed"))
 	signsHere(t, g, site)
-	signsHandedOver(t, g, site)
 }
 
 // refused requires that preflight, the kernel and a start refuse a set of modules.
