@@ -135,7 +135,7 @@ func fullDisk(t *testing.T, g *lab.Guest) {
 	// the files of the killed instance are not part of this test
 	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*")
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
-	out := fails(t, g, driver("535"), 1, 3*time.Minute, `stage the driver root in /var/lib/nvidia-driver/roots: .*no space left on device: make room`)
+	out := fails(t, g, driver("535"), 11, 3*time.Minute, `disk: \d+ MiB are free in /var/lib/nvidia-driver, .*copying the driver root there takes .* Free space there`)
 	if strings.Contains(out, "unloading") {
 		t.Error("the old driver was unloaded")
 	}
