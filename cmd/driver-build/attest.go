@@ -55,7 +55,7 @@ func (o *attestFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: FILE (OpenVEX) or -")
 	f.StringVar(&o.predicate, "predicate", "", "attach another document: FILE (JSON) or -, with --type")
 	f.StringVar(&o.predicateType, "type", "", "type of --predicate: a URI, such as https://slsa.dev/provenance/v1")
-	flags.Hide(f, "predicate", "type")
+	session.Hide(f, "predicate", "type")
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer has to sign")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 }

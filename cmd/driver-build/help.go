@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
 // first is what the help of the root has of the flags of a build; driver-build help build has all of them.
@@ -44,7 +44,7 @@ func usage(c *cobra.Command) error {
 		} else {
 			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
 		}
-		section(&b, "\nRarely needed, see docs/build.md:", flagNames(c.Flags(), flags.Rare))
+		section(&b, "\nRarely needed, see docs/build.md:", flagNames(c.Flags(), session.Rare))
 	}
 	_, err := fmt.Fprint(c.OutOrStdout(), b.String())
 	return err

@@ -38,7 +38,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	flags.Images(f, "from")
 	f.StringSliceVar(&q.Flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
-	flags.Hide(f, "dates")
+	session.Hide(f, "dates")
 	flags.Format(f, &format, "table or json")
 	return cmd
 }

@@ -64,7 +64,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	f.StringSliceVar(&o.entry.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.entry.URLs, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
-	flags.Hide(f, "redist")
+	session.Hide(f, "redist")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	return cmd
 }

@@ -41,7 +41,7 @@ func newPushCmd(a *session.App) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "tag of the image in the repository (repeatable; default: the tags that it has)")
 	cmd.Flags().StringArrayVar(&mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
-	flags.Hide(cmd.Flags(), "mount-from")
+	session.Hide(cmd.Flags(), "mount-from")
 	public.AddTo(cmd.Flags())
 	return cmd
 }

@@ -36,7 +36,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	f.StringVar(&file, "html", "", "FILE to write, - for stdout")
 	f.BoolVar(&r.Compare, "compare", false, "plan every image, to tell which are out of date")
 	f.StringVar(&r.Title, "title", "", "heading of the page (default NVIDIA driver images)")
-	flags.Hide(f, "title", "compare")
+	session.Hide(f, "title", "compare")
 	return cmd
 }
 

@@ -55,7 +55,7 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 	o.imageSigner.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
-	flags.Hide(f, "unsigned-modules")
+	session.Hide(f, "unsigned-modules")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")

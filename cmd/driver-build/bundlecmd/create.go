@@ -58,7 +58,7 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
-	flags.Hide(f, "file-tag")
+	session.Hide(f, "file-tag")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
 	o.key.AddTo(f, "the bundle")
 }

@@ -50,7 +50,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
-	flags.Hide(f, "mount-from", "pull-secret")
+	session.Hide(f, "mount-from", "pull-secret")
 	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder DIR")
 	o.public.AddTo(f)
 	o.key.AddTo(f)

@@ -78,7 +78,7 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.cuda, "cuda", "", "MAJOR.MINOR of CUDA: say how each driver runs it; plan and fleet leave out drivers that do not")
 	f.StringVar(&c.Releases, "releases", "", "FILE or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 	Images(f, "base", "kernel-from")
-	Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "with-sources", "kernel-flavour")
+	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "with-sources", "kernel-flavour")
 }
 
 // Load reads the matrix, the file given, the one in the current folder, or the embedded one, and checks the flags.

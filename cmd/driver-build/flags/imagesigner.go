@@ -28,7 +28,7 @@ func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
 	f.StringVar(&s.format, "signature-format", string(signature.Legacy), "legacy (.sig and .att, which all verifiers read), bundle (sigstore's, as referrers) or both")
 	Renamed(f, "sign-with", "image-signer")
-	Hide(f, "signature-format", "image-public-key")
+	session.Hide(f, "signature-format", "image-public-key")
 }
 
 // Given says whether images are to be signed.

@@ -35,7 +35,7 @@ func (s *Signer) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.Key, "module-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
 	f.StringVar(&s.Cert, "module-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
 	f.StringVar(&s.PassphraseFile, "module-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
-	Hide(f, "module-passphrase-file")
+	session.Hide(f, "module-passphrase-file")
 	for _, name := range []string{"key", "cert", "passphrase-file"} {
 		Renamed(f, "sign-"+name, "module-"+name)
 	}
@@ -68,7 +68,7 @@ type ImageKey struct{ Key, PassphraseFile string }
 func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
 	f.StringVar(&k.Key, "image-key", "", "sign "+what+" with this private key: FILE (PEM, DER, PKCS#12, cosign's) or a pkcs11: URI")
 	f.StringVar(&k.PassphraseFile, "image-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+ImagePassphraseVariable+" in the environment)")
-	Hide(f, "image-passphrase-file")
+	session.Hide(f, "image-passphrase-file")
 }
 
 // Load reads the key and makes the signer, which is nil when none was given. closer ends the session with a token.

@@ -109,7 +109,7 @@ type PublicRegistry struct{ Allowed bool }
 // AddTo declares --allow-public-registry.
 func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
 	f.BoolVar(&p.Allowed, "allow-public-registry", false, "send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private")
-	Hide(f, "allow-public-registry")
+	session.Hide(f, "allow-public-registry")
 }
 
 // CheckTargets refuses repositories for images of targets, before anything is built.

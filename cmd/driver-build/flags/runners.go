@@ -28,7 +28,7 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
 	f.StringVar(&r.tls.Dir, "builder-tls", r.tls.Dir, "DIR with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)")
-	Hide(f, "compiles")
+	session.Hide(f, "compiles")
 }
 
 // Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address

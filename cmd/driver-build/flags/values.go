@@ -79,21 +79,6 @@ func Images(f *pflag.FlagSet, names ...string) {
 	}
 }
 
-// rare is the annotation of a flag that few people set.
-const rare = "rare"
-
-// Hide leaves flags that few people set out of the help, which has their names in one line.
-func Hide(f *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		flag := f.Lookup(name)
-		flag.Hidden = true
-		flag.Annotations = map[string][]string{rare: {}}
-	}
-}
-
-// Rare says whether a flag is one of Hide.
-func Rare(f *pflag.Flag) bool { return f.Annotations[rare] != nil }
-
 // Renamed declares the former name of a flag, which works for one version.
 func Renamed(f *pflag.FlagSet, old, now string) {
 	f.Var(f.Lookup(now).Value, old, "the former name of --"+now)

@@ -66,9 +66,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
-	for _, name := range []string{"allow-rollback", "no-helpers"} {
-		f.Lookup(name).Hidden = true
-	}
+	Hide(f, "allow-rollback", "no-helpers")
 }
 
 // Session is a command's connection to cache, network and terminal, open while App.With runs.

@@ -23,6 +23,21 @@ func Usagef(format string, args ...any) error { return failure.Errorf(failure.Us
 // Renamed is the annotation of a flag's former name: its name now.
 const Renamed = "renamed"
 
+// rare is the annotation of a flag that few people set.
+const rare = "rare"
+
+// Hide leaves flags that few people set out of the help, which has their names in one line.
+func Hide(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := f.Lookup(name)
+		flag.Hidden = true
+		flag.Annotations = map[string][]string{rare: {}}
+	}
+}
+
+// Rare says whether a flag is one of Hide.
+func Rare(f *pflag.Flag) bool { return f.Annotations[rare] != nil }
+
 // removed says what takes the place of flags that went with this version.
 var removed = map[string]string{
 	"builder-ca": tlsNow, "builder-cert": tlsNow, "builder-key": tlsNow, "builder-name": "set BUILDKIT_TLS_SERVERNAME in the environment",
