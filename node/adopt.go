@@ -80,13 +80,13 @@ func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 	file, found := named(w.Files, name)
 	switch {
 	case recorded && old.SrcVersion != m.SrcVersion:
-		return fmt.Sprintf("%s was loaded by somebody else (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
+		return fmt.Sprintf("%s was loaded by another program (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
 	case recorded && !slices.Equal(old.Params, wanted):
 		return fmt.Sprintf("%s was loaded with parameters %q, wanted are %q", name, old.Params, wanted), nil
 	case found && file.SrcVersion != m.SrcVersion:
 		return fmt.Sprintf("another build of %s is loaded (srcversion %s, ours has %s)", name, m.SrcVersion, file.SrcVersion), nil
 	case !recorded && !found:
-		return name + " was loaded by somebody else: there is no record of it and no file to compare with", nil
+		return name + " was loaded by another program: there is no record of it and no file to compare with", nil
 	}
 	shown, err := k.Params(name)
 	if err != nil { // nothing is shown of it: then its parameters count as equal

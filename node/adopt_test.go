@@ -71,7 +71,7 @@ func TestCompare(t *testing.T) {
 		}, verdict{Reasons: []string{"nvidia 470.256.02 is loaded, wanted is 535.261.03"}}, nil},
 		"flavour": {func(_ *adoptKernel, w *wantedDriver) { w.Flavour = "proprietary" }, verdict{Reasons: []string{"the open flavour is loaded, wanted is proprietary"}}, nil},
 		"unknown": {func(_ *adoptKernel, w *wantedDriver) { w.Files = w.Files[:2] },
-			verdict{Adopted: true, Differing: names[2:], Reasons: []string{"nvidia_modeset was loaded by somebody else: there is no record of it and no file to compare with"}}, nil},
+			verdict{Adopted: true, Differing: names[2:], Reasons: []string{"nvidia_modeset was loaded by another program: there is no record of it and no file to compare with"}}, nil},
 		"recorded parameters": {func(_ *adoptKernel, w *wantedDriver) {
 			w.Recorded = []status.Module{{Name: "nvidia_uvm", SrcVersion: "nvidia_uvm-1", Params: []string{"a=1"}}}
 		}, verdict{Adopted: true, Differing: names[1:2], Reasons: []string{`nvidia_uvm was loaded with parameters ["a=1"], wanted are []`}}, nil},

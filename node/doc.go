@@ -2,7 +2,7 @@
 // left half done, finds or compiles the kernel modules, serves the driver root, loads the modules, keeps the
 // daemons running, and takes everything down again or leaves it whole for a successor.
 //
-// The order of a start is a table (phases.go). Each phase adds what it puts up to one list of steps, with how
+// The order of a start is the list in start.go. Each phase adds what it puts up to one list of steps, with how
 // to take it down; a failed start and a stop run that list backwards. Nothing that works is taken down before
 // its replacement is ready and its holders are known.
 //

@@ -157,9 +157,9 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	for _, e := range edit {
 		e(n)
 	}
-	patience, impatient := context.WithCancel(context.Background())
-	defer impatient()
-	ctx, cancel := context.WithCancel(patience)
+	stopCtx, endStop := context.WithCancel(context.Background())
+	defer endStop()
+	ctx, cancel := context.WithCancel(stopCtx)
 	defer cancel()
 	signals := 0
 	signal := func() {
@@ -167,7 +167,7 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 		case 1:
 			cancel()
 		case 2:
-			impatient()
+			endStop()
 		}
 	}
 	if l.asks == 0 {
@@ -193,7 +193,7 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	done := make(chan struct{})
 	go func() {
 		defer close(done) // also when it is killed
-		err = n.Run(ctx, patience)
+		err = n.Run(ctx, stopCtx)
 	}()
 	<-done
 	i.over()

@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
-
-	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
@@ -102,50 +100,6 @@ func New(cfg config.Config, m Machine, o Options) *Node {
 	return n
 }
 
-// step is something that is up: how to take it down, and how to put it up again if another step cannot be
-// taken down.
-type step struct {
-	name string
-	down func(ctx context.Context) error // whole or not at all
-	redo func(ctx context.Context) error // nil: it cannot be put back, so everything below it must be taken down, too
-}
-
-// Run runs a whole life: start, serve until ctx ends, stop. When patience ends, the stop waits for nothing
-// any more; a step that has begun is finished. The result nil means that the driver is stopped, or left in
-// place as configured. Errors: config.ErrConfig, lock.ErrHeld, *preflight.BlockedError,
-// *buildtree.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
-func (n *Node) Run(ctx, patience context.Context) error {
-	if n.instanceFile != "" {
-		if err := atomicwriter.WriteFile(n.instanceFile, []byte(n.status.Get().Instance+"\n"), 0o644); err != nil {
-			return fmt.Errorf("write the name of this instance: %w", err)
-		}
-		end := make(chan struct{})
-		defer close(end)
-		go n.beat(end)
-	}
-	err := n.start(ctx)
-	if n.lock == nil { // it never had the node: there is nothing to take down
-		if ctx.Err() != nil {
-			n.log.Info("stopped while waiting for the lock; nothing was touched")
-			return nil
-		}
-		n.status.ChangeUnsaved(func(st *status.Snapshot) {
-			st.State, st.Phase, st.Reason = status.Failed, status.LockPhase, err.Error()
-		})
-		n.writeTermination(err)
-		return err
-	}
-	if err == nil {
-		err = n.serve(ctx)
-	}
-	if ctx.Err() != nil {
-		err = ErrStopped // an interruption by a signal is no failure
-	}
-	err = n.stop(patience, err)
-	n.ended()
-	return errors.Join(err, n.lock.Release())
-}
-
 // Snapshot returns the current status, also while the instance waits for the lock, when no file has it
 // (status.Snapshot.Holding). Data that it points to does not change any more.
 func (n *Node) Snapshot() status.Snapshot { return n.status.Get() }
@@ -168,3 +122,31 @@ func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 
 // stack returns the kernel with the modules of a driver.
 func (n *Node) stack() modules.Stack { return modules.Stack{Kernel: n.kernel, Warn: n.warn} }
+
+// warn logs a warning and keeps it in the status. A warning that the status has already is not repeated.
+func (n *Node) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if slices.Contains(n.status.Get().Warnings, text) {
+		return
+	}
+	n.log.Warn(text) //nolint:sloglint // the sentence is also in the status
+	n.status.Change(func(st *status.Snapshot) {
+		const most = 50
+		if len(st.Warnings) < most {
+			st.Warnings = append(st.Warnings, text)
+		}
+	})
+}
+
+// tick is the pause between two checks of something that is in the way.
+const tick = time.Second
+
+// sleep waits, and returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -21,7 +21,7 @@ func (n *Node) preflight(ctx context.Context) error {
 	begin, log, last := n.now(), n.log, ""
 	defer func() { n.log = log }()
 	for {
-		before := n.situation()
+		before := n.fingerprint()
 		err := n.checkNode(ctx)
 		if n.cfg.OnPreflight != config.PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
 			return err
@@ -76,23 +76,23 @@ func (n *Node) showBlocked(err error) {
 	})
 }
 
-// awaitChange returns nil when the node should be checked again: after some time, or as soon as the situation
+// awaitChange returns nil when the node should be checked again: after some time, or as soon as the fingerprint
 // is not the one from before.
 func (n *Node) awaitChange(ctx context.Context, before string) error {
 	for end := n.now().Add(checkEvery); n.now().Before(end); {
 		if !sleep(ctx, watchEvery) {
 			return ctx.Err()
 		}
-		if n.situation() != before {
+		if n.fingerprint() != before {
 			return nil
 		}
 	}
 	return nil
 }
 
-// situation returns as text what is cheap to see and prevents many starts: the GPUs, the drivers that they
+// fingerprint returns as text what is cheap to see and prevents many starts: the GPUs, the drivers that they
 // are bound to, and whether another driver is loaded.
-func (n *Node) situation() string {
+func (n *Node) fingerprint() string {
 	gpus, err := n.hardware.GPUs()
 	facts := []any{gpus, err}
 	for _, name := range []string{"nvidia", "nouveau"} {

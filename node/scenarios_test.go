@@ -28,10 +28,19 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, memory(t))) })
 }
 
-// TestFirstAndSecondStart is scenarios 1 to 3 of the lab.
+// TestFirstAndSecondStart is scenarios 1 to 3 of the lab. A start has the phases by which others know how far it is.
 func TestFirstAndSecondStart(t *testing.T) {
+	assert.Same(t, []bool{false, true, true, false}, []bool{status.Replaces("stage"), status.Replaces("replace"), status.Replaces("companions"), status.Replaces("")})
 	bubble(t, func(t *testing.T, w *world) {
-		e := w.run(life{version: v535})
+		var phases []string
+		e := w.run(life{version: v535}, func(*Node) {
+			w.at(11*time.Second, func() {
+				for _, p := range w.saved.Phases {
+					phases = append(phases, p.Phase)
+				}
+			})
+		})
+		assert.Same(t, status.Phases(), phases)
 		if e.err != nil || !e.served || w.outcome() != absent || !slices.Contains(e.ops, "compile") || w.saved != nil {
 			t.Errorf("served %v, error %v, %s, status %v; %v", e.served, e.err, w.outcome(), w.saved, e.ops)
 		}
@@ -52,10 +61,10 @@ func TestTwoInstances(t *testing.T) {
 		go func() { ended <- n1.Run(ctx, t.Context()) }()
 		time.Sleep(3 * time.Second)
 		i, waiting := w.begin(life{version: v535})
-		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		stopCtx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		saved := *w.saved
-		if err := waiting.Run(patience, t.Context()); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
+		if err := waiting.Run(stopCtx, t.Context()); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
 			t.Errorf("stopped while waiting: %v, status %+v", err, w.saved)
 		}
 		second := make(chan end)

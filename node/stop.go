@@ -14,7 +14,7 @@ import (
 
 // stop takes down what is up, or leaves it whole. cause is nil or ErrStopped if the stop was requested.
 // Otherwise it is the error of the start or the service, and is joined with the error of the stop.
-func (n *Node) stop(patience context.Context, cause error) error {
+func (n *Node) stop(stopCtx context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
@@ -34,21 +34,21 @@ func (n *Node) stop(patience context.Context, cause error) error {
 			st.Reason = cause.Error()
 		}
 	})
-	if err := n.takeDown(patience, cause); err != nil {
-		return n.leave(patience, cause, err)
+	if err := n.takeDown(stopCtx, cause); err != nil {
+		return n.leave(stopCtx, cause, err)
 	}
-	return n.stopped(patience, cause)
+	return n.stopped(stopCtx, cause)
 }
 
 // stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
 // waiting. A failed start waits for holders for a shorter time, because nobody asked it to stop.
-func (n *Node) stopLimit(patience context.Context, cause error) time.Duration {
+func (n *Node) stopLimit(stopCtx context.Context, cause error) time.Duration {
 	if cause == nil && n.cfg.OnBusy == config.BusyWait {
 		return forever
 	}
 	grace := n.cfg.Grace
 	if grace == 0 {
-		grace = less(n.podGrace(patience))
+		grace = less(n.podGrace(stopCtx))
 	}
 	if cause != nil {
 		return min(less(grace), 10*tick)
@@ -63,12 +63,12 @@ func less(d time.Duration) time.Duration { return d - min(5*time.Second, d/4) }
 const usualGrace = 30 * time.Second
 
 // podGrace returns the time from SIGTERM to SIGKILL, the usual one if it is not known.
-func (n *Node) podGrace(patience context.Context) time.Duration {
+func (n *Node) podGrace(stopCtx context.Context) time.Duration {
 	if n.askGrace == nil {
 		return usualGrace
 	}
 	const wait = 2 * time.Second // the answer may be that it is short
-	ctx, cancel := context.WithTimeout(patience, wait)
+	ctx, cancel := context.WithTimeout(stopCtx, wait)
 	defer cancel()
 	grace, err := n.askGrace(ctx)
 	if err != nil {
@@ -83,17 +83,17 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // takeDown tries until it succeeds or the time is over; then it returns the last refusal. How much time there
 // is it finds out after the first refusal: most stops need no time.
-func (n *Node) takeDown(patience context.Context, cause error) error {
+func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
 	begin := n.now()
 	var end, said time.Time
 	for failures := 0; ; {
-		err := n.tryDown(patience)
+		err := n.tryDown(stopCtx)
 		if err == nil {
 			return nil
 		}
 		if end.IsZero() {
-			end = begin.Add(n.stopLimit(patience, cause))
+			end = begin.Add(n.stopLimit(stopCtx, cause))
 		}
 		if busy, ok := errors.AsType[*modules.InUseError](err); ok {
 			n.countBlocked()
@@ -106,10 +106,18 @@ func (n *Node) takeDown(patience context.Context, cause error) error {
 			n.log.Warn("the driver cannot be taken down yet", "error", err)
 			n.writeTermination(err)
 		}
-		if left := end.Sub(n.now()); !sleep(patience, min(tick, left)) || left <= tick {
+		if left := end.Sub(n.now()); !sleep(stopCtx, min(tick, left)) || left <= tick {
 			return err
 		}
 	}
+}
+
+// step is something that is up: how to take it down, and how to put it up again if another step cannot be
+// taken down.
+type step struct {
+	name string
+	down func(ctx context.Context) error // whole or not at all
+	redo func(ctx context.Context) error // nil: it cannot be put back, so everything below it must be taken down, too
 }
 
 // tryDown takes the steps down, newest first. It looks for holders before it stops anything. If a step fails

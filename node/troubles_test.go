@@ -70,8 +70,8 @@ func TestDaemons(t *testing.T) {
 // and that a stop nevertheless leaves nothing behind.
 func TestMeddlers(t *testing.T) {
 	for what, want := range map[string]string{
-		"mounted over": "mounted over the driver root", "unmounted": "was unmounted by somebody else", "uvm unloaded": "nvidia_uvm was unloaded by somebody else",
-		"modeset unloaded": "nvidia_modeset was unloaded by somebody else",
+		"mounted over": "mounted over the driver root", "unmounted": "was unmounted by another program", "uvm unloaded": "nvidia_uvm was unloaded by another program",
+		"modeset unloaded": "nvidia_modeset was unloaded by another program",
 		"daemon dies":      "it ended with code 1", "lock file removed": "", "lock file taken": "cannot be made anew",
 	} {
 		t.Run(what, func(t *testing.T) {

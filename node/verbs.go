@@ -56,17 +56,17 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return n.found, n.source, nil
 }
 
-// Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock, patience
+// Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock, stopCtx
 // the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the driver is in use.
-func (n *Node) Unload(ctx, patience context.Context) error {
+func (n *Node) Unload(ctx, stopCtx context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err
 	}
-	err := n.unloadLeft(ctx, patience)
+	err := n.unloadLeft(ctx, stopCtx)
 	return errors.Join(err, n.lock.Release())
 }
 
-func (n *Node) unloadLeft(ctx, patience context.Context) error {
+func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
 	if err := n.recover(ctx); err != nil {
 		return err
 	}
@@ -90,5 +90,5 @@ func (n *Node) unloadLeft(ctx, patience context.Context) error {
 		}
 		n.up = append(n.up, n.modulesStep())
 	}
-	return n.stop(patience, nil)
+	return n.stop(stopCtx, nil)
 }

@@ -19,16 +19,16 @@ import (
 func (n *Node) verify(ctx context.Context) error {
 	n.dropRestore() // the new driver is in place: from here on a stop ends without a driver
 	n.lookAtGPUs()
-	reason, err := n.examine(ctx)
+	reason, err := n.askDriver(ctx)
 	if reason, err = n.awaitFabric(ctx, reason, err); err != nil {
 		return err
 	}
 	return n.announce(reason)
 }
 
-// examine returns the reason why the driver is not ready ("": it is ready), or an error if it cannot become
+// askDriver returns the reason why the driver is not ready ("": it is ready), or an error if it cannot become
 // ready.
-func (n *Node) examine(ctx context.Context) (string, error) {
+func (n *Node) askDriver(ctx context.Context) (string, error) {
 	if n.daemons == nil && n.daemonsErr != nil {
 		if err := n.tryDaemons(ctx); err != nil {
 			return err.Error(), ctx.Err()
@@ -38,7 +38,7 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 		return reason, nil
 	}
 	if n.watched.None() {
-		return n.judge(), nil
+		return n.gpuReason(), nil
 	}
 	answer, err := n.hardware.Ask(ctx)
 	if ctx.Err() != nil {
@@ -55,11 +55,11 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 			answer.Driver, n.want.Driver)
 	}
 	n.watched.Answered(answer)
-	return n.judge(), nil
+	return n.gpuReason(), nil
 }
 
-// judge sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
-func (n *Node) judge() string {
+// gpuReason sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
+func (n *Node) gpuReason() string {
 	gpus, broken := n.watched.States(n.hardware.Reasons)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.CUDA()) })
 	var reasons []string
@@ -88,7 +88,7 @@ func (n *Node) awaitFabric(ctx context.Context, reason string, err error) (strin
 		if !sleep(ctx, fabricEvery) {
 			return "", ctx.Err()
 		}
-		reason, err = n.examine(ctx)
+		reason, err = n.askDriver(ctx)
 	}
 	return reason, err
 }

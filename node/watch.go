@@ -21,9 +21,9 @@ const (
 	licenceEvery = 5 * time.Minute
 )
 
-// serve watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
+// watch watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
 // others changed.
-func (n *Node) serve(ctx context.Context) error {
+func (n *Node) watch(ctx context.Context) error {
 	if err := n.roots.Prune(ctx); err != nil {
 		n.warn("%v", err)
 	}
@@ -45,7 +45,7 @@ func (n *Node) serve(ctx context.Context) error {
 			next.Reset(untilNext(n.now()))
 		}
 		again := n.status.Get().State == status.Degraded && (n.now().Sub(asked) >= askEvery || n.registration.Expected(n.now())) && !n.watched.Absent()
-		reason := n.look(ctx, last, again)
+		reason := n.whyNotReady(ctx, last, again)
 		if again {
 			asked = n.now()
 		}
@@ -66,16 +66,16 @@ func (n *Node) serve(ctx context.Context) error {
 // same moment, so that an idle processor wakes up once.
 func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Truncate(watchEvery)) }
 
-// look returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
-// stays, unless again is true: then look asks the driver.
-func (n *Node) look(ctx context.Context, last string, again bool) string {
+// whyNotReady returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
+// stays, unless again is true: then it asks the driver.
+func (n *Node) whyNotReady(ctx context.Context, last string, again bool) string {
 	n.followCompanions(ctx)
-	gpuReason, judged := n.followGPUs(ctx)
-	if reason := n.changes(); reason != "" {
+	reasonOfGPUs, decided := n.followGPUs(ctx)
+	if reason := n.changedByOthers(); reason != "" {
 		return reason
 	}
-	if judged {
-		return gpuReason
+	if decided {
+		return reasonOfGPUs
 	}
 	if last == "" {
 		return ""
@@ -83,21 +83,21 @@ func (n *Node) look(ctx context.Context, last string, again bool) string {
 	if !again && !n.recovered(last) {
 		return last
 	}
-	reason, err := n.examine(ctx)
+	reason, err := n.askDriver(ctx)
 	if err != nil {
 		return err.Error()
 	}
 	return reason
 }
 
-// recovered reports whether a reason that changes had found is over, so that the driver should be asked at
+// recovered reports whether a reason that changedByOthers had found is over, so that the driver should be asked at
 // once.
 func (n *Node) recovered(last string) bool {
 	return n.status.Get().State == status.Degraded && n.lastSeen != "" && n.lastSeen == last
 }
 
-// changes compares modules, mounts, daemons and lock with what this instance put up.
-func (n *Node) changes() (reason string) {
+// changedByOthers compares modules, mounts, daemons and lock with what this instance put up.
+func (n *Node) changedByOthers() (reason string) {
 	defer func() {
 		if reason != "" {
 			n.lastSeen = reason
@@ -108,17 +108,17 @@ func (n *Node) changes() (reason string) {
 		live, err := n.kernel.Module(m.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return "module " + m.Name + " was unloaded by somebody else; delete this pod to load it again"
+			return "module " + m.Name + " was unloaded by another program; delete this pod to load it again"
 		case err == nil && live.SrcVersion != m.SrcVersion:
-			return "module " + m.Name + " was replaced by another build by somebody else; delete this pod"
+			return "module " + m.Name + " was replaced by another build by another program; delete this pod"
 		}
 	}
 	layers, err := n.roots.Mounted()
 	switch {
 	case err == nil && layers == 0:
-		return "the driver root " + status.RootPath(n.cfg.Run) + " was unmounted by somebody else; delete this pod to serve it again"
+		return "the driver root " + status.RootPath(n.cfg.Run) + " was unmounted by another program; delete this pod to serve it again"
 	case err == nil && layers > 1:
-		return "something was mounted over the driver root " + status.RootPath(n.cfg.Run) + " by somebody else; delete this pod to clear it"
+		return "something was mounted over the driver root " + status.RootPath(n.cfg.Run) + " by another program; delete this pod to clear it"
 	}
 	n.keepLock()
 	return n.daemonsDown()
@@ -170,18 +170,18 @@ func (n *Node) lookAtGPUs() []gpus.Change {
 // got gets its device files. The result says whether reason is why the driver is not ready; otherwise the
 // reason from before may still be right. The driver itself is asked about a GPU that came, and not about one
 // that is on its way to another driver, or lost.
-func (n *Node) followGPUs(ctx context.Context) (reason string, judged bool) {
+func (n *Node) followGPUs(ctx context.Context) (reason string, decided bool) {
 	changes := n.lookAtGPUs()
 	if len(changes) == 0 {
 		return "", false
 	}
 	if !slices.ContainsFunc(changes, gpus.Change.Came) {
-		return n.judge(), true
+		return n.gpuReason(), true
 	}
 	if err := n.makeNodes(ctx); err != nil {
 		n.warn("a GPU came to the driver: %v", err)
 	}
-	reason, err := n.examine(ctx)
+	reason, err := n.askDriver(ctx)
 	if err != nil {
 		reason = err.Error()
 	}

@@ -49,10 +49,10 @@ func accepted(cmd *cobra.Command) bool {
 	return err == nil && yes
 }
 
-// command is the program with its verbs. Their context ends with the first signal; patience is for the verbs
+// command is the program with its verbs. Their context ends with the first signal; stopCtx is for the verbs
 // that stop a driver.
-func (p *program) command(patience context.Context) *cobra.Command {
-	root := p.initCommand(patience)
+func (p *program) command(stopCtx context.Context) *cobra.Command {
+	root := p.initCommand(stopCtx)
 	root.Use, root.Short = "nvidia-driver", "bring the NVIDIA driver of this image up on a node"
 	root.Long = `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
 
@@ -85,10 +85,10 @@ Without a command it prints this text; with --accept-license alone it does what 
 	// Not root.Version: its template makes the linker keep every exported method, a sixth of the program.
 	showVersion = root.Flags().Bool("version", false, "print the version of this program and of the image's driver")
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
-	//nolint:contextcheck // cobra gives each command its context; patience is a second one
-	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
-		p.compileCommand(), p.bakeCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
-		p.withToolkitCommand(patience), p.builderCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
+	//nolint:contextcheck // cobra gives each command its context; stopCtx is a second one
+	root.AddCommand(p.initCommand(stopCtx), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
+		p.compileCommand(), p.bakeCommand(), p.unloadCommand(stopCtx), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
+		p.withToolkitCommand(stopCtx), p.builderCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
 		p.sidecarCommand("gdrcopy-ctr-run-with-dtk", "gdrdrv", "GDRCOPY_ENABLED"))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.names.Set(cmd.Flags(), p.env); err != nil {

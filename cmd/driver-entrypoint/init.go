@@ -22,13 +22,13 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-func (p *program) initCommand(patience context.Context) *cobra.Command {
+func (p *program) initCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
-	return p.startCommand(patience, &cfg, func() {})
+	return p.startCommand(stopCtx, &cfg, func() {})
 }
 
 // startCommand is a verb that starts the driver; before is called first.
-func (p *program) startCommand(patience context.Context, cfg *config.Config, before func()) *cobra.Command {
+func (p *program) startCommand(stopCtx context.Context, cfg *config.Config, before func()) *cobra.Command {
 	var reports reportFlags
 	var license bool
 	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
@@ -43,7 +43,7 @@ func (p *program) startCommand(patience context.Context, cfg *config.Config, bef
 				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version.Own(), "variables", strings.Join(unknown, ", "))
 			}
 			before()
-			return p.serve(cmd.Context(), patience, *cfg, reports)
+			return p.serve(cmd.Context(), stopCtx, *cfg, reports)
 		}}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -68,18 +68,18 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	o.Log, o.Served = p.log(), settle
+	o.Log, o.Served = p.log(), goIdle
 	return host.New(cfg, o)
 }
 
 // serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
-func (p *program) serve(ctx, patience context.Context, cfg config.Config, reports reportFlags) error {
+func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports reportFlags) error {
 	client := kubernetes.InCluster(func(name string) string { return envflags.Lookup(p.env, name) })
 	var reporter *report.Reporter
 	last := func() {
 		if reporter != nil {
-			ctx, cancel := finalReport(patience)
+			ctx, cancel := finalReport(stopCtx)
 			defer cancel()
 			reporter.Close(ctx)
 		}
@@ -105,19 +105,19 @@ func (p *program) serve(ctx, patience context.Context, cfg config.Config, report
 		source := report.Source{Status: n.Snapshot, Changed: n.Changed()}
 		reporter = report.Start(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
 	}
-	err = n.Run(ctx, patience)
+	err = n.Run(ctx, stopCtx)
 	last() // where it never had the node
 	return err
 }
 
 // finalReport bounds how long a stop waits for a server that does not answer: a part of the time that
-// config.Config.Grace leaves, and less when the patience has ended.
-func finalReport(patience context.Context) (context.Context, context.CancelFunc) {
+// config.Config.Grace leaves, and less when stopCtx has ended.
+func finalReport(stopCtx context.Context) (context.Context, context.CancelFunc) {
 	limit := 3 * time.Second
-	if patience.Err() != nil {
+	if stopCtx.Err() != nil {
 		limit = time.Second
 	}
-	return context.WithTimeout(context.WithoutCancel(patience), limit)
+	return context.WithTimeout(context.WithoutCancel(stopCtx), limit)
 }
 
 func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) report.Options {

@@ -40,8 +40,8 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 		return code
 	}
 	p := &program{stdout: stdout, stderr: stderr, env: env}
-	ctx, patience, listen := signalContexts(signals)
-	cmd := p.command(patience)
+	ctx, stopCtx, listen := signalContexts(signals)
+	cmd := p.command(stopCtx)
 	if !worker && p.stays(cmd, argv[1:]) {
 		return shim.Run(argv, shim.Options{Signals: signals, Log: logging.New(stderr, "")})
 	}
@@ -63,23 +63,23 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	return code
 }
 
-// settle prepares for the long time in which an instance serves: with one processor fewer threads wake up,
+// goIdle prepares for the long time in which an instance serves: with one processor fewer threads wake up,
 // and the memory of the start goes back to the node.
-func settle() {
+func goIdle() {
 	runtime.GOMAXPROCS(1)
 	shim.FreeMemory()
 }
 
 // signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second
-// signal ends patience, and the stop waits for nobody any more. The contexts live as long as the process; listen waits for the signals.
-func signalContexts(signals <-chan os.Signal) (ctx, patience context.Context, listen func()) {
-	patience, hasten := context.WithCancel(context.Background())
-	ctx, stop := context.WithCancel(patience)
-	return ctx, patience, func() {
+// signal ends stopCtx, and the stop waits for nobody any more. The contexts live as long as the process; listen waits for the signals.
+func signalContexts(signals <-chan os.Signal) (ctx, stopCtx context.Context, listen func()) {
+	stopCtx, endStop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(stopCtx)
+	return ctx, stopCtx, func() {
 		<-signals
 		stop()
 		<-signals
-		hasten()
+		endStop()
 	}
 }
 

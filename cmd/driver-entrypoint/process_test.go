@@ -58,12 +58,12 @@ func TestRest(t *testing.T) {
 	assert.Equal(t, "2", envflags.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"))
 }
 
-// The first signal ends the service, the second one the patience.
+// The first signal ends the service, the second one stopCtx.
 func TestSecondSignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGQUIT)
 	defer signal.Stop(signals)
-	ctx, patience, listen := signalContexts(signals)
+	ctx, stopCtx, listen := signalContexts(signals)
 	go listen()
 	send := func() {
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGQUIT))
@@ -78,12 +78,12 @@ func TestSecondSignal(t *testing.T) {
 	send()
 	ends("the first", ctx)
 	select {
-	case <-patience.Done():
+	case <-stopCtx.Done():
 		t.Error("one signal is enough")
 	case <-time.After(100 * time.Millisecond):
 	}
 	send()
-	ends("the second", patience)
+	ends("the second", stopCtx)
 }
 
 // Probes and status of a node whose files say that its driver serves.

@@ -92,15 +92,15 @@ func TestReporting(t *testing.T) {
 // The last word has its time also after the second signal, but less.
 func TestFinalReport(t *testing.T) {
 	t.Parallel()
-	patience, hasten := context.WithCancel(t.Context())
+	stopCtx, endStop := context.WithCancel(t.Context())
 	wait := func() time.Duration {
-		ctx, cancel := finalReport(patience)
+		ctx, cancel := finalReport(stopCtx)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
 		return time.Until(deadline).Round(time.Second)
 	}
 	assert.Equal(t, 3*time.Second, wait())
-	if hasten(); wait() != time.Second {
+	if endStop(); wait() != time.Second {
 		t.Error(wait())
 	}
 }

@@ -41,9 +41,9 @@ func toolkitDirFlag(flags *pflag.FlagSet, dir *string) {
 }
 
 // withToolkitCommand is init in a pod that has a Driver Toolkit container.
-func (p *program) withToolkitCommand(patience context.Context) *cobra.Command {
+func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
-	cmd := p.startCommand(patience, &cfg, func() {
+	cmd := p.startCommand(stopCtx, &cfg, func() {
 		reason := "the driver container has not asked for modules: it looks for those of the image and of the cache first"
 		if missing := missingToolkit(p.env); missing != "" {
 			reason = "the cluster has no image stream tag " + missing + ", so this container is no Driver Toolkit"
@@ -72,7 +72,7 @@ nothing of the driver. It stays until it gets a signal.`,
 					companions = append(companions, name)
 				}
 			}
-			settle()
+			goIdle()
 			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Companions: companions, Path: os.Getenv("PATH")}.Run(cmd.Context())
 		}}
 	toolkitDirFlag(cmd.Flags(), &dir)

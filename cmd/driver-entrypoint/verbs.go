@@ -93,7 +93,7 @@ func (p *program) preflightCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) unloadCommand(patience context.Context) *cobra.Command {
+func (p *program) unloadCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
 	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, config.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
@@ -103,7 +103,7 @@ func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return n.Unload(cmd.Context(), patience)
+			return n.Unload(cmd.Context(), stopCtx)
 		}}
 	stopFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)

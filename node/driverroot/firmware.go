@@ -58,7 +58,7 @@ func SetFirmwarePath(sys, target string) (undo func() error, err error) {
 		return nothing, fmt.Errorf("set the kernel's firmware path: %w", err)
 	}
 	if now != "" && now != ours && !strings.HasPrefix(now, filepath.Clean(target)+"/") && folderExists(now) {
-		return nothing, fmt.Errorf("%s is %q, set by somebody else, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", file, now)
+		return nothing, fmt.Errorf("%s is %q, set by another program, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", file, now)
 	}
 	if now != ours {
 		if err := writeParameter(sys, file, ours); err != nil {

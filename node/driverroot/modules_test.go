@@ -78,17 +78,17 @@ func TestSetFirmwarePath(t *testing.T) {
 	t.Parallel()
 	existing := t.TempDir()
 	for name, c := range map[string]struct{ before, after, undone string }{
-		"empty":                  {"\n", "/run/nvidia/driver/lib/firmware", "\x00"},
-		"ours from before":       {"/run/nvidia/driver/lib/firmware\n", "/run/nvidia/driver/lib/firmware\n", "\x00"},
-		"below the target":       {"/run/nvidia/driver/usr/lib/firmware\n", "/run/nvidia/driver/lib/firmware", "\x00"},
-		"a folder that is gone":  {"/run/gone/lib/firmware\n", "/run/nvidia/driver/lib/firmware", "\x00"},
-		"somebody else's folder": {existing + "\n", existing + "\n", existing + "\n"},
+		"empty":                    {"\n", "/run/nvidia/driver/lib/firmware", "\x00"},
+		"ours from before":         {"/run/nvidia/driver/lib/firmware\n", "/run/nvidia/driver/lib/firmware\n", "\x00"},
+		"below the target":         {"/run/nvidia/driver/usr/lib/firmware\n", "/run/nvidia/driver/lib/firmware", "\x00"},
+		"a folder that is gone":    {"/run/gone/lib/firmware\n", "/run/nvidia/driver/lib/firmware", "\x00"},
+		"another program's folder": {existing + "\n", existing + "\n", existing + "\n"},
 	} {
 		sys := t.TempDir()
 		const file = "module/firmware_class/parameters/path"
 		testfile.Write(t, sys+"/"+file, c.before)
 		undo, err := SetFirmwarePath(sys, "/run/nvidia/driver")
-		if (err != nil) != (c.before == c.undone) || err != nil && !strings.Contains(err.Error(), "set by somebody else") {
+		if (err != nil) != (c.before == c.undone) || err != nil && !strings.Contains(err.Error(), "set by another program") {
 			t.Errorf("%s: %v", name, err)
 		}
 		now := func() string { text, _ := os.ReadFile(filepath.Join(sys, file)); return string(text) }

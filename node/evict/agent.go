@@ -123,7 +123,7 @@ func (a *Agent) round(ctx context.Context) {
 // act does what the state requires and returns the time until the next step.
 func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, error) {
 	if a.mayHaveRecord {
-		if wait, err := a.settle(ctx, st); wait > 0 || err != nil {
+		if wait, err := a.handleRecord(ctx, st); wait > 0 || err != nil {
 			return wait, err
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// settle handles a record on the node. A record of this pod means that this process was killed in the middle
+// handleRecord handles a record on the node. A record of this pod means that this process was killed in the middle
 // of an upgrade: it continues where the driver still needs it. The changes of another pod's record are undone
 // when that pod is gone. wait > 0 means that the record is still there and has to be looked at again.
-func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Duration, err error) {
+func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time.Duration, err error) {
 	n, err := a.getNode(ctx)
 	if err != nil {
 		return clusterRetry, err

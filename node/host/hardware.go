@@ -118,7 +118,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	if !in.HaveModules && in.CanCompile && !h.cfg.HasToolkit() {
 		h.toolchain(ctx, &in)
 	}
-	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
+	return skipChecks(preflight.Run(ctx, in), h.cfg.SkipPreflight)
 }
 
 // fabric compares the image with what the machine's NVLink switches need.
@@ -130,8 +130,8 @@ func (h *hardware) fabric(q node.Question) func(fabric.Kernel) fabric.Finding {
 	}
 }
 
-// waive turns those blocking checks into warnings that the operator of the node has named.
-func waive(checks []preflight.Check, names []string) []preflight.Check {
+// skipChecks turns those blocking checks into warnings that the operator of the node has named.
+func skipChecks(checks []preflight.Check, names []string) []preflight.Check {
 	for i, c := range checks {
 		if c.Status == preflight.Blocked && slices.Contains(names, c.Name) {
 			checks[i].Status = preflight.Warning

@@ -94,7 +94,7 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 		return h, err
 	}
 	if strings.HasPrefix(h.Build, rootOfInit) {
-		if h, err = s.bring(ctx, h); err != nil {
+		if h, err = s.copyHeaders(ctx, h); err != nil {
 			return h, err
 		}
 	}
@@ -106,8 +106,8 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	return h, nil
 }
 
-// bring copies headers of the host into this container: make cannot work through the root of process 1.
-func (s *supply) bring(ctx context.Context, h buildtree.Headers) (buildtree.Headers, error) {
+// copyHeaders copies headers of the host into this container: make cannot work through the root of process 1.
+func (s *supply) copyHeaders(ctx context.Context, h buildtree.Headers) (buildtree.Headers, error) {
 	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
 	if err := errors.Join(os.MkdirAll(s.work(), 0o700), os.RemoveAll(dir)); err != nil {

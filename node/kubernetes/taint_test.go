@@ -30,7 +30,7 @@ func TestRemoveTaints(t *testing.T) {
 				st.Taints = append([]map[string]any{taint("new", "NoSchedule")}, st.Taints...)
 			}
 		}, "new", ours, nil},
-		"somebody else changes its value": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
+		"another program changes its value": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request == 2 {
 				st.Taints = []map[string]any{{"key": ours, "effect": "NoSchedule", "value": "x"}}
 			}

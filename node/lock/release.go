@@ -18,9 +18,9 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if e.Gone {
-		return fmt.Sprintf("somebody removed the lock file %s; it will be made again", e.Path)
+		return fmt.Sprintf("another program removed the lock file %s; it will be made again", e.Path)
 	}
-	return fmt.Sprintf("somebody replaced the lock file %s: another driver container may believe that it owns this node; find out who with "+
+	return fmt.Sprintf("another program replaced the lock file %s: another driver container may believe that it owns this node; find out who with "+
 		"`fuser %s`, and end it", e.Path, e.Path)
 }
 

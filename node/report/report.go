@@ -49,7 +49,7 @@ type Reporter struct {
 
 	events    sender
 	recorder  *kubernetes.Recorder
-	last      situation // the last one that was recorded
+	last      eventText // the last one that was recorded
 	recorded  time.Time
 	gpus      map[string]status.GPUState // by address, at the last report
 	without   map[string]bool            // licence, by address, at the last report
@@ -89,8 +89,8 @@ func (r *Reporter) Close(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.events.lastChance(r.now())
-		r.condition.lastChance(r.now())
+		r.events.retryOnce(r.now())
+		r.condition.retryOnce(r.now())
 		r.report(ctx, true)
 	})
 }

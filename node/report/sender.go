@@ -28,9 +28,9 @@ const (
 // ready reports whether this kind of report is switched on and not in a pause.
 func (s *sender) ready(now time.Time) bool { return s.on && !now.Before(s.pause) }
 
-// lastChance prepares the last report: a server that did not answer gets one more attempt, a server that
+// retryOnce prepares the last report: a server that did not answer gets one more attempt, a server that
 // refused does not.
-func (s *sender) lastChance(now time.Time) {
+func (s *sender) retryOnce(now time.Time) {
 	if s.wait != refusedWait {
 		s.pause = now
 	}

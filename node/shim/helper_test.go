@@ -64,10 +64,10 @@ func worker(args []string) int {
 		}
 	case "orphans": // a shell leaves its child to the shim; no zombie may stay below the shim
 		_ = exec.Command("sh", "-c", "sleep 0.05 & sleep 0.05 & exit 0").Run()
-		for end := time.Now().Add(time.Minute); orphans() > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); children() > 0 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
-		fmt.Println(orphans())
+		fmt.Println(children())
 	case "leave": // leaves processes in other sessions; the last argument says whether they handle SIGTERM
 		script := `trap "` + args[1] + `" TERM; echo $$; while :; do sleep 0.02; done`
 		cmd := exec.Command("setsid", "sh", "-c", script)
@@ -97,8 +97,8 @@ func printSignals() int {
 	return 1
 }
 
-// orphans returns how many children the shim has beside this process, dead or alive.
-func orphans() (n int) {
+// children returns how many children the shim has beside this process, dead or alive.
+func children() (n int) {
 	entries, _ := os.ReadDir("/proc") // it lists processes; the names of threads open, too
 	for _, e := range entries {
 		pid, _ := strconv.Atoi(e.Name())

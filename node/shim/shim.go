@@ -117,7 +117,7 @@ func Run(argv []string, o Options) (exitCode int) {
 	}
 	FreeMemory()
 	status, early := forward(worker, children, signals)
-	r := remains{proc: o.Proc, children: children, signals: signals}
+	r := orphans{proc: o.Proc, children: children, signals: signals}
 	if left := r.end(o.Grace); len(left) > 0 {
 		o.Log.Warn("processes that do not end after SIGKILL are left behind", "pids", left)
 	}

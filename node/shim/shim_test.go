@@ -180,7 +180,7 @@ func TestDescendants(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	eventually(t, "the shell and its child are found", func() bool {
 		n := 0
-		for _, pid := range (remains{proc: "/proc"}).descendants() {
+		for _, pid := range (orphans{proc: "/proc"}).descendants() {
 			if g, err := unix.Getpgid(pid); err == nil && g == cmd.Process.Pid {
 				n++
 			}

@@ -111,7 +111,7 @@ func release(st Snapshot) string {
 
 func adviseDegraded(st Snapshot) Advice {
 	if strings.Contains(st.Reason, "delete this pod") {
-		return Advice{Next: "somebody else changed the driver under this container: delete the pod, its successor puts all of it up again"}
+		return Advice{Next: "another program changed the driver under this container: delete the pod, its successor puts all of it up again"}
 	}
 	if advice, ok := adviseGPUs(st.GPUs); ok {
 		return advice

@@ -86,7 +86,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	text := require.Value(json.Marshal(st))(t)
 	g.Write(path, string(text), 0)
 	p = ready(t, g, driver("535"))
-	contains(t, p.Output(), `has to be replaced: nvidia was loaded by somebody else \(srcversion [0-9A-F]+, ours was 0123456789ABCDEF01234567\)`)
+	contains(t, p.Output(), `has to be replaced: nvidia was loaded by another program \(srcversion [0-9A-F]+, ours was 0123456789ABCDEF01234567\)`)
 	serving(t, g, d535.driver)
 	if got := loads(g); got != n+2 {
 		t.Errorf("loaded %d times, want %d: each of the two had to be replaced", got, n+2)

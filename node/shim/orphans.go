@@ -12,18 +12,18 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// remains ends the descendants of this process that outlive the worker. Orphans become children of the shim,
+// orphans ends the descendants of this process that outlive the worker. Orphans become children of the shim,
 // whatever session or group they moved to, because the shim is process 1 or a subreaper. Processes that
 // others started in the container (an exec of the runtime, all of the node's processes when the pod shares
 // its process ids) are no descendants and are not touched.
-type remains struct {
+type orphans struct {
 	proc     string
 	children <-chan os.Signal
 	signals  <-chan os.Signal // a signal during the wait ends the grace period: the container has to end at once
 }
 
 // end sends the descendants SIGTERM, waits, kills them, and returns those that are still there.
-func (r remains) end(grace time.Duration) []int {
+func (r orphans) end(grace time.Duration) []int {
 	reap(0)
 	left := r.descendants()
 	if len(left) == 0 {
@@ -40,7 +40,7 @@ func (r remains) end(grace time.Duration) []int {
 
 // wait reaps until no descendant is left or the limit is reached. With kill, each round kills the descendants
 // that it finds: a process may have started another one before it died.
-func (r remains) wait(limit time.Duration, kill bool) (clean bool) {
+func (r orphans) wait(limit time.Duration, kill bool) (clean bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	// The end of a grandchild sends no SIGCHLD to this process, so the loop also looks at intervals.
@@ -81,7 +81,7 @@ func signalAll(pids []int, s unix.Signal) {
 }
 
 // descendants lists the live (not zombie) processes below this one.
-func (r remains) descendants() []int {
+func (r orphans) descendants() []int {
 	names, err := filepath.Glob(filepath.Join(r.proc, "[0-9]*"))
 	if err != nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// situation is the content of an Event. The reasons below are the only ones.
-type situation struct {
+// eventText is the content of an Event. The reasons below are the only ones.
+type eventText struct {
 	reason, message string
 	warning         bool
 	node            bool // also on the node: it concerns more than this pod
@@ -18,15 +18,15 @@ type situation struct {
 
 const compilePhase = "modules"
 
-// lasts reports whether the situation should be reported again while it lasts.
-func (s situation) lasts() bool {
+// lasts reports whether what the Event says should be reported again while it lasts.
+func (s eventText) lasts() bool {
 	return s.reason != "" && s.reason != "Serving" && s.reason != "Stopped"
 }
 
-// situationOf returns the situation for a status. It is zero when there is nothing to report: during a start
+// eventOf returns what the Event says for a status. It is zero when there is nothing to report: during a start
 // that does not compile, and during a stop that waits for nobody.
-func situationOf(st status.Snapshot, compiling bool) situation {
-	s := situation{message: st.Reason, warning: true, node: st.Holding()}
+func eventOf(st status.Snapshot, compiling bool) eventText {
+	s := eventText{message: st.Reason, warning: true, node: st.Holding()}
 	switch st.State {
 	case status.Waiting:
 		switch st.WaitsFor {
@@ -43,7 +43,7 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 		}
 	case status.Starting:
 		if !compiling {
-			return situation{}
+			return eventText{}
 		}
 		s.reason, s.warning, s.node = "Compiling", false, false
 		s.message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
@@ -51,7 +51,7 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 		s.reason, s.message, s.warning = "Serving", serving(st), false
 	case status.Stopping:
 		if len(st.Holders) == 0 {
-			return situation{}
+			return eventText{}
 		}
 		s.reason = "UnloadBlocked"
 	case status.Absent:
@@ -94,7 +94,7 @@ func source(s string) string {
 	return s
 }
 
-// record records an Event when the situation has changed, or has lasted for long.
+// record records an Event when what the Event says has changed, or has lasted for long.
 func (r *Reporter) record(st status.Snapshot) {
 	if !r.events.on {
 		return
@@ -105,7 +105,7 @@ func (r *Reporter) record(st status.Snapshot) {
 	} else if st.Phase != r.phase {
 		r.phase, r.since = st.Phase, now
 	}
-	s := situationOf(st, r.phase == compilePhase && now.Sub(r.since) >= compileWait)
+	s := eventOf(st, r.phase == compilePhase && now.Sub(r.since) >= compileWait)
 	again := s == r.last && s.lasts() && now.Sub(r.recorded) >= repeatEvery
 	if s == r.last && !again {
 		return

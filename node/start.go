@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Run runs a whole life: start, watch until ctx ends, stop. When stopCtx ends, the stop waits for nothing any
+// more; a step that has begun is finished. The result nil means that the driver is stopped, or left in
+// place as configured. Errors: config.ErrConfig, lock.ErrHeld, *preflight.BlockedError,
+// *buildtree.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+func (n *Node) Run(ctx, stopCtx context.Context) error {
+	end := make(chan struct{})
+	defer close(end)
+	if err := n.signsOfLife(end); err != nil {
+		return err
+	}
+	err := n.start(ctx)
+	if n.lock == nil { // it never had the node: there is nothing to take down
+		if ctx.Err() != nil {
+			n.log.Info("stopped while waiting for the lock; nothing was touched")
+			return nil
+		}
+		n.status.ChangeUnsaved(func(st *status.Snapshot) {
+			st.State, st.Phase, st.Reason = status.Failed, status.LockPhase, err.Error()
+		})
+		n.writeTermination(err)
+		return err
+	}
+	if err == nil {
+		err = n.watch(ctx)
+	}
+	if ctx.Err() != nil {
+		err = ErrStopped // an interruption by a signal is no failure
+	}
+	err = n.stop(stopCtx, err)
+	n.ended()
+	return errors.Join(err, n.lock.Release())
+}
+
+// start brings the driver up, below the shim (node/shim), which is process 1 and outlives this process; Run watches
+// afterwards. Before replace nothing that works is touched. The root comes before the modules: the kernel looks for the
+// driver's firmware in it. What a phase puts up it adds to Node.up, or undoes it itself before it returns an error: stop
+// takes the same list down, backwards.
+func (n *Node) start(ctx context.Context) error {
+	return n.inTurn(ctx, []phase{
+		{status.LockPhase, n.takeLock},   // become the only instance on the node
+		{"recover", n.recover},           // look at mounts and record: what no driver uses goes
+		{"survey", n.survey},             // look at GPUs, kernel and loaded driver: what is needed, what is there
+		{"preflight", n.preflight},       // check that this node can run the driver
+		{"modules", n.getModules},        // take them from the image or the cache, or compile them
+		{"stage", n.stage},               // copy the driver root to the host's storage
+		{status.ReplacePhase, n.replace}, // wait for users and permission, then take an older driver down
+		{"root", n.serveRoot},            // the new driver takes its place; if a line fails, the older one is put back
+		{"load", n.load},
+		{"companions", n.loadCompanions},
+		{"nodes", n.makeNodes}, // make the device files
+		{"daemons", n.startDaemons},
+		{"verify", n.verify}, // ask the GPUs
+	})
+}
+
+// phase is one part of a start.
+type phase struct {
+	name string // one of status.Phases
+	run  func(ctx context.Context) error
+}
+
+// inTurn runs the phases until one fails or ctx ends.
+func (n *Node) inTurn(ctx context.Context, phases []phase) error {
+	begin, log := n.now(), n.log
+	defer func() { n.log = log }()
+	for i, p := range phases {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		since := n.now()
+		n.log = log.With(logging.PhaseKey, p.name)
+		err := p.run(ctx)
+		took := n.now().Sub(since).Round(time.Millisecond)
+		if n.lock != nil {
+			n.status.Change(func(st *status.Snapshot) {
+				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Seconds()})
+				if err == nil && i+1 < len(phases) {
+					st.Phase = phases[i+1].name
+				}
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		log.Info("phase finished", logging.PhaseKey, p.name, "duration", took)
+	}
+	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
+	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release, "duration", n.now().Sub(begin).Round(time.Millisecond))
+	return nil
+}
