@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/auto"
 )
 
 // offers replaces the kernels of a system's archive: "name version[ dependency]" for amd64.
@@ -94,13 +94,12 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// emptyMachine is a builder with an empty cache that takes finished layers from a repository. Its only runner
-// is a BuildKit daemon that is not there.
+// emptyMachine is a builder with an empty cache that takes finished layers from a repository, and that has no runner.
 func (r *rig) emptyMachine(t *testing.T, repository string) *Builder {
 	t.Helper()
 	b := newBuilder(t, r.World, t.TempDir())
 	b.Finished = layer.NewFinder(t.Context(), layer.FinderOptions{Registry: b.Registry, From: []string{repository}})
-	b.Runner = auto.New(auto.Options{Kind: auto.BuildKit, Address: "unix:///nonexistent/buildkitd.sock", Say: func(string) {}}).Runner
+	b.Runner = func(context.Context) (runner.Runner, error) { return nil, runner.ErrUnavailable }
 	return b
 }
 

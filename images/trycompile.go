@@ -11,7 +11,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
@@ -123,7 +122,7 @@ func (b *Builder) kernelFor(
 func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) (release string) {
 	for _, k := range offered {
 		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil ||
-			info.Breaks(driverinfo.Kernel{Release: k.Release, Version: upstream.Release(k.Release, k.Version)}, info.Flavours[0]) != nil {
+			info.Breaks(driverinfo.Kernel{Release: k.Release, Version: driverinfo.UpstreamRelease(k.Release, k.Version)}, info.Flavours[0]) != nil {
 			continue
 		}
 		if k.Default {

@@ -6,12 +6,11 @@ import (
 	"io"
 
 	"github.com/driver-container/driver-container/distros/compression"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Unpack returns a reader of the content of a stream, as Decompress does, that ends with ErrFormat after most
 // bytes. A damaged stream is ErrFormat too; errors of r are its own. open is for an .xz stream; nil: in Go.
-func Unpack(r io.Reader, ending string, most int64, open unxz.Open) (io.ReadCloser, error) {
+func Unpack(r io.Reader, ending string, most int64, open compression.OpenXZ) (io.ReadCloser, error) {
 	raw := &sourceError{in: r}
 	in, err := decompress(raw, ending, open)
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *sourceError) classify(err error) error {
 }
 
 // decompress is Decompress, of an .xz stream by open if it is not nil.
-func decompress(r io.Reader, ending string, open unxz.Open) (io.ReadCloser, error) {
+func decompress(r io.Reader, ending string, open compression.OpenXZ) (io.ReadCloser, error) {
 	if ending == ".xz" && open != nil {
 		return open(r)
 	}

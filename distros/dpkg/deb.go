@@ -9,8 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
@@ -29,9 +29,9 @@ var ErrUnsafePath = failure.New(failure.Content, "unsafe member")
 
 // Deb is a binary package archive, read in one pass from its start to its end.
 type Deb struct {
-	Control Paragraph         // the package's control file
-	Files   map[string][]byte // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
-	XZ      unxz.Open         // opens data.tar.xz; nil: in Go
+	Control Paragraph          // the package's control file
+	Files   map[string][]byte  // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
+	XZ      compression.OpenXZ // opens data.tar.xz; nil: in Go
 
 	ar     *archive
 	ending string // of data.tar

@@ -10,9 +10,9 @@ import (
 	"strconv"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -148,7 +148,7 @@ func Connect(c Connection) (*images.Builder, error) {
 	}
 	env := packages.Env{Store: r.Store, Fetch: files, Jobs: r.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
 	if !c.NoHelpers {
-		env.XZ = unxz.Find()
+		env.XZ = compression.FindXZ()
 	}
 	return &images.Builder{
 		Planner: images.Planner{Env: env, Registry: registries, Observe: c.Observe}, Binaries: c.Programs, Info: c.Info,

@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
@@ -99,7 +98,7 @@ func (t *transfer) rename(context.Context) (err error) {
 	}
 	for _, p := range t.needs.parts {
 		for _, d := range p.Documents {
-			if err := publicguard.CheckDocument(p.Repository, p.Repository, d.Raw); err != nil && !t.AllowPublic {
+			if err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw); err != nil && !t.AllowPublic {
 				return err
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -73,7 +73,7 @@ func pinned(ctx context.Context, name string, want fetch.File, read func(io.Read
 
 type takeMember = func(name string, m runfile.Member, content io.Reader) error
 
-func unpackRunfile(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember) error {
+func unpackRunfile(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take takeMember) error {
 	run, err := runfile.Open(in)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func unpackRunfile(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember
 // unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they have in the .run
 // archive, so that the same manifest says what is installed where. Links are passed over: the manifest has them
 // all.
-func unpackRedist(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember) error {
+func unpackRedist(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take takeMember) error {
 	return extractRedist(in, xz, []string{redistDriver}, r.Driver, r.Arch, func(m runfile.Member, content io.Reader) error {
 		if m.Link != "" {
 			return nil

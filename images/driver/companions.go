@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -117,7 +117,7 @@ func takeCompanionPackage(c recipe.Companion, from, tree *rootfs.Tree) error {
 }
 
 // takeCompanionArchive unpacks a .tar.gz or .tar.xz of a project. Nothing of it leaves the folder of the sources.
-func takeCompanionArchive(in io.Reader, xz unxz.Open, c recipe.Companion, tree *rootfs.Tree) error {
+func takeCompanionArchive(in io.Reader, xz compression.OpenXZ, c recipe.Companion, tree *rootfs.Tree) error {
 	known := companionFiles[c.Name]
 	return runfile.Unpack(in, xz, true, func(m runfile.Member, content io.Reader) error {
 		_, inside, _ := strings.Cut(m.Name, "/")

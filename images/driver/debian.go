@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -73,7 +73,7 @@ func debianPlace(name, libDir string) string {
 	return ""
 }
 
-func (d *Driver) takeDebian(ctx context.Context, xz unxz.Program, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
+func (d *Driver) takeDebian(ctx context.Context, xz compression.XZProgram, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
 	base := path.Base(e.Path)
 	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
 		licence := *e
@@ -126,7 +126,7 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 
 // takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
 // out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
-func (d *Driver) takeKernelTar(ctx context.Context, xz unxz.Program, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
+func (d *Driver) takeKernelTar(ctx context.Context, xz compression.XZProgram, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
 	compressed, err := e.Open()
 	if err != nil {
 		return err

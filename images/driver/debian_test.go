@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
@@ -26,7 +26,7 @@ func take(t *testing.T, name string, content []byte) (*Driver, error) {
 	require.NoError(t, pkg.AddBytes(name, 0o644, content))
 	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
 	r := &recipe.Recipe{Driver: "535.261.03", Arch: "amd64", LibDir: "usr/lib/x86_64-linux-gnu"}
-	return d, d.takeDebian(t.Context(), unxz.Find(), r, "nvidia-kernel-source", "535.261.03", pkg.All()[0])
+	return d, d.takeDebian(t.Context(), compression.FindXZ(), r, "nvidia-kernel-source", "535.261.03", pkg.All()[0])
 }
 
 // TestKernelArchive: damage in the archive of the kernel sources inside a package is wrong content.

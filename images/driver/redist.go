@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/unxz"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/runfile"
 )
@@ -17,7 +17,7 @@ const redistDriver = "nvidia_driver"
 // extractRedist reads an archive of NVIDIA's redist folder in one pass and calls add for each file and link, whose
 // names are below its top folder. That is fabricmanager-linux-x86_64-580.178.04-archive, of one of some components.
 func extractRedist(
-	r io.Reader, xz unxz.Open, components []string, version, arch string, add func(runfile.Member, io.Reader) error,
+	r io.Reader, xz compression.OpenXZ, components []string, version, arch string, add func(runfile.Member, io.Reader) error,
 ) error {
 	tops := make([]string, len(components))
 	for i, name := range components {

@@ -12,10 +12,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
+
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -160,7 +161,7 @@ func kernelIn(tree *rootfs.Tree, dir, arch string) (k Kernel, reason string) {
 		}
 	}
 	k.Flavour = distros.ParseRelease(k.Release).Flavour
-	k.Version = upstream.Release(k.Release, strings.TrimSpace(head(tree, path.Join(dir, kernelRelease), maxHeader)))
+	k.Version = driverinfo.UpstreamRelease(k.Release, strings.TrimSpace(head(tree, path.Join(dir, kernelRelease), maxHeader)))
 	return k, ""
 }
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -22,8 +22,8 @@ import (
 type Env struct {
 	Store *fetch.Store
 	Fetch *fetch.Client
-	Jobs  int          // downloads and packages unpacked at a time; 0: 4
-	XZ    unxz.Program // "": in Go
+	Jobs  int                   // downloads and packages unpacked at a time; 0: 4
+	XZ    compression.XZProgram // "": in Go
 
 	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
 	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.

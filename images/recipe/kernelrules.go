@@ -6,7 +6,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -25,7 +24,7 @@ func CheckFlavours(d matrix.Driver, k distros.Kernel, flavours []string) error {
 	if err := CheckKernel(d, k.Release); err != nil {
 		return err
 	}
-	kernel := driverinfo.Kernel{Release: k.Release, Version: upstream.Release(k.Release, k.Version)}
+	kernel := driverinfo.Kernel{Release: k.Release, Version: driverinfo.UpstreamRelease(k.Release, k.Version)}
 	for _, flavour := range flavours {
 		broken := d.Kernel.CheckFlavour(kernel, flavour)
 		if broken == nil || !broken.Certain {

@@ -20,8 +20,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Kinds of failure, for errors.Is. An error of this package wraps exactly one of them, or the error of the
@@ -124,7 +124,7 @@ func (r *Reader) variable(line string) (err error) {
 // set-uid bit comes only from the manifest. add must read what it needs of the content before it returns. Its
 // error ends the extraction, and Extract returns it, wrapped. Bad content is [ErrPayload], [ErrUnsafe] or
 // [ErrTooLarge]. xz is that of [Unpack].
-func (r *Reader) Extract(xz unxz.Open, add func(Member, io.Reader) error) error {
+func (r *Reader) Extract(xz compression.OpenXZ, add func(Member, io.Reader) error) error {
 	err := r.skipStub()
 	if err == nil {
 		err = Unpack(r.src, xz, false, add)

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/readahead"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a name. 610.57.04
@@ -41,7 +40,7 @@ var endings = map[string]string{compression.Gzip: ".gz", compression.XZ: ".xz", 
 // Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
 // if links are allowed. xz opens an .xz stream; nil: in Go. A goroutine decompresses at the same time; it has ended
 // when Unpack returns.
-func Unpack(r io.Reader, xz unxz.Open, links bool, add func(Member, io.Reader) error) error {
+func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.Reader) error) error {
 	in := bufio.NewReaderSize(r, 128<<10)
 	kind, err := compression.Detect(in)
 	if err != nil {

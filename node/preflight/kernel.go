@@ -8,7 +8,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -92,7 +91,7 @@ func (in *Input) kernel() driverinfo.Kernel { return RunningKernel(in.Proc, in.R
 // RunningKernel finds out from which release of kernel.org a running kernel was made; proc is "/proc".
 func RunningKernel(proc, release string) driverinfo.Kernel {
 	return driverinfo.Kernel{
-		Release: release, Version: upstream.Running(release, value(proc, "version"), value(proc, "version_signature")),
+		Release: release, Version: driverinfo.RunningRelease(release, value(proc, "version"), value(proc, "version_signature")),
 	}
 }
 

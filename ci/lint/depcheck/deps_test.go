@@ -97,7 +97,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"distros", "kmod"}, nil, own("images", "node", "cmd", "ci"), "the ground floor: the builder and the node both stand on it"},
 		{[]string{"distros", "kmod"}, nil, []string{registries, buildkit, cobra}, "the node's program links it and stays small"},
 		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
-		{[]string{"images"}, []string{"images/runner/buildkit", "images/runner/auto"}, []string{buildkit}, "only one runner talks to BuildKit, and the choice of a runner knows it"},
+		{[]string{"images"}, []string{"images/runner/buildkit"}, []string{buildkit}, "only one runner talks to BuildKit"},
 		{[]string{"images"}, nil, []string{cobra, "github.com/spf13/pflag"}, "images is a library: flags and exit codes are the command's"},
 		{[]string{"images"}, []string{"images/batch", "images/fleet", "images/status"}, own("images/batch", "images/fleet", "images/status"), "they are about many images: what makes one image does not know them"},
 		{[]string{"images"}, nil, []string{buildkit + "/util/progress/progressui"}, "what is shown on a terminal is the command's"},

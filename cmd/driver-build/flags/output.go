@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/publicguard"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -122,7 +122,7 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 		if repository == noRepository {
 			continue
 		}
-		if err := publicguard.Check(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
+		if err := registry.CheckPublic(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (p *PublicRegistry) CheckImage(image, repository string, open func() (oci.A
 	if p.Allowed {
 		return nil
 	}
-	return publicguard.CheckArtifact(image, repository, open)
+	return registry.CheckPublicArtifact(image, repository, open)
 }
 
 // Record says which documents a build gives to its images.

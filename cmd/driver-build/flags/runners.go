@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/runner/auto"
 	"github.com/driver-container/driver-container/images/runner/buildkit"
 )
 
@@ -18,8 +17,8 @@ type Runners struct {
 	compiles int
 	tls      buildkit.TLS
 
-	address string    // of a BuildKit daemon, after Check
-	kind    auto.Kind // after Check
+	address string      // of a BuildKit daemon, after Check
+	kind    builderKind // after Check
 }
 
 // AddTo declares the flags.
@@ -41,7 +40,7 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 		return session.Usagef("--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
 			strings.Join(r.values, " and "))
 	}
-	if r.kind, r.address, err = auto.Parse(strings.Join(r.values, ""), getenv("BUILDKIT_HOST")); err != nil {
+	if r.kind, r.address, err = parseBuilder(strings.Join(r.values, ""), getenv("BUILDKIT_HOST")); err != nil {
 		return session.Usagef("--builder %w", err)
 	}
 	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
@@ -61,13 +60,13 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 }
 
 // Named says whether the user chose what compiles.
-func (r *Runners) Named() bool { return r.kind != auto.Any }
+func (r *Runners) Named() bool { return r.kind != anyBuilder }
 
 // Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
 func (r *Runners) Try(ctx context.Context, work string) (found string, err error) {
-	finder := auto.New(auto.Options{Kind: r.kind, Address: r.address, TLS: r.tls, Work: work, Say: func(string) {}})
-	defer func() { err = errors.Join(err, finder.Close()) }()
-	with, err := finder.Runner(ctx)
+	finder := &builderFinder{kind: r.kind, address: r.address, tls: r.tls, work: work, say: func(string) {}}
+	defer func() { err = errors.Join(err, finder.close()) }()
+	with, err := finder.runner(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +78,7 @@ func (r *Runners) Try(ctx context.Context, work string) (found string, err error
 func (r *Runners) Attach(s *session.Session) func() error {
 	s.Compiles = r.compiles
 	say := func(line string) { _ = s.Step("builder", line).End(false, nil) }
-	finder := auto.New(auto.Options{Kind: r.kind, Address: r.address, TLS: r.tls, Work: s.Store.Dir(), Say: say})
-	s.Runner = finder.Runner
-	return finder.Close
+	finder := &builderFinder{kind: r.kind, address: r.address, tls: r.tls, work: s.Store.Dir(), say: say}
+	s.Runner = finder.runner
+	return finder.close
 }

@@ -16,8 +16,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Sentinels that callers distinguish. Errors of an underlying reader are returned unchanged.
@@ -45,9 +45,9 @@ const (
 
 // File is a binary or source package, read in one pass from its start to its end: Open, then Payload once.
 type File struct {
-	Header    *Header   // the metadata
-	Signature *Header   // signatures and digests of the metadata and the payload; it is not signed itself
-	XZ        unxz.Open // opens an .xz payload; nil: in Go
+	Header    *Header            // the metadata
+	Signature *Header            // signatures and digests of the metadata and the payload; it is not signed itself
+	XZ        compression.OpenXZ // opens an .xz payload; nil: in Go
 
 	in      *bufio.Reader
 	files   []file

@@ -1,4 +1,4 @@
-package publicguard
+package registry
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 )
 
 // TestCheck: by the name of the registry, in every spelling that leads there.
-func TestCheck(t *testing.T) {
+func TestCheckPublic(t *testing.T) {
 	t.Parallel()
 	for repository, refused := range map[string]bool{
 		"docker.io/me/driver": true, "me/driver": true, "index.docker.io/me/driver": true, "ghcr.io/me/driver": true, "quay.io/me/driver:1": true,
@@ -26,11 +26,11 @@ func TestCheck(t *testing.T) {
 		"europe-docker.pkg.dev/p/r/driver": false, "site.azurecr.io/driver": false, "localhost:5000/driver": false, "": false,
 		"ghcr.io.example.com/driver": false, "example.com/ghcr.io/driver": false,
 	} {
-		err := Check("driver 550.144.06-debian12", "azure", repository)
+		err := CheckPublic("driver 550.144.06-debian12", "azure", repository)
 		assert.Equalf(t, refused, failure.KindOf(err) == failure.Usage, "%q: %v", repository, err)
-		assert.NoErrorf(t, Check("x", "", repository), "%q, a driver of whole GPUs", repository)
+		assert.NoErrorf(t, CheckPublic("x", "", repository), "%q, a driver of whole GPUs", repository)
 	}
-	err := Check("driver 550.144.06-debian12", "azure", "ghcr.io/me/driver")
+	err := CheckPublic("driver 550.144.06-debian12", "azure", "ghcr.io/me/driver")
 	assert.ErrorContains(t, err, "driver 550.144.06-debian12", "licence: azure", "ghcr.io/me/driver", "vGPU EULA", "--allow-public-registry")
 }
 
@@ -46,7 +46,7 @@ func image(t *testing.T, labels, annotations map[string]string) v1.Image {
 
 // TestCheckArtifact: the licence is found in annotations and labels, of images and of an index, and a private
 // registry asks nothing.
-func TestCheckArtifact(t *testing.T) {
+func TestCheckPublicArtifact(t *testing.T) {
 	t.Parallel()
 	guest := map[string]string{driverinfo.VGPULabel: "aws"}
 	annotatedIndex, ok := mutate.Annotations(empty.Index, guest).(v1.ImageIndex)
@@ -57,18 +57,18 @@ func TestCheckArtifact(t *testing.T) {
 		"an index with one":         mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}, mutate.IndexAddendum{Add: labelled}),
 		"an annotation of an index": annotatedIndex,
 	} {
-		err := CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil })
+		err := CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil })
 		assert.ErrorContainsf(t, err, "licence: aws", "%s", name)
 		raw := require.Value(a.RawManifest())(t)
-		if err := CheckDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (name == "a label" || name == "an index with one") {
+		if err := CheckPublicDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (name == "a label" || name == "an index with one") {
 			t.Errorf("%s as a document: %v", name, err)
 		}
 	}
 	for name, a := range map[string]oci.Artifact{"an image": whole, "an index": mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole})} {
-		assert.NoErrorf(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil }), "%s of whole GPUs", name)
+		assert.NoErrorf(t, CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil }), "%s of whole GPUs", name)
 	}
 	gone := errors.New("gone")
-	assert.ErrorIs(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return nil, gone }), gone)
-	assert.NoError(t, CheckArtifact("x", "registry.example.com/driver:1", func() (oci.Artifact, error) { return nil, gone }))
-	assert.NoError(t, CheckDocument("x", "ghcr.io/me/driver:1", []byte("{")))
+	assert.ErrorIs(t, CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return nil, gone }), gone)
+	assert.NoError(t, CheckPublicArtifact("x", "registry.example.com/driver:1", func() (oci.Artifact, error) { return nil, gone }))
+	assert.NoError(t, CheckPublicDocument("x", "ghcr.io/me/driver:1", []byte("{")))
 }

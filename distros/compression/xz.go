@@ -1,7 +1,4 @@
-// Package unxz decompresses .xz streams by the machine's xz program where that is faster, else in Go.
-//
-// It knows no archives: its callers say where a stream begins and ends.
-package unxz
+package compression
 
 import (
 	"bufio"
@@ -15,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/compression"
 )
 
 const (
@@ -26,28 +22,28 @@ const (
 	maxMessages = 512     // bytes of the program's messages
 )
 
-// Open returns the content of a stream. It reads in up to its end, also beyond the calls of Read, until Close.
-type Open func(in io.Reader) (io.ReadCloser, error)
+// OpenXZ returns the content of an .xz stream. It reads in up to its end, also beyond the calls of Read, until Close.
+type OpenXZ func(in io.Reader) (io.ReadCloser, error)
 
-// InGo is Open without the program.
+// InGo is OpenXZ without the program.
 func InGo(in io.Reader) (io.ReadCloser, error) {
-	return compression.NewReader(in, compression.XZ)
+	return NewReader(in, XZ)
 }
 
-// Program is the path of an xz program; "" decompresses in Go.
-type Program string
+// XZProgram is the path of an xz program, which is faster than Go; "" decompresses in Go.
+type XZProgram string
 
-// Find returns the xz program of this machine.
-func Find() Program {
+// FindXZ returns the xz program of this machine.
+func FindXZ() XZProgram {
 	path, err := exec.LookPath("xz")
 	if err != nil {
 		return ""
 	}
-	return Program(path)
+	return XZProgram(path)
 }
 
 // Open returns how streams are opened. It ends the program when ctx ends.
-func (p Program) Open(ctx context.Context) Open {
+func (p XZProgram) Open(ctx context.Context) OpenXZ {
 	if p == "" {
 		return InGo
 	}
@@ -72,11 +68,11 @@ type process struct {
 
 // start runs the program in a process group of its own, so that Ctrl-C ends it only by ctx, and without the
 // environment: XZ_OPT and XZ_DEFAULTS change what it does.
-func (p Program) start(ctx context.Context, in io.Reader) (io.ReadCloser, error) {
+func (p XZProgram) start(ctx context.Context, in io.Reader) (io.ReadCloser, error) {
 	child, cancel := context.WithCancel(ctx)
 	r := &process{ctx: ctx, cancel: cancel, messages: bounded.Buffer{Limit: maxMessages}}
 	r.cmd = exec.CommandContext(child, string(p), "--decompress", "--stdout", "--format=xz", "--threads=1", //nolint:gosec // the machine's xz
-		"--memlimit-decompress="+strconv.Itoa(compression.MaxWindow+memoryExtra))
+		"--memlimit-decompress="+strconv.Itoa(MaxWindow+memoryExtra))
 	r.cmd.Env, r.cmd.Dir, r.cmd.Stdin, r.cmd.Stderr = []string{"LC_ALL=C"}, "/", in, &r.messages
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.Cancel = func() error { return syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,4 +1,4 @@
-package unxz
+package compression
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func pack(t testing.TB, check byte) (content, stream []byte) {
 	return content, out.Bytes()
 }
 
-func unpack(ctx context.Context, p Program, stream []byte) (got []byte, left int, err error) {
+func unpack(ctx context.Context, p XZProgram, stream []byte) (got []byte, left int, err error) {
 	source := bytes.NewReader(stream)
 	in, err := p.Open(ctx)(source)
 	if err != nil {
@@ -48,7 +48,7 @@ func unpack(ctx context.Context, p Program, stream []byte) (got []byte, left int
 // TestSameByEitherWay: content does not depend on the program, and what is refused in Go is refused by it.
 func TestSameByEitherWay(t *testing.T) {
 	t.Parallel()
-	program := Find()
+	program := FindXZ()
 	if program == "" {
 		t.Skip("there is no xz program")
 	}
@@ -87,7 +87,7 @@ func TestBadPrograms(t *testing.T) {
 	for name, script := range map[string]string{"dies": "echo no more >&2; exit 1", "is no program": "exec /nonexistent", "is killed": "kill -9 $$"} {
 		program := filepath.Join(t.TempDir(), "xz")
 		testfile.Write(t, program, "#!/bin/sh\n"+script+"\n")
-		_, _, err := unpack(t.Context(), Program(program), stream)
+		_, _, err := unpack(t.Context(), XZProgram(program), stream)
 		assert.ErrorContainsf(t, err, "--no-helpers", "%s", name)
 	}
 	_, _, err := unpack(t.Context(), "/nonexistent", stream)
@@ -96,9 +96,9 @@ func TestBadPrograms(t *testing.T) {
 	testfile.Write(t, program, "#!/bin/sh\nexec sleep 600\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, _, err = unpack(ctx, Program(program), stream)
+	_, _, err = unpack(ctx, XZProgram(program), stream)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	in := require.Value(Program(program).Open(t.Context())(bytes.NewReader(stream)))(t)
+	in := require.Value(XZProgram(program).Open(t.Context())(bytes.NewReader(stream)))(t)
 	require.NoError(t, in.Close())
 	assert.Equalf(t, true, assert.Err(in.Read(make([]byte, 1))) != nil, "a read after Close")
 }

@@ -1,10 +1,4 @@
-// Package publicguard refuses to give away what its licence keeps private: images with a driver for vGPU
-// guests do not go to public registries.
-//
-// It knows registries by their names. Whether a repository of such a registry is private, or one of another
-// registry public, cannot be seen from outside, and the package does not ask. It does not read the licence of
-// an image: the label, which the build takes from the matrix, says whose it is.
-package publicguard
+package registry
 
 import (
 	"cmp"
@@ -23,15 +17,16 @@ import (
 )
 
 // publicRegistries are those on which repositories are public unless the owner does something about it, or on
-// which all are.
+// which all are. Images with a driver for vGPU guests do not go there: its licence forbids it. Whether a repository
+// of such a registry is private, or one of another registry public, cannot be seen from outside.
 var publicRegistries = []string{
 	"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "ghcr.io", "quay.io", "public.ecr.aws",
 	"registry.gitlab.com", "nvcr.io", "mcr.microsoft.com", "registry.k8s.io", "codeberg.org", "gitea.com", "ttl.sh",
 }
 
-// Check returns an error if an image of that licence must not go to a repository. licence is "" for images
+// CheckPublic returns an error if an image of that licence must not go to a repository. licence is "" for images
 // that may go everywhere, and repository may be "".
-func Check(what, licence, repository string) error {
+func CheckPublic(what, licence, repository string) error {
 	if licence == "" || repository == "" || !public(repository) {
 		return nil
 	}
@@ -51,12 +46,9 @@ func public(repository string) bool {
 	return slices.Contains(publicRegistries, strings.ToLower(strings.TrimSuffix(host, ".")))
 }
 
-// Artifact is an image, an index of images, or any other artifact.
-type Artifact interface{ RawManifest() ([]byte, error) }
-
-// CheckArtifact is Check of an image, or of all images of an index. It reads the artifact only if the
+// CheckPublicArtifact is CheckPublic of an image, or of all images of an index. It reads the artifact only if the
 // registry is a public one.
-func CheckArtifact(what, repository string, open func() (oci.Artifact, error)) error {
+func CheckPublicArtifact(what, repository string, open func() (oci.Artifact, error)) error {
 	if !public(repository) {
 		return nil
 	}
@@ -68,12 +60,12 @@ func CheckArtifact(what, repository string, open func() (oci.Artifact, error)) e
 	if err != nil {
 		return fmt.Errorf("read whose licence %s needs: %w", what, err)
 	}
-	return Check(what, licence, repository)
+	return CheckPublic(what, licence, repository)
 }
 
-// CheckDocument is Check of a manifest or an index as it is written.
-func CheckDocument(what, repository string, document []byte) error {
-	return Check(what, annotated(document), repository)
+// CheckPublicDocument is CheckPublic of a manifest or an index as it is written.
+func CheckPublicDocument(what, repository string, document []byte) error {
+	return CheckPublic(what, annotated(document), repository)
 }
 
 // annotated returns the licence that the annotations of a manifest or an index name, "" for none.

@@ -1,6 +1,4 @@
-// Package upstream finds out which release of kernel.org a distribution's kernel was made from. It asks no
-// repository and reads no file.
-package upstream
+package driverinfo
 
 import (
 	"strings"
@@ -14,10 +12,10 @@ var (
 	debianBuild   = lazyregexp.New(` Debian ([0-9]+\.[0-9]+\.[0-9]+)[-~+]`)
 )
 
-// Release returns the release of kernel.org that a kernel was made from, "6.1.192", by its release (as in
+// UpstreamRelease returns the release of kernel.org that a kernel was made from, "6.1.192", by its release (as in
 // uname -r) and the version of its package; "" if neither says it. Debian 12 and Ubuntu number their kernels
 // 6.1.0-56 and 6.8.0-50: only Debian's package has the release in its version ("6.1.192-2").
-func Release(release, packageVersion string) string {
+func UpstreamRelease(release, packageVersion string) string {
 	for _, text := range []string{release, packageVersion} {
 		if found := upstreamShape().FindString(text); found != "" && sameSeries(found, release) {
 			return found
@@ -26,16 +24,16 @@ func Release(release, packageVersion string) string {
 	return ""
 }
 
-// Running is Release for a running kernel: version is the content of /proc/version, signature that
+// RunningRelease is UpstreamRelease for a running kernel: version is the content of /proc/version, signature that
 // of /proc/version_signature, which Ubuntu's kernels have ("Ubuntu 6.8.0-50.51-generic 6.8.12").
-func Running(release, version, signature string) string {
+func RunningRelease(release, version, signature string) string {
 	if m := debianBuild().FindStringSubmatch(version); m != nil {
-		return Release(release, m[1])
+		return UpstreamRelease(release, m[1])
 	}
 	if fields := strings.Fields(signature); len(fields) == 3 {
-		return Release(release, fields[2])
+		return UpstreamRelease(release, fields[2])
 	}
-	return Release(release, "")
+	return UpstreamRelease(release, "")
 }
 
 // sameSeries reports whether two versions begin with the same two numbers.
