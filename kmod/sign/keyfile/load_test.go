@@ -111,7 +111,7 @@ func TestLoadEncrypted(t *testing.T) {
 	for file, c := range map[string]struct {
 		phrase string
 		certs  int
-	}{"pbkdf2.pem": {"correct", 0}, "pbkdf2-sha1.der": {"correct", 0}, "scrypt.pem": {"correct", 0}, "key.p12": {"correct", 1}, "empty.p12": {"", 1}} {
+	}{"pbkdf2.pem": {"correct", 0}, "pbkdf2-sha1.der": {"correct", 0}, "scrypt.pem": {"correct", 0}, "des3.pem": {"correct", 0}, "key.p12": {"correct", 1}, "empty.p12": {"", 1}} {
 		got, certs, err := LoadPrivate("testdata/"+file, phrase(c.phrase))
 		if err != nil || len(certs) != c.certs || !own.Equal(got.Public()) {
 			t.Errorf("%s: %d certificates, %v", file, len(certs), err)

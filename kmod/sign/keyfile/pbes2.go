@@ -3,6 +3,7 @@ package keyfile
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/des" //nolint:gosec // openssl req of OpenSSL 3.0 encrypts keys with it
 	"crypto/pbkdf2"
 	"crypto/sha1" //nolint:gosec // as a part of HMAC, which is the standard's default
 	"crypto/sha256"
@@ -23,6 +24,8 @@ const (
 	oidPBKDF2 = "1.2.840.113549.1.5.12"
 	oidScrypt = "1.3.6.1.4.1.11591.4.11"
 
+	oidTripleDES = "1.2.840.113549.3.7"
+
 	maxRounds = 20_000_000 // takes some seconds
 	maxMemory = 256 << 20  // bytes, of scrypt
 )
@@ -30,7 +33,7 @@ const (
 var (
 	prfs = map[string]func() hash.Hash{"": sha1.New /* the standard's default */, "1.2.840.113549.2.7": sha1.New, "1.2.840.113549.2.8": sha256.New224,
 		"1.2.840.113549.2.9": sha256.New, "1.2.840.113549.2.10": sha512.New384, "1.2.840.113549.2.11": sha512.New}
-	keySizes = map[string]int{"2.16.840.1.101.3.4.1.2": 16, "2.16.840.1.101.3.4.1.22": 24, "2.16.840.1.101.3.4.1.42": 32} // AES-CBC
+	keySizes = map[string]int{"2.16.840.1.101.3.4.1.2": 16, "2.16.840.1.101.3.4.1.22": 24, "2.16.840.1.101.3.4.1.42": 32, oidTripleDES: 24} // all CBC
 )
 
 var errEncryption = errors.New("it is encrypted in a way that is not supported: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW")
@@ -63,7 +66,7 @@ func decode(der []byte, into any) bool {
 }
 
 // decryptPKCS8 decrypts an EncryptedPrivateKeyInfo as openssl writes it: PBES2 with PBKDF2 or scrypt, and
-// AES-CBC.
+// AES or triple DES.
 func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	var key encryptedKey
 	var scheme pbes2
@@ -74,11 +77,15 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	if key.Algorithm.Algorithm.String() != oidPBES2 || !decode(key.Algorithm.Parameters.FullBytes, &scheme) {
 		return nil, errEncryption
 	}
-	size := keySizes[scheme.Cipher.Algorithm.String()]
-	if size == 0 || !decode(scheme.Cipher.Parameters.FullBytes, &iv) || len(iv) != aes.BlockSize {
+	oid, newBlock, blockSize := scheme.Cipher.Algorithm.String(), aes.NewCipher, aes.BlockSize
+	if oid == oidTripleDES {
+		newBlock, blockSize = des.NewTripleDESCipher, des.BlockSize
+	}
+	size := keySizes[oid]
+	if size == 0 || !decode(scheme.Cipher.Parameters.FullBytes, &iv) || len(iv) != blockSize {
 		return nil, errEncryption
 	}
-	if len(key.Sealed) == 0 || len(key.Sealed)%aes.BlockSize != 0 {
+	if len(key.Sealed) == 0 || len(key.Sealed)%blockSize != 0 {
 		return nil, errors.New("it is damaged")
 	}
 	if pass == nil {
@@ -94,7 +101,7 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 		return nil, err
 	}
 	defer clear(secret)
-	block, err := aes.NewCipher(secret)
+	block, err := newBlock(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +109,7 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	defer clear(plain)
 	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, key.Sealed)
 	padding := int(plain[len(plain)-1])
-	if padding == 0 || padding > aes.BlockSize {
+	if padding == 0 || padding > blockSize {
 		return nil, fmt.Errorf("decrypt it: %w", ErrPassphrase)
 	}
 	// A wrong passphrase gives noise whose last byte can look right; the parser of the content finds that.
