@@ -26,10 +26,9 @@ const attestLong = `Sign images and attach documents to them, where they are: in
 (oci-archive:FILE). The index and every image in it are signed, under the name of the repository and each tag. Nothing is sent to
 a transparency log. What the key has signed already is not signed again; what others signed stays.
 
-With a key at hand:       driver-build sign-image IMAGE --image-key KEY --sbom SBOM.json
-With a key elsewhere:     driver-build sign-image IMAGE --sbom SBOM.json --export DIR
-                          (sign what is in DIR there; docs/trust.md#sign has the commands)
-                          driver-build sign-image IMAGE --sbom SBOM.json --import DIR --image-public-key K.pub
+With a key elsewhere, sign what is in DIR there, with the commands of docs/trust.md#sign:
+  driver-build sign-image IMAGE --sbom FILE --export DIR
+  driver-build sign-image IMAGE --sbom FILE --import DIR --image-public-key K
 
 Without a key, --sbom alone attaches the document as a referrer, which anyone could have written.`
 
@@ -48,16 +47,16 @@ type attestFlags struct {
 
 func (o *attestFlags) addTo(f *pflag.FlagSet) {
 	o.signer.AddTo(f)
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH that signatures state (default: that of IMAGE in a registry)")
-	f.StringArrayVar(&o.tags, "tag", nil, "further tag that signatures state (repeatable; always: that of IMAGE)")
-	f.StringSliceVar(&o.archs, "arch", nil, "the documents are about these images of an index only (repeatable; default: the index and all)")
-	f.StringVar(&o.sbom, "sbom", "", "attach an SBOM: FILE (SPDX or CycloneDX, JSON) or - for stdin")
-	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: FILE (OpenVEX) or -")
+	f.StringVar(&o.repository, "repository", "", "`REGISTRY/PATH` that signatures state (default: that of IMAGE in a registry)")
+	f.StringArrayVar(&o.tags, "tag", nil, "further `TAG` that signatures state (repeatable; always: that of IMAGE)")
+	f.StringSliceVar(&o.archs, "arch", nil, "`ARCH`: the documents are about these images of an index only (repeatable; default: the index and all)")
+	f.StringVar(&o.sbom, "sbom", "", "attach an SBOM: `FILE` (SPDX or CycloneDX, JSON) or - for stdin")
+	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: `FILE` (OpenVEX) or -")
 	f.StringVar(&o.predicate, "predicate", "", "attach another document: FILE (JSON) or -, with --type")
 	f.StringVar(&o.predicateType, "type", "", "type of --predicate: a URI, such as https://slsa.dev/provenance/v1")
 	session.Hide(f, "predicate", "type")
-	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer has to sign")
-	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
+	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer has to sign")
+	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
 }
 
 func newAttestCmd(a *session.App) *cobra.Command {

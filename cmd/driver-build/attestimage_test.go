@@ -76,14 +76,14 @@ func TestSignImage(t *testing.T) {
 	}
 	u.wantSigned(t, 1, 0, u.Host+"/own:535-debian12", public)
 	assert.Contains(t, u.Run(t, "verify", u.Host+"/own:535-debian12", "--key", public).Stdout, u.Host+"/own:535-debian12")
-	u.Run(t, "sign-modules", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Run(t, "sign-image", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.ImagePassphraseVariable] = "wrong"
 	u.Run(t, "sign-image", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.ImagePassphraseVariable] = "correct"
 	var done []string
 	for private, public := range keys {
 		u.wantSigned(t, 0, 3, repository+":1", public)
-		r = u.Run(t, "sign-modules", repository+":1", "--image-key", private).Want(t, 0)
+		r = u.Run(t, "sign-image", repository+":1", "--image-key", private).Want(t, 0)
 		if !strings.HasPrefix(r.Stdout, repository+":1@sha256:") {
 			t.Errorf("stdout %q", r.Stdout)
 		}
@@ -96,7 +96,7 @@ func TestSignImage(t *testing.T) {
 	r = u.Run(t, "verify", repository+":1", "--key", public)
 	assert.Contains(t, r.Stdout, " as "+repository+", "+repository+":1")
 	u.Run(t, "verify", repository+":1", "--key", private).Want(t, session.ExitUsage, "openssl pkey")
-	u.Run(t, "sign-modules", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
+	u.Run(t, "sign-image", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
 }
 
 // TestVerifyNames: a tag that was moved to another signed image is an error, in each format; so is an attestation

@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/programs"
@@ -43,9 +44,9 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch matrix repository")
-	flags.Describe(f, "os", "only the bases of these systems (repeatable; default: those of the matrix)")
-	flags.Describe(f, "arch", "architecture of the images: amd64 or arm64 (repeatable; default amd64)")
-	flags.Describe(f, "repository", "REGISTRY/PATH that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
+	flags.Describe(f, "os", "only the bases of this `SYSTEM` (repeatable; default: those of the matrix)")
+	flags.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
+	flags.Describe(f, "repository", "`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	runners.AddTo(f)
 	flags.Format(f, &format, "table or json")
 	return cmd
@@ -84,7 +85,7 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	}
 	faults := slices.DeleteFunc(slices.Clone(found), func(f session.Finding) bool { return f.State != "fault" })
 	if len(faults) > 0 {
-		return fmt.Errorf("%d of %d questions found a fault: %w", len(faults), len(found), batch.ErrSomeFailed)
+		return failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", len(faults), len(found))
 	}
 	return nil
 }

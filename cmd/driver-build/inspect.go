@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE. A layout or archive that is there\n" +
+const imageArgument = "\n\nIMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE. A layout or archive that is there\n" +
 	"is meant by its name alone too."
 
 func newInspectCmd(a *session.App) *cobra.Command {
@@ -25,7 +25,7 @@ func newInspectCmd(a *session.App) *cobra.Command {
 		Use: "inspect IMAGE", Short: "Show what an image holds", Args: cobra.ExactArgs(1),
 		Long: "Show what the manifest, config and labels of an image say: driver, system, kernels, base, layers. No layer is read, and from a\n" +
 			"registry none is pulled. With --deep, all layers are read, for any driver image: libraries, programs, firmware, packages, the\n" +
-			"modules in it and who signed them.\n" + imageArgument,
+			"modules in it and who signed them." + imageArgument,
 		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i, err := inspect(cmd.Context(), a, oci.Named(args[0]), arch, deep)
@@ -41,7 +41,7 @@ func newInspectCmd(a *session.App) *cobra.Command {
 			return i.WriteText(a.Stdout)
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
 	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
 	flags.Format(cmd.Flags(), &format, "table or json")
 	return cmd

@@ -25,8 +25,8 @@ Without --os and --driver the whole matrix is meant.`
 const lockExample = `  driver-build lock
   driver-build lock --os ubuntu22.04 --driver 580.178.04 --kernel latest
   driver-build lock --update 580.178.04-ubuntu22.04
-  driver-build lock --check            # in CI: exit code 3 and the difference when the lock is not complete
-  driver-build lock --check --update   # the same when there is anything newer`
+  driver-build lock --check            # exit code 3 if it is not complete
+  driver-build lock --check --update   # the same if anything is newer`
 
 func newLockCmd(a *session.App) *cobra.Command {
 	var o flags.Common
@@ -47,7 +47,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels)
-	f.StringVar(&u.File, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
+	f.StringVar(&u.File, "lock", "", "`FILE` to write (default: matrix.lock beside matrix.yaml)")
 	f.BoolVar(&u.Update, "update", false, "resolve again: everything selected, or the TARGETs given")
 	f.BoolVar(&check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
 	return cmd

@@ -30,7 +30,7 @@ func newLoginCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build login registry.example.com -u ci --password-stdin <password.txt",
 		RunE:    func(cmd *cobra.Command, args []string) error { return login(cmd.Context(), a, args[0], user, stdin) },
 	}
-	cmd.Flags().StringVarP(&user, "username", "u", "", "user, or the name of a token")
+	cmd.Flags().StringVarP(&user, "username", "u", "", "`USER`, or the name of a token")
 	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from stdin")
 	return cmd
 }

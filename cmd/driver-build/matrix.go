@@ -61,8 +61,8 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "matrix releases")
-	f.StringSliceVar(&o.entry.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
-	f.StringArrayVar(&o.entry.URLs, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
+	f.StringSliceVar(&o.entry.Archs, "arch", nil, "`ARCH`: amd64 or arm64 (repeatable; default those whose address is known)")
+	f.StringArrayVar(&o.entry.URLs, "url", nil, "`[ARCH=]URL` of the .run archive (repeatable)")
 	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
 	session.Hide(f, "redist")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
@@ -123,10 +123,10 @@ func newMatrixInitCmd(a *session.App) *cobra.Command {
 		RunE:    func(*cobra.Command, []string) error { return initMatrix(a, source, dir, s) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
-	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04, or a branch, such as 580: its newest (repeatable)")
-	f.StringVar(&source, "matrix", "", "FILE with the matrix to take the rows from (default the one in this program)")
-	f.StringVar(&dir, "output", ".", "DIR to write to")
+	f.StringSliceVar(&s.Systems, "os", nil, "operating `SYSTEM`, such as ubuntu22.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver `VERSION`, such as 580.178.04, or a branch, such as 580: its newest (repeatable)")
+	f.StringVar(&source, "matrix", "", "`FILE` with the matrix to take the rows from (default the one in this program)")
+	f.StringVar(&dir, "output", ".", "`DIR` to write to")
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func newPushCmd(a *session.App) *cobra.Command {
 			return push(cmd.Context(), a, sources, to, tags, public)
 		},
 	}
-	cmd.Flags().StringArrayVar(&tags, "tag", nil, "tag of the image in the repository (repeatable; default: the tags that it has)")
+	cmd.Flags().StringArrayVar(&tags, "tag", nil, "`TAG` of the image in the repository (repeatable; default: the tags that it has)")
 	cmd.Flags().StringArrayVar(&mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
 	session.Hide(cmd.Flags(), "mount-from")
 	public.AddTo(cmd.Flags())

@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed o
 5 checksum or signature mismatch or unfit image, 6 a step failed, 130 interrupted, 143 terminated.`
 
 const buildExample = `  driver-build build --os ubuntu22.04 --driver 580.178.04 --output oci:dist
-  driver-build build --os ubuntu16.04 --driver 418.87.01 --push --repository registry.example.com/gpu/driver
+  driver-build build --os ubuntu24.04 --driver 580.178.04 --push --repository registry.example.com/gpu/driver
   driver-build build --os ubuntu22.04 --driver 580.178.04 --arch amd64 --arch arm64 --dry-run`
 
 // newRootCmd is driver-build: alone it is the command build.
@@ -35,6 +35,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	cmd.SetUsageFunc(usage)
+	cmd.SetHelpFunc(help)
 	build := buildCommand(a, "build")
 	build.Short, build.Long, build.Example, build.Args = "Build images of the matrix", buildLong, buildExample, cobra.NoArgs
 	for _, group := range []struct {

@@ -28,7 +28,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 			return printSBOM(cmd.Context(), a, oci.Named(args[0]), arch, format)
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
+	cmd.Flags().StringVar(&arch, "arch", "", "`ARCH`: one image of an index (default all)")
 	flags.Format(cmd.Flags(), &format, "spdx or cyclonedx")
 	return cmd
 }

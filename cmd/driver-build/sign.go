@@ -26,18 +26,12 @@ import (
 
 const signLong = `Sign the modules of an image that were compiled ahead of time, so that nodes with Secure Boot load them. Signatures that
 they have are replaced; layers without modules keep their digests. The hash is the one of each kernel's own configuration.
-The result is a new image, which gets all tags that the image was built with.
+The result is a new image, which gets all tags that the image was built with; with --image-key it is signed too.
+driver-build sign-image signs an image without a change of its modules.
 
-With --image-key or --image-signer alone, sign the image itself, for admission controllers and container engines, where it is:
-                          driver-build sign-modules IMAGE --image-key KEY
-Together with --module-key or --import, the new image is signed. driver-build sign-image does more.
-
-With a key at hand:       driver-build sign-modules IMAGE --module-key KEY --module-cert CERT --push --repository REPO
-With a key elsewhere:     driver-build sign-modules IMAGE --export DIR
-                          (sign what is in DIR there; docs/kernels.md#with-a-key-on-another-machine has the commands)
-                          driver-build sign-modules IMAGE --import DIR --module-cert CERT --push --repository REPO
-
-` + imageArgument
+With a key elsewhere, sign what is in DIR there, with the commands of docs/kernels.md#with-a-key-on-another-machine:
+  driver-build sign-modules IMAGE --export DIR
+  driver-build sign-modules IMAGE --import DIR --module-cert CERT` + imageArgument
 
 // signFlags are the flags of the command sign-modules.
 type signFlags struct {
@@ -53,14 +47,14 @@ type signFlags struct {
 func (o *signFlags) addTo(f *pflag.FlagSet) {
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
-	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
+	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	session.Hide(f, "unsigned-modules")
-	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
-	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
-	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")
+	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
+	f.StringSliceVar(&o.archs, "arch", nil, "`ARCH`: of an index, only these (repeatable; default: all)")
+	f.StringArrayVar(&o.tags, "tag", nil, "`TAG` of the result (repeatable; default: those that the image was built with)")
 	o.output.AddTo(f, "push to the repository")
-	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
+	f.StringVar(&o.output.Repository, "repository", "", "`REGISTRY/PATH` to push to")
 	o.public.AddTo(f)
 }
 
@@ -68,17 +62,11 @@ func newSignCmd(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
 		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: cobra.ExactArgs(1),
-		Example: "  driver-build sign-modules oci:dist:535.261.03-6.1.0-56-amd64-debian12 --module-key mok.key --module-cert mok.pem --output oci:signed\n" +
-			"  driver-build sign-modules registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
+		Example: "  driver-build sign-modules oci:dist:580.178.04-5.15.0-164-generic-ubuntu22.04 --module-key key.pem --module-cert cert.pem --output oci:signed",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
 	}
 	o.addTo(cmd.Flags())
 	return cmd
-}
-
-// imageAlone says whether the image itself is to be signed, where it is, and no modules.
-func (o *signFlags) imageAlone() bool {
-	return o.imageSigner.Given() && o.signer == flags.Signer{} && o.export == "" && o.answers == ""
 }
 
 func (o *signFlags) check() (err error) {
@@ -87,7 +75,7 @@ func (o *signFlags) check() (err error) {
 	}
 	switch {
 	case given(o.signer.Key, o.export, o.answers) != 1:
-		return session.Usagef("sign-modules: give one of --module-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
+		return session.Usagef("sign-modules: give one of --module-key KEY, --export DIR and --import DIR; the image itself is signed by driver-build sign-image IMAGE --image-key KEY")
 	case o.export != "" && o.imageSigner.Given():
 		return session.Usagef("--export is about modules: driver-build sign-image IMAGE --export DIR is about the image itself")
 	case o.answers != "" && o.signer.Cert == "":
@@ -139,13 +127,6 @@ func checkNames(tags, archs []string) error {
 }
 
 func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
-	if o.imageAlone() {
-		if o.output.Push || len(o.output.Outputs) > 0 || len(o.archs) > 0 {
-			return session.Usagef("sign-modules --image-key signs the image where it is, with all architectures: --push, --output and --arch belong to --module-key or --import")
-		}
-		image := attestFlags{signer: o.imageSigner, repository: o.output.Repository, tags: o.tags}
-		return image.run(ctx, a, []string{ref})
-	}
 	if err = o.check(); err == nil {
 		err = session.Usage(registry.CheckSource(ref))
 	}

@@ -100,6 +100,7 @@ func TestSignUsage(t *testing.T) {
 	key, cert := commandtest.SignKey(t)
 	for args, parts := range map[string][]string{
 		"":                           {"--module-key KEY, --export DIR and --import DIR"},
+		"--image-key k":              {"driver-build sign-image IMAGE"},
 		"--module-key k":             {"k"},
 		"--module-key k --export d":  {"one of"},
 		"--import d":                 {"--module-cert"},

@@ -30,6 +30,9 @@ func TestHelp(t *testing.T) {
 		r := call(t.Context(), t, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...).Want(t, 0)
 		goldentest.Compare(t, "testdata/help-"+strings.TrimPrefix(strings.ReplaceAll(c.CommandPath(), " ", "-"), "driver-build-")+".txt", r.Stdout)
 		assert.Equalf(t, "", r.Stderr, "%s: stderr", c.CommandPath())
+		for line := range strings.Lines(r.Stdout) {
+			assert.Equalf(t, true, len(line) <= width+1, "%s: %s", c.CommandPath(), line)
+		}
 	}
 	each(newRootCmd(&session.App{}))
 	r := call(t.Context(), t, nil, "version").Want(t, 0)

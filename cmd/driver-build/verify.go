@@ -37,13 +37,13 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: cobra.ExactArgs(1),
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
-			"compiled or whole modules with right signatures (made by whom --module-cert says), an entrypoint, a licence.\n" +
+			"compiled or whole modules with right signatures (made by whom --module-cert says), an entrypoint, a licence.\n\n" +
 			"With --key, the index and every image in it must be signed by one of these keys, under the tag that IMAGE has (--identity names another).\n" +
-			"Attestations by other keys are warnings; --require says which ones there must be.\n" +
+			"Attestations by other keys are warnings; --require says which ones there must be.\n\n" +
 			"With --rebuild, the image is also built again from its provenance, with inputs from the cache or from where the provenance says,\n" +
-			"and what differs is printed. Without --key, anyone can have written that provenance.\n" +
-			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
-		Example: "  driver-build verify oci:dist:535.261.03-debian12\n" +
+			"and what differs is printed. Without --key, anyone can have written that provenance.\n\n" +
+			"Prints each finding; exit code 5 when one is an error." + imageArgument,
+		Example: "  driver-build verify oci:dist:580.178.04-ubuntu22.04\n" +
 			"  driver-build verify registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --key image.pub\n" +
 			"  driver-build verify oci-archive:driver.tar --deep --kernel 5.15.0-164-generic",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,18 +54,18 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
-	f.StringArrayVar(&o.certs, "module-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
-	f.StringArrayVar(&o.keys, "key", nil, "FILE with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
-	f.StringVar(&o.trust.Identity, "identity", "", "with --key: REGISTRY/PATH[:TAG] that a signature must state, instead of the tag of IMAGE")
-	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
+	f.StringVar(&o.arch, "arch", "amd64", "`ARCH`: which image of an index")
+	f.StringArrayVar(&o.certs, "module-cert", nil, "`FILE` (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.StringArrayVar(&o.keys, "key", nil, "`FILE` with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
+	f.StringVar(&o.trust.Identity, "identity", "", "with --key: `REGISTRY/PATH[:TAG]` that a signature must state, instead of the tag of IMAGE")
+	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations of a `TYPE` that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
-	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
+	f.StringVar(&o.kernel, "kernel", "", "with --deep: the `RELEASE` of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
 	f.BoolVar(&o.rebuild, "rebuild", false, "also build the image again from its provenance and compare; of an index every image, or that of --arch")
-	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base image is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base `IMAGE` is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
 	flags.Images(f, "base")
-	f.StringVar(&o.again.Source, "source", "", "with --rebuild: URL or FILE of the driver's .run archive, if it is not where the provenance says")
+	f.StringVar(&o.again.Source, "source", "", "with --rebuild: `URL` or FILE of the driver's .run archive, if it is not where the provenance says")
 	flags.Renamed(f, "sign-cert", "module-cert")
 	flags.Format(f, &o.format, "table or json")
 	return cmd

@@ -22,16 +22,17 @@ type flag struct {
 
 var (
 	line   = regexp.MustCompile(`^ +(?:-(\w), )?--([a-z][a-z0-9-]*)(?: (\S+))?  +(\S.*)$`)
+	folded = regexp.MustCompile(`\n {12,}`)
 	detail = regexp.MustCompile(` \((?:default|env)[^)]*\)+$`)
 )
 
 // meanings are what flags mean that commands describe in different words: every description matches. The
 // other flags have one description.
 var meanings = map[string]string{
-	"arch":          `architecture|of an index`,
-	"base":          `^(with --rebuild: where the )?base image`,
+	"arch":          `ARCH`,
+	"base":          `base IMAGE`,
 	"deep":          `layers|also compile`, // look closer, which takes longer
-	"driver":        `driver version`,
+	"driver":        `driver VERSION`,
 	"dry-run":       `(build|write|push) nothing$`,
 	"export":        `^write into DIR what an offline signer`,
 	"format":        `^(table|spdx|text).* or [a-z]+$`,
@@ -40,12 +41,11 @@ var meanings = map[string]string{
 	"image-key":     `^sign .* with this private key: FILE`,
 	"inputs":        `the inputs of builds`,
 	"into":          `folder`,
-	"kernel":        `release`,
+	"kernel":        `(?i)release`,
 	"key":           `^FILE with public keys or certificates`,
-	"lock":          `^lock to go by|file to write`,
+	"lock":          `^lock to go by|^FILE to write`,
 	"matrix":        `^FILE with the (version )?matrix`,
-	"mirror":        `^package mirror`,
-	"os":            `operating system|of these systems`,
+	"os":            `SYSTEM`,
 	"output":        `^oci:DIR|^FILE to write|^DIR to write`,
 	"pod":           `name of this pod`,
 	"pod-namespace": `namespace`,
@@ -58,13 +58,13 @@ var meanings = map[string]string{
 	"sbom":          `^attach `,
 	"module-cert":   `certificate`,
 	"source":        `URL or FILE of the driver's`,
-	"tag":           `tag`,
+	"tag":           `TAG`,
 	"timeout":       `so long|how long`,
 	"version":       `version`,
 }
 
-// lists are flags that some commands take once and others repeatedly.
-var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "module-cert"}
+// lists are flags whose value differs: once or repeated, or another kind of file.
+var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "module-cert", "sbom", "inputs"}
 
 // TestOneMeaning: a flag has the same type, the same letter and the same meaning wherever it is, and a letter
 // stands for one flag.
@@ -122,7 +122,7 @@ func flags(t *testing.T) (all []flag) {
 				continue
 			}
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "help-"), ".txt")
-			for text := range strings.Lines(string(require.Value(os.ReadFile(file))(t))) {
+			for text := range strings.Lines(folded.ReplaceAllString(string(require.Value(os.ReadFile(file))(t)), " ")) {
 				m := line.FindStringSubmatch(strings.TrimRight(text, "\n"))
 				if m == nil {
 					continue

@@ -46,20 +46,20 @@ type createFlags struct {
 }
 
 func (o *createFlags) addTo(f *pflag.FlagSet) {
-	f.StringVar(&o.output, "output", "", "FILE to write; - is stdout")
-	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
-	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
-	f.StringSliceVar(&o.targets.Selection.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
+	f.StringVar(&o.output, "output", "", "`FILE` to write; - is stdout")
+	f.StringVar(&o.Origin, "repository", "", "`REGISTRY/PATH` of the images; the import puts another name in its place")
+	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this `SYSTEM` (repeatable)")
+	f.StringSliceVar(&o.targets.Selection.Drivers, "driver", nil, "of the repository, only images of this driver `VERSION` (repeatable)")
 	o.targets.AddTo(f, "matrix")
-	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
-	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
+	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: `DIR`, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
+	f.StringArrayVar(&o.Bases, "base", nil, "base `IMAGE` to take along, REGISTRY/PATH:TAG (repeatable)")
 	flags.Images(f, "base")
-	f.StringArrayVar(&o.files, "file", nil, "file to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
-	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
-	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
+	f.StringArrayVar(&o.files, "file", nil, "`FILE` to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
+	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into `FILE`")
+	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel `RELEASE`, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
 	session.Hide(f, "file-tag")
-	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
+	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of `FILE`: an earlier bundle, or a list of what the site has (repeatable)")
 	o.key.AddTo(f, "the bundle")
 }
 

@@ -26,6 +26,7 @@ const importLong = `Verify a bundle and push it into a registry. Nothing is push
 tags move last. Repeat the command to continue an import that was stopped.
 
 FILE - reads stdin in one pass, such as the joined parts of a bundle that split has cut: blobs are then pushed as they pass, each verified, and tags move at the end.
+
 stdout gets REFERENCE@sha256:... lines.`
 
 // importFlags are the flags of bundle import.
@@ -43,15 +44,15 @@ type importFlags struct {
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
-	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
+	f.StringVar(&o.To, "to", "", "`REGISTRY/PATH` that takes the place of the bundle's repository")
 	f.StringArrayVar(&o.mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
-	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder DIR")
-	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
-	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
+	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder `DIR`")
+	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder `DIR`, to serve it or to mount it into nodes' containers")
+	f.StringVar(&o.values, "values", "", "write values for the chart into `FILE`; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	session.Hide(f, "mount-from", "pull-secret")
-	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder DIR")
+	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`")
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")

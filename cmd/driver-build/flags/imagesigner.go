@@ -24,7 +24,7 @@ type ImageSigner struct {
 // AddTo declares the flags.
 func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 	s.ImageKey.AddTo(f, "the image itself")
-	f.StringVar(&s.Program, "image-signer", "", "sign the image itself with a PROGRAM, which reads what to sign and prints the signature")
+	f.StringVar(&s.Program, "image-signer", "", "sign the image itself with a `PROGRAM`, which reads what to sign and prints the signature")
 	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
 	f.StringVar(&s.format, "signature-format", string(signature.Legacy), "legacy (.sig and .att, which all verifiers read), bundle (sigstore's, as referrers) or both")
 	Renamed(f, "sign-with", "image-signer")

@@ -32,8 +32,8 @@ type Signer struct{ Key, Cert, PassphraseFile string }
 
 // AddTo declares the flags.
 func (s *Signer) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&s.Key, "module-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
-	f.StringVar(&s.Cert, "module-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
+	f.StringVar(&s.Key, "module-key", "", "sign the modules with this key: `FILE` (PEM, DER or PKCS#12) or a pkcs11: URI")
+	f.StringVar(&s.Cert, "module-cert", "", "certificate of that key: `FILE` (PEM or DER); not needed where the key's file or token has it")
 	f.StringVar(&s.PassphraseFile, "module-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
 	session.Hide(f, "module-passphrase-file")
 	for _, name := range []string{"key", "cert", "passphrase-file"} {
@@ -66,7 +66,7 @@ type ImageKey struct{ Key, PassphraseFile string }
 
 // AddTo declares the flags. what is what the key signs.
 func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
-	f.StringVar(&k.Key, "image-key", "", "sign "+what+" with this private key: FILE (PEM, DER, PKCS#12, cosign's) or a pkcs11: URI")
+	f.StringVar(&k.Key, "image-key", "", "sign "+what+" with this private key: `FILE` (PEM, DER, PKCS#12, cosign's) or a pkcs11: URI")
 	f.StringVar(&k.PassphraseFile, "image-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+ImagePassphraseVariable+" in the environment)")
 	session.Hide(f, "image-passphrase-file")
 }
@@ -119,6 +119,9 @@ func open[T any](name, key, passFile, ofEnvironment string, token func(keyfile.P
 	} else {
 		opened, err = file(pass)
 	}
+	if errors.Is(err, keyfile.ErrPassphrase) {
+		err = fmt.Errorf("%w; it comes from --%s-passphrase-file FILE or the variable %s", err, name, map[string]string{"module": PassphraseVariable, "image": ImagePassphraseVariable}[name])
+	}
 	if err != nil {
 		var none T
 		return none, noClose, session.Usagef("--%s-key: %w", name, err)
@@ -134,7 +137,7 @@ type Trust struct {
 
 // AddTo declares the flags.
 func (k *Trust) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&k.Keys, "key", nil, "FILE with public keys or certificates, one of which must have signed it (repeatable)")
+	f.StringArrayVar(&k.Keys, "key", nil, "`FILE` with public keys or certificates, one of which must have signed it (repeatable)")
 	f.BoolVar(&k.Unsigned, "allow-unsigned", false, "do not look at signatures")
 }
 

@@ -25,7 +25,7 @@ type Output struct {
 
 // AddTo declares --output, and --push with its help.
 func (o *Output) AddTo(f *pflag.FlagSet, push string) {
-	f.StringArrayVar(&o.Outputs, "output", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
+	f.StringArrayVar(&o.Outputs, "output", nil, "`oci:DIR`, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
 	f.BoolVar(&o.Push, "push", false, push)
 }
 
@@ -142,8 +142,8 @@ type Record struct{ sbom, provenance string }
 
 // AddTo declares the flags.
 func (r *Record) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&r.sbom, "sbom", "", "attach a bill of materials: spdx, which --sbom alone means, or cyclonedx")
-	f.StringVar(&r.provenance, "provenance", "", "attach a signed statement how the image was built: by driver-build, which --provenance alone means, or by the ci job that runs it")
+	f.StringVar(&r.sbom, "sbom", "", "attach a bill of materials in a `FORMAT`: spdx, which --sbom alone means, or cyclonedx")
+	f.StringVar(&r.provenance, "provenance", "", "attach a signed statement how the image was built: `BY` driver-build, which --provenance alone means, or by the ci job that runs it")
 	f.Lookup("sbom").NoOptDefVal, f.Lookup("provenance").NoOptDefVal = string(documents.SPDX), "driver-build"
 }
 

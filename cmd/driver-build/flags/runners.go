@@ -23,10 +23,10 @@ type Runners struct {
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
+	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an `ADDRESS` of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
-	f.StringVar(&r.tls.Dir, "builder-tls", r.tls.Dir, "DIR with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)")
+	f.StringVar(&r.tls.Dir, "builder-tls", r.tls.Dir, "`DIR` with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)")
 	session.Hide(f, "compiles")
 }
 

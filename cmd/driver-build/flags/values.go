@@ -75,7 +75,7 @@ func (v imageValue) Set(text string) error { return v.Value.Set(oci.Named(text))
 func Images(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		flag := f.Lookup(name)
-		flag.Value = imageValue{flag.Value}
+		flag.Value, flag.DefValue = imageValue{flag.Value}, ""
 	}
 }
 

@@ -57,15 +57,15 @@ type App struct {
 }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.cache, "cache", "", "folder for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")
+	f.StringVar(&a.cache, "cache", "", "`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")
 	f.StringVar(&a.progress, "progress", "auto", "how to show progress: auto, tty, plain, json or quiet")
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
 	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
-	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
-	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
+	f.StringVar(&a.caFile, "ca", "", "PEM `FILE` of certificate authorities to trust besides the system's (default $"+caVariable+")")
+	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)")
 	Hide(f, "allow-rollback", "no-helpers")
 }
 
