@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.
@@ -149,7 +149,7 @@ func TestSameValue(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	assert.Errorf(t, Delete("../nvidia"), "Delete took a path")
-	gate.Root(t, "it asks the kernel to unload a module that is not there")
+	tool.AsRoot(t, "it asks the kernel to unload a module that is not there")
 	if err := Delete("surely-not-loaded"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		t.Errorf("Delete of a module that is not loaded: %v; want fs.ErrNotExist (or ENOSYS, EPERM where modules are off)", err)
 	}

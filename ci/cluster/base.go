@@ -7,7 +7,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -20,13 +19,13 @@ type base struct {
 	vmlinux string
 }
 
-// cached returns a folder of the cache; see cache.Once. Of the folders with the same prefix, it keeps this
+// cached returns a folder of the cache; see tool.Once. Of the folders with the same prefix, it keeps this
 // checkout's and earlier ones. The cache is DRIVER_CLUSTER_DIR, or a folder in the user's cache.
 func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 	t.Helper()
-	path := filepath.Join(require.Value(cache.Dir("cluster", "DRIVER_CLUSTER_DIR"))(t), prefix+"-")
-	require.NoError(t, cache.Once(path+key, func(partial string) error { build(partial); return nil }))
-	require.NoError(t, cache.Prune(path+"*", 3, 0))
+	path := filepath.Join(require.Value(tool.CacheDir("cluster", "DRIVER_CLUSTER_DIR"))(t), prefix+"-")
+	require.NoError(t, tool.Once(path+key, func(partial string) error { build(partial); return nil }))
+	require.NoError(t, tool.Prune(path+"*", 3, 0))
 	return path + key
 }
 
@@ -34,8 +33,8 @@ func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 func makeBase(t testing.TB) base {
 	t.Helper()
 	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
-	guest := filepath.Join(require.Value(tool.Root())(t), "ci/cluster/guest")
-	key := require.Value(cache.Key([]string{kernel.Release, filepath.Base(bin)}, guest))(t)
+	guest := filepath.Join(require.Value(tool.Project())(t), "ci/cluster/guest")
+	key := require.Value(tool.CacheKey([]string{kernel.Release, filepath.Base(bin)}, guest))(t)
 	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
 	b.dir = cached(t, "base", key, func(dir string) {
 		pki := t.TempDir()

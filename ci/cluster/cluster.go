@@ -16,9 +16,9 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Cluster is a running cluster of one node, as its administrator uses it. Its methods end the test when they
@@ -38,7 +38,7 @@ func New(t testing.TB) *Cluster {
 	t.Helper()
 	lab.Gate(t)
 	for program, debian := range map[string]string{"mmdebstrap": "mmdebstrap", "qemu-img": "qemu-utils", "cpio": "cpio"} {
-		gate.Program(t, program, debian)
+		tool.Program(t, program, debian)
 	}
 	r := startRegistry(t)
 	s := pulledState(t, r)

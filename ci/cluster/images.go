@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -60,7 +59,7 @@ func driverTag(b base, driver string) string { return driver + "-" + b.release +
 // programs has changed.
 func driverImage(t testing.TB, b base, driver string) v1.Image {
 	t.Helper()
-	root := require.Value(tool.Root())(t)
+	root := require.Value(tool.Project())(t)
 	bin := os.Getenv("DRIVER_E2E_BIN") // as in the real tier of ci/e2e
 	if bin == "" {
 		bin = filepath.Join(root, "bin")
@@ -71,7 +70,7 @@ func driverImage(t testing.TB, b base, driver string) v1.Image {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
 	inputs := append(programs, program, filepath.Join(root, "matrix.yaml"), filepath.Join(root, "ci/cluster/images.go"))
-	key := require.Value(cache.Key([]string{b.release, driver}, inputs...))(t)
+	key := require.Value(tool.CacheKey([]string{b.release, driver}, inputs...))(t)
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
 		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,

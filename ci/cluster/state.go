@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -30,7 +29,7 @@ func readyState(t testing.TB, r *registry) state {
 	t.Helper()
 	b := makeBase(t)
 	version, _, _ := strings.Cut(tool.Must(t, "qemu-system-x86_64", "--version"), "\n")
-	s := state{base: b, key: require.Value(cache.Key(append(hardware(), stateRecipe, version, b.key)))(t)}
+	s := state{base: b, key: require.Value(tool.CacheKey(append(hardware(), stateRecipe, version, b.key)))(t)}
 	s.dir = cached(t, "ready", s.key, func(dir string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		disk := overlay(t, filepath.Join(b.dir, "root.ext4"), "raw", dir)
@@ -54,7 +53,7 @@ func pulledState(t testing.TB, r *registry) state {
 	for _, p := range list {
 		texts = append(texts, p.ref, p.digest)
 	}
-	s := state{base: ready.base, key: require.Value(cache.Key(texts))(t)}
+	s := state{base: ready.base, key: require.Value(tool.CacheKey(texts))(t)}
 	s.dir = cached(t, "pulled", s.key, func(dir string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		c := restore(t, ready, r, dir)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // commandLimit bounds each command; the slowest one compiles kernel modules.
@@ -25,7 +25,7 @@ const thinDriver = "535.261.03"
 // journey skips or starts a journey and returns the repository's root.
 func journey(t *testing.T) string {
 	t.Helper()
-	gate.Real(t, "it needs root, the network and what ci/e2e/setup installs")
+	tool.Real(t, "it needs root, the network and what ci/e2e/setup installs")
 	if os.Getuid() != 0 {
 		t.Fatal("the real tier needs root, for chroot and mounts")
 	}

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -21,31 +19,31 @@ var tools = []struct{ name, from string }{
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a failure.
 func Gate(t testing.TB) {
 	t.Helper()
-	gate.Real(t, "the lab needs root, QEMU, the network for a kernel, and minutes")
+	tool.Real(t, "the lab needs root, QEMU, the network for a kernel, and minutes")
 	if os.Getuid() != 0 {
 		t.Fatal("the lab needs root: it unpacks images with their owners and device nodes")
 	}
 	for _, program := range tools {
-		gate.Program(t, program.name, program.from)
+		tool.Program(t, program.name, program.from)
 	}
 }
 
 // CacheDir returns the folder of kernels and disks: DRIVER_LAB_DIR, or a folder in the user's cache.
 func CacheDir(t testing.TB) string {
 	t.Helper()
-	return require.Value(cache.Dir("lab", "DRIVER_LAB_DIR"))(t)
+	return require.Value(tool.CacheDir("lab", "DRIVER_LAB_DIR"))(t)
 }
 
-// cached returns the path of an entry of the cache; see cache.Once.
+// cached returns the path of an entry of the cache; see tool.Once.
 func cached(t testing.TB, name string, build func(path string)) string {
 	t.Helper()
 	path := filepath.Join(CacheDir(t), name)
-	require.NoError(t, cache.Once(path, func(partial string) error { build(partial); return nil }))
+	require.NoError(t, tool.Once(path, func(partial string) error { build(partial); return nil }))
 	return path
 }
 
 // sourceDir returns this package's folder.
 func sourceDir(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(require.Value(tool.Root())(t), "ci/lab")
+	return filepath.Join(require.Value(tool.Project())(t), "ci/lab")
 }

@@ -10,7 +10,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -47,7 +46,7 @@ func ImageDisk(t testing.TB, dir, tag string) Image {
 		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
 		require.NoError(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
 	})
-	require.NoError(t, cache.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour))
+	require.NoError(t, tool.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour))
 	return image
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // rig is a release, made twice.
@@ -34,7 +34,7 @@ func sh(t *testing.T, dir string, env []string, args ...string) string {
 // TestRelease makes a release in two checkouts, compares them, and installs it in every way on a Debian that
 // has nothing else. Each driver-build makes the same image.
 func TestRelease(t *testing.T) {
-	gate.Real(t, "it needs root, the network and what ci/e2e/setup installs")
+	tool.Real(t, "it needs root, the network and what ci/e2e/setup installs")
 	r := rig{root: require.Value(filepath.Abs("../.."))(t), out: filepath.Join(t.TempDir(), "a")}
 	other := filepath.Join(t.TempDir(), "elsewhere")
 	sh(t, r.root, nil, "git", "clone", "--quiet", "--no-hardlinks", r.root, other)

@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -62,7 +61,7 @@ func TestFleet(t *testing.T) {
 	r = u.tool(t, command+"--format github").Want(t, 0)
 	assert.Equalf(t, `{"include":[]}`+"\n", r.Stdout, "after the build")
 	r = u.tool(t, command+"-o json").Want(t, 0)
-	schematest.Check(t, "fleet.schema.json", r.Stdout)
+	goldentest.Schema(t, "fleet.schema.json", r.Stdout)
 	r = u.tool(t, command+"--offline").Want(t, 0)
 	assert.Equalf(t, true, strings.Contains(r.Stdout, " - ") && !strings.Contains(r.Stdout, "present"), "offline: %s", r.Stdout)
 

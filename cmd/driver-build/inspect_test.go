@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -22,7 +22,7 @@ func TestInspectPullsNoLayer(t *testing.T) {
 		u.Cache = t.TempDir() // another machine
 		before := u.Requests("/blobs/")
 		r := u.Run(t, append([]string{"inspect", image, "-o", "json"}, flags...)...).Want(t, 0)
-		schematest.Check(t, "inspect.schema.json", r.Stdout)
+		goldentest.Schema(t, "inspect.schema.json", r.Stdout)
 		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &i))
 		return i, u.Requests("/blobs/") - before
 	}

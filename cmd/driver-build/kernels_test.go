@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 )
 
 // offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for
@@ -89,7 +88,7 @@ func TestKernels(t *testing.T) {
 	})
 	r := u.kernels(t, "--os debian12 --dates -o json"+repository).Want(t, 0, "Last-Modified")
 	goldentest.Compare(t, "testdata/kernels.json", r.Stdout)
-	schematest.Check(t, "kernels.schema.json", r.Stdout)
+	goldentest.Schema(t, "kernels.schema.json", r.Stdout)
 	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.Stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.Stdout, "DATE") {
 		t.Error(r.Stdout)
 	}

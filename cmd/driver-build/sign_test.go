@@ -13,10 +13,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
@@ -123,7 +123,7 @@ func TestSignUsage(t *testing.T) {
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
 func TestSignOffline(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "signs with openssl")
+	tool.Real(t, "signs with openssl")
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := u.Path("key.pem"), u.Path("cert.pem")

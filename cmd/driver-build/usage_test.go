@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 )
@@ -57,7 +56,7 @@ func TestList(t *testing.T) {
 		t.Error(r.Stdout)
 	}
 	u.Run(t, "list", "--os", "ubuntu99.04").Want(t, 2, "ubuntu99.04")
-	schematest.Check(t, "list.schema.json", u.Run(t, "list", "-o", "json", "--excluded").Stdout)
+	goldentest.Schema(t, "list.schema.json", u.Run(t, "list", "-o", "json", "--excluded").Stdout)
 	u.Run(t, "list", "-o", "xml").Want(t, 2, "table, json or yaml")
 	// The matrix in the program itself.
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01").Want(t, 0)

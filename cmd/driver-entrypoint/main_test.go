@@ -12,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -137,7 +136,7 @@ func TestSchemas(t *testing.T) {
 		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &out, &text); code != 0 {
 			t.Errorf("%s: exit code %d: %s", args, code, &text)
 		}
-		schematest.Check(t, schema, out.String())
+		goldentest.Schema(t, schema, out.String())
 	}
 }
 

@@ -4,11 +4,11 @@ import (
 	"io"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/mantest"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 )
 
-// TestManPages makes the pages of a release: see package mantest.
+// TestManPages makes the pages of a release: see goldentest.Man.
 func TestManPages(t *testing.T) {
 	t.Parallel()
-	mantest.Check(t, (&program{stdout: io.Discard, stderr: io.Discard}).command(t.Context()))
+	goldentest.Man(t, (&program{stdout: io.Discard, stderr: io.Discard}).command(t.Context()))
 }

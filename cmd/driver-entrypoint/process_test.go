@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
@@ -31,7 +31,7 @@ func TestDeleteModule(t *testing.T) {
 			t.Errorf("%q: %d", argv, code)
 		}
 	}
-	gate.Root(t, "for delete_module")
+	tool.AsRoot(t, "for delete_module")
 	code, ok := deleteModule([]string{"x", host.DeleteVerb, "no_such_module_here"}, &stderr)
 	if !ok || code != host.DeleteAbsent && code != exitFailure { // a container may not unload at all
 		t.Errorf("code %d, %v, %s", code, ok, stderr.String())

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
@@ -40,7 +39,7 @@ type containers struct {
 
 func newContainers(t *testing.T, script string) *containers {
 	t.Helper()
-	gate.Root(t, "for mount namespaces")
+	tool.AsRoot(t, "for mount namespaces")
 	c := &containers{image: t.TempDir(), toolkit: t.TempDir(), shared: t.TempDir()}
 	c.info = kbuildtest.Image(t, c.image)
 	c.path = kbuildtest.Toolkit(t, c.toolkit, kbuildtest.Kernel, script)

@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/ci/testkit/mantest"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 )
 
-// TestManPages makes the page of a release: see package mantest.
+// TestManPages makes the page of a release: see goldentest.Man.
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	page := &cobra.Command{
@@ -16,5 +16,5 @@ func TestManPages(t *testing.T) {
 		Long: "driver-entrypoint starts it with a deadline. Exit codes: 0 NVML answered, 1 NVML did not answer every call, 2 wrong arguments.",
 	}
 	page.Flags().Bool(usageFlag[2:], false, "also report the used memory and the utilisation of each GPU")
-	mantest.Check(t, page)
+	goldentest.Man(t, page)
 }

@@ -13,15 +13,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
 func TestMachine(t *testing.T) {
-	gate.Real(t, "needs the network and a Debian machine")
+	tool.Real(t, "needs the network and a Debian machine")
 	root := os.DirFS("/")
 	sources := require.Value(ReadSources(root))(t)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })

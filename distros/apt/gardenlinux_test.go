@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -75,7 +75,7 @@ func TestGardenLinux(t *testing.T) {
 		t.Error("the repository is read without its key")
 	}
 	t.Run("apt", func(t *testing.T) {
-		gate.Real(t, "apt-get reads the repository too")
+		tool.Real(t, "apt-get reads the repository too")
 		machine := t.TempDir()
 		for _, folder := range []string{"lists/partial", "etc/trusted.gpg.d", "etc/preferences.d"} {
 			require.NoError(t, os.MkdirAll(filepath.Join(machine, folder), 0o755))

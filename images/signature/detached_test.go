@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -109,7 +109,7 @@ func TestImportRefuses(t *testing.T) {
 
 // TestRealOpenSSL signs an export with the commands of docs/trust.md.
 func TestRealOpenSSL(t *testing.T) {
-	gate.Real(t, "signs with openssl")
+	tool.Real(t, "signs with openssl")
 	t.Parallel()
 	for kind, args := range map[string][]string{
 		"p256":    {"-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"},

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // TestRemove: folders that a step made unreadable, deeper than a path can name, with links out of them.
@@ -83,7 +83,7 @@ func TestRemoveInterrupted(t *testing.T) {
 // not touch it.
 func TestRemoveStopsAtMounts(t *testing.T) {
 	t.Parallel()
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	work, other := t.TempDir(), t.TempDir()
 	precious := filepath.Join(other, "precious")
 	at := filepath.Join(work, "step-1/root/a/mnt")

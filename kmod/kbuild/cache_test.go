@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // newSet returns a set like those of Compile.
@@ -190,7 +190,7 @@ func TestPutErrors(t *testing.T) {
 // TestFullDisk fills a small file system that only this process sees.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	gate.Root(t, "it mounts a small file system")
+	tool.AsRoot(t, "it mounts a small file system")
 	dir := os.Getenv("BUILD_TEST_FULL")
 	if dir == "" {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestFullDisk$", "-test.v")

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
@@ -65,7 +65,7 @@ func TestCompile(t *testing.T) {
 		t.Errorf("left in the scratch folder: %v, %v", left, err)
 	}
 	checkCall(t, b, set)
-	schematest.Check(t, "compile.schema.json", string(require.Value(json.Marshal(set))(t)))
+	goldentest.Schema(t, "compile.schema.json", string(require.Value(json.Marshal(set))(t)))
 }
 
 // checkCall checks the arguments and the environment of make.

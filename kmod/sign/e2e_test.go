@@ -12,15 +12,15 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // realTier skips the test unless the real tier was requested.
 func realTier(t *testing.T) {
 	t.Helper()
-	gate.Real(t, "compares with openssl and the kernel's sign-file")
+	tool.Real(t, "compares with openssl and the kernel's sign-file")
 }
 
 func run(t *testing.T, name string, args ...string) {

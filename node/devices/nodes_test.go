@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const majors = `Character devices:
@@ -43,7 +43,7 @@ func informationText(minor int, excluded string) string {
 // switch.
 func loaded(t *testing.T) Nodes {
 	t.Helper()
-	gate.Root(t, "for device nodes")
+	tool.AsRoot(t, "for device nodes")
 	n := Nodes{t.TempDir(), t.TempDir(), t.TempDir()}
 	require.NoError(t, os.Chmod(n.Dev, 0o755))
 	for name, text := range map[string]string{

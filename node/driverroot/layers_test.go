@@ -8,15 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
 // linked.
 func TestLinkOfWhatChanges(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	dir := t.TempDir()
 	lower, dst := open(t, dir), open(t, t.TempDir())
 	var shown unix.Stat_t
@@ -61,7 +61,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 }
 
 func TestMetacopyIsNotTaken(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	dir := t.TempDir()
 	testfile.Write(t, dir+"/lib", "data")
 	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const release = "6.1.0-38-amd64"
 
 func TestAddModules(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	made := t.TempDir()
@@ -55,7 +55,7 @@ func TestAddModules(t *testing.T) {
 
 // The host's /lib/modules in the container must not be written to.
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/modules")

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -26,7 +26,7 @@ import (
 var everyMount = []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "sys", "dev"}
 
 func TestMountStaged(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	assert.Same(t, everyMount, points(t, r))
@@ -51,7 +51,7 @@ func TestMountStaged(t *testing.T) {
 }
 
 func TestImageBind(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	mounted(t, r)
@@ -65,7 +65,7 @@ func TestImageBind(t *testing.T) {
 
 // An image whose folders are covered by volumes serves the files below them, above all the firmware.
 func TestImageBindShowsWhatVolumesCover(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/firmware")
@@ -78,7 +78,7 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 }
 
 func TestSharedPropagation(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
 	// there.
@@ -126,7 +126,7 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 }
 
 func TestNotShared(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -141,7 +141,7 @@ func TestNotShared(t *testing.T) {
 
 // In whatever order mounts were stacked, all of them go.
 func TestUnmountStacks(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -157,7 +157,7 @@ func TestUnmountStacks(t *testing.T) {
 }
 
 func TestStaleLayerAlone(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	gone := filepath.Join(t.TempDir(), "gone")
 	require.NoError(t, os.Mkdir(gone, 0o755))
@@ -192,7 +192,7 @@ func TestStaleLayerAlone(t *testing.T) {
 }
 
 func TestUnmountBusy(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
@@ -226,7 +226,7 @@ func TestUnmountBusy(t *testing.T) {
 }
 
 func TestMountFailureLeavesNothing(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -259,7 +259,7 @@ func allMounts(t *testing.T) []string {
 }
 
 func TestNamespaceOfProcessIsUntouched(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	dir := image(t, t.TempDir())
 	before := require.Value(os.Readlink("/proc/self/ns/mnt"))(t)
 	for range 2 * runtime.NumCPU() {
@@ -272,7 +272,7 @@ func TestNamespaceOfProcessIsUntouched(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	before := require.Value(r.Mounts())(t)
@@ -304,7 +304,7 @@ func TestRefresh(t *testing.T) {
 // The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
 // use it notice nothing.
 func TestHostDevStays(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	hostDev := func(image string) (end func()) {
 		t.Helper()
 		dev := filepath.Join(image, "dev")

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 func TestSettle(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, r.Settle(t.Context())) // there is no root
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -65,7 +65,7 @@ func TestSettle(t *testing.T) {
 // Modules that the root has from the image are linked, and the remains of an earlier attempt are not written
 // to.
 func TestAddModulesLinks(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	dir := t.TempDir()
 	from := filepath.Join(dir, "nvidia.ko")

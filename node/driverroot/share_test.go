@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const (
@@ -70,7 +70,7 @@ func stageLog(t *testing.T, r Root) (Staged, string) {
 }
 
 func TestStageLinks(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r, base, upper := layered(t, t.TempDir())
 	edited := filepath.Join(r.Image, testLib, "edited")
 	st := require.Value(os.Stat(edited))(t)
@@ -125,7 +125,7 @@ func TestStageLinks(t *testing.T) {
 
 // When the image's layers are unknown or cannot be used, everything is copied.
 func TestStageCopiesWhereItCannotLink(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	for name, c := range map[string]struct {
 		edit func(t *testing.T, r *Root)
 		why  string
@@ -142,7 +142,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 		}, "another file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate.Root(t, "it mounts")
+			tool.AsRoot(t, "it mounts")
 			r, base, _ := layered(t, t.TempDir())
 			c.edit(t, &r)
 			s, log := stageLog(t, r)
@@ -159,7 +159,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 // The storage is a volume of the pod, a mount of its own in the layers' file system: the same folder is found
 // beside the layers.
 func TestStageLinksThroughAVolume(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r, base, _ := layered(t, t.TempDir())
 	volume := t.TempDir()
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -174,7 +174,7 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 
 // A mark for a removed file where there is no file: an overlay lists it but has no such file.
 func TestWhiteoutOfNothing(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	for _, init := range []string{"/proc/self", "/nowhere"} {
 		r, base, _ := layered(t, t.TempDir())
 		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))

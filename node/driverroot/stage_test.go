@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -59,7 +59,7 @@ func describe(t *testing.T, dir string) map[string]string {
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 func TestStageCopiesFaithfully(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	at := func(name string) string { return filepath.Join(r.Image, name) }
 	testfile.WriteMode(t, r.Image+"/usr/bin/ping", "\x7fELF", 0o755)
@@ -107,7 +107,7 @@ func TestStageCopiesFaithfully(t *testing.T) {
 }
 
 func TestStageReusesWhatIsComplete(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	first := require.Value(r.Stage(t.Context()))(t)
 	require.NoError(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
@@ -140,7 +140,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 }
 
 func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	testfile.Write(t, r.Image+"/usr/lib/big", strings.Repeat("x", 3<<20))
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -158,7 +158,7 @@ func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
 
 // On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that gives.
 func TestStageMakesRoom(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	testfile.Write(t, r.Image+"/usr/lib/big", strings.Repeat("x", 3<<20))
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -188,7 +188,7 @@ func TestStageMakesRoom(t *testing.T) {
 
 // What is no folder at the target is left alone, and nothing that it leads to is taken for ours.
 func TestForeignTarget(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	for kind, put := range map[string]func(path string) error{
 		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"a link to /": func(path string) error { return os.Symlink("/", path) },
@@ -205,7 +205,7 @@ func TestForeignTarget(t *testing.T) {
 }
 
 func TestStageStops(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("SIGTERM")
@@ -218,7 +218,7 @@ func TestStageStops(t *testing.T) {
 
 // What a killed start left never had the final name, and goes at the next start.
 func TestStageKilled(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	roots := filepath.Join(r.Storage, rootsDir)
 	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
@@ -240,7 +240,7 @@ func TestStageRefuses(t *testing.T) {
 }
 
 func TestStorageInsideTheImage(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -248,7 +248,7 @@ func TestStorageInsideTheImage(t *testing.T) {
 }
 
 func TestPruneNeverEntersMounts(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	old := r
 	old.ID = "ffff" + testID[4:]

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it
@@ -17,7 +17,7 @@ import (
 // rw but is not writable.
 func TestSysfsOfAPod(t *testing.T) {
 	t.Parallel()
-	gate.Root(t, "for namespaces of its own")
+	tool.AsRoot(t, "for namespaces of its own")
 	sandbox, container := t.TempDir(), t.TempDir()
 	var err error
 	onOwnThread(func() { err = sysfsOfAPod(sandbox, container) })

@@ -8,16 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the style of
 // each system, and passes them to kmod/kbuild.
 func TestRealRPM(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	key := realrepo.NewKey(t, "rsa2048")
 	for _, test := range []struct {
 		system, version string // ID and VERSION_ID

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/osrelease"
@@ -24,7 +24,7 @@ import (
 // TestRealArchive fetches the headers of Debian's newest kernel into a real base system, through its
 // configured mirrors.
 func TestRealArchive(t *testing.T) {
-	gate.Real(t, "needs the network and ci/base")
+	tool.Real(t, "needs the network and ci/base")
 	root := realRoot(t, "debian12")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -58,7 +58,7 @@ func TestRealArchive(t *testing.T) {
 // realRoot unpacks the base image of a system.
 func realRoot(t *testing.T, system string) string {
 	t.Helper()
-	gate.Root(t, "it unpacks a system")
+	tool.AsRoot(t, "it unpacks a system")
 	out := require.Value(exec.Command("../../ci/base", system).Output())(t)
 	layout := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
 	var index, manifest struct {

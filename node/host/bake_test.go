@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -87,14 +87,14 @@ func files(t *testing.T, dir string) map[string]time.Time {
 // TestBake checks that a start with a baked folder finds modules and root, and writes nothing, also where the
 // folder cannot be written.
 func TestBake(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	b, info := bakery(t)
 	got := require.Value(b.Run(t.Context(), logtest.New(t)))(t)
 	if got.ID != info.ID || len(got.Kernels) != 1 || len(got.Kernels[0].Modules) != 5 || got.Kernels[0].Source != status.FromCache ||
 		got.Root != "roots/"+v535+"-"+info.ID[:12] {
 		t.Errorf("%+v", got)
 	}
-	schematest.Check(t, "bake.schema.json", string(require.Value(json.Marshal(got))(t)))
+	goldentest.Schema(t, "bake.schema.json", string(require.Value(json.Marshal(got))(t)))
 	for _, path := range []string{got.Root + "/usr/lib/x86_64-linux-gnu/libcuda.so." + v535, got.Kernels[0].Folder + "/nvidia.ko",
 		got.Root + "/lib/modules/" + imageKernel + "/updates/nvidia/nvidia.ko"} {
 		if _, err := os.Stat(filepath.Join(b.Config.StateDir, path)); err != nil {
@@ -126,7 +126,7 @@ func TestBake(t *testing.T) {
 
 // TestBakedMismatch checks that a start uses what fits, and makes the rest itself.
 func TestBakedMismatch(t *testing.T) {
-	gate.Root(t, "a root belongs to root")
+	tool.AsRoot(t, "a root belongs to root")
 	for name, c := range map[string]struct {
 		edit          func(b Bake, info *driverinfo.Description, w *node.Want)
 		found, reused bool
@@ -162,7 +162,7 @@ func TestBakedMismatch(t *testing.T) {
 // and nothing is written, also beside the remains of a bake that was killed. What does not fit ends the start
 // with an error that says what to do, and leaves the folder as it was, unless old roots make room.
 func TestBakedStorage(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	full := func(t *testing.T, dir string) {
 		err := os.WriteFile(dir+"/filling", make([]byte, 8<<20), 0o600)
 		assert.ErrorIsf(t, err, unix.ENOSPC, "fill the disk")
@@ -217,7 +217,7 @@ func TestBakedStorage(t *testing.T) {
 
 // TestBakeFails checks that the next bake ends what one could not end, and that two programs never fill a folder.
 func TestBakeFails(t *testing.T) {
-	gate.Root(t, "it mounts")
+	tool.AsRoot(t, "it mounts")
 	b, info := bakery(t)
 	dir := b.Config.StateDir
 	require.NoError(t, os.MkdirAll(dir, 0o755))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 func TestExitCode(t *testing.T) {
@@ -159,7 +159,7 @@ func TestShimKilled(t *testing.T) {
 // The shim as process 1 of a pid namespace, as in a container without hostPID.
 func TestProcessOne(t *testing.T) {
 	t.Parallel()
-	gate.Root(t, "for pid namespaces")
+	tool.AsRoot(t, "for pid namespaces")
 	for _, c := range []struct {
 		args []string
 		want string

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -30,7 +29,7 @@ const (
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier.
 func Gate(t testing.TB) {
 	t.Helper()
-	gate.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
+	tool.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
 }
 
 // Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
@@ -43,7 +42,7 @@ func Bin(t testing.TB) string {
 }
 
 var bin = sync.OnceValues(func() (string, error) {
-	root, err := tool.Root()
+	root, err := tool.Project()
 	if err != nil {
 		return "", err
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // promtool runs promtool in a folder and returns its output; an error means that promtool found a fault.
@@ -28,7 +28,7 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, e
 // TestNames: promtool finds no fault in the metrics that are served.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "needs the Debian package prometheus")
+	tool.Real(t, "needs the Debian package prometheus")
 	page := get(t, "http://"+serve(t, waiting())+"/metrics")
 	if out, err := promtool(t, ".", page, "check", "metrics"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("%v\n%s", err, out)
@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 // never fired.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "needs the Debian package prometheus")
+	tool.Real(t, "needs the Debian package prometheus")
 	if out, err := promtool(t, monitoring, nil, "check", "rules", "--lint-fatal", "alerts.yaml"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 // without the discovery of pods: the test replaces that one line.
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "needs the Debian package prometheus")
+	tool.Real(t, "needs the Debian package prometheus")
 	docs := require.Value(os.ReadFile("../../../docs/operate.md"))(t)
 	_, rest, ok := strings.Cut(string(docs), "```yaml\n")
 	config, _, closed := strings.Cut(rest, "```")

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // server is a Prometheus process of the test.
@@ -125,7 +125,7 @@ func (s server) until(expr string, n int) []sample {
 // exist.
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "needs the Debian package prometheus")
+	tool.Real(t, "needs the Debian package prometheus")
 	alerts := require.Value(filepath.Abs(monitoring + "alerts.yaml"))(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)

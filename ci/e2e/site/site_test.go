@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/browser"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -55,8 +54,8 @@ var questions = map[string]string{
 
 // TestSite opens every page as people with telephones, tablets and desks see it.
 func TestSite(t *testing.T) {
-	gate.Real(t, "builds the site with npm")
-	gate.Program(t, "npm", "npm")
+	tool.Real(t, "builds the site with npm")
+	tool.Program(t, "npm", "npm")
 	tool.Must(t, "make", "-C", root, "docs")
 	dir := filepath.Join(root, "dist", "site")
 	pages := pagesOf(t, dir)

@@ -35,7 +35,7 @@ func nvidiaFS(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(lab.CacheDir(t), "nvidia-fs-2.13.5")
 	if _, err := os.Stat(dir); err != nil {
-		tool.Must(t, filepath.Join(require.Value(tool.Root())(t), "ci/lab/nvidia-fs"), "bookworm", dir)
+		tool.Must(t, filepath.Join(require.Value(tool.Project())(t), "ci/lab/nvidia-fs"), "bookworm", dir)
 	}
 	return dir
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // atSite are parts of the commands of the page trust that belong to the site. They run in its folder,
@@ -22,9 +22,9 @@ var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
 // repositories, a registry of the origin with a password, and a registry of the site. The site has a cache
 // and a folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/trust.
 func TestBuilds(t *testing.T) {
-	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
-	gate.Program(t, "docker-registry", "docker-registry")
-	gate.Program(t, "htpasswd", "apache2-utils")
+	tool.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
+	tool.Program(t, "docker-registry", "docker-registry")
+	tool.Program(t, "htpasswd", "apache2-utils")
 	s := newShell(t)
 	s.prepare()
 	for _, name := range Names {

@@ -37,7 +37,7 @@ func newShell(t *testing.T) *shell {
 	dir, err := os.MkdirTemp("", "pages-") //nolint:usetesting // the name of a test is too long for sockets of BuildKit
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	s := &shell{t: t, repository: require.Value(tool.Root())(t), dir: dir, clone: dir + "/driver-container", site: dir + "/site", hosts: map[string]string{}}
+	s := &shell{t: t, repository: require.Value(tool.Project())(t), dir: dir, clone: dir + "/driver-container", site: dir + "/site", hosts: map[string]string{}}
 	ca := testcert.Authority("pages")
 	trusted := testfile.Write(t, dir+"/ca.pem", ca.CertPEM())
 	ca.Server("127.0.0.1").Write(t, dir+"/server.pem", dir+"/server-key.pem")

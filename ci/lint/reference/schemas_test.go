@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -31,7 +31,7 @@ func read(t *testing.T, path string) []byte {
 // validator checks documents against a schema of docs/schema.
 func validator(t *testing.T, name string) func(document any) error {
 	t.Helper()
-	valid := schematest.Validator(t, name+".schema.json")
+	valid := goldentest.SchemaValidator(t, name+".schema.json")
 	return func(document any) error { return valid(require.Value(json.Marshal(document))(t)) }
 }
 

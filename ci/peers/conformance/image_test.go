@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -31,7 +30,7 @@ func unpacked(t *testing.T) string {
 
 var theImage = sync.OnceValues(func() (string, error) {
 	ctx := context.Background() // all tests use this image, so no test's context; each command ends by itself
-	repo, err := tool.Root()
+	repo, err := tool.Project()
 	if err != nil {
 		return "", err
 	}
@@ -46,11 +45,11 @@ var theImage = sync.OnceValues(func() (string, error) {
 	}
 	_, digest, _ := strings.Cut(strings.TrimSpace(line), "@sha256:")
 	dir := filepath.Join(folder, "image-"+digest)
-	err = cache.Once(dir, func(partial string) error {
+	err = tool.Once(dir, func(partial string) error {
 		_, err := tool.Run(ctx, repo, nil, "umoci", "raw", "unpack", "--image", layout+":"+driver+"-"+system, partial)
 		return err
 	})
-	return dir, errors.Join(err, cache.Prune(filepath.Join(folder, "image-[0-9a-f]*"), 1, 0))
+	return dir, errors.Join(err, tool.Prune(filepath.Join(folder, "image-[0-9a-f]*"), 1, 0))
 })
 
 // tree returns a copy of the image's root in which a test may add and remove files. It consists of hard

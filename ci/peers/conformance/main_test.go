@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // privately is set in the process that has a mount namespace of its own.
@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("DRIVER_E2E") == "" || os.Getenv(privately) != "" {
 		os.Exit(m.Run())
 	}
-	os.Exit(gate.InNamespace(syscall.CLONE_NEWNS, "mount", privately+"=1"))
+	os.Exit(tool.InNamespace(syscall.CLONE_NEWNS, "mount", privately+"=1"))
 }
 
 // private gives this process its own /run and /dev, once: the driver's device nodes are in that /dev. It
 // skips the test where the real tier does not run.
 func private(t *testing.T) context.Context {
 	t.Helper()
-	gate.Real(t, "it asks programs that are not ours: it needs root, runc, umoci and ci/e2e/setup")
+	tool.Real(t, "it asks programs that are not ours: it needs root, runc, umoci and ci/e2e/setup")
 	require.NoErrorf(t, mounts(), "make /run and /dev private")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -39,7 +38,7 @@ func Prepare(t testing.TB) string {
 }
 
 func prepare(ctx context.Context) (string, error) {
-	repo, err := tool.Root()
+	repo, err := tool.Project()
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +55,7 @@ func prepare(ctx context.Context) (string, error) {
 		return "", err
 	}
 	texts := []string{"layout 2", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
-	key, err := cache.Key(texts, filepath.Join(repo, "ci/peers/conformance/clients"))
+	key, err := tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients"))
 	if err != nil {
 		return "", err
 	}
@@ -65,11 +64,11 @@ func prepare(ctx context.Context) (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(folder, key)
-	err = cache.Once(dir, func(partial string) error { return build(ctx, repo, runc, partial) })
+	err = tool.Once(dir, func(partial string) error { return build(ctx, repo, runc, partial) })
 	if err != nil {
 		return "", err
 	}
-	if err := cache.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep); err != nil {
+	if err := tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep); err != nil {
 		return "", err
 	}
 	return dir, checker(ctx, dir)
@@ -122,4 +121,4 @@ func checker(ctx context.Context, dir string) error {
 	return os.Rename(temporary, program)
 }
 
-func cacheDir() (string, error) { return cache.Dir("conformance", "") }
+func cacheDir() (string, error) { return tool.CacheDir("conformance", "") }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/gpus"
@@ -59,7 +58,7 @@ var known = map[string]labelled{
 // TestRealNFD: NFD's own PCI source and rule engine label nodes as package gpulist says, for every GPU of the list
 // and for mixed nodes.
 func TestRealNFD(t *testing.T) {
-	gate.Real(t, "Node Feature Discovery is built from source")
+	tool.Real(t, "Node Feature Discovery is built from source")
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	newest, _ := gpus.Labels(m, gpus.Unknown(0xfffe))
 	nodes := maps.Clone(known)
@@ -109,7 +108,7 @@ func label(t *testing.T, program string, m *matrix.Matrix, pci string, nodes map
 // program builds the program with NFD's code; Go's cache keeps the compiled packages.
 func program(t *testing.T) string {
 	t.Helper()
-	root := require.Value(tool.Root())(t)
+	root := require.Value(tool.Project())(t)
 	path := filepath.Join(t.TempDir(), "labels")
 	require.Value(tool.Run(t.Context(), filepath.Join(root, "ci/peers/nfd/testdata/labels"), []string{"CGO_ENABLED=0"},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "."))(t)

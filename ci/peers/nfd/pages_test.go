@@ -13,8 +13,8 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -43,7 +43,7 @@ const (
 // and only if it has a GPU, and that pool alone chooses it, with the chart's affinity. Rules and devices tell
 // Volta from Turing.
 func TestConfigurations(t *testing.T) {
-	gate.Real(t, "Node Feature Discovery is built from source")
+	tool.Real(t, "Node Feature Discovery is built from source")
 	binary, m := program(t), require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	machines := map[string]labelled{
 		"t4": known["turing"], "v100": known["volta"], "display": known["vga"], "none": known["no-gpu"], "amd": known["other-vendor"], "sound": known["audio"],

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // outside is set in the process that has no network: the namespace of the network that its parent has.
@@ -30,7 +30,7 @@ func Offline(m *testing.M) int {
 		}
 		return m.Run()
 	}
-	return gate.InNamespace(syscall.CLONE_NEWNET, "network", fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()))
+	return tool.InNamespace(syscall.CLONE_NEWNET, "network", fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()))
 }
 
 // connected calls do with the network that Offline took away. Programs that do starts have it too.

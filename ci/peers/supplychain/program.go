@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -40,7 +39,7 @@ func Program(t testing.TB, client string) string {
 }
 
 func program(ctx context.Context, client string) (string, error) {
-	root, err := tool.Root()
+	root, err := tool.Project()
 	if err != nil {
 		return "", err
 	}
@@ -51,11 +50,11 @@ func program(ctx context.Context, client string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := cache.Key(append(build, version), dir) // the folder pins every module
+	key, err := tool.CacheKey(append(build, version), dir) // the folder pins every module
 	if err != nil {
 		return "", err
 	}
-	folder, err := cache.Dir("supplychain/"+client, "")
+	folder, err := tool.CacheDir("supplychain/"+client, "")
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +63,7 @@ func program(ctx context.Context, client string) (string, error) {
 		target = "tool" // of the module
 	}
 	path := filepath.Join(folder, key)
-	err = cache.Once(path, func(partial string) error {
+	err = tool.Once(path, func(partial string) error {
 		return connected(func() error {
 			_, err := tool.Run(ctx, dir, []string{"CGO_ENABLED=0"}, append(build, "-o", partial, target)...)
 			return err
@@ -73,5 +72,5 @@ func program(ctx context.Context, client string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, cache.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep)
+	return path, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep)
 }

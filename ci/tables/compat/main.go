@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/batch"
 )
 
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	work, err := cache.Dir("compat", "COMPAT_CACHE")
+	work, err := tool.CacheDir("compat", "COMPAT_CACHE")
 	if err != nil {
 		return err
 	}

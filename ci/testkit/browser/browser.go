@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Browser is Chromium with the only server that it reaches.
@@ -35,8 +35,8 @@ type Request struct {
 // New starts the server, with content for its pages. It skips the test outside of the real tier.
 func New(t *testing.T, content http.Handler) *Browser {
 	t.Helper()
-	gate.Real(t, "needs Chromium")
-	gate.Program(t, "chromium", "chromium")
+	tool.Real(t, "needs Chromium")
+	tool.Program(t, "chromium", "chromium")
 	b := &Browser{}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &recorder{ResponseWriter: w, status: http.StatusOK}

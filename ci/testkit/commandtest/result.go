@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -48,7 +48,7 @@ func (r Result) Digest(t *testing.T) (digest string) {
 // Items checks that stdout is a list as a schema of docs/schema says, and returns its items.
 func Items[T any](t *testing.T, r Result, schema string) []T {
 	t.Helper()
-	schematest.Check(t, schema, r.Stdout)
+	goldentest.Schema(t, schema, r.Stdout)
 	var list session.List[T]
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list))
 	return list.Items

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/cache"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -67,12 +66,12 @@ func Make(t testing.TB, o Options) *System {
 // for a week.
 func keep(t testing.TB, name string, inputs []string, fill func(dir string)) string {
 	t.Helper()
-	folder := require.Value(cache.Dir("realrepo", ""))(t)
-	dir := filepath.Join(folder, name+"-"+require.Value(cache.Key(inputs))(t))
-	require.NoErrorf(t, cache.Once(dir, func(partial string) error {
+	folder := require.Value(tool.CacheDir("realrepo", ""))(t)
+	dir := filepath.Join(folder, name+"-"+require.Value(tool.CacheKey(inputs))(t))
+	require.NoErrorf(t, tool.Once(dir, func(partial string) error {
 		require.NoError(t, os.MkdirAll(partial, 0o755))
 		fill(partial)
-		return cache.Prune(filepath.Join(folder, "[^.]*"), 0, 7*24*time.Hour)
+		return tool.Prune(filepath.Join(folder, "[^.]*"), 0, 7*24*time.Hour)
 	}), "make %s", name)
 	return dir
 }

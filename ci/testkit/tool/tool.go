@@ -1,4 +1,5 @@
-// Package tool runs programs for tests, and builds those of the project.
+// Package tool is what tests need of the machine: the real tier, root, programs, namespaces, and a cache of what
+// they make once.
 package tool
 
 import (
@@ -57,7 +58,7 @@ func Must(t testing.TB, args ...string) string {
 // Build compiles a program of the project, in a folder relative to its root, without cgo. Variables such as
 // GOARCH=amd64 say for which machine.
 func Build(ctx context.Context, out, folder string, env ...string) error {
-	root, err := Root()
+	root, err := Project()
 	if err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func Build(ctx context.Context, out, folder string, env ...string) error {
 	return err
 }
 
-// Root returns the project's folder: the nearest one above the test's own that has its go.mod.
-func Root() (string, error) {
+// Project returns the project's folder: the nearest one above the test's own that has its go.mod.
+func Project() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && bytes.HasPrefix(text, []byte("module github.com/driver-container/driver-container\n")) {

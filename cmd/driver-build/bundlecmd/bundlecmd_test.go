@@ -20,8 +20,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
@@ -99,8 +99,8 @@ func TestTheWholeWay(t *testing.T) {
 	shown := w.run(t, "list", file)
 	shown.Want(t, 0)
 	assert.Contains(t, shown.Stdout, "535-debian12,535.261.03-debian12")
-	schematest.Check(t, "bundle-list.schema.json", w.run(t, "list", file, "-o", "json").Stdout)
-	schematest.Check(t, "bundle-verify.schema.json", w.run(t, "verify", file, "--key", w.public, "-o", "json").Stdout)
+	goldentest.Schema(t, "bundle-list.schema.json", w.run(t, "list", file, "-o", "json").Stdout)
+	goldentest.Schema(t, "bundle-verify.schema.json", w.run(t, "verify", file, "--key", w.public, "-o", "json").Stdout)
 
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-").Want(t, 0)
 	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.dir, "--offline")
@@ -120,7 +120,7 @@ func TestTheWholeWay(t *testing.T) {
 
 	r = w.run(t, "have", w.site)
 	r.Want(t, 0)
-	schematest.Check(t, "bundle-have.schema.json", r.Stdout)
+	goldentest.Schema(t, "bundle-have.schema.json", r.Stdout)
 	require.NoError(t, os.WriteFile(list, []byte(r.Stdout), 0o600))
 	w.run(t, "create", "--output", next, "--repository", w.origin, "--since", list).Want(t, 0)
 	r = w.run(t, "list", next)

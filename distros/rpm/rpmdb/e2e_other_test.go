@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -20,8 +19,8 @@ import (
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
 // Debian 11 (4.16) for bdb, that of Debian 13 (4.20) for ndb. It makes both systems with mmdebstrap.
 func TestOtherRPMs(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
-	gate.Root(t, "for chroot")
+	tool.Real(t, "needs the programs of rpm")
+	tool.AsRoot(t, "for chroot")
 	files := realrepo.Build(t, packages...)
 	for _, o := range []otherRPM{
 		{"bullseye", bdb{BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -110,7 +110,7 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 // see no difference, its indexes must equal those that this package wrote, and rpm must be able to install
 // more.
 func TestRPM(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	files := realrepo.Build(t, packages...)
 	theirs, ours := realrepo.NewRoot(t), realrepo.NewRoot(t)
 	theirs.Install(t, files[:2]...)
@@ -153,7 +153,7 @@ func sorted(list []string) []string {
 // TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, and
 // rpm's reader of bdb reads them.
 func TestBDBTools(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	files := realrepo.Build(t, packages...)
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()

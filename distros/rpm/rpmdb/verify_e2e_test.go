@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // TestVerify lets Berkeley DB check files with every kind of page.
 func TestVerify(t *testing.T) {
-	gate.Real(t, "needs db5.3_verify of the real tier")
+	tool.Real(t, "needs db5.3_verify of the real tier")
 	for _, size := range []int{512, 1024, 4096, 32768} {
 		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 			file := filepath.Join(t.TempDir(), "Packages")

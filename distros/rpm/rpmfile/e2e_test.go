@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -31,7 +30,7 @@ import (
 
 // TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.
 func TestVersionsReal(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	random := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"0", "1", "2", "9", "10", "01", "00", "a", "b", "rc", "Z", ".", ".", "..", "_", "+", "~", "~", "^", "^", "git", "el9", "20240101", "é", "99999999999999999999", "/", ":"}
 	word := func() string {
@@ -100,7 +99,7 @@ out:close()`
 
 // TestMatchesReal asks rpm which of many requirements of one package another package meets.
 func TestMatchesReal(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	random := rand.New(rand.NewPCG(3, 4))
 	some := func(name string) Relation {
 		op := []string{"", "<", "<=", "=", "=", ">=", ">"}[random.IntN(7)]
@@ -223,7 +222,7 @@ func makeReal(t *testing.T) (map[string]string, *realrepo.Key) {
 // TestPackagesReal reads packages that rpmbuild and rpmsign made. It compares with rpm's queries, and with
 // what rpm writes to the disk and into its database when it installs them.
 func TestPackagesReal(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	files, key := makeReal(t)
 	var keys pgp.Ring
 	keys.Add("key", key.Public)

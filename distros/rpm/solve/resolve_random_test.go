@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -213,7 +213,7 @@ func (c *tally) report(t testing.TB, tool string, allowed int) {
 // systems, libsolv prefers upgrades to new packages by weak rules for all packages in the repositories, and drops
 // these because of packages that have nothing to do with the solution; this package makes them for those it tries.
 func TestRealRandom(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	var cases []referenceCase
 	worlds := randomWorlds(t, 12, 60)
 	for _, w := range worlds {

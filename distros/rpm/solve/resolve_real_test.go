@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/rpm"
 )
 
@@ -159,7 +159,7 @@ func (a referenceAnswer) same(b referenceAnswer) bool {
 
 // TestRealCases compares the cases of TestResolve with dnf.
 func TestRealCases(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	var worlds []*world
 	var cases []referenceCase
 	var names []resolveCase

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // zypperSummary is the part of zypper's output that says what it would do.
@@ -77,7 +77,7 @@ func askZypper(t testing.TB, w *world, home string, want []string) referenceAnsw
 // TestRealZypper compares with zypper. If this package refuses a request for which zypper takes an older
 // version, that counts as agreement: dnf with best=True refuses as well.
 func TestRealZypper(t *testing.T) {
-	gate.Real(t, "needs the programs of rpm")
+	tool.Real(t, "needs the programs of rpm")
 	home := referenceHome(t)
 	var c tally
 	older := 0

@@ -16,16 +16,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
 // realTier skips a test of the real tier when that was not requested or cannot run.
 func realTier(t *testing.T) {
 	t.Helper()
-	gate.Real(t, "it starts real BuildKit daemons, with root and runc")
-	gate.Root(t, "for buildkitd with runc")
+	tool.Real(t, "it starts real BuildKit daemons, with root and runc")
+	tool.AsRoot(t, "for buildkitd with runc")
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Skip("there is no runc: ", err)
 	}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/runnertest"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -20,8 +20,8 @@ const ordinary = 65534
 // deploy/examples gives it.
 func startRootless(t *testing.T) *testDaemon {
 	t.Helper()
-	gate.Program(t, "rootlesskit", "rootlesskit")
-	gate.Program(t, "newuidmap", "uidmap")
+	tool.Program(t, "rootlesskit", "rootlesskit")
+	tool.Program(t, "newuidmap", "uidmap")
 	program := require.Value(built())(t)
 	dir, err := os.MkdirTemp("", "rootless-") //nolint:usetesting // the user must reach it, and t.TempDir's parents are root's
 	require.NoError(t, err)

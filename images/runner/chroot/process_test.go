@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/runnertest"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
@@ -82,8 +82,8 @@ func TestKilledOwner(t *testing.T) {
 // TestUnprivileged runs tests of this package as a user without any privilege, in a user namespace.
 func TestUnprivileged(t *testing.T) {
 	t.Parallel()
-	gate.Real(t, "it takes some seconds")
-	gate.Root(t, "it becomes somebody else")
+	tool.Real(t, "it takes some seconds")
+	tool.AsRoot(t, "it becomes somebody else")
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
 	require.NoError(t, err)

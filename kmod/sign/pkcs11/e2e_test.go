@@ -18,8 +18,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/gate"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -71,7 +71,7 @@ func token(t *testing.T) (dir string) {
 }
 
 func TestRealToken(t *testing.T) {
-	gate.Real(t, "needs softhsm2, pkcs11-tool (opensc) and openssl")
+	tool.Real(t, "needs softhsm2, pkcs11-tool (opensc) and openssl")
 	dir := token(t)
 	pin := func() ([]byte, error) { return []byte("1234"), nil }
 	module := bytes.Repeat([]byte("a module"), 10_000)

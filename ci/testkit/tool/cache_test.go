@@ -1,4 +1,4 @@
-package cache
+package tool
 
 import (
 	"os"
@@ -66,10 +66,10 @@ func TestKey(t *testing.T) {
 		func() error { return os.Rename(file, file+"2") },
 	} {
 		require.NoError(t, change())
-		seen[require.Value(Key([]string{"a"}, dir))(t)] = true
+		seen[require.Value(CacheKey([]string{"a"}, dir))(t)] = true
 		assert.Equalf(t, i+1, len(seen), "change %d changed nothing", i)
 	}
-	if require.Value(Key([]string{"ab", "c"}))(t) == require.Value(Key([]string{"a", "bc"}))(t) {
+	if require.Value(CacheKey([]string{"ab", "c"}))(t) == require.Value(CacheKey([]string{"a", "bc"}))(t) {
 		t.Error("texts run into each other")
 	}
 }

@@ -1,5 +1,4 @@
-// Package gate skips tests that need more than Go has, and starts those in a namespace that need one.
-package gate
+package tool
 
 import (
 	"os"
@@ -15,8 +14,8 @@ func Real(t testing.TB, why string) {
 	}
 }
 
-// Root skips a test, and says why, unless it runs as root.
-func Root(t testing.TB, why string) {
+// AsRoot skips a test, and says why, unless it runs as root.
+func AsRoot(t testing.TB, why string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run this test: " + why)

@@ -1,5 +1,4 @@
-// Package cache keeps what tests make once in folders of the user's cache.
-package cache
+package tool
 
 import (
 	"crypto/sha256"
@@ -14,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir returns the folder of a cache, which exists: that in an environment variable if it is set, and
+// CacheDir returns the folder of a cache, which exists: that in an environment variable if it is set, and
 // otherwise driver-build/NAME in the user's cache.
-func Dir(name, variable string) (string, error) {
+func CacheDir(name, variable string) (string, error) {
 	dir := os.Getenv(variable)
 	if dir == "" {
 		user, err := os.UserCacheDir()
@@ -90,8 +89,8 @@ func prune(pattern string, keep int, unused time.Duration) error {
 	return err
 }
 
-// Key returns a short digest of texts and of the files in folders: names, modes and contents.
-func Key(texts []string, folders ...string) (string, error) {
+// CacheKey returns a short digest of texts and of the files in folders: names, modes and contents.
+func CacheKey(texts []string, folders ...string) (string, error) {
 	h := sha256.New()
 	part := func(data []byte) {
 		sum := sha256.Sum256(data)

@@ -1,6 +1,4 @@
-// Package mantest makes the manual pages of a program in a test, because only its own package has its
-// commands, and because a program on a node needs no generator of pages.
-package mantest
+package goldentest
 
 import (
 	"cmp"
@@ -17,25 +15,26 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-// Check makes a page of each command, in the folder that DRIVER_MAN_DIR names or in a temporary one, and
-// looks whether each page names its command. SOURCE_DATE_EPOCH is the date of the pages.
-func Check(t *testing.T, root *cobra.Command) {
+// Man makes a manual page of each command, in the folder that DRIVER_MAN_DIR names or in a temporary one, and
+// looks whether each page names its command. SOURCE_DATE_EPOCH is the date of the pages. A test makes them,
+// because a program on a node needs no generator of pages.
+func Man(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("DRIVER_MAN_DIR"), t.TempDir())
 	root.DisableAutoGenTag = true
 	header := &doc.GenManHeader{Section: "1", Source: "driver-container " + version.Tree, Manual: "NVIDIA driver images"}
 	require.NoError(t, doc.GenManTree(root, header, dir))
-	check(t, dir, root)
+	pages(t, dir, root)
 }
 
-func check(t *testing.T, dir string, c *cobra.Command) {
+func pages(t *testing.T, dir string, c *cobra.Command) {
 	t.Helper()
 	page := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	text := require.Value(os.ReadFile(filepath.Join(dir, page+".1")))(t)
 	assert.Contains(t, strings.ReplaceAll(string(text), `\`, ""), page+" - "+c.Short)
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
-			check(t, dir, sub)
+			pages(t, dir, sub)
 		}
 	}
 }
