@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -77,10 +77,10 @@ func newFleet(t *testing.T) *fleet {
 	key := write("key", "PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(private))(t))
 	var images []v1.Image
 	for _, arch := range []string{"amd64", "arm64"} {
-		images = append(images, ocitest.Image(t, arch, 8<<20, "shared", arch+" one", arch+" two"))
+		images = append(images, imagetest.RandomImage(t, arch, 8<<20, "shared", arch+" one", arch+" two"))
 	}
-	path := require.Value(layout.Write(filepath.Join(dir, "layout"), ocitest.Index(t)))(t)
-	require.NoError(t, path.AppendIndex(ocitest.Index(t, images...), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "1-os"})))
+	path := require.Value(layout.Write(filepath.Join(dir, "layout"), imagetest.Index(t)))(t)
+	require.NoError(t, path.AppendIndex(imagetest.Index(t, images...), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "1-os"})))
 	f := &fleet{
 		cache: filepath.Join(dir, "cache"), whole: filepath.Join(dir, "whole.tar"),
 		key: write("key.pub", "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(public))(t)),

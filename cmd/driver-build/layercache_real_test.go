@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // newDistribution starts Debian's docker-registry. With DRIVER_E2E=1 a missing program is an error.
-func newDistribution(t *testing.T) *ocitest.Distribution {
+func newDistribution(t *testing.T) *imagetest.Distribution {
 	t.Helper()
 	if _, err := exec.LookPath("docker-registry"); err != nil && os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("docker-registry is not installed (Debian package docker-registry)")
 	}
-	return ocitest.NewDistribution(t)
+	return imagetest.NewDistribution(t)
 }
 
 // layersIn are the digests of an image's layers in a registry, by their names.

@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/status"
@@ -107,7 +106,7 @@ func TestPlanFailures(t *testing.T) {
 	u.plan(t, "--module-cert x").Want(t, 2, "--kernel")
 	u.plan(t, "--kernel latest --module-cert /no/such").Want(t, 2, "/no/such")
 	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).Want(t, 2, "/no/such/folder")
-	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("layout"), "x", imagetest.RandomImage(t, "amd64", 10, "x")))
 	layout := "oci:" + u.Path("layout") // no base of debian12
 	u.plan(t, "--base "+layout+" --os debian12 --driver "+newDriver).Want(t, 0)
 	require.NoError(t, os.Rename(strings.TrimPrefix(layout, "oci:"), u.Path("a b")))

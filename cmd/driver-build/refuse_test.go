@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -256,7 +256,7 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	}
 	check(os.Mkdir(path("none"), 0o700))
 	check(os.Symlink("nowhere", path("dangling")))
-	check(oci.WriteLayout(t.Context(), path("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	check(oci.WriteLayout(t.Context(), path("layout"), "x", imagetest.RandomImage(t, "amd64", 10, "x")))
 	l, err := net.Listen("unix", path("socket"))
 	check(err)
 	t.Cleanup(func() { _ = l.Close() })

@@ -20,7 +20,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -38,7 +39,7 @@ func open(t *testing.T, ref string) (v1.Image, error) {
 func TestLayoutDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	img := ocitest.Image(t, "amd64", 1000, "one")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one")
 	require.NoError(t, WriteLayout(t.Context(), dir, "x", img))
 	m, err := img.Manifest()
 	require.NoError(t, err)
@@ -54,10 +55,10 @@ func TestLayoutDamaged(t *testing.T) {
 	r := require.Value(layers[0].Compressed())(t)
 	defer r.Close()
 	err = fetch.Copy(t.Context(), &bytes.Buffer{}, r, nil)
-	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+	require.ErrorAs[*fetch.MismatchError](t, err)
 	flip(m.Config.Digest)
 	_, err = open(t, "oci:"+dir)
-	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+	require.ErrorAs[*fetch.MismatchError](t, err)
 }
 
 type tarEntry struct {
@@ -86,7 +87,7 @@ func writeTestTar(t *testing.T, list ...tarEntry) string {
 // The format of old `docker save`: uncompressed layers, a repeated layer as a link.
 func TestDockerArchiveOld(t *testing.T) {
 	t.Parallel()
-	one := ocitest.LayerTar(t, "one", 5000)
+	one := imagetest.RandomTar(t, "one", 5000)
 	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
 	manifest, err := json.Marshal(tarball.Manifest{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func TestDockerArchiveOld(t *testing.T) {
 		t.Errorf("layer %+v; want the uncompressed tar as it is", l)
 	}
 	layers := require.Value(b.Layers())(t)
-	if !bytes.Equal(ocitest.UnpackedBytes(t, layers[0]), one) {
+	if !bytes.Equal(imagetest.Unpacked(t, layers[0]), one) {
 		t.Error("the layer's content changed")
 	}
 
@@ -111,17 +112,17 @@ func TestDockerArchiveOld(t *testing.T) {
 		out[i] = e
 		return out
 	}
-	wrong := tarEntry{name: "a/layer.tar", content: ocitest.LayerTar(t, "two", 5000)}
+	wrong := tarEntry{name: "a/layer.tar", content: imagetest.RandomTar(t, "two", 5000)}
 	layers = require.Value(require.Value(open(t, "docker-archive:"+writeTestTar(t, replaced(1, wrong)...)))(t).Layers())(t)
-	ocitest.ErrorAs[*fetch.MismatchError](t, assert.Err(io.ReadAll(require.Value(layers[0].Uncompressed())(t))))
-	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, one)})...))
+	require.ErrorAs[*fetch.MismatchError](t, assert.Err(io.ReadAll(require.Value(layers[0].Uncompressed())(t))))
+	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: repotest.Compress(t, ".gz", one)})...))
 	require.NoError(t, err)
-	ocitest.SameLayers(t, packed, b)
+	imagetest.SameLayers(t, packed, b)
 	z := require.Value(zstd.NewWriter(nil))(t)
 	if packed, err = open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: z.EncodeAll(one, nil)})...)); err != nil {
 		t.Fatal(err)
 	}
-	ocitest.SameLayers(t, packed, b)
+	imagetest.SameLayers(t, packed, b)
 	for name, list := range map[string][]tarEntry{
 		"link to itself": replaced(0, tarEntry{name: "b/layer.tar", link: "layer.tar"}),
 		"no layer":       sound[2:],
@@ -132,7 +133,7 @@ func TestDockerArchiveOld(t *testing.T) {
 	_, err = openArchive(writeTestTar(t))
 	assert.NoErrorf(t, err, "an empty tar")
 	gz := filepath.Join(t.TempDir(), "x")
-	require.NoError(t, os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600))
+	require.NoError(t, os.WriteFile(gz, repotest.Compress(t, ".gz", one), 0o600))
 	if _, err := openArchive(gz); err == nil || !strings.Contains(err.Error(), "gunzip") {
 		t.Errorf("a compressed archive: %v; want a hint", err)
 	}
@@ -145,9 +146,9 @@ func TestDockerArchiveOld(t *testing.T) {
 func TestArchiveChanges(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.tar")
-	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", ocitest.Image(t, "amd64", 1000, "one")))
+	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", imagetest.RandomImage(t, "amd64", 1000, "one")))
 	layers := require.Value(require.Value(open(t, "oci-archive:"+file))(t).Layers())(t)
-	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", ocitest.Image(t, "amd64", 1000, "two")))
+	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", imagetest.RandomImage(t, "amd64", 1000, "two")))
 	changed := assert.Err(layers[0].Compressed())
 	assert.ErrorContains(t, changed, "changed while it was in use")
 	assert.Equal(t, failure.Content, failure.KindOf(changed))
@@ -161,7 +162,7 @@ func TestArchiveChanges(t *testing.T) {
 // say what the content is not. A container runtime notices it on a node.
 func TestDescriptorsLie(t *testing.T) {
 	t.Parallel()
-	one := ocitest.Image(t, "amd64", 1000, "layer")
+	one := imagetest.RandomImage(t, "amd64", 1000, "layer")
 	lying := require.Value(one.ConfigFile())(t).DeepCopy()
 	lying.RootFS.DiffIDs[0].Hex = strings.Repeat("a", 64)
 	for what, c := range map[string]struct {
@@ -170,9 +171,9 @@ func TestDescriptorsLie(t *testing.T) {
 		want    error
 	}{
 		"whole":              {of: one},
-		"index":              {of: ocitest.Index(t, one)},
+		"index":              {of: imagetest.Index(t, one)},
 		"size":               {one, `"size":`, `"size":1`, ErrDescriptor},
-		"size in an index":   {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
+		"size in an index":   {imagetest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
 		"platform":           {one, `"architecture":"amd64"`, `"architecture":"arm64"`, ErrDescriptor},
 		"system":             {one, `"os":"linux"`, `"os":"windows"`, ErrDescriptor},
 		"content of a layer": {of: require.Value(mutate.ConfigFile(one, lying))(t), want: ErrDiffID},
@@ -202,7 +203,7 @@ func TestArchiveName(t *testing.T) {
 		"": "docker.io/library/driver:1", "team/driver": "docker.io/team/driver:1", "registry.example.com:5000/gpu/driver": "registry.example.com:5000/gpu/driver:1",
 	} {
 		o := Output{Kind: "oci-archive", Path: filepath.Join(t.TempDir(), "x.tar")}
-		require.Value(o.Write(t.Context(), repository, "1", ocitest.Image(t, "amd64", 10, "one")))(t)
+		require.Value(o.Write(t.Context(), repository, "1", imagetest.RandomImage(t, "amd64", 10, "one")))(t)
 		l, _ := ParseLocal(o.String())
 		index, _, err := l.index()
 		require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestArchiveName(t *testing.T) {
 
 func FuzzArchive(f *testing.F) {
 	f.Add([]byte("not a tar"))
-	f.Add(ocitest.LayerTar(f, "x", 10))
+	f.Add(imagetest.RandomTar(f, "x", 10))
 	f.Add(bytes.Repeat([]byte{0}, 1024))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := readMembers(bytes.NewReader(b))

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -55,8 +55,8 @@ func TestLayoutAttachments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	layout, archive := filepath.Join(dir, "layout"), filepath.Join(dir, "a.tar")
-	img := ocitest.Image(t, "amd64", 10, "one")
-	index := ocitest.Index(t, img, ocitest.Image(t, "arm64", 10, "one"))
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	index := imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 10, "one"))
 	top, child := described(t, index), described(t, img)
 	onTop := sbomOf(t, top, "top")
 	all := []Attachment{
@@ -75,7 +75,7 @@ func TestLayoutAttachments(t *testing.T) {
 	for _, ref := range []string{"oci:" + layout, "oci:" + layout + ":x", "oci-archive:" + archive} {
 		assert.Samef(t, want, found(t, ref), "%s", ref)
 		a := require.Value(OpenLocal(t.Context(), ref))(t)
-		assert.Equal(t, top.Digest, ocitest.Digest(t, a))
+		assert.Equal(t, top.Digest, imagetest.Digest(t, a))
 		l, _ := ParseLocal(ref)
 		_, digest, err := l.Image(t.Context(), "amd64")
 		require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestLayoutAttachments(t *testing.T) {
 func TestForeignLayouts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	img := ocitest.Image(t, "amd64", 10, "one")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	subject := described(t, img)
 	a, b, sig := sbomOf(t, subject, "a"), sbomOf(t, subject, "b"), signatureOf(t, subject.Digest, "s")
 	require.NoError(t, WriteLayout(t.Context(), dir, "", img, a, b, sig))

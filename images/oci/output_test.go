@@ -18,12 +18,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -57,16 +60,16 @@ func leftovers(t *testing.T, dir string) []string {
 func TestWriteLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "layout")
-	one, two := ocitest.Image(t, "amd64", 1000, "shared", "one"), ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared"), ocitest.Image(t, "arm64", 10, "x"))
+	one, two := imagetest.RandomImage(t, "amd64", 1000, "shared", "one"), imagetest.Index(t, imagetest.RandomImage(t, "amd64", 1000, "shared"), imagetest.RandomImage(t, "arm64", 10, "x"))
 	write := func(tag string, a Artifact) {
 		require.NoError(t, WriteLayout(t.Context(), dir, tag, a))
 	}
 	write("b", one)
 	write("a", two)
-	want := []string{"a " + ocitest.Digest(t, two).String(), "b " + ocitest.Digest(t, one).String()}
+	want := []string{"a " + imagetest.Digest(t, two).String(), "b " + imagetest.Digest(t, one).String()}
 	assert.Same(t, want, entries(t, dir))
 	write("a", one) // takes the name from the image two
-	want = []string{"a " + ocitest.Digest(t, one).String(), "b " + ocitest.Digest(t, one).String()}
+	want = []string{"a " + imagetest.Digest(t, one).String(), "b " + imagetest.Digest(t, one).String()}
 	assert.Same(t, want, entries(t, dir))
 	_, err := OpenLocal(t.Context(), "oci:"+dir)
 	assert.NoErrorf(t, err, "one image with two tags needs no tag")
@@ -99,7 +102,7 @@ func TestWriteLayoutAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
 	for _, tag := range []string{"a", "b", "c", "d"} {
-		img := ocitest.Image(t, "amd64", 20000, "shared", tag)
+		img := imagetest.RandomImage(t, "amd64", 20000, "shared", tag)
 		wg.Go(func() {
 			assert.NoError(t, WriteLayout(t.Context(), dir, tag, img))
 		})
@@ -114,12 +117,12 @@ func TestWriteLayoutRefusesWhatIsNotOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(`{"schemaVersion":1}`), 0o600))
-	assert.Errorf(t, WriteLayout(t.Context(), dir, "a", ocitest.Image(t, "amd64", 10, "a")), "an index of another version was overwritten")
+	assert.Errorf(t, WriteLayout(t.Context(), dir, "a", imagetest.RandomImage(t, "amd64", 10, "a")), "an index of another version was overwritten")
 }
 
 func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
-	img := ocitest.Image(t, "amd64", 1<<20, "one")
+	img := imagetest.RandomImage(t, "amd64", 1<<20, "one")
 	for name, write := range map[string]func(context.Context, string, Artifact) error{
 		"layout": func(ctx context.Context, dir string, a Artifact) error { return WriteLayout(ctx, dir, "x", a) },
 		"oci": func(ctx context.Context, dir string, a Artifact) error {
@@ -132,10 +135,10 @@ func TestCancelLeavesNothing(t *testing.T) {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
 		assert.ErrorIsf(t, write(ctx, dir, cancelling{img, cancel}), context.Canceled, "%s", name)
-		if err := write(t.Context(), dir, ocitest.Damaged{Image: img}); err == nil {
+		if err := write(t.Context(), dir, imagetest.Damaged{Image: img}); err == nil {
 			t.Errorf("%s: a damaged layer was written", name)
 		} else {
-			ocitest.ErrorAs[*fetch.MismatchError](t, err)
+			require.ErrorAs[*fetch.MismatchError](t, err)
 		}
 		if left := leftovers(t, dir); len(left) != 0 {
 			t.Errorf("%s: left behind: %v", name, left)
@@ -179,7 +182,7 @@ func tarNames(t *testing.T, file string) (names []string) {
 func TestArchivesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	img := ocitest.Image(t, "amd64", 1000, "one", "two")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
 	for name, write := range map[string]func(string) error{
 		"oci":    func(f string) error { return WriteOCIArchive(t.Context(), f, "driver", "1", img) },
 		"docker": func(f string) error { return WriteDockerArchive(t.Context(), f, "docker.io/library/x:1", img) },
@@ -199,7 +202,7 @@ func TestArchivesAreDeterministic(t *testing.T) {
 		}
 	}
 	got := require.Value(tarball.ImageFromPath(filepath.Join(dir, "docker"), nil))(t)
-	ocitest.SameLayers(t, got, img)
+	imagetest.SameLayers(t, got, img)
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -208,15 +211,15 @@ func TestArchivesAreDeterministic(t *testing.T) {
 func TestWriteDockerArchiveRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.tar")
-	img := ocitest.Image(t, "amd64", 10, "one")
-	zstd := require.Value(mutate.AppendLayers(img, ocitest.ZstdLayer()))(t)
-	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": ocitest.Index(t, img, ocitest.Image(t, "arm64", 10, "one"))} {
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	zstd := require.Value(mutate.AppendLayers(img, static.NewLayer(repotest.Compress(t, ".zst", []byte("a layer")), types.OCILayerZStd)))(t)
+	for want, a := range map[string]Artifact{"zstd": zstd, "this index has 2": imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 10, "one"))} {
 		err := WriteDockerArchive(t.Context(), file, "x:1", a)
 		if !errors.Is(err, ErrNotForDocker) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want ErrNotForDocker with %q", err, want)
 		}
 	}
-	assert.NoErrorf(t, WriteDockerArchive(t.Context(), file, "x:1", ocitest.Index(t, img)), "an index of one image")
+	assert.NoErrorf(t, WriteDockerArchive(t.Context(), file, "x:1", imagetest.Index(t, img)), "an index of one image")
 	assert.Errorf(t, WriteDockerArchive(t.Context(), file, "no tag!", img), "a bad name was accepted")
 }
 
@@ -225,7 +228,7 @@ func TestOutputs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, WriteLayout(t.Context(), in("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	require.NoError(t, WriteLayout(t.Context(), in("layout"), "x", imagetest.RandomImage(t, "amd64", 10, "x")))
 	require.NoError(t, os.MkdirAll(in("with:colon"), 0o755))
 	require.NoError(t, os.WriteFile(in("file"), nil, 0o600))
 	require.NoError(t, os.MkdirAll(in("linked/blobs"), 0o755))

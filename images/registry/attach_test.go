@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -88,14 +88,14 @@ func TestAttach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, options...)
-			img := ocitest.Image(t, "amd64", 1000, "one")
-			index := ocitest.Index(t, img, ocitest.Image(t, "arm64", 1000, "one"))
+			img := imagetest.RandomImage(t, "amd64", 1000, "one")
+			index := imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 1000, "one"))
 			ref := f.host() + "/team/driver:1"
 			mustPush(t, ref, index)
 			onIndex, onImage := referrer(t, describe(t, index), "index"), referrer(t, describe(t, img), "image")
 			second := referrer(t, describe(t, img), "another")
 			onReferrer := referrer(t, onImage.Manifest.Desc, "referrer")
-			sig := signature(t, ocitest.Digest(t, index), "payload", "s1")
+			sig := signature(t, imagetest.Digest(t, index), "payload", "s1")
 			all := []oci.Attachment{onImage, onIndex, second, onReferrer, sig}
 			c := client(t)
 			stats, err := c.Attach(t.Context(), ref, all...)
@@ -121,7 +121,7 @@ func TestAttach(t *testing.T) {
 			}
 			assert.Samef(t, sorted(names(t, want)), sorted(names(t, got)), "content")
 			assert.Same(t, onIndex.Manifest.Desc.Annotations, got[0].Manifest.Desc.Annotations)
-			_, tagged := fallback(t, f, ocitest.Digest(t, img))
+			_, tagged := fallback(t, f, imagetest.Digest(t, img))
 			assert.Equal(t, len(options) == 0, tagged)
 		})
 	}
@@ -154,7 +154,7 @@ func fallback(t *testing.T, f *fake, subject v1.Hash) (index v1.IndexManifest, f
 func TestAttachFallbackIndex(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 10, "one")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	ref := f.host() + "/team/driver:1"
 	mustPush(t, ref, img)
 	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "first")))(t)
@@ -167,7 +167,7 @@ func TestAttachFallbackIndex(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	index, _ := fallback(t, f, ocitest.Digest(t, img))
+	index, _ := fallback(t, f, imagetest.Digest(t, img))
 	if len(index.Manifests) != 9 || !slices.IsSortedFunc(index.Manifests, func(a, b v1.Descriptor) int { return strings.Compare(a.Digest.Hex, b.Digest.Hex) }) {
 		t.Errorf("%d entries; want 9, sorted", len(index.Manifests))
 	}
@@ -182,8 +182,8 @@ func TestAttachFallbackIndex(t *testing.T) {
 func TestAttachSeesOtherWriters(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 10, "one")
-	ref, tag := f.host()+"/team/driver:1", "/manifests/"+oci.ReferrersTag(ocitest.Digest(t, img))
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	ref, tag := f.host()+"/team/driver:1", "/manifests/"+oci.ReferrersTag(imagetest.Digest(t, img))
 	mustPush(t, ref, img)
 	first := referrer(t, describe(t, img), "first")
 	require.Value(client(t).Attach(t.Context(), ref, first))(t)
@@ -202,7 +202,7 @@ func TestAttachSeesOtherWriters(t *testing.T) {
 		return handled
 	})
 	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "ours")))(t)
-	index, _ := fallback(t, f, ocitest.Digest(t, img))
+	index, _ := fallback(t, f, imagetest.Digest(t, img))
 	assert.Equal(t, 2, len(index.Manifests))
 }
 
@@ -210,8 +210,8 @@ func TestAttachSeesOtherWriters(t *testing.T) {
 func TestAttachExtends(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 10, "one")
-	digest, ref := ocitest.Digest(t, img), f.host()+"/team/driver:1"
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	digest, ref := imagetest.Digest(t, img), f.host()+"/team/driver:1"
 	mustPush(t, ref, img)
 	for _, s := range [][]string{{"a"}, {"b"}, {"a", "b", "c"}, {"c"}} {
 		require.Value(client(t).Attach(t.Context(), ref, signature(t, digest, "payload", s...)))(t)
@@ -234,7 +234,7 @@ func TestAttachExtends(t *testing.T) {
 // Registries that refuse, and lists of referrers that lie.
 func TestAttachmentsRefuse(t *testing.T) {
 	t.Parallel()
-	img := ocitest.Image(t, "amd64", 10, "one")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	subject := describe(t, img)
 	good, stranger := referrer(t, subject, "good"), referrer(t, v1.Descriptor{Digest: oci.HashOf([]byte("x"))}, "stranger")
 	list := func(all ...v1.Descriptor) string {
@@ -305,10 +305,10 @@ func TestAttachmentsRefuse(t *testing.T) {
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, ggcr.WithReferrersSupport(true))
-	img := ocitest.Image(t, "amd64", 10, "one")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	chart := require.Value(oci.NewReferrer(v1.Descriptor{Digest: oci.HashOf(nil)}, "application/vnd.cncf.helm.config.v1+json",
 		[]oci.Blob{oci.BytesBlob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", []byte("chart"), nil)}, nil))(t)
-	attestation := buildKitAttestation(t, ocitest.Digest(t, img))
+	attestation := buildKitAttestation(t, imagetest.Digest(t, img))
 	index := require.Value(json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{
 		withPlatform(describe(t, img), "linux", "amd64"), withPlatform(attestation.Manifest.Desc, "unknown", "unknown")}}))(t)
 	c := client(t)
@@ -324,12 +324,12 @@ func TestArtifacts(t *testing.T) {
 		artifact := require.Value(artifact(t, c, f.host()+"/a:"+tag))(t)
 		to := f.host() + "/" + tag + ":2"
 		digest, stats, err := c.Push(t.Context(), to, artifact)
-		if err != nil || stats.Uploaded != blobs || digest != ocitest.Digest(t, artifact) {
+		if err != nil || stats.Uploaded != blobs || digest != imagetest.Digest(t, artifact) {
 			t.Errorf("%s: %s %+v, %v; want %d blobs", tag, digest, stats, err, blobs)
 		}
 	}
 	b := require.Value(base(t, client(t), f.host()+"/both:2", "amd64"))(t)
-	ocitest.SameLayers(t, b.Image, img)
+	imagetest.SameLayers(t, b.Image, img)
 	if _, err := base(t, client(t), f.host()+"/chart:2", "amd64"); err == nil || !strings.Contains(err.Error(), "not a file system layer") {
 		t.Errorf("a chart as a base: %v", err)
 	}
@@ -368,18 +368,18 @@ func TestCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from, to := newFake(t, ggcr.WithReferrersSupport(len(options) == 0)), newFake(t, options...)
-			img := ocitest.Image(t, "amd64", 1000, "one")
-			index := ocitest.Index(t, img)
+			img := imagetest.RandomImage(t, "amd64", 1000, "one")
+			index := imagetest.Index(t, img)
 			ref := from.host() + "/team/driver:1"
 			mustPush(t, ref, index)
 			require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, index), "i"), referrer(t, describe(t, img), "m"),
-				signature(t, ocitest.Digest(t, img), "p", "s")))(t)
+				signature(t, imagetest.Digest(t, img), "p", "s")))(t)
 			c := client(t)
 			copied := func(source, target string, want Stats) {
 				t.Helper()
 				digest, stats, err := c.Copy(t.Context(), source, target, "alias")
 				stats.Bytes = 0
-				if diff := cmp.Diff(want, stats); err != nil || digest != ocitest.Digest(t, index) || diff != "" {
+				if diff := cmp.Diff(want, stats); err != nil || digest != imagetest.Digest(t, index) || diff != "" {
 					t.Errorf("Copy = %s, %v %s", digest, err, diff)
 				}
 				for _, tag := range []string{":2", ":alias"} {
@@ -398,8 +398,8 @@ func TestCopy(t *testing.T) {
 func TestCopyLocal(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(t), t.TempDir()
-	img := ocitest.Image(t, "amd64", 1000, "one")
-	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")}
+	img := imagetest.RandomImage(t, "amd64", 1000, "one")
+	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, imagetest.Digest(t, img), "p", "s")}
 	require.NoError(t, oci.WriteLayout(t.Context(), dir+"/layout", "1", img, all...))
 	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "driver", "1", img, all...))
 	for i, from := range []string{"oci:" + dir + "/layout", "oci-archive:" + dir + "/a.tar"} {
@@ -419,10 +419,10 @@ func TestCopyLocal(t *testing.T) {
 func TestAttachIndex(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, ggcr.WithReferrersSupport(true))
-	img := ocitest.Image(t, "amd64", 10, "one")
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
 	from, to := f.host()+"/team/driver:1", f.host()+"/other:1"
 	mustPush(t, from, img)
-	child := buildKitAttestation(t, ocitest.Digest(t, img))
+	child := buildKitAttestation(t, imagetest.Digest(t, img))
 	subject := describe(t, img)
 	raw := require.Value(json.Marshal(v1.IndexManifest{
 		SchemaVersion: 2, MediaType: types.OCIImageIndex, ArtifactType: spdx, Subject: &subject, Manifests: []v1.Descriptor{child.Manifest.Desc}}))(t)

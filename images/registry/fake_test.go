@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -242,7 +242,7 @@ func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
 	t.Helper()
 	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
 	require.NoError(t, err)
-	if want := ocitest.Digest(t, a); got != want {
+	if want := imagetest.Digest(t, a); got != want {
 		t.Fatalf("Push = %s; want %s", got, want)
 	}
 	return stats

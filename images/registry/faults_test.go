@@ -21,7 +21,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -86,7 +86,7 @@ func TestCredentials(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.failing(guard(f))
-			img := ocitest.Image(t, "amd64", 1000, "one", "two")
+			img := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
 			c := client(t, func(o *Options) { o.Credentials, o.Jobs, o.Attempts = login{"me", secret}.get, 1, 6 })
 			if _, stats, err := c.Push(t.Context(), f.host()+"/library/x:1", img); err != nil || stats.Uploaded != 3 {
 				t.Fatalf("push: %+v, %v", stats, err)
@@ -101,7 +101,7 @@ func TestCredentials(t *testing.T) {
 				f.forget()
 				c := client(t, func(o *Options) { o.Credentials = keys.get })
 				_, err := base(t, c, f.host()+"/library/x:1", "amd64")
-				ocitest.ErrorAs[*Error](t, err)
+				require.ErrorAs[*Error](t, err)
 				for _, want := range []string{"docker login " + f.host(), "podman login " + f.host()} {
 					assert.Contains(t, err.Error(), want)
 				}
@@ -184,7 +184,7 @@ func TestPullFaults(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			img := ocitest.Image(t, "amd64", 5000, "one")
+			img := imagetest.RandomImage(t, "amd64", 5000, "one")
 			mustPush(t, f.host()+"/x:1", img)
 			f.failing(faulty(tc.n, tc.part, tc.fault(f)))
 			f.forget()
@@ -199,10 +199,10 @@ func TestPullFaults(t *testing.T) {
 			}
 			if tc.want == "" {
 				require.NoError(t, err)
-				ocitest.SameLayers(t, b.Image, img)
+				imagetest.SameLayers(t, b.Image, img)
 				return
 			}
-			e := ocitest.ErrorAs[*Error](t, err)
+			e := require.ErrorAs[*Error](t, err)
 			if e.Host != f.host() || !errors.Is(err, fetch.ErrUnreachable) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %q; want one of host %s with %q", err, f.host(), tc.want)
 			}
@@ -217,10 +217,10 @@ func TestPullLies(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"GET /v2/x/blobs", "GET /v2/x/manifests"} {
 		f := newFake(t)
-		mustPush(t, f.host()+"/x:1", ocitest.Image(t, "amd64", 100, "one"))
+		mustPush(t, f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 100, "one"))
 		f.failing(faulty(99, part, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 		_, err := base(t, client(t), f.host()+"/x:1", "amd64")
-		ocitest.ErrorAs[*fetch.MismatchError](t, err)
+		require.ErrorAs[*fetch.MismatchError](t, err)
 		if errors.Is(err, fetch.ErrUnreachable) {
 			t.Errorf("%s: %v is of the network; want of the content", part, err)
 		}
@@ -233,7 +233,7 @@ func TestUnreachable(t *testing.T) {
 	host := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
 	_, err := base(t, client(t), host+"/x:1", "amd64")
-	if ocitest.ErrorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
+	if require.ErrorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v; want refused by %s", err, host)
 	}
 }
@@ -248,7 +248,7 @@ func TestPrivateCA(t *testing.T) {
 	host := strings.TrimPrefix(s.URL, "https://")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	img := ocitest.Image(t, "amd64", 100, "one")
+	img := imagetest.RandomImage(t, "amd64", 100, "one")
 	for name, with := range map[string]func(*Options){
 		"CA":       func(o *Options) { o.CAFile = ca },
 		"insecure": func(o *Options) { o.Insecure = true },
@@ -259,7 +259,7 @@ func TestPrivateCA(t *testing.T) {
 	}
 	start := time.Now()
 	_, _, err := client(t, func(o *Options) { o.Backoff = time.Hour }).Push(t.Context(), host+"/x:1", img)
-	ocitest.ErrorAs[*Error](t, err)
+	require.ErrorAs[*Error](t, err)
 	if !strings.Contains(err.Error(), "--ca") || time.Since(start) > time.Minute {
 		t.Errorf("after %v: %v; want a hint at --ca, at once", time.Since(start), err)
 	}
@@ -273,7 +273,7 @@ func TestPrivateCA(t *testing.T) {
 func TestCredentialsStayAtHome(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 1000, "one")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one")
 	var leaked atomic.Int64
 	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -327,7 +327,7 @@ func TestPushStalls(t *testing.T) {
 				}
 			})
 			c.limits = limits{request: time.Second, commit: 300 * time.Millisecond}
-			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", ocitest.Image(t, "amd64", 1000, "one"))
+			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 1000, "one"))
 			close(done)
 			if n == 2 && (err != nil || stats.Uploaded != 2) {
 				t.Errorf("Push = %+v, %v; want 2 uploaded", stats, err)
@@ -350,7 +350,7 @@ func TestPushBlobUnknown(t *testing.T) {
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, `{"errors":[{"code":"DIGEST_INVALID","message":"provided digest did not match"},{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown"}]}`)
 			}))
-			_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Image(t, "amd64", 1000, "one"))
+			_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 1000, "one"))
 			if n == 2 {
 				assert.NoError(t, err)
 			} else {

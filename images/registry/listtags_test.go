@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -20,14 +20,14 @@ import (
 func TestListTags(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 100)
+	img := imagetest.RandomImage(t, "amd64", 100)
 	c := client(t)
 	for _, tag := range []string{"535-debian12", "535.261.03-debian12", "latest"} {
 		if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:"+tag, img); err != nil {
 			t.Fatal(err)
 		}
 	}
-	require.Value(c.Attach(t.Context(), f.host()+"/team/driver", referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")))(t)
+	require.Value(c.Attach(t.Context(), f.host()+"/team/driver", referrer(t, describe(t, img), "x"), signature(t, imagetest.Digest(t, img), "p", "s")))(t)
 	got, err := c.ListTags(t.Context(), f.host()+"/team/driver")
 	if diff := cmp.Diff([]string{"535-debian12", "535.261.03-debian12", "latest"}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -17,8 +17,8 @@ func TestLocal(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(t), t.TempDir()
 	layout, ociFile, docker := filepath.Join(dir, "layout"), filepath.Join(dir, "oci.tar"), filepath.Join(dir, "docker.tar")
-	amd, arm, other := ocitest.Image(t, "amd64", 1000, "a", "b"), ocitest.Image(t, "arm64", 1000, "a"), ocitest.Image(t, "amd64", 10, "c")
-	index := ocitest.Index(t, amd, arm)
+	amd, arm, other := imagetest.RandomImage(t, "amd64", 1000, "a", "b"), imagetest.RandomImage(t, "arm64", 1000, "a"), imagetest.RandomImage(t, "amd64", 10, "c")
+	index := imagetest.Index(t, amd, arm)
 	for _, err := range []error{
 		oci.WriteLayout(t.Context(), layout, "both", index),
 		oci.WriteLayout(t.Context(), layout, "docker.io/library/other:1", other),
@@ -37,16 +37,16 @@ func TestLocal(t *testing.T) {
 		{"docker-archive:" + docker, nil}, {"docker-archive:" + docker + ":docker.io/library/debian:12", nil},
 	} {
 		b := require.Value(base(t, c, tc.ref, "amd64"))(t)
-		if b.Digest != ocitest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
-			t.Errorf("Base(%s) = %s %s; digest of the image %s", tc.ref, b.Name, b.Digest, ocitest.Digest(t, b.Image))
+		if b.Digest != imagetest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
+			t.Errorf("Base(%s) = %s %s; digest of the image %s", tc.ref, b.Name, b.Digest, imagetest.Digest(t, b.Image))
 		}
 		if tc.want != other {
-			ocitest.SameLayers(t, b.Image, amd)
+			imagetest.SameLayers(t, b.Image, amd)
 		}
 		if tc.want != nil {
 			got, _, err := c.Push(t.Context(), f.host()+"/x:1", require.Value(artifact(t, c, tc.ref))(t))
 			require.NoError(t, err)
-			assert.Equalf(t, ocitest.Digest(t, tc.want), got, "%s", tc.ref)
+			assert.Equalf(t, imagetest.Digest(t, tc.want), got, "%s", tc.ref)
 		}
 	}
 	for ref, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -24,7 +24,7 @@ import (
 func TestBasePullsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 5000, "one", "two", "three")
+	img := imagetest.RandomImage(t, "amd64", 5000, "one", "two", "three")
 	ref := f.host() + "/library/debian:12"
 	mustPush(t, ref, img)
 	f.forget()
@@ -39,10 +39,10 @@ func TestBasePullsOnce(t *testing.T) {
 		}
 	})
 	pulled := require.Value(base(t, c, ref, "amd64"))(t)
-	if pulled.Name != ref || pulled.Digest != ocitest.Digest(t, img) {
-		t.Errorf("Base = %s %s; want %s %s", pulled.Name, pulled.Digest, ref, ocitest.Digest(t, img))
+	if pulled.Name != ref || pulled.Digest != imagetest.Digest(t, img) {
+		t.Errorf("Base = %s %s; want %s %s", pulled.Name, pulled.Digest, ref, imagetest.Digest(t, img))
 	}
-	ocitest.SameLayers(t, pulled.Image, img)
+	imagetest.SameLayers(t, pulled.Image, img)
 	assert.Equalf(t, 4, states[Done], "blobs were reported as pulled")
 	if n := f.count("GET", "/blobs/"); n != 4 {
 		t.Errorf("the first pull got %d blobs; want 4", n)
@@ -61,16 +61,16 @@ func TestBasePullsOnce(t *testing.T) {
 func TestBaseOffline(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 100, "one")
+	img := imagetest.RandomImage(t, "amd64", 100, "one")
 	ref := f.host() + "/x:1"
-	mustPush(t, ref, ocitest.Index(t, img))
+	mustPush(t, ref, imagetest.Index(t, img))
 	c := client(t)
 	require.Value(base(t, c, ref, "amd64"))(t)
 	f.forget()
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
-	for _, r := range []string{ref, f.host() + "/x@" + ocitest.Digest(t, img).String()} {
+	for _, r := range []string{ref, f.host() + "/x@" + imagetest.Digest(t, img).String()} {
 		got := require.Value(base(t, offline, r, "amd64"))(t)
-		ocitest.SameLayers(t, got.Image, img)
+		imagetest.SameLayers(t, got.Image, img)
 	}
 	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
 		if _, err := base(t, offline, r, "amd64"); !errors.Is(err, fetch.ErrOffline) || errors.Is(err, fetch.ErrUnreachable) {
@@ -86,7 +86,7 @@ func TestBaseOffline(t *testing.T) {
 
 func TestMirrors(t *testing.T) {
 	t.Parallel()
-	img := ocitest.Image(t, "amd64", 1000, "one", "two")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
 	lies := func(f *fake) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
@@ -128,7 +128,7 @@ func TestMirrors(t *testing.T) {
 			if b.Name != own.host()+"/x:1" {
 				t.Errorf("name %s shows the mirror", b.Name)
 			}
-			ocitest.SameLayers(t, b.Image, img)
+			imagetest.SameLayers(t, b.Image, img)
 			assert.Equalf(t, tc.blobs, own.count("GET", "/blobs/"), "blobs came from the registry itself")
 		})
 	}
@@ -137,7 +137,7 @@ func TestMirrors(t *testing.T) {
 		own, mirror := newFake(t), newFake(t)
 		c := client(t, func(o *Options) { o.Mirrors = map[string][]string{own.host(): {mirror.host()}} })
 		_, err := base(t, c, own.host()+"/x:1", "amd64")
-		if ocitest.ErrorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
+		if require.ErrorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v; want one of the registry that names the mirror too", err)
 		}
 	})
@@ -175,7 +175,7 @@ func TestOpenManifest(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	c := client(t)
-	img, ok := mutate.Annotations(ocitest.Image(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
+	img, ok := mutate.Annotations(imagetest.RandomImage(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
 	if !ok {
 		t.Fatal("no image")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -28,7 +28,7 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ref := f.host() + "/team/driver:a"
-	img := ocitest.Image(t, "amd64", 1000, "one", "two")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
 	if got, want := mustPush(t, ref, img, "b"), (Stats{Uploaded: 3, Bytes: f.taken}); got != want || f.taken == 0 {
 		t.Errorf("first push: %+v; want %+v", got, want)
 	}
@@ -46,7 +46,7 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 		t.Errorf("another tag: %d requests about blobs; want none", n)
 	}
 	f.forget()
-	more := ocitest.Image(t, "amd64", 1000, "one", "two", "three")
+	more := imagetest.RandomImage(t, "amd64", 1000, "one", "two", "three")
 	if got := mustPush(t, ref, more); got.Existing != 2 || got.Uploaded != 2 {
 		t.Errorf("one layer more: %+v; want 2 existing, 2 uploaded", got)
 	}
@@ -55,8 +55,8 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 func TestPushIndex(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	amd, arm := ocitest.Image(t, "amd64", 1000, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared", "arm")
-	index := ocitest.Index(t, amd, arm)
+	amd, arm := imagetest.RandomImage(t, "amd64", 1000, "shared", "amd"), imagetest.RandomImage(t, "arm64", 1000, "shared", "arm")
+	index := imagetest.Index(t, amd, arm)
 	ref := f.host() + "/team/driver:1-os"
 	if got := mustPush(t, ref, index); got.Uploaded != 5 {
 		t.Errorf("Push(index) = %+v; want 5 uploaded: the shared layer once", got)
@@ -67,26 +67,26 @@ func TestPushIndex(t *testing.T) {
 			puts = append(puts, line[strings.LastIndex(line, "/")+1:])
 		}
 	}
-	if diff := cmp.Diff([]string{ocitest.Digest(t, amd).String(), ocitest.Digest(t, arm).String(), "1-os"}, puts); diff != "" {
+	if diff := cmp.Diff([]string{imagetest.Digest(t, amd).String(), imagetest.Digest(t, arm).String(), "1-os"}, puts); diff != "" {
 		t.Errorf("order of manifests (-want +got):\n%s", diff)
 	}
 	c := client(t)
 	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
 		got := require.Value(base(t, c, ref, arch))(t)
-		if got.Digest != ocitest.Digest(t, want) || ocitest.Digest(t, got.Image) != got.Digest {
-			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, ocitest.Digest(t, want))
+		if got.Digest != imagetest.Digest(t, want) || imagetest.Digest(t, got.Image) != got.Digest {
+			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, imagetest.Digest(t, want))
 		}
-		ocitest.SameLayers(t, got.Image, want)
+		imagetest.SameLayers(t, got.Image, want)
 	}
 	_, err := base(t, c, ref, "riscv64")
 	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
-	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
+	assert.Same(t, want, require.ErrorAs[*oci.PlatformError](t, err))
 }
 
 func TestPushMounts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	debian := ocitest.Image(t, "amd64", 1000, "one", "two")
+	debian := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
 	mustPush(t, f.host()+"/library/debian:12", debian)
 	named := func(name string) v1.Image {
 		img, ok := mutate.Annotations(debian, map[string]string{oci.BaseNameAnnotation: name}).(v1.Image)
@@ -146,7 +146,7 @@ func TestPushBodyLimit(t *testing.T) {
 				}
 			}))
 			t.Cleanup(proxy.Close)
-			img := ocitest.Image(t, "amd64", 9<<20, "one")
+			img := imagetest.RandomImage(t, "amd64", 9<<20, "one")
 			_, stats, err := client(t).Push(t.Context(), strings.TrimPrefix(proxy.URL, "http://")+"/x:1", img)
 			if name == "too small" {
 				assert.ErrorContains(t, err, "(413): raise its limit")
@@ -154,7 +154,7 @@ func TestPushBodyLimit(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, 2, stats.Uploaded)
-			ocitest.SameLayers(t, require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t).Image, img)
+			imagetest.SameLayers(t, require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t).Image, img)
 			if len(f.uploads) != 0 {
 				t.Errorf("%d uploads were left open", len(f.uploads))
 			}
@@ -178,7 +178,7 @@ func TestPushBeginsAgain(t *testing.T) {
 		cut(w)
 		return true
 	})
-	if got := mustPush(t, f.host()+"/x:1", ocitest.Image(t, "amd64", 100000, "one")); got.Uploaded != 2 {
+	if got := mustPush(t, f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 100000, "one")); got.Uploaded != 2 {
 		t.Errorf("Push = %+v; want 2 uploaded", got)
 	}
 }
@@ -201,7 +201,7 @@ func TestPushLostAnswer(t *testing.T) {
 		cut(w)
 		return true
 	})
-	img := ocitest.Image(t, "amd64", 1000, "one")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one")
 	got := mustPush(t, f.host()+"/x:1", img)
 	if got.Uploaded != 2 || lost != 2 || f.count("PATCH", "") != 2 {
 		t.Errorf("Push = %+v with %d PATCH and %d lost answers; want 2 of each", got, f.count("PATCH", ""), lost)
@@ -218,7 +218,7 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ref := f.host() + "/x:1"
-	old := ocitest.Image(t, "amd64", 1000, "old")
+	old := imagetest.RandomImage(t, "amd64", 1000, "old")
 	mustPush(t, ref, old)
 	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch && r.ContentLength > 1000 {
@@ -227,15 +227,15 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 		}
 		return false
 	})
-	index := ocitest.Index(t, ocitest.Image(t, "amd64", 2000, "new"), ocitest.Image(t, "arm64", 500, "new"))
+	index := imagetest.Index(t, imagetest.RandomImage(t, "amd64", 2000, "new"), imagetest.RandomImage(t, "arm64", 500, "new"))
 	_, _, err := client(t).Push(t.Context(), ref, index)
-	e := ocitest.ErrorAs[*Error](t, err)
+	e := require.ErrorAs[*Error](t, err)
 	if e.Host != f.host() || e.Op != "push" || !strings.Contains(err.Error(), "blob sha256:") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %q does not name host, blob and status", err)
 	}
 	assert.Equalf(t, 1, f.count("PUT", "/manifests/"), "manifests were put; want the old one only")
 	got, err := client(t).Open(t.Context(), ref, OpenOptions{})
-	if err != nil || got.Digest != ocitest.Digest(t, old) {
+	if err != nil || got.Digest != imagetest.Digest(t, old) {
 		t.Errorf("the tag is %+v, %v; want the old image", got, err)
 	}
 }
@@ -244,10 +244,10 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 func TestPushDamagedLayer(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 1000, "one")
+	img := imagetest.RandomImage(t, "amd64", 1000, "one")
 	require.NoError(t, oci.WriteLayout(t.Context(), t.TempDir(), "x", img))
-	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Damaged{Image: img})
-	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", imagetest.Damaged{Image: img})
+	require.ErrorAs[*fetch.MismatchError](t, err)
 	if errors.Is(err, fetch.ErrUnreachable) {
 		t.Errorf("%v is of the network; want of the content", err)
 	}
@@ -271,7 +271,7 @@ func TestPushCancelled(t *testing.T) {
 		}
 		return false
 	})
-	img := ocitest.Image(t, "amd64", 8<<20, "one")
+	img := imagetest.RandomImage(t, "amd64", 8<<20, "one")
 	start := time.Now()
 	_, _, err := client(t).Push(ctx, f.host()+"/x:1", img)
 	assert.ErrorIsf(t, err, context.Canceled, "Push")
@@ -282,8 +282,8 @@ func TestPushCancelled(t *testing.T) {
 
 func TestPushTargets(t *testing.T) {
 	t.Parallel()
-	img := ocitest.Image(t, "amd64", 10, "one")
-	digest := ocitest.Digest(t, img)
+	img := imagetest.RandomImage(t, "amd64", 10, "one")
+	digest := imagetest.Digest(t, img)
 	f := newFake(t)
 	if _, _, err := client(t).Push(t.Context(), f.host()+"/x@"+digest.String(), img); err != nil {
 		t.Errorf("push by digest: %v", err)
@@ -308,7 +308,7 @@ func TestPushTargets(t *testing.T) {
 func TestPushBlob(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t), client(t)
-	content := require.Value(oci.Collect(ocitest.Image(t, "amd64", 100, "one")))(t)
+	content := require.Value(oci.Collect(imagetest.RandomImage(t, "amd64", 100, "one")))(t)
 	one, two, none := f.host()+"/team/one", f.host()+"/team/two", f.host()+"/team/none"
 	for _, b := range content.Blobs {
 		assert.Equal(t, false, require.Value(c.FindBlob(t.Context(), b.Desc.Digest, none, one))(t))
@@ -338,7 +338,7 @@ func TestCheckPush(t *testing.T) {
 	if f.count("POST", "/v2/team/driver/blobs/uploads/") != 1 || f.count("DELETE", "/v2/team/driver/blobs/uploads/") != 1 || len(f.uploads) != 0 {
 		t.Errorf("requests %q, uploads %v", f.log, f.uploads)
 	}
-	img := ocitest.Image(t, "amd64", 10, "x")
+	img := imagetest.RandomImage(t, "amd64", 10, "x")
 	f.forget()
 	if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:1", img); err != nil {
 		t.Error(err)
@@ -353,7 +353,7 @@ func TestCheckPush(t *testing.T) {
 		})
 		f.forget()
 		err := c.CheckPush(t.Context(), f.host()+"/team/driver")
-		if remote := ocitest.ErrorAs[*Error](t, err); remote == nil || !strings.Contains(err.Error(), says) {
+		if remote := require.ErrorAs[*Error](t, err); remote == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%d: %v", code, err)
 		}
 		if n := f.count("POST", ""); n != map[bool]int{false: 1, true: 4}[code >= 500] {
@@ -380,7 +380,7 @@ func TestCheckLogin(t *testing.T) {
 		t.Errorf("a busy server of tokens: %v after %v; want a second, as it asks", err, time.Since(began))
 	}
 	err := client(t).CheckLogin(t.Context(), f.host(), "me", "wrong")
-	if remote := ocitest.ErrorAs[*Error](t, err); remote.Op != "log in to" || !strings.Contains(err.Error(), "does not accept this user and password") {
+	if remote := require.ErrorAs[*Error](t, err); remote.Op != "log in to" || !strings.Contains(err.Error(), "does not accept this user and password") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	assert.ErrorContains(t, client(t).CheckLogin(t.Context(), f.host()+"/team", "me", secret), "log in to")

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -21,9 +21,9 @@ func TestRealRegistry(t *testing.T) {
 	if _, err := exec.LookPath("docker-registry"); err != nil && os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("docker-registry is not installed (Debian package docker-registry)")
 	}
-	server, c := ocitest.NewDistribution(t), client(t)
-	amd, arm := ocitest.Image(t, "amd64", 2<<20, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared small", "arm")
-	index := ocitest.Index(t, amd, arm)
+	server, c := imagetest.NewDistribution(t), client(t)
+	amd, arm := imagetest.RandomImage(t, "amd64", 2<<20, "shared", "amd"), imagetest.RandomImage(t, "arm64", 1000, "shared small", "arm")
+	index := imagetest.Index(t, amd, arm)
 	var broken atomic.Bool
 	server.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		breaks := r.Method == http.MethodPatch && r.ContentLength > 1<<20 && !broken.Swap(true)
@@ -39,7 +39,7 @@ func TestRealRegistry(t *testing.T) {
 		t.Errorf("second push: %+v; want nothing sent", stats)
 	}
 	pulled := require.Value(base(t, c, ref, "amd64"))(t)
-	ocitest.SameLayers(t, pulled.Image, amd)
+	imagetest.SameLayers(t, pulled.Image, amd)
 	if _, stats, err := c.Push(t.Context(), server.Host+"/other/driver:1", pulled.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
 	}
@@ -47,7 +47,7 @@ func TestRealRegistry(t *testing.T) {
 
 	all := []oci.Attachment{
 		referrer(t, describe(t, index), "one"), referrer(t, describe(t, index), "two"), referrer(t, describe(t, amd), "three"),
-		signature(t, ocitest.Digest(t, index), "payload", "a"), signature(t, ocitest.Digest(t, index), "payload", "a", "b"),
+		signature(t, imagetest.Digest(t, index), "payload", "a"), signature(t, imagetest.Digest(t, index), "payload", "a", "b"),
 	}
 	for range 2 {
 		require.Value(c.Attach(t.Context(), ref, all...))(t)

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/bundle"
@@ -33,7 +33,7 @@ const (
 // It returns the digest of the index.
 func writeBundle(t *testing.T, file string, key signingKey, form signature.Format) v1.Hash {
 	t.Helper()
-	index := ocitest.Index(t, ocitest.Image(t, "amd64", 1000, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared", "arm"))
+	index := imagetest.Index(t, imagetest.RandomImage(t, "amd64", 1000, "shared", "amd"), imagetest.RandomImage(t, "arm64", 1000, "shared", "arm"))
 	content := require.Value(oci.Collect(index))(t)
 	var subjects []signature.Subject
 	for _, d := range content.Documents {
@@ -44,7 +44,7 @@ func writeBundle(t *testing.T, file string, key signingKey, form signature.Forma
 	artifacts := []bundle.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
 	plan := require.Value(bundle.Prepare(t.Context(), options, artifacts))(t)
 	require.NoError(t, outfile.Write(t.Context(), file, func(w io.Writer) error { return plan.Write(t.Context(), w, nil) }))
-	return ocitest.Digest(t, index)
+	return imagetest.Digest(t, index)
 }
 
 // TestBundle: other programs read the image out of a bundle as it is; what the project imports has all its

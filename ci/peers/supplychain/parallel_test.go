@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/attestation"
@@ -40,7 +40,7 @@ func TestParallelSigners(t *testing.T) {
 			for round := range parallelRounds {
 				ref := fmt.Sprintf("%s/gpu/driver:%d", host, round)
 				c := newProject(t).Client
-				_, _, err := c.Push(t.Context(), ref, ocitest.Image(t, "amd64", 100, ref))
+				_, _, err := c.Push(t.Context(), ref, imagetest.RandomImage(t, "amd64", 100, ref))
 				require.NoError(t, err)
 				jobs.Go(func() error {
 					if err := signInParallel(ctx, t.TempDir(), ref); err != nil {

@@ -17,7 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -73,8 +73,8 @@ func newProject(t *testing.T) project {
 // images, and the index last.
 func (p project) push(t *testing.T, repository string) []signature.Subject {
 	t.Helper()
-	amd, arm := ocitest.Image(t, "amd64", 1000, repository, "amd"), ocitest.Image(t, "arm64", 1000, repository, "arm")
-	index := ocitest.Index(t, amd, arm)
+	amd, arm := imagetest.RandomImage(t, "amd64", 1000, repository, "amd"), imagetest.RandomImage(t, "arm64", 1000, repository, "arm")
+	index := imagetest.Index(t, amd, arm)
 	_, _, err := p.Push(t.Context(), repository+":1", index)
 	require.NoError(t, err)
 	all := require.Value(oci.Collect(index))(t)

@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/oci"
@@ -34,7 +34,7 @@ func TestProjectDocuments(t *testing.T) {
 	for file, kind := range golden {
 		assert.NoErrorf(t, Validate(t, kind, absolute(t, file)), "%s", kind)
 	}
-	img := ocitest.Image(t, "amd64", 1000, "layer")
+	img := imagetest.RandomImage(t, "amd64", 1000, "layer")
 	all := require.Value(oci.Collect(img))(t)
 	subject := all.Documents[0].Desc
 	predicates := []signature.Predicate{{Type: "https://slsa.dev/provenance/v1",

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 )
 
 // Registries starts the registries of RegistryWithReferrers and RegistryWithoutReferrers. The test runs once
@@ -34,5 +34,5 @@ func RegistryWithReferrers(t testing.TB) string {
 // and returns its HOST:PORT. It answers 404 to the referrers API.
 func RegistryWithoutReferrers(t testing.TB) string {
 	t.Helper()
-	return ocitest.NewDistribution(t).Host
+	return imagetest.NewDistribution(t).Host
 }

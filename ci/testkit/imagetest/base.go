@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -14,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -171,7 +172,7 @@ func (w *World) pushBase(s system) {
 func (w *World) pushIndex(id string, images ...v1.Image) {
 	ref, err := name.ParseReference(w.Base(id))
 	if err == nil {
-		err = remote.WriteIndex(ref, ocitest.Index(w.t, images...))
+		err = remote.WriteIndex(ref, Index(w.t, images...))
 	}
 	if err != nil {
 		w.t.Fatalf("imagetest: push the base: %v", err)
@@ -184,26 +185,14 @@ func (w *World) baseImage(s system, arch string) v1.Image {
 }
 
 // Image makes an image of compressed layers.
-func Image(t interface{ Fatalf(string, ...any) }, arch string, config v1.Config, layers ...[]byte) v1.Image {
+func Image(t testing.TB, arch string, config v1.Config, layers ...[]byte) v1.Image {
+	t.Helper()
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	var err error
 	for _, data := range layers {
-		l, lerr := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
-		if lerr != nil {
-			t.Fatalf("imagetest: %v", lerr)
-		}
-		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "imagetest"}}); err != nil {
-			t.Fatalf("imagetest: %v", err)
-		}
+		layer := require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer)))(t)
+		img = require.Value(mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}}))(t)
 	}
-	c, err := img.ConfigFile()
-	if err != nil {
-		t.Fatalf("imagetest: %v", err)
-	}
-	c = c.DeepCopy()
+	c := require.Value(img.ConfigFile())(t).DeepCopy()
 	c.Architecture, c.OS, c.Config = arch, "linux", config
-	if img, err = mutate.ConfigFile(img, c); err != nil {
-		t.Fatalf("imagetest: %v", err)
-	}
-	return img
+	return require.Value(mutate.ConfigFile(img, c))(t)
 }

@@ -1,7 +1,10 @@
 // Package require ends a test at an error that it did not expect. Package assert reports one and goes on.
 package require
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // T is what the package needs of a test: those of the packages testing and rapid have it.
 type T interface {
@@ -33,4 +36,14 @@ func Value[V any](v V, err error) func(T) V {
 		NoError(t, err)
 		return v
 	}
+}
+
+// ErrorAs finds an error of a type, or ends the test.
+func ErrorAs[E error](t T, err error) E {
+	t.Helper()
+	found, ok := errors.AsType[E](err)
+	if !ok {
+		t.Fatal(fmt.Sprintf("error is %T %v; want a %T", err, err, found))
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package ocitest
+package imagetest
 
 import (
 	"bufio"
