@@ -15,7 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -67,7 +67,7 @@ func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 }
 
 // PlugGPU plugs a GPU into the running node and waits until its kernel has found it.
-func (c *Cluster) PlugGPU(model fakegpu.Model) {
+func (c *Cluster) PlugGPU(model qemu.Model) {
 	c.T.Helper()
 	c.machine.plug(model)
 	c.Wait(plugLimit, "the node's kernel has found the GPU", func() error {

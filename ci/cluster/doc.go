@@ -1,6 +1,6 @@
 // Package cluster is a real Kubernetes with one node for tests: a QEMU guest (emulated, so no /dev/kvm is
 // needed) in which etcd, the control plane, kubelet and containerd run. Tests can plug in a fake GPU (package
-// lab/fakegpu) on which NVIDIA's real kernel modules load. They drive the cluster with kubectl, helm and a
+// lab/qemu) on which NVIDIA's real kernel modules load. They drive the cluster with kubectl, helm and a
 // root shell on the node.
 //
 // The guest is booted once. A cache keeps its state when the node is Ready, and again when the images are

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -91,9 +90,9 @@ func (m *machine) quit() {
 }
 
 // plug hot-adds a GPU.
-func (m *machine) plug(model fakegpu.Model) {
+func (m *machine) plug(model qemu.Model) {
 	m.t.Helper()
-	g := require.Value(fakegpu.Serve(model))(m.t)
+	g := qemu.Serve(m.t, model)
 	m.Own(g)
 	require.NoError(m.t, m.monitor.give("gpu", g.File))
 	device := map[string]string{"driver": "x-pci-proxy-dev", "id": "gpu", "fd": "gpu", "addr": "0x9"}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -26,7 +26,7 @@ const (
 // Config describes a guest to start.
 type Config struct {
 	Kernel      *HostKernel
-	GPUs        []fakegpu.Model
+	GPUs        []qemu.Model
 	MemoryMB    int    // default 1400
 	CommandLine string // added to the kernel's command line: "module.sig_enforce=1"
 	Images      map[string]Image

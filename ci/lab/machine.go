@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -34,9 +33,9 @@ func startMachine(t testing.TB, c *Config) *machine {
 	port, theirs := qemu.SocketPair(t)
 	m.port = port
 	files := []*os.File{theirs}
-	var gpus []*fakegpu.GPU
+	var gpus []*qemu.GPU
 	for _, model := range c.GPUs {
-		g := require.Value(fakegpu.Serve(model))(t)
+		g := qemu.Serve(t, model)
 		gpus, files = append(gpus, g), append(files, g.File)
 	}
 	args := append(arguments(c), disks(t, c)...)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/status"
@@ -60,7 +60,7 @@ func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more 
 func withGPU(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New(t)
-	c.PlugGPU(fakegpu.T4)
+	c.PlugGPU(qemu.T4)
 	return c
 }
 

@@ -1,5 +1,6 @@
 // Program agent runs in a guest of the lab: it starts the processes that the test asks for, and reports their
 // output and their ends. Standard input is the virtio-serial port, open for both directions. It trusts the test.
+// By the path of a program for NVLink switches, it is the stand-in for that.
 package main
 
 import (
@@ -19,12 +20,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 )
 
 // outputLimit is how long the agent still reads output of processes that outlive the first one.
 const outputLimit = 2 * time.Second
 
 func main() {
+	if code, played := fabrictest.Main(os.Args); played {
+		os.Exit(code)
+	}
 	var uts unix.Utsname
 	err := unix.Uname(&uts)
 	if err == nil {

@@ -1,5 +1,5 @@
 // Package qemu runs QEMU for the guests of ci/lab and ci/cluster: a process with sockets to the test and with
-// fake GPUs, which ends with the test. What boots in it, and over which ports the test talks to it, is known
+// simulated GPUs, which ends with the test. What boots in it, and over which ports the test talks to it, is known
 // to these two packages.
 package qemu
 
@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -44,7 +43,7 @@ type Process struct {
 	Done chan struct{}
 	Err  error           // of its end, after Done
 	Said strings.Builder // its own messages; read them after Done
-	gpus []*fakegpu.GPU
+	gpus []*GPU
 	cmd  *exec.Cmd
 }
 
@@ -66,7 +65,7 @@ func Start(args []string, files ...*os.File) (*Process, error) {
 }
 
 // Own makes Stop end a GPU that QEMU uses.
-func (p *Process) Own(g *fakegpu.GPU) { p.gpus = append(p.gpus, g) }
+func (p *Process) Own(g *GPU) { p.gpus = append(p.gpus, g) }
 
 // Kill ends QEMU at once, as power loss does. It does not wait.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }

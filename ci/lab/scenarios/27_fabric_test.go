@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -19,7 +19,7 @@ import (
 
 // fabricGuest returns a guest with a GPU and one more PCI function, and a pod with stand-ins for NVIDIA's
 // programs.
-func fabricGuest(t *testing.T, function fakegpu.Model) (*lab.Guest, lab.Container) {
+func fabricGuest(t *testing.T, function qemu.Model) (*lab.Guest, lab.Container) {
 	t.Helper()
 	lab.Gate(t)
 	dir := testfile.Tree(t, t.TempDir(), map[string]string{
@@ -27,13 +27,13 @@ func fabricGuest(t *testing.T, function fakegpu.Model) (*lab.Guest, lab.Containe
 		"opt/sbin/": "", "opt/lib/": "",
 	})
 	program := filepath.Join(dir, "nv-fabricmanager")
-	require.NoError(t, tool.Build(t.Context(), program, "ci/lab/scenarios/fabricstandin"))
+	require.NoError(t, tool.Build(t.Context(), program, "ci/lab/agent"))
 	f := require.Value(os.OpenFile(program, os.O_APPEND|os.O_WRONLY, 0))(t)
 	require.Value(f.WriteString(d535.driver))(t) // as the real one, it holds its version
 	require.NoError(t, f.Close())
 	tool.Must(t, "cp", program, filepath.Join(dir, "opt/sbin/nvlsm"))
 	disk := lab.TreeDisk(t, dir)
-	g := stage{gpus: []fakegpu.Model{fakegpu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
+	g := stage{gpus: []qemu.Model{qemu.A100, function}, products: map[string]product{"535": d535}, cached: []product{d535},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)
 	pod := light("535").
 		With(lab.Mount{Host: "/standin/nv-fabricmanager", Guest: "/usr/bin/nv-fabricmanager", ReadOnly: true, File: true}).
@@ -47,7 +47,7 @@ func fabricGuest(t *testing.T, function fakegpu.Model) (*lab.Guest, lab.Containe
 // names it. While it is down the node is not ready. nvidia.ko probes the switch, asserts because its firmware
 // does not answer, and leaves it; the GPU is served.
 func Test27FabricSwitch(t *testing.T) {
-	g, pod := fabricGuest(t, fakegpu.NVSwitch)
+	g, pod := fabricGuest(t, qemu.NVSwitch)
 	g.AllowDmesg(`WARNING: .* nvswitch_os_assert_log\+`)
 	fails(t, g, light("535"), 11, time.Minute, `fabric: this node has 1 NVSwitch \(0000:00:06\.0\), and the image lacks /usr/share/nvidia/nvswitch/fabricmanager\.cfg, /usr/bin/nv-fabricmanager`)
 	p := ready(t, g, pod)
@@ -71,7 +71,7 @@ func Test27FabricSwitch(t *testing.T) {
 // A ConnectX function whose real vital product data say SMDL=SW_MNG makes NVLSM run, and then the fabric
 // manager, on the port whose files are mounted over the guest's.
 func Test27FabricNVLink5(t *testing.T) {
-	g, pod := fabricGuest(t, fakegpu.Management)
+	g, pod := fabricGuest(t, qemu.Management)
 	contains(t, g.Sh("cat /sys/bus/pci/devices/0000:00:06.0/vpd"), `SMDL=SW_MNG`)
 	g.Module("ib_umad")
 	g.Sh(`d=/fake/infiniband/mlx5_0; mkdir -p $d/ports/1/gids; ln -s /sys/bus/pci/devices/0000:00:06.0 $d/device; cd $d/ports/1

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -148,7 +148,7 @@ func only(t *testing.T, set *kbuild.Set) string {
 // stage describes the guest of a scenario at its start.
 type stage struct {
 	kernel   string // "debian12", the default, or "debian11"
-	gpus     []fakegpu.Model
+	gpus     []qemu.Model
 	products map[string]product // name of the image in the guest -> product
 	cached   []product          // whose modules are in the guest's cache from the beginning
 	edit     func(*lab.Config)
@@ -171,7 +171,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 		s.kernel = "debian12"
 	}
 	if s.gpus == nil {
-		s.gpus = []fakegpu.Model{fakegpu.T4}
+		s.gpus = []qemu.Model{qemu.T4}
 	}
 	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
 	for name, p := range s.products {

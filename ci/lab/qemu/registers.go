@@ -1,4 +1,4 @@
-package fakegpu
+package qemu
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package fakegpu
+package qemu
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,37 +29,28 @@ const (
 const (
 	headerSize = 16
 	maxMessage = 4096 // the largest message, the guest's memory map, has some hundred bytes
-	maxFDs     = 64
 )
 
 // GPU is a simulated function with its server.
 type GPU struct {
 	// File is QEMU's end of the socket: the fd of a device x-pci-proxy-dev. Close it when QEMU has been started.
 	File *os.File
-	ours *net.UnixConn
+	ours net.Conn
 	done chan error
 }
 
-// Serve simulates a model until QEMU ends or Close is called.
-func Serve(m Model) (*GPU, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("fake GPU %s: socket: %w", m.Name, err)
-	}
-	theirs, mine := os.NewFile(uintptr(fds[0]), "gpu"), os.NewFile(uintptr(fds[1]), "gpu")
-	conn, err := net.FileConn(mine)
-	err = errors.Join(err, mine.Close())
-	unixConn, ok := conn.(*net.UnixConn)
-	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("fake GPU %s: socket", m.Name), err, theirs.Close())
-	}
-	g := &GPU{File: theirs, ours: unixConn, done: make(chan error, 1)}
+// Serve simulates a model until QEMU ends or Close is called. It is the other end of QEMU's device
+// x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a socket.
+func Serve(t testing.TB, m Model) *GPU {
+	t.Helper()
+	conn, theirs := SocketPair(t)
+	g := &GPU{File: theirs, ours: conn, done: make(chan error, 1)}
 	go func() {
-		err := serve(unixConn, newGPU(m))
-		_ = unixConn.Close() // so that QEMU does not wait for an answer
+		err := serve(conn, newGPU(m))
+		_ = conn.Close() // so that QEMU does not wait for an answer
 		g.done <- err
 	}()
-	return g, nil
+	return g
 }
 
 // Close ends the service and returns an error if QEMU broke the protocol. The end of QEMU is not an error.
@@ -70,7 +62,7 @@ func (g *GPU) Close() error {
 	return err
 }
 
-func serve(conn *net.UnixConn, g *gpu) error {
+func serve(conn net.Conn, g *gpu) error {
 	for {
 		cmd, data, err := receive(conn)
 		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
@@ -96,22 +88,11 @@ func serve(conn *net.UnixConn, g *gpu) error {
 	}
 }
 
-// receive reads one message and closes the descriptors that come with it: memory and interrupts are not
-// simulated.
-func receive(conn *net.UnixConn) (cmd int32, data []byte, err error) {
+// receive reads one message. The kernel closes the descriptors that come with it, because nobody asks for them:
+// memory and interrupts are not simulated.
+func receive(conn net.Conn) (cmd int32, data []byte, err error) {
 	var header [headerSize]byte
-	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
-	n, oobn, _, _, err := conn.ReadMsgUnix(header[:], oob)
-	if err != nil {
-		return 0, nil, err
-	}
-	if n == 0 {
-		return 0, nil, io.EOF
-	}
-	if err := closeRights(oob[:oobn]); err != nil {
-		return 0, nil, err
-	}
-	if _, err := io.ReadFull(conn, header[n:]); err != nil {
+	if _, err := io.ReadFull(conn, header[:]); err != nil {
 		return 0, nil, fmt.Errorf("fake GPU: header: %w", err)
 	}
 	cmd = int32(binary.NativeEndian.Uint32(header[0:]))
@@ -124,23 +105,6 @@ func receive(conn *net.UnixConn) (cmd int32, data []byte, err error) {
 		return 0, nil, fmt.Errorf("fake GPU: message %d: %w", cmd, err)
 	}
 	return cmd, data, nil
-}
-
-func closeRights(oob []byte) error {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return fmt.Errorf("fake GPU: control message: %w", err)
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue // not descriptors
-		}
-		for _, fd := range fds {
-			_ = unix.Close(fd)
-		}
-	}
-	return nil
 }
 
 // handle carries out a message and returns the answer, if the message needs one.

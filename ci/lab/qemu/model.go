@@ -1,10 +1,8 @@
-// Package fakegpu simulates NVIDIA GPUs for a guest of QEMU. It is the other end of QEMU's device
-// x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a socket. A
-// simulated GPU has just enough registers for the driver's probe to accept or refuse the device as it would
-// the real one; nothing behind them works, and no adapter ever initialises.
-package fakegpu
+package qemu
 
-// Model holds the values that the driver reads when it probes a device.
+// Model holds the values that the driver reads when it probes a simulated device. It has just enough registers
+// for the driver's probe to accept or refuse the device as it would the real one; nothing behind them works, and
+// no adapter ever initialises.
 type Model struct {
 	Name   string
 	Device uint16 // PCI device id

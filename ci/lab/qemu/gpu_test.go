@@ -1,4 +1,4 @@
-package fakegpu
+package qemu
 
 import (
 	"encoding/binary"
@@ -15,20 +15,20 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// qemu is the test's replacement for QEMU at its end of the socket.
-type qemu struct {
+// link is the test's replacement for QEMU at its end of the socket.
+type link struct {
 	t    *testing.T
 	conn net.Conn
 }
 
-func connect(t *testing.T, m Model) (*qemu, *GPU) {
+func connect(t *testing.T, m Model) (*link, *GPU) {
 	t.Helper()
-	g := require.Value(Serve(m))(t)
+	g := Serve(t, m)
 	conn := require.Value(net.FileConn(g.File))(t)
 	g.File.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	t.Cleanup(func() { conn.Close(); g.Close() })
-	return &qemu{t, conn}, g
+	return &link{t, conn}, g
 }
 
 func message(cmd int32, body ...any) []byte {
@@ -41,12 +41,12 @@ func message(cmd int32, body ...any) []byte {
 	return append(header, data...)
 }
 
-func (q *qemu) send(cmd int32, body ...any) {
+func (q *link) send(cmd int32, body ...any) {
 	q.t.Helper()
 	require.Value(q.conn.Write(message(cmd, body...)))(q.t)
 }
 
-func (q *qemu) ask(cmd int32, body ...any) uint64 {
+func (q *link) ask(cmd int32, body ...any) uint64 {
 	q.t.Helper()
 	q.send(cmd, body...)
 	var answer [24]byte
@@ -57,12 +57,12 @@ func (q *qemu) ask(cmd int32, body ...any) uint64 {
 	return binary.NativeEndian.Uint64(answer[16:])
 }
 
-func (q *qemu) config(at uint32, n int32) uint64 { return q.ask(cmdConfigRead, at, uint32(0), n) }
-func (q *qemu) setConfig(at, v uint32, n int32)  { q.ask(cmdConfigWrite, at, v, n) }
-func (q *qemu) memory(at uint64, n uint32) uint64 {
+func (q *link) config(at uint32, n int32) uint64 { return q.ask(cmdConfigRead, at, uint32(0), n) }
+func (q *link) setConfig(at, v uint32, n int32)  { q.ask(cmdConfigWrite, at, v, n) }
+func (q *link) memory(at uint64, n uint32) uint64 {
 	return q.ask(cmdMemoryRead, at, uint64(0), n, true)
 }
-func (q *qemu) setMemory(at, v uint64, n uint32) { q.ask(cmdMemoryWrite, at, v, n, true) }
+func (q *link) setMemory(at, v uint64, n uint32) { q.ask(cmdMemoryWrite, at, v, n, true) }
 
 // TestBARs asks for the BARs' sizes and sets their addresses, as a BIOS does.
 func TestBARs(t *testing.T) {
