@@ -1,4 +1,4 @@
-package gpu
+package main
 
 import (
 	"cmp"
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrNoGPU means that the machine has no GPU with a loaded driver: there is nothing to ask.
-var ErrNoGPU = errors.New("this machine has no NVIDIA GPU with a loaded driver")
+// errNoGPU means that the machine has no GPU with a loaded driver: there is nothing to ask.
+var errNoGPU = errors.New("this machine has no NVIDIA GPU with a loaded driver")
 
-// Answer is a row of the table.
-type Answer struct {
+// answer is a row of the table.
+type answer struct {
 	Question    string
 	Answer      string
 	Compared    string   // with what and how
@@ -22,8 +22,8 @@ type Answer struct {
 	NotAsked    string   // why this machine cannot answer, "" if it can
 }
 
-// Result is "same", "DIFFERENT" or "not asked".
-func (a *Answer) Result() string {
+// result is "same", "DIFFERENT" or "not asked".
+func (a *answer) result() string {
 	switch {
 	case a.NotAsked != "":
 		return "not asked"
@@ -33,12 +33,12 @@ func (a *Answer) Result() string {
 	return "same"
 }
 
-func (a *Answer) differ(format string, args ...any) {
+func (a *answer) differ(format string, args ...any) {
 	a.Differences = append(a.Differences, fmt.Sprintf(format, args...))
 }
 
 // expect notes a difference between two values of the same thing.
-func (a *Answer) expect(what, got, want string) {
+func (a *answer) expect(what, got, want string) {
 	if got != want {
 		a.differ("%s is %q, want %q", what, got, want)
 	}
@@ -47,7 +47,7 @@ func (a *Answer) expect(what, got, want string) {
 // questions are asked in this order: the later ones use what the earlier ones found.
 var questions = []struct {
 	name string
-	ask  func(context.Context, *session, *Answer)
+	ask  func(context.Context, *session, *answer)
 }{
 	{"version of the loaded driver", askVersion},
 	{"driver-probe, through NVML", askProbe},
@@ -57,8 +57,8 @@ var questions = []struct {
 	{"preflight on the real bus", askPreflight},
 }
 
-// Ask asks all questions. The error is ErrNoGPU, or why nothing could be asked; differences are no error.
-func Ask(ctx context.Context, m Machine) (answers []Answer, err error) {
+// ask asks all questions. The error is errNoGPU, or why nothing could be asked; differences are no error.
+func ask(ctx context.Context, m machine) (answers []answer, err error) {
 	work, err := os.MkdirTemp("", "gpu-check-*")
 	if err != nil {
 		return nil, fmt.Errorf("make a work folder: %w", err)
@@ -69,7 +69,7 @@ func Ask(ctx context.Context, m Machine) (answers []Answer, err error) {
 		return nil, err
 	}
 	for _, q := range questions {
-		a := Answer{Question: q.name}
+		a := answer{Question: q.name}
 		if q.ask(ctx, s, &a); ctx.Err() != nil {
 			a.NotAsked = "the time was over"
 		}
@@ -78,13 +78,13 @@ func Ask(ctx context.Context, m Machine) (answers []Answer, err error) {
 	return answers, nil
 }
 
-// Table writes the answers as a table of Markdown. It returns whether one differs.
-func Table(w io.Writer, answers []Answer) (different bool, err error) {
+// table writes the answers as a table of Markdown. It returns whether one differs.
+func table(w io.Writer, answers []answer) (different bool, err error) {
 	cell := strings.NewReplacer("\n", " ", "|", `\|`) // texts may come from the driver
 	_, err = fmt.Fprintln(w, "| result | asked | answer | compared with, or what differs, or why not asked |\n|---|---|---|---|")
 	for _, a := range answers {
 		words := cmp.Or(a.NotAsked, strings.Join(a.Differences, "; "), a.Compared)
-		_, failed := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.Result(), a.Question, cell.Replace(a.Answer), cell.Replace(words))
+		_, failed := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.result(), a.Question, cell.Replace(a.Answer), cell.Replace(words))
 		different, err = different || len(a.Differences) > 0, errors.Join(err, failed)
 	}
 	return different, err

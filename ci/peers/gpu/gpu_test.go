@@ -1,4 +1,4 @@
-package gpu
+package main
 
 import (
 	"bytes"
@@ -16,11 +16,11 @@ import (
 )
 
 // results are the answers by question.
-func results(t *testing.T, m Machine) map[string]Answer {
+func results(t *testing.T, m machine) map[string]answer {
 	t.Helper()
-	answers, err := Ask(t.Context(), m)
+	answers, err := ask(t.Context(), m)
 	require.NoError(t, err)
-	all := map[string]Answer{}
+	all := map[string]answer{}
 	for _, a := range answers {
 		all[a.Question] = a
 	}
@@ -30,14 +30,14 @@ func results(t *testing.T, m Machine) map[string]Answer {
 // The real driver-probe and everything behind it agree with nvidia-smi about a machine without faults.
 func TestSame(t *testing.T) {
 	t.Parallel()
-	m, _, devices := machine(t)
+	m, _, devices := standIn(t)
 	all := results(t, m)
 	for _, q := range questions {
 		want := "same"
 		if q.name == "GPUs that the driver has taken, device files" && !devices {
 			want = "DIFFERENT" // not root: there is no device file
 		}
-		if a := all[q.name]; a.Result() != want || a.Answer == "" || a.Compared == "" {
+		if a := all[q.name]; a.result() != want || a.Answer == "" || a.Compared == "" {
 			t.Errorf("%s: %+v", q.name, a)
 		}
 	}
@@ -55,49 +55,49 @@ func TestDifferent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		spoil    func(m Machine, data string) error
+		spoil    func(m machine, data string) error
 		question string
 		result   string
 		part     string // of the comparison
 	}{
-		{"another driver is loaded", func(m Machine, _ string) error {
+		{"another driver is loaded", func(m machine, _ string) error {
 			return os.WriteFile(m.path("sys/module/nvidia/version"), []byte("570.1\n"), 0o644)
 		}, "version of the loaded driver", "DIFFERENT", `in /sys is "570.1"`},
-		{"nvidia-smi knows another GPU", func(_ Machine, data string) error {
+		{"nvidia-smi knows another GPU", func(_ machine, data string) error {
 			return change(data+"/smi.xml", "GPU-1111", "GPU-9999")
 		}, "driver-probe, through NVML", "DIFFERENT", "GPU-99991111-2222-3333-4444-555555555555 is missing"},
-		{"another name", func(_ Machine, data string) error { return change(data+"/query.csv", "H200", "H100") },
+		{"another name", func(_ machine, data string) error { return change(data+"/query.csv", "H200", "H100") },
 			"driver-probe's fallback, nvidia-smi", "DIFFERENT", `"NVIDIA H100", want "NVIDIA H200"`},
-		{"more memory in use", func(_ Machine, data string) error { return change(data+"/smi.xml", "573 MiB", "99999 MiB") },
+		{"more memory in use", func(_ machine, data string) error { return change(data+"/smi.xml", "573 MiB", "99999 MiB") },
 			"driver-probe, through NVML", "DIFFERENT", "nvidia-smi says 99999 MiB"},
-		{"MIG: no utilisation in nvidia-smi", func(_ Machine, data string) error { return change(data+"/smi.xml", "41 %", "N/A") },
+		{"MIG: no utilisation in nvidia-smi", func(_ machine, data string) error { return change(data+"/smi.xml", "41 %", "N/A") },
 			"driver-probe, through NVML", "DIFFERENT", `nvidia-smi has "143771 MiB", "N/A"`},
-		{"another total", func(_ Machine, data string) error { return change(data+"/smi.xml", "143771 MiB", "81559 MiB") },
+		{"another total", func(_ machine, data string) error { return change(data+"/smi.xml", "143771 MiB", "81559 MiB") },
 			"driver-probe, through NVML", "DIFFERENT", "bytes of memory, nvidia-smi says 81559 MiB"},
-		{"another PCI id", func(m Machine, _ string) error {
+		{"another PCI id", func(m machine, _ string) error {
 			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/device"), []byte("0x2330\n"), 0o644)
 		}, "GPUs on the PCI bus", "DIFFERENT", `"233010DE bound to nvidia", want "233510DE bound`},
-		{"bound to another driver", func(m Machine, _ string) error {
+		{"bound to another driver", func(m machine, _ string) error {
 			link := m.path("sys/bus/pci/devices/0000:05:00.0/driver")
 			return errors.Join(os.Remove(link), os.Symlink("../../drivers/vfio-pci", link))
 		}, "GPUs on the PCI bus", "DIFFERENT", `bound to vfio-pci", want`},
-		{"a GPU that does not answer", func(m Machine, _ string) error {
+		{"a GPU that does not answer", func(m machine, _ string) error {
 			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/config"), []byte("\xff\xff\xff\xff\xff"), 0o644)
 		}, "preflight on the real bus", "DIFFERENT", "does not answer on the bus"},
-		{"another minor number", func(_ Machine, data string) error {
+		{"another minor number", func(_ machine, data string) error {
 			return change(data+"/smi.xml", "<minor_number>0", "<minor_number>3")
 		}, "GPUs that the driver has taken, device files", "DIFFERENT", `minor 0, file 195:0 <nil>", want "minor 3`},
-		{"no bus, as in a sandbox", func(m Machine, _ string) error { return os.RemoveAll(m.path("sys/bus")) },
+		{"no bus, as in a sandbox", func(m machine, _ string) error { return os.RemoveAll(m.path("sys/bus")) },
 			"preflight on the real bus", "not asked", "no PCI device"},
-		{"no driver-probe", func(m Machine, _ string) error { return os.Remove(filepath.Join(m.Programs, "driver-probe")) },
+		{"no driver-probe", func(m machine, _ string) error { return os.Remove(filepath.Join(m.programs, "driver-probe")) },
 			"driver-probe, through NVML", "not asked", "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m, data, _ := machine(t)
+			m, data, _ := standIn(t)
 			require.NoError(t, c.spoil(m, data))
 			all := results(t, m)
-			if a := all[c.question]; a.Result() != c.result || !strings.Contains(strings.Join(a.Differences, "; ")+a.NotAsked, c.part) {
+			if a := all[c.question]; a.result() != c.result || !strings.Contains(strings.Join(a.Differences, "; ")+a.NotAsked, c.part) {
 				t.Errorf("%+v, want %s with %q", a, c.result, c.part)
 			}
 			assert.Equal(t, len(questions), len(all))
@@ -119,35 +119,35 @@ func change(path, from, to string) error {
 // Without a driver, or with one that has no GPU, there is one error that says so.
 func TestNoGPU(t *testing.T) {
 	t.Parallel()
-	_, err := Ask(t.Context(), Machine{Root: t.TempDir()})
-	assert.ErrorIs(t, err, ErrNoGPU)
+	_, err := ask(t.Context(), machine{root: t.TempDir()})
+	assert.ErrorIs(t, err, errNoGPU)
 	for _, code := range []string{"6", "9"} {
-		m, data, _ := machine(t)
+		m, data, _ := standIn(t)
 		testfile.Write(t, data+"/code", code)
-		_, err = Ask(t.Context(), m)
-		assert.ErrorIs(t, err, ErrNoGPU)
+		_, err = ask(t.Context(), m)
+		assert.ErrorIs(t, err, errNoGPU)
 	}
-	m, data, _ := machine(t)
+	m, data, _ := standIn(t)
 	require.NoError(t, change(data+"/smi.xml", "<gpu id", "<none id"))
 	require.NoError(t, change(data+"/smi.xml", "</gpu>", "</none>"))
-	_, err = Ask(t.Context(), m)
-	assert.ErrorIs(t, err, ErrNoGPU)
+	_, err = ask(t.Context(), m)
+	assert.ErrorIs(t, err, errNoGPU)
 }
 
 // An nvidia-smi that is missing, fails or hangs is an error of its own: it is no machine without GPU.
 func TestNoReference(t *testing.T) {
 	t.Parallel()
-	m, data, _ := machine(t)
+	m, data, _ := standIn(t)
 	testfile.Write(t, data+"/code", "15")
-	_, err := Ask(t.Context(), m)
+	_, err := ask(t.Context(), m)
 	assert.ErrorContainsf(t, err, "exit code 15", "a GPU that is lost")
 	require.NoError(t, os.Rename(data+"/code", data+"/hang"))
-	m.Timeout = 100 * time.Millisecond
-	_, err = Ask(t.Context(), m)
+	m.timeout = 100 * time.Millisecond
+	_, err = ask(t.Context(), m)
 	assert.ErrorContainsf(t, err, "did not answer within 10", "it hangs")
 	require.NoError(t, os.Remove(m.path("usr/local/nvidia/bin/nvidia-smi")))
-	_, err = Ask(t.Context(), m)
-	if errors.Is(err, ErrNoGPU) {
+	_, err = ask(t.Context(), m)
+	if errors.Is(err, errNoGPU) {
 		t.Error("without nvidia-smi:", err)
 	}
 	assert.ErrorContainsf(t, err, "nothing to compare with", "without nvidia-smi")
@@ -157,7 +157,7 @@ func TestNoReference(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	different, err := Table(&out, []Answer{{Question: "a", Answer: "1|2", Compared: "x\ny"}, {Question: "b", NotAsked: "why"}})
+	different, err := table(&out, []answer{{Question: "a", Answer: "1|2", Compared: "x\ny"}, {Question: "b", NotAsked: "why"}})
 	require.NoError(t, err)
 	assert.Equal(t, false, different)
 	assert.Contains(t, out.String(), "\n| same | a | 1\\|2 | x y |\n| not asked | b |  | why |\n")
@@ -168,14 +168,14 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	built, err := programs()
 	require.NoError(t, err)
-	m, data, _ := machine(t)
+	m, data, _ := standIn(t)
 	require.NoError(t, change(data+"/query.csv", "H200", "H100"))
 	for _, c := range []struct {
 		args []string
 		code int
 		part string
 	}{
-		{[]string{"-root", m.Root}, 1, "| DIFFERENT | driver-probe's fallback, nvidia-smi |"},
+		{[]string{"-root", m.root}, 1, "| DIFFERENT | driver-probe's fallback, nvidia-smi |"},
 		{[]string{"-root", t.TempDir()}, 3, "has no NVIDIA GPU with a loaded driver"},
 		{[]string{"-root", t.TempDir(), "more"}, 2, `takes no arguments, but got ["more"]`},
 		{[]string{"-reset"}, 2, "flag provided but not defined"},

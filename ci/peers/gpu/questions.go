@@ -1,4 +1,4 @@
-package gpu
+package main
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-func askVersion(_ context.Context, s *session, a *Answer) {
+func askVersion(_ context.Context, s *session, a *answer) {
 	a.Answer, a.Compared = strings.TrimSuffix(s.ref.Driver+", "+s.flavour, ", "), "/sys/module/nvidia/version"
 	m, err := (kmod.System{Sys: s.path("sys"), Proc: s.path("proc")}).Module("nvidia")
 	if err != nil {
@@ -29,8 +29,8 @@ func askVersion(_ context.Context, s *session, a *Answer) {
 	a.expect("the module's version in /sys", m.Version, s.ref.Driver)
 }
 
-func askProbe(ctx context.Context, s *session, a *Answer) {
-	program := filepath.Join(s.Programs, "driver-probe")
+func askProbe(ctx context.Context, s *session, a *answer) {
+	program := filepath.Join(s.programs, "driver-probe")
 	if _, err := os.Stat(program); err != nil {
 		a.NotAsked = err.Error()
 		return
@@ -41,13 +41,13 @@ func askProbe(ctx context.Context, s *session, a *Answer) {
 }
 
 // askFallback asks as in an image whose C library is too old for driver-probe.
-func askFallback(ctx context.Context, s *session, a *Answer) {
+func askFallback(ctx context.Context, s *session, a *answer) {
 	s.compare(ctx, a, filepath.Join(s.work, "no-driver-probe"))
 }
 
 // compare compares the answers of a program with nvidia-smi's report, and returns their source.
-func (s *session) compare(ctx context.Context, a *Answer, program string) string {
-	options := probe.Options{Probe: program, SMI: s.smi, Env: s.env, Timeout: s.Timeout}
+func (s *session) compare(ctx context.Context, a *answer, program string) string {
+	options := probe.Options{Probe: program, SMI: s.smi, Env: s.env, Timeout: s.timeout}
 	got, err := s.prober.Ask(ctx, options)
 	usage, err2 := s.prober.AskUsage(ctx, options)
 	_, err3 := s.askSMI(ctx)
@@ -80,7 +80,7 @@ func (s *session) compare(ctx context.Context, a *Answer, program string) string
 
 // usage compares the memory and utilisation of a GPU. Other programs on the machine work on between two
 // questions.
-func (a *Answer) usage(d probe.Device, want smiGPU) {
+func (a *answer) usage(d probe.Device, want smiGPU) {
 	const mib, slack = 1 << 20, 256 << 20
 	number := func(text string) int64 { // "143771 MiB", "37 %"; -1 for "N/A"
 		var n int64
@@ -107,7 +107,7 @@ func (a *Answer) usage(d probe.Device, want smiGPU) {
 	}
 }
 
-func askBus(_ context.Context, s *session, a *Answer) {
+func askBus(_ context.Context, s *session, a *answer) {
 	gpus, err := devices.GPUs(s.path("sys"))
 	if err != nil || len(gpus) == 0 {
 		a.NotAsked = fmt.Sprintf("/sys shows no PCI device of NVIDIA here, as in a sandboxed container (%v)", err)
@@ -127,7 +127,7 @@ func askBus(_ context.Context, s *session, a *Answer) {
 }
 
 // askTaken compares what the driver shows in procfs, from which node/devices makes device files.
-func askTaken(_ context.Context, s *session, a *Answer) {
+func askTaken(_ context.Context, s *session, a *answer) {
 	minors, err := devices.Nodes{Dev: s.path("dev"), Proc: s.path("proc"), Sys: s.path("sys")}.Minors()
 	if err != nil || len(minors) == 0 {
 		a.NotAsked = fmt.Sprintf("/proc/driver/nvidia/gpus is empty here, as in a sandboxed container (%v)", err)
@@ -146,7 +146,7 @@ func askTaken(_ context.Context, s *session, a *Answer) {
 
 // askPreflight judges the checks of preflight that a machine must pass whose driver works. The other checks are
 // about the container and the node's software.
-func askPreflight(ctx context.Context, s *session, a *Answer) {
+func askPreflight(ctx context.Context, s *session, a *answer) {
 	if len(s.gpus) == 0 {
 		a.NotAsked = "/sys shows no PCI device of NVIDIA here"
 		return
@@ -157,7 +157,7 @@ func askPreflight(ctx context.Context, s *session, a *Answer) {
 		a.NotAsked = err.Error()
 		return
 	}
-	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.Root, Host: s.path("proc/1/root"),
+	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.root, Host: s.path("proc/1/root"),
 		RunDir:  filepath.Join(s.work, "run"),
 		Info:    driverinfo.Description{Driver: s.ref.Driver, Branch: "R" + s.ref.Driver[:3], Flavours: []string{s.flavour}},
 		Release: strings.TrimSpace(string(release)), Modules: modules,

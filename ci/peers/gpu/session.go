@@ -1,7 +1,6 @@
-package gpu
+package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -15,21 +14,21 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// Machine says where things are. The zero value of Root is this machine.
-type Machine struct {
-	Root     string        // "/"; a stand-in in tests
-	Programs string        // folder with driver-probe
-	Timeout  time.Duration // of one program; 0: a minute
+// machine says where things are.
+type machine struct {
+	root     string        // "/"; a stand-in in tests
+	programs string        // folder with driver-probe
+	timeout  time.Duration // of one program
 }
 
 // path is a path on the machine.
-func (m Machine) path(elem ...string) string {
-	return filepath.Join(append([]string{m.Root}, elem...)...)
+func (m machine) path(elem ...string) string {
+	return filepath.Join(append([]string{m.root}, elem...)...)
 }
 
 // session is a machine with what is known of it.
 type session struct {
-	Machine
+	machine
 	work    string // a temporary folder
 	flavour string // open or proprietary; "": the machine does not show it
 	smi     string // nvidia-smi
@@ -47,10 +46,9 @@ var (
 	programDirs = []string{"usr/bin", "usr/local/nvidia/bin", "usr/sbin", "opt/bin", "usr/lib/nvidia/current"}
 )
 
-// open looks for the driver. The error wraps ErrNoGPU if none is loaded, or if it has no GPU.
-func open(ctx context.Context, m Machine, work string) (*session, error) {
-	m.Root, m.Timeout = cmp.Or(m.Root, "/"), cmp.Or(m.Timeout, time.Minute)
-	s := &session{Machine: m, work: work, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
+// open looks for the driver. The error wraps errNoGPU if none is loaded, or if it has no GPU.
+func open(ctx context.Context, m machine, work string) (*session, error) {
+	s := &session{machine: m, work: work, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
 	banner, noBanner := os.ReadFile(m.path("proc/driver/nvidia/version")) // sandboxed containers have none
 	switch {
 	case strings.Contains(string(banner), "Open Kernel Module"):
@@ -58,7 +56,7 @@ func open(ctx context.Context, m Machine, work string) (*session, error) {
 	case noBanner == nil:
 		s.flavour = driverinfo.Proprietary
 	case s.smi == "":
-		return nil, fmt.Errorf("%w: %w, and there is no nvidia-smi", ErrNoGPU, noBanner)
+		return nil, fmt.Errorf("%w: %w, and there is no nvidia-smi", errNoGPU, noBanner)
 	}
 	if s.smi == "" {
 		return nil, fmt.Errorf("a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with",
@@ -70,15 +68,15 @@ func open(ctx context.Context, m Machine, work string) (*session, error) {
 	code, err := s.askSMI(ctx)
 	switch {
 	case err != nil && (noBanner != nil || code == 6 || code == 9): // no device, no driver: its manual page, RETURN VALUE
-		return nil, fmt.Errorf("%w: %w", ErrNoGPU, err)
+		return nil, fmt.Errorf("%w: %w", errNoGPU, err)
 	case err == nil && len(s.ref.GPUs) == 0:
-		return nil, fmt.Errorf("%w: driver %s is loaded, and nvidia-smi lists no GPU", ErrNoGPU, s.ref.Driver)
+		return nil, fmt.Errorf("%w: driver %s is loaded, and nvidia-smi lists no GPU", errNoGPU, s.ref.Driver)
 	}
 	return s, err
 }
 
 // find returns the path of the first file of a name, "" if there is none.
-func (m Machine) find(dirs []string, name string) string {
+func (m machine) find(dirs []string, name string) string {
 	for _, dir := range dirs {
 		if found, err := filepath.Glob(m.path(dir, name)); err == nil && len(found) > 0 {
 			return found[0]
@@ -108,7 +106,7 @@ type smiGPU struct {
 
 // askSMI reads nvidia-smi's report, and returns its exit code.
 func (s *session) askSMI(ctx context.Context) (code int, err error) {
-	code, output, err := probe.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.Timeout)
+	code, output, err := probe.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.timeout)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, code, output)
 	}

@@ -1,4 +1,4 @@
-package gpu
+package main
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +31,8 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	folder = dir
 	const tags = `-DVERSION="` + version + `"`
 	for _, command := range [][]string{
-		{"go", "build", "-ldflags=-w", "-buildvcs=false", "-o", dir, "../../../cmd/driver-probe", "./gpu-check"},
+		{"go", "build", "-ldflags=-w", "-buildvcs=false", "-o", dir, "../../../cmd/driver-probe"},
+		{"go", "build", "-ldflags=-w", "-buildvcs=false", "-o", dir + "/gpu-check", "."},
 		{"cc", "-shared", "-fPIC", "-O1", "-w", tags, "-Wl,-soname,libnvidia-ml.so.1", "-o", dir + "/libnvidia-ml.so", "testdata/nvml.c"},
 		{"cc", "-O1", "-w", tags, "-o", dir + "/nvidia-smi", "testdata/nvidia-smi.c"},
 	} {
@@ -52,15 +54,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machine makes a folder that looks like a machine with an H200, its driver in the folder of providers that
+// standIn makes a folder that looks like a machine with an H200, its driver in the folder of providers that
 // mount it into containers. Data is what nvidia-smi prints. devices says whether /dev/nvidia0 could be made.
-func machine(t *testing.T) (m Machine, data string, devices bool) {
+func standIn(t *testing.T) (m machine, data string, devices bool) {
 	t.Helper()
 	built, err := programs()
 	require.NoError(t, err)
 	root := t.TempDir()
 	data = filepath.Join(root, "data")
-	m = Machine{Root: root, Programs: filepath.Join(root, "programs")}
+	m = machine{root: root, programs: filepath.Join(root, "programs"), timeout: time.Minute}
 	write := func(name, text string) { testfile.Write(t, filepath.Join(root, name), text) }
 	for name, text := range map[string]string{
 		"proc/driver/nvidia/version":                        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + version + "  Release Build  (a@b)\nGCC version: 12\n",
@@ -91,8 +93,8 @@ func machine(t *testing.T) (m Machine, data string, devices bool) {
 	require.NoError(t, os.Symlink("libnvidia-ml.so."+version, filepath.Join(root, libs+"libnvidia-ml.so.1")))
 	write("usr/local/nvidia/bin/nvidia-smi", string(require.Value(os.ReadFile(filepath.Join(built, "nvidia-smi")))(t)))
 	require.NoError(t, os.Chmod(filepath.Join(root, "usr/local/nvidia/bin/nvidia-smi"), 0o755))
-	require.NoError(t, os.Mkdir(m.Programs, 0o755))
-	require.NoError(t, os.Symlink(filepath.Join(built, "driver-probe"), filepath.Join(m.Programs, "driver-probe")))
+	require.NoError(t, os.Mkdir(m.programs, 0o755))
+	require.NoError(t, os.Symlink(filepath.Join(built, "driver-probe"), filepath.Join(m.programs, "driver-probe")))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
 	return m, data, unix.Mknod(filepath.Join(root, "dev/nvidia0"), unix.S_IFCHR|0o666, int(unix.Mkdev(195, 0))) == nil
 }

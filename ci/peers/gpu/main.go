@@ -1,6 +1,12 @@
 // Command gpu-check asks a machine with NVIDIA GPUs whose driver is loaded whether the project's programs see
-// what nvidia-smi sees, and prints a table in Markdown. It changes nothing on the machine. It is static; its
-// folder also has driver-probe, and can be carried to a machine without Go and network.
+// what NVIDIA's nvidia-smi sees: driver-probe, the PCI bus, device files and preflight. It prints a table in
+// Markdown. It is static; its folder also has driver-probe, and can be carried to a machine without Go and
+// network.
+//
+// It changes nothing on the machine: it loads and unloads no module, resets no GPU, switches no MIG mode, and
+// writes only below a temporary folder. Such machines are often containers, so that it needs no writable /sys,
+// and finds the driver's libraries also in /usr/local/nvidia. A question that cannot be asked on a machine is an
+// answer of its own, with the reason.
 //
 // Exit codes: 0 all answers are the same, 1 one differs or the machine could not be asked, 2 wrong arguments,
 // 3 the machine has no GPU with a loaded driver.
@@ -16,8 +22,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/driver-container/driver-container/ci/peers/gpu"
 )
 
 // limit is the time for all questions together.
@@ -28,8 +32,8 @@ func main() {
 	if err != nil {
 		program = "."
 	}
-	m := gpu.Machine{Programs: filepath.Dir(program)}
-	flag.StringVar(&m.Root, "root", "/", "the machine; a stand-in in tests")
+	m := machine{programs: filepath.Dir(program), timeout: time.Minute}
+	flag.StringVar(&m.root, "root", "/", "the machine; a stand-in in tests")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "gpu-check: takes no arguments, but got %q\n", flag.Args())
@@ -39,16 +43,16 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answers, err := gpu.Ask(ctx, m)
+	answers, err := ask(ctx, m)
 	different := false
 	if err == nil {
-		different, err = gpu.Table(os.Stdout, answers)
+		different, err = table(os.Stdout, answers)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-check:", err)
 	}
 	switch {
-	case errors.Is(err, gpu.ErrNoGPU):
+	case errors.Is(err, errNoGPU):
 		os.Exit(3)
 	case err != nil || different:
 		os.Exit(1)

@@ -1,7 +1,4 @@
-// Package templates checks the pipelines that users copy. The GitHub one is also linted by actionlint
-// (ci/lint/run), which knows its schema. For GitLab no such tool works without a server, so this package checks
-// the part of GitLab's language that the pipeline uses.
-package templates
+package main
 
 import (
 	"fmt"
@@ -19,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// pipeline is that part of GitLab's language; https://docs.gitlab.com/ci/yaml has all of it. Another key is a
-// mistake.
+// pipeline is the part of GitLab's language that ci/templates uses; https://docs.gitlab.com/ci/yaml has all of
+// it. Another key is a mistake. actionlint knows GitHub's; for GitLab's no such tool works without a server.
 type pipeline struct {
 	Stages    []string
 	Workflow  struct{ Rules []rule }
@@ -61,7 +58,7 @@ type job struct {
 
 func load(t *testing.T, file string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(filepath.Join("../templates", file))
 	if err == nil {
 		err = yaml.Load(data, into, yaml.WithKnownFields(), yaml.WithUniqueKeys())
 	}
@@ -144,7 +141,7 @@ func TestPipelinesSign(t *testing.T) {
 	t.Parallel()
 	pinned := regexp.MustCompile(`(?m)^  DRIVER_BUILD_REF: (v[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]{40})( #.*)?$`)
 	for _, file := range []string{"github.yaml", "gitlab.yaml"} {
-		text := string(require.Value(os.ReadFile(file))(t))
+		text := string(require.Value(os.ReadFile(filepath.Join("../templates", file)))(t))
 		if !pinned.MatchString(text) {
 			t.Errorf("%s: DRIVER_BUILD_REF is no version", file)
 		}
@@ -192,7 +189,7 @@ func TestGitHub(t *testing.T) {
 			Steps       []struct{ Uses, Run string }
 		}
 	}
-	data, err := os.ReadFile("github.yaml")
+	data, err := os.ReadFile("../templates/github.yaml")
 	if err == nil {
 		err = yaml.Load(data, &w)
 	}

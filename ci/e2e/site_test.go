@@ -1,4 +1,4 @@
-package site
+package e2e
 
 import (
 	_ "embed"
@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-const root = "../../.."
+const root = "../.."
 
 //go:embed walk.js
 var walkScript string
