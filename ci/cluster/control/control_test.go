@@ -1,15 +1,17 @@
-package control
+package control_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // This plane refuses what real clusters refuse; otherwise tests on it would prove little.
 func TestAPIServer(t *testing.T) {
-	p := Start(t, Config{})
+	p := control.Start(t, control.Config{})
 	if got := p.Kubectl("version"); !strings.Contains(got, "Server Version: v1.36.") || !strings.Contains(got, "Client Version: v1.36.") {
 		t.Errorf("kubectl version says:\n%s", got)
 	}

@@ -7,5 +7,9 @@
 // loopback or on a socket in a temporary folder. Each process ends with the test, also when the test binary
 // is killed. PKI makes the certificates and kubeconfigs; the guest of package cluster uses them as well.
 //
+// Its tests are those of programs that talk to an API server: driver-evict with real controllers and scheduler, what a
+// driver's pod reports and may change, and how driver-build reaches a daemon in a pod. What a driver really does
+// belongs to ci/cluster/journeys.
+//
 // It runs no container and has no kubelet: tests with pods that really start belong to package cluster.
 package control

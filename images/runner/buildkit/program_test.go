@@ -147,7 +147,7 @@ func TestCommands(t *testing.T) {
 }
 
 // TestEnded: the last words of programs, as they print them, and what to do about them. Those of kubectl are in
-// ci/cluster/builder, from kubectl itself.
+// ci/cluster/control, from kubectl itself.
 func TestEnded(t *testing.T) {
 	for _, c := range []struct{ address, words, says string }{
 		{"kube-pod://x", "E1123 04:14:27.8 2 memcache.go:265] no list\nE1123 04:14:27.9 2 memcache.go:265] no list\nerror: You must be logged in to the server",

@@ -1,7 +1,4 @@
-// Package events tests with the real API server the requests of a driver's pod: that the server
-// accepts the few hand-written ones, that the declared rights suffice and that each is needed, that
-// kubectl alone shows what happens on a node, and that with rbac.ownNodeOnly a pod changes its own node only.
-package events
+package control_test
 
 import (
 	"context"

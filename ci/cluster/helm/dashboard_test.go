@@ -1,4 +1,4 @@
-package prometheus
+package helm
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-const monitoring = "../../../deploy/chart/files/"
+const chartFiles = "../../../deploy/chart/files/"
 
 // dashboard is the part of Grafana's model that the tests need.
 type dashboard struct {
@@ -44,9 +44,9 @@ type panel struct {
 	}
 }
 
-func read(t *testing.T) dashboard {
+func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	text := require.Value(os.ReadFile(monitoring + "dashboard.json"))(t)
+	text := require.Value(os.ReadFile(chartFiles + "dashboard.json"))(t)
 	var d dashboard
 	require.NoError(t, json.Unmarshal(text, &d))
 	return d
@@ -65,7 +65,7 @@ func (d dashboard) expressions() (all []string) {
 // TestDashboard finds errors that Grafana refuses, or shows wrongly without a message.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	d := read(t)
+	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || len(d.UID) > 40 || d.SchemaVersion < 36 || d.ID != nil {
 		t.Errorf("%q, uid %q, schema %d, id %v", d.Title, d.UID, d.SchemaVersion, d.ID)
 	}
@@ -142,7 +142,7 @@ type rules struct {
 
 func readRules(t *testing.T) rules {
 	t.Helper()
-	text := require.Value(os.ReadFile(monitoring + "alerts.yaml"))(t)
+	text := require.Value(os.ReadFile(chartFiles + "alerts.yaml"))(t)
 	var r rules
 	require.NoError(t, yaml.Unmarshal(text, &r))
 	if len(r.Groups) != 1 || len(r.Groups[0].Rules) < 8 {
@@ -154,7 +154,7 @@ func readRules(t *testing.T) rules {
 // TestMetricsExist: metrics that the dashboard, the rules and the documentation name are served.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
-	pages := slices.Concat(get(t, "http://"+serve(t, waiting())+"/metrics"), get(t, "http://"+serve(t, serving())+"/metrics"))
+	pages := slices.Concat(fetch(t, "http://"+serve(t, waiting())+"/metrics"), fetch(t, "http://"+serve(t, serving())+"/metrics"))
 	served := map[string]string{"up": "", "ALERTS": ""}
 	for line := range bytes.Lines(pages) {
 		if name, help, ok := strings.Cut(strings.TrimPrefix(string(line), "# HELP "), " "); ok && bytes.HasPrefix(line, []byte("# HELP ")) {
@@ -162,8 +162,8 @@ func TestMetricsExist(t *testing.T) {
 		}
 	}
 	name := regexp.MustCompile(`\b(nvidia_driver|process|go)_[a-z0-9_]+\b`)
-	asked := read(t).expressions()
-	for _, v := range read(t).Templating.List {
+	asked := readDashboard(t).expressions()
+	for _, v := range readDashboard(t).Templating.List {
 		text := require.Value(json.Marshal(v.Query))(t)
 		asked = append(asked, string(text))
 	}

@@ -1,4 +1,4 @@
-package builder
+package control_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package prometheus
+package helm
 
 import (
 	"bytes"
@@ -82,7 +82,7 @@ func (s server) query(expr string) []sample {
 		Status, Error string
 		Data          struct{ Result []sample }
 	}
-	if err := json.Unmarshal(get(s.t, s.url+"/api/v1/query?query="+url.QueryEscape(expr)), &a); err != nil || a.Status != "success" {
+	if err := json.Unmarshal(fetch(s.t, s.url+"/api/v1/query?query="+url.QueryEscape(expr)), &a); err != nil || a.Status != "success" {
 		s.t.Fatalf("%s: %v, %+v", expr, err, a)
 	}
 	return a.Data.Result
@@ -126,7 +126,7 @@ func (s server) until(expr string, n int) []sample {
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	tool.Real(t, "needs the Debian package prometheus")
-	alerts := require.Value(filepath.Abs(monitoring + "alerts.yaml"))(t)
+	alerts := require.Value(filepath.Abs(chartFiles + "alerts.yaml"))(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
 	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": unused(t)} {
@@ -167,7 +167,7 @@ func TestScrape(t *testing.T) {
 		}
 	}
 	healthy(t, s)
-	for _, expr := range read(t).expressions() {
+	for _, expr := range readDashboard(t).expressions() {
 		concrete := strings.NewReplacer("$job", ".*", "$instance", ".*").Replace(expr)
 		if got := s.query(concrete); len(got) == 0 {
 			t.Errorf("the dashboard asks in vain: %s", expr)
@@ -189,7 +189,7 @@ func healthy(t *testing.T, s server) {
 			}
 		}
 	}
-	if err := json.Unmarshal(get(t, s.url+"/api/v1/rules"), &a); err != nil || len(a.Data.Groups) != 1 {
+	if err := json.Unmarshal(fetch(t, s.url+"/api/v1/rules"), &a); err != nil || len(a.Data.Groups) != 1 {
 		t.Fatalf("%v: %+v", err, a)
 	}
 	if got, want := len(a.Data.Groups[0].Rules), len(readRules(t).Groups[0].Rules); got != want {

@@ -1,4 +1,4 @@
-package prometheus
+package helm
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func serve(t *testing.T, st status.Snapshot) string {
 }
 
 // get returns the body of a page that must exist.
-func get(t *testing.T, url string) []byte {
+func fetch(t *testing.T, url string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -1,4 +1,4 @@
-package events
+package control_test
 
 import (
 	"errors"

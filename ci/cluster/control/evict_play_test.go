@@ -1,4 +1,4 @@
-package eviction
+package control_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package prometheus
+package helm
 
 import (
 	"bytes"
@@ -25,11 +25,11 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, e
 	return string(out), err
 }
 
-// TestNames: promtool finds no fault in the metrics that are served.
-func TestNames(t *testing.T) {
+// TestServedNames: promtool finds no fault in the metrics that are served.
+func TestServedNames(t *testing.T) {
 	t.Parallel()
 	tool.Real(t, "needs the Debian package prometheus")
-	page := get(t, "http://"+serve(t, waiting())+"/metrics")
+	page := fetch(t, "http://"+serve(t, waiting())+"/metrics")
 	if out, err := promtool(t, ".", page, "check", "metrics"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -43,10 +43,10 @@ func TestNames(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	tool.Real(t, "needs the Debian package prometheus")
-	if out, err := promtool(t, monitoring, nil, "check", "rules", "--lint-fatal", "alerts.yaml"); err != nil {
+	if out, err := promtool(t, chartFiles, nil, "check", "rules", "--lint-fatal", "alerts.yaml"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	text := string(require.Value(os.ReadFile(monitoring + "alerts.yaml"))(t))
+	text := string(require.Value(os.ReadFile(chartFiles + "alerts.yaml"))(t))
 	tests := string(require.Value(os.ReadFile("testdata/alerts_test.yaml"))(t))
 	run := func(rules string) (string, error) {
 		dir := t.TempDir()
