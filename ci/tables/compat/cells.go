@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,10 +23,7 @@ type driver struct {
 	version  string
 	home     string   // the system that has its packages: other systems get their sources from there
 	flavours []string // that Debian packages
-	// The sources in the packages are patched by Debian. If false, the patches lie beside the sources and
-	// neither driver-build nor this command applies them.
-	patched bool
-	debian  string // the packages, as a matrix has them; "": matrix.yaml has them
+	debian   string   // the packages, as a matrix has them; "": matrix.yaml has them
 }
 
 var (
@@ -40,8 +38,8 @@ var drivers = []driver{
 	{version: "450.248.02", home: "debian11", flavours: closed, debian: `{systems: {debian11: 450.248.02-7~deb11u1}, archs: [amd64],
   packages: [libnvidia-tesla-450-cuda1, libnvidia-tesla-450-ml1, nvidia-tesla-450-smi], kernel: [nvidia-tesla-450-kernel-source]}`},
 	{version: "470.256.02", home: "debian11", flavours: closed},
-	{version: "535.261.03", home: "debian12", flavours: both, patched: true},
-	{version: "550.163.01", home: "debian13", flavours: both, patched: true},
+	{version: "535.261.03", home: "debian12", flavours: both},
+	{version: "550.163.01", home: "debian13", flavours: both},
 	{version: "390.157", home: "debian11", flavours: closed},
 }
 
@@ -51,12 +49,8 @@ type kernel struct {
 	Flavour string `json:"flavour"`
 	Default bool   `json:"default"`
 	Version string `json:"version"` // of the package: "6.1.192-2"
-}
-
-// series returns the beginning of the release: "5.10".
-func (k kernel) series() string {
-	fields := strings.SplitN(k.Release, ".", 3)
-	return strings.Join(fields[:min(2, len(fields))], ".")
+	// Compiler is that of the system, "gcc 12.2.0"; "" when it is not known.
+	Compiler string `json:"-"`
 }
 
 // cell is one compile and its result.
@@ -68,53 +62,37 @@ type cell struct {
 	Patches string  // of the matrix, that the sources have, by name: "a, b"; "" for sources without them
 	Rules   string  // the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it works
 	Result  *result // nil: not compiled yet
+}
 
-	Companion *matrix.Companion // that is compiled against nvidia; nil: the driver's modules alone
+// result is what the page keeps of a compile.
+type result struct {
+	Error  string // the first error of the compiler; "": it compiles
+	Source string // where the sources are from: packages or archive
 }
 
 func (c *cell) String() string {
-	name := c.System + " " + c.Driver.version + " " + c.Flavour + " " + c.Kernel.Release
-	if c.Patches != "" {
-		name += " patched"
-	}
-	if c.Companion != nil {
-		name += " with " + c.Companion.Name + "-" + c.Companion.Version
-	}
-	return name
+	return strings.Join([]string{c.System, c.Kernel.Release, c.Driver.version, c.Flavour, cmp.Or(c.Patches, "none")}, " ")
 }
 
-// cellsOf lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell. The
-// cells with companions are the last: those whose sources are an archive, or a package of the cell's system,
-// beside each driver that works there with all patches.
-func cellsOf(m *matrix.Matrix, kernels map[string]kernel) ([]*cell, error) {
-	var all, companions []*cell
+// cellsOf lists what is to be compiled, by system, driver and flavour, with the results that a page has for the same
+// kernels, and asks the matrix about each cell.
+func cellsOf(m *matrix.Matrix, kernels map[string]kernel, known map[string]*result) ([]*cell, error) {
+	var all []*cell
 	var errs []error
-	add := func(to *[]*cell, c cell) *cell {
-		var err error
-		c.Rules, err = against(m, &c)
-		*to, errs = append(*to, &c), append(errs, err)
-		return &c
-	}
 	for _, system := range systems {
 		for _, d := range drivers {
 			for _, flavour := range d.flavours {
-				c := add(&all, cell{System: system, Kernel: kernels[system], Driver: d, Flavour: flavour})
-				if names := patchesOf(m, d, flavour); names != "" {
-					patched := *c
-					patched.Patches = names
-					c = add(&all, patched)
-				}
-				for _, o := range m.Companions {
-					if c.Rules == "" && slices.Contains(o.Archs, arch) && (o.Archive != nil || o.Debian.Systems[system] != "") {
-						beside := *c
-						beside.Companion = &o
-						add(&companions, beside)
-					}
+				for _, patches := range slices.Compact([]string{"", patchesOf(m, d, flavour)}) {
+					c := &cell{System: system, Kernel: kernels[system], Driver: d, Flavour: flavour, Patches: patches}
+					c.Result = known[c.String()]
+					var err error
+					c.Rules, err = against(m, c)
+					all, errs = append(all, c), append(errs, err)
 				}
 			}
 		}
 	}
-	return append(all, companions...), errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // patchesOf returns the names of the matrix's patches for the sources of a driver.
@@ -131,18 +109,12 @@ func patchesOf(m *matrix.Matrix, d driver, flavour string) string {
 }
 
 // against returns the matrix's reason against a cell, "" when the matrix says that it works. It asks the
-// rules for pairs, the companion's limits and the limits for the exact kernel.
+// rules for pairs and the limits for the exact kernel.
 func against(m *matrix.Matrix, c *cell) (string, error) {
-	s := matrix.Selection{
+	targets, err := m.Select(matrix.Selection{
 		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},
 		NoPatches: c.Patches == "",
-	}
-	if c.Companion != nil {
-		alone := *m
-		alone.Companions = []matrix.Companion{*c.Companion}
-		m, s.Companions = &alone, []string{c.Companion.Name}
-	}
-	targets, err := m.Select(s)
+	})
 	if no, ok := errors.AsType[*matrix.IncompatibleError](err); ok {
 		return no.Rule + ": " + no.Reason, nil
 	}

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -23,18 +23,10 @@ import (
 // laboratory holds what the compiles of all cells share.
 type laboratory struct {
 	program, matrixFile string
-	work                string // folder for results, logs and archives, kept between runs
+	work                string // folder for matrices and archives, kept between runs
 	matrix              *matrix.Matrix
 	bases               map[string]string // base images by system, as --base takes them
 	log                 io.Writer
-}
-
-// result is what the work folder keeps of a cell.
-type result struct {
-	Error    string `json:",omitempty"` // the first error of the compiler; "": it compiles
-	Compiler string `json:",omitempty"` // "gcc 12.2.0"; "" when the modules were in driver-build's cache
-	Source   string // where the sources are from: packages or archive
-	Date     string // "2026-11-21"
 }
 
 // command returns what a program printed. A compile takes minutes, on a busy machine many of them.
@@ -80,52 +72,41 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 	return k, errors.New("driver-build kernels lists no kernel that the system installs")
 }
 
-// fill sets the result of every cell: from an earlier run, or else by compiling those with a word in their
-// name. Trouble with one cell does not stop the others, and the next run tries it again.
-func (l *laboratory) fill(ctx context.Context, cells []*cell, only string) error {
-	kept, file := map[string]*result{}, filepath.Join(l.work, "results.json")
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(data, &kept)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w; delete it", file, err)
-	}
+// fill compiles the cells without a result that have a word in their name, and calls done after each. Trouble with
+// one cell does not stop the others, and the next run tries it again.
+func (l *laboratory) fill(ctx context.Context, cells []*cell, only string, done func() error) error {
 	var errs []error
 	for i, c := range cells {
-		if c.Result = kept[c.String()]; c.Result != nil || !strings.Contains(c.String(), only) {
+		if c.Result != nil || !strings.Contains(c.String(), only) {
 			continue
 		}
 		begin := time.Now()
-		r, err := l.compile(ctx, c)
+		compiler, err := l.compile(ctx, c)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		fmt.Fprintf(l.log, "%2d of %d: %s: %.0f s: %+v %v\n", i+1, len(cells), c, time.Since(begin).Seconds(), r, err)
-		if err == nil {
-			r.Date = begin.UTC().Format(time.DateOnly)
-			c.Result, kept[c.String()] = r, r
-			if data, err = json.MarshalIndent(kept, "", "  "); err == nil {
-				err = write(file, string(data)+"\n")
+		fmt.Fprintf(l.log, "%2d of %d: %s: %.0f s: %+v %v\n", i+1, len(cells), c, time.Since(begin).Seconds(), c.Result, err)
+		for _, other := range cells {
+			if other.System == c.System && compiler != "" {
+				other.Kernel.Compiler = compiler
 			}
 		}
-		if err != nil {
+		if err = errors.Join(err, done()); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// compile builds the image of a cell and deletes it. Companions are compiled against nvidia; driver-build makes
-// no set without nvidia-uvm.
-func (l *laboratory) compile(ctx context.Context, c *cell) (r *result, err error) {
+// compile builds the image of a cell, deletes it, and sets the cell's result.
+func (l *laboratory) compile(ctx context.Context, c *cell) (compiler string, err error) {
 	source, flags, err := l.source(ctx, c)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	dir, err := os.MkdirTemp(l.work, "image-")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := append([]string{
@@ -136,15 +117,36 @@ func (l *laboratory) compile(ctx context.Context, c *cell) (r *result, err error
 	if c.Patches == "" {
 		args = append(args, "--no-patches")
 	}
-	if c.Companion != nil {
-		args = append(args, "--modules", "nvidia,nvidia-uvm", "--companions", c.Companion.Name)
-	}
 	_, log, failed := command(ctx, l.program, args...)
-	if err := write(filepath.Join(l.work, "logs", strings.ReplaceAll(c.String(), " ", "_")+".log"), log); err != nil {
-		return nil, err
+	compiler, problem, err := outcome(log, failed)
+	if err == nil {
+		c.Result = &result{Error: problem, Source: source}
 	}
-	if r, err = outcome(log, failed); err == nil {
-		r.Source = source
+	return compiler, err
+}
+
+var (
+	// failure matches the entrypoint's message when make or strip fails; see kbuild.CompileError.
+	failure = regexp.MustCompile(`compile driver \S+ for kernel \S+: (?:make|strip) failed: ` +
+		`(?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
+	// compiling matches the entrypoint's message when a compile begins.
+	compiling = regexp.MustCompile(`compiling driver=.* compiler="(\S+ \d[^\s"]*)" jobs=`)
+	// places matches folders that do not matter to readers: the scratch folder, and the two folders of the
+	// kernel headers.
+	places = regexp.MustCompile(`/\S*?/driver-modules/source/|/usr/src/linux-headers-[^/\s]+/`)
+)
+
+// outcome judges what driver-build said and how it ended: with which compiler it compiled, "" when the modules were in
+// driver-build's cache, and the compiler's first error. The error is what failed for another reason: memory, disk,
+// network, packages. It proves nothing about the driver.
+func outcome(log string, failed error) (compiler, problem string, _ error) {
+	if m := compiling.FindStringSubmatch(log); m != nil {
+		compiler = m[1]
 	}
-	return r, err
+	all := failure.FindAllStringSubmatch(log, -1)
+	if failed == nil || len(all) == 0 {
+		return compiler, "", failed
+	}
+	problem = strings.TrimSpace(places.ReplaceAllString(all[len(all)-1][1], ""))
+	return compiler, cmp.Or(problem, "make says no reason"), nil
 }

@@ -1,12 +1,11 @@
 // Command compat compares the matrix's rules with the compiler: driver-build compiles every driver that
 // Debian packages for the kernels of three Debian releases, in both flavours, and compat writes docs/compat.md:
-// the results beside what the rules say. The companions of the matrix are compiled against each driver that
-// works on the kernel.
+// the results beside what the rules say.
 //
 // Everything goes through bin/driver-build, as a user would do it, one compile at a time. If Debian has packages
 // of a driver for a system, their sources are compiled; otherwise the sources of a .run archive made from
-// such packages (package ci/testkit/makeself). Each result is kept in the user's cache, so that an interrupted
-// run continues where it stopped. The command loads no module: refused (page.go) lists modules that compiled and
+// such packages (package ci/testkit/makeself). The page keeps the results: a run compiles what the page does not have for the
+// newest kernels, and writes the page after each compile. The command loads no module: refused (page.go) lists modules that compiled and
 // that the kernel refused in the lab.
 //
 //	go run ./ci/tables/compat [--matrix matrix.yaml] [--only WORD]
@@ -37,6 +36,9 @@ func main() {
 	}
 }
 
+// page is the file with the results.
+const page = "docs/compat.md"
+
 // errDiffers says that a line of the table needs a correction.
 var errDiffers = errors.New("the matrix and the compiler differ: correct the limits in matrix.yaml")
 
@@ -56,6 +58,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil); err != nil {
 		return err
 	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	known, results := parse(string(text))
 	kernels := map[string]kernel{}
 	for _, system := range systems {
 		base, _, err := command(ctx, "ci/base", system, arch)
@@ -63,20 +70,30 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 			return fmt.Errorf("make a base of %s: %w", system, err)
 		}
 		l.bases[system] = lastLine(base)
-		if kernels[system], err = l.newest(ctx, system); err != nil {
+		k, err := l.newest(ctx, system)
+		if err != nil {
 			return fmt.Errorf("list the kernels of %s: %w", system, err)
 		}
+		if k.Release == known[system].Release {
+			k.Compiler = known[system].Compiler
+		}
+		kernels[system] = k
 	}
-	cells, err := cellsOf(l.matrix, kernels)
+	cells, err := cellsOf(l.matrix, kernels, results)
 	if err != nil {
 		return err
 	}
-	failed := l.fill(ctx, cells, *only)
-	text, differs := render(cells)
-	if differs {
-		failed = errors.Join(failed, errDiffers)
+	differs := false
+	save := func() (err error) {
+		var text string
+		text, differs = render(cells)
+		return write(page, text)
 	}
-	return errors.Join(failed, write("docs/compat.md", text))
+	err = errors.Join(l.fill(ctx, cells, *only, save), save())
+	if differs {
+		err = errors.Join(err, errDiffers)
+	}
+	return err
 }
 
 // write replaces a file, and makes the folders above it.

@@ -29,7 +29,7 @@ func (l *laboratory) source(ctx context.Context, c *cell) (source string, flags 
 		return ok && d.Version == c.Driver.version
 	}
 	if c.System == c.Driver.home || slices.ContainsFunc(l.matrix.Drivers, has) {
-		file, err := l.writeMatrix(c, "")
+		file, err := l.writeMatrix(c.Driver, "")
 		return "packages", []string{"--matrix", file}, err
 	}
 	run := filepath.Join(l.work, "archives", "NVIDIA-Linux-x86_64-"+c.Driver.version+".run")
@@ -38,16 +38,16 @@ func (l *laboratory) source(ctx context.Context, c *cell) (source string, flags 
 			return "", nil, fmt.Errorf("make an archive of %s: %w", c.Driver.version, err)
 		}
 	}
-	file, err := l.writeMatrix(c, run)
+	file, err := l.writeMatrix(c.Driver, run)
 	return "archive", []string{"--matrix", file, "--source", run}, err
 }
 
 // mapping is a mapping of a matrix, whose values stay as they are written.
 type mapping = map[string]yaml.Node
 
-// writeMatrix writes the matrix for a cell: its driver alone, with a .run archive if there is one and else with
-// Debian's packages, and its companion alone, without limits: the compile says which drivers it fits.
-func (l *laboratory) writeMatrix(c *cell, run string) (string, error) {
+// writeMatrix writes a matrix with one driver alone, with a .run archive if there is one and else with
+// Debian's packages, and no companion.
+func (l *laboratory) writeMatrix(d driver, run string) (string, error) {
 	text, err := os.ReadFile(l.matrixFile)
 	if err != nil {
 		return "", err
@@ -55,33 +55,20 @@ func (l *laboratory) writeMatrix(c *cell, run string) (string, error) {
 	var all struct {
 		Systems    yaml.Node
 		Drivers    []mapping
-		Companions []mapping `yaml:",omitempty"`
 		Interfaces yaml.Node
 	}
 	if err := yaml.Unmarshal(text, &all); err != nil {
 		return "", err
 	}
-	another := func(name, version string) func(mapping) bool {
-		return func(m mapping) bool { return m["version"].Value != version || name != "" && m["name"].Value != name }
-	}
-	all.Drivers = slices.DeleteFunc(all.Drivers, another("", c.Driver.version))
+	all.Drivers = slices.DeleteFunc(all.Drivers, func(m mapping) bool { return m["version"].Value != d.version })
 	if len(all.Drivers) != 1 {
-		return "", fmt.Errorf("%s has no driver %s", l.matrixFile, c.Driver.version)
+		return "", fmt.Errorf("%s has no driver %s", l.matrixFile, d.version)
 	}
-	name, version := "", ""
-	if c.Companion != nil {
-		name, version = c.Companion.Name, c.Companion.Version
-	}
-	all.Companions = slices.DeleteFunc(all.Companions, another(name, version))
-	for _, o := range all.Companions {
-		delete(o, "drivers")
-		delete(o, "flavours")
-	}
-	if err := sourceOf(all.Drivers[0], c.Driver, run); err != nil {
+	if err := sourceOf(all.Drivers[0], d, run); err != nil {
 		return "", err
 	}
-	for _, d := range l.matrix.Drivers {
-		for _, p := range d.Patches {
+	for _, known := range l.matrix.Drivers {
+		for _, p := range known.Patches {
 			if err := write(filepath.Join(l.work, p.File), p.Text); err != nil {
 				return "", err
 			}
@@ -124,7 +111,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file, err := l.writeMatrix(&cell{Driver: d}, "")
+	file, err := l.writeMatrix(d, "")
 	if err != nil {
 		return err
 	}
