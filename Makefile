@@ -63,10 +63,10 @@ compat: build ## every driver and kernel that Debian's packages allow, compiled;
 	ci/tables/compat/run
 
 upstream: ## what differs between the tables and public sources: NVIDIA's open modules, Gentoo, nixpkgs, the redist folder
-	ci/tables/upstream/run
+	ci/tables/upstream/differences
 
 gpulist: ## the list of GPUs per branch, images/gpus/gpus.tsv, from the drivers in Debian's packages
-	ci/tables/gputable/run
+	ci/tables/upstream/gpus
 
 gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table; changes nothing; bin/gpu can be carried to such a machine
 	ci/peers/gpu/build

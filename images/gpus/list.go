@@ -1,5 +1,5 @@
 // Package gpus is the list of NVIDIA's GPUs: which branches of the driver drive each of them, and with which
-// kernel modules. The list is data (gpus.tsv, which ci/tables/gputable makes of the lists in NVIDIA's drivers and of
+// kernel modules. The list is data (gpus.tsv, which ci/tables/upstream makes of the lists in NVIDIA's drivers and of
 // pci.ids). The package also says which driver of a matrix is for a GPU, and writes that down as a
 // NodeFeatureRule, with which Node Feature Discovery labels nodes before they have a driver.
 //

@@ -1,17 +1,24 @@
-// Command upstream compares the tables of this project with public sources that a person downloads or a job
-// reaches (ci/tables/upstream/run), and prints what differs, with the source. It does not download, and changes
-// nothing: a person judges each line.
+// Command upstream reads public sources that a person downloads or a job reaches. It does not download.
 //
-// The folder that it reads:
+//	upstream differences FOLDER   prints what differs from the tables of this project, with the source (ci/tables/upstream/differences):
+//	                              a person judges each line
+//	upstream gpus FOLDER          prints the table of images/gpus (ci/tables/upstream/gpus)
+//
+// The folder of the first:
 //
 //	open/TAG/{README.md,conftest.sh,*.c}   NVIDIA/open-gpu-kernel-modules: oldest kernel, calls of interfaces
 //	gentoo/nvidia-drivers-VERSION.ebuild   MODULES_KERNEL_MAX
 //	nixpkgs/*.nix                          versions and checksums of .run archives
 //	redist/*.html                          the index of NVIDIA's redist folder
+//
+// The folder of the second has the list of GPUs of each branch, as supported-gpus.json (450.json, since 450) or as
+// appendix A of the README (390.txt), the README of each release of the open modules (580.142.md), and pci.ids.
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -25,22 +32,31 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: upstream FOLDER")
-		os.Exit(2) //nolint:forbidigo // this is main.go
-	}
-	c, err := compare(os.DirFS(os.Args[1]), time.Now())
-	if err != nil {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "upstream:", err)
-		os.Exit(2) //nolint:forbidigo // this is main.go
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) != 2 {
+		return errors.New("usage: upstream differences|gpus FOLDER")
+	}
+	folder := os.DirFS(args[1])
+	if args[0] == "gpus" {
+		return writeGPUs(folder, out)
+	}
+	c, err := compare(folder, time.Now())
+	if err != nil {
+		return err
 	}
 	for _, line := range c.differs {
-		fmt.Println(line)
+		fmt.Fprintln(out, line)
 	}
-	fmt.Fprintf(os.Stderr, "upstream: %d lines of %d files\n", len(c.differs), c.files)
 	if len(c.differs) > 0 {
-		os.Exit(1) //nolint:forbidigo // this is main.go
+		return fmt.Errorf("%d differences in %d files", len(c.differs), c.files)
 	}
+	return nil
 }
 
 // comparison is what was read of the sources.

@@ -22,7 +22,7 @@ var (
 // errShape says that a source has another form than the one that is known.
 var errShape = errors.New("it has none of what is looked for: its form has changed")
 
-// readme compares the oldest kernel of a tag. ci/tables/gputable reads its list of GPUs.
+// readme compares the oldest kernel of a tag. The list of GPUs reads its table of GPUs.
 func (c *comparison) readme(name, text string) error {
 	tag := path.Base(path.Dir(name))
 	if m := oldestKernel.FindStringSubmatch(text); m != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestPreflight: a node, which reads the list of its own driver, and the table agree about every GPU of the
-// lists: whether the driver drives it, and which flavours do. ci/tables/gputable/run gives the whole lists in
+// lists: whether the driver drives it, and which flavours do. ci/tables/upstream/gpus gives the whole lists in
 // GPU_LISTS; otherwise these are the excerpts.
 func TestPreflight(t *testing.T) {
 	t.Parallel()

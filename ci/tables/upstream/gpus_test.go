@@ -18,7 +18,7 @@ const committed = "../../../images/gpus/gpus.tsv"
 func TestExcerpts(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	require.NoError(t, run(os.DirFS("testdata"), &out))
+	require.NoError(t, writeGPUs(os.DirFS("testdata"), &out))
 	want := string(require.Value(os.ReadFile(committed))(t))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) < 25 {
@@ -51,7 +51,7 @@ func TestRefuses(t *testing.T) {
 		"a generation's news": {fstest.MapFS{"999.json": file(`{"chips":[{"devid":"0x1EB8","name":"T","legacybranch":"990.xx"}]}`), "pci.ids": ids}, "its last branch is 990, that of Turing is 0"},
 	} {
 		var out bytes.Buffer
-		if err := run(fs.FS(c.folder), &out); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := writeGPUs(fs.FS(c.folder), &out); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if out.Len() > 0 {
