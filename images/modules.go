@@ -51,6 +51,9 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 	}
 	name := "modules " + flavour + " " + k.Release
 	compiled := spec(r, name, key)
+	if compiled.Content, err = layer.Key("compile", r.CompileInputs(k, flavour)...); err != nil {
+		return nil, err
+	}
 	made := func(ctx context.Context) (v1.Layer, error) {
 		return b.Layers().Make(ctx, compiled, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)

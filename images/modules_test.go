@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -174,6 +175,42 @@ func TestModulesLayerShared(t *testing.T) {
 	}
 	if other := layers(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
 		t.Error("fewer modules are the same layer")
+	}
+}
+
+// TestCompiledOnce: modules are compiled again for what they depend on, and for nothing else of their image, which is the
+// one that an empty cache gives.
+func TestCompiledOnce(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	target := r.target(t, pair("debian12", newDriver))
+	kernel, signer := []string{imagetest.Kernel}, signers()[0]
+	build := func(b *Builder, o recipe.Options) string {
+		b.Signer = nil
+		if o.Signer != nil {
+			b.Signer = signer
+		}
+		_, img := made(t, b, target, o)
+		return digestOf(t, img)
+	}
+	for i, o := range []recipe.Options{
+		{Kernels: kernel}, {Kernels: kernel, Profile: recipe.CUDA}, {Kernels: kernel, Compression: recipe.Zstd},
+		{Kernels: kernel, Compression: recipe.Zstd, Profile: recipe.CUDA, Sources: true}, {Kernels: kernel, Signer: signer.Certificate},
+		{Kernels: kernel, Compression: recipe.Zstd, Signer: signer.Certificate},
+	} {
+		got := build(r.b, o)
+		assert.Equalf(t, 1, int(f.runs.Load()), "compiles after image %d", i)
+		if o.Compression == recipe.Zstd {
+			empty := newBuilder(t, r.World, t.TempDir())
+			empty.Runner, empty.Binaries = func(context.Context) (runner.Runner, error) { return &fakeRunner{t: t}, nil }, r.b.Binaries
+			assert.Equalf(t, build(empty, o), got, "image %d is not the one of an empty cache", i)
+		}
+	}
+	for i, o := range []recipe.Options{
+		{Kernels: []string{imagetest.OldKernel}}, {Kernels: kernel, Modules: []string{"nvidia"}}, {Kernels: kernel, Flavours: []string{matrix.Open}},
+	} {
+		build(r.b, o)
+		assert.Equalf(t, i+2, int(f.runs.Load()), "compiles after other inputs %d", i)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestPatchKeys(t *testing.T) {
 	keys := func(flavour string, patches ...matrix.Patch) (sources, modules, id string) {
 		plan := require.Value(r.b.Plan(t.Context(), patched(target, patches...), recipe.Options{}))(t)
 		sources = require.Value(kernelSourcesKey(plan))(t)
-		modules = require.Value(layer.Key("modules", plan.ModulesInputs(recipe.Kernel{Release: "5.4.0-1-generic"}, flavour)...))(t)
+		modules = require.Value(layer.Key("modules", plan.CompileInputs(recipe.Kernel{Release: "5.4.0-1-generic"}, flavour)...))(t)
 		return sources, modules, require.Value(plan.Describe())(t).ID
 	}
 	one, other := patchOf("y", openPatch), patchOf("y", strings.ReplaceAll(openPatch, "int y", "int z"))

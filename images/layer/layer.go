@@ -52,6 +52,7 @@ type Spec struct {
 	Arch        string // of the image
 	Name        string
 	Key         string
+	Content     string // key of the content without its compression, of a layer that is dear to make; "": it is made again
 	Single      bool // no other image has it
 	NoOutline   bool // its outline is made only if something asks for it
 	Compression recipe.Compression
@@ -130,6 +131,9 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 			return nil, err
 		}
 		defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
+		if again, ok := c.recompress(ctx, of, step); ok {
+			return again, nil
+		}
 		tree, err := fill(ctx, spool, step)
 		if err != nil {
 			return nil, err
@@ -165,7 +169,33 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 			return nil, err
 		}
 	}
+	if of.Content != "" {
+		if _, err := c.note(of.Content, rec); err != nil {
+			return nil, err
+		}
+	}
 	return c.note(of.Key, rec)
+}
+
+// recompress makes a layer of one with the same content that the cache has in another compression. If that one cannot be
+// read, the layer is made from its inputs.
+func (c Cache) recompress(ctx context.Context, of Spec, step *progress.Step) (v1.Layer, bool) {
+	other, ok := c.Get(of.Content)
+	if of.Content == "" || !ok {
+		return nil, false
+	}
+	rec, err := c.compress(ctx, of.Compression, 0, progress.Quiet(), func(w io.Writer) error {
+		return read(ctx, other, step, of.Name, func(r io.Reader) error {
+			_, err := io.Copy(w, rootfs.Cancellable(ctx, r))
+			return err
+		})
+	})
+	if err != nil {
+		step.Note(fmt.Sprintf("the %s layer is made again, because what the cache has cannot be used: %v", of.Name, err))
+		return nil, false
+	}
+	made, err := c.note(of.Key, rec)
+	return made, err == nil
 }
 
 // note writes the record of a finished layer.

@@ -116,6 +116,13 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 	return inputs
 }
 
+// CompileInputs is what modules are made from, whatever the compression of their layer.
+func (r *Recipe) CompileInputs(k Kernel, flavour string) []any {
+	bare := *r
+	bare.Compression = ""
+	return bare.ModulesInputs(k, flavour)
+}
+
 // precompiledInputs is what all sets of modules of the image are made from.
 func (r *Recipe) precompiledInputs() []any {
 	inputs := []any{r.Signer}
