@@ -94,6 +94,7 @@ func grouped[T any](list *[]T, position map[string]int, key string, first func()
 func (p *Plan) collect(c *chooser, all []*machine) {
 	images, without, hints := map[string]int{}, map[string]int{}, map[string]int{}
 	unknown := map[string][]string{} // nodes by GPUs that are in no list
+	old := map[string][]string{}     // nodes by container runtimes that do not read zstd
 	for _, m := range all {
 		if m.code != "" {
 			w := grouped(&p.Without, without, m.code+"\x00"+m.reason, func() Without { return Without{Code: m.code, Reason: m.reason} })
@@ -112,6 +113,9 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 		if m.need.unknown != "" {
 			unknown[m.need.unknown] = append(unknown[m.need.unknown], m.Name)
 		}
+		if !m.readsZstd() {
+			old[m.Runtime] = append(old[m.Runtime], m.Name)
+		}
 		for _, t := range m.Taints {
 			if !slices.Contains(p.Taints, t) && t.keepsOff() {
 				p.Taints = append(p.Taints, t)
@@ -123,6 +127,10 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 	}
 	for _, gpu := range slices.Sorted(maps.Keys(unknown)) {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(unknown[gpu], ", "), gpus.TakenForNew))
+	}
+	for _, runtime := range slices.Sorted(maps.Keys(old)) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s does not read images of --compression zstd: give them images of --compression gzip",
+			runtime, strings.Join(old[runtime], ", ")))
 	}
 	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
 	slices.SortFunc(p.Without, func(a, b Without) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason)) })

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,6 +171,23 @@ func TestGPUs(t *testing.T) {
 		}
 		assert.Equalf(t, want, got, "%s", label)
 	}
+}
+
+// TestRuntimes: nodes whose container runtime is known not to read zstd are named.
+func TestRuntimes(t *testing.T) {
+	t.Parallel()
+	var items []string
+	for i, version := range []string{
+		"containerd://1.4.13", "containerd://1.5.0", "containerd://2.1.4", "containerd://1.6.20~ds1", "docker://20.10.7", "docker://23.0.0-rc.1", "docker://28.1.1",
+		"cri-o://1.23.1", "other://0.1", "", "containerd://1.4.13",
+	} {
+		items = append(items, strings.Replace(ubuntuNode(fmt.Sprintf("n%d", i), "1eb8"), `"osImage"`, `"containerRuntimeVersion": "`+version+`", "osImage"`, 1))
+	}
+	p := require.Value(fleet.Decide(rows(t), parse(t, items), fleet.Options{At: at}))(t)
+	assert.Samef(t, []string{
+		"containerd://1.4.13 of n0, n10 does not read images of --compression zstd: give them images of --compression gzip",
+		"docker://20.10.7 of n4 does not read images of --compression zstd: give them images of --compression gzip",
+	}, p.Warnings, "warnings")
 }
 
 // TestOptions restricts what may be chosen.

@@ -34,6 +34,7 @@ type report struct {
 		KernelVersion   string `json:"kernelVersion"`
 		OSImage         string `json:"osImage"`
 		OperatingSystem string `json:"operatingSystem"`
+		Runtime         string `json:"containerRuntimeVersion"`
 	} `json:"nodeInfo"`
 	Capacity struct {
 		GPUs jsontext.Value `json:"nvidia.com/gpu"`
@@ -138,7 +139,7 @@ func (l *list) add(o *object) error {
 		}
 	}
 	l.names[name] = true
-	n := Node{Name: name, Labels: labels, Taints: o.Spec.Taints, Kernel: info.KernelVersion, OSImage: info.OSImage, Arch: info.Architecture}
+	n := Node{Name: name, Labels: labels, Taints: o.Spec.Taints, Kernel: info.KernelVersion, OSImage: info.OSImage, Arch: info.Architecture, Runtime: info.Runtime}
 	for _, key := range []string{LabelArch, LabelArchOld} { // servers before 1.3 reported none
 		if n.Arch == "" {
 			n.Arch = n.Labels[key]

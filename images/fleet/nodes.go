@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // ErrFormat says that the input is no list of nodes, or a damaged one.
@@ -37,6 +38,7 @@ type Node struct {
 	ID        string // of os-release, from labels or from OSImage; "" if neither is known
 	VersionID string
 	OSImage   string // PRETTY_NAME of os-release
+	Runtime   string // of containers: "containerd://1.7.27"; "" for a host without a cluster
 	GPUs      GPUs
 
 	// Fault says what is wrong with what the machine says of itself; "" if nothing is.
@@ -114,7 +116,9 @@ func (n *Node) complete() {
 		(n.ID == "" || n.ID == id && (n.VersionID == "" || n.VersionID == "0") || n.ID != id && osrelease.OwnWay(id) != "") {
 		n.ID, n.VersionID = id, version
 	}
-	for _, text := range []struct{ what, value string }{{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}} {
+	for _, text := range []struct{ what, value string }{
+		{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}, {"container runtime", n.Runtime},
+	} {
 		if len(text.value) > maxText || strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
 			n.Fault = fmt.Sprintf("what it reports as its %s is no such text: %.80q", text.what, text.value)
 			return
@@ -126,4 +130,12 @@ func (n *Node) complete() {
 	case !releaseShape.MatchString(n.Kernel):
 		n.Fault = fmt.Sprintf("what it reports as its kernel is no release: %.80q", n.Kernel)
 	}
+}
+
+// readsZstd reports whether the container runtime unpacks layers of zstd. Versions of CRI-O follow those of Kubernetes, and all
+// that the chart runs on do.
+func (n *Node) readsZstd() bool {
+	name, version, _ := strings.Cut(n.Runtime, "://")
+	since := map[string]string{"containerd": "1.5", "docker": "23.0"}[name]
+	return since == "" || matrix.CompareVersions(version, since) >= 0
 }

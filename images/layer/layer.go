@@ -53,8 +53,8 @@ type Spec struct {
 	Name        string
 	Key         string
 	Content     string // key of the content without its compression, of a layer that is dear to make; "": it is made again
-	Single      bool // no other image has it
-	NoOutline   bool // its outline is made only if something asks for it
+	Single      bool   // no other image has it
+	NoOutline   bool   // its outline is made only if something asks for it
 	Compression recipe.Compression
 	Time        time.Time // of all files
 }

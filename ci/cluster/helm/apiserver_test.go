@@ -47,7 +47,7 @@ func TestAPIServer(t *testing.T) {
 // podSecurity checks the pods themselves. For a DaemonSet that violates a namespace's level the API server
 // only warns; it refuses the pods one by one, when it is too late for helm to report it.
 func podSecurity(t *testing.T, p *control.Plane) {
-	for _, level := range []string{"privileged", "baseline"} {
+	for _, level := range []string{"privileged", "baseline", "restricted"} {
 		p.Kubectl("create", "namespace", level)
 		p.Kubectl("label", "namespace", level, "pod-security.kubernetes.io/enforce="+level)
 		p.Wait(time.Minute, "the service account of the namespace", func() error {
@@ -75,6 +75,13 @@ func podSecurity(t *testing.T, p *control.Plane) {
 				}
 			}
 		})
+	}
+	// Pods that pull images need no rights at all.
+	for _, pod := range pods(t, p, "testdata/golden/subscriptions.yaml") {
+		if strings.Contains(pod, "nvidia-driver-prepull") {
+			_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "restricted", "-f", "-")
+			assert.NoErrorf(t, err, "%s", pod)
+		}
 	}
 }
 

@@ -113,6 +113,7 @@ var refused = map[string]struct {
 	"two subscriptions":         {[]string{"image.tag=535.261.03-rhel9", "subscription.fromNode=true", "subscription.rhelSecret=a"}, "use one of them"},
 	"subscription that is none": {[]string{"subscription.rhelSecret=A b"}, "at '/subscription/rhelSecret'"},
 	"taint with an effect":      {[]string{"startupTaints[0]=a:NoSchedule"}, "at '/startupTaints/0'"},
+	"image of no registry":      {[]string{"prePull.images={580.178.04-debian12}"}, "at '/prePull/images/0'"},
 	"what preflight does":       {[]string{"preflight.onFailure=restart"}, "at '/preflight/onFailure': value must be one of 'wait', 'exit'"},
 	"key outside its folder":    {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
 	"timeout":                   {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},

@@ -93,14 +93,7 @@ readinessProbe:
 - name: driver-evict
   image: {{ .pool.ref | quote }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
-  # An image may have been built without the program. The message is the reason in the status of the pod.
-  command:
-    - sh
-    - -c
-    - |
-      [ -x /usr/bin/driver-evict ] && exec /usr/bin/driver-evict
-      echo "this image has no /usr/bin/driver-evict, which evictGPUPods needs: use an image that was built with it, or set evictGPUPods=false" >&2
-      exit 1
+  command: [/usr/bin/driver-evict]
   restartPolicy: Always
   env:
     {{- include "nvidia-driver.identityEnv" . | nindent 4 }}
@@ -119,6 +112,44 @@ readinessProbe:
     # With propagation: without it, the container's copy of the old driver root would stay mounted.
     - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true, mountPropagation: HostToContainer}
     {{- include "nvidia-driver.tokenMount" .root | nindent 4 }}
+{{- end }}
+
+{{/* Where the pods of a pool run that are not the driver's, and what they need to pull its images. Input: dict root, pool. */}}
+{{- define "nvidia-driver.besides" -}}
+enableServiceLinks: false
+automountServiceAccountToken: false
+terminationGracePeriodSeconds: 5
+{{- with include "nvidia-driver.pullSecrets" .root | fromJsonArray }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .pool.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with (include "nvidia-driver.affinity" .root | fromYaml).nodeAffinity }}
+affinity:
+  nodeAffinity:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with include "nvidia-driver.tolerations" .root | fromYamlArray }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A container that does nothing and stays: it does not see the node's /run/nvidia, in which wait-ready looks for a driver. Image and
+     name follow. Input: root. */}}
+{{- define "nvidia-driver.stays" -}}
+command: [nvidia-driver, wait-ready, --timeout, 87600h]
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+resources:
+  requests: {cpu: 10m, memory: 32Mi}
+  limits: {memory: 128Mi}
+securityContext:
+  {{- include "nvidia-driver.evictSecurityContext" . | nindent 2 }}
 {{- end }}
 
 {{/* The tolerations of all pods on nodes; startup taints are tolerated whatever their effects. Input: root. */}}
