@@ -78,6 +78,11 @@ func TestCompare(t *testing.T) {
 		"live parameters": {func(k *adoptKernel, w *wantedDriver) {
 			k.params, w.Options = map[string]map[string]string{"nvidia": {"a": "2"}}, kmod.Options{"nvidia": {"a=1"}}
 		}, verdict{Reasons: []string{"nvidia is loaded with other parameters: a is 2, wanted 1"}}, nil},
+		"nvidia-uvm of 470 has no version": {func(k *adoptKernel, _ *wantedDriver) {
+			k.modules["nvidia_uvm"] = kmod.Module{Name: "nvidia_uvm", SrcVersion: "nvidia_uvm-1"}
+		}, verdict{Adopted: true}, nil},
+		"no version of nvidia": {func(k *adoptKernel, _ *wantedDriver) { k.modules["nvidia"] = kmod.Module{Name: "nvidia"} },
+			verdict{Reasons: []string{"nvidia  is loaded, wanted is 535.261.03"}}, nil},
 		"no answer": {func(k *adoptKernel, _ *wantedDriver) { k.flavour = unreadable }, verdict{}, unreadable},
 	} {
 		k, w := adoptKernel{modules: maps.Clone(loaded)}, wantedDriver{Driver: driver, Flavour: "open", Modules: names, Files: files}
@@ -87,22 +92,5 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, diff)
 		}
 		assert.Equalf(t, got.Adopted && len(got.Reasons) == 0, got.Whole(), "%s: whole", name)
-	}
-}
-
-func TestForeign(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		module, version string
-		want            bool
-	}{
-		{"nvidia", "470.256.02", false},
-		{"nvidia", "535.261.03", true},
-		{"nvidia", "", true},
-		{"nvidia_uvm", "", false}, // like those of 470
-		{"nvidia_uvm", "470.256.02", false},
-		{"nvidia_uvm", "535.261.03", true},
-	} {
-		assert.Equalf(t, c.want, foreign(kmod.Module{Name: c.module, Version: c.version}, "470.256.02"), "foreign(%s %q) is", c.module, c.version)
 	}
 }

@@ -110,16 +110,3 @@ func TestInUseAtStop(t *testing.T) {
 		})
 	}
 }
-
-// TestForeignModuleOnTop checks that another program's module on top is unloaded with the driver, and that a
-// warning names it if it is missing after a refusal.
-func TestForeignModuleOnTop(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		e := w.run(life{version: v535}, func(*Node) {
-			w.at(6*time.Second, func() { w.meddle("gdrdrv comes") })
-		})
-		if e.err != nil || w.outcome() != absent || w.modules["gdrdrv"].Name != "" {
-			t.Errorf("error %v, %s, modules %v", e.err, w.outcome(), w.modules)
-		}
-	})
-}

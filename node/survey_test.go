@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -55,19 +54,5 @@ func TestNarrow(t *testing.T) {
 		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(said.String(), c.says):
 			t.Errorf("%s: %v, %v, %s", c.name, n.want.Modules, err, &said)
 		}
-	}
-}
-
-func TestConfigModules(t *testing.T) {
-	t.Parallel()
-	for want, c := range map[string]config.Config{
-		"nvidia nvidia-uvm nvidia-modeset":                           {RDMA: false},
-		"nvidia nvidia-uvm nvidia-modeset nvidia-drm":                {DRM: true},
-		"nvidia nvidia-uvm nvidia-modeset nvidia-drm nvidia-peermem": {DRM: true, RDMA: true},
-	} {
-		assert.Equal(t, want, strings.Join((&Node{cfg: c}).modules("open", "6.1", true).Modules, " "))
-	}
-	if got := (&Node{cfg: config.Config{RDMA: true}}).modules("open", "6.1", false).Modules; len(got) != 3 {
-		t.Errorf("without a Mellanox device: %v", got)
 	}
 }

@@ -54,6 +54,8 @@ func TestRun(t *testing.T) {
 		"duration":        {env: append(podEnv, "DRIVER_EVICT_RETRY_AFTER=30"), code: 2, err: `DRIVER_EVICT_RETRY_AFTER="30": --retry-after is "30"; it must be a duration`},
 		"relative folder": {args: []string{"--run-dir=here"}, env: podEnv, code: 2, err: "--run-dir"},
 		"value":           {args: []string{"--timeout=1s"}, env: podEnv, code: 2, err: "--timeout is 1s"},
+		"pause":           {args: []string{"--retry-after=0"}, env: podEnv, code: 2, err: "--retry-after is 0s"},
+		"grace period":    {args: []string{"--grace-period=-2"}, env: podEnv, code: 2, err: "--grace-period is -2"},
 		"log format":      {args: []string{"--log-format=xml"}, env: podEnv, code: 2, err: "--log-format"},
 		"no server":       {env: podEnv[:4], code: 2, err: "KUBERNETES_SERVICE_HOST"},
 		"no token":        {args: []string{"--service-account-dir", t.TempDir()}, env: podEnv, code: 2, err: "projected token"},

@@ -4,14 +4,9 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-)
 
-// fabric is the state of a GPU's registration with its NVLink fabric.
-type fabric struct {
-	State  string   `json:"state"`            // not started, in progress, completed, unknown
-	Error  string   `json:"error,omitempty"`  // why the registration failed, or the state is unknown
-	Health []string `json:"health,omitempty"` // what NVML calls wrong with the fabric
-}
+	"github.com/driver-container/driver-container/node/probe"
+)
 
 // The calls about the fabric. A library that lacks one must not be asked: the program would end with an
 // unresolved symbol.
@@ -21,7 +16,7 @@ const (
 )
 
 // fabricOf returns nil for a GPU without a fabric, and for a library that does not know the question.
-func fabricOf(lib nvml.Interface, h nvml.Device) *fabric {
+func fabricOf(lib nvml.Interface, h nvml.Device) *probe.Fabric {
 	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
 	switch {
 	case has(fabricSymbolV):
@@ -34,26 +29,26 @@ func fabricOf(lib nvml.Interface, h nvml.Device) *fabric {
 	return nil
 }
 
-func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Return) *fabric {
+func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Return) *probe.Fabric {
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && state == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
 		return nil
 	case ret != nvml.SUCCESS:
-		return &fabric{State: "unknown", Error: ret.Error()}
+		return &probe.Fabric{State: probe.FabricUnknown, Error: ret.Error()}
 	}
-	f := &fabric{Health: health(mask)}
+	f := &probe.Fabric{Health: health(mask)}
 	switch state {
 	case nvml.GPU_FABRIC_STATE_NOT_STARTED:
-		f.State = "not started"
+		f.State = probe.FabricNotStarted
 	case nvml.GPU_FABRIC_STATE_IN_PROGRESS:
-		f.State = "in progress"
+		f.State = probe.FabricInProgress
 	case nvml.GPU_FABRIC_STATE_COMPLETED:
-		f.State = "completed"
+		f.State = probe.FabricCompleted
 		if status != nvml.SUCCESS { // the status counts only now
 			f.Error = status.Error()
 		}
 	default:
-		f.State = "unknown"
+		f.State = probe.FabricUnknown
 	}
 	return f
 }

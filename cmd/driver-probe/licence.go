@@ -4,20 +4,14 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-)
 
-// licence is the state of a GPU's vGPU licence.
-type licence struct {
-	Product  string `json:"product,omitempty"`
-	Licensed bool   `json:"licensed"`
-	Until    string `json:"until,omitempty"` // when it expires, RFC 3339; "": it does not, or that is not known
-	Error    string `json:"error,omitempty"` // why the state is not known
-}
+	"github.com/driver-container/driver-container/node/probe"
+)
 
 const licenceSymbol = "nvmlDeviceGetGridLicensableFeatures"
 
 // licenceOf returns nil for a GPU that needs no licence, and for a library that does not know the question.
-func licenceOf(lib nvml.Interface, h nvml.Device) *licence {
+func licenceOf(lib nvml.Interface, h nvml.Device) *probe.Licence {
 	if lib.Extensions().LookupSymbol(licenceSymbol) != nil {
 		return nil
 	}
@@ -26,9 +20,9 @@ func licenceOf(lib nvml.Interface, h nvml.Device) *licence {
 	case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && f.IsGridLicenseSupported == 0:
 		return nil
 	case ret != nvml.SUCCESS:
-		return &licence{Error: ret.Error()}
+		return &probe.Licence{Error: ret.Error()}
 	}
-	out := &licence{}
+	out := &probe.Licence{}
 	for _, feature := range f.GridLicensableFeatures[:min(int(f.LicensableFeaturesCount), len(f.GridLicensableFeatures))] {
 		if feature.FeatureEnabled == 0 {
 			continue

@@ -10,39 +10,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/version"
 )
 
 // answer is the output. Error is the error text of NVML; the other fields are then incomplete.
 type answer struct {
-	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
-	NVML    string   `json:"nvml,omitempty"`   // version of the library
-	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
-	Devices []device `json:"devices"`
-	Error   string   `json:"error,omitempty"`
-}
-
-// device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them: a GPU that
-// is divided (MIG) has no utilisation of its own, and one that shares the processor's memory has no memory to
-// count.
-type device struct {
-	UUID   string  `json:"uuid"`
-	Name   string  `json:"name"`
-	PCI    string  `json:"pci"`
-	Memory *memory `json:"memory,omitempty"`
-	// Percent of the last sample period in which a kernel ran.
-	Utilization *uint32  `json:"utilization,omitempty"`
-	Fabric      *fabric  `json:"fabric,omitempty"`
-	Licence     *licence `json:"licence,omitempty"`
-}
-
-// memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
-// it does not exist in every branch.
-type memory struct {
-	Total uint64 `json:"total"`
-	Used  uint64 `json:"used"`
+	Driver  string         `json:"driver,omitempty"` // version of the loaded kernel driver
+	NVML    string         `json:"nvml,omitempty"`   // version of the library
+	CUDA    string         `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
+	Devices []probe.Device `json:"devices"`          // PCI as NVML writes it, utilisation in percent
+	Error   string         `json:"error,omitempty"`
 }
 
 const usageFlag = "--usage"
@@ -53,7 +34,7 @@ func main() { os.Exit(run(nvml.New(), os.Args[1:], os.Stdout, os.Stderr)) }
 // both cases), 2 for wrong arguments.
 func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "--version" {
-		fmt.Fprintln(stdout, "driver-probe", version())
+		fmt.Fprintln(stdout, "driver-probe", version.Own())
 		return 0
 	}
 	usage := len(args) == 1 && args[0] == usageFlag
@@ -70,14 +51,6 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
-}
-
-// version returns the version of the build.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // cudaSymbol is the call about CUDA. A library that lacks it must not be asked: the program would end with an
@@ -100,7 +73,7 @@ func cudaOf(lib nvml.Interface) string {
 // ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU
 // is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
-	a.Devices = []device{}
+	a.Devices = []probe.Device{}
 	failed := func(call string, ret nvml.Return) bool {
 		if ret != nvml.SUCCESS {
 			a.Error = cmp.Or(a.Error, call+": "+ret.Error())
@@ -134,7 +107,7 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 	return a
 }
 
-func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
+func describe(lib nvml.Interface, i int, usage bool) (d probe.Device, err error) {
 	check := func(what string, ret nvml.Return) {
 		if ret != nvml.SUCCESS && err == nil {
 			err = fmt.Errorf("device %d: %s%s", i, what, ret.Error())
@@ -156,12 +129,13 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	}
 	// A GPU that does not support one of these is no error.
 	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS {
-		d.Memory = &memory{Total: m.Total, Used: m.Used}
+		d.Memory = &probe.Memory{Total: m.Total, Used: m.Used}
 	} else if ret != nvml.ERROR_NOT_SUPPORTED {
 		check("memory: ", ret)
 	}
 	if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
-		d.Utilization = &u.Gpu
+		percent := float64(u.Gpu)
+		d.Utilization = &percent
 	} else if ret != nvml.ERROR_NOT_SUPPORTED {
 		check("utilisation: ", ret)
 	}

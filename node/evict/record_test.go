@@ -22,16 +22,6 @@ func TestPausedValue(t *testing.T) {
 	}
 }
 
-func TestToPause(t *testing.T) {
-	t.Parallel()
-	labels := map[string]string{
-		deployPrefix + "driver": "true", deployPrefix + "dra-driver": "true", deployPrefix + "node-status-exporter": "true", deployPrefix + "dcgm": "false", deployPrefix + "nvsm": "",
-		deployPrefix + "mig-manager": pausedSuffix, deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", "nvidia.com/gpu.present": "true",
-	}
-	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, (&Agent{}).toPause(labels))
-	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", pluginLabel: "true"}, (&Agent{cfg: Config{ResourceClaims: true}}).toPause(labels))
-}
-
 func TestParseRecord(t *testing.T) {
 	t.Parallel()
 	r := record{Pod: "a/b", UID: "u", Since: time.Unix(1, 0).UTC(), Cordoned: true, Labels: map[string]string{deployPrefix + "dcgm": "true"}}
@@ -74,21 +64,4 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%q is not read again as it was: %v", text, err)
 		}
 	})
-}
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	good := Defaults()
-	good.Node, good.Pod, good.Namespace, good.UID = "n", "p", "ns", "u"
-	assert.NoError(t, good.Check())
-	for want, edit := range map[string]func(*Config){ // cmd/driver-evict tests the others
-		"field metadata.uid":   func(c *Config) { c.UID = "" },
-		"--retry-after is 0s":  func(c *Config) { c.RetryAfter = 0 },
-		"--grace-period is -2": func(c *Config) { c.GracePeriod = -2 },
-	} {
-		c := good
-		edit(&c)
-		assert.ErrorIs(t, c.Check(), ErrConfig)
-		assert.ErrorContains(t, c.Check(), want)
-	}
 }

@@ -124,40 +124,6 @@ func TestBake(t *testing.T) {
 	}
 }
 
-// TestBakedMismatch checks that a start uses what fits, and makes the rest itself.
-func TestBakedMismatch(t *testing.T) {
-	tool.AsRoot(t, "a root belongs to root")
-	for name, c := range map[string]struct {
-		edit          func(b Bake, info *driverinfo.Description, w *node.Want)
-		found, reused bool
-	}{
-		"another driver": {func(b Bake, info *driverinfo.Description, w *node.Want) {
-			info.Driver, w.Driver, info.ID = v470, v470, strings.Repeat("4", 64)
-			testfile.Write(t, b.image+"/usr/lib/x86_64-linux-gnu/libcuda.so."+v470, "\x7fELF")
-		}, false, false},
-		"another image":     {func(_ Bake, info *driverinfo.Description, _ *node.Want) { info.ID = strings.Repeat("1", 64) }, true, false},
-		"another kernel":    {func(_ Bake, _ *driverinfo.Description, w *node.Want) { w.Release = "6.1.0-99-amd64" }, false, true},
-		"the other flavour": {func(_ Bake, _ *driverinfo.Description, w *node.Want) { w.Flavour = driverinfo.Open }, false, true},
-		"a damaged module": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
-			testfile.Write(t, require.Value(filepath.Glob(b.Config.StateDir + "/modules/*/nvidia.ko"))(t)[0], "damaged")
-		}, false, true},
-		"a damaged library": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
-			testfile.Write(t, require.Value(filepath.Glob(b.Config.StateDir + "/roots/*/usr/lib/x86_64-linux-gnu/libcuda.so.*"))(t)[0], "short")
-		}, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, info := bakery(t)
-			require.Value(b.Run(t.Context(), logtest.New(t)))(t)
-			w := baseWant
-			c.edit(b, &info, &w)
-			found, reused, said := b.start(t, info, w)
-			if found != c.found || reused != c.reused {
-				t.Errorf("modules found %v, want %v; root reused %v, want %v\n%s", found, c.found, reused, c.reused, said)
-			}
-		})
-	}
-}
-
 // TestBakedStorage checks a start with a baked folder on a disk that is full or read-only: what fits is used,
 // and nothing is written, also beside the remains of a bake that was killed. What does not fit ends the start
 // with an error that says what to do, and leaves the folder as it was, unless old roots make room.

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,29 +37,5 @@ func TestDamagedImage(t *testing.T) {
 	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
 	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)
-	}
-}
-
-// TestGuestModules: a driver of whole GPUs and one for vGPU guests may have the same version and share the
-// host's cache. Neither takes the other's modules.
-func TestGuestModules(t *testing.T) {
-	t.Parallel()
-	s := signing(t, "")
-	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
-	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
-	s.info.VGPU = driverinfo.VGPUAWS
-	if _, _, err := s.Find(t.Context(), w); !errors.Is(err, kbuild.ErrMiss) || s.cached(w.Flavour, w.Release) {
-		t.Errorf("a guest found modules of whole GPUs: %v", err)
-	}
-	set := made(t, imageKernel)
-	set.Key.Variables = driverinfo.MakeVariables(driverinfo.VGPUAWS)
-	require.Value(s.Keep(t.Context(), set))(t)
-	found, _, err := s.Find(t.Context(), w)
-	if err != nil || !slices.Equal(found.Key.Variables, set.Key.Variables) {
-		t.Errorf("a guest's modules: %v, %v", found, err)
-	}
-	s.info.VGPU = ""
-	if found, _, err = s.Find(t.Context(), w); err != nil || found.Key.Variables != nil {
-		t.Errorf("modules of whole GPUs: %v, %v", found, err)
 	}
 }

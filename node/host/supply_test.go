@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -41,6 +40,7 @@ func TestFindInTheCache(t *testing.T) {
 		{"another release", running, func(k *kbuild.Key) { k.Release = elsewhere }, false},
 		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
 		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
+		{"compiled for vGPU guests", running, func(k *kbuild.Key) { k.Variables = driverinfo.MakeVariables(driverinfo.VGPUAWS) }, false},
 		{"another method", running, func(k *kbuild.Key) { k.Method++ }, false},
 		{"compiled with an RDMA driver", running, func(k *kbuild.Key) { k.Patches = append(k.Patches, "ofa_kernel-12") }, false},
 		{"sources without the image's patch", running, func(k *kbuild.Key) { k.Patches = nil }, false},
@@ -73,19 +73,4 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	require.NoError(t, err)
 	info := kmod.Info{Name: "nvidia", Version: v535, SrcVersion: "NVIDIA" + v535}
 	return &kbuild.Set{Dir: filepath.Dir(path), Key: k, Modules: []kbuild.File{{Name: "nvidia", Path: path, SHA256: sum, Size: size, Info: info}}}
-}
-
-// TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
-func TestFindCorrupt(t *testing.T) {
-	t.Parallel()
-	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
-	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(set.Modules[0].Path, []byte("xxxxxxxxxxxxxxxx"), 0o600))
-	want := node.Want{Driver: v535, Flavour: "open", Release: "r"}
-	for range 2 {
-		if found, _, err := s.Find(t.Context(), want); !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
-			t.Errorf("%v, %v", found, err)
-		}
-	}
 }

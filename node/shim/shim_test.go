@@ -172,21 +172,3 @@ func TestProcessOne(t *testing.T) {
 		}
 	}
 }
-
-func TestDescendants(t *testing.T) {
-	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 60 & wait")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, cmd.Start())
-	eventually(t, "the shell and its child are found", func() bool {
-		n := 0
-		for _, pid := range (orphans{proc: "/proc"}).descendants() {
-			if g, err := unix.Getpgid(pid); err == nil && g == cmd.Process.Pid {
-				n++
-			}
-		}
-		return n == 2
-	})
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-	_ = cmd.Wait()
-}
