@@ -178,7 +178,7 @@ func (i *instance) Options() (kmod.Options, error) {
 }
 func (i *instance) Reasons(string) []string { return []string{"NVRM: RmInitAdapter failed"} }
 
-func (i *instance) Preflight(context.Context, Question) []preflight.Check {
+func (i *instance) Preflight(context.Context, preflight.Input) []preflight.Check {
 	if i.preflightBad {
 		return []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked, Finding: "no headers"}}
 	}

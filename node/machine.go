@@ -94,8 +94,8 @@ type Hardware interface {
 	Mellanox() (bool, error)
 	Options() (kmod.Options, error)
 	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
-	Preflight(ctx context.Context, q Question) []preflight.Check
-	CreateNodes(ctx context.Context, record func([]devices.Node)) error // what it is about to create
+	Preflight(ctx context.Context, in preflight.Input) []preflight.Check                       // in has what Node.facts returns
+	CreateNodes(ctx context.Context, record func([]devices.Node)) error                        // what it is about to create
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
 	AskUsage(ctx context.Context) (probe.Answer, error)
@@ -126,19 +126,4 @@ type Want struct {
 	// Companions are names of companions of the image (driverinfo.NvidiaFS). Those that cannot be compiled
 	// against the flavour do not count; one that does not compile is in Set.Omitted.
 	Companions []string
-}
-
-// Question is the input of preflight.
-type Question struct {
-	Want
-	GPUs     []devices.GPU
-	Previous string      // version of the driver that a predecessor of this program loaded; "": none
-	Set      *kbuild.Set // existing modules; nil: they have to be compiled, unless Adopted
-	Source   string      // of Set
-	Adopted  bool        // the loaded driver stays
-	// SignWith is the certificate of the key that will sign the modules before they are loaded; nil: they stay
-	// as they are.
-	SignWith *x509.Certificate
-	Damaged  string // damaged modules that were found in the search
-	RDMA     bool
 }

@@ -55,7 +55,7 @@ func (n *Node) preflight(ctx context.Context) error {
 
 // checkNode runs the checks once.
 func (n *Node) checkNode(ctx context.Context) error {
-	checks := n.hardware.Preflight(ctx, n.question())
+	checks := n.hardware.Preflight(ctx, n.facts())
 	for _, c := range checks {
 		if c.Status == preflight.Warning {
 			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)

@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -179,13 +180,26 @@ func (n *Node) checkParams() error {
 	return nil
 }
 
-func (n *Node) question() Question {
-	q := Question{Want: n.want, GPUs: n.gpus, Set: n.found, Source: n.source, Adopted: n.loaded.Whole(), Damaged: n.damaged,
-		SignWith: n.supplier.Signer(n.found, n.source), RDMA: slices.Contains(n.want.Modules, "nvidia-peermem")}
+// facts returns what this instance knows, for preflight.
+func (n *Node) facts() preflight.Input {
+	whole, signer := n.loaded.Whole(), n.supplier.Signer(n.found, n.source)
+	in := preflight.Input{Release: n.want.Release, Flavour: n.want.Flavour, GPUs: n.gpus, HaveModules: n.found != nil || whole, Source: n.source, Stays: whole,
+		Damaged: n.damaged, SignWith: signer, RDMA: slices.Contains(n.want.Modules, "nvidia-peermem"), Companions: n.want.Companions,
+		GPUDirect: companions.Check(n.info, companions.Host{Wanted: n.want.Companions, Flavour: n.want.Flavour, Release: n.want.Release, Set: n.found})}
 	if n.prev != nil {
-		q.Previous = n.prev.Version
+		in.Previous = n.prev.Version
 	}
-	return q
+	if n.found != nil {
+		in.Certificate, in.Resign = n.found.SigningCertificate(), signer != nil
+	}
+	for _, name := range n.want.Modules {
+		if n.found == nil {
+			in.Load = append(in.Load, preflight.Loading{Name: name})
+		} else if f, ok := n.found.File(name); ok {
+			in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
+		}
+	}
+	return in
 }
 
 // getModules makes the modules unless the loaded ones stay.

@@ -20,7 +20,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	if err := n.survey(ctx); err != nil {
 		return nil, err
 	}
-	return n.hardware.Preflight(ctx, n.question()), nil
+	return n.hardware.Preflight(ctx, n.facts()), nil
 }
 
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where

@@ -16,8 +16,6 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kmsg"
-	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
@@ -88,31 +86,15 @@ func (h *hardware) serves(release string) (flavours []string) {
 
 // Preflight runs all checks of this machine. It looks for headers and compiler only when there is something
 // to compile.
-func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.Check {
-	in := preflight.Input{
-		RunDir: h.cfg.Run, Info: h.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
-		RDMA: q.RDMA, UnloadNouveau: h.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
-		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: h.canCompile(q.Flavour), Serves: h.serves(q.Release),
-		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir,
-	}
+func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []preflight.Check {
+	in.RunDir, in.StateDir, in.Info, in.FetchHeaders, in.UnloadNouveau = h.cfg.Run, h.cfg.StateDir, h.info, h.cfg.Fetch, h.cfg.UnloadNouveau
+	in.CanCompile, in.Serves = h.canCompile(in.Flavour), h.serves(in.Release)
 	in.Supported, in.SupportedErr = h.supported()
 	in.Staging = h.staging
-	in.Fabric = h.fabric(q)
+	in.Fabric = h.fabric(in.GPUs)
 	in.VGPU = func() (text, fix string, fatal bool) { return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU) }
-	in.Companions = q.Companions
-	in.GPUDirect = companions.Check(h.info, companions.Host{Wanted: q.Companions, Flavour: q.Flavour, Release: q.Release, Set: q.Set})
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
-	}
-	if q.Set != nil {
-		in.Certificate, in.Resign = q.Set.SigningCertificate(), q.SignWith != nil
-	}
-	for _, name := range q.Modules {
-		if q.Set == nil {
-			in.Load = append(in.Load, preflight.Loading{Name: name})
-		} else if f, ok := q.Set.File(name); ok {
-			in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
-		}
 	}
 	in.Toolkit, in.ToolkitMissing = h.cfg.Toolkit, h.cfg.ToolkitMissing
 	if !in.HaveModules && in.CanCompile && !h.cfg.HasToolkit() {
@@ -122,10 +104,10 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 }
 
 // fabric compares the image with what the machine's NVLink switches need.
-func (h *hardware) fabric(q node.Question) func(fabric.Kernel) fabric.Finding {
+func (h *hardware) fabric(gpus []devices.GPU) func(fabric.Kernel) fabric.Finding {
 	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Driver: h.info.Driver}
 	return func(k fabric.Kernel) fabric.Finding {
-		facts.Machine, host.Err = fabric.Detect("/sys", q.GPUs)
+		facts.Machine, host.Err = fabric.Detect("/sys", gpus)
 		return facts.Check(host, k)
 	}
 }

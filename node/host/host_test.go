@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -66,7 +65,7 @@ func TestHardware(t *testing.T) {
 	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
 		t.Errorf("%s, %s, %v", flavour, reason, err)
 	}
-	checks := m.Preflight(t.Context(), node.Question{Want: node.Want{Driver: v535, Flavour: flavour, Release: "0.0.0-none"}, GPUs: gpus})
+	checks := m.Preflight(t.Context(), preflight.Input{Flavour: flavour, Release: "0.0.0-none", GPUs: gpus})
 	found := map[string]preflight.Status{}
 	for _, c := range checks {
 		found[c.Name] = c.Status
@@ -105,10 +104,8 @@ func TestServes(t *testing.T) {
 	if got, _, err := m.Flavour(nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
 		t.Errorf("%s, %v", got, err)
 	}
-	set, _, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel})
-	require.NoError(t, err)
-	q := node.Question{Want: node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: status.FromCache}
-	for _, c := range m.Preflight(t.Context(), q) {
+	in := preflight.Input{Flavour: driverinfo.Proprietary, Release: imageKernel, HaveModules: true, Source: status.FromCache}
+	for _, c := range m.Preflight(t.Context(), in) {
 		if c.Name == preflight.Available && (c.Status != preflight.OK || !strings.Contains(c.Finding, "cache")) ||
 			(c.Name == preflight.Headers || c.Name == preflight.Compiler || c.Name == preflight.Memory || c.Name == preflight.Disk) && c.Status != preflight.Skipped {
 			t.Errorf("%+v", c)
