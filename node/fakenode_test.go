@@ -250,7 +250,7 @@ func (fakeHardware) Flavour([]devices.GPU, string, string) (string, string, erro
 }
 
 // Acquire waits for the other instance, or for ctx.
-func (i *instance) Acquire(ctx context.Context, _ func(lock.Holder)) (Lock, error) {
+func (i *instance) Acquire(ctx context.Context, waits func(lock.Holder)) (Lock, error) {
 	for begin := time.Now(); ; {
 		err := i.do("lock", func() error {
 			if i.locked {
@@ -265,6 +265,7 @@ func (i *instance) Acquire(ctx context.Context, _ func(lock.Holder)) (Lock, erro
 		if !errors.Is(err, lock.ErrHeld) || time.Since(begin) > 20*time.Minute {
 			return nil, err
 		}
+		waits(lock.Holder{PID: 7, Pod: "gpu/old"})
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -68,9 +68,7 @@ func TestLentGPU(t *testing.T) {
 			w.at(41*time.Second, func() { warnings = strings.Join(w.saved.Warnings, " ") })
 		})
 		assert.Containsf(t, warnings, "GPU "+second+" is unbound from the driver although it is in use", "warnings")
-		if e.err != nil || !e.served || w.outcome() != absent {
-			t.Errorf("error %v, served %v, %s", e.err, e.served, w.outcome())
-		}
+		w.must(t, e, true, absent)
 		const ours = "0000:05:00.0 ours works, "
 		assert.Same(t, []string{ours + second + " lent", ours + second + " lent", ours + second + " ours works, its file is there",
 			ours + second + " lent, its file is there"}, seen)
@@ -96,9 +94,7 @@ func TestAllLent(t *testing.T) {
 		}
 		assert.ErrorIsf(t, <-usage, status.ErrNotReady, "usage of no GPU")
 		e = w.run(life{version: v535}, func(*Node) { w.at(9*time.Second, see) })
-		if e.err != nil || !e.served || w.outcome() != absent {
-			t.Errorf("the next one: error %v, served %v, %s", e.err, e.served, w.outcome())
-		}
+		w.must(t, e, true, absent)
 		assert.Same(t, []string{"0000:05:00.0 lent, " + second + " lent", "0000:05:00.0 lent, " + second + " lent"}, seen)
 	})
 }

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -12,20 +14,13 @@ import (
 // left to reload_nvidia_peermem.
 func TestRDMA(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		rdma := func(n *Node) {
-			n.cfg.RDMA = true
-			k := n.kernel.(*instance)
-			k.extra, k.mellanox = []string{"nvidia-peermem"}, true
-		}
-		e := w.run(life{version: v535}, rdma)
-		if e.err != nil || !e.served || w.outcome() != absent || strings.Contains(strings.Join(e.ops, " "), "insert nvidia_peermem") {
-			t.Errorf("without mlx5_core: %v, %s", e.err, w.outcome())
-		}
-		w.modules["mlx5_core"] = kmod.Module{Name: "mlx5_core"}
-		e = w.run(life{version: v535}, rdma)
-		delete(w.modules, "mlx5_core")
-		if e.err != nil || !e.served || w.outcome() != absent || !strings.Contains(strings.Join(e.ops, " "), "insert nvidia_peermem") {
-			t.Errorf("with mlx5_core: %v, %s, %v", e.err, w.outcome(), e.ops)
+		for _, there := range []bool{false, true} {
+			if there {
+				w.modules["mlx5_core"], w.leaks = kmod.Module{Name: "mlx5_core"}, []string{"mlx5_core"}
+			}
+			e := w.run(life{version: v535}, full)
+			w.must(t, e, true, absent)
+			assert.Equalf(t, there, slices.Contains(e.ops, "insert nvidia_peermem"), "loaded")
 		}
 	})
 }

@@ -16,7 +16,7 @@ func TestBeat(t *testing.T) {
 		w.locked = true
 		_, n := w.begin(life{version: v535})
 		n.instanceFile = filepath.Join(w.dir, "instance")
-		n.status.Change(func(st *status.Snapshot) { st.Instance = status.NewInstance() })
+		n.status.ChangeUnsaved(func(st *status.Snapshot) { st.Instance = status.NewInstance() })
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		w.at(9*time.Minute, func() {

@@ -65,9 +65,7 @@ func TestPreflightWaits(t *testing.T) {
 				if before.State != status.Waiting || after.State != status.Serving || after.Reason != "" || after.Counters.CacheHits != 1 {
 					t.Errorf("before %s, after %+v", before.State, after)
 				}
-				if e.err != nil || !e.served || w.outcome() != absent || len(w.wrong) > 0 {
-					t.Errorf("served %v, error %v, %s, %v", e.served, e.err, w.outcome(), w.wrong)
-				}
+				w.must(t, e, true, absent)
 				for text, times := range map[string]int{"waiting for a fit node": 1, "nothing prevents the driver any more": 1, "driver chosen": 1} {
 					assert.Equalf(t, times, strings.Count(log.String(), text), "%s in\n%s", text, log.String())
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,10 +23,15 @@ func (w *world) at(after time.Duration, f func()) {
 	})
 }
 
+// bubble calls f with a new world. No life in it may break a rule.
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, memory(t))) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory(t))
+		f(t, w)
+		assert.Equal(t, "", strings.Join(w.wrong, "; "))
+	})
 }
 
 // TestFirstAndSecondStart is scenarios 1 to 3 of the lab. A start has the phases by which others know how far it is.
@@ -57,16 +63,21 @@ func TestTwoInstances(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first, n1 := w.begin(life{version: v535})
 		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan error)
+		ended, shown := make(chan error), status.Snapshot{}
 		go func() { ended <- n1.Run(ctx, t.Context()) }()
 		time.Sleep(3 * time.Second)
 		i, waiting := w.begin(life{version: v535})
+		w.at(3*time.Second, func() { shown = waiting.Snapshot() })
 		stopCtx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		saved := *w.saved
 		if err := waiting.Run(stopCtx, t.Context()); err != nil || !first.served || w.saved.Instance != saved.Instance || !w.saved.Updated.Equal(saved.Updated) || i.holds {
 			t.Errorf("stopped while waiting: %v, status %+v", err, w.saved)
 		}
+		if shown.State != status.Waiting || shown.WaitsFor != status.ForLock || shown.Holding() || !strings.Contains(shown.Reason, "held by pid 7, pod gpu/old") {
+			t.Errorf("while it waits: %+v", shown) // in memory only: the file belongs to the holder
+		}
+		assert.ErrorIsf(t, assert.Err(waiting.AskUsage(t.Context())), status.ErrNotReady, "usage")
 		second := make(chan end)
 		go func() { second <- w.run(life{version: v535, asks: time.Minute}) }()
 		time.Sleep(5 * time.Second)
@@ -75,9 +86,6 @@ func TestTwoInstances(t *testing.T) {
 		first.over()
 		if e := <-second; e.err != nil || !e.served || w.outcome() != absent {
 			t.Errorf("the second one: served %v, error %v, %s", e.served, e.err, w.outcome())
-		}
-		if len(w.wrong) > 0 {
-			t.Error(w.wrong)
 		}
 	})
 }

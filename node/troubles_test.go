@@ -21,9 +21,7 @@ func TestCompileTroubles(t *testing.T) {
 		delete(w.cache, v535)
 		keep := slices.Index(first.ops, "keep") + 1
 		e := w.run(life{version: v535, events: []event{{keep, "fail"}}})
-		if !e.served || e.err != nil || w.outcome() != absent {
-			t.Errorf("disk full: served %v, error %v, %s", e.served, e.err, w.outcome())
-		}
+		w.must(t, e, true, absent)
 		delete(w.cache, v535)
 		e = w.run(life{version: v470, asks: 500 * time.Millisecond})
 		if e.err != nil || w.outcome() != absent || e.took > 2*time.Second || e.served {
@@ -60,9 +58,7 @@ func TestDaemons(t *testing.T) {
 		if seen.State != status.Degraded || !strings.Contains(seen.Reason, "nvidia-persistenced ended at once") {
 			t.Errorf("a daemon that does not start: %+v", seen)
 		}
-		if e.err != nil || !e.served || w.outcome() != absent {
-			t.Errorf("served %v, error %v, %s", e.served, e.err, w.outcome())
-		}
+		w.must(t, e, true, absent)
 	})
 }
 

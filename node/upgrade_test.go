@@ -51,9 +51,7 @@ func TestUpgrade(t *testing.T) {
 			if seen.State != status.Waiting || seen.Ready || len(seen.Holders) != 1 || !strings.Contains(seen.Reason, v470) || seen.Up == nil || seen.Up.Version != v470 {
 				t.Errorf("while it waits: %+v", seen)
 			}
-			if e.err != nil || !e.served || w.outcome() != absent {
-				t.Errorf("error %v, served %v, %s", e.err, e.served, w.outcome())
-			}
+			w.must(t, e, true, absent)
 			w.leave(v470)
 			w.meddle("holder comes")
 			e = w.run(life{version: v535})
@@ -75,9 +73,7 @@ func TestGPUThatDoesNotComeUp(t *testing.T) {
 					n.cfg.GPUInit = policy
 					w.at(8*time.Second, func() { seen = *w.saved })
 				})
-				if e.err != nil || e.served != ready || w.outcome() != absent {
-					t.Errorf("served %v, error %v, %s", e.served, e.err, w.outcome())
-				}
+				w.must(t, e, ready, absent)
 				text := seen.Reason + strings.Join(seen.Warnings, " ")
 				if len(seen.GPUs) != 1 || seen.GPUs[0].Works || !strings.Contains(text, "RmInitAdapter") || seen.Ready != ready {
 					t.Errorf("status %+v", seen)

@@ -39,6 +39,7 @@ func TestVerbs(t *testing.T) {
 // and never by force.
 func TestUnloadNouveau(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
+		w.leaks = []string{"nouveau"}
 		nouveau := func() { w.modules["nouveau"] = kmod.Module{Name: "nouveau"} }
 		nouveau()
 		if e := w.run(life{version: v535}); e.err != nil || w.modules["nouveau"].Name == "" {

@@ -8,29 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
-
-// TestWaitsForLock checks that a waiting instance has its status in memory only: the file belongs to the
-// holder.
-func TestWaitsForLock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		_, n := w.begin(life{version: v535})
-		if st := n.Snapshot(); st.Holding() {
-			t.Errorf("at the beginning: %+v", st)
-		}
-		n.waitsForLock(lock.Holder{PID: 7, Pod: "gpu/old"})
-		<-n.Changed()
-		st := n.Snapshot()
-		if st.State != status.Waiting || st.WaitsFor != status.ForLock || st.Holding() || !strings.Contains(st.Reason, "held by pid 7, pod gpu/old") || w.saved != nil {
-			t.Errorf("%+v, file %+v", st, w.saved)
-		}
-		assert.ErrorIsf(t, assert.Err(n.AskUsage(t.Context())), status.ErrNotReady, "usage")
-	})
-}
 
 // TestSnapshotOfALife checks that a listener receives each state including the last one, before others can
 // take the node.
