@@ -89,41 +89,10 @@ func (c *containers) compiles(t *testing.T, env ...string) (dir, stderr string) 
 	return filepath.Join(c.image, strings.TrimSpace(made)), stderr
 }
 
-// TestDriverToolkit runs this program in both containers of a pod.
+// TestDriverToolkit runs this program in both containers of a pod: with a key, a companion and the node's RDMA driver, all
+// modules come from the toolkit container and are signed in the driver container. Neither the key nor its passphrase get
+// into the folder that both share, and a key that is mounted there is refused.
 func TestDriverToolkit(t *testing.T) {
-	t.Parallel()
-	c := newContainers(t, "cp KOS/*.ko .")
-	// No GPU: the start ends before modules matter, and the toolkit container may start.
-	_, stderr, err := c.driver(t, nil, "nv-ctr-run-with-dtk")
-	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "gpu: ") {
-		t.Errorf("%v: %s", err, stderr)
-	}
-	t.Logf("without a GPU: %s", stderr)
-	assert.Containsf(t, testfile.Read(t, filepath.Join(c.shared, "request.json")), `"compile":false`, "request")
-	c.start(t)
-	made, stderr := c.compiles(t)
-	assert.Contains(t, stderr, "waiting for the Driver Toolkit container")
-	for _, name := range kbuildtest.Modules {
-		assert.Equalf(t, kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), kbuildtest.Driver, kbuildtest.Kernel), testfile.Read(t, filepath.Join(made, name+".ko")), "%s", name)
-	}
-	for end := time.Now().Add(2 * time.Minute); !strings.Contains(c.log.String(), "the modules are ready") && time.Now().Before(end); {
-		time.Sleep(20 * time.Millisecond)
-	}
-	assert.Contains(t, c.log.String(), "set the variable for that container, too module="+driverinfo.NvidiaFS)
-
-	// The toolkit is for one kernel only.
-	_, stderr, err = c.driver(t, nil, "compile", "--kernel", "6.1.0-57-amd64", "--fetch-headers=false")
-	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "the toolkit is for kernel "+kbuildtest.Kernel) && !strings.Contains(stderr, ", "+kbuildtest.Kernel) {
-		t.Errorf("%v: %s", err, stderr)
-	}
-	_, err = os.Stat(filepath.Join(c.shared, "driver_toolkit_broken"))
-	assert.NoErrorf(t, err, "the flag")
-}
-
-// TestDriverToolkitWhole: with a key, companions and the node's RDMA driver, all modules come from the
-// toolkit container and are signed in the driver container. Neither the key nor its passphrase get into the
-// folder that both share, and a key that is mounted there is refused.
-func TestDriverToolkitWhole(t *testing.T) {
 	t.Parallel()
 	c := newContainers(t, "[ -e /usr/src/ofa_kernel/x86_64/"+kbuildtest.Kernel+"/Module.symvers ] || exit 7\ncp KOS/*.ko .")
 	c.info.Companions = kbuildtest.Companions(t, c.image, filepath.Join(c.path, "gcc-12"))
@@ -134,24 +103,39 @@ func TestDriverToolkitWhole(t *testing.T) {
 	const phrase = "a phrase for tests only"
 	pair := testcert.New(x509.Certificate{Subject: pkix.Name{CommonName: "The node's modules"}}, nil)
 	pair.Write(t, filepath.Join(c.image, "keys/cert.pem"), filepath.Join(c.image, "keys/key.pem"))
-	env := []string{"GDS_ENABLED=true", "GDRCOPY_ENABLED=true", "GPU_DIRECT_RDMA_ENABLED=true", "DRIVER_MODULE_SIGNING_PASSPHRASE=" + phrase,
+	env := []string{"GDRCOPY_ENABLED=true", "GPU_DIRECT_RDMA_ENABLED=true", "DRIVER_MODULE_SIGNING_PASSPHRASE=" + phrase,
 		"DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem"}
+	// No GPU: the start ends before modules matter, and the toolkit container may start.
 	_, stderr, err := c.driver(t, env, "nv-ctr-run-with-dtk")
-	if !exitsWith(err, exitUnsupported) {
+	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "gpu: ") {
 		t.Errorf("without a GPU: %v: %s", err, stderr)
 	}
+	assert.Containsf(t, testfile.Read(t, filepath.Join(c.shared, "request.json")), `"compile":false`, "request")
 	c.start(t)
 	made, stderr := c.compiles(t, env...)
+	assert.Contains(t, stderr, "waiting for the Driver Toolkit container")
 	assert.Contains(t, stderr, `signing the modules certificate="The node's modules" hash=sha256`)
-	for _, name := range append(driverinfo.Companions(), kbuildtest.Modules...) {
+	for _, name := range append(kbuildtest.Modules[:len(kbuildtest.Modules):len(kbuildtest.Modules)], driverinfo.GDRDrv) {
 		_, err := sign.VerifyFile(t.Context(), filepath.Join(made, name+".ko"), []*x509.Certificate{pair.Certificate})
 		assert.NoErrorf(t, err, "%s", name)
 	}
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(c.log.String(), "the modules are ready") && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	assert.Contains(t, c.log.String(), "set the variable for that container, too module="+driverinfo.NvidiaFS)
 	assert.Equalf(t, "", strings.Join(pair.Leaks(t, c.shared), " "), "files with the key")
 	out, err := exec.CommandContext(t.Context(), "grep", "-rl", phrase, c.shared).CombinedOutput()
 	if !exitsWith(err, 1) || len(out) > 0 {
 		t.Errorf("files with the passphrase: %s, %v", out, err)
 	}
+
+	// The toolkit is for one kernel only.
+	_, stderr, err = c.driver(t, env, "compile", "--kernel", "6.1.0-57-amd64", "--fetch-headers=false")
+	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "the toolkit is for kernel "+kbuildtest.Kernel) && !strings.Contains(stderr, ", "+kbuildtest.Kernel) {
+		t.Errorf("%v: %s", err, stderr)
+	}
+	_, err = os.Stat(filepath.Join(c.shared, "driver_toolkit_broken"))
+	assert.NoErrorf(t, err, "the flag")
 
 	shared := filepath.Join(drivertoolkit.DefaultDir, "key.pem")
 	testfile.WriteMode(t, filepath.Join(c.shared, "key.pem"), pair.KeyPEM(), 0o400)
