@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/metrics"
-	"github.com/driver-container/driver-container/node/report"
 	"github.com/driver-container/driver-container/node/status"
 	"github.com/driver-container/driver-container/version"
 )
@@ -76,7 +75,7 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
 func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports reportFlags) error {
 	client := kubernetes.InCluster(func(name string) string { return envflags.Lookup(p.env, name) })
-	var reporter *report.Reporter
+	var reporter *kubernetes.Reporter
 	last := func() {
 		if reporter != nil {
 			ctx, cancel := finalReport(stopCtx)
@@ -102,8 +101,8 @@ func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports
 	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
 	if reports.any() {
 		// The reporter outlives ctx, because it reports the stop too.
-		source := report.Source{Status: n.Snapshot, Changed: n.Changed()}
-		reporter = report.Start(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
+		source := kubernetes.Source{Status: n.Snapshot, Changed: n.Changed()}
+		reporter = kubernetes.StartReporter(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
 	}
 	err = n.Run(ctx, stopCtx)
 	last() // where it never had the node
@@ -120,9 +119,9 @@ func finalReport(stopCtx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(context.WithoutCancel(stopCtx), limit)
 }
 
-func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) report.Options {
+func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) kubernetes.ReportOptions {
 	cfg.PodNamespace = cmp.Or(cfg.PodNamespace, client.Namespace())
-	o := report.Options{Events: reports.events, Condition: reports.condition, Taints: reports.taints, Client: client, Node: cfg.Host,
+	o := kubernetes.ReportOptions{Events: reports.events, Condition: reports.condition, Taints: reports.taints, Client: client, Node: cfg.Host,
 		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}
 	if safe != nil {
 		o.Idle = func(ctx context.Context) {

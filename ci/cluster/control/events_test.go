@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
-	"github.com/driver-container/driver-container/node/report"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -92,7 +91,7 @@ func TestEvents(t *testing.T) {
 // withoutRights: each way of reporting says once which right is missing, in the server's words.
 func withoutRights(t *testing.T, client *kubernetes.Client) {
 	d := &driver{changed: make(chan struct{}, 1), st: status.Snapshot{State: status.Degraded, Reason: "x"}}
-	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
+	r := kubernetes.StartReporter(t.Context(), kubernetes.Source{Status: d.Status, Changed: d.changed}, options(client, d, "some-uid"))
 	d.set(status.Snapshot{State: status.Serving, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
 	deadline := time.Now().Add(20 * time.Second)
 	for said := 0; said < 2 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -108,14 +107,14 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 	assert.ErrorIsf(t, assert.Err(kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context())), kubernetes.ErrForbidden, "safe load")
 }
 
-func options(client *kubernetes.Client, d *driver, uid string) report.Options {
-	return report.Options{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Log: d.said.Logger()}
+func options(client *kubernetes.Client, d *driver, uid string) kubernetes.ReportOptions {
+	return kubernetes.ReportOptions{Events: true, Condition: true, Client: client, Node: "node-1", Pod: kubernetes.Pod("gpu", "driver-x", uid), Log: d.said.Logger()}
 }
 
 // life goes from the wait for a holder to a clean stop, and reads the results with kubectl.
 func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string) {
 	d := &driver{changed: make(chan struct{}, 1)}
-	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
+	r := kubernetes.StartReporter(t.Context(), kubernetes.Source{Status: d.Status, Changed: d.changed}, options(client, d, uid))
 	condition := func(want string) {
 		t.Helper()
 		p.Wait(20*time.Second, "condition "+want, func() error {

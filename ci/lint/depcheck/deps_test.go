@@ -109,7 +109,7 @@ func TestWhoReachesWhom(t *testing.T) {
 			"process 1 of a node is small and static"},
 		{[]string{"node", "cmd/driver-evict"}, nil, []string{"k8s.io"}, "a node's programs talk plain HTTPS to the cluster, by node/kubernetes"},
 		{[]string{"cmd/driver-evict"}, nil, append(own("images", "ci", "node/metrics"), buildkit, registries), "it serves nothing"},
-		{[]string{"node/status", "node/evict", "node/metrics", "node/report", "cmd/driver-evict"}, nil,
+		{[]string{"node/status", "node/evict", "node/metrics", "node/kubernetes", "cmd/driver-evict"}, nil,
 			own("distros/apt", "distros/rpm", "kmod/kbuild", "node/headers", "node/preflight", "node/driverroot", "node/host"),
 			"a package that only looks at a driver needs node/status, and nothing that loads or compiles a driver"},
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},

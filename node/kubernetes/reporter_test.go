@@ -1,4 +1,4 @@
-package report
+package kubernetes
 
 import (
 	"context"
@@ -13,11 +13,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
-
-var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // bench is a reporter without its goroutine: the test controls when it looks at the status, and the clock.
 type bench struct {
@@ -32,9 +29,9 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := apitest.New(t)
 	b := &bench{server: s, clock: noon}
-	b.Reporter = Start(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, Options{
-		Events: true, Condition: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName,
-		Pod: kubernetes.Pod("gpu", "driver-x", "uid-1"), Log: b.said.Logger(),
+	b.Reporter = StartReporter(t.Context(), Source{Status: func() status.Snapshot { return b.st }}, ReportOptions{
+		Events: true, Condition: true, Client: New(s.URL, s.Folder), Node: apitest.NodeName,
+		Pod: Pod("gpu", "driver-x", "uid-1"), Log: b.said.Logger(),
 	})
 	b.cancel()
 	<-b.done
@@ -228,9 +225,9 @@ func TestStartAndClose(t *testing.T) {
 		mu.Unlock()
 		changed <- struct{}{}
 	}
-	r := Start(t.Context(), Source{Changed: changed, Status: func() status.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, Options{
-		Condition: true, Events: true, Client: kubernetes.New(s.URL, s.Folder), Node: apitest.NodeName, Log: logtest.New(t),
-		Pod: kubernetes.Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
+	r := StartReporter(t.Context(), Source{Changed: changed, Status: func() status.Snapshot { mu.Lock(); defer mu.Unlock(); return st }}, ReportOptions{
+		Condition: true, Events: true, Client: New(s.URL, s.Folder), Node: apitest.NodeName, Log: logtest.New(t),
+		Pod: Pod("gpu", "driver-x", ""), Idle: func(context.Context) { idle <- struct{}{} },
 	})
 	set(serves)
 	select {

@@ -1,4 +1,4 @@
-package report
+package kubernetes
 
 import (
 	"slices"

@@ -1,10 +1,9 @@
-package report
+package kubernetes
 
 import (
 	"fmt"
 	"strings"
 
-	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -28,11 +27,11 @@ func (r *Reporter) recordGPUs(st status.Snapshot) {
 }
 
 // tell records an Event for the pod and, if it concerns more than this pod, for its node.
-func (r *Reporter) tell(e kubernetes.Event, node bool) {
+func (r *Reporter) tell(e Event, node bool) {
 	e.About = r.o.Pod
 	r.recorder.Record(e)
 	if node && r.o.Node != "" {
-		e.About = kubernetes.Node(r.o.Node)
+		e.About = Node(r.o.Node)
 		r.recorder.Record(e)
 	}
 }
@@ -46,7 +45,7 @@ func (r *Reporter) recordLicence(g status.GPU) {
 		r.without = map[string]bool{}
 	}
 	r.without[g.Address] = g.Unlicensed()
-	e := kubernetes.Event{Reason: "VGPULicensed", Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence)}
+	e := Event{Reason: "VGPULicensed", Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence)}
 	if g.Unlicensed() {
 		e.Reason, e.Warning = "VGPUUnlicensed", true
 		e.Message = fmt.Sprintf("vGPU %s has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server", g.Address)
@@ -55,8 +54,8 @@ func (r *Reporter) recordLicence(g status.GPU) {
 }
 
 // gpuEvent returns the Event for the present state of a GPU.
-func gpuEvent(g status.GPU) kubernetes.Event {
-	e := kubernetes.Event{Message: fmt.Sprintf("GPU %s (%s): %s", g.Address, g.ID, g.Reason)}
+func gpuEvent(g status.GPU) Event {
+	e := Event{Message: fmt.Sprintf("GPU %s (%s): %s", g.Address, g.ID, g.Reason)}
 	switch g.State {
 	case status.GPULent:
 		e.Reason = "GPULent"

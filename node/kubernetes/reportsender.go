@@ -1,12 +1,10 @@
-package report
+package kubernetes
 
 import (
 	"context"
 	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
 // sender is the state of one kind of report: whether it works, and when to try again if it does not.
@@ -47,7 +45,7 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 		return
 	case ctx.Err() != nil:
 		return
-	case errors.Is(err, kubernetes.ErrUnreachable):
+	case errors.Is(err, ErrUnreachable):
 		s.wait = min(max(firstWait, 2*s.wait), mostWait)
 	default:
 		s.wait = refusedWait

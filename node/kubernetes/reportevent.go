@@ -1,11 +1,10 @@
-package report
+package kubernetes
 
 import (
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -114,5 +113,5 @@ func (r *Reporter) record(st status.Snapshot) {
 	if s.reason == "" {
 		return
 	}
-	r.tell(kubernetes.Event{Warning: s.warning, Reason: s.reason, Message: s.message}, s.node)
+	r.tell(Event{Warning: s.warning, Reason: s.reason, Message: s.message}, s.node)
 }

@@ -1,10 +1,4 @@
-// Package report reports the driver's status on a node to a cluster: by Kubernetes Events on the pod and the
-// node, and by the node condition NVIDIADriverReady. It removes startup taints.
-//
-// It follows the status in its own goroutine and looks only at the latest state, so that nothing queues up
-// and no phase of the driver's life waits for a server. A report that fails is logged once; the driver
-// continues without it. The package does not decide when a driver counts as serving.
-package report
+package kubernetes
 
 import (
 	"context"
@@ -12,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -22,25 +15,25 @@ type Source struct {
 	Changed <-chan struct{}
 }
 
-// Options say what to report, and where to.
-type Options struct {
+// ReportOptions say what to report, and where to.
+type ReportOptions struct {
 	Events    bool
 	Condition bool
 	// Taints are the keys of the taints to remove from the node when the driver serves.
 	Taints []string
 
-	Client *kubernetes.Client // required for Events, Condition and Taints
-	Node   string             // name of the node in the cluster
-	Pod    kubernetes.Object  // this pod
+	Client *Client // required for Events, Condition and Taints
+	Node   string  // name of the node in the cluster
+	Pod    Object  // this pod
 	Log    *slog.Logger
 	// Idle is called once, after the first report that the driver serves; may be nil.
 	Idle func(ctx context.Context)
 }
 
-// Reporter works from Start to Close.
+// Reporter works from StartReporter to Close.
 type Reporter struct {
 	source Source
-	o      Options
+	o      ReportOptions
 	now    func() time.Time
 
 	cancel context.CancelFunc
@@ -48,7 +41,7 @@ type Reporter struct {
 	once   sync.Once
 
 	events    sender
-	recorder  *kubernetes.Recorder
+	recorder  *Recorder
 	last      eventText // the last one that was recorded
 	recorded  time.Time
 	gpus      map[string]status.GPUState // by address, at the last report
@@ -67,10 +60,10 @@ const (
 	compileWait = 5 * time.Second  // a phase that takes longer is a compile
 )
 
-// Start returns a reporter that follows the source until Close, or until ctx ends.
-func Start(ctx context.Context, source Source, o Options) *Reporter {
+// StartReporter returns a reporter that follows the source until Close, or until ctx ends.
+func StartReporter(ctx context.Context, source Source, o ReportOptions) *Reporter {
 	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
-	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
+	r.recorder = &Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
 	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, log: o.Log}
 	r.taints = sender{what: "the removal of startup taints", on: len(o.Taints) > 0, log: o.Log}
