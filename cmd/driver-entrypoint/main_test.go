@@ -87,7 +87,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHelp: ci/lint/links reads these files, too.
+// TestHelp: ci/lint reads these files, too.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command(t.Context())

@@ -25,7 +25,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestHelp: ci/lint/links reads this file, too.
+// TestHelp: ci/lint reads this file, too.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { address, pages, reference, root } from './pages.mjs'
 
-// slugify makes the anchors of GitHub and GitLab, which ci/lint/links checks.
+// slugify makes the anchors of GitHub and GitLab, which ci/lint checks.
 export const slugify = (text) =>
   text.trim().toLowerCase().replace(/[^\p{L}\p{N}\-_ ]/gu, '').replaceAll(' ', '-')
 

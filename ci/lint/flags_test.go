@@ -1,4 +1,4 @@
-package links
+package lint
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 
 // helps are the help texts of all commands, except driver-probe, which has no flags but
 // --usage and --version.
-var helps = []string{"../../../cmd/driver-build/testdata/help-*.txt", "../../../cmd/driver-entrypoint/testdata/help-*.txt", "../../../cmd/driver-evict/testdata/help-*.txt"}
+var helps = []string{"../../cmd/driver-build/testdata/help-*.txt", "../../cmd/driver-entrypoint/testdata/help-*.txt", "../../cmd/driver-evict/testdata/help-*.txt"}
 
 // flag is a flag as a help text shows it.
 type flag struct {

@@ -1,8 +1,4 @@
-// Package pages runs the commands of the task pages in docs: the tests take them from the pages, not from a
-// copy. Each command is run by a test of this package or stands in a table with the reason why not, so that a
-// new command in a page cannot be forgotten. The package reads Markdown as these pages use it, and checks no
-// prose.
-package pages
+package lint
 
 import (
 	"regexp"

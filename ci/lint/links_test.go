@@ -1,11 +1,9 @@
-package links
+package lint
 
 import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -17,27 +15,9 @@ import (
 // TestProject checks every Markdown file of the project against its files, tests and help texts.
 func TestProject(t *testing.T) {
 	t.Parallel()
-	root := os.DirFS("../../..")
-	var names []string
-	known := Known{Tests: map[string]bool{}, Helps: map[string]string{}}
-	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	require.NoError(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (strings.HasPrefix(name, ".") && name != "." && name != ".github" || slices.Contains([]string{"testdata", "bin", "dist"}, d.Name())):
-			return fs.SkipDir
-		case !d.IsDir() && path.Ext(name) == ".md":
-			names = append(names, name)
-		case strings.HasSuffix(name, "_test.go"):
-			text, err := fs.ReadFile(root, name)
-			for _, found := range function.FindAllSubmatch(text, -1) {
-				known.Tests[string(found[1])] = true
-			}
-			return err
-		}
-		return nil
-	}))
+	root := os.DirFS(root)
+	names := files(t, ".md")
+	known := Known{Tests: declaredTests(t), Helps: map[string]string{}}
 	for _, file := range require.Value(fs.Glob(root, "cmd/driver-build/testdata/help-*.txt"))(t) {
 		command := strings.TrimSuffix(strings.TrimPrefix(path.Base(file), "help-"), ".txt")
 		known.Helps[command] = string(require.Value(fs.ReadFile(root, file))(t))

@@ -1,4 +1,4 @@
-package bounds
+package lint
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	root     = "../../.."
+	root     = "../.."
 	document = "docs/security.md"
 )
 

@@ -1,4 +1,4 @@
-package links
+package lint
 
 import (
 	"io/fs"
@@ -13,7 +13,7 @@ import (
 // command with any other version fails, and a reader cannot know that it is an example.
 func TestVersionsOfPages(t *testing.T) {
 	t.Parallel()
-	root, version := os.DirFS("../../.."), regexp.MustCompile(`\b[0-9]{3}\.[0-9]{2,3}\.[0-9]{2}\b`)
+	root, version := os.DirFS("../.."), regexp.MustCompile(`\b[0-9]{3}\.[0-9]{2,3}\.[0-9]{2}\b`)
 	known := map[string]bool{
 		"550.144.06": true, // of vGPU, whose archives are not public
 		"595.99.01":  true, // add-driver needs one that is in no matrix

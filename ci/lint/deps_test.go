@@ -1,7 +1,4 @@
-// Package depcheck holds tests of the whole project: which package may reach which, how large a package may
-// be, and that only distros knows systems by name. depguard in .golangci.yaml has which library only one place may
-// import, and that the product imports nothing that is for tests.
-package depcheck
+package lint
 
 import (
 	"bytes"
@@ -40,7 +37,7 @@ func (p pkg) name() string {
 // project lists the packages of the project.
 var project = sync.OnceValues(func() (ours []pkg, err error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
-	cmd.Dir = "../../.."
+	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

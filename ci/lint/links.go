@@ -1,7 +1,15 @@
-// Package links finds broken references in the Markdown files of the project: relative links whose file does
-// not exist, anchors without a heading, names of tests that no file has, and calls of driver-build with a
-// command or a flag that its help does not have. It reads no addresses on the web, and no links in code.
-package links
+// Package lint checks what linters do not know of this project:
+//
+//   - which package may reach which, how large a package may be, and that only distros knows systems by name; depguard
+//     in .golangci.yaml has which library only one place may import;
+//   - references in Markdown files: relative links whose file does not exist, anchors without a heading, names of tests
+//     that no file has, calls of driver-build with a command or a flag that its help does not have; it reads no
+//     addresses on the web;
+//   - the commands of the task pages in docs, taken from the pages: a test runs each one, or a table has the reason why
+//     not, so that a new command cannot be forgotten;
+//   - that a flag means the same wherever it is;
+//   - the bounds on the content of images: docs/security.md has their values, and each is exceeded once.
+package lint
 
 import (
 	"fmt"

@@ -1,6 +1,7 @@
-package pages
+package lint
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,9 +11,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
-
-const root = "../../.."
 
 // byBuilds and byCluster are the first words of the commands that TestBuilds and TestCluster run.
 var (
@@ -91,21 +91,32 @@ func unfit(command string) string {
 	return ""
 }
 
+// files returns the project's files with an ending, relative to root, without test data and what was built.
+func files(t *testing.T, ending string) (names []string) {
+	t.Helper()
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(name, ".") && name != "." && name != ".github" || slices.Contains([]string{"testdata", "bin", "dist"}, d.Name())):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ending):
+			names = append(names, name)
+		}
+		return nil
+	}))
+	return names
+}
+
+// declaredTests are the names of all tests of the project.
 func declaredTests(t *testing.T) map[string]bool {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	all := map[string]bool{}
-	for _, dir := range []string{"ci", "cmd", "node", "images", "distros", "kmod"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			for _, m := range function.FindAllSubmatch(text, -1) {
-				all[string(m[1])] = true
-			}
-			return err
-		}))
+	for _, name := range files(t, "_test.go") {
+		for _, m := range function.FindAllStringSubmatch(testfile.Read(t, filepath.Join(root, name)), -1) {
+			all[m[1]] = true
+		}
 	}
 	return all
 }
