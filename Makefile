@@ -88,7 +88,7 @@ lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck
 
 docs: dist/docs/node_modules/.package-lock.json ## the site of the documents, into dist/site; needs Node.js. python3 -m http.server -d dist/site shows it
 	cp -r docs/site/.vitepress dist/docs
-	go run ./ci/lint/reference -site dist/docs/reference
+	go run ./ci/generate -site dist/docs/reference
 	cd dist/docs && npm run --silent build
 
 dist/docs/node_modules/.package-lock.json: docs/site/package-lock.json
@@ -98,9 +98,9 @@ dist/docs/node_modules/.package-lock.json: docs/site/package-lock.json
 pictures: driver-build programs-amd64 ## the pictures of the README from real runs, into docs/pictures; PICTURE=report for one
 	ci/pictures/run $(PICTURE)
 
-golden: ## rewrite the golden files, the schemas, and the generated parts of the pages in docs
+golden: ## rewrite the golden files, the schemas, the generated files of the chart and parts of the pages in docs
 	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/status ./images/runfile ./node/preflight ./node/status ./ci/tables/compat -update
-	go run ./ci/lint/reference
+	go run ./ci/generate
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

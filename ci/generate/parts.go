@@ -56,7 +56,7 @@ func replace(root, page string) (string, error) {
 		name := page[at[2]:at[3]]
 		write, known := parts[name]
 		if !known {
-			return "", fmt.Errorf("there is no part %q; ci/lint/reference lists them", name)
+			return "", fmt.Errorf("there is no part %q; ci/generate lists them", name)
 		}
 		text, err := write(root)
 		if err != nil {

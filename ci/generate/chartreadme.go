@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,16 +8,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Row is one value of the chart: its path ("image.tag"), its default as one line of YAML ("" for a group),
+// chartValue is one value of the chart: its path ("image.tag"), its default as one line of YAML ("" for a group),
 // and the text of its comment.
-type Row struct{ Path, Default, Text string }
+type chartValue struct{ Path, Default, Text string }
 
 // whole are values that get one row although they are mappings: keys that Kubernetes defines are not
 // explained one by one.
 var whole = []string{"resources", "evict.resources", "dashboard.labels"}
 
-// Rows returns the values in the order of the file. It is an error if a value has no comment.
-func Rows(values []byte) ([]Row, error) {
+// chartValues returns the values in the order of the file. It is an error if a value has no comment.
+func chartValues(values []byte) ([]chartValue, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(values, &doc); err != nil {
 		return nil, fmt.Errorf("read the chart's values.yaml: %w", err)
@@ -31,11 +30,11 @@ func Rows(values []byte) ([]Row, error) {
 	return walk(doc.Content[0], "", strings.Split(string(values), "\n"))
 }
 
-func walk(mapping *yaml.Node, prefix string, lines []string) ([]Row, error) {
-	var rows []Row
+func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, error) {
+	var rows []chartValue
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
-		row := Row{Path: prefix + key.Value, Text: comment(lines, key.Line)}
+		row := chartValue{Path: prefix + key.Value, Text: comment(lines, key.Line)}
 		if row.Text == "" {
 			return nil, fmt.Errorf("values.yaml:%d: %s has no comment above it", key.Line, row.Path)
 		}
@@ -120,13 +119,14 @@ container toolkit and the GPU Operator. helm template makes plain manifests.
 
 ## Values
 
-go run ./ci/chart makes these tables from the comments in values.yaml. values.schema.json refuses all other values, except the names of
+go run ./ci/generate makes these tables from the comments in values.yaml. values.schema.json refuses all other values, except the names of
 NVIDIA's charts that mean the same or for which the chart says what to use instead ([files/foreign.yaml](files/foreign.yaml)).
 `
 
 // readme writes a table for each task: a line "## TITLE" of values.yaml begins one.
-func readme(rows []Row, tasks map[string]string) []byte {
-	b := bytes.NewBufferString(intro)
+func readme(rows []chartValue, tasks map[string]string) string {
+	b := &strings.Builder{}
+	b.WriteString(intro)
 	cell := strings.NewReplacer("|", `\|`)
 	for _, r := range rows {
 		if title := tasks[r.Path]; title != "" {
@@ -138,5 +138,5 @@ func readme(rows []Row, tasks map[string]string) []byte {
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", r.Path, cell.Replace(text), cell.Replace(r.Text))
 	}
-	return b.Bytes()
+	return b.String()
 }

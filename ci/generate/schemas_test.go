@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-const project = "../../.."
+const project = "../.."
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()

@@ -11,15 +11,13 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// TestGenerated: the schemas and the parts of pages are what the code says.
+// TestGenerated: the schemas, the parts of pages and the chart's files are what the code says.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, files := range []map[string]string{require.Value(schemaFiles(project))(t), require.Value(committedPages(project))(t)} {
-		for name, want := range files {
-			found += strings.Count(want, "\n"+end)
-			assert.Samef(t, want, string(read(t, name)), "run go run ./ci/lint/reference: %s is not what it makes (-want +got)", name)
-		}
+	for name, want := range require.Value(committed(project))(t) {
+		found += strings.Count(want, "\n"+end)
+		assert.Samef(t, want, string(read(t, name)), "run go run ./ci/generate: %s is not what it makes (-want +got)", name)
 	}
 	if found < len(parts) {
 		t.Errorf("pages have %d generated parts, of %d", found, len(parts))

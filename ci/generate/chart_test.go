@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,32 +16,16 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-const project = "../.."
-
-// After a change of values.yaml or the table of systems: go run ./ci/chart.
-func TestGeneratedFilesAreUpToDate(t *testing.T) {
-	t.Parallel()
-	files := require.Value(Files(project))(t)
-	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join(project, name))
-		if err != nil {
-			t.Errorf("go run ./ci/chart writes it: %v", err)
-			continue
-		}
-		assert.Samef(t, string(want), string(got), "%s is not what go run ./ci/chart makes (-want +got)", name)
-	}
+// valuesSchema is the part of JSON Schema that values.schema.json uses to declare values.
+type valuesSchema struct {
+	Ref         string                  `json:"$ref"`
+	Properties  map[string]valuesSchema `json:"properties"`
+	Definitions map[string]valuesSchema `json:"definitions"`
+	Additional  json.RawMessage         `json:"additionalProperties"`
 }
 
-// schema is the part of JSON Schema that values.schema.json uses to declare values.
-type schema struct {
-	Ref         string            `json:"$ref"`
-	Properties  map[string]schema `json:"properties"`
-	Definitions map[string]schema `json:"definitions"`
-	Additional  json.RawMessage   `json:"additionalProperties"`
-}
-
-// paths returns the values that a schema declares, named as in Rows.
-func (s schema) paths(root schema, prefix string) []string {
+// paths returns the values that a schema declares, named as in chartValues.
+func (s valuesSchema) paths(root valuesSchema, prefix string) []string {
 	if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
 		s = root.Definitions[name]
 	}
@@ -62,11 +47,11 @@ func (s schema) paths(root schema, prefix string) []string {
 func TestSchemaKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	text := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t)
-	var s schema
+	var s valuesSchema
 	require.NoError(t, json.Unmarshal(text, &s))
 	assert.Equalf(t, "false", string(s.Additional), "the schema allows values that it does not know: additionalProperties is %s", s.Additional)
 	values := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)
-	rows := require.Value(Rows(values))(t)
+	rows := require.Value(chartValues(values))(t)
 	var documented []string
 	for _, r := range rows {
 		documented = append(documented, r.Path)
@@ -118,24 +103,26 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	schema := `{"properties": {"a": {"$ref": "#/definitions/x"}, "b": {"$ref": "#/definitions/x"}, "driver": {}},
 		"definitions": {"operatorDriver": {"properties": {}}, "x": {"properties": {"y": {"enum": ["0", 0, true, "\\s<"]}}}}}`
-	rows := []Row{{"a", "", "A."}, {"a.y", "1", "Y."}, {"b", "", "B."}, {"b.y", "2", "As in a."}}
+	rows := []chartValue{{"a", "", "A."}, {"a.y", "1", "Y."}, {"b", "", "B."}, {"b.y", "2", "As in a."}}
 	got := require.Value(describe([]byte(schema), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	var plain bytes.Buffer
+	require.NoError(t, json.Compact(&plain, []byte(got)))
 	for _, want := range []string{
-		`"a": {"$ref":"#/definitions/x","description":"A."}`, `"b": {"$ref":"#/definitions/x","description":"B."}`,
+		`"a":{"$ref":"#/definitions/x","description":"A."}`, `"b":{"$ref":"#/definitions/x","description":"B."}`,
 		`{"y":{"description":"Y.","enum":["0",0,true,"\\s<"]}}`,
-		`"old": {"$ref":"#/definitions/foreign","description":"Refused: use a."}`,
+		`"old":{"$ref":"#/definitions/foreign","description":"Refused: use a."}`,
 		`{"z":{"$ref":"#/definitions/foreign","description":"Refused: use b."}}`,
 	} {
-		assert.Containsf(t, string(got), want, "schema")
+		assert.Containsf(t, plain.String(), want, "schema")
 	}
-	again := require.Value(describe(got, rows, []byte("old: use a\ndriver.z: use b\n")))(t)
-	assert.Equal(t, string(got), string(again))
+	again := require.Value(describe([]byte(got), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	assert.Equal(t, got, again)
 	for hints, want := range map[string]string{
 		"a: use b\n": "declare a of NVIDIA's charts: this chart has a value of that name", "": "read the 0 names", "[": "read the 0 names",
 	} {
 		assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), rows, []byte(hints))), want, "%q", hints)
 	}
-	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []Row{{"c.d", "", "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
+	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []chartValue{{"c.d", "", "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
 }
 
 // A hint names a value that the chart has.
@@ -144,7 +131,7 @@ func TestHintsNameValues(t *testing.T) {
 	var hints map[string]string
 	require.NoError(t, yaml.Unmarshal(require.Value(os.ReadFile(filepath.Join(project, chartDir, "files/foreign.yaml")))(t), &hints))
 	known := map[string]bool{}
-	for _, row := range require.Value(Rows(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
+	for _, row := range require.Value(chartValues(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
 		known[row.Path] = true
 	}
 	for name, hint := range hints {
@@ -155,7 +142,7 @@ func TestHintsNameValues(t *testing.T) {
 	}
 }
 
-func TestRows(t *testing.T) {
+func TestChartValues(t *testing.T) {
 	t.Parallel()
 	values := []byte(`## Do it
 
@@ -177,8 +164,8 @@ tolerations:
   - key: a
     operator: Exists
 `)
-	rows := require.Value(Rows(values))(t)
-	want := []Row{
+	rows := require.Value(chartValues(values))(t)
+	want := []chartValue{
 		{"image", "", "A group, in two lines."},
 		{"image.tag", `"535.10"`, "The tag | or not."},
 		{"image.secrets", "[]", "A list."},
@@ -186,11 +173,11 @@ tolerations:
 		{"tolerations", "[{key: a, operator: Exists}]", "A list with mappings."},
 	}
 	assert.Same(t, want, rows)
-	assert.Containsf(t, string(readme(rows, tasks(values))), "\n### Do it\n\n| value | default | |\n|---|---|---|\n| `image` |", "readme")
-	assert.Containsf(t, string(readme(rows, tasks(values))), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
+	assert.Containsf(t, readme(rows, tasks(values)), "\n### Do it\n\n| value | default | |\n|---|---|---|\n| `image` |", "readme")
+	assert.Containsf(t, readme(rows, tasks(values)), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
 }
 
-func TestRowsRefuses(t *testing.T) {
+func TestChartValuesRefuses(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
 		"# x\na: 1\n\nb: 2\n":   "values.yaml:4: b has no comment above it",
@@ -200,12 +187,12 @@ func TestRowsRefuses(t *testing.T) {
 		"# x\na: [\n":           "read the chart's values.yaml",
 		"# x\na: 1 # beside\nb": "values.yaml",
 	} {
-		assert.ErrorContainsf(t, assert.Err(Rows([]byte(values))), want, "%q", values)
+		assert.ErrorContainsf(t, assert.Err(chartValues([]byte(values))), want, "%q", values)
 	}
 }
 
 // Without the chart's folder the error says what was attempted.
-func TestFilesFails(t *testing.T) {
+func TestChartFilesFails(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContainsf(t, assert.Err(Files(t.TempDir())), "read the matrix", "without a chart")
+	assert.ErrorContainsf(t, assert.Err(chartFiles(t.TempDir())), "read the matrix", "without a chart")
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -74,14 +74,9 @@ func schemaFiles(root string) (map[string]string, error) {
 			top = listOf(top)
 		}
 		maps.Copy(object, top)
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		if err := e.Encode(object); err != nil {
+		if files[schemaDir+"/"+name+".schema.json"], err = indented(object); err != nil {
 			return nil, fmt.Errorf("write the schema %s: %w", name, err)
 		}
-		files[schemaDir+"/"+name+".schema.json"] = b.String()
 	}
 	return files, nil
 }
@@ -92,4 +87,14 @@ func listOf(item map[string]any) map[string]any {
 		"schema": map[string]any{"const": session.ListSchema, "description": "version of this shape, which grows when the meaning of a field changes"},
 		"items":  map[string]any{"type": "array", "items": item},
 	}}
+}
+
+// indented writes JSON for people.
+func indented(value any) (string, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(value)
+	return b.String(), err
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,25 +24,25 @@ func member(at object, name string) object {
 // describe returns values.schema.json with a description for each value: the comment of values.yaml, or, for the
 // names of NVIDIA's charts, what to use instead. Where several values share one definition, the comments of the
 // first one describe it. Descriptions of other properties stay.
-func describe(schema []byte, rows []Row, hints []byte) ([]byte, error) {
+func describe(schema []byte, rows []chartValue, hints []byte) (string, error) {
 	var root object
 	var names map[string]string
 	if err := json.Unmarshal(schema, &root); err != nil {
-		return nil, fmt.Errorf("read the chart's values.schema.json: %w", err)
+		return "", fmt.Errorf("read the chart's values.schema.json: %w", err)
 	}
 	if err := yaml.Unmarshal(hints, &names); err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("read the %d names of NVIDIA's charts: %w", len(names), err)
+		return "", fmt.Errorf("read the %d names of NVIDIA's charts: %w", len(names), err)
 	}
 	for name, hint := range names {
 		if err := addForeign(root, name, hint); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	for i, row := range slices.Backward(rows) {
 		parent, name := find(root, row.Path)
 		property := member(member(parent, "properties"), name)
 		if property == nil {
-			return nil, fmt.Errorf("describe the chart's values: values.schema.json has no %s", row.Path)
+			return "", fmt.Errorf("describe the chart's values: values.schema.json has no %s", row.Path)
 		}
 		property["description"] = row.Text
 		// Helm takes a key without a value away, and templates read what is below it.
@@ -53,11 +51,7 @@ func describe(schema []byte, rows []Row, hints []byte) ([]byte, error) {
 			parent["required"] = append(required, name)
 		}
 	}
-	var b bytes.Buffer
-	if err := printJSON(&b, root, ""); err != nil {
-		return nil, fmt.Errorf("write the chart's values.schema.json: %w", err)
-	}
-	return append(b.Bytes(), '\n'), nil
+	return indented(root)
 }
 
 // find returns the schema of the object that has the value, and the value's own name.
@@ -91,41 +85,5 @@ func addForeign(root object, path, hint string) error {
 		return fmt.Errorf("declare %s of NVIDIA's charts: this chart has a value of that name", path)
 	}
 	properties[name] = object{"description": "Refused: " + hint + ".", "$ref": foreign}
-	return nil
-}
-
-// printJSON writes JSON with sorted keys: what fits on a line on one, anything else one member a line.
-func printJSON(b *bytes.Buffer, value any, indent string) error {
-	const width = 120
-	var whole bytes.Buffer
-	e := json.NewEncoder(&whole)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return err
-	}
-	line := strings.TrimSpace(whole.String())
-	members, isObject := value.(object)
-	list, _ := value.([]any)
-	if len(members)+len(list) == 0 || members["properties"] == nil && len(indent)+len(line) <= width {
-		b.WriteString(line)
-		return nil
-	}
-	keys, marks := slices.Sorted(maps.Keys(members)), "{}"
-	if !isObject {
-		keys, marks = make([]string, len(list)), "[]"
-	}
-	for i, key := range keys {
-		b.WriteString(map[bool]string{true: marks[:1], false: ","}[i == 0] + "\n" + indent + "  ")
-		below := members[key]
-		if isObject {
-			fmt.Fprintf(b, "%q: ", key)
-		} else {
-			below = list[i]
-		}
-		if err := printJSON(b, below, indent+"  "); err != nil {
-			return err
-		}
-	}
-	b.WriteString("\n" + indent + marks[1:])
 	return nil
 }
