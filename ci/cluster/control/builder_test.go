@@ -67,19 +67,14 @@ func TestWords(t *testing.T) {
 	account := p.ServiceAccount(namespace, "driver-build").Kubeconfig()
 	wrong := edited(t, p.Kubeconfig(), "client-certificate-data", "token", "client-key-data", "nothing")
 	none := edited(t, p.Kubeconfig(), "client-certificate-data", "nothing", "client-key-data", "nothing")
-	for _, c := range []struct{ name, kubeconfig, address, says, do string }{
-		{"no pod", p.Kubeconfig(), "kube-pod://gone?namespace=" + namespace, "(NotFound)", "the pod is not there"},
-		{"another namespace", p.Kubeconfig(), "kube-pod://buildkitd-0?namespace=default", "(NotFound)", "the pod is not there"},
-		{"no right to the pod", account, "kube-pod://other?namespace=" + namespace, "(Forbidden)", "create on pods/exec"},
-		{"no right in the namespace", account, "kube-pod://buildkitd-0?namespace=default", "(Forbidden)", "create on pods/exec"},
-		{"no node", p.Kubeconfig(), "kube-pod://buildkitd-0?namespace=" + namespace, "does not have a host assigned", "no node has taken the pod yet"},
-		{"the two rights are enough", account, "kube-pod://buildkitd-0?namespace=" + namespace, "does not have a host assigned", "no node has taken the pod yet"},
-		{"no container", p.Kubeconfig(), "kube-pod://buildkitd-0?container=other&namespace=" + namespace, "other", "?container="},
-		{"no context", p.Kubeconfig(), "kube-pod://buildkitd-0?context=far", "far", "get-contexts"},
-		{"wrong token", wrong, "kube-pod://buildkitd-0?namespace=" + namespace, "exit status 1: error: You must be logged in to the server", "log in to it again"},
-		{"a question for a user", none, "kube-pod://buildkitd-0?namespace=" + namespace, "does not answer", "try by hand whether this works and asks nothing: kubectl "},
-		{"no server", edited(t, p.Kubeconfig(), "https://127.0.0.1:", "https://127.0.0.2:"), "kube-pod://buildkitd-0", "refused", "the API server does not answer"},
-		{"the pod has ended", p.Kubeconfig(), "kube-pod://ended?namespace=" + namespace, "completed pod", "the pod has ended"},
+	for _, c := range []struct{ name, kubeconfig, address, says string }{
+		{"no pod", p.Kubeconfig(), "kube-pod://gone?namespace=" + namespace, "(NotFound)"},
+		{"no right in the namespace", account, "kube-pod://buildkitd-0?namespace=default", "(Forbidden)"},
+		{"the two rights are enough", account, "kube-pod://buildkitd-0?namespace=" + namespace, "does not have a host assigned"},
+		{"wrong token", wrong, "kube-pod://buildkitd-0?namespace=" + namespace, "exit status 1: error: You must be logged in to the server"},
+		{"a question for a user", none, "kube-pod://buildkitd-0?namespace=" + namespace, "does not answer"},
+		{"no server", edited(t, p.Kubeconfig(), "https://127.0.0.1:", "https://127.0.0.2:"), "kube-pod://buildkitd-0", "refused"},
+		{"the pod has ended", p.Kubeconfig(), "kube-pod://ended?namespace=" + namespace, "completed pod"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if strings.Contains(c.address, "ended") {
@@ -96,7 +91,7 @@ func TestWords(t *testing.T) {
 			}
 			t.Log(err)
 			assert.Containsf(t, err.Error(), c.says, "what kubectl says")
-			assert.Containsf(t, err.Error(), c.do, "what to do")
+			assert.Containsf(t, err.Error(), "try by hand whether this works and asks nothing: kubectl ", "what to do")
 		})
 	}
 }

@@ -42,7 +42,7 @@ func TestProgramEnds(t *testing.T) {
 	err := reachable(t.Context(), "kube-pod://gone?namespace=ci")
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
 	assert.Equal(t, "connect to BuildKit: "+runner.ErrUnavailable.Error()+": buildkitd at kube-pod://gone?namespace=ci does not answer: kubectl ended with exit status 1: "+
-		`Error from server (NotFound): pods "gone" not found: the pod is not there: look with kubectl get pods, and give ?namespace= and ?context= if it is elsewhere`, err.Error())
+		`Error from server (NotFound): pods "gone" not found: try by hand whether this works and asks nothing: kubectl --namespace=ci exec gone -- buildctl debug workers`, err.Error())
 	t.Setenv("PATH", t.TempDir())
 	require.NoError(t, os.RemoveAll(dir))
 	err = reachable(t.Context(), "kube-pod://buildkitd-0")
@@ -151,15 +151,7 @@ func TestCommands(t *testing.T) {
 func TestEnded(t *testing.T) {
 	for _, c := range []struct{ address, words, says string }{
 		{"kube-pod://x", "E1123 04:14:27.8 2 memcache.go:265] no list\nE1123 04:14:27.9 2 memcache.go:265] no list\nerror: You must be logged in to the server",
-			"exit status 3: error: You must be logged in to the server: the cluster does not know these credentials: log in to it again"},
-		{"kube-pod://x", `error: unable to upgrade connection: container not found ("buildkitd")`, "kubectl describe pod"},
-		{"kube-pod://x", `exec: "buildctl": executable file not found in $PATH: unknown` + "\ncommand terminated with exit code 127", "the container has no buildctl"},
-		{"kube-pod://x", "error: dial unix /run/buildkit/buildkitd.sock: connect: no such file or directory\ncommand terminated with exit code 1", "BUILDKIT_HOST"},
-		{"kube-pod://x", "command terminated with exit code 137", "too little memory"},
-		{"docker-container://x", "Error response from daemon: No such container: x", "docker ps"},
-		{"podman-container://x", `Error: no container with name or ID "x" found: no such container`, "podman ps"},
-		{"ssh://x", "bash: line 1: buildctl: command not found", "install buildctl on that host"},
-		{"ssh://x", "me@x: Permission denied (publickey).", "a key or an agent"},
+			"exit status 3: error: You must be logged in to the server: try by hand"},
 		{"ssh://x", "\x1b[31mred\x00\nand so on", "ssh ended with exit status 3: [31mred and so on: try by hand whether this works and asks nothing: ssh ssh://x buildctl debug workers"},
 	} {
 		t.Run(c.words, func(t *testing.T) {
@@ -246,6 +238,6 @@ func TestRealPod(t *testing.T) {
 		}
 	})
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
-	assert.ErrorContains(t, err, "command terminated with exit code 137: the container was killed: kubectl describe pod says why", "(NotFound)")
+	assert.ErrorContains(t, err, "command terminated with exit code 137: try by hand", "(NotFound)")
 	assert.Equal(t, 0, len(runnertest.Files(t, dir)))
 }

@@ -14,8 +14,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/moby/buildkit/solver/pb"
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
@@ -67,17 +65,6 @@ func TestRoot(t *testing.T) {
 	diff, _ := b.DiffID()
 	if len(m.Layers) != 2 || string(m.Layers[1].Digest) != sum.String() || string(c.RootFS.DiffIDs[1]) != diff.String() || c.OS != "linux" || c.Architecture != "amd64" {
 		t.Errorf("manifest %+v, config %+v", m, c)
-	}
-}
-
-func TestFormats(t *testing.T) {
-	t.Parallel()
-	for mt, want := range map[types.MediaType]types.MediaType{
-		types.DockerLayer: types.OCILayer, types.OCILayerZStd: types.OCILayerZStd, types.DockerUncompressedLayer: types.OCIUncompressedLayer, types.OCIManifestSchema1: "",
-	} {
-		if got, err := ociType(static.NewLayer(nil, mt)); got != want || (err == nil) != (want != "") {
-			t.Errorf("ociType(%s) = %q, %v", mt, got, err)
-		}
 	}
 }
 

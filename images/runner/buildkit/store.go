@@ -18,6 +18,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -37,7 +38,7 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 	}
 	var adds []mutate.Addendum
 	for i, l := range layers {
-		mt, err := ociType(l)
+		mt, err := layer.OCIMediaType(l) // whatever made the layer
 		if err != nil {
 			return nil, fmt.Errorf("layer %d of %d of the root: %w", i+1, len(layers), err)
 		}
@@ -65,23 +66,6 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 		r.small[r.manifest] = b
 	}
 	return r, nil
-}
-
-// ociType returns the OCI name of a layer's format: our manifests have no Docker media types, whatever made
-// the layer.
-func ociType(l v1.Layer) (types.MediaType, error) {
-	mt, err := l.MediaType()
-	switch {
-	case err != nil:
-		return "", err
-	case mt == types.OCIUncompressedLayer || mt == types.OCIUncompressedRestrictedLayer || mt == types.DockerUncompressedLayer:
-		return types.OCIUncompressedLayer, nil
-	case mt == types.OCILayer || mt == types.OCIRestrictedLayer || mt == types.DockerLayer || mt == types.DockerForeignLayer:
-		return types.OCILayer, nil
-	case mt == types.OCILayerZStd:
-		return mt, nil
-	}
-	return "", fmt.Errorf("BuildKit does not know its format %s", mt)
 }
 
 // store serves the blobs of one root to a daemon, through the daemon's session with this process, and nothing
