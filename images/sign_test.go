@@ -165,7 +165,7 @@ func TestOfflineSigning(t *testing.T) {
 			t.Errorf("a request over another: %v", err)
 		}
 		answered(t, dir, q, own, !whole)
-		how := require.Value(kernelmodules.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate))(t)
+		how := require.Value(kernelmodules.ImportSignatures(dir, own.Certificate))(t)
 		got, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		if err != nil || digestOf(t, got) != digestOf(t, want) {
 			t.Errorf("whole modules %v: %v, or not the image that signing with the key gives", whole, err)
@@ -195,9 +195,10 @@ func TestOfflineSigningRefuses(t *testing.T) {
 			der := require.Value(own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512))(t)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
 		}, sign.ErrUnsupported, "sha512"},
-		"no request": {func(dir string, _ *kernelmodules.SigningRequest) {
-			require.NoError(t, os.Remove(filepath.Join(dir, kernelmodules.RequestName)))
-		}, os.ErrNotExist, kernelmodules.RequestName},
+		"none": {func(dir string, q *kernelmodules.SigningRequest) {
+			require.NoError(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
+		}, sign.ErrUnsigned, "neither"},
+		"no folder": {func(dir string, _ *kernelmodules.SigningRequest) { require.NoError(t, os.RemoveAll(dir)) }, os.ErrNotExist, "read the signatures"},
 		"large": {func(dir string, q *kernelmodules.SigningRequest) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
 		}, nil, "larger than"},
@@ -206,7 +207,7 @@ func TestOfflineSigningRefuses(t *testing.T) {
 		q := require.Value(kernelmodules.RequestSignatures(t.Context(), r.b.Store, dir, all, true))(t)
 		answered(t, dir, q, own, false)
 		c.change(dir, q)
-		how, err := kernelmodules.ImportSignatures(dir, all, own.Certificate)
+		how, err := kernelmodules.ImportSignatures(dir, own.Certificate)
 		if err == nil {
 			_, err = kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		}

@@ -169,7 +169,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		var how kernelmodules.Signatures
 		if signer != nil {
 			how = kernelmodules.SignWith(signer)
-		} else if how, err = kernelmodules.ImportSignatures(o.answers, all, cert); err != nil {
+		} else if how, err = kernelmodules.ImportSignatures(o.answers, cert); err != nil {
 			return fmt.Errorf("--import: %w", err)
 		}
 		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)

@@ -1,8 +1,6 @@
 package kernelmodules
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -21,7 +19,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -31,14 +28,7 @@ import (
 // RequestName is the name of the file that lists, in a folder for an offline signer, what has to be signed.
 const RequestName = "request.json"
 
-const (
-	requestSchema   = 1
-	maxRequest      = 4 << 20
-	maxRequestItems = 4096
-)
-
-// ErrRequest means that a folder with signatures does not belong to an image, or is damaged.
-var ErrRequest = failure.New(failure.Content, "the signatures are not for this image")
+const requestSchema = 1
 
 // SigningRequest lists what has to be signed of an image, for a signer that has no access to the image.
 type SigningRequest struct {
@@ -132,37 +122,14 @@ func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.
 	return err
 }
 
-var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+// Bounds of what a signer left: kernels take signatures of 64 KiB.
+const (
+	maxAnswer  = 64 << 10
+	maxAnswers = 4096
+)
 
-// readRequest reads the request of a folder; errors of its content wrap ErrRequest.
-func readRequest(dir string) (*SigningRequest, error) {
-	raw, err := bounded.File(filepath.Join(dir, RequestName), maxRequest)
-	if err != nil {
-		return nil, fmt.Errorf("read the request that the signatures answer: %w", err)
-	}
-	return parseRequest(raw)
-}
-
-func parseRequest(raw []byte) (*SigningRequest, error) {
-	var q SigningRequest
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", RequestName, ErrRequest, err)
-	}
-	if q.Schema != requestSchema || len(q.Modules) == 0 || len(q.Modules) > maxRequestItems {
-		return nil, fmt.Errorf("%s: %w: it has schema %d and %d modules", RequestName, ErrRequest, q.Schema, len(q.Modules))
-	}
-	for _, m := range q.Modules {
-		if !hexSum.MatchString(m.SHA256) {
-			return nil, fmt.Errorf("%s: %w: %q is no SHA-256", RequestName, ErrRequest, m.SHA256)
-		}
-	}
-	return &q, nil
-}
-
-// maxAnswer bounds one signature's file; kernels take 64 KiB.
-const maxAnswer = 64 << 10
+// answerName is the name of a signature's file: the SHA-256 of its module, and what the signature is.
+var answerName = regexp.MustCompile(`^([0-9a-f]{64})\.(ko\.p7s|p7s|sig)$`)
 
 // answer is what an offline signer gave for one module.
 type answer struct {
@@ -171,38 +138,29 @@ type answer struct {
 	plain bool // a signature over the digest, not PKCS#7
 }
 
-// ImportSignatures reads what an offline signer left in dir, beside the request: for each module a file
-// <sha256>.p7s (PKCS#7, DER; or <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over
-// the digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). All modules of the request must have one. images are
-// those that the signatures are meant for, by architecture: the request must be for them, else the error
-// wraps ErrRequest. A missing signature is sign.ErrUnsigned. SignImage checks the signatures themselves.
-func ImportSignatures(dir string, images map[string]v1.Image, cert *x509.Certificate) (Signatures, error) {
-	none := Signatures{}
-	q, err := readRequest(dir)
+// ImportSignatures reads what an offline signer left in dir: for each module a file <sha256>.p7s (PKCS#7, DER; or
+// <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over the digest alone: RSA PKCS#1 v1.5, or ECDSA in
+// DER). SignImage finds them by what the modules are, and checks them: a missing one is sign.ErrUnsigned.
+func ImportSignatures(dir string, cert *x509.Certificate) (Signatures, error) {
+	list, err := os.ReadDir(dir)
 	if err != nil {
-		return none, err
+		return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
 	}
-	for _, arch := range slices.Sorted(maps.Keys(images)) {
-		digest, err := images[arch].Digest()
-		if err != nil {
-			return none, err
-		}
-		if have := q.Images[arch]; have != digest.String() {
-			return none, fmt.Errorf("%w: %s was written for %s of %s, this is %s", ErrRequest, filepath.Join(dir, RequestName), cmp.Or(have, "no image"), arch, digest)
-		}
-	}
-	answers := map[string]answer{}
-	sum := sha256.New()
-	for _, m := range q.Modules {
-		if _, ok := images[m.Arch]; !ok {
+	answers, sum := map[string]answer{}, sha256.New()
+	for _, entry := range list {
+		name := answerName.FindStringSubmatch(entry.Name())
+		if name == nil || answers[name[1]].file != "" {
 			continue
 		}
-		a, err := readAnswer(dir, m.SHA256)
-		if err != nil {
-			return none, fmt.Errorf("the signature of %s for kernel %s: %w", m.Name, m.Kernel, err)
+		if len(answers) == maxAnswers {
+			return Signatures{}, fmt.Errorf("read the signatures of modules: %s has more than %d", dir, maxAnswers)
 		}
-		answers[m.SHA256] = a
-		fmt.Fprintf(sum, "%s %v %d\n", m.SHA256, a.plain, len(a.bytes))
+		a := answer{file: entry.Name(), plain: name[2] == "sig"}
+		if a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer); err != nil {
+			return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
+		}
+		answers[name[1]] = a
+		fmt.Fprintf(sum, "%s %v %d\n", name[1], a.plain, len(a.bytes))
 		sum.Write(a.bytes)
 	}
 	return Signatures{Certificate: cert, made: hex.EncodeToString(sum.Sum(nil)), of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
@@ -210,20 +168,7 @@ func ImportSignatures(dir string, images map[string]v1.Image, cert *x509.Certifi
 	}}, nil
 }
 
-func readAnswer(dir, name string) (answer, error) {
-	for _, suffix := range []string{".p7s", ".ko.p7s", ".sig"} {
-		a := answer{file: name + suffix, plain: suffix == ".sig"}
-		var err error
-		a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		return a, err
-	}
-	return answer{}, fmt.Errorf("%w: neither %s.p7s nor %s.sig is in %s", sign.ErrUnsigned, name, name, dir)
-}
-
-// answerFor finds the signature by what the module is, so that names in the request cannot mislead.
+// answerFor finds the signature by what the module is.
 func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, f kbuild.File, cert *x509.Certificate) ([]byte, error) {
 	c, err := contentOf(ctx, set, f)
 	if err != nil {
@@ -232,7 +177,7 @@ func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, 
 	a, ok := answers[c.sum]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%w: the request does not name the module with SHA-256 %s", ErrRequest, c.sum)
+		return nil, fmt.Errorf("the signature of %s for kernel %s: %w: there is neither %s.p7s nor %s.sig", f.Name, set.Key.Release, sign.ErrUnsigned, c.sum, c.sum)
 	case a.plain:
 		der, err := sign.Wrap(cert, c.hash, c.digest, a.bytes)
 		if err != nil {

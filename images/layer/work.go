@@ -18,7 +18,7 @@ func WorkFolder(store *fetch.Store) (dir string, remove func() error, err error)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", nil, fmt.Errorf("make room for modules: %w", err)
 	}
-	_ = workdir.Sweep(parent, prefix, nil)
+	_ = workdir.Sweep(parent, prefix)
 	d, err := workdir.New(parent, prefix)
 	if err != nil {
 		return "", nil, fmt.Errorf("make room for modules: %w", err)

@@ -81,7 +81,7 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 	if err := os.MkdirAll(m.folder(), 0o755); err != nil {
 		return fail(err)
 	}
-	if err := workdir.Sweep(parent, ".make-", nil); err != nil {
+	if err := workdir.Sweep(parent, ".make-"); err != nil {
 		return fail(err)
 	}
 	work, err := workdir.New(parent, ".make-")

@@ -74,9 +74,8 @@ func (d *Dir) Remove() error {
 	return errors.Join(err, d.lock.Close(), d.parent.Close())
 }
 
-// Sweep removes the folders of dead owners in parent whose names begin with prefix. It calls before, unless
-// that is nil, for each of them: the owner may have left more behind than the folder.
-func Sweep(parent, prefix string, before func(parent *os.Root, name string) error) error {
+// Sweep removes the folders of dead owners in parent whose names begin with prefix.
+func Sweep(parent, prefix string) error {
 	top, err := os.OpenRoot(parent)
 	if err != nil {
 		return err
@@ -99,11 +98,6 @@ func Sweep(parent, prefix string, before func(parent *os.Root, name string) erro
 		}
 		if err != nil {
 			return err
-		}
-		if before != nil {
-			if err := before(top, d.Name()); err != nil {
-				return errors.Join(err, lock.Close())
-			}
 		}
 		if err := errors.Join(remove(top, d.Name()), lock.Close()); err != nil {
 			return err

@@ -72,7 +72,7 @@ func TestRemoveInterrupted(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(work, d), 0o755))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600))
-	require.NoError(t, Sweep(work, "step-", nil))
+	require.NoError(t, Sweep(work, "step-"))
 	list, err := filepath.Glob(filepath.Join(work, "*"))
 	if err != nil || strings.Join(list, " ") != filepath.Join(work, "other")+" "+filepath.Join(work, "step-file") {
 		t.Errorf("%q, %v", list, err)
@@ -92,7 +92,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 		t.Skip("mount: ", err)
 	}
 	// The mount may have moved with the folder that it is in.
-	err := Sweep(work, "step-", nil)
+	err := Sweep(work, "step-")
 	points, globErr := filepath.Glob(filepath.Join(work, "step-1/*/mnt"))
 	more, _ := filepath.Glob(filepath.Join(work, "step-1/*/*/mnt"))
 	for _, p := range append(points, more...) {
@@ -104,7 +104,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
 	}
-	assert.NoError(t, Sweep(work, "step-", nil))
+	assert.NoError(t, Sweep(work, "step-"))
 }
 
 // TestLocks: a folder with an owner stays.
@@ -112,7 +112,7 @@ func TestLocks(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	f := require.Value(New(work, "step-"))(t)
-	require.NoError(t, Sweep(work, "step-", nil))
+	require.NoError(t, Sweep(work, "step-"))
 	if info, err := os.Stat(f.Path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}

@@ -28,7 +28,7 @@ func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts 
 		return func() error { return nil }, nil
 	}
 	const prefix = "headers-"
-	if err := workdir.Sweep(s.Store.Dir(), prefix, nil); err != nil {
+	if err := workdir.Sweep(s.Store.Dir(), prefix); err != nil {
 		return nil, fmt.Errorf("--headers: remove what a killed call left: %w", err)
 	}
 	dir, err := workdir.New(s.Store.Dir(), prefix)

@@ -29,10 +29,7 @@ import (
 )
 
 // Runner executes steps on this machine. It is safe for concurrent use.
-type Runner struct {
-	work   string
-	groups cgroups
-}
+type Runner struct{ work string }
 
 var _ runner.Runner = (*Runner)(nil)
 
@@ -50,10 +47,10 @@ func New(work string) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the folder for the roots of steps: %w", err)
 	}
-	if err := workdir.Sweep(work, folderPrefix, removeStaleGroup); err != nil {
+	if err := workdir.Sweep(work, folderPrefix); err != nil {
 		return nil, fmt.Errorf("remove what an earlier run left in %s: %w", work, err)
 	}
-	return &Runner{work: work, groups: findCgroups(cgroupMount, ownCgroup("/proc/self/cgroup"))}, nil
+	return &Runner{work}, nil
 }
 
 // String is "chroot".
@@ -72,7 +69,7 @@ func Supported() (err error) {
 			return fmt.Errorf("%w: %w", runner.ErrUnavailable, err)
 		}
 	}
-	_, err = runInner(context.Background(), config{Root: work}, "", runner.NewLines(nil))
+	_, err = runInner(context.Background(), config{Root: work}, runner.NewLines(nil))
 	return err
 }
 
@@ -108,7 +105,7 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
-	if err := r.execute(ctx, s, f, output); err != nil {
+	if err := r.execute(ctx, s, root, output); err != nil {
 		return err
 	}
 	from, err := within.OpenRoot(result)

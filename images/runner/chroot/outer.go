@@ -11,13 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/workdir"
 )
 
 // config is what the inner process reads from a pipe. No other process can read it, and it cannot leak into a
@@ -40,16 +38,9 @@ type status struct {
 const maxStatus = 64 << 10
 
 // execute runs the command in the unpacked root and returns nil or the way in which it failed.
-func (r *Runner) execute(ctx context.Context, s runner.Step, f *workdir.Dir, output func(string)) (err error) {
-	group, err := r.groups.make(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.Name, err)
-	}
-	if group != "" {
-		defer func() { err = errors.Join(err, removeCgroup(group)) }()
-	}
+func (r *Runner) execute(ctx context.Context, s runner.Step, root string, output func(string)) error {
 	lines := runner.NewLines(output)
-	st, err := runInner(ctx, config{Root: f.Path + "/root", Args: s.Args, Env: s.Env}, group, lines)
+	st, err := runInner(ctx, config{Root: root, Args: s.Args, Env: s.Env}, lines)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -69,10 +60,10 @@ func (r *Runner) execute(ctx context.Context, s runner.Step, f *workdir.Dir, out
 	return failed
 }
 
-// runInner starts the inner process in a cgroup, if there is one, and waits for its end. When the context ends, it
-// kills the process, and the kernel then kills everything in its pid namespace: when runInner returns, nothing of
-// the step runs and nothing is mounted.
-func runInner(ctx context.Context, c config, group string, lines *runner.Lines) (status, error) {
+// runInner starts the inner process and waits for its end. When the context ends, it kills the process, and the
+// kernel then kills everything in its pid namespace: when runInner returns, nothing of the step runs and nothing is
+// mounted.
+func runInner(ctx context.Context, c config, lines *runner.Lines) (status, error) {
 	// The kernel sends the parent-death signal when the thread that started the process ends: so the thread must
 	// stay.
 	runtime.LockOSThread()
@@ -96,12 +87,7 @@ func runInner(ctx context.Context, c config, group string, lines *runner.Lines) 
 		}
 		return status{}, fmt.Errorf("%w: start a process in namespaces of its own: %w: %s", runner.ErrUnavailable, err, advice)
 	}
-	if group != "" {
-		err = os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0)
-	}
-	if err == nil {
-		err = json.NewEncoder(configWrite).Encode(c)
-	}
+	err = json.NewEncoder(configWrite).Encode(c)
 	if errors.Is(err, unix.EPIPE) {
 		err = nil // it died: its status or its exit tells more
 	}
