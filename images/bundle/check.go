@@ -18,10 +18,7 @@ const (
 // check says what is wrong with a list, by itself: its names. Its documents and blobs are compared with those that its
 // items need.
 func (l *List) check() error {
-	switch {
-	case len(l.Parts) > 1:
-		return fmt.Errorf("it is one of %d parts, which this version does not read: import them with the version that wrote them, or make the bundle again", len(l.Parts))
-	case len(l.Items) == 0:
+	if len(l.Items) == 0 {
 		return errors.New("it has no items")
 	}
 	left, blobs := int64(maxDocuments), map[Blob]bool{}

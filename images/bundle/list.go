@@ -25,7 +25,6 @@ type List struct {
 	Documents []Blob   `json:"documents"`
 	Blobs     []Blob   `json:"blobs"`            // in the order of import; also those that are not in the bundle
 	Absent    []Absent `json:"absent,omitempty"` // blobs that the site has; sorted by digest
-	Parts     []int    `json:"parts,omitempty"`  // of earlier versions, which wrote several files; only one is read
 }
 
 // Item is a manifest or an index that has a place in a repository.
