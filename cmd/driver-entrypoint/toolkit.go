@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
@@ -66,14 +65,8 @@ func (p *program) builderCommand() *cobra.Command {
 		Long: `dtk-build-driver is started from the shared folder, in an image that has the headers and the compiler of the node's kernel and
 nothing of the driver. It stays until it gets a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var companions []string
-			for name, variable := range map[string]string{driverinfo.NvidiaFS: "GDS_ENABLED", driverinfo.GDRDrv: "GDRCOPY_ENABLED"} {
-				if envflags.Lookup(p.env, variable) == "true" {
-					companions = append(companions, name)
-				}
-			}
 			goIdle()
-			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Companions: companions, Path: os.Getenv("PATH")}.Run(cmd.Context())
+			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Path: os.Getenv("PATH")}.Run(cmd.Context())
 		}}
 	toolkitDirFlag(cmd.Flags(), &dir)
 	return cmd

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,18 +23,14 @@ import (
 
 // Builder compiles in the toolkit container.
 type Builder struct {
-	Dir        string // the shared folder
-	Log        *slog.Logger
-	Companions []string // asked for by this container's environment; for a warning
-	Path       string   // search path of programs
+	Dir  string // the shared folder
+	Log  *slog.Logger
+	Path string // search path of programs
 
 	Root    string        // of the toolkit; "": "/"
 	Scratch string        // "": /var/tmp/nvidia-driver, as in an image: equal paths give equal modules
 	Poll    time.Duration // 0: a second
 }
-
-// errOther ends a compile that nobody waits for any more.
-var errOther = errors.New("the driver container has another request, or none")
 
 // Run serves requests until ctx ends, and returns nil then. Errors: the folder cannot be used, or its program is another
 // version (the container has to be started again).
@@ -74,12 +69,6 @@ func readRequest(f folder) (request, error) {
 	return r, nil
 }
 
-// withdrawn reports whether the driver container has taken a request back, and perhaps written another one.
-func withdrawn(f folder, run string) bool {
-	r, err := readRequest(f)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != run
-}
-
 // serve answers one request.
 func (b Builder) serve(ctx context.Context, f folder, r request) {
 	if !r.Compile {
@@ -88,21 +77,9 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it took longer than %s", buildDeadline))
 	defer cancel()
-	limited, stop := context.WithCancelCause(limited)
-	defer stop(nil)
-	go func() { // the driver container may not wait any more
-		for ; limited.Err() == nil; sleep(limited, b.Poll) {
-			if withdrawn(f, r.Run) {
-				stop(errOther)
-			}
-		}
-	}()
 	set, err := b.compile(limited, f, r)
 	failed, ok := errors.AsType[*kbuild.CompileError](err)
 	switch {
-	case errors.Is(err, errOther):
-		b.Log.Info("the compile was stopped", "reason", err)
-		return
 	case ctx.Err() != nil: // a signal: nothing is said, the next container begins again
 		return
 	case err == nil:
@@ -122,9 +99,10 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	}
 }
 
-// tell raises flags for others, and answers, unless nobody waits any more.
+// tell raises flags for others, and answers, unless the driver container has another request by now, or none: what was compiled
+// then waits in the folder for its next one.
 func (b Builder) tell(f folder, a answer, flags ...string) {
-	if withdrawn(f, a.Run) {
+	if r, err := readRequest(f); errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != a.Run {
 		return
 	}
 	var errs []error
@@ -146,11 +124,6 @@ const keepSets = 2
 // compile returns the set of a request: one that is in the folder, or a new one of the sources in the folder, with headers and
 // compiler of this container.
 func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set, error) {
-	for _, name := range b.Companions {
-		if !slices.Contains(r.Companions, name) {
-			b.Log.Warn("this container is to compile a module that the driver container does not ask for: set the variable for that container, too", "module", name)
-		}
-	}
 	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional,
 		Companions: r.Companions, RDMA: r.RDMA, MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
 	info, err := driverinfo.Read(os.DirFS(wanted.Image))

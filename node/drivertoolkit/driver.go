@@ -67,11 +67,11 @@ func Compile(ctx context.Context, o Options, j Job) (*kbuild.Set, error) {
 }
 
 func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error) {
-	f, free, err := claim(o.Dir)
+	f, err := openFolder(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer free()
+	defer f.close()
 	r := request{Compile: true, Kernel: j.Kernel, Driver: j.Info.Driver, Flavour: j.Flavour, Modules: j.Modules, Optional: j.Optional,
 		Companions: j.Companions, RDMA: j.RDMA, MaxThreads: j.MaxThreads}
 	run, err := f.announce(o, r, func() error { return f.putDriver(ctx, j) })
@@ -94,11 +94,11 @@ func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error)
 // to compile yet, or never: reason says why. What an earlier driver container asked for is withdrawn.
 // Compiled modules stay.
 func Invite(o Options, reason string) error {
-	f, free, err := claim(o.Dir)
+	f, err := openFolder(o.Dir)
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer f.close()
 	_, err = f.announce(o, request{Reason: reason}, func() error { return f.lower(driverDir) })
 	return err
 }

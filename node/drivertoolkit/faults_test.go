@@ -1,6 +1,7 @@
 package drivertoolkit
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -64,6 +65,10 @@ func TestSilent(t *testing.T) {
 		assert.ErrorContains(t, err, "it compiles for longer than 1h0m0s")
 		assert.Equal(t, true, time.Since(begin) < buildDeadline+time.Minute)
 		assert.Equalf(t, false, p.has(requestFile), "the request is not withdrawn")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stopped := errors.New("stopped")
+		time.AfterFunc(time.Second, func() { cancel(stopped) })
+		assert.ErrorIs(t, assert.Err(Compile(ctx, p.options(), p.job())), stopped)
 	})
 }
 
@@ -81,13 +86,6 @@ func TestUnusableFolder(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, nil, 0o600))
 			return file
 		}, "not a directory"},
-		"in use": {func(t *testing.T) string {
-			dir := t.TempDir()
-			_, free, err := claim(dir)
-			require.NoError(t, err)
-			t.Cleanup(free)
-			return dir
-		}, "another driver container uses it"},
 		"full":      {func(t *testing.T) string { return tmpfs(t, "size=64k", 0) }, "is full: raise the sizeLimit of the emptyDir"},
 		"read-only": {func(t *testing.T) string { return tmpfs(t, "size=64k", unix.MS_RDONLY) }, "has to be writable in both containers"},
 	} {

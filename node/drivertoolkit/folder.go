@@ -67,34 +67,6 @@ func openFolder(dir string) (folder, error) {
 
 func (f folder) close() { _ = f.root.Close() }
 
-// errInUse says that another driver container uses the folder.
-var errInUse = errors.New("another driver container uses it")
-
-// claim opens the folder for a driver container, and keeps others away until free is called, or the process ends.
-func claim(dir string) (f folder, free func(), err error) {
-	if f, err = openFolder(dir); err != nil {
-		return f, nil, err
-	}
-	d, err := f.root.Open(".")
-	if err == nil {
-		if err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			d.Close()
-		}
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errInUse
-	}
-	if err != nil {
-		f.close()
-		return f, nil, fmt.Errorf("use %s: %w", dir, err)
-	}
-	return f, func() {
-		_ = unix.Flock(int(d.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
-		d.Close()
-		f.close()
-	}, nil
-}
-
 // open opens a regular file. Opening a device can do something, and opening a pipe can block: both are
 // refused.
 func (f folder) open(name string) (*os.File, fs.FileInfo, error) {

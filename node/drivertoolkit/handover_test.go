@@ -1,7 +1,6 @@
 package drivertoolkit
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -75,22 +74,6 @@ func TestRestarts(t *testing.T) {
 func testExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// TestGivenUp: when the driver container ends or does not wait any longer, the compile ends too.
-func TestGivenUp(t *testing.T) {
-	t.Parallel()
-	p := newPod(t, kbuildtest.Kernel, "sleep 60")
-	p.run()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("stopped")
-	go func() {
-		p.wait("the compile", func() bool { return p.has(started) })
-		cancel(stopped)
-	}()
-	assert.ErrorIs(t, assert.Err(Compile(ctx, p.options(), p.job())), stopped)
-	p.wait("the end of the compile", func() bool { return strings.Contains(p.log.String(), "the compile was stopped") })
-	assert.Equal(t, false, p.has(built))
 }
 
 // TestFlagsOfBefore: whatever an earlier life or another program left in the folder, only the answer to this

@@ -87,7 +87,7 @@ func TestClosure(t *testing.T) {
 			require.NoError(t, err)
 			var got []string
 			for _, pkg := range p.packages {
-				got = append(got, label(pkg.Package))
+				got = append(got, label(pkg))
 			}
 			assert.Same(t, test.want, strings.Join(got, ","))
 		})

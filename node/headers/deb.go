@@ -78,7 +78,7 @@ func (f *debManager) libc(arch string) (dpkg.Version, error) {
 func (f *debManager) client(string) (*fetch.Client, error) { return f.http, nil }
 
 // members checks no signature: the digest of the package comes from a signed index.
-func (f *debManager) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
+func (f *debManager) members(in io.Reader, p distros.Package, add func(h *tar.Header, r io.Reader) error) error {
 	d, err := dpkg.OpenDeb(in)
 	if err != nil {
 		return err

@@ -1,11 +1,9 @@
 package headers
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/apt"
@@ -39,11 +37,7 @@ func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, arch s
 	}
 	out := &plan{}
 	for _, p := range all {
-		size, err := installedSize(*p)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPackage, err)
-		}
-		out.packages = append(out.packages, item{p.Package, size})
+		out.packages = append(out.packages, p.Package)
 	}
 	return out, nil
 }
@@ -99,19 +93,6 @@ func debFind(x catalogue, group []dpkg.Relation) *apt.Package {
 // linux-compiler-gcc-12-x86, which only names one), kernel images and libraries.
 func isHeaders(name string) bool {
 	return strings.Contains(name, "linux-") && (strings.Contains(name, "headers-") || strings.Contains(name, "kbuild-"))
-}
-
-// installedSize returns the size of the unpacked package, 0 when the package does not give it.
-func installedSize(p apt.Package) (uint64, error) {
-	text := p.Paragraph.Get("Installed-Size")
-	if text == "" {
-		return 0, nil
-	}
-	kib, err := strconv.ParseUint(text, 10, 40)
-	if err != nil {
-		return 0, errors.New("package " + label(p.Package) + ": bad Installed-Size " + strconv.Quote(text))
-	}
-	return kib << 10, nil
 }
 
 // newest returns the release that the metapackage of the kernel's flavour (linux-headers-amd64) depends on; "" if there is none.

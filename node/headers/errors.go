@@ -47,18 +47,7 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// SpaceError says that a disk has no room for the headers. It is found before anything is written.
-type SpaceError struct {
-	Dir        string
-	Need, Free uint64 // bytes
-}
-
-func (e *SpaceError) Error() string {
-	return fmt.Sprintf("kernel headers need %d MiB in %s, and only %d MiB are free: free some space on the disk that holds it",
-		e.Need>>20, e.Dir, e.Free>>20)
-}
-
-// local says whether an error is caused by this machine and not by the repository.
+// local says whether the disk of this machine causes an error, and not the repository.
 func local(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }

@@ -32,7 +32,7 @@ type Options struct {
 // own last. The folder appears whole or not at all. Whether the packages have what the release needs,
 // buildtree.Find says.
 //
-// Errors are *UnavailableError, *SpaceError, ErrPackage, errors of the disk, and the error of the context.
+// Errors are *UnavailableError, ErrPackage, errors of the disk, and the error of the context.
 func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 	o = o.withDefaults()
 	f := &fetcher{Options: o, files: os.DirFS("/")} // which follows absolute links, too
@@ -45,15 +45,22 @@ func Fetch(ctx context.Context, o Options) (installed []string, err error) {
 		f.files = root.FS()
 	}
 	installed, err = f.run(ctx)
+	return installed, o.explain(ctx, err)
+}
+
+// explain says what failed and, when the disk did, what to do.
+func (o Options) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
-		return installed, nil
+		return nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("fetch headers of kernel %s: %w", o.Release, context.Cause(ctx))
+		err = context.Cause(ctx)
 	case errors.As(err, new(*UnavailableError)):
-		return nil, err
+		return err
+	case local(err):
+		err = fmt.Errorf("%w: free some space on the disk that holds %s, or the one that holds %s", err, o.Store, o.Into)
 	}
-	return nil, fmt.Errorf("fetch headers of kernel %s: %w", o.Release, err)
+	return fmt.Errorf("fetch headers of kernel %s: %w", o.Release, err)
 }
 
 func (o Options) withDefaults() Options {
@@ -105,9 +112,6 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 	}
 	// The indexes take tens of megabytes. They are released before unpacking, which needs memory, too.
 	debug.FreeOSMemory()
-	if err := f.checkSpace(plan); err != nil {
-		return nil, err
-	}
 	files, err := f.download(ctx, manager, plan)
 	if err != nil {
 		return nil, err
@@ -146,10 +150,10 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 				return nil, err
 			}
 			return nil, &UnavailableError{
-				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg.Package), err),
+				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg), err),
 			}
 		}
-		f.Log.Info("package fetched", "package", label(pkg.Package), "bytes", pkg.Size, "cached", cached, "duration", time.Since(begin).Round(10*time.Millisecond))
+		f.Log.Info("package fetched", "package", label(pkg), "bytes", pkg.Size, "cached", cached, "duration", time.Since(begin).Round(10*time.Millisecond))
 		out = append(out, file)
 	}
 	return out, nil

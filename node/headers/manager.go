@@ -21,19 +21,13 @@ type manager interface {
 	client(url string) (*fetch.Client, error)
 	// members calls add for each file in a package, after checking that the package is the wanted one. The files
 	// count only when members returns no error.
-	members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error
+	members(in io.Reader, p distros.Package, add func(h *tar.Header, r io.Reader) error) error
 }
 
 // plan lists the packages to fetch.
 type plan struct {
-	packages []item // dependencies first, the kernel's own headers last
-	folder   string // see UnavailableError.Folder
-}
-
-// item is a package of a plan.
-type item struct {
-	distros.Package
-	unpacked uint64 // size of the unpacked package; 0: unknown
+	packages []distros.Package // dependencies first, the kernel's own headers last
+	folder   string            // see UnavailableError.Folder
 }
 
 // manager returns the manager of the system. done closes connections.

@@ -65,7 +65,7 @@ func (f *rpmManager) trust(o rpm.Options) (err error) {
 }
 
 // members checks the package's own signature where the repository's index is not signed.
-func (f *rpmManager) members(in io.Reader, p item, add func(h *tar.Header, r io.Reader) error) error {
+func (f *rpmManager) members(in io.Reader, p distros.Package, add func(h *tar.Header, r io.Reader) error) error {
 	file, err := rpmfile.Open(in)
 	if err != nil {
 		return err

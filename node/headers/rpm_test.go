@@ -141,30 +141,6 @@ func TestSignedPackages(t *testing.T) {
 	}
 }
 
-func TestBadPackages(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name   string
-		damage func([]byte) []byte
-	}{
-		{"cut off", func(b []byte) []byte { return b[:len(b)-20] }},
-		{"other payload", func(b []byte) []byte { b[len(b)-10] ^= 1; return b }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			a := newArchive(t)
-			p := kernelDevel(rockyRelease)
-			p.Damage = test.damage
-			a.rpmRepository("/el/9.4/x86_64", signer(), p)
-			a.server.Start()
-			i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
-			_, err := i.fetchRelease(rockyRelease)
-			assert.ErrorContains(t, err, "payload")
-			assert.Equalf(t, 0, len(i.list()), "left %q", i.list())
-		})
-	}
-}
-
 func TestUnavailableRPM(t *testing.T) {
 	t.Parallel()
 	var all []repotest.RPM

@@ -1,7 +1,6 @@
 package headers
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -51,10 +50,7 @@ func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (
 	}
 	out := &plan{folder: rpmFolder}
 	for _, p := range all {
-		if p.InstalledSize < 0 {
-			return nil, fmt.Errorf("%w: package %s has a negative size", ErrPackage, p)
-		}
-		out.packages = append(out.packages, item{p.Package, uint64(p.InstalledSize)})
+		out.packages = append(out.packages, p.Package)
 	}
 	return out, nil
 }

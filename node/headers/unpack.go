@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // Limits for all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
@@ -41,9 +43,9 @@ func (f *fetcher) unpack(ctx context.Context, from manager, p *plan, files []str
 	t := &tree{root: root, buf: make([]byte, 128<<10)}
 	for i, pkg := range p.packages {
 		if err := t.unpack(ctx, from, files[i], pkg); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", label(pkg.Package), err)
+			return nil, fmt.Errorf("unpack %s: %w", label(pkg), err)
 		}
-		installed = append(installed, label(pkg.Package))
+		installed = append(installed, label(pkg))
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ type tree struct {
 }
 
 // unpack writes one package.
-func (t *tree) unpack(ctx context.Context, from manager, file string, p item) error {
+func (t *tree) unpack(ctx context.Context, from manager, file string, p distros.Package) error {
 	in, err := os.Open(file) // a path in the store
 	if err != nil {
 		return err
