@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // group returns the companions of this instance's driver.
-func (n *Node) group() companions.Group {
-	return companions.Group{
+func (n *Node) group() modules.Group {
+	return modules.Group{
 		Kernel: n.kernel, Wanted: n.want.Companions, Info: n.info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
-		Holders: n.kernel.Holders, Programs: n.hardware.Programs,
+		Programs: n.hardware.Programs,
 	}
 }
 
@@ -88,9 +87,9 @@ func (n *Node) nameLoaders(stack []kmod.Module, d status.Driver, err error) erro
 	return err
 }
 
-// LoadPeermem loads nvidia-peermem of the set that the driver was loaded from, see companions.Peermem.
+// LoadPeermem loads nvidia-peermem of the set that the driver was loaded from, see modules.Peermem.
 func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
-	return companions.Peermem{Kernel: n.kernel, Run: n.cfg.Run, HostMOFED: hostMOFED, Find: n.findPeermem, Log: n.log}.Load(ctx, timeout)
+	return modules.Peermem{Kernel: n.kernel, Run: n.cfg.Run, HostMOFED: hostMOFED, Find: n.findPeermem, Log: n.log}.Load(ctx, timeout)
 }
 
 func (n *Node) findPeermem(ctx context.Context) (file string, params []string, err error) {

@@ -18,7 +18,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/probe"
@@ -222,7 +221,7 @@ func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, err
 			continue
 		}
 		content, module := []byte(name+version), underscores(name)
-		if companions.Is(module) {
+		if (status.Module{Name: module}).Companion() {
 			content = append(content, w.build...)
 		}
 		path := filepath.Join(set.Dir, module+".ko")

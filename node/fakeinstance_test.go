@@ -15,7 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/companions"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // instance is one process in the world, with everything that a Node needs. It calls before at the beginning
@@ -153,7 +153,7 @@ func (i *instance) Insert(ctx context.Context, path string, params []string) err
 		if name == i.refused {
 			return &kmod.RefusedError{Module: name, Errno: unix.EKEYREJECTED}
 		}
-		if !companions.Is(name) {
+		if !(status.Module{Name: name}).Companion() {
 			return i.insert(name, version, params)
 		}
 		content, err := os.ReadFile(path)

@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
@@ -47,7 +46,7 @@ type Node struct {
 	want       Want
 	options    kmod.Options
 	gpus       []devices.GPU // at the start
-	watched    gpus.Watch    // since then
+	watched    probe.Watch   // since then
 	found      *kbuild.Set
 	source     string        // of found
 	fresh      bool          // found was compiled or signed here and is not in the cache yet

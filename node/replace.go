@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -159,7 +158,7 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err == nil {
 		err = modules.CheckFiles(old.Modules)
 	}
-	own, beside := companions.Split(old.Modules)
+	own, beside := modules.Split(old.Modules)
 	if err == nil {
 		err = n.stack().Insert(ctx, own)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -49,7 +49,7 @@ func (n *Node) survey(ctx context.Context) error {
 // names of the driver's own build.
 func (n *Node) modules(flavour, release string, mellanox bool) Want {
 	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: append(driverinfo.RequiredModules(), "nvidia-modeset"),
-		Companions: companions.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
+		Companions: modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
 	add := func(module string, load bool) {
 		if load {
 			w.Modules = append(w.Modules, module)
@@ -185,7 +185,7 @@ func (n *Node) facts() preflight.Input {
 	whole, signer := n.loaded.Whole(), n.supplier.Signer(n.found, n.source)
 	in := preflight.Input{Release: n.want.Release, Flavour: n.want.Flavour, GPUs: n.gpus, HaveModules: n.found != nil || whole, Source: n.source, Stays: whole,
 		Damaged: n.damaged, SignWith: signer, RDMA: slices.Contains(n.want.Modules, "nvidia-peermem"), Companions: n.want.Companions,
-		GPUDirect: companions.Check(n.info, companions.Host{Wanted: n.want.Companions, Flavour: n.want.Flavour, Release: n.want.Release, Set: n.found})}
+		GPUDirect: func() (text, fix string) { return n.group().Check(n.want.Release) }}
 	if n.prev != nil {
 		in.Previous = n.prev.Version
 	}

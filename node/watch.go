@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/driver-container/driver-container/node/companions"
-	"github.com/driver-container/driver-container/node/gpus"
+	"github.com/driver-container/driver-container/node/modules"
+	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -103,8 +103,8 @@ func (n *Node) changedByOthers() (reason string) {
 			n.lastSeen = reason
 		}
 	}()
-	modules, _ := companions.Split(n.driver.Modules)
-	for _, m := range modules {
+	driver, _ := modules.Split(n.driver.Modules)
+	for _, m := range driver {
 		live, err := n.kernel.Module(m.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -139,18 +139,18 @@ func (n *Node) keepLock() {
 }
 
 // lookAtGPUs looks at the bus and at the kernel's log, and logs what changed.
-func (n *Node) lookAtGPUs() []gpus.Change {
+func (n *Node) lookAtGPUs() []probe.Change {
 	bus, err := n.hardware.GPUs()
 	if err != nil {
 		n.warn("the GPUs cannot be watched: %v", err)
 		return nil
 	}
 	log := n.hardware.KernelLog()
-	for _, address := range gpus.Unbinding(log) {
+	for _, address := range probe.Unbinding(log) {
 		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
 			"and persistence mode (nvidia-smi -i %s -pm 0)", address, address)
 	}
-	if text := companions.Unusable(log); text != "" {
+	if text := modules.Unusable(log); text != "" {
 		n.warn("%s", text)
 	}
 	changes := n.watched.Look(bus, log)
@@ -175,7 +175,7 @@ func (n *Node) followGPUs(ctx context.Context) (reason string, decided bool) {
 	if len(changes) == 0 {
 		return "", false
 	}
-	if !slices.ContainsFunc(changes, gpus.Change.Came) {
+	if !slices.ContainsFunc(changes, probe.Change.Came) {
 		return n.gpuReason(), true
 	}
 	if err := n.makeNodes(ctx); err != nil {

@@ -5,7 +5,42 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/status"
 )
+
+// Companions are the kernel modules that stand beside the driver's own ones: nvidia-fs for GPUDirect Storage, gdrdrv for GDRCopy. They
+// are never a reason to fail: the driver serves without them, and the status says why one is missing.
+var companions = map[string]struct {
+	flag    string // of driver-entrypoint, with the variable that NVIDIA's containers know
+	product string // for which it is
+	sidecar string // program of NVIDIA's sidecar that loads it
+}{
+	driverinfo.NvidiaFS: {"--gds (GDS_ENABLED)", "GPUDirect Storage", "nvidia-gds-driver"},
+	driverinfo.GDRDrv:   {"--gdrcopy (GDRCOPY_ENABLED)", "GDRCopy", "nvidia-gdrcopy-driver"},
+}
+
+// Wanted returns the names of the companions that a configuration asks for.
+func Wanted(gds, gdrcopy bool) (names []string) {
+	if gds {
+		names = append(names, driverinfo.NvidiaFS)
+	}
+	if gdrcopy {
+		names = append(names, driverinfo.GDRDrv)
+	}
+	return names
+}
+
+// Split returns the modules of the driver itself, and the companions.
+func Split(modules []status.Module) (driver, beside []status.Module) {
+	for _, m := range modules {
+		if m.Companion() {
+			beside = append(beside, m)
+		} else {
+			driver = append(driver, m)
+		}
+	}
+	return driver, beside
+}
 
 // Companions returns those of the named companions that the image has and that can be compiled against
 // the driver's modules of a flavour, in the order in which they are compiled.

@@ -15,21 +15,12 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	const most = 8
 	// NVIDIA's own container prints the first sentence; people search their logs for it.
 	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
 	if len(e.Holders) == 0 {
 		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module) + e.note()
 	}
-	names := make([]string, 0, most)
-	for i, h := range e.Holders {
-		if i == most {
-			names = append(names, fmt.Sprintf("and %d more", len(e.Holders)-most))
-			break
-		}
-		names = append(names, h.String())
-	}
-	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods" + e.note()
+	return text + " by " + processes(e.Holders) + ". Stop these processes, or delete their pods" + e.note()
 }
 
 func (e *InUseError) note() string {
@@ -37,4 +28,17 @@ func (e *InUseError) note() string {
 		return ""
 	}
 	return ". " + e.Note
+}
+
+// processes names the first of some processes.
+func processes(holders []kmod.Holder) string {
+	const most = 8
+	var names []string
+	for _, h := range holders[:min(most, len(holders))] {
+		names = append(names, h.String())
+	}
+	if more := len(holders) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, "; ")
 }

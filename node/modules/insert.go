@@ -1,8 +1,8 @@
 // Package modules compiles the modules of an image's driver on a machine, and loads and unloads them as one
 // stack: all of them go in or none, all of them go out or none. If the kernel refuses one half way, the others
-// are put back.
+// are put back. Beside them stand companions (nvidia-fs, gdrdrv, nvidia-peermem), which no driver fails for.
 //
-// The package does not decide which modules a driver needs, or when they may go; it keeps no record.
+// The package does not decide which modules a driver needs, or when they may go; it keeps no record of its own.
 package modules
 
 import (
@@ -21,6 +21,7 @@ import (
 type Kernel interface {
 	Module(name string) (kmod.Module, error)
 	Stack(name string) ([]kmod.Module, error)
+	Params(name string) (map[string]string, error)
 	Insert(ctx context.Context, path string, params []string) error
 	Delete(ctx context.Context, name string) error
 	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)

@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
 )
@@ -217,8 +216,8 @@ var cases = []struct {
 	{"no card", RDMADevices, nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
 	{"no ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
 	{"GPUDirect Storage that is missing", GPUDirect, nil, func(i *Input) {
-		i.GPUDirect = companions.Check(driverinfo.Description{}, companions.Host{Wanted: []string{driverinfo.NvidiaFS}, Flavour: driverinfo.Open})
-	}, Warning, "the image has no nvidia-fs, so GPUDirect Storage will be missing", "leave --gds (GDS_ENABLED) off"},
+		i.Companions, i.GPUDirect = []string{driverinfo.NvidiaFS}, func() (string, string) { return "it will be missing", "Use another image." }
+	}, Warning, "it will be missing", "Use another image."},
 	{"NVSwitch without a fabric manager", NVLinkFabric, nil, func(i *Input) {
 		i.Fabric = func(fabric.Kernel) fabric.Finding {
 			return fabric.Finding{Level: fabric.Fatal, Text: "the image lacks it", Fix: "Use an image with it."}

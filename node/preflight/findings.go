@@ -18,14 +18,14 @@ func checkFabric(in *Input) result {
 
 // checkGPUDirect asks which companions will be missing. The driver works without them, so it never blocks.
 func checkGPUDirect(in *Input) result {
-	switch f := in.GPUDirect; {
-	case !f.Asked:
+	if len(in.Companions) == 0 {
 		return skip("neither GPUDirect Storage nor GDRCopy is asked for")
-	case f.Fix != "":
-		return warn(f.Fix, "%s", f.Text)
-	default:
-		return ok("%s", f.Text)
 	}
+	text, fix := in.GPUDirect()
+	if fix != "" {
+		return warn(fix, "%s", text)
+	}
+	return ok("%s", text)
 }
 
 // checkVGPU asks about the files of a vGPU licence.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
 )
@@ -48,7 +47,7 @@ type Input struct {
 
 	Fabric        func(fabric.Kernel) fabric.Finding    // asks about NVLink switches; nil: not asked
 	Companions    []string                              // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
-	GPUDirect     companions.Finding                    // which of them will be missing
+	GPUDirect     func() (text, fix string)             // asks which of them will be missing (modules.Group.Check)
 	VGPU          func() (text, fix string, fatal bool) // asks about the files of a vGPU licence (vgpu.Facts.Check); nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau

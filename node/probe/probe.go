@@ -3,8 +3,8 @@
 // time must have none of these problems.
 //
 // The child is driver-probe (NVML), or nvidia-smi where driver-probe cannot be started because the image's
-// glibc is too old for it. The package only asks and reports: the caller decides what an answer means for
-// readiness or for a metric.
+// glibc is too old for it. The package asks, reports and keeps track (Watch): the caller decides what an answer
+// means for readiness or for a metric. It binds and unbinds no GPU.
 package probe
 
 import (

@@ -1,4 +1,4 @@
-package gpus
+package probe
 
 import (
 	"os"
@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -83,10 +82,10 @@ func (n *node) state() string {
 	return strings.Join(append(out, broken...), "\n")
 }
 
-func answer(addresses ...string) probe.Answer {
-	a := probe.Answer{Driver: "535.261.03", Source: probe.SourceProbe}
+func answer(addresses ...string) Answer {
+	a := Answer{Driver: "535.261.03", Source: SourceProbe}
 	for _, address := range addresses {
-		a.Devices = append(a.Devices, probe.Device{PCI: address, Name: "Tesla T4", UUID: "GPU-" + address})
+		a.Devices = append(a.Devices, Device{PCI: address, Name: "Tesla T4", UUID: "GPU-" + address})
 	}
 	return a
 }

@@ -1,4 +1,4 @@
-package companions
+package modules
 
 import (
 	"context"
@@ -17,18 +17,12 @@ const mofedReady = "/run/mellanox/drivers/.driver-ready"
 
 // Peermem loads nvidia-peermem of the set that the driver was loaded from.
 type Peermem struct {
-	Kernel    PeermemKernel
+	Kernel    Kernel
 	Run       string // folder shared with the host: /run/nvidia
 	HostMOFED bool   // Mellanox's driver is the host's own
 	// Find returns the module's file and its parameters, when the driver serves.
 	Find func(ctx context.Context) (file string, params []string, err error)
 	Log  *slog.Logger
-}
-
-// PeermemKernel has the operations on the kernel's modules that Peermem needs.
-type PeermemKernel interface {
-	Module(name string) (kmod.Module, error)
-	Insert(ctx context.Context, path string, params []string) error
 }
 
 // Load waits until this node's driver serves and Mellanox's modules are loaded, then loads nvidia-peermem.

@@ -1,4 +1,4 @@
-package companions
+package modules
 
 import (
 	"context"
@@ -6,24 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Kernel has the operations on the kernel's modules that companions need. Names are those of /proc/modules.
-type Kernel interface {
-	Module(name string) (kmod.Module, error)
-	Params(name string) (map[string]string, error)
-	Insert(ctx context.Context, path string, params []string) error
-	Delete(ctx context.Context, name string) error
-}
-
-// Group is the companions of one driver on this node.
+// Group is the companions of one driver on this node. Modules that other programs loaded it leaves alone.
 type Group struct {
 	Kernel  Kernel
 	Wanted  []string // names as in driverinfo: "nvidia-fs"
@@ -33,24 +23,8 @@ type Group struct {
 	Options kmod.Options
 	// Toolkit: a Driver Toolkit container compiles what the image has the sources of.
 	Toolkit bool
-	// Holders returns the processes that have devices of the driver open, Programs those that run a program.
-	Holders  func(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
+	// Programs returns the processes that run a program.
 	Programs func(name string) []kmod.Holder
-}
-
-// Is reports whether a module of the kernel is a companion that a Group loads.
-func Is(module string) bool { return status.Module{Name: module}.Companion() }
-
-// Split returns the modules of the driver itself, and the companions.
-func Split(modules []status.Module) (driver, companions []status.Module) {
-	for _, m := range modules {
-		if m.Companion() {
-			companions = append(companions, m)
-		} else {
-			driver = append(driver, m)
-		}
-	}
-	return driver, companions
 }
 
 // Compiles reports whether a wanted companion can be compiled for the driver, here or in a Driver Toolkit
@@ -71,15 +45,15 @@ func (g Group) Load(ctx context.Context, modules []status.Module, record func([]
 		if ctx.Err() != nil {
 			return states
 		}
-		b := bringing{g, kmod.ModuleName(name), modules, record}
+		c := change{g, kmod.ModuleName(name), modules, record}
 		st := status.Companion{Name: name}
 		var err error
 		if slices.Contains(g.Wanted, name) {
-			err = b.bring(ctx, name)
+			err = c.load(ctx, name)
 		} else {
-			err = b.retire(ctx)
+			err = c.unload(ctx)
 		}
-		modules = b.modules
+		modules = c.modules
 		if err != nil {
 			st.Reason = err.Error()
 		}
@@ -101,8 +75,8 @@ func (g Group) describe(st *status.Companion, modules []status.Module) (live kmo
 	return live
 }
 
-// bringing is the work on one companion.
-type bringing struct {
+// change is the work on one companion.
+type change struct {
 	Group
 	module  string // name in the kernel
 	modules []status.Module
@@ -110,54 +84,54 @@ type bringing struct {
 }
 
 // set changes the record: it has m for the companion, or nothing if m is nil.
-func (b *bringing) set(m *status.Module) {
-	b.modules = slices.DeleteFunc(slices.Clone(b.modules), func(o status.Module) bool { return o.Name == b.module })
+func (c *change) set(m *status.Module) {
+	c.modules = slices.DeleteFunc(slices.Clone(c.modules), func(o status.Module) bool { return o.Name == c.module })
 	if m != nil {
-		b.modules = append(b.modules, *m)
+		c.modules = append(c.modules, *m)
 	}
-	b.record(b.modules)
+	c.record(c.modules)
 }
 
 // recorded returns the module that an instance loaded, if it is still that build.
-func (b *bringing) recorded(live kmod.Module) *status.Module {
-	for _, m := range b.modules {
-		if m.Name == b.module && m.SrcVersion == live.SrcVersion {
+func (c *change) recorded(live kmod.Module) *status.Module {
+	for _, m := range c.modules {
+		if m.Name == c.module && m.SrcVersion == live.SrcVersion {
 			return &m
 		}
 	}
 	return nil
 }
 
-// bring makes sure that the wanted companion is loaded; the error says why it is not.
-func (b *bringing) bring(ctx context.Context, name string) error {
-	want, missing := b.file(name)
-	live, err := b.Kernel.Module(b.module)
+// load makes sure that the wanted companion is loaded; the error says why it is not.
+func (c *change) load(ctx context.Context, name string) error {
+	want, missing := c.file(name)
+	live, err := c.Kernel.Module(c.module)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && want == nil:
-		b.set(nil)
+		c.set(nil)
 		return missing
 	case errors.Is(err, fs.ErrNotExist):
-		return b.insert(ctx, want)
+		return c.insert(ctx, want)
 	case err != nil:
 		return err
 	}
-	ours := b.recorded(live)
+	ours := c.recorded(live)
 	switch {
-	case want != nil && live.SrcVersion == want.SrcVersion && b.same(ours, want):
+	case want != nil && live.SrcVersion == want.SrcVersion && c.same(ours, want):
 		if ours == nil {
-			b.set(want)
+			c.set(want)
 		}
 		return nil
 	case ours == nil:
-		return b.foreign(live, want)
+		return c.foreign(live, want)
 	case want == nil:
 		return fmt.Errorf("%s %s of an earlier start stays loaded: %w", name, live.Version, missing)
 	}
-	if err := b.delete(ctx, live); err != nil {
+	if err := c.delete(ctx, live); err != nil {
 		return fmt.Errorf("%s %s is to be replaced by %s, which waits: %w", name, live.Version, want.Version, err)
 	}
-	if err := b.insert(ctx, want); err != nil {
-		if back := b.insert(context.WithoutCancel(ctx), ours); back != nil {
+	if err := c.insert(ctx, want); err != nil {
+		if back := c.insert(context.WithoutCancel(ctx), ours); back != nil {
 			return errors.Join(err, fmt.Errorf("load the previous one again: %w", back))
 		}
 		return err
@@ -166,93 +140,108 @@ func (b *bringing) bring(ctx context.Context, name string) error {
 }
 
 // file returns the companion of the set, or why it has none.
-func (b *bringing) file(name string) (*status.Module, error) {
-	info, known := b.Info.Companion(name)
-	if !known {
-		return nil, fmt.Errorf("this image has no %s: build it with driver-build --companions %s, or leave %s off", name, name, flagOf(name))
+func (c *change) file(name string) (*status.Module, error) {
+	if reason, fix := c.missing(name); reason != "" {
+		return nil, fmt.Errorf("%s; %s", reason, fix)
 	}
-	if b.Set == nil {
-		return nil, fmt.Errorf("the modules of the loaded driver are not at hand, so %s %s is not either", name, info.Version)
+	if c.Set == nil {
+		return nil, fmt.Errorf("the modules of the loaded driver are not at hand, so %s is not either", name)
 	}
-	f, ok := b.Set.File(name)
-	if !ok {
-		if reason := b.Set.OmittedReason(name); reason != "" {
-			return nil, fmt.Errorf("the modules for kernel %s have no %s %s: %s", b.Set.Key.Release, name, info.Version, reason)
-		}
-		if !info.Fits(b.Flavour) {
-			return nil, fmt.Errorf("%s %s is for the %s kernel modules, and the %s ones are loaded: set KERNEL_MODULE_TYPE, or leave %s off",
-				name, info.Version, strings.Join(info.Flavours, " and "), b.Flavour, flagOf(name))
-		}
-		return nil, fmt.Errorf("the modules for kernel %s have no %s: use an image that was built with it", b.Set.Key.Release, name)
-	}
-	params := b.Options.For(b.module)
+	f, _ := c.Set.File(name)
+	params := c.Options.For(c.module)
 	if err := f.Info.CheckParams(params); err != nil {
 		return nil, fmt.Errorf("%w; correct %s.conf in the folder of module parameters or /etc/modprobe.d", err, name)
 	}
-	return &status.Module{Name: b.module, Version: f.Info.Version, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: params}, nil
+	return &status.Module{Name: c.module, Version: f.Info.Version, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: params}, nil
 }
 
 // same reports whether the loaded companion has the wanted parameters.
-func (b *bringing) same(ours, want *status.Module) bool {
+func (c *change) same(ours, want *status.Module) bool {
 	if ours != nil && !slices.Equal(ours.Params, want.Params) {
 		return false
 	}
-	shown, err := b.Kernel.Params(b.module)
+	shown, err := c.Kernel.Params(c.module)
 	return err != nil || len(kmod.Differences(want.Params, shown)) == 0
 }
 
-func (b *bringing) insert(ctx context.Context, m *status.Module) error {
-	b.set(m)
-	err := b.Kernel.Insert(ctx, m.File, m.Params)
-	if err == nil {
-		return nil
-	}
-	live, lost := b.Kernel.Module(b.module)
-	if errors.Is(err, kmod.ErrLoaded) && lost == nil && live.SrcVersion == m.SrcVersion {
-		return nil
-	}
-	b.set(nil)
-	return fmt.Errorf("load %s: %w", m.Name, err)
-}
-
-// delete unloads a companion that no program uses.
-func (b *bringing) delete(ctx context.Context, live kmod.Module) error {
-	err := kmod.ErrInUse
-	if live.Refs <= 0 {
-		err = b.Kernel.Delete(ctx, b.module)
-	}
-	if errors.Is(err, kmod.ErrInUse) {
-		return fmt.Errorf("%s is in use%s", b.module, b.users(ctx, b.module))
+func (c *change) insert(ctx context.Context, m *status.Module) error {
+	c.set(m)
+	err := Stack{Kernel: c.Kernel}.insertOne(ctx, *m)
+	if err != nil {
+		c.set(nil)
+		err = fmt.Errorf("load %s: %w", m.Name, err)
 	}
 	return err
 }
 
+// delete unloads a companion that no program uses.
+func (c *change) delete(ctx context.Context, live kmod.Module) error {
+	err := kmod.ErrInUse
+	if live.Refs <= 0 {
+		err = c.Kernel.Delete(ctx, c.module)
+	}
+	if !errors.Is(err, kmod.ErrInUse) {
+		return err
+	}
+	holders, err := c.Kernel.Holders(ctx, func(int) bool { return false })
+	holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool { return !h.Holds(c.module) })
+	if err != nil || len(holders) == 0 {
+		return fmt.Errorf("%s is in use", c.module)
+	}
+	return fmt.Errorf("%s is in use by %s", c.module, processes(holders))
+}
+
 // foreign explains a companion that another program loaded. It stays: taking it away from that program would
 // only make it load it again.
-func (b *bringing) foreign(live kmod.Module, want *status.Module) error {
-	text := b.loadedBy(live)
+func (c *change) foreign(live kmod.Module, want *status.Module) error {
+	text := c.loadedBy(live)
 	if want == nil {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%s, and this image's %s is not loaded: switch one of them off", text, want.Version)
 }
 
-// retire unloads a companion that an earlier instance loaded and that is not wanted any more.
-func (b *bringing) retire(ctx context.Context) error {
-	live, err := b.Kernel.Module(b.module)
+// loadedBy says who loaded a companion, if it was not this program. The kernel does not tell; the processes
+// of NVIDIA's sidecar are named if there are any.
+func (g Group) loadedBy(live kmod.Module) string {
+	text := fmt.Sprintf("%s %s was loaded by another program", live.Name, live.Version)
+	for name, c := range companions {
+		if kmod.ModuleName(name) != live.Name {
+			continue
+		}
+		if running := g.Programs(c.sidecar); len(running) > 0 {
+			text += fmt.Sprintf(", perhaps by %s, which runs as %s", c.sidecar, processes(running))
+		}
+	}
+	return text
+}
+
+// Foreign says for each loaded companion that another program loaded who that may be.
+func (g Group) Foreign(stack []kmod.Module, recorded []status.Module) (notes []string) {
+	for _, m := range stack {
+		if (status.Module{Name: m.Name}).Companion() && !Named(recorded, m.Name) {
+			notes = append(notes, g.loadedBy(m))
+		}
+	}
+	return notes
+}
+
+// unload unloads a companion that an earlier instance loaded and that is not wanted any more.
+func (c *change) unload(ctx context.Context) error {
+	live, err := c.Kernel.Module(c.module)
 	if errors.Is(err, fs.ErrNotExist) {
-		if modules.Named(b.modules, b.module) {
-			b.set(nil)
+		if Named(c.modules, c.module) {
+			c.set(nil)
 		}
 		return nil
 	}
-	if err != nil || b.recorded(live) == nil {
+	if err != nil || c.recorded(live) == nil {
 		return err
 	}
-	if err := b.delete(ctx, live); err != nil {
+	if err := c.delete(ctx, live); err != nil {
 		return fmt.Errorf("it is not asked for any more and stays until the driver goes: %w", err)
 	}
-	b.set(nil)
+	c.set(nil)
 	return nil
 }
 

@@ -1,9 +1,4 @@
-// Package gpus follows the GPUs of a node while its driver serves: which of them are the driver's, which are
-// lent to another driver, and which fell off the bus.
-//
-// It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. It reads
-// nothing itself, binds and unbinds nothing, and does not decide whether the node is ready.
-package gpus
+package probe
 
 import (
 	"cmp"
@@ -12,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/node/devices"
-	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Watch is what is known of the GPUs. The zero value knows none. It is not safe for several goroutines.
+// Watch follows the GPUs of a node while its driver serves: which of them are the driver's, which are lent to another driver, and which
+// fell off the bus. It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. The zero value knows no
+// GPU. It is not safe for several goroutines.
 type Watch struct {
 	known  map[string]*gpu // by address
-	answer probe.Answer    // the last one of the driver
+	answer Answer          // the last one of the driver
 }
 
 // gpu is a GPU that is on the bus, or that was on it when it was lost.
@@ -138,7 +134,7 @@ func (k *gpu) now() status.GPUState {
 }
 
 // Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has come back.
-func (w *Watch) Answered(a probe.Answer) {
+func (w *Watch) Answered(a Answer) {
 	w.answer = a
 	for _, k := range w.known {
 		if _, works := w.answers(k.Address); works {
@@ -148,19 +144,19 @@ func (w *Watch) Answered(a probe.Answer) {
 }
 
 // Devices returns the GPUs of the last answer.
-func (w *Watch) Devices() []probe.Device { return w.answer.Devices }
+func (w *Watch) Devices() []Device { return w.answer.Devices }
 
 // CUDA returns the version of CUDA that the driver reported, "" if it could not be asked.
 func (w *Watch) CUDA() string { return w.answer.CUDA }
 
 // answers returns what the driver said about a GPU.
-func (w *Watch) answers(address string) (probe.Device, bool) {
+func (w *Watch) answers(address string) (Device, bool) {
 	for _, d := range w.answer.Devices {
 		if d.At(address) {
 			return d, true
 		}
 	}
-	return probe.Device{}, false
+	return Device{}, false
 }
 
 // None says whether the driver has no GPU because others have all of them. NVML does not even start then.

@@ -1,4 +1,4 @@
-package companions
+package modules
 
 import (
 	"slices"

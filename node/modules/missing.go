@@ -1,0 +1,85 @@
+package modules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// missing says why the set has no companion of that name, or cannot have one, and what to do; "" if it has it, or is not there yet.
+func (g Group) missing(name string) (reason, fix string) {
+	c, known := g.Info.Companion(name)
+	off := "or leave " + companions[name].flag + " off"
+	switch {
+	case !known:
+		return "the image has no " + name, fmt.Sprintf("use an image with it (driver-build --companions %s), %s", name, off)
+	case !c.Fits(g.Flavour):
+		return fmt.Sprintf("%s %s is for the %s kernel modules, and not for the %s ones", name, c.Version, strings.Join(c.Flavours, " and "), g.Flavour),
+			fmt.Sprintf("set KERNEL_MODULE_TYPE=%s, %s", strings.Join(c.Flavours, " or "), off)
+	case g.Set == nil:
+		return "", ""
+	}
+	if _, ok := g.Set.File(name); ok {
+		return "", ""
+	}
+	why := cmp.Or(g.Set.OmittedReason(name), "they were made without it")
+	return fmt.Sprintf("the modules for kernel %s have no %s %s: %s", g.Set.Key.Release, name, c.Version, why),
+		fmt.Sprintf("use an image whose %s compiles for this kernel, %s", name, off)
+}
+
+// Check finds out, before anything is loaded, which of the wanted companions will be missing or of no use with this kernel, and why. The
+// fix is "" if all is well.
+func (g Group) Check(kernel string) (text, fix string) {
+	var fine, texts, fixes []string
+	for _, name := range g.Wanted {
+		c, _ := g.Info.Companion(name)
+		reason, fix := g.missing(name)
+		if reason == "" && name == driverinfo.NvidiaFS && g.Flavour == driverinfo.Proprietary {
+			reason, fix = closed(c, kernel)
+		}
+		switch {
+		case reason != "":
+			texts = append(texts, fmt.Sprintf("%s will be missing: %s", companions[name].product, reason))
+			fixes = append(fixes, strings.ToUpper(fix[:1])+fix[1:]+".")
+		case g.Set == nil:
+			fine = append(fine, fmt.Sprintf("%s %s will be compiled if it is not in the cache", name, c.Version))
+		default:
+			fine = append(fine, name+" "+c.Version)
+		}
+	}
+	return strings.Join(slices.Concat(texts, fine), "; "), strings.Join(fixes, " ")
+}
+
+// firstOpen is the first nvidia-fs that NVIDIA supports with the open kernel modules only. Older ones find
+// the driver with symbol_get, and the kernel named by firstGPLOnly is the first that refuses that for modules
+// which do not offer their symbols to GPL modules alone (commit 9011e49d54dc, which stable series have, too).
+var firstOpen, firstGPLOnly = []int{2, 17, 5}, []int{6, 6}
+
+// closed returns why nvidia-fs does not work with the closed kernel modules; "" if it may.
+func closed(c driverinfo.Companion, release string) (reason, fix string) {
+	fix = fmt.Sprintf("set KERNEL_MODULE_TYPE=open with nvidia-fs 2.17.5 or newer, or leave %s off", companions[c.Name].flag)
+	major, minor, ok := driverinfo.Series(release)
+	switch {
+	case slices.Compare(numbers(c.Version), firstOpen) >= 0:
+		return fmt.Sprintf("nvidia-fs %s needs the open kernel modules (from 2.17.5 on), and the proprietary ones will be loaded", c.Version), fix
+	case ok && slices.Compare([]int{major, minor}, firstGPLOnly) >= 0:
+		return fmt.Sprintf("nvidia-fs %s finds the driver with symbol_get, which kernel %s refuses with the proprietary kernel modules: it loads, and no program can open its devices", c.Version, release), fix
+	}
+	return "", ""
+}
+
+// numbers returns the numbers of a version: 2, 13 and 5.
+func numbers(version string) (n []int) {
+	for part := range strings.SplitSeq(version, ".") {
+		value, err := strconv.Atoi(part)
+		n = append(n, cmp.Or(value, 0))
+		if err != nil {
+			break
+		}
+	}
+	return n
+}
