@@ -15,16 +15,19 @@ import (
 
 // Mount is one line of mountinfo.
 type Mount struct {
-	ID      int
-	Point   string // the mount point
-	Source  string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
-	FSType  string
-	Root    string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
-	Shared  bool   // mounts below it propagate to its peers
-	Slave   bool   // mounts that are made below its master appear below it
-	Device  [2]int // major and minor of the file system
-	Options string // of the file system: "rw,lowerdir=..."
+	ID       int
+	Point    string // the mount point
+	Source   string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
+	FSType   string
+	Root     string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
+	Shared   bool   // mounts below it propagate to its peers
+	Slave    bool   // mounts that are made below its master appear below it
+	ReadOnly bool   // the mount itself; what its file system is, Options say
+	Device   [2]int // major and minor of the file system
+	Options  string // of the file system: "rw,lowerdir=..."
 }
+
+const self = "/proc/self/mountinfo"
 
 // Deleted says that the source folder of the mount was removed.
 func (m Mount) Deleted() bool { return strings.HasSuffix(m.Root, "//deleted") }
@@ -37,7 +40,7 @@ func AtOrBelow(point, dir string) bool {
 // Read returns the mounts of this process whose mount point keep accepts; a mount always comes after those
 // that it covers.
 func Read(keep func(point string) bool) ([]Mount, error) {
-	return ReadFile("/proc/self/mountinfo", keep)
+	return ReadFile(self, keep)
 }
 
 // ReadFile is Read for the mountinfo file of a process.
@@ -54,14 +57,18 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
 		mounts = append(mounts, Mount{ID: m.ID, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
-			Shared: strings.Contains(" "+m.Optional, " shared:"), Slave: strings.Contains(" "+m.Optional, " master:"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
+			Shared: strings.Contains(" "+m.Optional, " shared:"), Slave: strings.Contains(" "+m.Optional, " master:"),
+			ReadOnly: strings.HasPrefix(m.Options+",", "ro,"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
 	}
 	return mounts, nil
 }
 
-// Containing returns the mount that contains a path: the last of those with the longest mount point.
-func Containing(dir string) (Mount, error) {
-	mounts, err := Read(func(point string) bool { return AtOrBelow(dir, point) })
+// Containing returns the mount of this process that contains a path.
+func Containing(dir string) (Mount, error) { return ContainingIn(self, dir) }
+
+// ContainingIn returns the mount in a mountinfo file that contains a path: the last of those with the longest mount point, which is on top.
+func ContainingIn(file, dir string) (Mount, error) {
+	mounts, err := ReadFile(file, func(point string) bool { return AtOrBelow(dir, point) })
 	if err != nil {
 		return Mount{}, err
 	}

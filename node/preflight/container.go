@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 // capability is a capability of Linux.
@@ -41,7 +41,7 @@ func checkPrivileges(in *Input) result {
 	}
 	// Only the mount itself counts: the file system below it may be read-only in a privileged pod, too, but the
 	// start changes that.
-	if _, opts, found := in.mountOf("/sys"); found && readOnly(strings.Fields(opts)[0]) {
+	if m, err := in.mountOf("/sys"); err == nil && m.ReadOnly {
 		return block(privileged, "/sys is mounted read-only: the kernel cannot be told where the firmware is")
 	}
 	return ok("the container is privileged")
@@ -73,30 +73,29 @@ func checkHostPID(in *Input) result {
 // bare says whether the root is a disk and not that of a container: then process 1 is the host's, although
 // the root is our own.
 func (in *Input) bare() bool {
-	fstype, _, found := in.mountOf("/")
-	return found && fstype != "overlay"
+	m, err := in.mountOf("/")
+	return err == nil && m.FSType != "overlay"
 }
 
 // checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir, and without
 // propagation only this container sees it.
 func checkRunShared(in *Input) result {
-	const bidirectional = "Mount the host's %s with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private."
-	fix := strings.Replace(bidirectional, "%s", in.RunDir, 1)
-	_, opts, found := in.mountOf(in.RunDir)
+	m, err := in.mountOf(in.RunDir)
 	if what := notFolder(in.RunDir, "driver", "validations"); what != "" {
 		return block("Remove it on the node (rm), or find out who made it: the driver container makes folders there.", "%s", what)
 	}
 	switch {
-	case !found:
+	case err != nil:
 		return skip("mounts are not known: %s/self/mountinfo cannot be read", in.Proc)
-	case readOnly(opts):
+	case m.ReadOnly || strings.HasPrefix(m.Options+",", "ro,"):
 		return block("Mount the host's "+in.RunDir+" writable.", "%s is read-only", in.RunDir)
-	case strings.Contains(opts, " shared:"):
+	case m.Shared:
 		return ok("mounts below %s are seen by the host", in.RunDir)
 	case in.sameMounts():
 		return ok("this process shares the mounts of process 1")
 	default:
-		return block(fix, "mounts below %s are seen by nobody else: it is not a shared mount", in.RunDir)
+		return block("Mount the host's "+in.RunDir+" with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private.",
+			"mounts below %s are seen by nobody else: it is not a shared mount", in.RunDir)
 	}
 }
 
@@ -113,39 +112,7 @@ func (in *Input) sameMounts() bool {
 	return err == nil && ours == theirs
 }
 
-// mountOf finds the mount that contains a path: its file system type and its options, those of the mount and
-// the optional fields of mountinfo, each with a space before it. The last line with the longest mount point
-// counts, because that mount is on top.
-func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
-	text, err := bounded.Text(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
-	if err != nil {
-		return "", "", false
-	}
-	at := ""
-	for line := range strings.Lines(text) {
-		before, after, _ := strings.Cut(line, " - ")
-		fields, rest := strings.Fields(before), strings.Fields(after)
-		if len(fields) < 6 || len(rest) < 3 {
-			continue
-		}
-		point := fields[4]
-		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") || len(point) < len(at) {
-			continue
-		}
-		at, fstype = point, rest[0]
-		opts = " " + strings.Join(fields[5:], " ")
-		if strings.HasPrefix(rest[2], "ro,") || rest[2] == "ro" {
-			opts += " ro"
-		}
-	}
-	return fstype, opts, at != ""
-}
-
-func readOnly(opts string) bool {
-	for field := range strings.FieldsSeq(opts) {
-		if field == "ro" || strings.HasPrefix(field, "ro,") {
-			return true
-		}
-	}
-	return false
+// mountOf finds the mount that contains a path.
+func (in *Input) mountOf(path string) (mounttable.Mount, error) {
+	return mounttable.ContainingIn(filepath.Join(in.Proc, "self/mountinfo"), path)
 }

@@ -89,10 +89,10 @@ func (in *Input) presence(name string, trees []string) presence {
 		return present
 	}
 	for _, tree := range trees {
-		if hasModule(filepath.Join(tree, "modules.builtin"), name) {
+		if inIndex(filepath.Join(tree, "modules.builtin"), name) != "" {
 			return present
 		}
-		if hasModule(filepath.Join(tree, "modules.dep"), name) {
+		if inIndex(filepath.Join(tree, "modules.dep"), name) != "" {
 			return loadable
 		}
 	}
@@ -102,21 +102,21 @@ func (in *Input) presence(name string, trees []string) presence {
 	return absent
 }
 
-// hasModule says whether modules.dep or modules.builtin names a module: "kernel/drivers/i2c/i2c-core.ko.xz:
-// ...".
-func hasModule(index, name string) bool {
+// inIndex returns the first file in modules.dep or modules.builtin that is one of these modules; "" for none. A line of them is
+// "kernel/drivers/i2c/i2c-core.ko.xz: ...".
+func inIndex(index string, modules ...string) string {
 	text, err := bounded.Text(index, maxIndex)
 	if err != nil {
-		return false
+		return ""
 	}
 	for line := range strings.Lines(text) {
 		file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
 		base, _, _ := strings.Cut(path.Base(file), ".ko")
-		if strings.ReplaceAll(base, "-", "_") == name {
-			return true
+		if slices.Contains(modules, kmod.ModuleName(base)) {
+			return file
 		}
 	}
-	return false
+	return ""
 }
 
 // checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a network card

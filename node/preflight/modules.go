@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 )
@@ -97,19 +96,12 @@ func (in *Input) hostHasDriver() bool {
 // hostModule returns the nvidia module in the host's module tree, which udev would load at boot.
 func (in *Input) hostModule(root string) string {
 	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-		file, err := kmod.Within(root, path.Join(dir, in.Release, "modules.dep"))
+		index, err := kmod.Within(root, path.Join(dir, in.Release, "modules.dep"))
 		if err != nil {
 			continue
 		}
-		index, err := bounded.Text(file, maxIndex)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(index) {
-			name, _, _ := strings.Cut(line, ":")
-			if base, _, _ := strings.Cut(path.Base(name), "."); base == "nvidia" || base == "nvidia-current" {
-				return "/" + path.Join(dir, in.Release, name)
-			}
+		if file := inIndex(index, "nvidia", "nvidia_current"); file != "" {
+			return "/" + path.Join(dir, in.Release, file)
 		}
 	}
 	return ""
