@@ -216,15 +216,14 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 	err = i.do("ask", func() error {
 		a.Driver = i.modules["nvidia"].Version
 		if !slices.ContainsFunc(i.bus, devices.GPU.Bound) { // so does NVML
-			return &probe.DriverError{Source: probe.SourceProbe, Text: "nvmlInit: Unknown Error"}
+			return errors.New("nvmlInit: Unknown Error")
 		}
 		for _, g := range i.bus {
 			if g.Bound() && !g.Silent && !i.sick {
 				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4", Fabric: i.fabric, Licence: i.licence})
 			}
 			if g.Bound() && g.Silent {
-				err = &probe.DriverError{Source: probe.SourceProbe, Text: "device 1: GPU is lost"}
-				err = errors.Join(err, probe.ErrLost)
+				err = fmt.Errorf("device 1: %w", probe.ErrLost)
 			}
 		}
 		return err

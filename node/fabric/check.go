@@ -27,9 +27,8 @@ type Kernel struct {
 
 // Host says how the node runs this program.
 type Host struct {
-	Managed bool   // this container is to manage the switches
-	Driver  string // version
-	Err     error  // why the machine is not known
+	Managed bool  // this container is to manage the switches
+	Err     error // why the machine is not known
 }
 
 // Check finds out whether the image can manage the machine's NVLink switches: without that every CUDA program
@@ -45,7 +44,7 @@ func (f Facts) Check(h Host, k Kernel) Finding {
 		return Finding{Fine, m.String() + "; this container does not manage them (--fabric)", ""}
 	}
 	f = f.withDefaults()
-	if fault := f.fault(h.Driver); fault.Level != Fine {
+	if fault := f.fault(); fault.Level != Fine {
 		return fault
 	}
 	if m.NVLink5() {

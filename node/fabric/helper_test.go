@@ -24,12 +24,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const driverVersion = "580.178.04"
-
 // The parts of a machine as files: path below a temporary folder -> content.
 var (
 	image = map[string]string{
-		"root/" + topologyDir + "/dgxh100_hgxh100_topology": "", "root/" + componentsFile: `{"fabricmanager":"` + driverVersion + `"}`,
+		"root/" + topologyDir + "/dgxh100_hgxh100_topology": "",
 		"root/" + fmConfig: "# fabric manager\nLOG_LEVEL=4\nDAEMONIZE=0\nFABRIC_MODE=0\n", "root/" + smConfig: "plugin_name grpc_mgr\n",
 		"root/" + fmProgram: "-> " + os.Args[0], "root/" + smProgram: "-> " + os.Args[0], "root/" + imexProgram: "-> " + os.Args[0],
 		"drivers/": "", "dev/": "", "root/var/log/": "",

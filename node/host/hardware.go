@@ -105,7 +105,7 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 
 // fabric compares the image with what the machine's NVLink switches need.
 func (h *hardware) fabric(gpus []devices.GPU) func(fabric.Kernel) fabric.Finding {
-	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Driver: h.info.Driver}
+	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto}
 	return func(k fabric.Kernel) fabric.Finding {
 		facts.Machine, host.Err = fabric.Detect("/sys", gpus)
 		return facts.Check(host, k)

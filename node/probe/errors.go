@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,35 +9,15 @@ import (
 	"unicode"
 )
 
-// errors.Is finds these errors in a *DriverError.
+// ErrLost says that a GPU does not answer any more; the Answer has the others.
+var ErrLost = errors.New("a GPU has fallen off the bus; the node needs a restart")
+
 var (
-	ErrNoDriver  = errors.New("the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve")
-	ErrNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
-	ErrMismatch  = errors.New("the libraries of this image and the loaded kernel driver are of different versions")
-	ErrLost      = errors.New("a GPU has fallen off the bus; the node needs a restart")
+	errNoDriver  = errors.New("the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve")
+	errNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
+	errMismatch  = errors.New("the libraries of this image and the loaded kernel driver are of different versions")
+	errOther     = errors.New("the driver answered with an error")
 )
-
-// DriverError says that the driver answered with an error or incompletely. Text is the text of the driver.
-type DriverError struct {
-	Source string // SourceProbe, SourceSMI
-	Code   int    // exit code of nvidia-smi, 0 of driver-probe
-	Text   string
-	kind   error
-}
-
-func (e *DriverError) Error() string {
-	what := "the driver answered with an error"
-	if e.kind != nil {
-		what = e.kind.Error()
-	}
-	if e.Code != 0 {
-		return fmt.Sprintf("%s (%s, exit code %d: %s)", what, e.Source, e.Code, e.Text)
-	}
-	return fmt.Sprintf("%s (%s: %s)", what, e.Source, e.Text)
-}
-
-// Unwrap returns the sentinel error, or nil when the error is not one of the known ones.
-func (e *DriverError) Unwrap() error { return e.kind }
 
 // Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was observed with
 // a library that is newer than the kernel module.
@@ -46,33 +27,26 @@ const (
 	smiOffTheBus = 15
 )
 
-var smiKinds = map[int]error{9: ErrNoDriver, 12: ErrNoLibrary, smiOffTheBus: ErrLost, 18: ErrMismatch}
+var smiErrors = map[int]error{9: errNoDriver, 12: errNoLibrary, smiOffTheBus: ErrLost, 18: errMismatch}
 
 func smiError(r result) error {
-	return &DriverError{Source: SourceSMI, Code: r.code, Text: lastLine(append(r.stdout, r.stderr...)), kind: smiKinds[r.code]}
+	return fmt.Errorf("%w (%s, exit code %d: %s)", cmp.Or(smiErrors[r.code], errOther), SourceSMI, r.code, lastLine(append(r.stdout, r.stderr...)))
 }
 
-// failure maps the text of NVML in a.Err to an error. nvidia-smi prints the same text for a single GPU.
+// failure returns what the driver's text in a.Err means. nvidia-smi prints NVML's text for a single GPU.
 func (a Answer) failure() error {
 	if a.Err == "" {
 		return nil
 	}
-	e := &DriverError{Source: a.Source, Text: a.Err}
-	for _, k := range []struct {
-		text string
-		kind error
-	}{
-		{"driver not loaded", ErrNoDriver},
-		{"library_not_found", ErrNoLibrary},
-		{"library not found", ErrNoLibrary},
-		{"version mismatch", ErrMismatch},
-		{"gpu is lost", ErrLost},
+	found := errOther
+	for text, err := range map[string]error{
+		"driver not loaded": errNoDriver, "library_not_found": errNoLibrary, "library not found": errNoLibrary, "version mismatch": errMismatch, "gpu is lost": ErrLost,
 	} {
-		if strings.Contains(strings.ToLower(a.Err), k.text) {
-			e.kind = k.kind
+		if strings.Contains(strings.ToLower(a.Err), text) {
+			found = err
 		}
 	}
-	return e
+	return fmt.Errorf("%w (%s: %s)", found, a.Source, a.Err)
 }
 
 // lastLine returns the last line that has text, without control characters and of limited length, because it

@@ -89,9 +89,8 @@ type Prober struct {
 	usage usageQuery
 }
 
-// Ask asks once. An answer without devices is no error. Errors are *HungError, *DriverError (errors.Is with
-// ErrNoDriver, ErrNoLibrary, ErrMismatch or ErrLost; the Answer then has what is known), or that neither
-// program could be started. Ask returns within o.Timeout (twice that when nvidia-smi has to answer) plus 2 s,
+// Ask asks once. An answer without devices is no error. Errors are *HungError, ErrLost, the driver's own (the
+// Answer then has what is known), or that neither program could be started. Ask returns within o.Timeout (twice that when nvidia-smi has to answer) plus 2 s,
 // or within 2 s after ctx ends.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 	p.mu.Lock()
