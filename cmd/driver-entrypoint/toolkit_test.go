@@ -71,7 +71,7 @@ func (c *containers) start(t *testing.T) {
 mount --bind "$TOOLKIT/usr/src" /usr/src; mkdir -p "$TOOLKIT/ofed"; mount -t tmpfs tmpfs /run; mkdir -p /run/mellanox/drivers/usr/src; mount --bind "$TOOLKIT/ofed" /run/mellanox/drivers/usr/src
 exec bash -xc "$1"`
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", operatorsCommand) //nolint:noctx // killed below
-	cmd.Env = []string{"PATH=" + c.path + ":" + os.Getenv("PATH"), "SHARED=" + c.shared, "TOOLKIT=" + c.toolkit, "GDS_ENABLED=true"}
+	cmd.Env = []string{"PATH=" + c.path + ":" + os.Getenv("PATH"), "SHARED=" + c.shared, "TOOLKIT=" + c.toolkit}
 	cmd.Stdout, cmd.Stderr = &c.log, &c.log
 	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Minute
 	require.NoError(t, cmd.Start())

@@ -24,7 +24,7 @@ type copied struct {
 
 // copier copies a tree.
 type copier struct {
-	image   *layers
+	image   layers
 	covered map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
 	skip    inode           // a folder that is not copied, in case it is in the tree
 	lenient bool            // skip owners that this process may not set, see attributes
@@ -47,7 +47,7 @@ type place struct {
 // Errors of the kernel are wrapped (unix.ENOSPC).
 func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
 	c.ctx, c.top, c.links = ctx, int(dst.Fd()), map[inode]string{}
-	err := c.dir(src, dst, place{at: ".", lowers: c.image.lowers})
+	err := c.dir(src, dst, place{at: ".", lowers: c.image})
 	return c.sum, err
 }
 

@@ -12,7 +12,7 @@ import (
 // file links or copies a file.
 func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
 	if linkable(at, st) {
-		if lower := c.image.find(p.lowers, at, st); lower != nil && linkFile(lower, at, dst, name, st) {
+		if lower := find(p.lowers, at, st); lower != nil && linkFile(lower, at, dst, name, st) {
 			c.count(st.Size, st.Size)
 			return nil
 		}

@@ -1,14 +1,11 @@
 package driverroot
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,20 +16,17 @@ import (
 // layers are the folders that contain the image's files: the lower folders of the container's overlay, opened
 // on the host, the topmost first. A file of a staged root that is identical to a file in them need not be copied,
 // see share.go.
-type layers struct {
-	lowers   []*os.File
-	metacopy bool // a file in the layers may be without its data
-}
+type layers []*os.File
 
-func (l *layers) close() {
-	for _, f := range l.lowers {
+func (l layers) close() {
+	for _, f := range l {
 		f.Close()
 	}
 }
 
 // openTarget opens dir, the folder of a copy of the image, and the image's layers with which the copy can share
 // files. If sharing is not possible, reason says why and there are no layers.
-func (r Root) openTarget(dir string) (target *os.File, image *layers, reason, err error) {
+func (r Root) openTarget(dir string) (target *os.File, image layers, reason, err error) {
 	init := cmp.Or(r.init, "/proc/1")
 	if r.NoMounts {
 		reason = errors.New("this container is not privileged")
@@ -43,23 +37,22 @@ func (r Root) openTarget(dir string) (target *os.File, image *layers, reason, er
 		image.close()
 	}
 	target, err = os.Open(dir)
-	return target, &layers{}, reason, err
+	return target, nil, reason, err
 }
 
 // openLayers finds the layers of the image, which is at dir in this container, and opens them through process
 // 1, which is the host's when the pod has hostPID. Anything that is missing for that (no overlay, no hostPID,
 // an unusual snapshotter) is an error, and the image is copied. init is the folder of process 1 in procfs.
-func openLayers(init, dir string) (*layers, error) {
-	dir, err := mounttable.RealPath(dir)
-	if err != nil {
+func openLayers(init, dir string) (l layers, err error) {
+	if dir, err = mounttable.RealPath(dir); err != nil {
 		return nil, err
 	}
 	m, err := mounttable.Containing(dir)
 	if err != nil {
 		return nil, err
 	}
-	if m.FSType != "overlay" {
-		return nil, fmt.Errorf("%s is on %s, not on an overlay", dir, m.FSType)
+	if m.FSType != "overlay" || metacopy(m.Options) {
+		return nil, fmt.Errorf("%s is on %s, not on an overlay whose files have their data with them", dir, m.FSType)
 	}
 	inside, err := filepath.Rel(m.Point, dir)
 	if err != nil {
@@ -70,16 +63,12 @@ func openLayers(init, dir string) (*layers, error) {
 		return nil, err
 	}
 	defer host.Close()
-	l := &layers{metacopy: metacopy(m.Options)}
-	for _, candidates := range overlayLowers(m.Options) {
-		for _, c := range candidates {
-			if f, err := openIn(host, filepath.Join(c, m.Root, inside)); err == nil {
-				l.lowers = append(l.lowers, f)
-				break
-			}
+	for _, lower := range overlayLowers(m.Options) {
+		if f, err := openIn(host, filepath.Join(lower, m.Root, inside)); err == nil {
+			l = append(l, f)
 		}
 	}
-	if len(l.lowers) == 0 {
+	if len(l) == 0 {
 		return nil, errors.New("none of the image's layers is to be found on the host")
 	}
 	return l, nil
@@ -111,7 +100,7 @@ func openIn(host *os.File, dir string) (*os.File, error) {
 
 // beside opens dir, a folder of ours on the storage, through the mount of the layers. A hard link needs both
 // names in one mount, not only in one file system, and the pod's volume is a mount of its own.
-func (l *layers) beside(init, dir string) (*os.File, error) {
+func (l layers) beside(init, dir string) (*os.File, error) {
 	own, err := mounttable.Containing(dir)
 	if err != nil {
 		return nil, err
@@ -120,7 +109,7 @@ func (l *layers) beside(init, dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	home, err := mountOf(init, l.lowers[0])
+	home, err := mountOf(init, l[0])
 	if err != nil {
 		return nil, err
 	}
@@ -151,18 +140,8 @@ func (l *layers) beside(init, dir string) (*os.File, error) {
 
 // mountOf returns the mount of process 1 that contains an open folder.
 func mountOf(init string, f *os.File) (mounttable.Mount, error) {
-	info, err := os.Open(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
-	if err != nil {
-		return mounttable.Mount{}, err
-	}
-	defer info.Close()
-	id := -1
-	for lines := bufio.NewScanner(io.LimitReader(info, 1<<12)); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), "mnt_id:"); ok {
-			id, err = strconv.Atoi(strings.TrimSpace(text))
-		}
-	}
-	if err != nil {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
 		return mounttable.Mount{}, err
 	}
 	mounts, err := mounttable.ReadFile(filepath.Join(init, "mountinfo"), func(string) bool { return true })
@@ -170,7 +149,7 @@ func mountOf(init string, f *os.File) (mounttable.Mount, error) {
 		return mounttable.Mount{}, err
 	}
 	for _, m := range mounts {
-		if m.ID == id {
+		if st.Mask&unix.STATX_MNT_ID != 0 && uint64(m.ID) == st.Mnt_id { //nolint:gosec // never negative
 			return m, nil
 		}
 	}

@@ -40,13 +40,12 @@ func TestLinkOfWhatChanges(t *testing.T) {
 	} {
 		testfile.Write(t, dir+"/"+name, "original")
 		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
-		l := &layers{metacopy: true}
-		if l.find([]*os.File{lower}, name, &shown) == nil {
+		if find([]*os.File{lower}, name, &shown) == nil {
 			t.Fatalf("%s: not found as it is", name)
 		}
 		time.Sleep(40 * time.Millisecond) // times of file systems have a limited resolution
 		change(filepath.Join(dir, name))
-		if l.find([]*os.File{lower}, name, &shown) != nil {
+		if find([]*os.File{lower}, name, &shown) != nil {
 			t.Errorf("%s: found", name)
 		}
 		// Changed after it was found. A change of data with the same size and time cannot be detected; it could not
@@ -57,19 +56,6 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dst.Name(), name)); name != "written" && err == nil {
 			t.Errorf("%s: a name is left", name)
 		}
-	}
-}
-
-func TestMetacopyIsNotTaken(t *testing.T) {
-	tool.AsRoot(t, "it mounts")
-	dir := t.TempDir()
-	testfile.Write(t, dir+"/lib", "data")
-	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
-	var shown unix.Stat_t
-	require.NoError(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
-	lowers := []*os.File{open(t, dir)}
-	if (&layers{metacopy: true}).find(lowers, "lib", &shown) != nil || (&layers{}).find(lowers, "lib", &shown) == nil {
-		t.Error("a file without its data was taken")
 	}
 }
 

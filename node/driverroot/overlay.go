@@ -10,57 +10,32 @@ import (
 const maxLayers = 500
 
 // overlayLowers returns the lower folders of an overlay from its options in mountinfo, the topmost first, as
-// paths in the mount namespace of the runtime that mounted it, which is the host's. There are three forms:
-// lowerdir=A:B; lowerdir+=A for each folder (the mount calls of Linux 6.5); and, when the list was too long
-// for the mount call, names relative to a working directory of containerd. That directory is a parent of the
-// upper folder, so each of its parents is tried. Options that are ambiguous give no folders: a folder's name
-// with escapes (\: and, in mountinfo, \040), or overlay attributes in the user namespace, which this package
-// does not read.
-func overlayLowers(options string) (lowers [][]string) {
-	if strings.Contains(options, `\`) || len(options) > 1<<16 {
+// paths in the mount namespace of the runtime that mounted it, which is the host's. There are two forms:
+// lowerdir=A:B, and lowerdir+=A for each folder (the mount calls of Linux 6.5). Options of another kind give no
+// folders: names with escapes (\: and, in mountinfo, \040), relative names, which containerd uses for some
+// fifty layers and more, and overlay attributes in the user namespace, which this package does not read.
+func overlayLowers(options string) (lowers []string) {
+	if strings.Contains(options, `\`) {
 		return nil
 	}
-	var names []string
-	upper := "" // the writable layer
 	for option := range strings.SplitSeq(options, ",") {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
 		case "lowerdir":
-			names = append(names, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...) // A::B: B has only data
+			lowers = append(lowers, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...) // A::B: B has only data
 		case "lowerdir+":
-			names = append(names, value)
-		case "upperdir":
-			upper = value
+			lowers = append(lowers, value)
 		case "userxattr":
 			return nil
 		}
 	}
-	for _, name := range names {
-		if candidates := candidatePaths(name, upper); len(candidates) > 0 {
-			lowers = append(lowers, candidates)
-		} else {
+	for i, name := range lowers {
+		if !filepath.IsAbs(name) || i >= maxLayers {
 			return nil
 		}
-	}
-	if len(lowers) > maxLayers {
-		return nil
+		lowers[i] = filepath.Clean(name)
 	}
 	return lowers
-}
-
-// candidatePaths returns the paths that a lower folder may have.
-func candidatePaths(name, upper string) []string {
-	switch {
-	case filepath.IsAbs(name):
-		return []string{filepath.Clean(name)}
-	case !filepath.IsAbs(upper) || !filepath.IsLocal(name):
-		return nil
-	}
-	var found []string
-	for dir := filepath.Dir(filepath.Clean(upper)); dir != "/"; dir = filepath.Dir(dir) {
-		found = append(found, filepath.Join(dir, name))
-	}
-	return found
 }
 
 // metacopy says whether an overlay may have files in one layer with their data in another one. Its options

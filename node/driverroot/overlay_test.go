@@ -10,29 +10,18 @@ import (
 
 func TestOverlayLowers(t *testing.T) {
 	t.Parallel()
-	const snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
-	relative := func(name string) []string {
-		var all []string
-		for dir := snapshots + "/9"; dir != "/"; dir = filepath.Dir(dir) {
-			all = append(all, filepath.Join(dir, name))
-		}
-		return all
-	}
 	for name, c := range map[string]struct {
 		options string
-		want    [][]string
+		want    []string
 	}{
-		"containerd":            {"rw,lowerdir=/s/3/fs:/s/1/fs,upperdir=/s/9/fs,workdir=/s/9/work,index=off", [][]string{{"/s/3/fs"}, {"/s/1/fs"}}},
-		"the new mount calls":   {"rw,lowerdir+=/s/3/fs,lowerdir+=/s/1/fs,datadir+=/s/0,upperdir=/s/9/fs", [][]string{{"/s/3/fs"}, {"/s/1/fs"}}},
-		"layers with data only": {"ro,lowerdir=/a::/data,metacopy=on", [][]string{{"/a"}, {"/data"}}},
+		"containerd":            {"rw,lowerdir=/s/3/fs:/s/1/fs,upperdir=/s/9/fs,workdir=/s/9/work,index=off", []string{"/s/3/fs", "/s/1/fs"}},
+		"the new mount calls":   {"rw,lowerdir+=/s/3/fs,lowerdir+=/s/1/fs,datadir+=/s/0,upperdir=/s/9/fs", []string{"/s/3/fs", "/s/1/fs"}},
+		"layers with data only": {"ro,lowerdir=/a::/data,metacopy=on", []string{"/a", "/data"}},
 		"CRI-O, many layers":    {"rw,lowerdir=l/ABC:l/DEF,upperdir=x/diff", nil},
-		"containerd, many layers": {"rw,lowerdir=3/fs:1/fs,upperdir=" + snapshots + "/9/fs",
-			[][]string{relative("3/fs"), relative("1/fs")}},
-		"out of the folder": {"lowerdir=../../etc,upperdir=/s/9/fs", nil},
-		"escapes":           {`lowerdir=/a\:b:/c,upperdir=/s/9/fs`, nil},
-		"in a user's name":  {"lowerdir=/a,upperdir=/b,userxattr", nil},
-		"no overlay":        {"rw,errors=remount-ro", nil},
-		"too many":          {"lowerdir=" + strings.Repeat("/a:", maxLayers) + "/a", nil},
+		"escapes":               {`lowerdir=/a\:b:/c,upperdir=/s/9/fs`, nil},
+		"in a user's name":      {"lowerdir=/a,upperdir=/b,userxattr", nil},
+		"no overlay":            {"rw,errors=remount-ro", nil},
+		"too many":              {"lowerdir=" + strings.Repeat("/a:", maxLayers) + "/a", nil},
 	} {
 		assert.Samef(t, c.want, overlayLowers(c.options), "%s", name)
 	}
@@ -46,15 +35,9 @@ func FuzzOverlayLowers(f *testing.F) {
 	f.Add("lowerdir+=/a,lowerdir+=b,upperdir=/")
 	f.Add("lowerdir=::,upperdir=,lowerdir")
 	f.Fuzz(func(t *testing.T, options string) {
-		lowers := overlayLowers(options)
-		for _, candidates := range lowers {
-			if len(candidates) == 0 {
-				t.Error("a layer without a path")
-			}
-			for _, c := range candidates {
-				if !filepath.IsAbs(c) || c != filepath.Clean(c) {
-					t.Errorf("path %q", c)
-				}
+		for _, lower := range overlayLowers(options) {
+			if !filepath.IsAbs(lower) || lower != filepath.Clean(lower) {
+				t.Errorf("path %q", lower)
 			}
 		}
 		metacopy(options)

@@ -2,7 +2,6 @@ package driverroot
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -54,21 +53,13 @@ func having(lowers []*os.File, at string) []*os.File {
 // find returns the layer whose file the overlay shows at a path, nil for none. It is the same file when the
 // inode number and all values of stat are equal. Nobody can set the change time, so a file of the writable
 // layer, which keeps the inode number of its origin, never matches, and neither does a file that is hidden
-// below it. A file of a layer whose data is in another layer (metacopy) has the same size but fewer blocks,
-// and is marked; an overlay without that feature refuses to show such a file.
-func (l *layers) find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
+// below it.
+func find(lowers []*os.File, at string, shown *unix.Stat_t) *os.File {
 	for _, lower := range lowers {
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(lower.Fd()), at, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
 			continue
 		} else if err != nil || !unchanged(shown, &st) || shown.Ctim != st.Ctim || shown.Nlink != st.Nlink {
-			return nil
-		}
-		if !l.metacopy {
-			return lower
-		}
-		_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", lower.Fd(), at), "trusted.overlay.metacopy", nil)
-		if !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
 			return nil
 		}
 		return lower
