@@ -158,12 +158,7 @@ func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 		if p.main.gone() {
 			return final{errors.New(p.main.how)}
 		}
-		switch {
-		case s.Ready != nil:
-			if err := s.Ready(ctx); err != nil {
-				return err
-			}
-		case s.Socket == "" && s.PIDFile == "" && time.Now().Before(settled):
+		if s.Socket == "" && s.PIDFile == "" && time.Now().Before(settled) {
 			return errors.New("it has only just started")
 		}
 		return connect(ctx, s.Socket)

@@ -35,10 +35,8 @@ type Spec struct {
 	// FindArgs returns further arguments, which are found at each start, after Before, and words about them for
 	// the state.
 	FindArgs func(context.Context) (args []string, detail string, err error)
-	// Ready is called until it returns nil, and Socket is connected to until that works. With neither, a forking
-	// program is ready when its first process exits with 0, and a foreground program when it still runs after a
-	// moment.
-	Ready  func(context.Context) error
+	// Socket is connected to until that works: then the daemon is ready. Without one, a forking program is ready when
+	// its first process exits with 0, and a foreground program when it still runs after a moment.
 	Socket string
 
 	StartWait time.Duration // for one whole start, default 1 min

@@ -112,8 +112,6 @@ func TestNeverStarts(t *testing.T) {
 	t.Parallel()
 	missing := spec("d", "run")
 	missing.Path = "/nonexistent/daemon"
-	badReady := spec("d", "run")
-	badReady.StartWait, badReady.Ready = 300*time.Millisecond, func(context.Context) error { return errors.New("no answer on port 1") }
 	badSocket := spec("d", "run")
 	badSocket.StartWait, badSocket.Socket = 300*time.Millisecond, "/nonexistent/socket"
 	noPID := spec("d", "run")
@@ -121,7 +119,6 @@ func TestNeverStarts(t *testing.T) {
 	before := spec("d", "run")
 	before.Before = func(context.Context) error { return errors.New("module x is missing") }
 	crash := spec("d", "short")
-	crash.Ready = func(context.Context) error { return errors.New("not yet") }
 	f := in(t, "bad.pid", "stuck.pid", "none.pid")
 	stuck := spec("d", "stuck", f[1])
 	stuck.StartWait, stuck.StopWait = 5*time.Second, 100*time.Millisecond // its daemon has to be there by then
@@ -135,8 +132,7 @@ func TestNeverStarts(t *testing.T) {
 		"last line":           {spec("d", "fail"), "line 29\n  no such device"},
 		"no program":          {missing, "no such file"},
 		"crashes":             {crash, "exit status 7; its last output:\n  about to crash"},
-		"never ready":         {badReady, "not ready after 300ms: no answer on port 1"},
-		"no socket":           {badSocket, "its socket does not answer"},
+		"no socket":           {badSocket, "not ready after 300ms: its socket does not answer"},
 		"does not fork":       {noPID, "to go to the background"},
 		"prerequisite":        {before, "module x is missing"},
 		"forks and fails":     {spec("d", "badfork", f[0]), "exit status 1; its last output:\n  fabric is broken"},
@@ -146,8 +142,7 @@ func TestNeverStarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l logtest.Log
-			first := spec("first", "run")
-			first.Ready = func(context.Context) error { return nil }
+			first := spec("first", "fork", in(t, "first.pid")...)
 			tm := quickly
 			tm.settle = 5 * time.Second // the machine may be busy
 			s, err := start(t.Context(), l.Logger(), tm, []Spec{first, c.spec})
@@ -204,7 +199,7 @@ func TestCancelStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := spec("slow", "deaf")
-	slow.Ready = func(context.Context) error { return errors.New("not yet") }
+	slow.Socket = "/nonexistent/socket"
 	time.AfterFunc(200*time.Millisecond, cancel)
 	began := time.Now()
 	_, err := start(ctx, logtest.New(t), quickly, []Spec{spec("first", "run"), slow})
@@ -220,7 +215,6 @@ func TestDeaf(t *testing.T) {
 		f := in(t, "a.pid", "deaf")
 		deaf := spec("deaf", "deaf")
 		deaf.Env = append(deaf.Env, "DEAF="+f[1])
-		deaf.Ready = func(context.Context) error { return assert.Err(os.Stat(f[1])) }
 		forked := spec("forked", "fork", f[0])
 		deaf.StopWait = 100 * time.Millisecond
 		if patience < time.Minute {
@@ -228,6 +222,9 @@ func TestDeaf(t *testing.T) {
 		}
 		var l logtest.Log
 		s := started(t, &l, quickly, deaf, forked)
+		for end := time.Now().Add(time.Minute); assert.Err(os.Stat(f[1])) != nil && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond) // it takes a moment until it is deaf
+		}
 		pids := s.PIDs()
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -249,7 +246,7 @@ func TestStopWhileDown(t *testing.T) {
 	waiting.Required = false
 	starting := spec("starting", "run")
 	starting.Required = false
-	starting.Ready = func(context.Context) error { return errors.New("never") }
+	starting.Socket = "/nonexistent/socket"
 	starting.StartWait = 50 * time.Millisecond
 	tm := quickly
 	tm.first, tm.longest = 100*time.Millisecond, time.Hour

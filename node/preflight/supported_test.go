@@ -64,42 +64,65 @@ func TestReadSupported(t *testing.T) {
 	}
 }
 
+// TestFlavour: a request is followed; auto follows what a GPU requires, what the image has for the kernel, what works on it, and the default
+// of NVIDIA's installer.
 func TestFlavour(t *testing.T) {
 	t.Parallel()
-	both := []string{driverinfo.Proprietary, driverinfo.Open}
+	const p, o, works = driverinfo.Proprietary, driverinfo.Open, "pci_resize_resource has four arguments"
+	both := []string{p, o}
 	gpus := func(ids ...uint16) (list []devices.GPU) {
 		for _, id := range ids {
 			list = append(list, gpu(id, ""))
 		}
 		return list
 	}
+	broken := func(flavours ...string) *driverinfo.KernelRule {
+		return &driverinfo.KernelRule{Broken: []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: flavours, Reason: works}}}
+	}
 	for _, c := range []struct {
 		what, driver string
-		have         []string
+		have, serves []string // of the image, and of it for this kernel
 		list         string
 		gpus         []devices.GPU
 		requested    string
+		version      string // of kernel.org
+		rule         *driverinfo.KernelRule
 		want, reason string
 	}{
-		{"old default", "535.261.03", both, listText, gpus(a100), "auto", "proprietary", "before 560"},
-		{"new default", "570.86.15", both, newList, gpus(a100), "auto", "open", "from 560 on"},
-		{"one flavour", "418.226.00", both[:1], "{}", gpus(t4), "", "proprietary", "no other"},
-		{"open only", "620.06.00", both[1:], newList, gpus(p100), "auto", "open", "no other"},
-		{"one GPU without", "570.86.15", both, newList, gpus(a100, p100), "auto", "proprietary", "P100"},
-		{"GPU that needs it", "570.86.15", both, newList, gpus(a100, tooNew), "auto", "open", "B200"},
-		{"superchip on 535", "535.261.03", both, listText, gpus(gh200), "auto", "open", "GH200"},
-		{"unlisted superchip", "535.261.03", both, "{}", gpus(0x2941), "auto", "open", "10de:2941"},
-		{"not in the list", "535.261.03", both, listText, gpus(t4), "auto", "proprietary", "before 560"},
-		{"not in the new list", "570.86.15", both, newList, gpus(t4), "auto", "open", "from 560"},
-		{"no list", "570.86.15", both, "{}", gpus(p100), "auto", "open", "from 560"},
-		{"asked for", "535.261.03", both, listText, gpus(p100), "open", "open", "asked for"},
-		{"asked for the other", "570.86.15", both, newList, gpus(a100), "proprietary", "proprietary", "asked for"},
-		{"not there", "418.226.00", both[:1], "{}", gpus(t4), "open", "", "the image has no open kernel modules, only proprietary"},
-		{"no word", "535.261.03", both, listText, nil, "closed", "", `kernel module type "closed" is not known: use auto, open, proprietary`},
+		{"old default", "535.261.03", both, nil, listText, gpus(a100), "auto", "", nil, p, "before 560"},
+		{"new default", "570.86.15", both, nil, newList, gpus(a100), "auto", "", nil, o, "from 560 on"},
+		{"one flavour", "418.226.00", both[:1], nil, "{}", gpus(t4), "", "", nil, p, "no other"},
+		{"open only", "620.06.00", both[1:], nil, newList, gpus(p100), "auto", "", nil, o, "no other"},
+		{"one GPU without", "570.86.15", both, nil, newList, gpus(a100, p100), "auto", "", nil, p, "P100"},
+		{"GPU that needs it", "570.86.15", both, nil, newList, gpus(a100, tooNew), "auto", "", nil, o, "B200"},
+		{"superchip on 535", "535.261.03", both, nil, listText, gpus(gh200), "auto", "", nil, o, "GH200"},
+		{"unlisted superchip", "535.261.03", both, nil, "{}", gpus(0x2941), "auto", "", nil, o, "10de:2941"},
+		{"not in the list", "535.261.03", both, nil, listText, gpus(t4), "auto", "", nil, p, "before 560"},
+		{"not in the new list", "570.86.15", both, nil, newList, gpus(t4), "auto", "", nil, o, "from 560"},
+		{"no list", "570.86.15", both, nil, "{}", gpus(p100), "auto", "", nil, o, "from 560"},
+		{"asked for", "535.261.03", both, nil, listText, gpus(p100), o, "", nil, o, "asked for"},
+		{"asked for the other", "570.86.15", both, nil, newList, gpus(a100), p, "", nil, p, "asked for"},
+		{"not there", "418.226.00", both[:1], nil, "{}", gpus(t4), o, "", nil, "", "the image has no open kernel modules, only proprietary"},
+		{"no word", "535.261.03", both, nil, listText, nil, "closed", "", nil, "", `kernel module type "closed" is not known: use auto, open, proprietary`},
+
+		{"only proprietary for this kernel", "535.261.03", both, []string{p}, listText, gpus(a100), "auto", "", nil, p, "the image has no other for this kernel"},
+		{"only open for this kernel", "535.261.03", both, []string{o}, listText, gpus(a100), "auto", "", nil, o, "the image has no other for this kernel"},
+		{"open is needed", "535.261.03", both, []string{p}, listText, gpus(gh200), "auto", "", nil, p, "no other for this kernel"}, // the check of flavours blocks
+		{"open is asked for", "535.261.03", both, []string{p}, listText, nil, o, "", nil, "", "for kernel " + release + " the image has no open kernel modules, only proprietary"},
+
+		{"the default works", "535.261.03", both, nil, listText, nil, "", "6.1.192", broken(o), p, "before 560"},
+		{"the default is broken", "570.211.01", both, nil, listText, nil, "auto", "6.1.192", broken(o), p, works},
+		{"an older release", "570.211.01", both, nil, listText, nil, "auto", "6.1.186", broken(o), o, "from 560 on"},
+		{"an unknown release", "570.211.01", both, nil, listText, nil, "auto", "", broken(o), o, "from 560 on"},
+		{"broken, and asked for", "570.211.01", both, nil, listText, nil, o, "6.1.192", broken(o), o, "asked for"},
+		{"both are broken", "570.211.01", both, nil, listText, nil, "", "6.1.192", broken(), o, "from 560 on"},
 	} {
 		info := image()
 		info.Driver, info.Flavours = c.driver, c.have
-		got, reason, err := Flavour(info, driverinfo.Kernel{Release: release}, nil, list(t, c.list), c.gpus, c.requested)
+		if c.rule != nil {
+			info.Kernel = *c.rule
+		}
+		got, reason, err := Flavour(info, driverinfo.Kernel{Release: release, Version: c.version}, c.serves, list(t, c.list), c.gpus, c.requested)
 		if err != nil {
 			reason = err.Error()
 			if !errors.As(err, new(*FlavourError)) {
@@ -110,34 +133,11 @@ func TestFlavour(t *testing.T) {
 			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
 		}
 	}
-}
-
-// TestFlavourOfKernel: only the flavours that the image has for this kernel count, not those for others.
-func TestFlavourOfKernel(t *testing.T) {
-	t.Parallel()
-	const p, o = driverinfo.Proprietary, driverinfo.Open
-	for _, c := range []struct {
-		what            string
-		serves          []string
-		gpu             uint16
-		requested, want string
-		reason          string
-	}{
-		{"both", []string{o, p}, a100, "auto", p, "the default of drivers before 560"},
-		{"only proprietary", []string{p}, a100, "auto", p, "the image has no other for this kernel"},
-		{"only open", []string{o}, a100, "auto", o, "the image has no other for this kernel"},
-		{"only proprietary, open is needed", []string{p}, gh200, "auto", p, "no other for this kernel"}, // the check of flavours blocks
-		{"open is asked for", []string{p}, a100, "open", "", "for kernel " + release + " the image has no open kernel modules, only proprietary"},
-		{"nothing for this kernel", nil, a100, "open", o, "asked for"}, // the check of modules blocks
-	} {
-		got, reason, err := Flavour(image(), driverinfo.Kernel{Release: release}, c.serves, list(t, listText), []devices.GPU{gpu(c.gpu, "")}, c.requested)
-		if err != nil {
-			reason = err.Error()
-		}
-		if got != c.want || !strings.Contains(reason, c.reason) {
-			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
-		}
-	}
+	info := image() // modules of the image count more than what a compile would do
+	info.Driver, info.Kernel, info.Precompiled = "570.211.01", *broken(o), []driverinfo.Precompiled{{Kernel: release, Flavour: o}}
+	got, _, err := Flavour(info, driverinfo.Kernel{Release: release, Version: "6.1.192"}, nil, list(t, listText), nil, "")
+	require.NoError(t, err)
+	assert.Equal(t, o, got)
 }
 
 // FuzzReadSupported: no text causes a panic, and names are fit for a terminal.
@@ -163,33 +163,4 @@ func FuzzReadSupported(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestFlavourBroken: auto takes the flavour that works on the kernel; a request, a GPU and modules of the
-// image count more.
-func TestFlavourBroken(t *testing.T) {
-	t.Parallel()
-	const reason = "pci_resize_resource has four arguments"
-	for _, c := range []struct {
-		what, driver, version, requested string
-		broken                           []driverinfo.Broken
-		precompiled                      []driverinfo.Precompiled
-		want, why                        string
-	}{
-		{"the default works", "535.261.03", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "proprietary", "before 560"},
-		{"the default is broken", "570.211.01", "6.1.192", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "proprietary", reason},
-		{"an older release", "570.211.01", "6.1.186", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "from 560 on"},
-		{"an unknown release", "570.211.01", "", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "from 560 on"},
-		{"asked for", "570.211.01", "6.1.192", "open", []driverinfo.Broken{{From: "6.1.187", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "asked for"},
-		{"both are broken", "570.211.01", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Reason: reason}}, nil, "open", "from 560 on"},
-		{"compiled before", "570.211.01", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Flavours: []string{"open"}, Reason: reason}},
-			[]driverinfo.Precompiled{{Kernel: release, Flavour: "open"}}, "open", "from 560 on"},
-	} {
-		info := image()
-		info.Driver, info.Kernel.Broken, info.Precompiled = c.driver, c.broken, c.precompiled
-		got, why, err := Flavour(info, driverinfo.Kernel{Release: release, Version: c.version}, nil, list(t, listText), nil, c.requested)
-		require.NoErrorf(t, err, "%s", c.what)
-		assert.Equalf(t, c.want, got, "%s", c.what)
-		assert.Containsf(t, why, c.why, "%s", c.what)
-	}
 }
