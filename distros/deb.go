@@ -11,6 +11,7 @@ type deb struct {
 	compilers       []string // compilers that built its kernels, the usual one first
 	elf             string   // package of libelf, which objtool needs
 	elfHeaders      bool     // see elfProbe
+	oldRuntime      bool     // see ReadsZstd
 }
 
 // elfProbe is what the Makefile of kernels 4.14 to 5.18 needs for x86 beyond libelf itself: it links a test
@@ -22,6 +23,7 @@ const elfProbe = "libelf-dev"
 func (d deb) ID() string                        { return d.family + d.version }
 func (d deb) OSRelease() (id, versionID string) { return d.family, d.version }
 func (d deb) PackageManager() string            { return "apt" }
+func (d deb) ReadsZstd() bool                   { return !d.oldRuntime }
 
 // Matches compares both values: neither family has minor versions.
 func (d deb) Matches(id, versionID string) bool { return id == d.family && versionID == d.version }

@@ -5,8 +5,9 @@ package distros
 // same.
 func debian() []Distro {
 	return []Distro{
-		deb{family: "debian", version: "11", compilers: []string{"gcc-10"}, elf: "libelf1", elfHeaders: true}, // 5.10
-		deb{family: "debian", version: "12", compilers: []string{"gcc-12"}, elf: "libelf1"},                   // 6.1
-		deb{family: "debian", version: "13", compilers: []string{"gcc-14"}, elf: "libelf1t64"},                // 6.12
+		// 5.10, containerd 1.4.
+		deb{family: "debian", version: "11", compilers: []string{"gcc-10"}, elf: "libelf1", elfHeaders: true, oldRuntime: true},
+		deb{family: "debian", version: "12", compilers: []string{"gcc-12"}, elf: "libelf1"},    // 6.1
+		deb{family: "debian", version: "13", compilers: []string{"gcc-14"}, elf: "libelf1t64"}, // 6.12
 	}
 }

@@ -75,6 +75,10 @@ type Distro interface {
 	// PackageManager returns the kind of the system's packages and repositories: "apt", "rpm", or "" for a
 	// system without packages (see Userland).
 	PackageManager() string
+	// ReadsZstd reports whether the system's own container runtimes read image layers that zstd compressed:
+	// containerd from 1.5 on, CRI-O from 1.17, Docker from 23.0. Where Kubernetes no longer runs on Docker, the
+	// others count.
+	ReadsZstd() bool
 }
 
 // RPM has the additional methods of a Distro whose PackageManager is "rpm".

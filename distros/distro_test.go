@@ -88,6 +88,18 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// Systems whose container runtimes are too old for zstd.
+func TestReadsZstd(t *testing.T) {
+	t.Parallel()
+	var old []string
+	for _, d := range All() {
+		if !d.ReadsZstd() {
+			old = append(old, d.ID())
+		}
+	}
+	assert.Same(t, []string{"debian11", "ubuntu16.04", "ubuntu18.04", "centos7"}, old)
+}
+
 // The short names of the compiler lead to a file in the packages.
 func TestLinks(t *testing.T) {
 	t.Parallel()

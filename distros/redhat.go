@@ -25,8 +25,8 @@ type el struct {
 // only for AlmaLinux (see osrelease.Tag).
 func redhat() []Distro {
 	all := []Distro{
-		// Kernel 3.10, gcc 4.8.
-		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel}, versions: []string{"7"}, singlePackage: true},
+		// Kernel 3.10, gcc 4.8, Docker 1.13.
+		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel, oldRuntime: true}, versions: []string{"7"}, singlePackage: true},
 	}
 	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {

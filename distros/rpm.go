@@ -18,11 +18,13 @@ type rpm struct {
 	links           map[string]string
 	noIBStat        bool   // the repositories of the base lack infiniband-diags
 	zlibName        string // package; "": zlib
+	oldRuntime      bool   // see ReadsZstd
 }
 
 func (d rpm) ID() string                        { return d.family + d.version }
 func (d rpm) OSRelease() (id, versionID string) { return d.family, d.version }
 func (d rpm) PackageManager() string            { return "rpm" }
+func (d rpm) ReadsZstd() bool                   { return !d.oldRuntime }
 func (d rpm) CompilerDirs() []string            { return slices.Clone(d.dirs) }
 
 // Matches accepts "9" as well as "9.4": CentOS Stream and some images have only the major version.

@@ -22,7 +22,7 @@ import (
 func TestKMM(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)
-	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true}
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Compression: recipe.Gzip}
 	plain := r.build(t, pair("debian12", newDriver), o)
 	o.KMM = true
 	planned := r.plan(t, pair("debian12", newDriver), o)

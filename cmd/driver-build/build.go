@@ -44,7 +44,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	flags.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	flags.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
 		"cuda what CUDA and NVML need; cuda-tu10x, cuda-ga10x one firmware (default: the matrix's)")
-	flags.Choice(f, &o.Compression, "compression", "", "of the layers: gzip or zstd")
+	flags.Choice(f, &o.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
 	o.output.AddTo(f, "push to the repository, tagged <driver>-<os>")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	f.StringVar(&o.recipe, "recipe", "", "`FILE` with a recipe, as --dry-run prints it, or a provenance: build it again, instead of images of the matrix")
@@ -96,6 +96,9 @@ func (o *buildFlags) check(getenv func(string) string) (err error) {
 	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(getenv), o.signer.Check(o.Kernels.Compile() || o.recipe != ""),
 		o.public.CheckTargets(o.Targets, o.pushed(), o.layers.To), o.imageSigner.Check(false)); err != nil {
 		return err
+	}
+	if o.Plan.Compression == "" && o.output.Docker() {
+		o.Plan.Compression = recipe.Gzip
 	}
 	if o.recorded, err = o.record.Check(getenv, o.imageSigner.Given()); err != nil {
 		return err
@@ -198,7 +201,8 @@ func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err erro
 
 // checkGroups refuses what the outputs cannot hold.
 func (o *buildFlags) checkGroups(groups []batch.Group) error {
-	return o.output.CheckContent(len(groups), len(groups[0].Images), o.Plan.Compression == recipe.Zstd)
+	zstd := o.Plan.Compression == recipe.Zstd || o.again != nil && o.again.Compression == recipe.Zstd
+	return o.output.CheckContent(len(groups), len(groups[0].Images), zstd)
 }
 
 // build builds and publishes the images of all tags, or prints their recipes.

@@ -48,7 +48,8 @@ func (s Sources) Check() error {
 	return nil
 }
 
-// Options are the choices for all images: the sources, profile, compression, and SOURCE_DATE_EPOCH as epoch.
+// Options are the choices for all images: the sources, profile, compression (auto: by the system), and
+// SOURCE_DATE_EPOCH as epoch.
 func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, err error) {
 	if err := s.Check(); err != nil {
 		return o, err
@@ -57,8 +58,10 @@ func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, 
 	if o.Profile, err = recipe.ParseProfile(profile); err != nil {
 		return o, failure.Of(failure.Usage, err)
 	}
-	if o.Compression, err = recipe.ParseCompression(compression); err != nil {
-		return o, failure.Of(failure.Usage, err)
+	if compression != "" && compression != "auto" {
+		if o.Compression, err = recipe.ParseCompression(compression); err != nil {
+			return o, failure.Of(failure.Usage, err)
+		}
 	}
 	if epoch != "" {
 		if o.Epoch, err = ParseEpoch(epoch); err != nil {

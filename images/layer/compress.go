@@ -36,7 +36,7 @@ const (
 // newCompressor compresses to w on several cores. Its output is a function of its input alone.
 func newCompressor(c recipe.Compression, w io.Writer, cores int) (io.WriteCloser, error) {
 	if c == recipe.Zstd {
-		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(zstdWorkers),
+		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(zstdWorkers),
 			zstd.WithWindowSize(4<<20), zstd.WithLowerEncoderMem(true))
 	}
 	z, err := pgzip.NewWriterLevel(w, pgzip.DefaultCompression)

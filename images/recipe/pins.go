@@ -31,7 +31,7 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	r := &Recipe{
 		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
+		Compression: o.compression(d), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
 		CUDA: releases.CUDAOf(t.Driver.Version, t.Driver.CUDA), Advisories: releases.AdvisoriesOf(t.Driver), VGPU: t.Driver.VGPU,
 		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 		Base: Base{Location: cmp.Or(o.Base, t.System.Base)},

@@ -59,3 +59,18 @@ func TestNewKernel(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultCompression: zstd, unless the system's runtimes or KMM do not read it; what is asked for is done.
+func TestDefaultCompression(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		system string
+		o      Options
+		want   Compression
+	}{
+		{"debian12", Options{}, Zstd}, {"debian12", Options{KMM: true}, Gzip}, {"debian12", Options{Compression: Gzip}, Gzip},
+		{"ubuntu16.04", Options{}, Gzip}, {"ubuntu16.04", Options{KMM: true, Compression: Zstd}, Zstd},
+	} {
+		assert.Equalf(t, c.want, c.o.compression(require.Value(distros.Lookup(c.system))(t)), "%s %+v", c.system, c.o)
+	}
+}

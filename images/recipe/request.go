@@ -123,7 +123,7 @@ type Options struct {
 	Source      string      // where the .run archive is: a URL; its checksum is still the row's
 	Mirror      string      // instead of the addresses in the base's apt configuration; see apt.WithMirror
 	Profile     Profile     // "": full
-	Compression Compression // "": gzip
+	Compression Compression // "": zstd, or gzip where something reads nothing else
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
 	Kernels   []string // releases to compile modules for
@@ -139,8 +139,7 @@ type Options struct {
 	Signer     *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
 }
 
-// Compression of the layers that we build. gzip is the default: container runtimes older than containerd 1.5
-// and Docker 23 cannot read zstd.
+// Compression of the layers that we build.
 type Compression string
 
 // The compressions there are.
@@ -148,6 +147,14 @@ const (
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
 )
+
+// compression is the one that the options choose for a system. KMM's validation of an image reads no zstd.
+func (o Options) compression(d distros.Distro) Compression {
+	if o.Compression == "" && (o.KMM || !d.ReadsZstd()) {
+		return Gzip
+	}
+	return cmp.Or(o.Compression, Zstd)
+}
 
 // ParseCompression reads the value of --compression.
 func ParseCompression(s string) (Compression, error) {

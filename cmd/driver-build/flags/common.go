@@ -18,7 +18,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -151,7 +150,7 @@ func (c *Common) Take(a *session.App, targets []matrix.Target, profile string) e
 }
 
 func (c *Common) options(a *session.App, profile string) (err error) {
-	c.Plan, err = c.Sources.Options(cmp.Or(c.Given.Profile, profile), cmp.Or(c.Compression, string(recipe.Gzip)), a.Getenv("SOURCE_DATE_EPOCH"))
+	c.Plan, err = c.Sources.Options(cmp.Or(c.Given.Profile, profile), c.Compression, a.Getenv("SOURCE_DATE_EPOCH"))
 	return err
 }
 

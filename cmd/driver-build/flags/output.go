@@ -2,6 +2,7 @@ package flags
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -51,6 +52,11 @@ func (o *Output) Parse(dry bool) (err error) {
 	return nil
 }
 
+// Docker says whether an output is an archive for Docker, which has gzip layers only.
+func (o *Output) Docker() bool {
+	return slices.ContainsFunc(o.Places, func(out oci.Output) bool { return out.Kind == "docker-archive" })
+}
+
 // CheckContent refuses what the outputs cannot hold.
 func (o *Output) CheckContent(tags, archs int, zstd bool) error {
 	for _, out := range o.Places {
@@ -63,10 +69,8 @@ func (o *Output) CheckContent(tags, archs int, zstd bool) error {
 
 // CheckAttached refuses outputs that have no place for what belongs to images, and signatures without a name to state.
 func (o *Output) CheckAttached(signed bool, format signature.Format) error {
-	for _, out := range o.Places {
-		if out.Kind == "docker-archive" {
-			return session.Usagef("--output %s has no place for signatures and documents: give oci:DIR or oci-archive:FILE", out)
-		}
+	if o.Docker() {
+		return session.Usagef("--output docker-archive has no place for signatures and documents: give oci:DIR or oci-archive:FILE")
 	}
 	if signed && o.Repository == "" && format != signature.Bundle {
 		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
