@@ -74,9 +74,8 @@ func driverImage(t testing.TB, b base, driver string) v1.Image {
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
 		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
-			// On an emulated node unpacking images takes long: the image has only what serving needs, and a
-			// compression that is fast to unpack.
-			"--profile", "compute", "--flavour", "proprietary", "--compression", "zstd",
+			// On an emulated node unpacking images takes long: the image has only what serving needs.
+			"--profile", "compute", "--flavour", "proprietary",
 			"--matrix", filepath.Join(root, "matrix.yaml"), "--output", "oci:"+dir, "--progress", "plain")
 	})
 	l := require.Value(layout.FromPath(dir))(t)

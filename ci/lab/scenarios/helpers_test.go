@@ -31,7 +31,8 @@ type product struct{ driver, system string }
 func (p product) layoutOf(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "debian", name)
-	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain"}
+	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain",
+		"--compression", "gzip"} // umoci 0.4 reads no zstd
 	cmd := exec.CommandContext(t.Context(), "ci/image", append(args, flags...)...)
 	cmd.Dir = "../../.."
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -39,7 +39,8 @@ var theImage = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	layout := filepath.Join(folder, "image-layout")
-	line, err := tool.Run(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:"+layout)
+	line, err := tool.Run(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--compression", "gzip", // umoci 0.4 reads no zstd
+		"--output", "oci:"+layout)
 	if err != nil {
 		return "", err
 	}
