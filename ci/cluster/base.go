@@ -33,13 +33,15 @@ func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 func makeBase(t testing.TB) base {
 	t.Helper()
 	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
-	guest := filepath.Join(require.Value(tool.Project())(t), "ci/cluster/guest")
-	key := require.Value(tool.CacheKey([]string{kernel.Release, filepath.Base(bin)}, guest))(t)
+	root := require.Value(tool.Project())(t)
+	guest := filepath.Join(root, "ci/cluster/guest")
+	key := require.Value(tool.CacheKey([]string{kernel.Release, filepath.Base(bin)}, guest, filepath.Join(root, "ci/lab/agent"), filepath.Join(root, "ci/lab/wire")))(t)
 	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
 	b.dir = cached(t, "base", key, func(dir string) {
-		pki := t.TempDir()
+		pki, agent := t.TempDir(), filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
-		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)
+		require.NoError(t, tool.Build(t.Context(), agent, "ci/lab/agent", "GOARCH=amd64"))
+		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	})
 	return b

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
+	"github.com/driver-container/driver-container/ci/lab/wire"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -111,9 +112,9 @@ func (c *Cluster) waitNode(limit time.Duration) {
 // measure finds out how busy this machine is: it times a checksum on the node.
 func (c *Cluster) measure() {
 	begin := time.Now()
-	_, err := c.machine.shell.run("head -c 16M /dev/zero | sha256sum", restoreLimit)
-	require.NoError(c.T, err)
+	require.Value(c.tryNode(restoreLimit, "head -c 16M /dev/zero | sha256sum"))(c.T)
 	c.Patience = max(c.Patience, lab.Measure(time.Since(begin), quietChecksum))
+	c.machine.agent.Patience = c.Patience
 	c.T.Logf("cluster: limits are multiplied by %.1f", max(1, c.Patience))
 }
 
@@ -131,9 +132,9 @@ func (c *Cluster) Node(command string) string {
 }
 
 func (c *Cluster) tryNode(limit time.Duration, command string) (string, error) {
-	r, err := c.machine.shell.run(command, c.Patience.Limit(limit))
-	if err == nil && r.code != 0 {
-		err = fmt.Errorf("on the node, exit code %d: %s: %s", r.code, command, r.text)
+	r, err := c.machine.agent.Run(c.T, wire.Request{Args: []string{"/bin/bash", "-c", command}}, limit)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("on the node: %s", r)
 	}
-	return r.text, err
+	return r.Output, err
 }

@@ -1,7 +1,7 @@
 // Package cluster is a real Kubernetes with one node for tests: a QEMU guest (emulated, so no /dev/kvm is
 // needed) in which etcd, the control plane, kubelet and containerd run. Tests can plug in a fake GPU (package
-// lab/qemu) on which NVIDIA's real kernel modules load. They drive the cluster with kubectl, helm and a
-// root shell on the node.
+// lab/qemu) on which NVIDIA's real kernel modules load. They drive the cluster with kubectl, helm and
+// commands as root on the node.
 //
 // The guest is booted once. A cache keeps its state when the node is Ready, and again when the images are
 // pulled, and each test starts a fresh copy of that state within seconds. Changes that tests make to a

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -20,17 +21,18 @@ type machine struct {
 	*qemu.Process
 	t       testing.TB
 	monitor *qmp
-	shell   *shell
-	api     int    // port on this machine's loopback
-	console string // file
+	agent   *lab.Client // of ci/lab, as root on the node
+	port    net.Conn    // the agent's
+	api     int         // port on this machine's loopback
+	console string      // file
 }
 
 // hardware returns the arguments that must be the same when a state is restored. Instructions for AES save
-// time.
+// time. With two processors, guests hang now and then: see [qemu.Hardware].
 func hardware() []string {
 	const memoryMB = 2048
-	return append(qemu.Hardware(",thread=multi,tb-size=512", ",+aes,+pclmulqdq", 2, memoryMB), "-machine", "pc,memory-backend=ram",
-		"-device", "virtio-serial-pci,addr=0x4", "-device", "virtserialport,chardev=shell,name=shell",
+	return append(qemu.Hardware(",tb-size=512", ",+aes,+pclmulqdq", 1, memoryMB), "-machine", "pc,memory-backend=ram",
+		"-device", "virtio-serial-pci,addr=0x4", "-device", "virtserialport,chardev=agent,name=agent",
 		"-device", "virtio-blk-pci,drive=root,addr=0x5",
 		"-device", "virtio-net-pci,netdev=net,addr=0x6,romfile=", "-device", "virtio-rng-pci,addr=0x7",
 		"-append", "console=ttyS0 loglevel=5 log_buf_len=4M mitigations=off "+
@@ -45,13 +47,13 @@ func startMachine(t testing.TB, b base, disk string, registry int, state *os.Fil
 	require.NoError(t, l.Close())
 	m := &machine{t: t, api: portOf(t, l), console: filepath.Join(t.TempDir(), "console")}
 	monitor, monitorEnd := qemu.SocketPair(t)
-	sh, shellEnd := qemu.SocketPair(t)
-	files := []*os.File{monitorEnd, shellEnd}
+	port, portEnd := qemu.SocketPair(t)
+	files := []*os.File{monitorEnd, portEnd}
 	args := append(hardware(),
 		"-serial", "file:"+m.console, "-kernel", b.vmlinux, "-initrd", filepath.Join(b.dir, "initramfs"),
 		"-drive", "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file="+disk,
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", qemu.FirstFD), "-mon", "chardev=monitor,mode=control",
-		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", qemu.FirstFD+1),
+		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", qemu.FirstFD+1),
 		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
 			m.api, guestRegistry, registry))
 	if state != nil {
@@ -59,8 +61,8 @@ func startMachine(t testing.TB, b base, disk string, registry int, state *os.Fil
 	}
 	var err error
 	m.Process, err = qemu.Start(args, files...)
-	require.NoError(t, errors.Join(err, monitorEnd.Close(), shellEnd.Close()))
-	m.shell = newShell(sh)
+	require.NoError(t, errors.Join(err, monitorEnd.Close(), portEnd.Close()))
+	m.agent, m.port = lab.Connect(port), port
 	t.Cleanup(m.kill)
 	m.monitor, err = newQMP(monitor)
 	require.NoErrorf(t, err, "start the guest: QEMU says %s", m.Said.String())
@@ -71,7 +73,7 @@ func startMachine(t testing.TB, b base, disk string, registry int, state *os.Fil
 func (m *machine) kill() {
 	_ = m.Kill()
 	<-m.Done
-	_ = m.shell.conn.Close()
+	_ = m.port.Close()
 	if m.monitor != nil {
 		_ = m.monitor.conn.Close()
 	}

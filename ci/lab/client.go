@@ -13,9 +13,9 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// client is the test's end of the connection to an agent. Its methods may be called at the same time.
-type client struct {
-	patience  Patience // set before the first request
+// Client is the test's end of the connection to an agent. Its methods may be called at the same time.
+type Client struct {
+	Patience  Patience // set before the first request
 	port      net.Conn
 	out       sync.Mutex // one request at a time
 	mu        sync.Mutex
@@ -24,14 +24,15 @@ type client struct {
 	gone      chan struct{} // closed when the port is closed
 }
 
-func newClient(port net.Conn) *client {
-	c := &client{port: port, processes: map[string]*Process{}, ready: make(chan string, 1), gone: make(chan struct{})}
+// Connect talks to the agent at the other end of a port.
+func Connect(port net.Conn) *Client {
+	c := &Client{port: port, processes: map[string]*Process{}, ready: make(chan string, 1), gone: make(chan struct{})}
 	go c.receive()
 	return c
 }
 
 // receive passes events on until the port is closed. Then all waits end.
-func (c *client) receive() {
+func (c *Client) receive() {
 	for events := json.NewDecoder(c.port); ; {
 		var e wire.Event
 		if err := events.Decode(&e); err != nil {
@@ -40,7 +41,10 @@ func (c *client) receive() {
 			return
 		}
 		if e.Kind == wire.Ready {
-			c.ready <- e.Text
+			select {
+			case c.ready <- e.Text:
+			default: // nobody has waited for the one before
+			}
 			continue
 		}
 		c.mu.Lock()
@@ -53,7 +57,7 @@ func (c *client) receive() {
 }
 
 // forget ends all waits for processes: they are lost.
-func (c *client) forget(why error) {
+func (c *Client) forget(why error) {
 	c.mu.Lock()
 	processes := c.processes
 	c.processes = map[string]*Process{}
@@ -64,14 +68,14 @@ func (c *client) forget(why error) {
 }
 
 // send asks for a process, within a limit.
-func (c *client) send(r wire.Request) error {
+func (c *Client) send(r wire.Request) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	c.out.Lock()
 	defer c.out.Unlock()
-	if err := c.port.SetWriteDeadline(time.Now().Add(c.patience.Limit(callLimit))); err != nil {
+	if err := c.port.SetWriteDeadline(time.Now().Add(c.Patience.Limit(callLimit))); err != nil {
 		return err
 	}
 	_, err = c.port.Write(append(text, '\n'))
@@ -79,7 +83,7 @@ func (c *client) send(r wire.Request) error {
 }
 
 // start starts a process. Without a name in the request it gets one.
-func (c *client) start(t testing.TB, r wire.Request) (*Process, error) {
+func (c *Client) start(t testing.TB, r wire.Request) (*Process, error) {
 	t.Helper()
 	if r.Process == "" {
 		r.Process = newID()
@@ -101,8 +105,8 @@ func (c *client) start(t testing.TB, r wire.Request) (*Process, error) {
 	return p, nil
 }
 
-// run runs a process to its end. An exit code other than 0 is no error.
-func (c *client) run(t testing.TB, r wire.Request, limit time.Duration) (Result, error) {
+// Run runs a process to its end. An exit code other than 0 is no error.
+func (c *Client) Run(t testing.TB, r wire.Request, limit time.Duration) (Result, error) {
 	t.Helper()
 	p, err := c.start(t, r)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // fakeAgent starts processes that print two lines and end with 3. The process "forever" does not end, "never" does
 // not start, "hang" gives no answer, and "die" ends the guest.
-func fakeAgent(t *testing.T) *client {
+func fakeAgent(t *testing.T) *Client {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
@@ -43,7 +43,7 @@ func fakeAgent(t *testing.T) *client {
 			}
 		}
 	}()
-	return newClient(ours)
+	return Connect(ours)
 }
 
 func TestProcess(t *testing.T) {
@@ -55,7 +55,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("code %d, pid %d, %q", code, p.PID, out)
 	}
 	assert.Equalf(t, 1, p.Lines()[0].At.Unix(), "time of the first line")
-	assert.Contains(t, require.Value(c.run(t, wire.Request{Args: []string{"y"}}, time.Minute))(t).String(), "exit code 3")
+	assert.Contains(t, require.Value(c.Run(t, wire.Request{Args: []string{"y"}}, time.Minute))(t).String(), "exit code 3")
 }
 
 // TestGuestEnds: starts and waits end with an error when the guest ends.

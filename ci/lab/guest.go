@@ -42,7 +42,7 @@ type Guest struct {
 	t       testing.TB
 	config  Config
 	qemu    *machine
-	client  *client
+	client  *Client
 	console *Console
 	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
@@ -72,7 +72,7 @@ func (g *Guest) launch() time.Time {
 	g.t.Helper()
 	begin := time.Now()
 	g.qemu = startMachine(g.t, &g.config)
-	g.client, g.console = newClient(g.qemu.port), nil
+	g.client, g.console = Connect(g.qemu.port), nil
 	if g.qemu.serial != nil {
 		g.console = newConsole(g.t, g.qemu.serial)
 	}
@@ -89,9 +89,9 @@ func (g *Guest) ready(begin time.Time, limit time.Duration) bool {
 		if g.config.Firmware != nil {
 			quiet = quietStart
 		}
-		g.client.patience = Measure(boot, quiet)
+		g.client.Patience = Measure(boot, quiet)
 		if g.console != nil {
-			g.console.patience = g.client.patience
+			g.console.patience = g.client.Patience
 		}
 		g.t.Logf("guest: Linux %s ready after %s", release, boot.Round(10*time.Millisecond))
 		return true
@@ -122,7 +122,7 @@ func (g *Guest) Reboot(during func(*Console)) {
 }
 
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
-func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
+func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.Patience.Limit(quiet) }
 
 // Run runs a command on the guest's host, which has only busybox.
 func (g *Guest) Run(args ...string) Result {
@@ -138,7 +138,7 @@ func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
 
 func (g *Guest) run(limit time.Duration, input []byte, args ...string) Result {
 	g.t.Helper()
-	return require.Value(g.client.run(g.t, wire.Request{Args: args, Input: input}, limit))(g.t)
+	return require.Value(g.client.Run(g.t, wire.Request{Args: args, Input: input}, limit))(g.t)
 }
 
 // must runs a command that must succeed, and returns its output.

@@ -108,7 +108,7 @@ func (g *Guest) Dmesg() string {
 
 // kernelLog is Dmesg for the end of a test: it does not end the test when it fails.
 func (g *Guest) kernelLog() (string, error) {
-	r, err := g.client.run(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
+	r, err := g.client.Run(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.String())
 	}
@@ -126,7 +126,7 @@ func holding(device string) []string {
 	return []string{"sh", "-c", `exec 3<>"$1" && echo open && exec sleep 100000`, "sh", device}
 }
 
-func hold(t testing.TB, c *client, r wire.Request) *Process {
+func hold(t testing.TB, c *Client, r wire.Request) *Process {
 	t.Helper()
 	p := require.Value(c.start(t, r))(t)
 	p.WaitLine("^open$", runLimit)

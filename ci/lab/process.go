@@ -28,7 +28,7 @@ type Process struct {
 	PID int // as the guest's host sees it
 
 	t       testing.TB
-	client  *client
+	client  *Client
 	args    []string
 	pod     *Container // nil for a process on the host, or one in a container
 	started time.Time
@@ -67,7 +67,7 @@ func (p *Process) event(e wire.Event) {
 
 // wait checks the state under the lock after every event until done returns true.
 func (p *Process) wait(limit time.Duration, done func() bool) bool {
-	timer := time.NewTimer(p.client.patience.Limit(limit))
+	timer := time.NewTimer(p.client.Patience.Limit(limit))
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *Process) Running() bool {
 // host runs a command on the guest's host, which must succeed.
 func (p *Process) host(args ...string) string {
 	p.t.Helper()
-	r, err := p.client.run(p.t, wire.Request{Args: args}, startLimit)
+	r, err := p.client.Run(p.t, wire.Request{Args: args}, startLimit)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.String())
 	}
@@ -208,7 +208,7 @@ func (p *Process) Stop(limit time.Duration) (code int, output string) {
 // probes do.
 func (p *Process) Exec(args ...string) Result {
 	p.t.Helper()
-	return require.Value(p.client.run(p.t, p.inside(args), runLimit))(p.t)
+	return require.Value(p.client.Run(p.t, p.inside(args), runLimit))(p.t)
 }
 
 // Hold opens a device file in the container and keeps it open until Kill. It returns when the file is open.
