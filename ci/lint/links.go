@@ -17,15 +17,10 @@ import (
 	"path"
 	"regexp"
 	"strings"
-	"unicode"
 )
 
 var (
-	link   = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	span   = regexp.MustCompile("`+[^`]*`+")
 	scheme = regexp.MustCompile(`^[a-z]+:`)
-	test   = regexp.MustCompile("`(Test[0-9A-Z][0-9A-Za-z]*)`")
-	titled = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // a link in a heading: its text counts
 )
 
 // Known is what pages may name, beside files.
@@ -48,17 +43,17 @@ func Check(root fs.FS, names []string, known Known) ([]string, error) {
 	var broken []string
 	for _, name := range names {
 		for _, l := range pages[name].links {
-			if reason := follow(root, pages, name, l.target); reason != "" {
-				broken = append(broken, fmt.Sprintf("%s:%d: %s: %s", name, l.line, l.target, reason))
+			if reason := follow(root, pages, name, l.text); reason != "" {
+				broken = append(broken, fmt.Sprintf("%s:%d: %s: %s", name, l.line, l.text, reason))
 			}
 		}
 		for _, named := range pages[name].tests {
-			if !known.Tests[named.target] {
-				broken = append(broken, fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.target))
+			if !known.Tests[named.text] {
+				broken = append(broken, fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.text))
 			}
 		}
 		for _, code := range pages[name].code {
-			for _, wrong := range checkCall(code.target, known.Helps) {
+			for _, wrong := range checkCall(code.text, known.Helps) {
 				broken = append(broken, fmt.Sprintf("%s:%d: %s", name, code.line, wrong))
 			}
 		}
@@ -86,81 +81,4 @@ func follow(root fs.FS, pages map[string]page, from, target string) string {
 		return "that page has no such heading"
 	}
 	return ""
-}
-
-type page struct {
-	links   []place
-	tests   []place
-	code    []place // lines and spans of code
-	anchors map[string]bool
-}
-
-type place struct {
-	target string
-	line   int
-}
-
-func parse(text string) page {
-	p := page{anchors: map[string]bool{}}
-	fenced := false
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		line = strings.TrimRight(line, "\r\n")
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fenced = !fenced
-			continue
-		}
-		if fenced || strings.HasPrefix(line, "    ") {
-			p.addCode(line, n)
-		}
-		if fenced {
-			continue
-		}
-		if hashes := strings.TrimLeft(line, "#"); hashes != line && strings.HasPrefix(hashes, " ") {
-			p.addHeading(hashes[1:])
-		}
-		for _, found := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
-			p.links = append(p.links, place{found[1], n})
-		}
-		for _, found := range test.FindAllStringSubmatch(line, -1) {
-			p.tests = append(p.tests, place{found[1], n})
-		}
-		for _, found := range span.FindAllString(line, -1) {
-			p.code = append(p.code, place{strings.Trim(found, "`"), n})
-		}
-	}
-	return p
-}
-
-// addCode adds a line of code, or continues the line before if that ended with a backslash.
-func (p *page) addCode(line string, n int) {
-	if last := len(p.code) - 1; last >= 0 && p.code[last].line == n-1 {
-		if begun, ok := strings.CutSuffix(p.code[last].target, "\\"); ok {
-			p.code[last] = place{begun + line, n}
-			return
-		}
-	}
-	line, _, _ = strings.Cut(line, " # ")
-	p.code = append(p.code, place{line, n})
-}
-
-// addHeading adds the anchor that GitHub and GitLab give to a heading: letters in lower case, digits,
-// underscores, and a hyphen for each blank. A repeated heading gets a number.
-func (p page) addHeading(text string) {
-	text = titled.ReplaceAllString(strings.TrimSpace(text), "$1")
-	anchor := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
-			return unicode.ToLower(r)
-		case r == ' ':
-			return '-'
-		}
-		return -1
-	}, text)
-	name := anchor
-	for i := 1; p.anchors[name]; i++ {
-		name = fmt.Sprintf("%s-%d", anchor, i)
-	}
-	p.anchors[name] = true
 }

@@ -56,8 +56,8 @@ func TestCheck(t *testing.T) {
 		"docs/a.md:4: ../c: there is no such file",
 		"elsewhere.md:2: TestNone: there is no such test",
 		"commands.md:1: driver-build has no command sing",
-		"commands.md:4: driver-build has no flag --puhs",
-		"commands.md:4: bundle-create has no flag --sinc",
+		"commands.md:3: driver-build has no flag --puhs",
+		"commands.md:3: bundle-create has no flag --sinc",
 		"commands.md:7: sign has no flag --exp",
 	}, got)
 	if _, err := Check(root, []string{"none.md"}, Known{}); err == nil {

@@ -1,69 +1,98 @@
 package lint
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
-// Command is a command of a page.
-type Command struct {
-	Line int // of the page
-	Text string
-}
-
-// programs are the first words of lines that are commands. Other lines of code are values, files and output.
-var programs = map[string]bool{
-	"driver-build": true, "bin/driver-build": true, "make": true, "kubectl": true, "helm": true, "sudo": true, "mkdir": true, "python3": true,
-	"entry()": true, "tar": true, "cosign": true, "openssl": true, "mokutil": true, "chroot": true, "curl": true, "git": true, "go": true, "docker": true,
-	"install": true, "export": true, "ctr": true, "skopeo": true, "apt-get": true, "dnf": true, "echo": true, "cat": true, "cd": true, "source": true, "for": true,
-}
-
 var (
-	inline  = regexp.MustCompile("`((?:kubectl|helm|mokutil) [^` ]+ [^`]+)`") // two words alone are a name, no call
+	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	span    = regexp.MustCompile("`+[^`]*`+")
+	test    = regexp.MustCompile("`(Test[0-9A-Z][0-9A-Za-z]*)`")
+	titled  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // a link in a heading: its text counts
 	comment = regexp.MustCompile(`\s+# .*$`)
 	listed  = regexp.MustCompile(`^(?:[-*]|\d+\.) `)
 )
 
-// Commands returns the commands of a page in their order: lines of blocks of code, and calls of kubectl, helm
-// and mokutil between backquotes. A backslash at the end of a line continues it. A line of code that begins
-// with no program is values, a file or output.
-func Commands(page string) (all []Command) {
+// page is what the checks ask about a Markdown file.
+type page struct {
+	links   []place
+	tests   []place
+	code    []place // lines and spans of code
+	anchors map[string]bool
+}
+
+// place is a text at a line of a page.
+type place struct {
+	text string
+	line int
+	span bool // of code, between backquotes
+}
+
+// parse reads Markdown as the pages of this project use it. A line of code that ends with a backslash goes on in the
+// next one.
+func parse(text string) page {
+	p := page{anchors: map[string]bool{}}
 	var in reader
-	for line := range strings.Lines(page) {
-		in.number++
+	number, continued := 0, false
+	for line := range strings.Lines(text) {
+		number++
 		line = strings.TrimRight(line, "\r\n")
 		code, isCode := in.code(line)
-		switch {
-		case in.continued:
-			last := &all[len(all)-1]
-			last.Text += " " + strings.TrimSpace(code)
-			in.continued = false
-		case isCode:
-			code = strings.TrimPrefix(code, "$ ")
-			first, _, _ := strings.Cut(code, " ")
-			if !programs[first] {
-				continue
+		if isCode || continued {
+			if !continued {
+				p.code = append(p.code, place{line: number})
 			}
-			all = append(all, Command{in.number, code})
-		default:
-			for _, found := range inline.FindAllStringSubmatch(line, -1) {
-				all = append(all, Command{in.number, strings.ReplaceAll(found[1], `\|`, "|")})
-			}
+			last := &p.code[len(p.code)-1]
+			last.text, continued = strings.CutSuffix(strings.TrimSpace(last.text+" "+strings.TrimSpace(code)), `\`)
+			last.text = strings.TrimSpace(comment.ReplaceAllString(last.text, ""))
 			continue
 		}
-		last := &all[len(all)-1]
-		last.Text, in.continued = strings.CutSuffix(strings.TrimSpace(last.Text), `\`)
-		last.Text = strings.TrimSpace(comment.ReplaceAllString(last.Text, ""))
+		if in.fence {
+			continue
+		}
+		if hashes := strings.TrimLeft(line, "#"); hashes != line && strings.HasPrefix(hashes, " ") {
+			p.addHeading(hashes[1:])
+		}
+		for _, found := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
+			p.links = append(p.links, place{text: found[1], line: number})
+		}
+		for _, found := range test.FindAllStringSubmatch(line, -1) {
+			p.tests = append(p.tests, place{text: found[1], line: number})
+		}
+		for _, found := range span.FindAllString(line, -1) {
+			p.code = append(p.code, place{strings.Trim(found, "`"), number, true})
+		}
 	}
-	return all
+	return p
+}
+
+// addHeading adds the anchor that GitHub and GitLab give to a heading: letters in lower case, digits,
+// underscores, and a hyphen for each blank. A repeated heading gets a number.
+func (p page) addHeading(text string) {
+	text = titled.ReplaceAllString(strings.TrimSpace(text), "$1")
+	anchor := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		case r == ' ':
+			return '-'
+		}
+		return -1
+	}, text)
+	name := anchor
+	for i := 1; p.anchors[name]; i++ {
+		name = fmt.Sprintf("%s-%d", anchor, i)
+	}
+	p.anchors[name] = true
 }
 
 // reader knows where in a page it is.
 type reader struct {
-	number    int
-	fence     bool
-	continued bool // the last command goes on in this line
-	depth     int  // columns by which the text of the list is indented
+	fence bool
+	depth int // columns by which the text of the list is indented
 }
 
 // code returns a line of code without its indentation.
