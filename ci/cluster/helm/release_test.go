@@ -81,9 +81,12 @@ func TestRelease(t *testing.T) {
 	images(t, p, "registry.example.com/driver:535.261.03-debian12")
 
 	p.Helm(append([]string{"upgrade", "gpu", chart, "-n", "gpu", "--wait", "--timeout=5m"},
-		minimal("image.tag=550.163.01-debian12", "evictGPUPods=true", "nodeCondition=true", "rbac.ownNodeOnly=true", "networkPolicy.enabled=true", "metrics.service=true", "moduleParameters.nvidia.NVreg_X=1")...)...)
+		minimal("image.tag=550.163.01-debian12", "evictGPUPods=true", "nodeCondition=true", "rbac.ownNodeOnly=true", "networkPolicy.enabled=true", "metrics.service=true", "moduleParameters.nvidia.NVreg_X=1",
+			"prePull.images={registry.example.com/driver:580.178.04-debian12}")...)...)
 	second := set(t, p)
 	images(t, p, "registry.example.com/driver:550.163.01-debian12")
+	pulling := p.Kubectl("get", "pods", "-n", "gpu", "-l", "app.kubernetes.io/component=nvidia-driver-prepull", "-o", "jsonpath={.items[*].status.phase}")
+	assert.Equalf(t, "Running Running Running", pulling, "beside the driver pods, those that pull the next image")
 	assert.Equalf(t, first.UID, second.UID, "the upgrade has made another DaemonSet: for a time there were two")
 	if diff := cmp.Diff(first.Spec.Selector, second.Spec.Selector); diff != "" {
 		t.Errorf("the selector has changed, which Kubernetes refuses for a DaemonSet that is there (-before +after):\n%s", diff)
