@@ -149,17 +149,15 @@ func (s rpmTarget) reference(t *testing.T) []string {
 // allPackages makes rpm list packages as "name-[epoch:]version-release.arch".
 var allPackages = []string{"rpm", "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n"}
 
-// rpm runs a program of rpm's on the root of an image: that of a Debian that writes the system's format of
-// database.
+// rpm runs a program of rpm's on the root of an image: that of a Debian whose rpm has SUSE's format of database.
 func (s rpmTarget) rpm(t *testing.T, root string, args ...string) command {
 	t.Helper()
-	suite := map[string]string{"rocky8": "bullseye", "opensuse-leap15.6": "trixie"}[s.id]
-	if suite == "" {
+	if !s.ndb() {
 		return s.hostRPM(t, root, args...)
 	}
 	const script = `mount --rbind "$1" "$2/mnt"; debian=$2 program=$3; shift 3; exec chroot "$debian" "$program" --root /mnt "$@"`
-	args = slices.Concat(args[:1], []string{"--define", "_db_backend " + map[string]string{"bullseye": "bdb", "trixie": "ndb"}[suite], "--dbpath", s.database()}, args[1:])
-	return command{args: append([]string{"unshare", "--mount", "sh", "-ec", script, "sh", root, realrepo.Debian(t, suite)}, args...)}
+	args = slices.Concat(args[:1], []string{"--define", "_db_backend ndb", "--dbpath", s.database()}, args[1:])
+	return command{args: append([]string{"unshare", "--mount", "sh", "-ec", script, "sh", root, realrepo.Debian(t, "trixie")}, args...)}
 }
 
 // hostRPM runs a program of this machine's rpm on a root. Debian's rpm looks for the database in the home

@@ -1,7 +1,6 @@
 package realrepo
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,16 +62,10 @@ func Debian(t testing.TB, suite string) string {
 	})
 }
 
-// convertScript moves the database in the folder $1 of a root, which is in SQLite's format, to the format $3,
-// with the rpm in the root $2. What is left of locks and environments is removed.
+// convertScript moves the database in the folder $1 of a root, which is in SQLite's format, to SUSE's, with the rpm
+// in the root $2. What is left of locks and environments is removed.
 const convertScript = `rpmdb --dbpath "$1" --exportdb >"$1.list"
 rm -rf "$1"; mkdir "$1"
-unshare --mount sh -ec 'mount --bind "$1" "$2/mnt"; exec chroot "$2" rpmdb --define "_db_backend $3" --dbpath /mnt --importdb' \
-  sh "$1" "$2" "$3" <"$1.list"
+unshare --mount sh -ec 'mount --bind "$1" "$2/mnt"; exec chroot "$2" rpmdb --define "_db_backend ndb" --dbpath /mnt --importdb' \
+  sh "$1" "$2" <"$1.list"
 rm -f "$1.list" "$1"/__db* "$1"/.*.lock`
-
-func convert(t testing.TB, root, database, format string) {
-	t.Helper()
-	suite := map[string]string{"bdb": "bullseye", "ndb": "trixie"}[format]
-	tool.Must(t, "sh", "-ec", convertScript, "sh", filepath.Join(root, database), Debian(t, suite), format)
-}

@@ -22,7 +22,6 @@ type Repository struct {
 	Key         *Key     // signs repomd.xml; nil: it is not signed
 	PublishKey  bool     // write repodata/repomd.xml.key, as SUSE's repositories have it
 	Simple      bool     // file names without a checksum, like those of el5 to el7
-	Modules     string   // modules.yaml; "": the repository has no modules
 }
 
 // Create makes the repository in a new folder below dir and returns its path.
@@ -55,10 +54,6 @@ func (r Repository) Publish(t testing.TB, dir string) {
 	}
 	compression, checksum := cmp.Or(r.Compression, "gz"), cmp.Or(r.Checksum, "sha256")
 	tool.Must(t, "createrepo_c", "--quiet", "--checksum", checksum, "--general-compress-type", compression, names, database, dir)
-	if r.Modules != "" {
-		list := testfile.Write(t, filepath.Join(t.TempDir(), "modules.yaml"), r.Modules)
-		tool.Must(t, "modifyrepo_c", "--mdtype=modules", "--compress-type=gz", list, repodata)
-	}
 	if r.Key == nil {
 		return
 	}

@@ -2,28 +2,19 @@ package realrepo
 
 import "fmt"
 
-// system is the data in which the systems of the rpm family differ whose repositories can be made. There is
-// one for each mechanism: SQLite's, Berkeley DB's and SUSE's database; modules; a mirror list; a signed index;
-// the kernels' names of RHEL, Amazon and SUSE.
+// system is the data in which the systems of the rpm family differ whose repositories can be made: one of RHEL's
+// kind, one of SUSE's. The tests of distros/rpm have the other mechanisms: Berkeley DB, modules, mirror lists.
 type system struct {
 	id, dist string // "rocky9", the end of releases: ".el9"
 	payload  string // compression and level, as rpm writes them
-	suse     bool   // SUSE's names of packages, and its folders in the root
-	database string // format: sqlite, ndb, bdb
+	suse     bool   // SUSE's names of packages, folders in the root, and database
 	build    string // a kernel package's release, of a number that counts them
 	release  string // the package with the system's name, keys and repositories
 	version  string // its version, which is $releasever
 	key      string // path of the key in the base
 	files    map[string]string
 	style    Repository
-	repos    []published // the first one has the packages of the base, the last one all others
-}
-
-// published is a repository of a system.
-type published struct {
-	url     string // its address in the base's files, or in its mirror list
-	mirrors string // address of the mirror list, if it has one
-	modular bool
+	repos    []string // their addresses in the base's files; the first one has the packages of the base, the last one all others
 }
 
 const dnfConf = "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\n" +
@@ -32,7 +23,7 @@ const dnfConf = "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_
 func systems() []system {
 	return []system{
 		{
-			id: "rocky9", dist: ".el9", payload: "w1.zstdio", database: "sqlite",
+			id: "rocky9", dist: ".el9", payload: "w1.zstdio",
 			build: "%d.el9_4", release: "rocky-release", version: "9.4", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9",
 			files: map[string]string{
 				"/etc/os-release":          osRelease("rocky", "9.4", "Rocky Linux") + "PLATFORM_ID=\"platform:el9\"\n",
@@ -41,43 +32,10 @@ func systems() []system {
 					rocky("appstream", "AppStream", "RPM-GPG-KEY-Rocky-9", 1),
 				"/etc/yum.repos.d/rocky-devel.repo": rocky("devel", "devel", "RPM-GPG-KEY-Rocky-9", 0),
 			},
-			repos: []published{
-				{url: "download.rocky.example/pub/rocky/9/BaseOS/x86_64/os"},
-				{url: "download.rocky.example/pub/rocky/9/AppStream/x86_64/os"},
-			},
+			repos: []string{"download.rocky.example/pub/rocky/9/BaseOS/x86_64/os", "download.rocky.example/pub/rocky/9/AppStream/x86_64/os"},
 		},
 		{
-			id: "rocky8", dist: ".el8", payload: "w0.xzdio", database: "bdb",
-			build: "%d.el8_10", release: "rocky-release", version: "8.10", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-rockyofficial",
-			files: map[string]string{
-				"/etc/os-release":          osRelease("rocky", "8.10", "Rocky Linux") + "PLATFORM_ID=\"platform:el8\"\n",
-				"/etc/dnf/vars/contentdir": "pub/rocky\n", "/etc/dnf/dnf.conf": dnfConf,
-				"/etc/yum.repos.d/Rocky-BaseOS.repo":    rocky("baseos", "BaseOS", "RPM-GPG-KEY-rockyofficial", 1),
-				"/etc/yum.repos.d/Rocky-AppStream.repo": rocky("appstream", "AppStream", "RPM-GPG-KEY-rockyofficial", 1),
-			},
-			repos: []published{
-				{url: "download.rocky.example/pub/rocky/8/BaseOS/x86_64/os"},
-				{url: "download.rocky.example/pub/rocky/8/AppStream/x86_64/os", modular: true},
-			},
-		},
-		{
-			id: "amzn2023", dist: ".amzn2023", payload: "w1.zstdio", database: "sqlite",
-			build: "%d.amzn2023", release: "system-release", version: "2023.6.20241121", key: "/etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023",
-			files: map[string]string{
-				"/etc/os-release":         osRelease("amzn", "2023", "Amazon Linux"),
-				"/etc/dnf/vars/awsregion": "default\n", "/etc/dnf/vars/awsdomain": "amazon.example\n", "/etc/dnf/dnf.conf": dnfConf,
-				"/etc/yum.repos.d/amazonlinux.repo": "[amazonlinux]\nname=Amazon Linux 2023 repository\n" +
-					"mirrorlist=http://cdn.$awsdomain/al2023/core/mirrors/$releasever/$basearch/mirror.list\npriority=10\nenabled=1\nrepo_gpgcheck=0\n" +
-					"type=rpm\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-amazon-linux-2023\n",
-			},
-			style: Repository{Database: true},
-			repos: []published{{
-				url:     "cdn.amazon.example/al2023/core/guids/0c7e5b3a/x86_64",
-				mirrors: "cdn.amazon.example/al2023/core/mirrors/2023.6.20241121/x86_64/mirror.list",
-			}},
-		},
-		{
-			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true, database: "ndb",
+			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true,
 			build: "150600.%d", release: "openSUSE-release", version: "15.6", key: "/usr/lib/rpm/gnupg/keys/gpg-pubkey-opensuse.asc",
 			files: map[string]string{
 				"/etc/os-release":     osRelease("opensuse-leap", "15.6", "openSUSE Leap"),
@@ -90,7 +48,7 @@ func systems() []system {
 					"baseurl=http://download.opensuse.example/distribution/leap/$releasever/repo/oss/\npath=/\ntype=rpm-md\nkeeppackages=0\n",
 			},
 			style: Repository{Compression: "xz", Checksum: "sha512", PublishKey: true},
-			repos: []published{{url: "download.opensuse.example/distribution/leap/15.6/repo/oss"}},
+			repos: []string{"download.opensuse.example/distribution/leap/15.6/repo/oss"},
 		},
 	}
 }

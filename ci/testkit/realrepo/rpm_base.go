@@ -21,12 +21,6 @@ func (s system) make(t testing.TB, headers Headers, debs []deb, dir string) {
 	own := s.ownPackages(string(key.Public))
 	base, more := s.software(t, debs)
 	more = append(more, s.kernels(t, headers)...)
-	modules := ""
-	if s.repos[len(s.repos)-1].modular {
-		i := slices.IndexFunc(more, func(p Package) bool { return p.Name == "perl-interpreter" })
-		modules = moduleList(more[i])
-		more = append(more, modularPackages()...)
-	}
 	// the links of package filesystem must not be where other packages have their folders
 	installed := Build(t, own...)
 	built := Build(t, append(base, more...)...)
@@ -36,18 +30,12 @@ func (s system) make(t testing.TB, headers Headers, debs []deb, dir string) {
 	packages := make([][]string, len(s.repos))
 	packages[0] = installed
 	packages[last] = append(packages[last], built...)
-	for i, r := range s.repos {
-		www, style := filepath.Join(dir, "www"), s.style
+	for i, url := range s.repos {
+		style := s.style
 		if style.Packages = packages[i]; style.PublishKey {
 			style.Key = key
 		}
-		if r.modular {
-			style.Modules = modules
-		}
-		style.Publish(t, filepath.Join(www, r.url))
-		if r.mirrors != "" {
-			testfile.Write(t, filepath.Join(www, r.mirrors), "http://"+r.url+"/\n")
-		}
+		style.Publish(t, filepath.Join(dir, "www", url))
 	}
 	s.install(t, installed, dir)
 }
@@ -75,8 +63,8 @@ func (s system) install(t testing.TB, packages []string, dir string) {
 		testfile.Write(t, filepath.Join(root, "var/lib/rpm"), "-> ../../usr/lib/sysimage/rpm")
 	}
 	tool.Must(t, "cp", "-a", root, own)
-	if s.database != "sqlite" {
-		convert(t, own, s.databasePath(), s.database)
+	if s.suse {
+		tool.Must(t, "sh", "-ec", convertScript, "sh", filepath.Join(own, s.databasePath()), Debian(t, "trixie"))
 	}
 	archive, layout := own+".tar", filepath.Join(dir, "base")
 	tool.Must(t, "tar", "--sort=name", "--numeric-owner", "--xattrs", "-C", own, "-cf", archive, ".")
