@@ -1,18 +1,14 @@
 // Package runnertest tests the behaviour that every runner of steps must have. A runner's tests call Conform.
 //
-// The suite makes its own layers around one small static program, which it builds with the Go toolchain. It
-// uses no C compiler, no busybox and no real system image, and it uses a runner only through runner.Runner:
-// tests for particular properties of namespaces or of a daemon are in the runner's own package.
+// The suite makes its own layers around one small static program, Debian's busybox. It uses a runner only through
+// runner.Runner: tests for particular properties of namespaces or of a daemon are in the runner's own package.
 package runnertest
 
 import (
 	"context"
-	_ "embed"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,12 +23,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/runner"
 )
-
-//go:embed testdata/step/main.go
-var stepSource []byte
-
-// StepProgram is the path of the suite's program in a root.
-const StepProgram = "/bin/step"
 
 // deadline of every case, so that a runner that hangs fails its case and does not stop the tests.
 const deadline = 2 * time.Minute
@@ -75,15 +65,55 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner, without ...str
 
 type suite struct{ runner runner.Runner }
 
-// Step returns a step that runs the suite's program with some arguments, with layers above the program's. Its
-// name is the test's.
-func Step(t testing.TB, layers []v1.Layer, args ...string) runner.Step {
+// Sleep is the script of a step that prints "started" and runs until it is killed, with a child that does so too.
+const Sleep = "setsid sleep 3600 & echo started; exec sleep 3600"
+
+// busybox is the program of the steps.
+const busybox = "/bin/busybox"
+
+// Step returns a step that runs a script of busybox's sh, which ends at the first error, with layers above
+// busybox's. Its name is the test's. The test is skipped if there is no busybox.
+func Step(t testing.TB, layers []v1.Layer, script string, args ...string) runner.Step {
 	t.Helper()
-	program := Layer(t, "bin/", strings.TrimPrefix(StepProgram, "/")+" * "+Program(t))
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Skip("the steps run Debian's busybox-static: ", err)
+	}
+	lines := []string{"bin/", busybox[1:] + " * " + string(program)}
+	for applet := range strings.FieldsSeq("cat chmod cut find head id ln ls mkdir mv nc readlink rm sed setsid sh sleep sort stat wc yes") {
+		lines = append(lines, "bin/"+applet+" -> busybox")
+	}
 	return runner.Step{
 		Name: t.Name(), Arch: runtime.GOARCH, Output: "/out", Env: []string{"PATH=/bin", "HOME=/"},
-		Layers: append([]v1.Layer{program}, layers...), Args: append([]string{StepProgram}, args...),
+		Layers: append([]v1.Layer{Layer(t, lines...)}, layers...), Args: append([]string{"/bin/sh", "-ec", script}, args...),
 	}
+}
+
+// write is a script that writes files, path -> content, with modes of 0600 and folders with modes of 0700.
+func write(files map[string]string) string {
+	script := "umask 077"
+	for name, content := range files {
+		script += fmt.Sprintf("\nmkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name)
+	}
+	return script
+}
+
+// tree is a script that writes every entry below the folders to /out/tree: "path/", "path -> target", "path =
+// content", "path = content #2" for one with two names.
+const tree = `list=$(find "$@" | sort | while read -r p; do
+  if [ -L "$p" ]; then echo "$p -> $(readlink "$p")"
+  elif [ -d "$p" ]; then echo "$p/"
+  else echo "$p = $(cat "$p") #$(stat -c %h "$p")" | sed 's/ #1$//'
+  fi
+done)
+echo "$list" >/out/tree`
+
+// tree runs the script, and requires a list of entries, in any order.
+func (s *suite) tree(t *testing.T, what string, layers []v1.Layer, folders, want []string) {
+	t.Helper()
+	files, _ := s.run(t, Step(t, layers, tree, append([]string{"tree"}, folders...)...))
+	diff(t, what, slices.Sorted(slices.Values(want)), slices.Sorted(strings.SplitSeq(strings.TrimSpace(files["tree"]), "\n")))
+	assert.Equalf(t, 1, len(files), "result: %v", files)
 }
 
 // run executes a step that must succeed, and returns the result and the printed lines.
@@ -157,54 +187,7 @@ func Files(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// decode parses a JSON file of a result.
-func decode[T any](t *testing.T, files map[string]string, name string) (v T) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(files[name]), &v); err != nil {
-		t.Fatalf("%s of %v: %v", name, slices.Sorted(maps.Keys(files)), err)
-	}
-	return v
-}
-
 func diff(t *testing.T, what string, want, got any) {
 	t.Helper()
 	assert.Samef(t, want, got, "%s (-want +got)", what)
 }
-
-// ProgramEnv names a file with the built program of the suite, for a machine or a user without the Go
-// toolchain.
-const ProgramEnv = "RUNNERTEST_PROGRAM"
-
-// Program returns the suite's program, which it builds once. It skips the test if there is neither a Go toolchain nor
-// ProgramEnv.
-func Program(t testing.TB) string {
-	t.Helper()
-	if os.Getenv(ProgramEnv) == "" {
-		if _, err := exec.LookPath("go"); err != nil {
-			t.Skip("the program of the steps is built with the Go toolchain: ", err)
-		}
-	}
-	return require.Value(program())(t)
-}
-
-var program = sync.OnceValues(func() (string, error) {
-	built := os.Getenv(ProgramEnv)
-	if built == "" {
-		dir, err := os.MkdirTemp("", "runnertest-")
-		if err != nil {
-			return "", err
-		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a folder of the tests
-		built = filepath.Join(dir, "step")
-		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "main.go")
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GO111MODULE=off")
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), stepSource, 0o600); err != nil {
-			return "", err
-		}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build the program of the steps: %w\n%s", err, out)
-		}
-	}
-	b, err := os.ReadFile(built)
-	return string(b), err
-})

@@ -105,7 +105,7 @@ func TestWorker(t *testing.T) {
 		go s.Serve(l)
 		p, err := New(t.Context(), Options{Address: "unix://" + l.Addr().String()})
 		if err == nil {
-			err = errors.Join(p.Run(t.Context(), runnertest.Step(t, nil), t.TempDir(), nil), p.Close())
+			err = errors.Join(p.Run(t.Context(), runnertest.Step(t, nil, ""), t.TempDir(), nil), p.Close())
 		}
 		assert.ErrorIs(t, err, runner.ErrUnavailable)
 		assert.ErrorContains(t, err, says)
@@ -225,12 +225,12 @@ func TestRealPod(t *testing.T) {
 	d := startDaemon(t, "")
 	pid := beside(t, d, "--context=me@far --namespace=ci exec --container=buildkitd -i buildkitd-0 --")
 	t.Run("step", func(t *testing.T) {
-		assert.Same(t, []string{"hello"}, require.Value(run(t, connect(t, address), runnertest.Step(t, nil, "exit", "0", "hello")))(t))
+		assert.Same(t, []string{"hello"}, require.Value(run(t, connect(t, address), runnertest.Step(t, nil, "echo hello")))(t))
 	})
 	ends(t, pid)
 
 	dir := t.TempDir()
-	err := connect(t, address).Run(t.Context(), runnertest.Step(t, nil, "sleep"), dir, func(line string) {
+	err := connect(t, address).Run(t.Context(), runnertest.Step(t, nil, runnertest.Sleep), dir, func(line string) {
 		if line == "started" {
 			require.NoError(t, os.WriteFile(filepath.Join(d.dir, "killed"), nil, 0o600))
 			d.kill()

@@ -91,7 +91,7 @@ func TestRealCache(t *testing.T) {
 	} {
 		before, dir := sent.Load(), t.TempDir()
 		var lines []string
-		s := runnertest.Step(t, []v1.Layer{big}, "write", "/out/x="+c.content)
+		s := runnertest.Step(t, []v1.Layer{big}, "printf %s '"+c.content+"' >/out/x")
 		require.NoError(t, connect(t, address).Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }))
 		if n := sent.Load() - before; n < c.min || n > c.max {
 			t.Errorf("%s: %d bytes sent, want %d to %d", c.content, n, c.min, c.max)
@@ -113,7 +113,7 @@ func TestRealFullDisk(t *testing.T) {
 		assert.NoErrorf(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount %s", dir)
 	})
 	small := startDaemon(t, dir)
-	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 40<<20)}, "write", "/out/x=1")
+	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 40<<20)}, "echo 1 >/out/x")
 
 	lines, err := run(t, connect(t, small.address), s)
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
@@ -130,7 +130,7 @@ func TestRealCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var at time.Time
-	err := connect(t, d.address).Run(ctx, runnertest.Step(t, nil, "sleep"), t.TempDir(), func(string) {
+	err := connect(t, d.address).Run(ctx, runnertest.Step(t, nil, runnertest.Sleep), t.TempDir(), func(string) {
 		if at.IsZero() {
 			assert.Equalf(t, true, d.steps(t) > 0, "the test does not see the processes of the step")
 			at = time.Now()
@@ -149,7 +149,7 @@ func TestRealInterrupted(t *testing.T) {
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
 	p := connect(t, address)
-	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
+	s := runnertest.Step(t, []v1.Layer{randomLayer(t, 64<<20)}, "echo 1 >/out/x")
 	// Another step keeps the daemon busy in the meantime: the data that it holds must not interfere.
 	busy, idle := context.WithCancel(t.Context())
 	started := make(chan struct{})
@@ -157,7 +157,7 @@ func TestRealInterrupted(t *testing.T) {
 	defer all.Wait()
 	defer idle()
 	all.Go(func() {
-		err := p.Run(busy, runnertest.Step(t, nil, "sleep"), t.TempDir(), func(string) { close(started) })
+		err := p.Run(busy, runnertest.Step(t, nil, runnertest.Sleep), t.TempDir(), func(string) { close(started) })
 		assert.ErrorIs(t, err, context.Canceled)
 	})
 	<-started

@@ -56,7 +56,7 @@ func TestRealTLS(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		lines, err := run(t, p, runnertest.Step(t, nil, "exit", "0", "hello", c.name))
+		lines, err := run(t, p, runnertest.Step(t, nil, "echo hello; echo "+c.name))
 		assert.NoError(t, err)
 		assert.Samef(t, []string{"hello", c.name}, lines, "lines (-want +got)")
 		assert.NoError(t, p.Close())

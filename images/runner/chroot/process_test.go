@@ -26,15 +26,15 @@ func TestVictim(t *testing.T) {
 		t.Skip("it is run by TestKilledOwner")
 	}
 	r := openIn(t, work)
-	step := runnertest.Step(t, nil, "sleep")
+	step := runnertest.Step(t, nil, runnertest.Sleep)
 	t.Error(r.Run(t.Context(), step, t.TempDir(), func(line string) { os.Stdout.WriteString(line + "\n") }))
 }
 
 // victim starts a process that runs a step, and returns when the step's command runs.
-func victim(t *testing.T, work, program string) *exec.Cmd {
+func victim(t *testing.T, work string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestVictim$", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), victimEnv+"="+work, runnertest.ProgramEnv+"="+program, "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), victimEnv+"="+work, "TMPDIR="+t.TempDir())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -54,9 +54,7 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 func TestKilledOwner(t *testing.T) {
 	t.Parallel()
 	_, work := open(t)
-	program := filepath.Join(t.TempDir(), "step")
-	require.NoError(t, os.WriteFile(program, []byte(runnertest.Program(t)), 0o755))
-	cmd := victim(t, work, program)
+	cmd := victim(t, work)
 	if n := len(processes(t, work)); n < 3 {
 		t.Errorf("%d processes of the step", n)
 	}
@@ -88,13 +86,12 @@ func TestUnprivileged(t *testing.T) {
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
-	require.NoError(t, errors.Join(exec.Command("cp", require.Value(os.Executable())(t), binary).Run(), os.WriteFile(step, []byte(runnertest.Program(t)), 0o755),
-		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
+	binary, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
+	require.NoError(t, errors.Join(exec.Command("cp", require.Value(os.Executable())(t), binary).Run(), os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
 	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")
 	cmd.Dir = tmp
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp, runnertest.ProgramEnv + "=" + step}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
