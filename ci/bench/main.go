@@ -2,6 +2,7 @@
 // medians of all cases. No verdict is typed.
 //
 //	go run ./ci/bench bench.tsv
+//	go run ./ci/bench archive TREE VERSION FILE.run    makes an archive for the cases, of an installed driver
 //
 // A line of raw numbers has part, case, seconds, peak KB, processor seconds and MB; a number that was not
 // measured is empty. Lines that begin with "# " say of which machine the numbers are.
@@ -10,6 +11,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/ci/testkit/makeself"
 )
 
 func main() {
@@ -27,6 +31,9 @@ func main() {
 }
 
 func start(args []string, stdout io.Writer) error {
+	if len(args) == 4 && args[0] == "archive" {
+		return archive(args[1], args[2], args[3])
+	}
 	if len(args) != 1 {
 		return errors.New("give one file of raw numbers, such as bench.tsv")
 	}
@@ -41,6 +48,15 @@ func start(args []string, stdout io.Writer) error {
 	}
 	_, err = fmt.Fprint(stdout, r.head, "\n", goalTable(r), "\n", caseTable(r))
 	return err
+}
+
+// archive makes a .run archive of an installed driver in a folder.
+func archive(tree, version, file string) error {
+	a, _, err := makeself.FromTree(os.DirFS(tree), version, "x86_64")
+	if err != nil {
+		return err
+	}
+	return a.WriteFile(context.Background(), file)
 }
 
 // column is a number of a run.

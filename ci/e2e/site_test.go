@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -100,18 +99,12 @@ func walk(t *testing.T, dir string, pages []string, width int, dark bool) {
 		}
 		close(done)
 	})
-	mux.HandleFunc("/shot", func(w http.ResponseWriter, r *http.Request) {
-		show := fmt.Sprintf(`localStorage.setItem("vitepress-theme-appearance", "%s"); document.getElementById("frame").src = %q`,
-			map[bool]string{true: "dark", false: "light"}[dark], r.FormValue("page"))
-		fmt.Fprintf(w, frame, width, 2000, show)
-	})
 	b := browser.New(t, mux)
 	b.Run(t, done, 10*time.Minute, "/walk", "--window-size=1600,1000")
 	if result.Error != "" || len(result.Pages) != len(pages) {
 		t.Fatalf("%d of %d pages: %s", len(result.Pages), len(pages), result.Error)
 	}
 	check(t, b.URL, result, width, dark)
-	shots(t, b, width, dark)
 	answered, foreign := b.Requests()
 	for _, r := range answered {
 		if r.Status >= 400 {
@@ -163,24 +156,6 @@ func check(t *testing.T, base string, s seen, width int, dark bool) {
 	for question, hits := range s.Hits {
 		if want := questions[question]; want == "" && len(hits) > 0 || want != "" && !strings.Contains(strings.Join(hits[:min(len(hits), 3)], " "), "/docs/"+want+".html") {
 			t.Errorf("the search for %s found %.400q, want %q", question, hits, want)
-		}
-	}
-}
-
-// shots takes pictures for people (DRIVER_E2E_KEEP), and requires that they are neither blank nor of the
-// other theme.
-func shots(t *testing.T, b *browser.Browser, width int, dark bool) {
-	t.Helper()
-	dir := os.Getenv("DRIVER_E2E_KEEP")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	for name, path := range map[string]string{"home": "/", "schemas": "/reference/schemas.html"} {
-		file := filepath.Join(dir, fmt.Sprintf("%s-%d-%t.png", name, width, dark))
-		b.Run(t, nil, 3*time.Minute, "/shot?page="+url.QueryEscape(path), "--virtual-time-budget=10000", fmt.Sprintf("--window-size=%d,2000", max(width, 500)), "--screenshot="+file)
-		if p := browser.Look(t, file); p.Colours < 100 || dark != (p.Brightness < 50) {
-			t.Errorf("%s: %d colours, brightness %d", file, p.Colours, p.Brightness)
 		}
 	}
 }

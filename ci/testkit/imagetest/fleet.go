@@ -11,11 +11,10 @@ import (
 
 // Fleet says how large the world of a large matrix is.
 type Fleet struct {
-	Systems  int // at most len(fleetSystems)
-	Drivers  int // each a .run archive that all systems share
-	Packages int // further packages in the index of each system
-	Files    int // further files in each base
-	Payload  int // bytes of a large file in each driver
+	Systems int // at most len(fleetSystems)
+	Drivers int // each a .run archive that all systems share
+	Files   int // further files in each base
+	Payload int // bytes of a large file in each driver
 }
 
 // fleetSystems share one folder of libraries, and so the layers of a driver. flatcar has debian13's base.
@@ -42,7 +41,6 @@ func NewFleet(t testing.TB, f Fleet) *World {
 	for _, s := range all[:min(f.Systems, len(all))] {
 		s.extraFiles, s.homepage = f.Files, "https://example.com/"+s.id
 		w.Archives[s.id] = w.newArchive(s)
-		w.Archives[s.id].Packages = append(w.Archives[s.id].Packages, fillers(f.Packages)...)
 		w.Archives[s.id].Publish()
 		w.pushBase(s)
 	}
@@ -67,17 +65,6 @@ func payload(n int) string {
 		fmt.Fprintf(&b, "%016x a line of text that a compressor finds again\n", random.Uint64())
 	}
 	return b.String()[:n]
-}
-
-// fillers are packages that no image wants. They share one archive.
-func fillers(n int) (all []repotest.Deb) {
-	for i := range n {
-		name := fmt.Sprintf("filler-%05d", i)
-		all = append(all, repotest.Deb{Control: fmt.Sprintf(
-			"Package: %s\nVersion: 1.%d-2\nArchitecture: amd64\nMaintainer: Test <test@example.com>\nDepends: libc6, filler-%05d (>= 1.0) | filler\nDescription: a package that nothing needs",
-			name, i, max(0, i-1))})
-	}
-	return all
 }
 
 // fleetMatrix is the matrix of a fleet. Its systems are those of the fleet and, as the tenth, flatcar.
