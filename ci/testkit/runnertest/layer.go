@@ -7,12 +7,12 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -34,47 +34,28 @@ func TarLayer(t testing.TB, archive []byte) v1.Layer {
 // Tar returns an archive made of the lines that Layer takes.
 func Tar(t testing.TB, lines ...string) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var files []repotest.File
 	for _, line := range lines {
-		hdr, content := member(line)
-		require.NoErrorf(t, w.WriteHeader(&hdr), "%.40s", line)
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatalf("%.40s: %v", line, err)
+		f := repotest.File{Name: line, Time: 1_600_000_000}
+		for _, sign := range []string{" == ", " -> ", " = ", " * "} {
+			name, rest, found := strings.Cut(line, sign)
+			if !found || strings.ContainsAny(name, " \n") { // contents have every sign
+				continue
+			}
+			switch f.Name = name; sign {
+			case " == ":
+				f.Type, f.Link = tar.TypeLink, rest
+			case " -> ":
+				f.Link = rest
+			case " * ":
+				f.Body, f.Mode = rest, 0o755
+			default:
+				f.Body = rest
+			}
 		}
+		files = append(files, f)
 	}
-	require.NoError(t, w.Close())
-	return b.Bytes()
-}
-
-func member(line string) (tar.Header, string) {
-	when := time.Unix(1_600_000_000, 0)
-	head, _, _ := strings.Cut(line, "\n") // programs contain every character
-	head = head[:min(len(head), 200)]
-	for _, kind := range []struct {
-		sign string
-		typ  byte
-		mode int64
-	}{
-		{" == ", tar.TypeLink, 0o644},
-		{" -> ", tar.TypeSymlink, 0o777},
-		{" = ", tar.TypeReg, 0o644},
-		{" * ", tar.TypeReg, 0o755},
-	} {
-		i := strings.Index(head, kind.sign)
-		if i < 0 || strings.ContainsAny(head[:i], " ") {
-			continue
-		}
-		hdr := tar.Header{Typeflag: kind.typ, Name: head[:i], Mode: kind.mode, ModTime: when}
-		rest := line[i+len(kind.sign):]
-		if kind.typ != tar.TypeReg {
-			hdr.Linkname = rest
-			return hdr, ""
-		}
-		hdr.Size = int64(len(rest))
-		return hdr, rest
-	}
-	return tar.Header{Typeflag: tar.TypeDir, Name: line, Mode: 0o755, ModTime: when}, ""
+	return repotest.RawTar(t, files...)
 }
 
 // damaged is a layer whose content is another layer's.
