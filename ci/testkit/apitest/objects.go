@@ -2,11 +2,13 @@ package apitest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,32 +22,16 @@ func decodeStrict(body []byte, into any) error {
 	return nil
 }
 
-func (st *State) metadata() any {
-	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": st.nodeMetadata()}
-}
-
-func (st *State) nodeMetadata() map[string]any {
-	return map[string]any{"name": NodeName, "annotations": maps.Clone(st.Annotations), "resourceVersion": st.version()}
-}
-
 // version is another one after every change of the node.
 func (st *State) version() string { return fmt.Sprint(st.Annotations, st.Taints) }
 
-// node reads and patches the node's annotations and taints.
-func (st *State) node(req *http.Request, kind string, body []byte) (any, error) {
-	if req.Method == http.MethodGet && req.Header.Get("Accept") == "application/json" {
-		return map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": st.nodeMetadata(), "spec": map[string]any{"taints": slices.Clone(st.Taints)}},
-			st.authorize(req, "get", "whole nodes")
-	}
-	if req.Method == http.MethodGet {
-		return st.metadata(), st.authorize(req, "get", "nodes")
-	}
-	if req.Method != http.MethodPatch || kind != "application/merge-patch+json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
-	}
-	if err := st.authorize(req, "patch", "nodes"); err != nil {
-		return nil, err
-	}
+func (st *State) node() map[string]any {
+	metadata := map[string]any{"name": NodeName, "annotations": maps.Clone(st.Annotations), "resourceVersion": st.version()}
+	return map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": map[string]any{"taints": slices.Clone(st.Taints)}}
+}
+
+// patchNode changes the node's annotations and taints.
+func (st *State) patchNode(_ string, body []byte) (any, error) {
 	var patch struct {
 		Metadata struct {
 			Annotations     map[string]*string `json:"annotations"`
@@ -69,17 +55,11 @@ func (st *State) node(req *http.Request, kind string, body []byte) (any, error) 
 	if patch.Spec.Taints != nil {
 		st.Taints = *patch.Spec.Taints
 	}
-	return st.metadata(), nil
+	return st.node(), nil
 }
 
-// status merges conditions by their type, as the strategic merge does.
-func (st *State) status(req *http.Request, kind string, body []byte) (any, error) {
-	if req.Method != http.MethodPatch || kind != "application/strategic-merge-patch+json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
-	}
-	if err := st.authorize(req, "patch", "nodes/status"); err != nil {
-		return nil, err
-	}
+// patchStatus merges conditions by their type, as the strategic merge does.
+func (st *State) patchStatus(_ string, body []byte) (any, error) {
 	var patch struct {
 		Status struct {
 			Conditions []struct {
@@ -107,17 +87,10 @@ func (st *State) status(req *http.Request, kind string, body []byte) (any, error
 			merged["lastTransitionTime"] = *c.Transition
 		}
 	}
-	return st.metadata(), nil
+	return st.node(), nil
 }
 
-// pod reads a pod.
-func (st *State) pod(req *http.Request, name string) (any, error) {
-	if req.Method != http.MethodGet {
-		return nil, refuse(http.StatusMethodNotAllowed, "%s", req.Method)
-	}
-	if err := st.authorize(req, "get", "pods"); err != nil {
-		return nil, err
-	}
+func (st *State) pod(name string, _ []byte) (any, error) {
 	pod, ok := st.Pods[name]
 	if !ok {
 		return nil, refuse(http.StatusNotFound, "pods %q not found", name)
@@ -140,22 +113,14 @@ type event struct {
 	Instance         string `json:"reportingInstance"`
 }
 
-func (st *State) createEvent(req *http.Request, namespace, kind string, body []byte) (any, error) {
-	if req.Method != http.MethodPost || kind != "application/json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
-	}
-	if err := st.authorize(req, "create", "events"); err != nil {
-		return nil, err
-	}
+func (st *State) createEvent(name string, body []byte) (any, error) {
+	namespace := strings.TrimSuffix(name, "/")
 	var e event
 	if err := decodeStrict(body, &e); err != nil {
 		return nil, err
 	}
 	about := e.InvolvedObject
-	home := about.Namespace
-	if home == "" {
-		home = "default"
-	}
+	home := cmp.Or(about.Namespace, "default")
 	switch {
 	case e.APIVersion != "v1" || e.Kind != "Event" || e.Metadata.Namespace != namespace || e.Metadata.Name == "" || len(e.Metadata.Name) > 253:
 		return nil, refuse(http.StatusBadRequest, "%+v", e)
@@ -166,22 +131,17 @@ func (st *State) createEvent(req *http.Request, namespace, kind string, body []b
 	case len(e.Message) > 1024, e.Reason == "", len(e.Reason) > 128, e.Type != "Normal" && e.Type != "Warning", e.Count < 1, e.LastTimestamp.Before(e.FirstTimestamp), e.Component == "":
 		return nil, refuse(http.StatusUnprocessableEntity, "%+v", e)
 	}
-	name := namespace + "/" + e.Metadata.Name
+	name += e.Metadata.Name
 	if _, there := st.Events[name]; there {
 		return nil, refuse(http.StatusConflict, "events %q already exists", name)
 	}
-	st.Events[name] = map[string]any{}
-	return st.metadata(), json.Unmarshal(body, ref(st.Events, name))
+	object := map[string]any{}
+	st.Events[name] = object
+	return st.node(), json.Unmarshal(body, &object)
 }
 
-func (st *State) patchEvent(req *http.Request, namespace, name, kind string, body []byte) (any, error) {
-	if req.Method != http.MethodPatch || kind != "application/merge-patch+json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s", req.Method, kind)
-	}
-	if err := st.authorize(req, "patch", "events"); err != nil {
-		return nil, err
-	}
-	e, ok := st.Events[namespace+"/"+name]
+func (st *State) patchEvent(name string, body []byte) (any, error) {
+	e, ok := st.Events[name]
 	if !ok {
 		return nil, refuse(http.StatusNotFound, "events %q not found", name)
 	}
@@ -193,11 +153,5 @@ func (st *State) patchEvent(req *http.Request, namespace, name, kind string, bod
 		return nil, err
 	}
 	e["count"], e["lastTimestamp"] = float64(patch.Count), patch.LastTimestamp
-	return st.metadata(), nil
-}
-
-// ref returns a pointer to a map's element for decoding.
-func ref(m map[string]map[string]any, name string) *map[string]any {
-	e := m[name]
-	return &e
+	return st.node(), nil
 }

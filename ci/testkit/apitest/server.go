@@ -136,6 +136,22 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
+// The media types that are asked for: the real server answers 406 to other values, such as v=1.
+const (
+	whole   = "application/json"
+	partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)
+
+// calls are the requests that the server knows: METHOD RESOURCE CONTENT-TYPE. name is NAMESPACE/NAME.
+var calls = map[string]func(st *State, name string, body []byte) (any, error){
+	"GET nodes ": func(st *State, _ string, _ []byte) (any, error) { return st.node(), nil },
+	"GET pods ":  (*State).pod,
+	"PATCH nodes application/merge-patch+json":                  (*State).patchNode,
+	"PATCH nodes/status application/strategic-merge-patch+json": (*State).patchStatus,
+	"POST events application/json":                              (*State).createEvent,
+	"PATCH events application/merge-patch+json":                 (*State).patchEvent,
+}
+
 func (st *State) answer(req *http.Request) (any, error) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	switch {
@@ -148,36 +164,33 @@ func (st *State) answer(req *http.Request) (any, error) {
 	case req.URL.RawQuery != "":
 		return nil, refuse(http.StatusBadRequest, "query %q", req.URL.RawQuery)
 	}
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	kind := req.Header.Get("Content-Type")
-	switch node := "api/v1/nodes/" + NodeName; {
-	case strings.Join(parts, "/") == node:
-		return st.node(req, kind, body)
-	case strings.Join(parts, "/") == node+"/status":
-		return st.status(req, kind, body)
-	case len(parts) == 5 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
-		return st.createEvent(req, parts[3], kind, body)
-	case len(parts) == 6 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "pods":
-		return st.pod(req, parts[3]+"/"+parts[5])
-	case len(parts) == 6 && strings.Join(parts[:3], "/") == "api/v1/namespaces" && parts[4] == "events":
-		return st.patchEvent(req, parts[3], parts[5], kind, body)
+	resource, name := "", ""
+	parts := strings.Split(req.URL.Path, "/")
+	switch namespaced := strings.HasPrefix(req.URL.Path, "/api/v1/namespaces/"); {
+	case namespaced && len(parts) >= 6:
+		resource, name = parts[5], parts[4]+"/"+strings.Join(parts[6:], "/")
+	case strings.HasPrefix(req.URL.Path+"/", "/api/v1/nodes/"+NodeName+"/"):
+		resource = strings.TrimSuffix("nodes/"+strings.Join(parts[5:], "/"), "/")
+	default:
+		return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
 	}
-	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
-}
-
-// authorize checks the verb against the rights, and that only the metadata of nodes is requested, except for
-// taints: whole ones are large.
-func (st *State) authorize(req *http.Request, verb, resource string) error {
-	if slices.Contains(st.Denied, verb+" "+strings.TrimPrefix(resource, "whole ")) {
-		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
+	verb, kind := map[string]string{"GET": "get", "PATCH": "patch", "POST": "create"}[req.Method], req.Header.Get("Content-Type")
+	if verb == "get" {
+		kind = ""
 	}
-	accept := "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	if resource == "pods" || resource == "whole nodes" { // the spec is requested
-		accept = "application/json"
+	call := calls[req.Method+" "+resource+" "+kind]
+	accept := req.Header.Get("Accept")
+	switch {
+	case call == nil:
+		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s %s", req.Method, resource, kind)
+	case slices.Contains(st.Denied, verb+" "+resource):
+		return nil, refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
+	case accept != partial && (accept != whole || verb != "get"), accept == partial && resource == "pods":
+		return nil, refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
-	// The real server answers 406 to other values, such as v=1.
-	if req.Header.Get("Accept") != accept {
-		return refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	object, err := call(st, name, body)
+	if m, ok := object.(map[string]any); ok && accept == partial {
+		object = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": m["metadata"]}
 	}
-	return nil
+	return object, err
 }
