@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // The lines for which the tests in virtual machines wait.
@@ -64,7 +64,7 @@ func TestLinesAsJSON(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var lines bytes.Buffer
 		w.leave(v470)
-		w.run(life{version: v535}, func(n *Node) { n.log = logging.New(&lines, "json") })
+		w.run(life{version: v535}, func(n *Node) { n.log = cli.Log(&lines, "json") })
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"unloading the driver","phase":"replace","driver":"470.256.02"}`)
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"driver unloaded, root unmounted"}`)
 	})

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -20,9 +20,16 @@ const checkEvery = time.Minute
 func (n *Node) preflight(ctx context.Context) error {
 	begin, log, last := n.now(), n.log, ""
 	defer func() { n.log = log }()
-	for {
+	for said := 0; ; {
 		before := n.fingerprint()
 		err := n.checkNode(ctx)
+		warnings := n.status.Get().Warnings
+		if last != "" { // n.log is silent
+			for _, text := range warnings[said:] {
+				log.Warn(text) //nolint:sloglint // the sentence is also in the status
+			}
+		}
+		said = len(warnings)
 		if n.cfg.OnPreflight != config.PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
 			return err
 		}
@@ -36,7 +43,7 @@ func (n *Node) preflight(ctx context.Context) error {
 		if text := err.Error(); text != last {
 			last = text
 			log.Error("waiting for a fit node", "every", checkEvery, "reason", err)
-			n.log = logging.Warnings(log) // the next checks find most of the same
+			n.log = slog.New(slog.DiscardHandler) // the next checks find most of the same
 		}
 		if err := n.awaitChange(ctx, before); err != nil {
 			return err

@@ -66,7 +66,7 @@ func TestPreflightWaits(t *testing.T) {
 					t.Errorf("before %s, after %+v", before.State, after)
 				}
 				w.must(t, e, true, absent)
-				for text, times := range map[string]int{"waiting for a fit node": 1, "nothing prevents the driver any more": 1, "driver chosen": 1} {
+				for text, times := range map[string]int{"waiting for a fit node": 1, "nothing prevents the driver any more": 1, "driver chosen": 1, "another compiler": 1} {
 					assert.Equalf(t, times, strings.Count(log.String(), text), "%s in\n%s", text, log.String())
 				}
 			})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -80,7 +79,7 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 			return err
 		}
 		since := n.now()
-		n.log = log.With(logging.PhaseKey, p.name)
+		n.log = log.With("phase", p.name)
 		err := p.run(ctx)
 		took := n.now().Sub(since).Round(time.Millisecond)
 		if n.lock != nil {
@@ -94,7 +93,7 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		log.Info("phase finished", logging.PhaseKey, p.name, "duration", took)
+		log.Info("phase finished", "phase", p.name, "duration", took)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
 	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release, "duration", n.now().Sub(begin).Round(time.Millisecond))

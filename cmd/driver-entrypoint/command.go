@@ -12,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
-	"github.com/driver-container/driver-container/node/envflags"
-	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/version"
 )
 
@@ -22,12 +21,12 @@ import (
 type program struct {
 	stdout, stderr io.Writer
 	env            []string
-	names          envflags.Names // environment variables of flags
+	names          cli.Names // environment variables of flags
 	logFormat      string
 }
 
 // log returns the logger of the verbs, which writes to stderr.
-func (p *program) log() *slog.Logger { return logging.New(p.stderr, p.logFormat) }
+func (p *program) log() *slog.Logger { return cli.Log(p.stderr, p.logFormat) }
 
 // longVerbs run for long and have children.
 var longVerbs = []string{"init", "compile", "bake", "reload_nvidia_peermem", drivertoolkit.DriverVerb, drivertoolkit.BuilderVerb}
@@ -79,7 +78,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		} else if ok {
 			err = fmt.Errorf("%w (this is version %s; of a flag of a newer version, set the environment variable: versions that do not know it ignore it)", err, version.Own())
 		}
-		return usageError{envflags.Explain(err)}
+		return usageError{cli.Explain(err)}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	// Not root.Version: its template makes the linker keep every exported method, a sixth of the program.

@@ -14,15 +14,15 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag: they are what
 // the GPU Operator and NVIDIA's own containers use. The first one that is set counts.
-func ofOthers() envflags.Names {
-	return envflags.Names{
+func ofOthers() cli.Names {
+	return cli.Names{
 		"accept-license":      {"ACCEPT_LICENSE"},
 		"fabric-mode":         {"FABRIC_MODE"},
 		"gdrcopy":             {"GDRCOPY_ENABLED"},
@@ -168,14 +168,14 @@ func identityFlags(flags *pflag.FlagSet, c *config.Config) {
 
 // complete adds to a configuration what has no flag.
 func complete(c *config.Config, env []string) {
-	if c.ModuleType == "auto" && envflags.Lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
+	if c.ModuleType == "auto" && cli.Lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
 	}
-	if pass := envflags.Lookup(env, passphraseEnv); pass != "" {
+	if pass := cli.Lookup(env, passphraseEnv); pass != "" {
 		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
 	c.ToolkitMissing = missingToolkit(env)
-	c.VGPU = envflags.Lookup(env, "DRIVER_TYPE") == "vgpu"
+	c.VGPU = cli.Lookup(env, "DRIVER_TYPE") == "vgpu"
 	c.FabricSettings = map[string]string{}
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/metrics"
@@ -74,7 +74,7 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 // serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
 func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports reportFlags) error {
-	client := kubernetes.InCluster(func(name string) string { return envflags.Lookup(p.env, name) })
+	client := kubernetes.InCluster(func(name string) string { return cli.Lookup(p.env, name) })
 	var reporter *kubernetes.Reporter
 	last := func() {
 		if reporter != nil {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kmsg"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/host"
-	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/shim"
 )
 
@@ -43,7 +43,7 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	ctx, stopCtx, listen := signalContexts(signals)
 	cmd := p.command(stopCtx)
 	if !worker && p.stays(cmd, argv[1:]) {
-		return shim.Run(argv, shim.Options{Signals: signals, Log: logging.New(stderr, "")})
+		return shim.Run(argv, shim.Options{Signals: signals, Log: cli.Log(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
 	// its processor time.

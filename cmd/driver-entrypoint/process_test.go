@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
@@ -55,7 +55,7 @@ func TestRest(t *testing.T) {
 	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)
 	}
-	assert.Equal(t, "2", envflags.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"))
+	assert.Equal(t, "2", cli.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"))
 }
 
 // The first signal ends the service, the second one stopCtx.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
-	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -26,10 +26,10 @@ const (
 
 // missingToolkit returns the image stream tag that the cluster lacks; "" if it has it.
 func missingToolkit(env []string) string {
-	if envflags.Lookup(env, toolkitMissingEnv) != "true" {
+	if cli.Lookup(env, toolkitMissingEnv) != "true" {
 		return ""
 	}
-	if version := envflags.Lookup(env, toolkitVersionEnv); version != "" {
+	if version := cli.Lookup(env, toolkitVersionEnv); version != "" {
 		return "driver-toolkit:" + version
 	}
 	return "driver-toolkit of this node's version"

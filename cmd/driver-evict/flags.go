@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
@@ -21,7 +21,7 @@ type settings struct {
 }
 
 // envNames are the environment variables of flags.
-var envNames = envflags.Names{
+var envNames = cli.Names{
 	"evict-daemonsets":    {"DRIVER_EVICT_DAEMONSETS"},
 	"force":               {"DRIVER_EVICT_FORCE"},
 	"grace-period":        {"DRIVER_EVICT_GRACE_PERIOD"},
@@ -70,7 +70,7 @@ func usage(f *pflag.FlagSet) string {
 // parse reads the flags, and the environment for flags that are not given.
 func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 	if err := f.Parse(args); err != nil {
-		return fmt.Errorf("%w: %w", evict.ErrConfig, envflags.Explain(err))
+		return fmt.Errorf("%w: %w", evict.ErrConfig, cli.Explain(err))
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("%w: driver-evict takes no arguments, but got %q", evict.ErrConfig, f.Args())
@@ -85,7 +85,7 @@ func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 		return fmt.Errorf("%w: --log-format is %q; it must be text or json", evict.ErrConfig, s.logFormat)
 	}
 	if s.server == "" {
-		s.server = kubernetes.Server(func(name string) string { return envflags.Lookup(env, name) })
+		s.server = kubernetes.Server(func(name string) string { return cli.Lookup(env, name) })
 	}
 	return s.cfg.Check()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/evict"
-	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/version"
 )
 
@@ -69,5 +69,5 @@ func (s *settings) serve(stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	return evict.New(s.cfg, client, logging.New(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
+	return evict.New(s.cfg, client, cli.Log(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/modules"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		root := os.Getenv("TOOLKIT_ROOT")
-		b := Builder{Dir: filepath.Dir(os.Args[0]), Log: logging.New(os.Stderr, "text"), Path: filepath.Join(root, "bin"), Root: root,
+		b := Builder{Dir: filepath.Dir(os.Args[0]), Log: cli.Log(os.Stderr, "text"), Path: filepath.Join(root, "bin"), Root: root,
 			Scratch: os.Getenv("TOOLKIT_SCRATCH"), Poll: 20 * time.Millisecond}
 		if err := b.Run(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // With this variable set the test binary takes the lock in the folder that the variable names, and keeps it
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/one", Image: "driver:1", Host: "node1"}
 	o.Timeout = 2 * time.Minute
-	o.Log = logging.New(os.Stderr, "text")
+	o.Log = cli.Log(os.Stderr, "text")
 	l, err := Acquire(noContext(), o)
 	if err != nil {
 		fmt.Println(err)

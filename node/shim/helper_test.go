@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // The test binary has three roles: the tests, the shim (when this variable is set), and the worker that the
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if IsWorker() {
 		os.Exit(worker(os.Args[1:]))
 	}
-	o := Options{Grace: 300 * time.Millisecond, Log: logging.New(os.Stderr, "text")}
+	o := Options{Grace: 300 * time.Millisecond, Log: cli.Log(os.Stderr, "text")}
 	if exe, found := os.LookupEnv("SHIM_TEST_EXE"); found {
 		o.Exe = exe
 	}

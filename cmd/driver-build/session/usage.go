@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // Usage marks an error as a mistake in flags, arguments or the matrix, which ends with ExitUsage.
@@ -90,7 +90,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
-		return Usage(envflags.Explain(err))
+		return Usage(cli.Explain(err))
 	}
 	if now := removed[unknown.GetSpecifiedName()]; now != "" {
 		return Usagef("%w: it is gone, %s", err, now)

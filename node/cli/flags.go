@@ -1,6 +1,6 @@
-// Package envflags sets the flags of the programs on a node from environment variables. It defines no flags
-// and prints nothing.
-package envflags
+// Package cli is what the commands of a node's programs share: flags that environment variables set, and logs. It
+// defines no flags.
+package cli
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package logging
+package cli
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestHandlers(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			slogtest.Run(t, func(*testing.T) slog.Handler { out.Reset(); return New(&out, format).Handler() },
+			slogtest.Run(t, func(*testing.T) slog.Handler { out.Reset(); return Log(&out, format).Handler() },
 				func(t *testing.T) map[string]any { return parse(t, out.String()) })
 		})
 	}
@@ -55,21 +55,10 @@ func parseLine(_ *testing.T, line string) map[string]any {
 	return record
 }
 
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	log := Warnings(New(&out, "text").With("node", "a")).With("pod", "b").WithGroup("g")
-	log.Info("not this")
-	log.Warn("this", "c", 1)
-	if got := out.String(); !strings.HasSuffix(got, "Z warning: this node=a pod=b g.c=1\n") || strings.Contains(got, "not") {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	log := New(&out, "text")
+	log := Log(&out, "text")
 	for _, c := range []struct {
 		log  func()
 		want string
@@ -82,8 +71,8 @@ func TestLines(t *testing.T) {
 		{func() { log.Warn("down", "error", errors.New("e"), "reason", "r", "pids", []int{1, 2}) }, `warning: down pids="[1 2]": r: e`},
 		{func() { log.Info("installed", "packages", []string{"a 1", "b 2"}, "modules", []string{"a", "b"}) }, `installed packages="a 1, b 2" modules="a, b"`},
 		{func() { log.Info("last lines", "count", 2, "output", "CC a.o\nerror: \"x\"\n") }, "last lines count=2\n| CC a.o\n| error: \"x\""},
-		{func() { log.With(PhaseKey, "load", "gpu", "0000:00:05.0").Info("unloading", "driver", 1) }, "unloading gpu=0000:00:05.0 driver=1"},
-		{func() { log.Info("phase finished", PhaseKey, "load") }, "phase finished phase=load"},
+		{func() { log.With(phaseKey, "load", "gpu", "0000:00:05.0").Info("unloading", "driver", 1) }, "unloading gpu=0000:00:05.0 driver=1"},
+		{func() { log.Info("phase finished", phaseKey, "load") }, "phase finished phase=load"},
 		{func() { log.Debug("nothing") }, ""},
 	} {
 		out.Reset()
@@ -99,7 +88,7 @@ func TestLines(t *testing.T) {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	New(&out, "json").With(PhaseKey, "load").Warn("slow", "duration", 1500*time.Millisecond, "error", errors.New("busy"))
+	Log(&out, "json").With(phaseKey, "load").Warn("slow", "duration", 1500*time.Millisecond, "error", errors.New("busy"))
 	got := parseJSON(t, out.String())
 	delete(got, slog.TimeKey)
 	for key, want := range map[string]any{"level": "WARN", "msg": "slow", "phase": "load", "duration": "1.5s", "error": "busy"} {

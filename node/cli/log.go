@@ -1,6 +1,4 @@
-// Package logging writes the logs of the node's programs: JSON for programs that collect logs, or lines for
-// people who read `kubectl logs`.
-package logging
+package cli
 
 import (
 	"bytes"
@@ -17,12 +15,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// PhaseKey is the attribute of a logger that names the phase of the start. The lines for people leave it out:
+// phaseKey is the attribute of a logger that names the phase of the start. The lines for people leave it out:
 // a line of its own says when a phase is over.
-const PhaseKey = "phase"
+const phaseKey = "phase"
 
-// New returns a logger that writes JSON if format is "json", and lines otherwise.
-func New(w io.Writer, format string) *slog.Logger {
+// Log returns a logger that writes JSON if format is "json", and otherwise lines for people who read `kubectl logs`.
+func Log(w io.Writer, format string) *slog.Logger {
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: readable}))
 	}
@@ -86,7 +84,7 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	for _, a := range attrs {
-		if a.Key != PhaseKey {
+		if a.Key != phaseKey {
 			with.own.add(h.prefix, a)
 		}
 	}

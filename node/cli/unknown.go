@@ -1,4 +1,4 @@
-package envflags
+package cli
 
 import (
 	"fmt"
