@@ -48,6 +48,7 @@ func TestRun(t *testing.T) {
 		{"init --max-threads many", nil, exitUsage, "", `--max-threads is "many"; it must be a whole number`},
 		{"init", []string{"DRIVER_DRM=maybe"}, exitUsage, "", `DRIVER_DRM="maybe": --drm is "maybe"; it must be true or false`},
 		{"init --metrics-addr :99999", nil, exitUsage, "", "a port below 65536"},
+		{"init --gpu-metrics-every -1s", nil, exitUsage, "", "must not be negative"},
 		{"compile --kernel ../6.1.0", nil, exitUsage, "", "as uname -r prints it"},
 		{"status --frob", nil, exitUsage, "", "unknown flag"},
 		{"status", []string{"DRIVER_LOG_FORMAT=xml"}, exitUsage, "", "--log-format"},

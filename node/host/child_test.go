@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,33 +15,23 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 )
 
-// ownNamespace starts the tests again in a mount namespace of their own, if this is root: their mounts are
-// not visible outside.
-func ownNamespace() {
-	const done = "HOST_TEST_NAMESPACE"
-	if os.Getuid() != 0 || os.Getenv(done) != "" {
-		return
-	}
-	runtime.LockOSThread()
-	err := unix.Unshare(unix.CLONE_NEWNS)
-	if err == nil {
-		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	}
-	if err == nil {
-		err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), done+"=1"))
-	}
-	panic(err)
-}
-
-// TestMain runs a child's part if it is called as runChild calls this program.
+// TestMain runs a child's part if it is called as runChild calls this program. Root's tests get a mount namespace of
+// their own: their mounts are not visible outside.
 func TestMain(m *testing.M) {
+	const own = "HOST_TEST_NAMESPACE"
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "__") {
-		ownNamespace()
+		if os.Getuid() == 0 && os.Getenv(own) == "" {
+			os.Exit(tool.InNamespace(unix.CLONE_NEWNS, "mount", own+"=1"))
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil && os.Getuid() == 0 {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	fmt.Printf("child %v\n", os.Args[2:])

@@ -87,8 +87,7 @@ func TestAskedOnlyWhenScraped(t *testing.T) {
 	})
 }
 
-// A scrape does not wait for a GPU that answers slowly, and the next scrape has the answer. A GPU that hangs
-// has no values.
+// A scrape does not wait for a GPU that answers slowly, and the next scrape has the answer.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,19 +101,13 @@ func TestSlow(t *testing.T) {
 		if got := used(t.Context(), g); got != 1 {
 			t.Error("the answer of the question before", got)
 		}
-		time.Sleep(time.Minute)
-		a.set(10*time.Second, errors.New("GPU is lost"))
-		_ = used(t.Context(), g)
-		time.Sleep(20 * time.Second)
-		if got, ok := g.last(); !ok || got.ok {
-			t.Errorf("%+v %v", got, ok)
-		}
+		a.set(10*time.Second, nil)
 		// A client that closes its connection stops waiting, but does not cancel the query.
 		ctx, cancel := context.WithCancel(t.Context())
 		time.Sleep(time.Minute)
 		time.AfterFunc(time.Second, cancel)
 		began = time.Now()
-		if g.refresh(ctx); time.Since(began) != time.Second || a.count() != 4 {
+		if g.refresh(ctx); time.Since(began) != time.Second || a.count() != 3 {
 			t.Error(time.Since(began), a.count())
 		}
 		time.Sleep(30 * time.Second)

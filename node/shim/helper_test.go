@@ -67,7 +67,7 @@ func worker(args []string) int {
 		for end := time.Now().Add(time.Minute); children() > 0 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
-		fmt.Println(children())
+		return children()
 	case "leave": // leaves processes in other sessions; the last argument says whether they handle SIGTERM
 		script := `trap "` + args[1] + `" TERM; echo $$; while :; do sleep 0.02; done`
 		cmd := exec.Command("setsid", "sh", "-c", script)
