@@ -75,7 +75,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.Room, gpuWatch: &gpuWatch{}},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.root.Room, gpuWatch: &gpuWatch{}},
 	}, nil
 }
 

@@ -50,9 +50,6 @@ func (s *roots) Stage(ctx context.Context) (string, error) {
 	return staged.Dir, nil
 }
 
-// Room says what Stage would take, see driverroot.Root.Room.
-func (s *roots) Room() (need, spare uint64) { return s.root.Room() }
-
 // AddModules makes modprobe inside of the root find the modules.
 func (s *roots) AddModules(ctx context.Context, files []kbuild.File) error {
 	list := make([]driverroot.Module, 0, len(files))

@@ -38,24 +38,19 @@ func TestServe(t *testing.T) {
 	} else {
 		resp.Body.Close()
 	}
+	source := steady(busy())
+	source.Live = func() error { return errors.New("no sign of life \xff") }
+	url = serve(t, New(source, Options{}))
+	for path, want := range map[string]string{"/readyz": "the driver is not ready: in use\n", "/healthz": "no sign of life \n"} {
+		if code, body := get(t, url+path); code != http.StatusServiceUnavailable || body != want {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
 }
 
 func request(t *testing.T, method, url string) *http.Request {
 	t.Helper()
 	return require.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("x")))(t)
-}
-
-func TestNotReady(t *testing.T) {
-	t.Parallel()
-	source := steady(busy())
-	source.Live = func() error { return errors.New("no sign of life \xff") }
-	url := serve(t, New(source, Options{}))
-	if code, body := get(t, url+"/readyz"); code != http.StatusServiceUnavailable || body != "the driver is not ready: in use\n" {
-		t.Errorf("%d %q", code, body)
-	}
-	if code, body := get(t, url+"/healthz"); code != http.StatusServiceUnavailable || body != "no sign of life \n" {
-		t.Errorf("%d %q", code, body)
-	}
 }
 
 // The end of the context ends the server while a client is connected and a query runs; a listener that is

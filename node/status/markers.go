@@ -34,11 +34,7 @@ func (m Markers) NotReady() error {
 	} else if err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Join(m.Run, startupMarker))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
+	return errors.Join(m.remove(startupMarker), writeFile(filepath.Join(m.Run, DaemonsMarker), []byte("NotReady\n")))
 }
 
 // Ready must be called last, when everything else is up. It writes the state of the daemons and then the
@@ -48,29 +44,23 @@ func (m Markers) Ready() error {
 		return err
 	}
 	if m.Digest == "" {
-		return m.removeDigest()
+		return m.remove(digestFile) // the configuration that it identifies is not loaded
 	}
 	return writeFile(filepath.Join(m.Run, digestFile), []byte(m.Digest+"\n"))
 }
 
-// removeDigest removes the digest, because the configuration that it identifies is not loaded.
-func (m Markers) removeDigest() error {
-	err := os.Remove(filepath.Join(m.Run, digestFile))
+// Remove removes the files that a stopped driver must not leave behind.
+func (m Markers) Remove() error {
+	return errors.Join(m.remove(DaemonsMarker), m.remove(startupMarker), m.remove(digestFile))
+}
+
+// remove removes a file that may be missing.
+func (m Markers) remove(name string) error {
+	err := os.Remove(filepath.Join(m.Run, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
-}
-
-// Remove removes the files that a stopped driver must not leave behind.
-func (m Markers) Remove() error {
-	var errs []error
-	for _, name := range []string{DaemonsMarker, startupMarker} {
-		if err := os.Remove(filepath.Join(m.Run, name)); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(append(errs, m.removeDigest())...)
 }
 
 // RemoveUnfinished removes the files that an instance was writing when it was killed, including the status.
