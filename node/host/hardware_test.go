@@ -33,7 +33,7 @@ func TestLinesAboutAGPU(t *testing.T) {
 	}
 }
 
-func TestWaive(t *testing.T) {
+func TestSkipChecks(t *testing.T) {
 	t.Parallel()
 	got := skipChecks([]preflight.Check{{Name: "memory", Status: preflight.Blocked}, {Name: "headers", Status: preflight.Blocked}, {Name: "gpus", Status: preflight.OK}}, []string{"memory", "gpus"})
 	if got[0].Status != preflight.Warning || got[1].Status != preflight.Blocked || got[2].Status != preflight.OK {

@@ -19,9 +19,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 const imageKernel = kbuildtest.Kernel
@@ -48,6 +46,9 @@ func names(set *kbuild.Set) (out []string) {
 func TestCompileInto(t *testing.T) {
 	t.Parallel()
 	c := builder(t, "cp KOS/*.ko .")
+	info := require.Value(readInfo(c.root))(t)
+	info.Patches = []driverinfo.Patch{{Name: "pci", SHA256: strings.Repeat("a", 64), Flavours: []string{driverinfo.Proprietary}}}
+	testfile.Write(t, filepath.Join(c.root, driverinfo.Path), string(require.Value(info.Encode())(t)))
 	var log logtest.Log
 	set := require.Value(CompileForImage(t.Context(), c, log.Logger()))(t)
 	line := logtest.Compiling + `535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=\d+ `
@@ -57,6 +58,7 @@ func TestCompileInto(t *testing.T) {
 	if !slices.Equal(names(set), driverinfo.Modules()) || set.SigHash != "sha256" || set.Dir != filepath.Join(c.Dir, set.Key.String()) || !strings.HasPrefix(set.Key.Kernel, "headers ") {
 		t.Errorf("%+v", set)
 	}
+	assert.Same(t, []string{"pci@sha256:" + strings.Repeat("a", 64)}, set.Key.Patches)
 	assert.ErrorIsf(t, assert.Err(os.Stat(c.scratch)), fs.ErrNotExist, "the scratch folder is left")
 	found, err := kbuild.Cache{Dir: c.Dir}.Get(t.Context(), set.Key)
 	if err != nil || len(found.Modules) != 5 {
@@ -66,29 +68,6 @@ func TestCompileInto(t *testing.T) {
 	if set, err = CompileForImage(t.Context(), c, logtest.New(t)); err != nil || !slices.Equal(names(set), []string{"nvidia", "nvidia-uvm"}) {
 		t.Errorf("%+v, %v", set, err)
 	}
-}
-
-// TestCompileIntoPatched checks that a node finds the modules of an image whose sources are patched, and none
-// that were compiled from other sources.
-func TestCompileIntoPatched(t *testing.T) {
-	t.Parallel()
-	c := builder(t, "cp KOS/*.ko .")
-	info := require.Value(readInfo(c.root))(t)
-	unpatched := info
-	info.Patches = []driverinfo.Patch{{Name: "pci", SHA256: strings.Repeat("a", 64), Flavours: []string{driverinfo.Proprietary}}}
-	testfile.Write(t, filepath.Join(c.root, driverinfo.Path), string(require.Value(info.Encode())(t)))
-	set := require.Value(CompileForImage(t.Context(), c, logtest.New(t)))(t)
-	assert.Same(t, []string{"pci@sha256:" + strings.Repeat("a", 64)}, set.Key.Patches)
-	s := &supply{cfg: config.Defaults(), info: info, log: logtest.New(t), image: c.Dir}
-	s.cfg.StateDir = t.TempDir()
-	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
-	found, source, err := s.Find(t.Context(), w)
-	if err != nil || source != status.FromImage || found.Key.String() != set.Key.String() {
-		t.Errorf("%+v from %q, %v; want the set of the image", found, source, err)
-	}
-	s.info = unpatched
-	_, _, err = s.Find(t.Context(), w)
-	assert.ErrorIsf(t, err, kbuild.ErrMiss, "a driver without patches")
 }
 
 func TestCompileIntoRefuses(t *testing.T) {
