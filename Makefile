@@ -37,6 +37,10 @@ $(PROGRAMS): programs-%:
 image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, into OUTPUT; builds only what this image needs
 	ci/image --os $(OS) --driver $(DRIVER) --arch $(ARCH) --output $(OUTPUT)
 
+# Half of what the tests of driver-build did was to collect garbage.
+test race: export GOGC = 400
+test race: export GOMEMLIMIT = 2GiB
+
 test: ## the fast tier: Go and a C compiler, under two minutes; `make vet` and `make race` look at the same code in other ways
 	go test -vet=off -ldflags=-w -shuffle=on ./...
 
