@@ -39,7 +39,7 @@ image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, int
 
 # Half of what the tests of driver-build did was to collect garbage.
 test race: export GOGC = 400
-test race: export GOMEMLIMIT = 2GiB
+test race: export GOMEMLIMIT = 3GiB
 
 test: ## the fast tier: Go and a C compiler, under two minutes; `make vet` and `make race` look at the same code in other ways
 	go test -vet=off -ldflags=-w -shuffle=on ./...

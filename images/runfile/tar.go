@@ -13,7 +13,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/readahead"
 )
 
 // Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a name. 610.57.04
@@ -38,8 +37,7 @@ type Member struct {
 var endings = map[string]string{compression.Gzip: ".gz", compression.XZ: ".xz", compression.Zstd: ".zst"}
 
 // Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
-// if links are allowed. xz opens an .xz stream; nil: in Go. A goroutine decompresses at the same time; it has ended
-// when Unpack returns.
+// if links are allowed. xz opens an .xz stream; nil: in Go.
 func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.Reader) error) error {
 	in := bufio.NewReaderSize(r, 128<<10)
 	kind, err := compression.Detect(in)
@@ -54,12 +52,10 @@ func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.
 	if err != nil {
 		return classify("decompress", err)
 	}
-	ahead := readahead.New(plain)
-	if err = untar(ahead, links, add); err == nil {
+	if err = untar(plain, links, add); err == nil {
 		// After the end of the tar comes padding, which must be well-formed compressed data too.
-		_, err = io.Copy(io.Discard, ahead)
+		_, err = io.Copy(io.Discard, plain)
 	}
-	ahead.Stop()
 	return errors.Join(classify("payload", err), plain.Close())
 }
 

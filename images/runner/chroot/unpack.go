@@ -4,6 +4,7 @@ package chroot
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,7 +21,6 @@ import (
 	"github.com/containerd/continuity/fs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros/readahead"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
 )
@@ -96,8 +96,8 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	ahead := readahead.New(io.TeeReader(r, sum))
-	defer ahead.Stop()
+	ahead, end := ahead(io.TeeReader(r, sum))
+	defer end()
 	u.own = map[string]bool{}
 	_, err = archive.Apply(ctx, u.root, ahead, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
 	if err != nil {
@@ -113,6 +113,19 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 		return fmt.Errorf("its content is sha256:%s, not %s as its image says: it is damaged, remove it from the cache or pull it again", got, want)
 	}
 	return nil
+}
+
+// ahead reads in a goroutine, so that decompression and unpacking run at the same time. After end it does not read.
+func ahead(from io.Reader) (in io.Reader, end func()) {
+	const block = 256 << 10 // bytes
+	out, to := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, block))
+		_ = to.CloseWithError(err) // nil is the end
+	}()
+	return bufio.NewReaderSize(out, block), func() { _ = out.Close(); <-done }
 }
 
 // accept says whether a member is unpacked, and with what. It ignores owners, extended attributes and setuid
