@@ -28,9 +28,9 @@ func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 		return fmt.Errorf("mode: %w", err)
 	}
 	if err := c.xattrs(int(from.Fd()), fd); err != nil {
-		return err
+		return fmt.Errorf("extended attributes: %w", err)
 	}
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times(st), 0); err != nil {
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), []unix.Timespec{st.Atim, st.Mtim}, 0); err != nil {
 		return fmt.Errorf("times: %w", err)
 	}
 	return nil
@@ -38,19 +38,20 @@ func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 
 func (c *copier) forgiven(err error) bool { return c.lenient && errors.Is(err, unix.EPERM) }
 
-func times(st *unix.Stat_t) []unix.Timespec { return []unix.Timespec{st.Atim, st.Mtim} }
-
 // xattrs copies extended attributes: file capabilities (security.capability) and access control lists. It
 // skips SELinux labels, which the policy assigns by the copy's location, and trusted.*, which belong to the
 // file system (overlay keeps its own there).
 func (c *copier) xattrs(from, to int) error {
 	size, err := unix.Flistxattr(from, nil)
 	if err != nil || size == 0 {
-		return unlessUnsupported("list extended attributes", err)
+		if errors.Is(err, unix.ENOTSUP) {
+			err = nil
+		}
+		return err
 	}
 	list := make([]byte, size)
 	if size, err = unix.Flistxattr(from, list); err != nil {
-		return fmt.Errorf("list extended attributes: %w", err)
+		return err
 	}
 	for name := range strings.SplitSeq(string(list[:size]), "\x00") {
 		// Overlay counts its own attributes in the size and then leaves them out, so the list may even be empty.
@@ -60,21 +61,14 @@ func (c *copier) xattrs(from, to int) error {
 		value := make([]byte, 1<<16) // XATTR_SIZE_MAX
 		n, err := unix.Fgetxattr(from, name, value)
 		if err != nil {
-			return fmt.Errorf("extended attribute %s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		err = unix.Fsetxattr(to, name, value[:n], 0)
 		if err != nil && !c.forgiven(err) && (!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
-			return fmt.Errorf("extended attribute %s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func unlessUnsupported(what string, err error) error {
-	if err == nil || errors.Is(err, unix.ENOTSUP) {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 func (c *copier) symlink(src, dst *os.File, name string, st *unix.Stat_t) error {
@@ -86,10 +80,7 @@ func (c *copier) symlink(src, dst *os.File, name string, st *unix.Stat_t) error 
 	if err := unix.Symlinkat(string(target[:n]), int(dst.Fd()), name); err != nil {
 		return err
 	}
-	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
-		return fmt.Errorf("owner: %w", err)
-	}
-	return unix.UtimesNanoAt(int(dst.Fd()), name, times(st), unix.AT_SYMLINK_NOFOLLOW)
+	return c.stamp(dst, name, st)
 }
 
 // node copies a device node or a pipe.
@@ -97,11 +88,16 @@ func (c *copier) node(dst *os.File, name string, st *unix.Stat_t) error {
 	if err := unix.Mknodat(int(dst.Fd()), name, st.Mode, int(st.Rdev)); err != nil {
 		return err
 	}
-	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
-		return fmt.Errorf("owner: %w", err)
-	}
 	if err := unix.Fchmodat(int(dst.Fd()), name, st.Mode&0o7777, 0); err != nil {
 		return fmt.Errorf("mode: %w", err)
 	}
-	return unix.UtimesNanoAt(int(dst.Fd()), name, times(st), unix.AT_SYMLINK_NOFOLLOW)
+	return c.stamp(dst, name, st)
+}
+
+// stamp sets owner and times of what has no content.
+func (c *copier) stamp(dst *os.File, name string, st *unix.Stat_t) error {
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
+		return fmt.Errorf("owner: %w", err)
+	}
+	return unix.UtimesNanoAt(int(dst.Fd()), name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -126,9 +125,4 @@ func holdFile(t *testing.T, path string) (release func()) {
 	}
 	t.Cleanup(release)
 	return release
-}
-
-func contains(t *testing.T, text, part string) {
-	t.Helper()
-	assert.Contains(t, text, part)
 }

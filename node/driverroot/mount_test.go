@@ -166,13 +166,13 @@ func TestStaleLayerAlone(t *testing.T) {
 	if ok, why := r.Adoptable(); ok {
 		t.Error("an empty folder is adoptable")
 	} else {
-		contains(t, why, "the root of a container, which may be gone")
+		assert.Contains(t, why, "the root of a container, which may be gone")
 	}
 	require.NoError(t, os.Remove(gone))
 	if ok, why := r.Adoptable(); ok {
 		t.Error("a removed folder is adoptable")
 	} else {
-		contains(t, why, "removed at its source")
+		assert.Contains(t, why, "removed at its source")
 	}
 	mounts, err := r.Mounts()
 	if err != nil || len(mounts) != 1 || !mounts[0].Deleted() {
@@ -219,7 +219,7 @@ func TestUnmountBusy(t *testing.T) {
 		t.Errorf("after %v: %v", took, err)
 	}
 	assert.Same(t, []string{r.Target}, lazy)
-	contains(t, log.String(), "a mount is still in use")
+	assert.Contains(t, log.String(), "a mount is still in use")
 	if left := points(t, r); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -241,7 +241,7 @@ func TestMountFailureLeavesNothing(t *testing.T) {
 	if err := s.Mount(t.Context()); err == nil {
 		t.Error("mounted through a link")
 	} else {
-		contains(t, err.Error(), "is not a folder")
+		assert.Contains(t, err.Error(), "is not a folder")
 	}
 	assert.Same(t, before, allMounts(t))
 }

@@ -42,7 +42,7 @@ func TestSettle(t *testing.T) {
 	if ok, why := r.Adoptable(); ok {
 		t.Error("it can be adopted")
 	} else {
-		contains(t, why, "went down")
+		assert.Contains(t, why, "went down")
 	}
 	require.Value(r.Unmount(t.Context()))(t)
 	if again, err := r.Stage(t.Context()); err != nil || again.Reused {

@@ -82,8 +82,8 @@ func TestStageLinks(t *testing.T) {
 		t.Fatal(err) // the whiteout
 	}
 	s, log := stageLog(t, r)
-	contains(t, log, logtest.Staged+r.Storage)
-	contains(t, log, " shared=104")
+	assert.Contains(t, log, logtest.Staged+r.Storage)
+	assert.Contains(t, log, " shared=104")
 
 	want, got := describe(t, r.Image), describe(t, s.Dir)
 	for _, name := range []string{"usr/share/one", "usr/share/one/a", "usr/share/one/sub", "usr/share/one/sub/b", "usr/share/one/odd",
@@ -146,8 +146,8 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 			r, base, _ := layered(t, t.TempDir())
 			c.edit(t, &r)
 			s, log := stageLog(t, r)
-			contains(t, log, c.why)
-			contains(t, log, " shared=0 ")
+			assert.Contains(t, log, c.why)
+			assert.Contains(t, log, " shared=0 ")
 			assert.Equalf(t, big, string(require.Value(os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")))(t)), "the copy")
 			if isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
 				t.Error("it is linked")

@@ -121,7 +121,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	if ok, why := r.Adoptable(); ok {
 		t.Error("a root with a damaged library is adoptable")
 	} else {
-		contains(t, why, "libcuda")
+		assert.Contains(t, why, "libcuda")
 	}
 	third, err := r.Stage(t.Context())
 	if err != nil || third.Reused {
@@ -150,7 +150,7 @@ func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("got %v", err)
 	}
-	contains(t, err.Error(), "make room")
+	assert.Contains(t, err.Error(), "make room")
 	if names := testfile.List(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
 		t.Errorf("left: %q", names)
 	}

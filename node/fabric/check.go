@@ -2,23 +2,6 @@ package fabric
 
 import "strings"
 
-// Level is how bad a finding is.
-type Level int
-
-// Levels of findings.
-const (
-	Fine Level = iota
-	Doubtful
-	Fatal
-	Unknown
-)
-
-// Finding is the answer of the check before a start.
-type Finding struct {
-	Level     Level
-	Text, Fix string
-}
-
 // Kernel answers for the modules of the running kernel.
 type Kernel struct {
 	Loaded, Loadable func(name string) bool
@@ -32,44 +15,46 @@ type Host struct {
 }
 
 // Check finds out whether the image can manage the machine's NVLink switches: without that every CUDA program
-// fails with error 802.
-func (f Facts) Check(h Host, k Kernel) Finding {
+// fails with error 802, which is fatal. The fix is "" if all is well.
+func (f Facts) Check(h Host, k Kernel) (text, fix string, fatal bool) {
 	m := f.Machine
 	switch {
 	case h.Err != nil:
-		return Finding{Unknown, "whether there are NVLink switches is not known: " + h.Err.Error(), ""}
+		return "whether there are NVLink switches is not known: " + h.Err.Error(), "Give the container the host's /sys.", false
 	case !m.Managed():
-		return m.unmanaged()
+		text, fix = m.unmanaged()
+		return text, fix, false
 	case !h.Managed:
-		return Finding{Fine, m.String() + "; this container does not manage them (--fabric)", ""}
+		return m.String() + "; this container does not manage them (--fabric)", "", false
 	}
 	f = f.withDefaults()
-	if fault := f.fault(); fault.Level != Fine {
-		return fault
+	if text, fix = f.fault(); fix != "" {
+		return text, fix, true
 	}
 	if m.NVLink5() {
-		return m.modules(k)
+		text, fix = m.modules(k)
+		return text, fix, false
 	}
-	return Finding{Fine, m.String() + "; the image has the fabric manager", ""}
+	return m.String() + "; the image has the fabric manager", "", false
 }
 
-// unmanaged is the finding where nothing has to be managed, which is a surprise with GPUs of a baseboard.
-func (m Machine) unmanaged() Finding {
+// unmanaged says that nothing has to be managed, which is a surprise with GPUs of a baseboard.
+func (m Machine) unmanaged() (text, fix string) {
 	gpus := "the GPUs " + strings.Join(m.Baseboard, ", ") + " need NVLink switches, "
 	switch {
 	case len(m.Baseboard) > 0 && len(m.Unreadable) > 0:
-		return Finding{Doubtful, gpus + "which are found by the vital product data of a ConnectX function, and those cannot be read: " + strings.Join(m.Unreadable, "; "),
-			"See the kernel's log for the reason (lspci -vv shows the data, if they can be read). Without them no fabric manager is started."}
+		return gpus + "which are found by the vital product data of a ConnectX function, and those cannot be read: " + strings.Join(m.Unreadable, "; "),
+			"See the kernel's log for the reason (lspci -vv shows the data, if they can be read). Without them no fabric manager is started."
 	case len(m.Baseboard) > 0:
-		return Finding{Doubtful, gpus + "and no ConnectX function that manages some is on the PCI bus",
-			"On a node that has the whole baseboard, look for the ConnectX bridges on the PCI bus (15b3, SMDL=SW_MNG). In a virtual machine the host manages the switches; then this is as it should be."}
+		return gpus + "and no ConnectX function that manages some is on the PCI bus",
+			"On a node that has the whole baseboard, look for the ConnectX bridges on the PCI bus (15b3, SMDL=SW_MNG). In a virtual machine the host manages the switches; then this is as it should be."
 	}
-	return Finding{Fine, m.String(), ""}
+	return m.String(), ""
 }
 
 // modules checks the modules by which NVLink 5 switches are managed. A network driver that is missing may
 // still come, in a container of its own.
-func (m Machine) modules(k Kernel) Finding {
+func (m Machine) modules(k Kernel) (text, fix string) {
 	var missing, loadable []string
 	for _, name := range Modules() {
 		switch {
@@ -82,10 +67,10 @@ func (m Machine) modules(k Kernel) Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return Finding{Doubtful, m.String() + "; the kernel has no " + strings.Join(missing, ", ") + ", which the NVLink subnet manager needs",
-			"Install the network driver on the host (DOCA-OFED), or the kernel's complete set of modules" + k.Packages + ". The node becomes ready when they are loaded."}
+		return m.String() + "; the kernel has no " + strings.Join(missing, ", ") + ", which the NVLink subnet manager needs",
+			"Install the network driver on the host (DOCA-OFED), or the kernel's complete set of modules" + k.Packages + ". The node becomes ready when they are loaded."
 	case len(loadable) > 0:
-		return Finding{Fine, m.String() + "; the image has the programs, " + strings.Join(loadable, ", ") + " will be loaded", ""}
+		return m.String() + "; the image has the programs, " + strings.Join(loadable, ", ") + " will be loaded", ""
 	}
-	return Finding{Fine, m.String() + "; the image has the programs, the kernel the modules", ""}
+	return m.String() + "; the image has the programs, the kernel the modules", ""
 }

@@ -16,20 +16,20 @@ func TestCheck(t *testing.T) {
 		files            map[string]string
 		edit             func(*Facts, *Host)
 		loaded, loadable []string
-		level            Level
+		doubt            bool
 		want             string
 	}{
 		"none":     {want: "no NVLink switches"},
-		"unknown":  {edit: func(_ *Facts, h *Host) { h.Err = errors.New("denied") }, level: Unknown, want: "is not known: denied"},
+		"unknown":  {edit: func(_ *Facts, h *Host) { h.Err = errors.New("denied") }, doubt: true, want: "is not known: denied"},
 		"switches": {files: switches, want: "1 NVSwitch (0000:05:00.0); the image has the fabric manager"},
 		"external": {files: switches, edit: func(_ *Facts, h *Host) { h.Managed = false }, want: "does not manage them (--fabric)"},
-		"no bridge": {edit: func(f *Facts, _ *Host) { f.Machine.Baseboard = []string{"0000:17:00.0"} }, level: Doubtful,
+		"no bridge": {edit: func(f *Facts, _ *Host) { f.Machine.Baseboard = []string{"0000:17:00.0"} }, doubt: true,
 			want: "the GPUs 0000:17:00.0 need NVLink switches, and no ConnectX function"},
 		"unreadable": {edit: func(f *Facts, _ *Host) {
 			f.Machine.Baseboard, f.Machine.Unreadable = []string{"0000:17:00.0"}, []string{"EIO"}
 		},
-			level: Doubtful, want: "and those cannot be read: EIO"},
-		"no modules": {files: five, loaded: []string{"mlx5_core"}, level: Doubtful, want: "the kernel has no mlx5_ib, ib_umad, which"},
+			doubt: true, want: "and those cannot be read: EIO"},
+		"no modules": {files: five, loaded: []string{"mlx5_core"}, doubt: true, want: "the kernel has no mlx5_ib, ib_umad, which"},
 		"loadable":   {files: five, loaded: []string{"mlx5_core"}, loadable: []string{"mlx5_ib", "ib_umad"}, want: "mlx5_ib, ib_umad will be loaded"},
 		"loaded":     {files: five, loaded: Modules(), want: "the kernel the modules"},
 	} {
@@ -39,11 +39,12 @@ func TestCheck(t *testing.T) {
 			if c.edit != nil {
 				c.edit(&f, &h)
 			}
-			got := f.Check(h, Kernel{Loaded: func(name string) bool { return slices.Contains(c.loaded, name) }, Loadable: func(name string) bool { return slices.Contains(c.loadable, name) }})
-			if got.Level != c.level || (got.Fix == "") != (c.level == Fine || c.level == Unknown) {
-				t.Errorf("%+v", got)
+			loaded := func(name string) bool { return slices.Contains(c.loaded, name) }
+			text, fix, fatal := f.Check(h, Kernel{Loaded: loaded, Loadable: func(name string) bool { return slices.Contains(c.loadable, name) }})
+			if fatal || (fix != "") != c.doubt {
+				t.Errorf("%s (%s), fatal: %v", text, fix, fatal)
 			}
-			assert.Contains(t, got.Text, c.want)
+			assert.Contains(t, text, c.want)
 		})
 	}
 }

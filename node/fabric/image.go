@@ -18,15 +18,15 @@ func (f Facts) missing() (names []string) {
 	return slices.DeleteFunc(needs, f.has)
 }
 
-// fault compares the image with what the machine's fabric needs. It starts no program: whether the components are whole and of the
-// driver's version, driver-build checks. It returns a Finding that is Fine if nothing is wrong.
-func (f Facts) fault() Finding {
+// fault compares the image with what the machine's fabric needs; "" if nothing is wrong. It starts no program: whether the components are
+// whole and of the driver's version, driver-build checks.
+func (f Facts) fault() (text, fix string) {
 	if missing := f.missing(); len(missing) > 0 {
-		return Finding{Fatal, fmt.Sprintf("this node has %s, and the image lacks /%s: every CUDA program would fail with error 802", f.Machine, strings.Join(missing, ", /")),
-			"To manage the switches, " + useFabricImage + ". If a fabric manager of the driver's version runs on the node itself, set --fabric=external."}
+		return fmt.Sprintf("this node has %s, and the image lacks /%s: every CUDA program would fail with error 802", f.Machine, strings.Join(missing, ", /")),
+			"To manage the switches, " + useFabricImage + ". If a fabric manager of the driver's version runs on the node itself, set --fabric=external."
 	}
 	if _, err := f.configuration(); err != nil {
-		return Finding{Fatal, err.Error(), "Correct the fabric manager's settings: " + filepath.Join(f.Drivers, fmConfigName) + ", NVFM_CONFIG_* and FABRIC_MODE."}
+		return err.Error(), "Correct the fabric manager's settings: " + filepath.Join(f.Drivers, fmConfigName) + ", NVFM_CONFIG_* and FABRIC_MODE."
 	}
-	return Finding{}
+	return "", ""
 }

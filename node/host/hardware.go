@@ -104,9 +104,9 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 }
 
 // fabric compares the image with what the machine's NVLink switches need.
-func (h *hardware) fabric(gpus []devices.GPU) func(fabric.Kernel) fabric.Finding {
+func (h *hardware) fabric(gpus []devices.GPU) func(fabric.Kernel) (text, fix string, fatal bool) {
 	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto}
-	return func(k fabric.Kernel) fabric.Finding {
+	return func(k fabric.Kernel) (text, fix string, fatal bool) {
 		facts.Machine, host.Err = fabric.Detect("/sys", gpus)
 		return facts.Check(host, k)
 	}

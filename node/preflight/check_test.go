@@ -219,9 +219,7 @@ var cases = []struct {
 		i.Companions, i.GPUDirect = []string{driverinfo.NvidiaFS}, func() (string, string) { return "it will be missing", "Use another image." }
 	}, Warning, "it will be missing", "Use another image."},
 	{"NVSwitch without a fabric manager", NVLinkFabric, nil, func(i *Input) {
-		i.Fabric = func(fabric.Kernel) fabric.Finding {
-			return fabric.Finding{Level: fabric.Fatal, Text: "the image lacks it", Fix: "Use an image with it."}
-		}
+		i.Fabric = func(fabric.Kernel) (string, string, bool) { return "the image lacks it", "Use an image with it.", true }
 	}, Blocked, "the image lacks it", "Use an image with it."},
 	{"a guest driver that does not fit the host", VirtualGPU, nil, func(i *Input) {
 		i.VGPU = func() (string, string, bool) { return "it does not fit", "Use another one.", true }
@@ -230,8 +228,8 @@ var cases = []struct {
 		i.VGPU = func() (string, string, bool) { return "it expired", "Renew it.", false }
 	}, Warning, "it expired", "Renew it."},
 	{"NVLink 5 with a module to load", NVLinkFabric, map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
-		i.Fabric = func(k fabric.Kernel) fabric.Finding {
-			return fabric.Finding{Text: fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages)}
+		i.Fabric = func(k fabric.Kernel) (string, string, bool) {
+			return fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages), "", false
 		}
 	}, OK, "true false false true false", ""},
 	{"ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},

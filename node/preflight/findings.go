@@ -2,6 +2,17 @@ package preflight
 
 import "github.com/driver-container/driver-container/node/fabric"
 
+// found is the result of a check that another package made: without a fix all is well.
+func found(text, fix string, fatal bool) result {
+	switch {
+	case fatal:
+		return block(fix, "%s", text)
+	case fix != "":
+		return warn(fix, "%s", text)
+	}
+	return ok("%s", text)
+}
+
 // checkFabric asks whether the image can manage the machine's NVLink switches.
 func checkFabric(in *Input) result {
 	if in.Fabric == nil {
@@ -11,9 +22,7 @@ func checkFabric(in *Input) result {
 	is := func(p presence) func(string) bool {
 		return func(name string) bool { return in.presence(name, trees) == p }
 	}
-	f := in.Fabric(fabric.Kernel{Loaded: is(present), Loadable: is(loadable), Packages: in.modulePackages()})
-	status := map[fabric.Level]Status{fabric.Fine: OK, fabric.Doubtful: Warning, fabric.Fatal: Blocked, fabric.Unknown: Skipped}[f.Level]
-	return result{status: status, finding: f.Text, fix: f.Fix}
+	return found(in.Fabric(fabric.Kernel{Loaded: is(present), Loadable: is(loadable), Packages: in.modulePackages()}))
 }
 
 // checkGPUDirect asks which companions will be missing. The driver works without them, so it never blocks.
@@ -22,10 +31,7 @@ func checkGPUDirect(in *Input) result {
 		return skip("neither GPUDirect Storage nor GDRCopy is asked for")
 	}
 	text, fix := in.GPUDirect()
-	if fix != "" {
-		return warn(fix, "%s", text)
-	}
-	return ok("%s", text)
+	return found(text, fix, false)
 }
 
 // checkVGPU asks about the files of a vGPU licence.
@@ -33,12 +39,5 @@ func checkVGPU(in *Input) result {
 	if in.VGPU == nil {
 		return skip("vGPUs were not looked for")
 	}
-	switch text, fix, fatal := in.VGPU(); {
-	case fatal:
-		return block(fix, "%s", text)
-	case fix != "":
-		return warn(fix, "%s", text)
-	default:
-		return ok("%s", text)
-	}
+	return found(in.VGPU())
 }

@@ -126,6 +126,6 @@ func (m *machine) input() Input {
 		StateDir: m.dir + "/state/nvidia-driver",
 		Free:     func(string) (uint64, error) { return 40 << 30, nil },
 		VGPU:     func() (string, string, bool) { return "no GPU is a vGPU", "", false },
-		Fabric:   func(fabric.Kernel) fabric.Finding { return fabric.Finding{Text: "no NVLink switches"} },
+		Fabric:   func(fabric.Kernel) (string, string, bool) { return "no NVLink switches", "", false },
 	}
 }

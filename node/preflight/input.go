@@ -45,10 +45,10 @@ type Input struct {
 	Supported    Supported // the driver's own list of GPUs
 	SupportedErr error     // why there is no list
 
-	Fabric        func(fabric.Kernel) fabric.Finding    // asks about NVLink switches; nil: not asked
-	Companions    []string                              // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
-	GPUDirect     func() (text, fix string)             // asks which of them will be missing (modules.Group.Check)
-	VGPU          func() (text, fix string, fatal bool) // asks about the files of a vGPU licence (vgpu.Facts.Check); nil: not asked
+	Fabric        func(fabric.Kernel) (text, fix string, fatal bool) // fabric.Facts.Check; nil: not asked
+	Companions    []string                                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
+	GPUDirect     func() (text, fix string)                          // modules.Group.Check
+	VGPU          func() (text, fix string, fatal bool)              // vgpu.Facts.Check; nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
