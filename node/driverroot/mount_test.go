@@ -50,21 +50,8 @@ func TestMountStaged(t *testing.T) {
 	}
 }
 
+// The image itself is served, also the files that volumes cover, above all the firmware.
 func TestImageBind(t *testing.T) {
-	tool.AsRoot(t, "it mounts")
-	r := testRoot(t)
-	r.Storage = ""
-	mounted(t, r)
-	assert.Same(t, everyMount, points(t, r))
-	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
-	require.Value(os.Stat(filepath.Join(r.Target, "dev/nvidia0")))(t)
-	if ok, why := r.Adoptable(); !ok {
-		t.Errorf("not adoptable: %s", why)
-	}
-}
-
-// An image whose folders are covered by volumes serves the files below them, above all the firmware.
-func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
@@ -72,8 +59,12 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 	require.NoError(t, unix.Mount("volume", over, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
 	mounted(t, r)
-	if _, err := os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")); err != nil {
-		t.Error(err)
+	assert.Same(t, everyMount, points(t, r))
+	require.Value(os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")))(t)
+	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
+	require.Value(os.Stat(filepath.Join(r.Target, "dev/nvidia0")))(t)
+	if ok, why := r.Adoptable(); !ok {
+		t.Errorf("not adoptable: %s", why)
 	}
 }
 

@@ -204,26 +204,22 @@ func TestForeignTarget(t *testing.T) {
 	}
 }
 
+// A start that is stopped leaves nothing, and what a killed one left never had the final name, and goes. The storage may be in the image.
 func TestStageStops(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("SIGTERM")
 	cancel(why)
-	assert.ErrorIs(t, assert.Err(r.Stage(ctx)), why)
-	if names := testfile.List(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
-		t.Errorf("left: %q", names)
-	}
-}
-
-// What a killed start left never had the final name, and goes at the next start.
-func TestStageKilled(t *testing.T) {
-	tool.AsRoot(t, "it mounts")
-	r := testRoot(t)
+	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
 	roots := filepath.Join(r.Storage, rootsDir)
+	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
+	assert.ErrorIs(t, assert.Err(r.Stage(ctx)), why)
+	assert.Equalf(t, 0, len(testfile.List(t, roots)), "left")
 	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
 	s := require.Value(r.Stage(t.Context()))(t)
 	assert.Same(t, []string{filepath.Base(s.Dir)}, testfile.List(t, roots))
+	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(s.Dir, "var/lib/nvidia-driver"))), "the storage was copied into itself")
 }
 
 func TestStageRefuses(t *testing.T) {
@@ -237,14 +233,6 @@ func TestStageRefuses(t *testing.T) {
 	if s, err := (Root{Version: testVersion, Image: "/x"}).Stage(t.Context()); err != nil || s.Dir != "/x" {
 		t.Errorf("without storage: %+v, %v", s, err)
 	}
-}
-
-func TestStorageInsideTheImage(t *testing.T) {
-	tool.AsRoot(t, "it mounts")
-	r := testRoot(t)
-	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
-	s := require.Value(r.Stage(t.Context()))(t)
-	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(s.Dir, "var/lib/nvidia-driver"))), "the storage was copied into itself")
 }
 
 func TestPruneNeverEntersMounts(t *testing.T) {

@@ -100,13 +100,12 @@ func Daemons(f Facts) ([]daemons.Spec, error) {
 	if !f.Machine.Managed() {
 		return nil, nil
 	}
-	if missing := f.missing(); len(missing) > 0 {
-		return nil, fmt.Errorf("this node has %s, and the image has no /%s, without which every CUDA program fails with error 802; %s",
-			f.Machine, strings.Join(missing, ", no /"), useFabricImage)
+	if fault, fix := f.fault(); fix != "" {
+		return nil, fmt.Errorf("%s. %s", fault, fix)
 	}
 	text, err := f.configuration()
 	if err != nil {
-		return nil, fmt.Errorf("configure the fabric manager: %w", err)
+		return nil, err
 	}
 	manager := f.manager()
 	if !f.Machine.NVLink5() {

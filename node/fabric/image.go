@@ -7,8 +7,6 @@ import (
 	"strings"
 )
 
-const useFabricImage = "use an image with the driver's components (components of the driver in matrix.yaml, built without --no-fabric)"
-
 // missing returns the files that the image lacks for the machine.
 func (f Facts) missing() (names []string) {
 	needs := []string{fmConfig, fmProgram}
@@ -23,7 +21,8 @@ func (f Facts) missing() (names []string) {
 func (f Facts) fault() (text, fix string) {
 	if missing := f.missing(); len(missing) > 0 {
 		return fmt.Sprintf("this node has %s, and the image lacks /%s: every CUDA program would fail with error 802", f.Machine, strings.Join(missing, ", /")),
-			"To manage the switches, " + useFabricImage + ". If a fabric manager of the driver's version runs on the node itself, set --fabric=external."
+			"To manage the switches, use an image with the driver's components (components of the driver in matrix.yaml, built without --no-fabric). " +
+				"If a fabric manager of the driver's version runs on the node itself, set --fabric=external."
 	}
 	if _, err := f.configuration(); err != nil {
 		return err.Error(), "Correct the fabric manager's settings: " + filepath.Join(f.Drivers, fmConfigName) + ", NVFM_CONFIG_* and FABRIC_MODE."

@@ -19,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
@@ -90,18 +91,14 @@ func TestUnavailable(t *testing.T) {
 	debs = append(debs, repotest.Deb{Control: "Package: linux-headers-amd64\nVersion: 2\nArchitecture: amd64\nDepends: linux-headers-6.12.9-amd64 (= 2)"})
 	a := newArchive(t, debs...).start()
 	i := newImage(t, a.server.URL)
-	_, err := i.fetch()
-	var e *UnavailableError
-	if !errors.As(err, &e) {
-		t.Fatal(err)
-	}
+	e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetch()))
 	want := &UnavailableError{
 		Release: testRelease, Package: "linux-headers-6.1.0-38-amd64", Looked: []string{a.server.URL + "/debian bookworm main"},
 		Newest: "6.12.9-amd64",
 	}
 	assert.Same(t, want, e)
 	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.12.9-amd64"} {
-		assert.Contains(t, err.Error(), part)
+		assert.Contains(t, e.Error(), part)
 	}
 }
 
@@ -124,10 +121,7 @@ func TestUnavailableBeforeAsking(t *testing.T) {
 			i := newImage(t)
 			o := i.options()
 			test.change(i, &o)
-			_, err := Fetch(t.Context(), o)
-			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v; want *UnavailableError with %q", err, test.want)
-			}
+			assert.Contains(t, require.ErrorAs[*UnavailableError](t, assert.Err(Fetch(t.Context(), o))).Error(), test.want)
 		})
 	}
 	i := newImage(t)
@@ -162,9 +156,9 @@ func TestLeftOut(t *testing.T) {
 	t.Run("none is good", func(t *testing.T) {
 		t.Parallel()
 		i := newImage(t, gone.server.URL, forged.server.URL, expired.server.URL)
-		_, err := i.fetch()
-		if e, ok := errors.AsType[*UnavailableError](err); !ok || len(e.Failed) != 3 || len(e.Looked) != 0 || !strings.Contains(err.Error(), "unreachable") {
-			t.Errorf("%#v", err)
+		e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetch()))
+		if len(e.Failed) != 3 || len(e.Looked) != 0 || !strings.Contains(e.Error(), "unreachable") {
+			t.Errorf("%#v", e)
 		}
 	})
 	t.Run("expired, and allowed as machines that use snapshots do", func(t *testing.T) {

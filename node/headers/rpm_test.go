@@ -151,11 +151,7 @@ func TestUnavailableRPM(t *testing.T) {
 	a.rpmRepository("/el/9/x86_64", signer(), all...)
 	a.server.Start()
 	i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
-	_, err := i.fetchRelease(rockyRelease)
-	var e *UnavailableError
-	if !errors.As(err, &e) {
-		t.Fatal(err)
-	}
+	e := require.ErrorAs[*UnavailableError](t, assert.Err(i.fetchRelease(rockyRelease)))
 	want := &UnavailableError{
 		Release: rockyRelease, Package: "kernel-devel-uname-r = " + rockyRelease, Folder: "/etc/yum.repos.d",
 		Looked: []string{"test (" + a.server.URL + "/el/9/x86_64)"},
@@ -166,7 +162,7 @@ func TestUnavailableRPM(t *testing.T) {
 		t.Error(diff, e.Failed)
 	}
 	for _, text := range []string{"there is no kernel-devel-uname-r = " + rockyRelease, "could not be used", "/etc/yum.repos.d", "vaults"} {
-		assert.Contains(t, err.Error(), text)
+		assert.Contains(t, e.Error(), text)
 	}
 }
 
@@ -186,10 +182,7 @@ func TestUnavailableRPMBeforeAsking(t *testing.T) {
 			if test.osRelease != "" {
 				i.write("etc/os-release", test.osRelease)
 			}
-			_, err := i.fetchRelease(test.release)
-			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v; want %q", err, test.want)
-			}
+			assert.Contains(t, require.ErrorAs[*UnavailableError](t, assert.Err(i.fetchRelease(test.release))).Error(), test.want)
 		})
 	}
 }
