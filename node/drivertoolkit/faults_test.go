@@ -42,9 +42,7 @@ func TestBrokenToolkit(t *testing.T) {
 			}
 			p.run()
 			_, err := p.compile(nil)
-			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %s", err, c.want)
-			}
+			assert.Contains(t, require.ErrorAs[*UnavailableError](t, err).Error(), c.want)
 			p.wait("the flag", func() bool { return p.has(broken) })
 			assert.Equal(t, false, p.has(built) || p.has(started))
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // schema is the version of request and answer. Both containers run the same program, unless the image of one
@@ -140,15 +141,8 @@ func decode(data []byte, limit int, into any) error {
 
 // plain returns a text of the other container for one line of a log.
 func plain(text string) string {
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "")
-	}
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?")))
+	text = kmsg.PrintableLines(strings.ToValidUTF8(text[:min(len(text), maxText)], "?"))
+	return strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
 }
 
 // put replaces request or answer.

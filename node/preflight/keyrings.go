@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // maxKeys bounds /proc/keys in bytes: shim's list of forbidden keys has 250 lines.
@@ -52,12 +52,7 @@ func parseKey(line string) (kind, name string) {
 	if i := strings.LastIndex(text, ": X509."); i >= 0 {
 		text = text[:i]
 	}
-	return fields[7], strings.Map(func(r rune) rune { // not shortened: the id is at the end
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(text))
+	return fields[7], kmsg.Printable(strings.TrimSpace(text)) // not shortened: the id is at the end
 }
 
 // keyID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // Table writes the checks for people: one row each, with the fix indented below it. The text consists of
@@ -58,14 +60,4 @@ func number(n int, what string) string {
 }
 
 // oneLine prevents a text from outside from breaking the table.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return ' '
-		}
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
-}
+func oneLine(s string) string { return strings.ReplaceAll(kmsg.PrintableLines(s), "\n", " ") }
