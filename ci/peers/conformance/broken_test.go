@@ -18,7 +18,7 @@ func TestBrokenRoots(t *testing.T) {
 	private(t)
 	dir, image := Prepare(t), unpacked(t)
 	t.Run("none", func(t *testing.T) {
-		sound(t, run(t, dir, Options{Root: tree(t, image), Version: driver}))
+		sound(t, run(t, Options{Consumer: dir, Root: tree(t, image), Version: driver}))
 	})
 	for _, c := range []struct {
 		name     string
@@ -80,7 +80,7 @@ func TestBrokenRoots(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			root := tree(t, image)
 			c.spoil(spoiled{T: t, dir: root})
-			all := strings.Join(run(t, dir, Options{Root: root, Version: driver}).Problems(), "\n")
+			all := strings.Join(run(t, Options{Consumer: dir, Root: root, Version: driver}).Problems(), "\n")
 			for _, p := range c.problems {
 				assert.Contains(t, all, p)
 			}

@@ -22,6 +22,7 @@ const privately = "DRIVER_CONFORMANCE_PRIVATE"
 // TestMain runs the real tier in a mount namespace of its own, because roots are served at
 // /run/nvidia/driver.
 func TestMain(m *testing.M) {
+	Examine()
 	if os.Getenv("DRIVER_E2E") == "" || os.Getenv(privately) != "" {
 		os.Exit(m.Run())
 	}

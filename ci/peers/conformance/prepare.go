@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,13 +17,9 @@ import (
 // keep is how long prepared folders of older versions stay.
 const keep = 48 * time.Hour
 
-// Prepare builds what Run needs, or finds it in the cache, and returns its folder:
-//
-//	bin/driver-conformance   static; looks at a root
-//	consumer/                a Debian 12 with nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime,
-//	                         nvcdi-mock, devchar, runc; also the root of the containers that are started in it
-//
-// The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
+// Prepare makes the consumer, or finds it in the cache, and returns its folder: a Debian 12 with nvidia-ctk,
+// nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock and runc; also the root of the containers that are started
+// in it. The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
 // build cache empty, later ones about a second. Prepare fails the test if something is missing.
 func Prepare(t testing.TB) string {
 	t.Helper()
@@ -54,7 +49,7 @@ func prepare(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	texts := []string{"layout 2", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
+	texts := []string{"layout 3", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
 	key, err := tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients"))
 	if err != nil {
 		return "", err
@@ -71,7 +66,7 @@ func prepare(ctx context.Context) (string, error) {
 	if err := tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep); err != nil {
 		return "", err
 	}
-	return dir, checker(ctx, dir)
+	return dir, nil
 }
 
 // runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the specifications
@@ -90,17 +85,14 @@ func build(ctx context.Context, repo, runc, dir string) error {
 	if err != nil {
 		return err
 	}
-	system, config := filepath.Join(dir, "consumer"), filepath.Join(dir, "consumer/etc/nvidia-container-runtime")
-	if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(filepath.Join(dir, "bin"), 0o755)); err != nil {
-		return err
-	}
+	config := filepath.Join(dir, "etc/nvidia-container-runtime")
 	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
 	clients := filepath.Join(repo, "ci/peers/conformance/clients")
 	cgo := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
 	for _, step := range [][]string{
-		{"umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:") + ":debian12", system},
-		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", system + "/usr/bin/", "tool", "./nvcdi-mock", "./devchar"},
-		{"cp", "--dereference", runc, system + "/usr/sbin/runc"},
+		{"umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:") + ":debian12", dir},
+		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/usr/bin/", "tool", "./nvcdi-mock"},
+		{"cp", "--dereference", runc, dir + "/usr/sbin/runc"},
 		{"mkdir", config},
 	} {
 		if _, err := tool.Run(ctx, clients, cgo, step...); err != nil {
@@ -108,17 +100,6 @@ func build(ctx context.Context, repo, runc, dir string) error {
 		}
 	}
 	return os.WriteFile(filepath.Join(config, "config.toml"), []byte(runtimeConfig), 0o644)
-}
-
-// checker builds driver-conformance. Its sources are part of the project: Go's cache knows whether they
-// changed. Packages are tested at the same time, so each process has a temporary name of its own.
-func checker(ctx context.Context, dir string) error {
-	program := filepath.Join(dir, "bin/driver-conformance")
-	temporary := fmt.Sprintf("%s.%d", program, os.Getpid())
-	if err := tool.Build(ctx, temporary, "ci/peers/conformance/driver-conformance"); err != nil {
-		return err
-	}
-	return os.Rename(temporary, program)
 }
 
 func cacheDir() (string, error) { return tool.CacheDir("conformance", "") }

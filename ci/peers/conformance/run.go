@@ -6,40 +6,117 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
-
-	"github.com/driver-container/driver-container/ci/peers/conformance/inside"
 )
 
-// Options say which root to examine.
+// Options say what to examine.
 type Options struct {
-	Root    string // the driver root
-	Version string // the driver version that it should have
-	Dev     string // folder with the driver's device nodes; "" is /dev
+	Consumer string // a small system with the programs, which Prepare made
+	Root     string // the driver root
+	Version  string // the driver version that the root should have
 }
 
-// Run lets the programs in dir, which Prepare made, examine a driver root. An error means that they could not
-// be run; problems are in the report.
-func Run(ctx context.Context, dir string, o Options) (inside.Report, error) {
-	args := []string{"--consumer", filepath.Join(dir, "consumer"), "--driver-root", o.Root, "--driver-version", o.Version}
-	if o.Dev != "" {
-		args = append(args, "--dev", o.Dev)
+const (
+	limit   = 5 * time.Minute              // of one examination, which takes two seconds
+	options = "DRIVER_CONFORMANCE_OPTIONS" // has the Options of the process that examines, as JSON
+)
+
+// Run lets the programs of a consumer examine a driver root, in a process with mount and pid namespaces of its
+// own, so that the rest of the machine does not see what they do to /dev, /run or any mount. An error means that
+// they could not be run; problems are in the report.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return r, err
 	}
+	runtime.LockOSThread() // the kernel sends the signal when this thread ends
+	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "bin/driver-conformance"), args...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, 10*time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the child ends with it
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
-		return inside.Report{}, fmt.Errorf("driver-conformance on %s: %w: %s", o.Root, err, bytes.TrimSpace(stderr.Bytes()))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), options+"="+string(text)), &stdout, &stderr, 10*time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if err = cmd.Run(); err == nil {
+		err = json.Unmarshal(stdout.Bytes(), &r)
 	}
-	var r inside.Report
-	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
-		return r, fmt.Errorf("driver-conformance on %s: read its report: %w: %s", o.Root, err, bytes.TrimSpace(stderr.Bytes()))
+	if err != nil {
+		return r, fmt.Errorf("examine driver root %s: %w: %s", o.Root, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return r, nil
+}
+
+// Examine is for TestMain. In the process that Run starts it prints the report and ends the process; otherwise
+// it does nothing.
+func Examine() {
+	if os.Getenv(options) == "" {
+		return
+	}
+	var o Options
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	err := json.Unmarshal([]byte(os.Getenv(options)), &o)
+	if err == nil {
+		err = examine(ctx, o, json.NewEncoder(os.Stdout))
+	}
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// examine enters the world and runs every program.
+func examine(ctx context.Context, o Options, out *json.Encoder) error {
+	if err := world(o.Consumer, o.Root); err != nil {
+		return fmt.Errorf("prepare a private world for the consumers of %s: %w", o.Root, err)
+	}
+	r := Report{Root: o.Root, Version: o.Version, DevRoot: "/"}
+	// Validator, device plugin and DRA driver share this rule.
+	if info, err := os.Stat(filepath.Join(driverRoot, "dev")); err == nil && info.IsDir() {
+		r.DevRoot = driverRoot
+	}
+	s := session{&r}
+	s.validator(ctx)
+	s.prestart(ctx)
+	s.administrator(ctx)
+	s.specifications(ctx)
+	return out.Encode(r)
+}
+
+// session is one examination of one root.
+type session struct{ *Report }
+
+// start runs a program with the environment of a root shell, and more variables.
+func (s session) start(ctx context.Context, name string, env []string, command ...string) (c Client, stdout, stderr []byte) {
+	c = Client{Name: name}
+	var out, log bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &log, time.Second
+	err := cmd.Run()
+	c.Code = cmd.ProcessState.ExitCode() // -1 for nil: it never started
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.Code = -1
+		c.problem("%v", err)
+	}
+	return c, out.Bytes(), log.Bytes()
+}
+
+// end records a client, with the end of its output when it has problems.
+func (s session) end(c Client, output ...[]byte) {
+	if len(c.Problems) > 0 {
+		c.Output = string(tail(bytes.Join(output, []byte("\n"))))
+	}
+	s.Clients = append(s.Clients, c)
+}
+
+func tail(b []byte) []byte {
+	const most = 4 << 10
+	b = bytes.TrimSpace(b)
+	return b[max(0, len(b)-most):]
 }

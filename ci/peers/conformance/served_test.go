@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/peers/conformance/inside"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -41,7 +40,7 @@ func TestServedRoots(t *testing.T) {
 				}
 			})
 			t.Logf("served after %s", time.Since(begin).Round(time.Millisecond))
-			report := run(t, dir, Options{Root: root.Target, Version: driver})
+			report := run(t, Options{Consumer: dir, Root: root.Target, Version: driver})
 			sound(t, report)
 			// nvidia-container-runtime and libnvidia-container know one path for libraries and device nodes.
 			assert.Equalf(t, root.Target, report.DevRoot, "consumers look for device nodes below")
@@ -51,7 +50,7 @@ func TestServedRoots(t *testing.T) {
 
 // sound fails for a root with a problem. It also requires what must be found: a check that finds nothing proves
 // nothing.
-func sound(t *testing.T, r inside.Report) {
+func sound(t *testing.T, r Report) {
 	t.Helper()
 	for _, p := range r.Problems() {
 		t.Error(p)
@@ -75,9 +74,9 @@ func sound(t *testing.T, r inside.Report) {
 	}
 }
 
-func run(t *testing.T, dir string, o Options) inside.Report {
+func run(t *testing.T, o Options) Report {
 	t.Helper()
-	r := require.Value(Run(t.Context(), dir, o))(t)
+	r := require.Value(Run(t.Context(), o))(t)
 	t.Log(r)
 	return r
 }

@@ -1,9 +1,8 @@
-package inside
+package conformance
 
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -128,19 +127,4 @@ func (c *Client) compare(version string) {
 	if len(c.Found.Devices) == 0 {
 		c.problem("no device node")
 	}
-}
-
-// loaded returns the version of the module, from a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel
-// Module  535.261.03  ...".
-func loaded() string {
-	text, err := os.ReadFile("/proc/driver/nvidia/version")
-	if err != nil {
-		return ""
-	}
-	for word := range strings.FieldsSeq(string(text)) {
-		if len(word) > 5 && word[0] >= '0' && word[0] <= '9' && strings.Contains(word, ".") {
-			return word
-		}
-	}
-	return "unknown"
 }

@@ -1,4 +1,4 @@
-package inside
+package conformance
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 type Report struct {
 	Root    string   `json:"root"`    // the driver root that was examined, as the caller named it
 	Version string   `json:"version"` // the driver version that it should have
-	Loaded  string   `json:"loaded"`  // version of the kernel module that is loaded here, "" if none is
 	DevRoot string   `json:"devRoot"` // "/" or the driver root: where consumers look for dev (contract of the validator)
 	Clients []Client `json:"clients"` // in the order in which they ran
 }
@@ -57,7 +56,7 @@ func (r Report) Client(name string) (Client, bool) {
 // String returns the report for a log: one line for each client and one for each problem.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "driver root %s, driver %s, module %q, device nodes below %s\n", r.Root, r.Version, r.Loaded, r.DevRoot)
+	fmt.Fprintf(&b, "driver root %s, driver %s, device nodes below %s\n", r.Root, r.Version, r.DevRoot)
 	for _, c := range r.Clients {
 		f := c.Found
 		fmt.Fprintf(&b, "%s: exit code %d; %d devices, %d libraries, %d links, %d binaries, %d firmware files\n",

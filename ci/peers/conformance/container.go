@@ -1,4 +1,4 @@
-package inside
+package conformance
 
 import (
 	"context"
@@ -29,7 +29,7 @@ $runtime delete --force $id`
 // container starts a container with a CDI device through nvidia-container-runtime and runc and reports what
 // the script finds in it.
 func (s session) container(ctx context.Context, name, device string) {
-	id := fmt.Sprintf("driver-conformance-%d-%d", os.Getpid(), len(s.Clients))
+	id := fmt.Sprintf("conformance-%d", len(s.Clients))
 	bundle := filepath.Join("/run", id)
 	if err := writeBundle(bundle, id, device); err != nil {
 		s.end(Client{Name: name, Code: -1, Problems: []string{"write a bundle: " + err.Error()}})
@@ -67,7 +67,7 @@ func (s session) inspect(c *Client, output string) {
 			c.Code, _ = strconv.Atoi(rest) //nolint:errcheck // a line without a number is 0 or -1: it fails either way below
 		}
 	}
-	s.smi(c)
+	c.smi()
 	for _, lib := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
 		if !strings.Contains(output, "library "+lib+"\n") {
 			c.problem("the dynamic linker does not know %s", lib)

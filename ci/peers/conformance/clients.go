@@ -1,4 +1,4 @@
-package inside
+package conformance
 
 import (
 	"bytes"
@@ -6,22 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
 	specDir  = "/run/cdi"                 // of a run's specifications; the runtime's configuration names it too
 	hookPath = "/usr/bin/nvidia-cdi-hook" // in the world
-	charDir  = "/tmp/char"                // for the validator's links; on a node it is /dev/char
 )
 
 // validator does what the validator of the GPU Operator 26.7 does for a driver container: find libnvidia-ml
 // and nvidia-smi with links resolved in its own root (so that an absolute link leads nowhere), run that
-// nvidia-smi in its own container with that library, change into the driver root to run modprobe, and link
-// the device nodes by their numbers.
+// nvidia-smi in its own container with that library, and change into the driver root to run modprobe.
 func (s session) validator(ctx context.Context) {
 	lib, noLib := resolve("libnvidia-ml.so.1", libraryDirs)
 	smi, noSMI := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
@@ -29,7 +24,7 @@ func (s session) validator(ctx context.Context) {
 	var stdout, stderr []byte
 	if len(c.Problems) == 0 {
 		c, stdout, stderr = s.start(ctx, c.Name, []string{"LD_PRELOAD=" + lib}, smi)
-		s.smi(&c)
+		c.smi()
 	}
 	s.end(c, stdout, stderr)
 	if s.DevRoot == driverRoot {
@@ -43,39 +38,6 @@ func (s session) validator(ctx context.Context) {
 	c, stdout, stderr = s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
 	if c.Code != 0 {
 		c.problem("chroot %s /sbin/modprobe: exit code %d", driverRoot, c.Code)
-	}
-	s.end(c, stdout, stderr)
-	if s.Loaded != "" { // the numbers come from the loaded module
-		s.links(ctx)
-	}
-}
-
-// links runs the toolkit's code for /dev/char, and requires links to the device nodes of the GPUs and the
-// driver. The toolkit also links nodes of MIG instances that may exist later.
-func (s session) links(ctx context.Context) {
-	c, stdout, stderr := s.start(ctx, "validator's links", nil,
-		"/usr/bin/devchar", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--dev-char-path="+charDir)
-	if c.Code != 0 {
-		c.problem("exit code %d", c.Code)
-	}
-	links, _ := filepath.Glob(charDir + "/*") //nolint:errcheck // the pattern is valid
-	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || strings.Contains(target, "/nvidia-caps/") {
-			continue
-		}
-		c.Found.Devices = append(c.Found.Devices, filepath.Base(target))
-		var st unix.Stat_t
-		if err := unix.Stat(target, &st); err != nil {
-			c.problem("%s leads to %s: %v", link, target, err)
-		} else if number := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)); number != filepath.Base(link) {
-			c.problem("%s leads to %s, which has number %s", link, target, number)
-		}
-	}
-	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
-		if !slices.Contains(c.Found.Devices, name) {
-			c.problem("no link leads to %s", name)
-		}
 	}
 	s.end(c, stdout, stderr)
 }
@@ -113,7 +75,7 @@ func (s session) prestart(ctx context.Context) {
 	if c.Code == 1 {
 		c.problem("%s", bytes.TrimSpace(stdout))
 	}
-	s.smi(&c)
+	c.smi()
 	s.end(c, stdout, stderr)
 }
 
@@ -121,20 +83,15 @@ func (s session) prestart(ctx context.Context) {
 // nvidia-smi there. It needs device files in that root; without them it answers 9, loaded driver or not.
 func (s session) administrator(ctx context.Context) {
 	c, stdout, stderr := s.start(ctx, "administrator's nvidia-smi", nil, "/usr/sbin/chroot", driverRoot, "/usr/bin/nvidia-smi")
-	s.smi(&c)
+	c.smi()
 	s.end(c, stdout, stderr)
 }
 
-// smi judges nvidia-smi's exit code: 9 means that the library was found and the driver is not loaded, 6 that
-// the driver is loaded and no device starts, 12 that the library is not found, 18 that it has another
-// version.
-func (s session) smi(c *Client) {
-	allowed := []int{9}
-	if s.Loaded != "" {
-		allowed = []int{0, 6}
-	}
-	if !slices.Contains(allowed, c.Code) {
-		c.problem("nvidia-smi: exit code %d, want one of %v with module version %q", c.Code, allowed, s.Loaded)
+// smi judges nvidia-smi's exit code: 9 means that the library was found and the driver is not loaded, 12 that the
+// library is not found, 18 that it has another version.
+func (c *Client) smi() {
+	if c.Code != 9 {
+		c.problem("nvidia-smi: exit code %d, want 9", c.Code)
 	}
 }
 

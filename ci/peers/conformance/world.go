@@ -1,4 +1,4 @@
-package inside
+package conformance
 
 import (
 	"errors"
@@ -21,9 +21,8 @@ var standardNodes = []struct {
 
 // world makes the world in which the programs run and enters it for good: the calling process must be the
 // first one of a mount and pid namespace that it does not share. consumer is a Debian system with the
-// programs, root the driver root. dev is a folder with device nodes; the driver's nodes are copied from it.
-// consumer is not written to.
-func world(consumer, root, dev string) error {
+// programs, which is not written to; root is the driver root. The driver's device nodes are copied from /dev.
+func world(consumer, root string) error {
 	at := func(name string) string { return filepath.Join(consumer, name) }
 	// Make mounts private first: from here on no mount is visible in another namespace.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -50,7 +49,7 @@ func world(consumer, root, dev string) error {
 	if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := nodes(at("dev"), dev); err != nil {
+	if err := nodes(at("dev"), "/dev"); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(at(driverRoot), 0o755); err != nil {
