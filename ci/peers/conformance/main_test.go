@@ -70,5 +70,10 @@ var mounts = sync.OnceValue(func() error {
 			return err
 		}
 	}
-	return os.Symlink("/proc/self/fd", "/dev/fd")
+	for link, target := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
+		if err := os.Symlink("/proc/self/fd"+target, "/dev/"+link); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir("/dev/shm", 0o1777)
 })

@@ -20,53 +20,20 @@ const keep = 48 * time.Hour
 // Prepare makes the consumer, or finds it in the cache, and returns its folder: a Debian 12 with nvidia-ctk,
 // nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock and runc; also the root of the containers that are started
 // in it. The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
-// build cache empty, later ones about a second. Prepare fails the test if something is missing.
+// build cache empty. Prepare fails the test if something is missing.
 func Prepare(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	begin := time.Now()
-	dir, err := prepare(ctx)
-	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
-	t.Logf("the consumer's programs: %s after %s", dir, time.Since(begin).Round(10*time.Millisecond))
-	return dir
-}
-
-func prepare(ctx context.Context) (string, error) {
-	repo, err := tool.Project()
-	if err != nil {
-		return "", err
-	}
-	runc, err := exec.LookPath("runc")
-	if err != nil {
-		return "", fmt.Errorf("%w (Debian: apt-get install runc)", err)
-	}
-	info, err := os.Stat(runc)
-	if err != nil {
-		return "", err
-	}
-	version, err := tool.Run(ctx, repo, nil, "go", "env", "GOVERSION", "GOARCH")
-	if err != nil {
-		return "", err
-	}
+	tool.Program(t, "runc", "runc")
+	repo, runc := require.Value(tool.Project())(t), require.Value(exec.LookPath("runc"))(t)
+	info := require.Value(os.Stat(runc))(t)
+	version := require.Value(tool.Run(t.Context(), repo, nil, "go", "env", "GOVERSION", "GOARCH"))(t)
 	texts := []string{"layout 3", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
-	key, err := tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients"))
-	if err != nil {
-		return "", err
-	}
-	folder, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
+	key := require.Value(tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")))(t)
+	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, key)
-	err = tool.Once(dir, func(partial string) error { return build(ctx, repo, runc, partial) })
-	if err != nil {
-		return "", err
-	}
-	if err := tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep); err != nil {
-		return "", err
-	}
-	return dir, nil
+	require.NoErrorf(t, tool.Once(dir, func(partial string) error { return build(t.Context(), repo, runc, partial) }), "prepare the programs that look at driver roots")
+	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
+	return dir
 }
 
 // runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the specifications

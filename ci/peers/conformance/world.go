@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,15 +13,9 @@ import (
 // driverRoot is the path of the root in the world, as on a node.
 const driverRoot = "/run/nvidia/driver"
 
-// standardNodes are the character devices that a container runtime expects on its machine.
-var standardNodes = []struct {
-	name         string
-	major, minor uint32
-}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
-
 // world makes the world in which the programs run and enters it for good: the calling process must be the
 // first one of a mount and pid namespace that it does not share. consumer is a Debian system with the
-// programs, which is not written to; root is the driver root. The driver's device nodes are copied from /dev.
+// programs, which is not written to; root is the driver root. /dev is copied.
 func world(consumer, root string) error {
 	at := func(name string) string { return filepath.Join(consumer, name) }
 	// Make mounts private first: from here on no mount is visible in another namespace.
@@ -49,8 +43,8 @@ func world(consumer, root string) error {
 	if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := nodes(at("dev"), "/dev"); err != nil {
-		return err
+	if text, err := exec.Command("cp", "-a", "/dev/.", at("dev")).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the device nodes: %w: %s", err, text)
 	}
 	if err := os.MkdirAll(at(driverRoot), 0o755); err != nil {
 		return fmt.Errorf("make the mount point of the driver root: %w", err)
@@ -62,45 +56,4 @@ func world(consumer, root string) error {
 		return fmt.Errorf("enter %s: %w", consumer, err)
 	}
 	return os.Chdir("/")
-}
-
-// nodes makes the standard device nodes in the folder to, and copies of the driver's nodes in the folder
-// from.
-func nodes(to, from string) error {
-	node := func(name string, rdev uint64) error {
-		path := filepath.Join(to, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(rdev)); err != nil {
-			return fmt.Errorf("make device node %s: %w", path, err)
-		}
-		return os.Chmod(path, 0o666) // independent of the umask
-	}
-	for _, n := range standardNodes {
-		if err := node(n.name, unix.Mkdev(n.major, n.minor)); err != nil {
-			return err
-		}
-	}
-	for _, pattern := range []string{"nvidia*", "nvidia-caps/*"} {
-		names, err := filepath.Glob(filepath.Join(from, pattern))
-		if err != nil {
-			return fmt.Errorf("list the device nodes in %s: %w", from, err)
-		}
-		for _, n := range names {
-			var st unix.Stat_t
-			if err := unix.Lstat(n, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-				continue // a folder, or removed meanwhile
-			}
-			if err := node(strings.TrimPrefix(n, filepath.Clean(from)+"/"), st.Rdev); err != nil {
-				return err
-			}
-		}
-	}
-	for link, target := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
-		if err := os.Symlink("/proc/self/fd"+target, filepath.Join(to, link)); err != nil {
-			return err
-		}
-	}
-	return os.Mkdir(filepath.Join(to, "shm"), 0o1777)
 }

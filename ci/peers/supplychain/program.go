@@ -1,7 +1,6 @@
 package supplychain
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,12 +10,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-const (
-	// keep is how long programs of older versions stay in the cache.
-	keep = 48 * time.Hour
-	// buildTime is the longest build: a slow machine that compiles cosign and all it needs.
-	buildTime = time.Hour
-)
+// keep is how long programs of older versions stay in the cache.
+const keep = 48 * time.Hour
 
 // tags are the build tags of clients that have some: without GnuPG, Docker's daemon and Podman's storage.
 var tags = map[string]string{
@@ -27,50 +22,21 @@ var tags = map[string]string{
 // its path. It fails the test if the client cannot be built. The first build of cosign takes minutes.
 func Program(t testing.TB, client string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), buildTime)
-	defer cancel()
-	begin := time.Now()
-	path, err := program(ctx, client)
-	require.NoErrorf(t, err, "build %s", client)
-	if took := time.Since(begin); took > time.Second {
-		t.Logf("built %s after %s: %s", client, took.Round(100*time.Millisecond), path)
-	}
-	return path
-}
-
-func program(ctx context.Context, client string) (string, error) {
-	root, err := tool.Project()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(root, "ci/peers/supplychain/clients", client)
-	// Two compilers at a time need less than 2 GiB together.
-	build := []string{"go", "build", "-p=2", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=netgo,osusergo" + tags[client]}
-	version, err := tool.Run(ctx, dir, nil, "go", "env", "GOVERSION", "GOARCH")
-	if err != nil {
-		return "", err
-	}
-	key, err := tool.CacheKey(append(build, version), dir) // the folder pins every module
-	if err != nil {
-		return "", err
-	}
-	folder, err := tool.CacheDir("supplychain/"+client, "")
-	if err != nil {
-		return "", err
-	}
-	target := "."
+	dir, target := filepath.Join(require.Value(tool.Project())(t), "ci/peers/supplychain/clients", client), "."
 	if _, err := os.Stat(filepath.Join(dir, "main.go")); err != nil {
 		target = "tool" // of the module
 	}
-	path := filepath.Join(folder, key)
-	err = tool.Once(path, func(partial string) error {
+	// Two compilers at a time need less than 2 GiB together.
+	build := []string{"go", "build", "-p=2", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=netgo,osusergo" + tags[client]}
+	version := require.Value(tool.Run(t.Context(), dir, nil, "go", "env", "GOVERSION", "GOARCH"))(t)
+	folder := require.Value(tool.CacheDir("supplychain/"+client, ""))(t)
+	path := filepath.Join(folder, require.Value(tool.CacheKey(append(build, version), dir))(t)) // the folder pins every module
+	require.NoErrorf(t, tool.Once(path, func(partial string) error {
 		return connected(func() error {
-			_, err := tool.Run(ctx, dir, []string{"CGO_ENABLED=0"}, append(build, "-o", partial, target)...)
+			_, err := tool.Run(t.Context(), dir, []string{"CGO_ENABLED=0"}, append(build, "-o", partial, target)...)
 			return err
 		})
-	})
-	if err != nil {
-		return "", err
-	}
-	return path, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep)
+	}), "build %s", client)
+	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
+	return path
 }
