@@ -2,7 +2,6 @@ package lab
 
 import (
 	"encoding/json"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -69,35 +68,4 @@ func TestGuestEnds(t *testing.T) {
 		assert.Errorf(t, assert.Err(c.start(t, wire.Request{Args: []string{what}})), "%s started", what)
 	}
 	assert.ErrorContainsf(t, p.end(time.Minute), "the guest is gone", "a wait")
-}
-
-func TestRuntimeConfig(t *testing.T) {
-	t.Parallel()
-	image := Image{Env: []string{"PATH=/bin", "X=0"}, Command: []string{"nvidia-driver", "init"}}
-	c := DriverPod("a", "X=1").Without("/drivers").With(Mount{Host: "/h", Guest: "/g", ReadOnly: true})
-	if len(DriverPod("a").Mounts) != len(c.Mounts) {
-		t.Error("With and Without changed the original")
-	}
-	c.Args, c.PodUID = []string{"--accept-license"}, "a-b"
-	var config struct {
-		Process struct{ Args, Env []string }
-		Mounts  []struct {
-			Destination string
-			Options     []string
-		}
-		Linux struct{ CgroupsPath, RootfsPropagation string }
-	}
-	require.NoError(t, json.Unmarshal(require.Value(json.Marshal(c.runtimeConfig("id", image)))(t), &config))
-	assert.Same(t, []string{"nvidia-driver", "init", "--accept-license"}, config.Process.Args)
-	assert.Same(t, []string{"PATH=/bin", "HOME=/root", "X=1"}, config.Process.Env) // the last of each, as runtimes do
-	assert.Equal(t, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice/cri-containerd-id.scope",
-		config.Linux.CgroupsPath)
-	assert.Equal(t, "rshared", config.Linux.RootfsPropagation)
-	mounts := map[string]string{}
-	for _, m := range config.Mounts {
-		mounts[m.Destination] = fmt.Sprint(m.Options)
-	}
-	for at, want := range map[string]string{"/drivers": "", "/g": "[rbind rprivate ro]", "/run/nvidia": "[rbind rshared]"} {
-		assert.Equalf(t, want, mounts[at], "%s", at)
-	}
 }

@@ -4,12 +4,8 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"os"
-	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -87,47 +83,6 @@ func TestBARs(t *testing.T) {
 	assert.Equalf(t, 0, q.memory(0x1000, 4), "no BAR is there")
 }
 
-// TestCapabilities: the driver refuses a device without MSI-X.
-func TestCapabilities(t *testing.T) {
-	t.Parallel()
-	q, _ := connect(t, T4)
-	found := map[uint64]bool{}
-	for at := q.config(0x34, 1); at != 0 && len(found) < 10; at = q.config(uint32(at)+1, 1) {
-		found[q.config(uint32(at), 1)] = true
-	}
-	for _, id := range []uint64{0x01, 0x05, 0x10, 0x11} {
-		if !found[id] {
-			t.Errorf("capability %#x is not there: %v", id, found)
-		}
-	}
-	q.setConfig(4, 0x0507, 2)
-	assert.Equalf(t, 0x0507, q.config(4, 2), "command")
-	q.ask(cmdReset)
-	assert.Equalf(t, 0, q.config(4, 2), "command after a reset")
-	assert.Equalf(t, 0xffffffff, q.config(0xfe, 4), "beyond the end")
-}
-
-// TestDescriptors: descriptors are closed if they come with a message that needs no answer.
-func TestDescriptors(t *testing.T) {
-	t.Parallel()
-	q, _ := connect(t, T4)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	conn, ok := q.conn.(*net.UnixConn)
-	if !ok {
-		t.Fatalf("%T", q.conn)
-	}
-	if _, _, err := conn.WriteMsgUnix(message(cmdSync, [100]byte{}), unix.UnixRights(int(w.Fd())), nil); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	q.send(cmdSetIRQ, uint64(0))
-	assert.Equalf(t, 0x10de, q.config(0, 2), "after messages without an answer")
-	require.NoError(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
-	assert.ErrorIsf(t, assert.Err(r.Read(make([]byte, 1))), io.EOF, "the descriptor is still open")
-}
-
 func TestBrokenProtocol(t *testing.T) {
 	t.Parallel()
 	huge := message(cmdConfigRead)
@@ -157,28 +112,4 @@ func FuzzHandle(f *testing.F) {
 		}
 		assert.Equalf(t, 0x1eb810de, g.readConfig(0, 4), "the guest changed the identity")
 	})
-}
-
-// The kernel reads vital product data as specified: it writes an address, waits for the flag, and reads four
-// bytes.
-func TestVPD(t *testing.T) {
-	t.Parallel()
-	g := newGPU(Management)
-	if id, next := g.readConfig(0xc9, 1), g.readConfig(vpdCapability, 1); id != vpdCapability || next != 3 {
-		t.Fatalf("the chain leads to %#x, which is %#x", id, next)
-	}
-	var all []byte
-	for at := 0; at < len(Management.VPD); at += 4 {
-		g.writeConfig(vpdCapability+2, uint64(at), 2)
-		if g.readConfig(vpdCapability+2, 2) != uint64(at)|0x8000 {
-			t.Fatalf("no flag at %d", at)
-		}
-		all = binary.LittleEndian.AppendUint32(all, uint32(g.readConfig(vpdCapability+4, 4)))
-	}
-	if got := strings.TrimRight(string(all), "\x00"); got != strings.TrimRight(Management.VPD, "\x00") {
-		t.Errorf("%q", got)
-	}
-	if other := newGPU(T4); other.readConfig(0xc9, 1) != 0 {
-		t.Error("a GPU has vital product data")
-	}
 }
