@@ -36,7 +36,7 @@ func TestThere(t *testing.T) {
 	lock, program, cached := file("matrix.lock", "a lock", 0o600), file("program", "a program", 0o700), file("a blob", "a package", 0o600)
 	base := "oci:" + filepath.Join(from, "layout") + ":1"
 	content := bundletest.Image(t, "a base")
-	require.NoError(t, oci.WriteLayout(t.Context(), filepath.Join(from, "layout"), "1", bundletest.Artifact(t, content)))
+	require.NoError(t, oci.WriteLayout(t.Context(), filepath.Join(from, "layout"), "1", bundletest.Layers(t, "a base")))
 	sum, sum512 := sha256.Sum256([]byte("a package")), sha512.Sum512([]byte("a package"))
 	selection := bundle.Selection{Origin: bundletest.Origin, FileTag: "files", Images: []string{base}, Files: []bundle.File{{Path: lock}, {Path: program}, {Path: lock}}}
 	selection.Fetched = fmt.Sprintf("%s %s\nsha256:%x %s http://a/x.deb\nsha512:%x %s http://a/y.rpm?z\n", content.Top().Desc.Digest, base, sum, cached, sum512, cached)

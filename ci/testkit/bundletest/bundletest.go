@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -27,31 +29,18 @@ const Origin = "registry.example.com/gpu/driver"
 // Image returns the content of an image with layers of these contents.
 func Image(t testing.TB, layers ...string) *oci.Content {
 	t.Helper()
-	c := &oci.Content{}
-	config := oci.BytesBlob(types.OCIConfigJSON, fmtJSON(t, v1.ConfigFile{OS: "linux", Architecture: "amd64", Author: oci.HashOf([]byte(layers[0])).String()}), nil)
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc}
-	for _, l := range layers {
-		b := oci.BytesBlob(types.OCILayer, []byte(l), nil)
-		m.Layers = append(m.Layers, b.Desc)
-		c.Blobs = append(c.Blobs, b)
-	}
-	c.Blobs = append(c.Blobs, config)
-	c.Documents = []oci.Document{document(t, types.OCIManifestSchema1, m)}
-	return c
+	return require.Value(oci.Collect(Layers(t, layers...)))(t)
 }
 
-// Index returns the content of an index of images.
-func Index(t testing.TB, images ...*oci.Content) *oci.Content {
+// Layers returns an image with layers of these contents.
+func Layers(t testing.TB, layers ...string) v1.Image {
 	t.Helper()
-	c := &oci.Content{}
-	x := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
-	for _, i := range images {
-		x.Manifests = append(x.Manifests, i.Top().Desc)
-		c.Blobs = append(c.Blobs, i.Blobs...)
-		c.Documents = append(c.Documents, i.Documents...)
+	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
+	img = require.Value(mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64"}))(t)
+	for _, text := range layers {
+		img = require.Value(mutate.AppendLayers(img, static.NewLayer([]byte(text), types.OCILayer)))(t)
 	}
-	c.Documents = append(c.Documents, document(t, types.OCIImageIndex, x))
-	return c
+	return img
 }
 
 // Files returns the content of an artifact of files with these paths, whose contents are their numbers.
@@ -64,34 +53,9 @@ func Files(t testing.TB, paths ...string) *oci.Content {
 	}
 	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
 	c.Blobs, m.Config = append(c.Blobs, config), config.Desc
-	c.Documents = []oci.Document{document(t, types.OCIManifestSchema1, m)}
+	raw := require.Value(json.Marshal(m))(t)
+	c.Documents = []oci.Document{{Raw: raw, Desc: v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
 	return c
-}
-
-// Artifact is content as an artifact.
-func Artifact(t testing.TB, c *oci.Content) oci.Artifact {
-	t.Helper()
-	blobs := map[v1.Hash]oci.Blob{}
-	for _, b := range c.Blobs {
-		blobs[b.Desc.Digest] = b
-	}
-	manifest := func(h v1.Hash) ([]byte, error) {
-		i := slices.IndexFunc(c.Documents, func(d oci.Document) bool { return d.Desc.Digest == h })
-		return c.Documents[i].Raw, nil
-	}
-	open := func(d v1.Descriptor) (io.ReadCloser, error) { return blobs[d.Digest].Open() }
-	return require.Value(oci.NewArtifact(c.Top().Raw, oci.RemoteBlobs("the test", manifest, open)))(t)
-}
-
-func document(t testing.TB, mediaType types.MediaType, v any) oci.Document {
-	t.Helper()
-	raw := fmtJSON(t, v)
-	return oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
-}
-
-func fmtJSON(t testing.TB, v any) []byte {
-	t.Helper()
-	return require.Value(json.Marshal(v))(t)
 }
 
 // Referrer returns an attachment of a document.
@@ -105,8 +69,9 @@ func Referrer(t testing.TB, subject oci.Document, artifactType, text string) oci
 // it and a .sig tag.
 func Artifacts(t testing.TB) []bundle.Artifact {
 	t.Helper()
-	one, two := Image(t, "shared layer", "layer of one"), Image(t, "shared layer", "layer of two")
-	index := Index(t, one, two)
+	one := Image(t, "shared layer", "layer of one")
+	index := require.Value(oci.Collect(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")}, mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})))(t)
 	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
 	signed := Referrer(t, sbom.Manifest, "application/vnd.dev.sigstore.bundle.v0.3+json", "a signature of the SBOM")
 	tagged := Referrer(t, one.Top(), "application/x", "a signature")
