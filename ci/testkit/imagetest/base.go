@@ -79,15 +79,13 @@ func (s system) toolchain(arch string) []repotest.Deb {
 		}
 		return repotest.Deb{Control: control, Files: files}
 	}
-	program := func(name string) repotest.File {
-		return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
-	}
+	program := func(name string) repotest.File { return program(name, arch, name) }
 	list := []repotest.Deb{
-		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
+		deb("libtirpc3", "1.3.3", "Depends: libc6\n", library("usr/"+lib+"/libtirpc.so.3.0.0", arch, "libtirpc.so.3", "", "libc.so.6"),
 			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
 		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),
 	}
-	libc := deb("libc6", newLibc, "Multi-Arch: same\n", repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch, Note: newLibc}.Bytes())},
+	libc := deb("libc6", newLibc, "Multi-Arch: same\n", library(lib+"/libc.so.6", arch, "libc.so.6", newLibc),
 		repotest.File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})
 	libc.Extra = map[string]string{
 		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
@@ -104,7 +102,7 @@ func (s system) toolchain(arch string) []repotest.Deb {
 		case name == "libc6-dev":
 			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
 		case strings.HasPrefix(name, "lib"):
-			list = append(list, deb(name, "0.188", "", repotest.File{Name: "usr/" + lib + "/" + name + ".so", Body: string(ELF{Soname: name + ".so", Arch: arch}.Bytes())}))
+			list = append(list, deb(name, "0.188", "", library("usr/"+lib+"/"+name+".so", arch, name+".so", "")))
 		default:
 			list = append(list, deb(name, "4.3", "", program("usr/bin/"+name)))
 		}
@@ -122,13 +120,9 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
 		}
 	}
-	program := func(name string) {
-		files = append(files, repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())})
+	for _, name := range []string{bin + "/sh", bin + "/mkdir", bin + "/cat", bin + "/mv", bin + "/rm", sbin + "/ldconfig"} {
+		files = append(files, program(name, arch, name))
 	}
-	for _, name := range []string{"sh", "mkdir", "cat", "mv", "rm"} {
-		program(bin + "/" + name)
-	}
-	program(sbin + "/ldconfig")
 	lib += "/" + triplet(arch)
 	var key bytes.Buffer
 	if err := w.key.Serialize(&key); err != nil {
@@ -141,8 +135,8 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
 		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
 	files = append(files,
-		repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch}.Bytes())},
-		repotest.File{Name: lib + "/libold.so.1", Body: string(ELF{Soname: "libold.so.1", Arch: arch}.Bytes())},
+		library(lib+"/libc.so.6", arch, "libc.so.6", ""),
+		library(lib+"/libold.so.1", arch, "libold.so.1", ""),
 		repotest.File{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)},
 		repotest.File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
 		repotest.File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},

@@ -18,11 +18,11 @@ import (
 func DriverFiles(version, arch string) []repotest.File {
 	lib := "usr/lib/" + triplet(arch) + "/"
 	library := func(dir, stem, soname, libArch string, needed ...string) repotest.File {
-		return repotest.File{Name: dir + stem + ".so." + version, Mode: 0o755, Body: string(ELF{Soname: soname, Needed: needed, Arch: libArch, Note: stem + version}.Bytes())}
+		f := library(dir+stem+".so."+version, libArch, soname, stem+version, needed...)
+		f.Mode = 0o755
+		return f
 	}
-	program := func(name string) repotest.File {
-		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6"}, Note: name + version}.Bytes())}
-	}
+	program := func(name string) repotest.File { return program("usr/bin/"+name, arch, name+version) }
 	files := []repotest.File{
 		library(lib, "libcuda", "libcuda.so.1", arch, "libc.so.6"),
 		{Name: lib + "libcuda.so.1", Link: "libcuda.so." + version},
@@ -56,11 +56,8 @@ func DriverFiles(version, arch string) []repotest.File {
 // GuestFiles returns what a driver for vGPU guests has besides.
 func GuestFiles(version, arch string) []repotest.File {
 	lib := "usr/lib/" + triplet(arch) + "/nvidia/gridd/"
-	program := func(name string, needed ...string) repotest.File {
-		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: name + version}.Bytes())}
-	}
 	return []repotest.File{
-		program("nvidia-gridd", "libgrid.so.1"), program("nvidia-topologyd"),
+		program("usr/bin/nvidia-gridd", arch, "nvidia-gridd"+version, "libgrid.so.1"), program("usr/bin/nvidia-topologyd", arch, "nvidia-topologyd"+version),
 		{Name: lib + "libgrid.so.1", Mode: 0o755, Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes())},
 		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
 		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},

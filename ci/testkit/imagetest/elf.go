@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
 // ELF describes a file that consists of headers: enough for code that reads what a library is and needs.
@@ -75,6 +77,16 @@ func (e ELF) Bytes() []byte {
 	put(&out, sections)
 	out.WriteString(e.Note)
 	return out.Bytes()
+}
+
+// program returns a program that needs the C library, and others.
+func program(name, arch, note string, needed ...string) repotest.File {
+	return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: note}.Bytes())}
+}
+
+// library returns a shared library.
+func library(name, arch, soname, note string, needed ...string) repotest.File {
+	return repotest.File{Name: name, Body: string(ELF{Soname: soname, Needed: needed, Arch: arch, Note: note}.Bytes())}
 }
 
 // put writes values of fixed size to memory; neither can fail.

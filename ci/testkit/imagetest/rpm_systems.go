@@ -23,7 +23,7 @@ const (
 const RPMKey = "etc/pki/rpm-gpg/RPM-GPG-KEY-test"
 
 func rpmProgram(name string) repotest.File {
-	return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: "amd64", Program: true, Needed: []string{"libc.so.6"}, Note: name}.Bytes())}
+	return program(name, "amd64", name)
 }
 
 // rpmLibrary is the path of the C library in real packages: below a link of the base.
