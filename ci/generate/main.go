@@ -46,8 +46,8 @@ func run(root, site string) error {
 // committed returns the generated files of the repository: path relative to root -> content.
 func committed(root string) (map[string]string, error) {
 	all := map[string]string{}
-	for _, make := range []func(string) (map[string]string, error){schemaFiles, committedPages, chartFiles} {
-		files, err := make(root)
+	for _, from := range []func(string) (map[string]string, error){schemaFiles, committedPages, chartFiles} {
+		files, err := from(root)
 		if err != nil {
 			return nil, err
 		}

@@ -15,17 +15,17 @@ import (
 // TestProject checks every Markdown file of the project against its files, tests and help texts.
 func TestProject(t *testing.T) {
 	t.Parallel()
-	root := os.DirFS(root)
+	project := os.DirFS(root)
 	names := files(t, ".md")
 	known := Known{Tests: declaredTests(t), Helps: map[string]string{}}
-	for _, file := range require.Value(fs.Glob(root, "cmd/driver-build/testdata/help-*.txt"))(t) {
+	for _, file := range require.Value(fs.Glob(project, "cmd/driver-build/testdata/help-*.txt"))(t) {
 		command := strings.TrimSuffix(strings.TrimPrefix(path.Base(file), "help-"), ".txt")
-		known.Helps[command] = string(require.Value(fs.ReadFile(root, file))(t))
+		known.Helps[command] = string(require.Value(fs.ReadFile(project, file))(t))
 	}
 	if len(names) < 10 || len(known.Helps) < 10 {
 		t.Fatalf("found only %q and %d help texts", names, len(known.Helps))
 	}
-	for _, broken := range require.Value(Check(root, names, known))(t) {
+	for _, broken := range require.Value(Check(project, names, known))(t) {
 		t.Error(broken)
 	}
 }

@@ -96,15 +96,15 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	ahead, end := ahead(io.TeeReader(r, sum))
+	in, end := ahead(io.TeeReader(r, sum))
 	defer end()
 	u.own = map[string]bool{}
-	_, err = archive.Apply(ctx, u.root, ahead, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
+	_, err = archive.Apply(ctx, u.root, in, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
 	if err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	// The content has a digest to its end, which can come after the end of the archive.
-	if n, err := io.CopyN(io.Discard, ahead, maxBytes); err == nil {
+	if n, err := io.CopyN(io.Discard, in, maxBytes); err == nil {
 		return fmt.Errorf("more than %d bytes after the end of the archive", n)
 	} else if !errors.Is(err, io.EOF) {
 		return err
