@@ -110,12 +110,13 @@ const intro = `# nvidia-driver
 
 NVIDIA's driver on every GPU node of a cluster, from images of driver-build. Helm 3.8 or newer, Kubernetes 1.23 or newer
 (1.29 for eviction). [docs/operate.md](../../docs/operate.md) says how to install, upgrade and use it with the device plugin, the
-container toolkit and the GPU Operator. helm template makes plain manifests.
+container toolkit and the GPU Operator. helm template makes plain
+manifests. After this page you know every value; a look-up takes a minute.
 
     kubectl create namespace nvidia-driver
     kubectl label namespace nvidia-driver pod-security.kubernetes.io/enforce=privileged
     helm install nvidia-driver deploy/chart -n nvidia-driver \
-      --set image.repository=registry.example.com/gpu/driver --set image.tag=535.261.03-debian12 --set acceptLicense=true
+      --set image.repository=registry.example.com/gpu/driver --set image.tag=580.178.04-ubuntu22.04 --set acceptLicense=true
 
 ## Values
 

@@ -128,7 +128,7 @@ var substitutions = []pair{
 	{"ubuntu22.04", "debian12"},
 	{"--os ubuntu24.04 --driver 580.178.04", "--os debian12 --driver 470.256.02"},
 	{"580.178.04", "535.261.03"},
-	{"595.91.07", "470.256.02"},
+	{"595.99.02", "470.256.02"},
 	{"registry.example.com", "$ORIGIN"},
 	{"registry.site", "$SITE"},
 	// The two newest kernels that the repository has.

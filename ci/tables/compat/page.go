@@ -10,7 +10,8 @@ import (
 const (
 	systemsHead = `# Drivers and kernels, compiled
 
-` + "`make compat`" + ` writes this page; do not edit it. driver-build compiled every driver that Debian packages for the newest kernel of each Debian
+After this page you know which driver compiles on which kernel of Debian; a look-up takes a minute. ` + "`make compat`" + ` writes it; do not edit it.
+driver-build compiled every driver that Debian packages for the newest kernel of each Debian
 release, for amd64, with the release's own compiler. The source is the release's packages of the driver. If the release has none, the source is
 an archive made from another release's packages of the driver. The sources of 535 and 550 contain Debian's patches. The older ones are NVIDIA's
 without changes; their patches lie beside them, and only Debian's DKMS packages apply these. A driver with
