@@ -122,12 +122,9 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	if err != nil {
 		return err
 	}
-	signer, closer, err := o.signer.Load(a.Getenv)
-	if err != nil {
+	if plan.Signer, err = o.signer.Load(a); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
-	plan.Signer = signer
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		for _, ref := range refs {
 			image, err := attestation.Open(ctx, s.Registry.Target(), ref)

@@ -131,11 +131,14 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := o.check(a.Getenv); err != nil {
 		return err
 	}
-	signer, imageSigner, closer, err := flags.Load(a.Getenv, &o.signer, &o.imageSigner)
+	signer, err := o.signer.Load(a)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
+	imageSigner, err := o.imageSigner.Load(a)
+	if err != nil {
+		return err
+	}
 	var key crypto.PublicKey
 	if o.plan.Signer = imageSigner; imageSigner != nil {
 		key = imageSigner.Public()

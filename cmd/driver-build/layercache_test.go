@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // fresh is another machine: a user of the same world with an empty cache and folder.
@@ -27,32 +25,6 @@ func (u *user) fresh(t *testing.T) *user {
 
 // downloads are the requests for packages and archives of drivers, and for blobs.
 func (u *user) downloads() int { return u.Requests(".deb") + u.Requests(".run") }
-
-// blobs are the requests for the content of blobs.
-func (u *user) blobs() int {
-	return u.Requests("GET /v2/team/driver/blobs/sha256:") + u.Requests("GET /v2/base/debian12/blobs/sha256:")
-}
-
-// TestEmptyRunner: a machine with an empty cache finds every layer in the repository that it pushes to. It
-// makes, downloads and sends none, also without the content of the base.
-func TestEmptyRunner(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	lock := u.Path("matrix.lock")
-	u.Run(t, "lock", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
-	args := []string{"--os", "debian12", "--driver", newDriver, "--lock", lock, "--push", "--repository", u.Host + "/team/driver"}
-	first := u.Run(t, args...).Want(t, 0)
-	u.Run(t, "verify", "--deep=false", u.Host+"/team/driver:535.261.03-debian12").Want(t, 0)
-
-	runner := u.fresh(t)
-	files, blobs := u.downloads(), u.blobs()
-	sent := u.Requests("/blobs/uploads")
-	again := runner.Run(t, args...).Want(t, 0)
-	assert.Equalf(t, first.Stdout, again.Stdout, "the digest")
-	assert.Equalf(t, files, u.downloads(), "packages and archives are downloaded\n%s", again.Stderr)
-	assert.Equalf(t, blobs+2, u.blobs(), "only the configs of base and image are read\n%s", again.Stderr)
-	assert.Equalf(t, sent+2, u.Requests("/blobs/uploads"), "the only upload is the one that asks for permission")
-}
 
 // TestLayersOfOtherImages: the layers that images share are found by their keys, in a repository of images
 // and in one that only is a cache. The rest is made, and the digest is that of a build without them.
@@ -223,22 +195,4 @@ func (u *user) refusesMounts(t *testing.T, target []string, want result) {
 	r.Want(t, 0)
 	assert.Equal(t, want.Digest(t), r.Digest(t))
 	assert.Equalf(t, before, u.downloads(), "%s", r.Stderr)
-}
-
-// TestWarmLayout: what is in a layout is written again if its file changed since.
-func TestWarmLayout(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	args := []string{"--os", "debian12", "--driver", newDriver, "--output", "oci:" + u.Path("dist")}
-	first := u.Run(t, args...).Want(t, 0)
-	blobs := require.Value(filepath.Glob(u.Path("dist/blobs/sha256/*")))(t)
-	u.Run(t, args...).Want(t, 0)
-	for _, b := range blobs {
-		info := require.Value(os.Stat(b))(t)
-		data := bytes.Repeat([]byte("x"), int(info.Size()))
-		require.NoError(t, errors.Join(os.Chmod(b, 0o644), os.WriteFile(b, data, 0o644), os.Chtimes(b, info.ModTime(), info.ModTime())))
-	}
-	again := u.Run(t, args...).Want(t, 0)
-	assert.Equal(t, first.Stdout, again.Stdout)
-	u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
 }

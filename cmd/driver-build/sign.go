@@ -145,11 +145,14 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {
 		return session.Usagef("sign-modules %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
 	}
-	signer, imageSigner, closer, err := flags.Load(a.Getenv, &o.signer, &o.imageSigner)
+	signer, err := o.signer.Load(a)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
+	imageSigner, err := o.imageSigner.Load(a)
+	if err != nil {
+		return err
+	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			if err := o.public.CheckImage(ref, o.output.Repository, func() (oci.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 
 	"github.com/spf13/cobra"
@@ -30,20 +29,21 @@ func Commands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{cmd}
 }
 
-// open opens the file of a bundle. The caller closes it.
-func open(name string) (*io.SectionReader, *os.File, error) {
+// open opens the file of a bundle until the command ends.
+func open(a *session.App, name string) (*io.SectionReader, error) {
 	f, err := bounded.Open(name)
 	if errors.Is(err, bounded.ErrNotRegular) {
 		err = fmt.Errorf("%w: import reads a pipe with - instead of a name", err)
 	}
 	if err != nil {
-		return nil, nil, session.Usage(err)
+		return nil, session.Usage(err)
 	}
+	a.Defer(f.Close)
 	info, err := f.Stat()
 	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+		return nil, err
 	}
-	return io.NewSectionReader(f, 0, info.Size()), f, nil
+	return io.NewSectionReader(f, 0, info.Size()), nil
 }
 
 // shown shows how far work on a file or a repository is.

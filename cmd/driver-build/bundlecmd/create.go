@@ -85,7 +85,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	options := bundle.Options{Origin: o.Origin, Tool: "driver-build " + session.BuildInfo().Version}
 	for _, name := range o.since {
-		stock, err := readStock(name)
+		stock, err := readStock(a, name)
 		if err != nil {
 			return fmt.Errorf("--since %s: %w", name, err)
 		}
@@ -96,21 +96,21 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return session.Usage(err)
 	}
 	options.Created = created.Unix()
-	var closer func() error
-	if options.Sign, closer, err = o.key.Load(a.Getenv); err != nil {
+	if options.Sign, err = o.key.Load(a); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) (err error) {
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
 		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
 		if err != nil {
 			return err
 		}
-		closeMirror, err := o.mirror(ctx, s, &artifacts)
-		if err != nil {
-			return err
+		if len(o.headers) > 0 {
+			mirror, err := o.mirror(ctx, a, s, artifacts)
+			if err != nil {
+				return fmt.Errorf("--headers: %w", err)
+			}
+			artifacts = append(artifacts, mirror)
 		}
-		defer func() { err = errors.Join(err, closeMirror()) }()
 		plan, err := bundle.Prepare(ctx, options, artifacts)
 		if err != nil {
 			return err
@@ -211,7 +211,7 @@ func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Sess
 }
 
 // readStock reads a file of --since: a bundle, its list, or what bundle have printed.
-func readStock(name string) (bundle.Stock, error) {
+func readStock(a *session.App, name string) (bundle.Stock, error) {
 	if !strings.HasPrefix(string(bounded.Head(name, 10)), "oci-layout") { // the first member of a bundle
 		raw, err := bounded.File(name, 2*bundle.MaxDocument)
 		if err != nil {
@@ -219,11 +219,10 @@ func readStock(name string) (bundle.Stock, error) {
 		}
 		return bundle.DecodeStock(raw)
 	}
-	file, closer, err := open(name)
+	file, err := open(a, name)
 	if err != nil {
 		return bundle.Stock{}, err
 	}
-	defer closer.Close()
 	b, err := bundle.Open(file)
 	if err != nil {
 		return bundle.Stock{}, err

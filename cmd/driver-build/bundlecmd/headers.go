@@ -20,37 +20,25 @@ import (
 	"github.com/driver-container/driver-container/images/workdir"
 )
 
-// mirror adds the mirror of --headers to the artifacts. It is recorded while what nodes with the images
-// would ask is asked, with an empty store, so that nothing is asked halfway. The caller calls closer when
-// the bundle is written.
-func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts *[]bundle.Artifact) (closer func() error, err error) {
-	if len(o.headers) == 0 {
-		return func() error { return nil }, nil
-	}
+// mirror returns the mirror of --headers, which stays until the command ends. It is recorded while what nodes with the
+// images would ask is asked, with an empty store, so that nothing is asked halfway.
+func (o *createFlags) mirror(ctx context.Context, a *session.App, s *session.Session, artifacts []bundle.Artifact) (none bundle.Artifact, err error) {
 	const prefix = "headers-"
 	if err := workdir.Sweep(s.Store.Dir(), prefix); err != nil {
-		return nil, fmt.Errorf("--headers: remove what a killed call left: %w", err)
+		return none, fmt.Errorf("remove what a killed call left: %w", err)
 	}
 	dir, err := workdir.New(s.Store.Dir(), prefix)
 	if err != nil {
-		return nil, fmt.Errorf("--headers: %w", err)
+		return none, err
 	}
-	a, err := o.record(ctx, s, dir.Path, *artifacts)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--headers: %w", err), dir.Remove())
-	}
-	*artifacts = append(*artifacts, a)
-	return dir.Remove, nil
-}
-
-func (o *createFlags) record(ctx context.Context, s *session.Session, dir string, artifacts []bundle.Artifact) (a bundle.Artifact, err error) {
-	mirror, empty := filepath.Join(dir, "mirror"), filepath.Join(dir, "store")
+	a.Defer(dir.Remove)
+	mirror, empty := filepath.Join(dir.Path, "mirror"), filepath.Join(dir.Path, "store")
 	if err := os.Mkdir(mirror, 0o700); err != nil {
-		return a, err
+		return none, err
 	}
 	store, err := fetch.OpenStore(empty)
 	if err != nil {
-		return a, err
+		return none, err
 	}
 	env, client, plain := s.Env, *s.Fetch, http.Client{}
 	if s.Fetch.HTTP != nil {
@@ -61,11 +49,11 @@ func (o *createFlags) record(ctx context.Context, s *session.Session, dir string
 	env.Store, env.Fetch = store, &client
 	found, err := o.headersOf(ctx, s, env, artifacts)
 	if err != nil {
-		return a, err
+		return none, err
 	}
 	for _, release := range o.headers {
 		if !slices.Contains(found, release) {
-			return a, session.Usagef("no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are", release)
+			return none, session.Usagef("no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are", release)
 		}
 	}
 	return bundle.Mirror(ctx, o.Origin, o.FileTag, mirror)

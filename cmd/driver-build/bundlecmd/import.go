@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -77,11 +76,9 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err != nil {
 		return err
 	}
-	var closer func() error
-	if o.Sign, closer, err = o.site.Load(a.Getenv); err != nil {
+	if o.Sign, err = o.site.Load(a); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
 	switch {
 	case o.Sign != nil:
 		o.trusted = o.Sign.Public()
@@ -93,12 +90,9 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	o.Jobs, o.AllowPublic, a.MountFrom = a.Jobs, o.public.Allowed, o.mountFrom
 	var b *bundle.Bundle
 	if file != "-" {
-		checked, closer, err := o.checked(ctx, a, file, keys)
-		if err != nil {
+		if b, err = o.checked(ctx, a, file, keys); err != nil {
 			return err
 		}
-		defer closer.Close()
-		b = checked
 	}
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
 		if b == nil {
@@ -115,11 +109,11 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	})
 }
 
-// checked opens a file that is sound and has what the flags ask for. The caller closes it.
-func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, *os.File, error) {
-	file, closer, err := open(name)
+// checked opens a file that is sound and has what the flags ask for.
+func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, error) {
+	file, err := open(a, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	b, findings, err := check(ctx, a, name, file, keys)
 	for _, f := range findings {
@@ -134,10 +128,7 @@ func (o *importFlags) checked(ctx context.Context, a *session.App, name string, 
 	if err == nil && o.headers != "" {
 		err = b.Complete(bundle.Headers)
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, closer.Close())
-	}
-	return b, closer, nil
+	return b, err
 }
 
 // push imports, and writes what the flags ask for.

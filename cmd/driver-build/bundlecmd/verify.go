@@ -29,11 +29,10 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, closer, err := open(args[0])
+			file, err := open(a, args[0])
 			if err != nil {
 				return err
 			}
-			defer closer.Close()
 			b, findings, err := check(cmd.Context(), a, args[0], file, keys)
 			if err != nil {
 				return err
@@ -83,11 +82,10 @@ func newList(a *session.App) *cobra.Command {
 		Long:    "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
 		Example: "  driver-build bundle list fleet.tar\n  driver-build bundle list fleet.tar -o json > list.json",
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, closer, err := open(args[0])
+			file, err := open(a, args[0])
 			if err != nil {
 				return err
 			}
-			defer closer.Close()
 			b, err := bundle.Open(file)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)

@@ -2,7 +2,6 @@ package flags
 
 import (
 	"crypto"
-	"errors"
 	"os/exec"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/signature"
-	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // ImageSigner says who signs images, and in which format.
@@ -53,37 +51,23 @@ func (s *ImageSigner) Check(detached bool) (err error) {
 }
 
 // Load prepares the signer, which is nil if there is none; all that can be wrong with keys is found now.
-// closer ends the session with a token.
-func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, closer func() error, err error) {
-	if s.Program != "" {
-		path, err := exec.LookPath(s.Program)
-		if err != nil {
-			return nil, noClose, session.Usagef("--image-signer: %w", err)
+func (s *ImageSigner) Load(a *session.App) (signature.Signer, error) {
+	if s.Program == "" {
+		signer, err := s.ImageKey.Load(a)
+		if err != nil || signer == nil {
+			return nil, err
 		}
-		public, err := s.Public()
-		if err != nil {
-			return nil, noClose, err
-		}
-		return signature.Once(signature.Program{Path: path, Key: public}), noClose, nil
+		return signature.Once(signer), nil
 	}
-	signer, closer, err := s.ImageKey.Load(getenv)
-	if err != nil || signer == nil {
-		return nil, closer, err
-	}
-	return signature.Once(signer), closer, nil
-}
-
-// Load loads the key for modules and the one for images. closer ends the sessions with tokens.
-func Load(getenv func(string) string, modules *Signer, images *ImageSigner) (_ *sign.Signer, _ signature.Signer, closer func() error, err error) {
-	signer, closeSigner, err := modules.Load(getenv)
+	path, err := exec.LookPath(s.Program)
 	if err != nil {
-		return nil, nil, noClose, err
+		return nil, session.Usagef("--image-signer: %w", err)
 	}
-	imageSigner, closeImageSigner, err := images.Load(getenv)
+	public, err := s.Public()
 	if err != nil {
-		return nil, nil, noClose, errors.Join(err, closeSigner())
+		return nil, err
 	}
-	return signer, imageSigner, func() error { return errors.Join(closeSigner(), closeImageSigner()) }, nil
+	return signature.Once(signature.Program{Path: path, Key: public}), nil
 }
 
 // Public reads the key of --image-public-key; it is nil if there is none.

@@ -52,9 +52,9 @@ func (s *Signer) Check(wanted bool) error {
 	return nil
 }
 
-// Load reads the key; the signer is nil when there is none. closer ends the session with a token.
-func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func() error, err error) {
-	return open("module", s.Key, s.PassphraseFile, cmp.Or(getenv(PassphraseVariable), getenv(formerVariable)),
+// Load reads the key; the signer is nil when there is none.
+func (s *Signer) Load(a *session.App) (*sign.Signer, error) {
+	return open(a, "module", s.Key, s.PassphraseFile, cmp.Or(a.Getenv(PassphraseVariable), a.Getenv(formerVariable)),
 		func(pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 			return pkcs11.Open(s.Key, s.Cert, pass)
 		},
@@ -71,62 +71,59 @@ func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
 	session.Hide(f, "image-passphrase-file")
 }
 
-// Load reads the key and makes the signer, which is nil when none was given. closer ends the session with a token.
-func (k *ImageKey) Load(getenv func(string) string) (_ signature.Signer, closer func() error, err error) {
+// Load reads the key and makes the signer, which is nil when none was given.
+func (k *ImageKey) Load(a *session.App) (signature.Signer, error) {
 	if k.Key == "" && k.PassphraseFile != "" {
-		return nil, noClose, session.Usagef("--image-passphrase-file belongs to a key: give --image-key too")
+		return nil, session.Usagef("--image-passphrase-file belongs to a key: give --image-key too")
 	}
-	key, closer, err := open("image", k.Key, k.PassphraseFile, getenv(ImagePassphraseVariable),
+	key, err := open(a, "image", k.Key, k.PassphraseFile, a.Getenv(ImagePassphraseVariable),
 		func(pass keyfile.Passphrase) (crypto.Signer, io.Closer, error) { return pkcs11.OpenKey(k.Key, pass) },
 		func(pass keyfile.Passphrase) (crypto.Signer, error) {
 			key, _, err := keyfile.LoadPrivate(k.Key, pass)
 			return key, err
 		})
 	if err != nil || key == nil {
-		return nil, closer, err
+		return nil, err
 	}
 	signer, err := signature.NewKeySigner(key)
 	if err != nil {
-		return nil, noClose, session.Usagef("--image-key: %w", errors.Join(err, closer()))
+		return nil, session.Usagef("--image-key: %w", err)
 	}
-	return signer, closer, nil
+	return signer, nil
 }
 
-func noClose() error { return nil }
-
-// open opens the key of --NAME-key on a token or in a file; none where there is none. A mistake in the passphrase's
-// file is found also for a key without a passphrase, which does not ask for one.
-func open[T any](name, key, passFile, ofEnvironment string, token func(keyfile.Passphrase) (T, io.Closer, error),
-	file func(keyfile.Passphrase) (T, error)) (opened T, closer func() error, err error) {
+// open opens the key of --NAME-key on a token, until the command ends, or in a file; none where there is none. A mistake
+// in the passphrase's file is found also for a key without a passphrase, which does not ask for one.
+func open[T any](a *session.App, name, key, passFile, ofEnvironment string, token func(keyfile.Passphrase) (T, io.Closer, error),
+	file func(keyfile.Passphrase) (T, error)) (none T, err error) {
 	if key == "" {
-		return opened, noClose, nil
+		return none, nil
 	}
 	var pass keyfile.Passphrase
 	if passFile != "" {
 		pass = keyfile.PassphraseFile(passFile)
 		if _, err := pass(); err != nil {
-			return opened, noClose, session.Usagef("--%s-passphrase-file: %w", name, err)
+			return none, session.Usagef("--%s-passphrase-file: %w", name, err)
 		}
 	} else if ofEnvironment != "" {
 		pass = func() ([]byte, error) { return []byte(ofEnvironment), nil }
 	}
-	closer = noClose
+	opened := none
 	if strings.HasPrefix(key, "pkcs11:") {
 		var used io.Closer
 		if opened, used, err = token(pass); err == nil {
-			closer = used.Close
+			a.Defer(used.Close)
 		}
 	} else {
 		opened, err = file(pass)
 	}
 	if errors.Is(err, keyfile.ErrPassphrase) {
-		err = fmt.Errorf("%w; it comes from --%s-passphrase-file FILE or the variable %s", err, name, map[string]string{"module": PassphraseVariable, "image": ImagePassphraseVariable}[name])
+		err = fmt.Errorf("%w; it comes from --%s-passphrase-file FILE or the variable DRIVER_%s_PASSPHRASE", err, name, strings.ToUpper(name))
 	}
 	if err != nil {
-		var none T
-		return none, noClose, session.Usagef("--%s-key: %w", name, err)
+		return none, session.Usagef("--%s-key: %w", name, err)
 	}
-	return opened, closer, nil
+	return opened, nil
 }
 
 // Trust says which public keys are trusted.

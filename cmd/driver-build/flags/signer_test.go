@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
@@ -38,20 +39,15 @@ func TestSignerFlags(t *testing.T) {
 		"no key":            {Signer{Key: dir + "/none"}, "", "--module-key"},
 		"token":             {Signer{Key: "pkcs11:object=o"}, "", "--module-key: open the PKCS#11 key"},
 	} {
-		signer, closer, err := c.flags.Load(func(name string) string {
-			if name == PassphraseVariable {
-				return c.env
-			}
-			return ""
-		})
+		signer, err := c.flags.Load(&session.App{Getenv: func(name string) string { return map[string]string{PassphraseVariable: c.env}[name] }})
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "correct")) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
-		if (signer == nil) != (err != nil || c.flags.Key == "") || closer() != nil {
+		if (signer == nil) != (err != nil || c.flags.Key == "") {
 			t.Errorf("%s: signer %v", name, signer)
 		}
 	}
-	if _, _, err := (&Signer{Key: key}).Load(func(string) string { return "" }); !errors.Is(err, keyfile.ErrPassphrase) {
+	if _, err := (&Signer{Key: key}).Load(&session.App{Getenv: func(string) string { return "" }}); !errors.Is(err, keyfile.ErrPassphrase) {
 		t.Errorf("no passphrase: %v", err)
 	}
 }

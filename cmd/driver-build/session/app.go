@@ -54,7 +54,11 @@ type App struct {
 	inGo     bool // --no-helpers
 	begun    bool // the command runs: its arguments are right
 	opened   bool // the command has been connected to the cache
+	ends     []func() error
 }
+
+// Defer runs f when the command has ended; its error is one of the command's.
+func (a *App) Defer(f func() error) { a.ends = append(a.ends, f) }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.cache, "cache", "", "`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,6 +72,9 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	cmd, err := root.ExecuteContextC(ctx)
+	for _, end := range slices.Backward(a.ends) {
+		err = errors.Join(err, end())
+	}
 	if err != nil && !a.begun && failure.KindOf(err) == failure.Unexpected { // cobra's about arguments
 		err = Usagef("%s; usage: %s", strings.Join(strings.Fields(err.Error()), " "), cmd.UseLine())
 	}
