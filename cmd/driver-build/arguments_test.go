@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -72,11 +73,18 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
-// TestContradictions: flags that exclude or need each other.
+// TestContradictions: flags that exclude or need each other, names that there are not, and files and keys that are of another
+// kind are found before anything is asked or written: exit code 2 and one line that says what to do.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	build := "--os debian12 --driver " + newDriver + " "
+	ref, nothing := u.modulesImage(t, "amd64", "arm64"), u.file(t, "empty.pem", "nothing")
+	p12, cert := commandtest.SignKey(t)
+	key, public := u.imageKey(t, "site")
+	u.tool(t, "list").Want(t, 0) // writes the matrix
+	before, asked := names(t, u.Dir), u.Requests("/")
+	const build, old, kernel = "--os debian12 --driver " + newDriver + " ", "--os ubuntu18.04 --driver 418.87.01 ", "--os debian12 --driver " + newDriver + " --kernel latest "
+	sign, signed := "sign-modules "+ref+" ", build+"--repository h.example/a --image-key "+key+" "
 	for args, parts := range map[string][]string{
 		build + "--with-toolchain": {"--with-toolchain", "give --kernel"},
 		build + "--one-image":      {"--one-image", "give --kernel"},
@@ -96,14 +104,65 @@ func TestContradictions(t *testing.T) {
 		"drivers no-branch":                                         {"no-branch", "R535"},
 		"completion tcsh":                                           {"tcsh"},
 		"login h.example -u me":                                     {"--password-stdin"},
+		"":                                                          {"nothing to build", "--all", "driver-build list"},
+		"--os ubuntu16.4 --driver 418.87.01":                        {"ubuntu16.4", "ubuntu16.04"},
+		"--os ubuntu16.04 --driver 418.87.1":                        {"418.87.1", "418.87.01"},
+		"--os debian12 --driver 418.87.01":                          {"418.87.01", "debian12", "5.1", "6.1", "--allow-incompatible"},
+		"--os ubuntu16.04 --driver 418.87.01 --flavour open":        {"open"},
+		"--os ubuntu16.04 --driver 418.87.01 --arch arm64":          {"arm64"},
+		"ubuntu16.04":                                               {"unknown command", "usage: driver-build --os SYSTEM --driver VERSION"},
+		old + "-o oci:dist":                                         {"unknown shorthand flag"},
+		"push oci:dist dist":                                        {"dist"},
+		"sign h.example/a:1 --module-key " + nothing + " --module-cert " + nothing: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
+		old + "--push":                                       {"--repository", "defaults.repository"},
+		old + "--ca " + nothing:                              {"holds no PEM certificate"},
+		old + "--source /no/such.run":                        {"--source", "/no/such.run"},
+		old + "--output docker-archive:x --compression zstd": {"zstd", "--compression gzip"},
+		old + "--driver 535.261.03 --output oci-archive:x":   {"one image, 2", "oci:DIR"},
+		old + "--driver 535.261.03 --source http://x/y.run":  {"--source is one archive"},
+		"--os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --output docker-archive:x": {"one architecture"},
+		"inspect":                           {"usage: driver-build inspect IMAGE"},
+		"push registry/x:1 oci:y":           {"REGISTRY/PATH:TAG"},
+		"push oci:/no/such registry/y":      {"/no/such"},
+		sign:                                {"--module-key KEY, --export DIR and --import DIR"},
+		sign + "--image-key k":              {"driver-build sign-image IMAGE"},
+		sign + "--module-key k":             {"k"},
+		sign + "--module-key k --export d":  {"one of"},
+		sign + "--import d":                 {"--module-cert"},
+		sign + "--export d --module-cert c": {"belong to a key"},
+		sign + "--import d --module-cert c --unsigned-modules":                                         {"--export"},
+		sign + "--export d --push":                                                                     {"makes no image"},
+		sign + "--import d --module-cert " + p12:                                                       {"it is PKCS#12"},
+		sign + "--import d --module-cert " + cert + " --arch sh":                                       {"amd64, arm64"},
+		sign + "--module-key " + p12 + " --module-cert " + cert + " --push":                            {"--repository"},
+		sign + "--module-key " + p12 + " --module-cert " + cert + " --output tar:x":                    {`"tar" is not known`},
+		sign + "--module-key " + p12 + " --module-cert " + cert:                                        {"the passphrase is missing or wrong"},
+		sign + "--module-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --module-cert " + cert: {"pin-source"},
+		build + "--image-key " + key:                                                                   {"--repository"},
+		build + "--repository h.example/a --image-key " + public:                                       {"give the private key"},
+		signed + "--output docker-archive:x":                                                           {"docker-archive"},
+		build + "--sbom --output docker-archive:x":                                                     {"docker-archive"},
+		build + "--provenance":                                                                         {"--image-key"},
+		signed + "--provenance=ci":                                                                     {"GitHub"},
+		build + "--signature-format both":                                                              {"--image-key"},
+		build + "--module-key key.pem":                                                                 {"give --kernel too"},
+		build + "--module-cert cert.pem --kernel latest":                                               {"give --module-key too"},
+		build + "--kernel 6.1.0-56-amd64 --kernel-flavour cloud-amd64":                                 {"has its flavour in its name"},
+		build + "--kernel latest --builder kube-pod://-x":                                              {`is not of the form kube-pod://POD`},
+		build + "--kernel latest --builder buildkit=kube-pod://ci/x":                                   {"of the form kube-pod://POD?context=CONTEXT&namespace=NAMESPACE"},
+		build + "--kernel latest --builder kube-pod://x --builder chroot":                              {"one builder at a time"},
 	} {
 		r := u.Run(t, strings.Fields(args)...).Want(t, 2, parts...)
-		if strings.Count(r.Stderr, "\n") != 1 || r.Stdout != "" {
+		if strings.Count(r.Stderr, "driver-build: ") != 1 || r.Stdout != "" {
 			t.Errorf("%s: stdout %q, stderr %q", args, r.Stdout, r.Stderr)
 		}
 	}
-	assert.Samef(t, []string{"matrix.yaml"}, names(t, u.Dir), "files of the user")
-	assert.Samef(t, []string{}, names(t, u.Cache), "files in the cache")
+	assert.Samef(t, before, names(t, u.Dir), "files of the user")
+	assert.Equalf(t, asked, u.Requests("/"), "something was asked")
+	for _, epoch := range []string{"yesterday", "-1"} {
+		u.Env["SOURCE_DATE_EPOCH"] = epoch
+		u.Run(t, strings.Fields(old)...).Want(t, 2, "SOURCE_DATE_EPOCH", epoch)
+	}
 }
 
 // TestOtherLock: a lock of a later driver-build is refused and not replaced; one of an earlier is replaced on request.

@@ -69,23 +69,3 @@ func TestBuildSigned(t *testing.T) {
 	index := string(require.Value(os.ReadFile(u.Path("plain/index.json")))(t))
 	assert.Containsf(t, index, "application/vnd.cyclonedx+json", "index.json")
 }
-
-// TestBuildSignedRefuses: whatever is wrong with keys is found before anything is downloaded.
-func TestBuildSignedRefuses(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	key, public := u.imageKey(t, "site")
-	before := u.Requests("/")
-	for args, want := range map[string]string{
-		"--image-key " + key:                                                         "--repository",
-		"--repository h.example/a --image-key " + public:                             "give the private key",
-		"--repository h.example/a --image-key " + key + " --output docker-archive:x": "docker-archive",
-		"--sbom --output docker-archive:x":                                           "docker-archive",
-		"--provenance":                                                               "--image-key",
-		"--repository h.example/a --image-key " + key + " --provenance=ci":           "GitHub",
-		"--signature-format both":                                                    "--image-key",
-	} {
-		u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
-	}
-	assert.Equal(t, before, u.Requests("/"))
-}

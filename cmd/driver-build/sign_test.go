@@ -85,39 +85,13 @@ func TestSignCommand(t *testing.T) {
 	if r = u.Run(t, "inspect", "--deep", ref); !strings.Contains(r.Stdout, "2 modules, unsigned") {
 		t.Error(r.Stdout)
 	}
+	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 	// One architecture, under the tag that it was built with.
 	r = u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
 	r.Want(t, 0)
 	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+newDriver+"-debian12@sha256:") {
 		t.Error(r.Stdout)
 	}
-}
-
-func TestSignUsage(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	ref := u.modulesImage(t, "amd64", "arm64")
-	key, cert := commandtest.SignKey(t)
-	for args, parts := range map[string][]string{
-		"":                           {"--module-key KEY, --export DIR and --import DIR"},
-		"--image-key k":              {"driver-build sign-image IMAGE"},
-		"--module-key k":             {"k"},
-		"--module-key k --export d":  {"one of"},
-		"--import d":                 {"--module-cert"},
-		"--export d --module-cert c": {"belong to a key"},
-		"--import d --module-cert c --unsigned-modules":                                         {"--export"},
-		"--export d --push":                                                                     {"makes no image"},
-		"--import d --module-cert " + key:                                                       {"it is PKCS#12"},
-		"--import d --module-cert " + cert + " --arch sh":                                       {"amd64, arm64"},
-		"--module-key " + key + " --module-cert " + cert + " --push":                            {"--repository"},
-		"--module-key " + key + " --module-cert " + cert + " --output tar:x":                    {`"tar" is not known`},
-		"--module-key " + key + " --module-cert " + cert:                                        {"the passphrase is missing or wrong"},
-		"--module-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --module-cert " + cert: {"pin-source"},
-	} {
-		u.Run(t, append([]string{"sign-modules", ref}, strings.Fields(args)...)...).Want(t, session.ExitUsage, parts...)
-	}
-	u.Env[flags.PassphraseVariable] = "correct"
-	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.

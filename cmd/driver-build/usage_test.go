@@ -111,48 +111,6 @@ func TestListComponents(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.Env["SOURCE_DATE_EPOCH"] = ""
-	noCert := u.Path("empty.pem")
-	require.NoError(t, os.WriteFile(noCert, []byte("nothing"), 0o600))
-	good := "--os ubuntu18.04 --driver 418.87.01 "
-	for args, parts := range map[string][]string{
-		"":                                   {"nothing to build", "--all", "driver-build list"},
-		"--os ubuntu16.4 --driver 418.87.01": {"ubuntu16.4", "ubuntu16.04"},
-		"--os ubuntu16.04 --driver 418.87.1": {"418.87.1", "418.87.01"},
-		"--os debian12 --driver 418.87.01":   {"418.87.01", "debian12", "5.1", "6.1", "--allow-incompatible"},
-		"--os ubuntu16.04 --driver 418.87.01 --flavour open": {"open"},
-		"--os ubuntu16.04 --driver 418.87.01 --arch arm64":   {"arm64"},
-		"ubuntu16.04":        {"unknown command", "usage: driver-build --os SYSTEM --driver VERSION"},
-		good + "-o oci:dist": {"unknown shorthand flag"},
-		"push oci:dist dist": {"dist"},
-		"sign h.example/a:1 --module-key " + noCert + " --module-cert " + noCert: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
-		good + "--push":                                       {"--repository", "defaults.repository"},
-		good + "--ca " + noCert:                               {"holds no PEM certificate"},
-		good + "--source /no/such.run":                        {"--source", "/no/such.run"},
-		good + "--output docker-archive:x --compression zstd": {"zstd", "--compression gzip"},
-		good + "--driver 535.261.03 --output oci-archive:x":   {"one image, 2", "oci:DIR"},
-		good + "--driver 535.261.03 --source http://x/y.run":  {"--source is one archive"},
-		"--os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --output docker-archive:x": {"one architecture"},
-		"inspect":                      {"usage: driver-build inspect IMAGE"},
-		"push registry/x:1 oci:y":      {"REGISTRY/PATH:TAG"},
-		"push oci:/no/such registry/y": {"/no/such"},
-	} {
-		r := u.Run(t, strings.Fields(args)...).Want(t, 2, parts...)
-		assert.Equalf(t, "", r.Stdout, "%s: stdout", args)
-		if t.Failed() {
-			t.Fatalf("driver-build %s", args)
-		}
-	}
-	assert.Equalf(t, 0, u.Requests("/dists/"), "something was downloaded")
-	for _, epoch := range []string{"yesterday", "-1"} {
-		u.Env["SOURCE_DATE_EPOCH"] = epoch
-		u.Run(t, strings.Fields(good)...).Want(t, 2, "SOURCE_DATE_EPOCH", epoch)
-	}
-}
-
 // TestEnvironment: variables take the place of flags that are not given.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
