@@ -87,8 +87,6 @@ func TestCheckBroken(t *testing.T) {
 	r = u.tool(t, "check").Want(t, 3)
 	assert.Contains(t, r.Stdout, "2 targets: 418.87.01-ubuntu16.04 amd64, 535.261.03-ubuntu16.04 amd64\n")
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "cause 1"), "a cause is named for its pairs, and said once: %s", r.Stdout)
-	u.tool(t, "check -o xml").Want(t, 2, "table or json")
-	u.tool(t, "check --os debian").Want(t, 2, "debian12")
 }
 
 // TestCheckComponents: an archive of a component that is not there, or that has another size,

@@ -42,12 +42,6 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, r.Stdout, "; to do: log in with driver-build login localhost:1")
 	assert.Equal(t, "", states(u.Run(t, append(args, "-o", "json", "--offline")...))["bases of HOST"])
 
-	u.Run(t, "doctor", "--os", "ubuntu99.04").Want(t, 2, "ubuntu99.04")
-	u.Run(t, "doctor", "--arch", "amd46").Want(t, 2, "amd46")
-	u.Run(t, "doctor", "--repository", "https://x/y").Want(t, 2, "--repository")
-	u.Run(t, "doctor", "-o", "xml").Want(t, 2, "table or json")
-	u.Run(t, "doctor", "x").Want(t, 2, "unknown command")
-
 	u.Cache = matrix // a file
 	r = u.Run(t, args...).Want(t, 3)
 	assert.Contains(t, r.Stdout, "DRIVER_BUILD_CACHE")

@@ -52,11 +52,6 @@ func TestDrivers(t *testing.T) {
 	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").Want(t, 4, "--releases", "other.json")
 	u.Put("/wrong.json", []byte("<html>"))
 	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").Want(t, 2, "no list of releases as NVIDIA publishes it")
-	for args, part := range map[string]string{
-		"drivers --at soon": "no day, such as", "drivers -o xml": "table or json", "drivers --releases ftp://x/y": "ftp", "drivers --releases /no/such": "/no/such",
-	} {
-		u.tool(t, args).Want(t, 2, part)
-	}
 	u.Env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
 	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").Stdout, `"over": true`)
 	u.Env["SOURCE_DATE_EPOCH"] = "x"
@@ -100,6 +95,37 @@ func TestOneRecommendation(t *testing.T) {
 		for _, name := range []string{branch, "R" + branch} {
 			r := call(t.Context(), t, nil, append(args, "--driver", name)...)
 			assert.Contains(t, r.Stderr, "note: --driver "+name+" means "+gpu.LongTerm+", the newest of its branch in the matrix")
+		}
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	t.Parallel()
+	r := call(t.Context(), t, nil, "gpus").Want(t, 0)
+	for _, word := range []string{"Blackwell", "Turing", "390.157", "R367", "LTS until 2028-06"} {
+		assert.Contains(t, r.Stdout, word)
+	}
+	r = call(t.Context(), t, nil, "gpus", "1eb8", "Tesla K80", "10de:fffe", "tesla t4").Want(t, 0)
+	for _, line := range []string{"10de:1eb8  Tesla T4     Turing", "10de:102d  Tesla K80    Kepler      470.256.02  over since 2024-07", "10de:fffe  unknown GPU  unknown"} {
+		assert.Contains(t, r.Stdout, line)
+	}
+	assert.Contains(t, r.Stderr, "warning: 10de:fffe is not in the list, so it is taken for a new GPU")
+	if n := strings.Count(r.Stdout, "\n"); n != 4 {
+		t.Errorf("%d lines; a GPU that was named twice is there once:\n%s", n, r.Stdout)
+	}
+	r = call(t.Context(), t, nil, "gpus", "V100", "-o", "json").Want(t, 0)
+	assert.Contains(t, r.Stdout, `"lastBranch": "R580"`)
+	r = call(t.Context(), t, nil, "gpus", "--node-feature-rules").Want(t, 0)
+	assert.Contains(t, r.Stdout, "apiVersion: nfd.k8s-sigs.io/v1alpha1")
+	for args, parts := range map[string][]string{
+		"Telsa-T4":                  {`GPU "Telsa-T4" is not in the list`, "Tesla T4"},
+		"1002:67df":                 {"vendor 1002", "not of NVIDIA (10de)"},
+		"1eb8 nothing":              {`GPU "nothing" is not in the list`},
+		"1eb8 --node-feature-rules": {"about all GPUs: leave out 1eb8"},
+	} {
+		r := call(t.Context(), t, nil, append([]string{"gpus"}, strings.Fields(args)...)...).Want(t, 2, parts...)
+		if r.Stdout != "" {
+			t.Errorf("%s: stdout %q", args, r.Stdout)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -99,4 +101,10 @@ func TestSuggestions(t *testing.T) {
 	} {
 		call(t.Context(), t, nil, strings.Fields(args)...).Want(t, 2, want)
 	}
+}
+
+// TestManPages makes the pages of a release: see goldentest.Man.
+func TestManPages(t *testing.T) {
+	t.Parallel()
+	goldentest.Man(t, newRootCmd(&session.App{Stdout: io.Discard, Stderr: io.Discard, Getenv: func(string) string { return "" }}))
 }

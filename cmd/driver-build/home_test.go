@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -35,5 +36,25 @@ func TestHome(t *testing.T) {
 	}
 	if _, err := os.Stat(u.Path("here")); err == nil {
 		t.Error("a folder was made")
+	}
+}
+
+func TestMemoryLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		data, space uint64
+		says        string
+	}{
+		{512 << 20, 2 << 30, ""},
+		{512<<20 - 1, ^uint64(0), "511 MiB of memory (ulimit -d), but needs up to 512 MiB: raise the limit with ulimit -d 524288"},
+		{^uint64(0), 1 << 30, "1024 MiB of memory (ulimit -v)"},
+	} {
+		err := checkMemory(func(resource int, l *syscall.Rlimit) error {
+			l.Cur = map[int]uint64{syscall.RLIMIT_DATA: c.data, syscall.RLIMIT_AS: c.space}[resource]
+			return nil
+		})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("data %d, address space %d: %v; want %q", c.data, c.space, err, c.says)
+		}
 	}
 }

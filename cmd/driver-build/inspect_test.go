@@ -1,8 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
+
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
+	"github.com/spdx/tools-golang/spdxlib"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
@@ -41,4 +48,45 @@ func TestInspectPullsNoLayer(t *testing.T) {
 	// An image that is none of ours has no such labels.
 	r := u.Run(t, "inspect", u.Base("debian12")).Want(t, 0, "note: the image's labels do not name its driver: inspect --deep")
 	assert.Contains(t, r.Stdout, "Driver   unknown")
+}
+
+// sbom prints the document of an image and reads it with SPDX's own library.
+func (u *user) sbom(t *testing.T, args ...string) (*spdx.Document, string) {
+	t.Helper()
+	r := u.Run(t, append([]string{"sbom"}, args...)...).Want(t, 0)
+	doc := require.Value(spdxjson.Read(strings.NewReader(r.Stdout)))(t)
+	require.NoError(t, spdxlib.ValidateDocument(doc))
+	return doc, r.Stdout
+}
+
+// TestSBOM: an image has the same document wherever it is; that of an index has all architectures.
+func TestSBOM(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	layout, archive, docker := "oci:"+u.Path("dist"), "oci-archive:"+u.Path("image.oci.tar"), "docker-archive:"+u.Path("image.tar")
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", layout, "--output", archive, "--output", docker).Want(t, 0)
+	_, want := u.sbom(t, layout)
+	_, same := u.sbom(t, archive)
+	assert.Same(t, want, same)
+	assert.Equal(t, 0, strings.Count(want, "VARIANT_OF"))
+	doc, _ := u.sbom(t, docker) // it has a manifest of its own, so another digest
+	if len(doc.Packages) != strings.Count(want, `"SPDXID": `)-1 {
+		t.Errorf("%d packages", len(doc.Packages))
+	}
+	repository := u.Host + "/team/driver"
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--push", "--repository", repository).Want(t, 0)
+	image := repository + ":" + newDriver + "-debian12"
+	doc, text := u.sbom(t, image)
+	assert.Equal(t, 2, strings.Count(text, "VARIANT_OF"))
+	for _, id := range []string{"Index", "Image-amd64", "Image-arm64", "Driver-arm64", "System-amd64"} {
+		found := slices.ContainsFunc(doc.Packages, func(p *spdx.Package) bool { return string(p.PackageSPDXIdentifier) == id })
+		assert.Equalf(t, true, found, "%s is in the document of the index", id)
+	}
+	_, text = u.sbom(t, image, "--arch", "arm64")
+	assert.Contains(t, text, "pkg:oci/driver@sha256:")
+	assert.Equalf(t, false, strings.Contains(text, "amd64"), "the document for arm64 has amd64")
+	r := u.Run(t, "sbom", image, "--format", "cyclonedx").Want(t, 0)
+	var cdx struct{ BOMFormat, SpecVersion string }
+	require.NoError(t, json.NewDecoder(bytes.NewReader([]byte(r.Stdout))).Decode(&cdx))
+	assert.Equal(t, "CycloneDX 1.6", cdx.BOMFormat+" "+cdx.SpecVersion)
 }
