@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/display"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
@@ -77,8 +76,8 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 type Session struct {
 	*images.Builder
 	Publisher *layer.Finder // adds finished layers to registries; nil: the command does not
-	display   *display.Display
-	transfers *display.Transfers
+	display   *display
+	transfers *transfers
 }
 
 // With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries; those of
@@ -118,7 +117,7 @@ func (s *Session) explainDamage(ctx context.Context, err error) error {
 // Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
 // closes it.
 func (a *App) Show(f func(progress.Observer) error) (err error) {
-	d, err := display.New(a.Stderr, a.progressMode())
+	d, err := newDisplay(a.Stderr, a.progressMode())
 	if err != nil {
 		return Usage(err)
 	}
@@ -141,11 +140,11 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, err
 	}
-	d, err := display.New(a.Stderr, a.progressMode()) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
+	d, err := newDisplay(a.Stderr, a.progressMode()) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
 	if err != nil {
 		return nil, Usage(err)
 	}
-	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
+	s := &Session{display: d, transfers: newTransfers(d.Observe)}
 	s.Builder, err = batch.Connect(batch.Connection{
 		Registry: registry.Options{
 			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all,

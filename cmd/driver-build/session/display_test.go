@@ -1,4 +1,4 @@
-package display
+package session
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 
 var errReason = errors.New("the mirror is gone")
 
-func shown(mode progressui.DisplayMode) *Display {
-	return &Display{mode: mode, steps: map[string]*step{}}
+func shown(mode progressui.DisplayMode) *display {
+	return &display{mode: mode, steps: map[string]*step{}}
 }
 
 // TestOneLine: a step is one line: how many files it has and how much of them, then what it does with them.
@@ -70,7 +70,7 @@ func TestErrorOnce(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"plain", "json"} {
 		var out strings.Builder
-		d, err := New(&out, mode)
+		d, err := newDisplay(&out, mode)
 		assert.NoError(t, err)
 		step := progress.Observer(d.Observe).Begin("a amd64", "download")
 		step.Note("a warning")

@@ -1,4 +1,4 @@
-package display
+package session
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const tellEvery = 5 * time.Second
 
 // status is an event as BuildKit's display takes it. A program gets the items of a step; people get one line,
 // which says how much of them there is.
-func (d *Display) status(e progress.Event) *client.SolveStatus {
+func (d *display) status(e progress.Event) *client.SolveStatus {
 	s := d.steps[e.Step]
 	if s == nil {
 		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: e.Name}, files: map[string]progress.Event{}, told: e.Time}

@@ -1,6 +1,4 @@
-// Package display shows the events of a build on a terminal, as BuildKit's own display does, which people
-// know from docker build. It knows nothing of what the events mean.
-package display
+package session
 
 import (
 	"cmp"
@@ -19,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Display shows events until it is closed.
-type Display struct {
+// display shows events until it is closed.
+type display struct {
 	mu    sync.Mutex
 	ch    chan *client.SolveStatus // nil once closed
 	done  chan error
@@ -34,8 +32,8 @@ var modes = map[string]progressui.DisplayMode{
 	"json": progressui.RawJSONMode, "quiet": progressui.QuietMode,
 }
 
-// New starts a display of a mode, one of auto, tty, plain, json and quiet.
-func New(w io.Writer, mode string) (*Display, error) {
+// newDisplay starts a display of a mode, one of auto, tty, plain, json and quiet.
+func newDisplay(w io.Writer, mode string) (*display, error) {
 	m, ok := modes[mode]
 	if !ok {
 		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
@@ -52,7 +50,7 @@ func New(w io.Writer, mode string) (*Display, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, steps: map[string]*step{}}
+	d := &display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, steps: map[string]*step{}}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -61,7 +59,7 @@ func New(w io.Writer, mode string) (*Display, error) {
 }
 
 // Close waits until everything is on the screen.
-func (d *Display) Close() error {
+func (d *display) Close() error {
 	d.mu.Lock()
 	if d.ch != nil {
 		close(d.ch)
@@ -75,7 +73,7 @@ func (d *Display) Close() error {
 }
 
 // Observe is a progress.Observer.
-func (d *Display) Observe(e progress.Event) {
+func (d *display) Observe(e progress.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ch != nil {
@@ -111,9 +109,9 @@ type console struct {
 
 func (c console) Write(p []byte) (int, error) { return c.to.Write(p) }
 
-// Transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push,
+// transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push,
 // open while a blob is being transferred.
-type Transfers struct {
+type transfers struct {
 	observe progress.Observer
 	mu      sync.Mutex
 	open    map[string]*transfer
@@ -124,13 +122,13 @@ type transfer struct {
 	running map[string]bool
 }
 
-// NewTransfers passes its steps on to an observer.
-func NewTransfers(o progress.Observer) *Transfers {
-	return &Transfers{observe: o, open: map[string]*transfer{}}
+// newTransfers passes its steps on to an observer.
+func newTransfers(o progress.Observer) *transfers {
+	return &transfers{observe: o, open: map[string]*transfer{}}
 }
 
 // Event takes an event of the registry.
-func (t *Transfers) Event(e registry.Event) {
+func (t *transfers) Event(e registry.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := e.Op + " " + e.Ref
@@ -159,7 +157,7 @@ func (t *Transfers) Event(e registry.Event) {
 var digests = regexp.MustCompile(`\bsha256:([0-9a-f]{12})[0-9a-f]{52}\b`)
 
 // End closes the steps that are open.
-func (t *Transfers) End() {
+func (t *transfers) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, tr := range t.open {
