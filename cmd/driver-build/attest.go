@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -111,7 +109,7 @@ func (o *attestFlags) checkRefs(refs []string) error {
 }
 
 func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (err error) {
-	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs), o.checkFolders()); err != nil {
+	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs), checkFolders(o.export, o.answers, signature.ListName)); err != nil {
 		return err
 	}
 	plan := attestation.Plan{Format: o.signer.Format}
@@ -152,20 +150,6 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 		}
 		return nil
 	})
-}
-
-func (o *attestFlags) checkFolders() error {
-	if o.export != "" {
-		if err := kernelmodules.CheckRequestFolder(o.export); err != nil {
-			return session.Usagef("--export: %w", err)
-		}
-	}
-	if o.answers != "" {
-		if _, err := os.Stat(filepath.Join(o.answers, signature.ListName)); err != nil {
-			return session.Usagef("--import: %w; give the folder that --export wrote", err)
-		}
-	}
-	return nil
 }
 
 // documents reads the files.

@@ -89,12 +89,7 @@ func (o *signFlags) check() (err error) {
 	case o.output.Push && o.output.Repository == "":
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
-	if o.export != "" {
-		if err := kernelmodules.CheckRequestFolder(o.export); err != nil {
-			return session.Usagef("--export: %w", err)
-		}
-	}
-	err = errors.Join(checkNames(o.tags, o.archs), o.output.Parse(o.export != ""))
+	err = errors.Join(checkFolders(o.export, "", ""), checkNames(o.tags, o.archs), o.output.Parse(o.export != ""))
 	if err == nil && o.imageSigner.Given() {
 		err = o.output.CheckAttached(true, o.imageSigner.Format)
 	}
@@ -109,6 +104,21 @@ func given(values ...string) (n int) {
 		}
 	}
 	return n
+}
+
+// checkFolders checks --export, and that --import has the list that an export wrote.
+func checkFolders(export, answers, list string) error {
+	if export != "" {
+		if err := kernelmodules.CheckRequestFolder(export); err != nil {
+			return session.Usagef("--export: %w", err)
+		}
+	}
+	if answers != "" {
+		if _, err := os.Stat(filepath.Join(answers, list)); err != nil {
+			return session.Usagef("--import: %w; give the folder that --export wrote", err)
+		}
+	}
+	return nil
 }
 
 // checkNames checks --tag and --arch.
@@ -135,11 +145,11 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	}
 	var cert *x509.Certificate // of an offline signer
 	if o.answers != "" {
-		if cert, err = flags.Certificate(o.signer.Cert); err != nil {
-			return err
+		if cert, err = flags.Certificate(o.signer.Cert); err == nil {
+			err = checkFolders("", o.answers, kernelmodules.RequestName)
 		}
-		if _, err := os.Stat(filepath.Join(o.answers, kernelmodules.RequestName)); err != nil {
-			return session.Usagef("--import: %w; give the folder that --export wrote", err)
+		if err != nil {
+			return err
 		}
 	}
 	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {

@@ -5,7 +5,7 @@ import (
 	"crypto"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,15 +102,14 @@ func newList(a *session.App) *cobra.Command {
 }
 
 func printList(a *session.App, b *bundle.Bundle) error {
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "Bundle\t%s\nOrigin\t%s\nTool\t%s\nSigned\t%v\n", b.Manifest.Digest, b.List.Origin, b.List.Tool, b.Signed)
+	rows := [][]string{{"Bundle", b.Manifest.Digest.String()}, {"Origin", b.List.Origin}, {"Tool", b.List.Tool}, {"Signed", strconv.FormatBool(b.Signed)}}
 	for _, l := range b.Summaries() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f MB\n", l.Kind, l.Name, l.Digest, float64(l.Bytes)/1e6)
+		rows = append(rows, []string{string(l.Kind), l.Name, l.Digest.String(), fmt.Sprintf("%.1f MB", float64(l.Bytes)/1e6)})
 	}
 	for _, x := range b.List.Absent {
-		fmt.Fprintf(w, "absent\t%s\t%d bytes\tin %s\n", x.Digest, x.Size, x.Source)
+		rows = append(rows, []string{"absent", x.Digest.String(), fmt.Sprintf("%d bytes", x.Size), "in " + x.Source})
 	}
-	return w.Flush()
+	return a.Table(nil, rows)
 }
 
 func newHave(a *session.App) *cobra.Command {

@@ -3,13 +3,53 @@ package flags
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/buildkit"
+	"github.com/driver-container/driver-container/images/runner/chroot"
 )
+
+// errNoBuilder says that this machine has nothing to compile modules with.
+var errNoBuilder = failure.New(failure.Step, "nothing to compile modules with")
+
+// builderKind is a kind of runner.
+type builderKind string
+
+// The kinds of runners. With anyBuilder a BuildKit daemon at its default address is taken, and a chroot where there
+// is none.
+const (
+	anyBuilder      builderKind = "auto"
+	buildkitBuilder builderKind = "buildkit"
+	chrootBuilder   builderKind = "chroot"
+)
+
+// parseBuilder reads the word that chooses a kind: auto, chroot, buildkit, buildkit=ADDRESS, ADDRESS or "". host is the
+// address for builds that name neither an address nor a chroot; "" is none. It looks for nothing.
+func parseBuilder(word, host string) (kind builderKind, address string, err error) {
+	name, address, given := strings.Cut(word, "=")
+	if scheme, _, ok := strings.Cut(word, "://"); ok && !strings.Contains(scheme, "=") {
+		name, address, given = string(buildkitBuilder), word, true
+	}
+	switch kind = builderKind(name); {
+	case word == "":
+		kind = anyBuilder
+	case !slices.Contains([]builderKind{anyBuilder, chrootBuilder, buildkitBuilder}, kind) || given && (kind != buildkitBuilder || address == ""):
+		return kind, "", fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", word)
+	}
+	if host != "" && kind != chrootBuilder && address == "" {
+		return buildkitBuilder, host, nil
+	}
+	return kind, address, nil
+}
 
 // Runners says what compiles modules ahead of time.
 type Runners struct {
@@ -63,14 +103,12 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 func (r *Runners) Named() bool { return r.kind != anyBuilder }
 
 // Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
-func (r *Runners) Try(ctx context.Context, work string) (found string, err error) {
-	finder := &builderFinder{kind: r.kind, address: r.address, tls: r.tls, work: work, say: func(string) {}}
-	defer func() { err = errors.Join(err, finder.close()) }()
-	with, err := finder.runner(ctx)
+func (r *Runners) Try(ctx context.Context, work string) (string, error) {
+	with, end, err := r.find(ctx, work, func(string) {})
 	if err != nil {
 		return "", err
 	}
-	return with.String(), nil
+	return with.String(), end()
 }
 
 // Attach gives the session a runner, which is found when the first compile needs it. The returned function
@@ -78,7 +116,47 @@ func (r *Runners) Try(ctx context.Context, work string) (found string, err error
 func (r *Runners) Attach(s *session.Session) func() error {
 	s.Compiles = r.compiles
 	say := func(line string) { _ = s.Step("builder", line).End(false, nil) }
-	finder := &builderFinder{kind: r.kind, address: r.address, tls: r.tls, work: s.Store.Dir(), say: say}
-	s.Runner = finder.runner
-	return finder.close
+	var one sync.Mutex
+	var found runner.Runner
+	end := noEnd
+	s.Runner = func(ctx context.Context) (_ runner.Runner, err error) {
+		one.Lock()
+		defer one.Unlock()
+		if found == nil {
+			found, end, err = r.find(ctx, s.Store.Dir(), say)
+		}
+		return found, err
+	}
+	return func() error {
+		one.Lock()
+		defer one.Unlock()
+		return end()
+	}
+}
+
+func noEnd() error { return nil }
+
+// find looks for a runner, which the returned function ends. work is a folder for what it keeps, say takes lines for people.
+func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ runner.Runner, end func() error, err error) {
+	var reasons []error
+	if r.kind != chrootBuilder {
+		daemon, err := buildkit.New(ctx, buildkit.Options{Address: r.address, TLS: r.tls, Work: filepath.Join(work, "partial"), OnLine: say})
+		if err == nil {
+			return daemon, daemon.Close, nil
+		}
+		if r.kind == buildkitBuilder || !errors.Is(err, runner.ErrUnavailable) {
+			return nil, noEnd, err
+		}
+		reasons = append(reasons, err)
+	}
+	err = chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
+	if err == nil {
+		var local *chroot.Runner
+		if local, err = chroot.New(filepath.Join(work, "work")); err == nil {
+			return local, noEnd, nil
+		}
+	}
+	reasons = append(reasons, err)
+	return nil, noEnd, fmt.Errorf("%w: %s; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
+		errNoBuilder, errors.Join(reasons...).Error()) // its text alone: their kind does not count
 }
