@@ -31,6 +31,9 @@ type Distro interface {
 	LibDir32(arch string) string
 	// Runtime returns the packages that loading a kernel module needs on top of a slim base image.
 	Runtime(arch string) []string
+	// Distroless returns what an image has of the system if it is not built on a base; no packages: such images
+	// cannot be made.
+	Distroless(arch string) Distroless
 	// Fabric returns the packages that NVIDIA's programs for NVSwitch and NVLink need: ibstat, by which their
 	// start script finds the port of the switches, and zlib.
 	Fabric(arch string) []string

@@ -24,3 +24,6 @@ func (g garden) Matches(id, versionID string) bool {
 
 // KernelFlavour is the one of the images for clouds. Machines without a hypervisor run "amd64" or "arm64".
 func (g garden) KernelFlavour(arch string) string { return forArch(arch, "cloud-"+arch) }
+
+// Distroless returns nothing: what makes a release's os-release is in no package.
+func (g garden) Distroless(string) Distroless { return Distroless{} }

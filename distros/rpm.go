@@ -49,6 +49,9 @@ func (d rpm) LibDir32(arch string) string {
 // Runtime is kmod, as elsewhere.
 func (d rpm) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
 
+// Distroless returns nothing.
+func (d rpm) Distroless(string) Distroless { return Distroless{} }
+
 // Fabric returns the packages of ibstat and zlib, without ibstat where the freely available repositories of
 // the base do not have it.
 func (d rpm) Fabric(arch string) []string {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -98,7 +99,7 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
 	}
-	var packages, fabric, companions, entrypoint, description v1.Layer
+	var packages, fabric, companions, entrypoint v1.Layer
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
@@ -106,6 +107,10 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		var links map[string]string
 		if r.Toolchain {
 			links = r.Links
+		}
+		if r.Distroless {
+			packages, err = b.distrolessLayer(ectx, r, base)
+			return err
 		}
 		packages, err = b.packagesLayer(ectx, r, base, "packages", r.Packages, links, r.Public().Repositories)
 		return err
@@ -116,7 +121,6 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		eg.Go(func() (err error) { companions, err = b.companionsLayer(ectx, r); return err })
 	}
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
-	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r, info); return err })
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
 	if err := eg.Wait(); err != nil {
 		return nil, err
@@ -126,8 +130,20 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
 	layers = append(append(layers, namedLayer{recipe.CompanionsLayer, companions}), modules...)
-	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{descriptionName, description})
+	layers = append(layers, namedLayer{"entrypoint", entrypoint})
 	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
+	var loaderCache []byte
+	if r.Distroless {
+		base = empty.Image
+		if loaderCache, err = b.loaderCache(ctx, r, layers); err != nil {
+			return nil, err
+		}
+	}
+	description, err := b.descriptionLayer(ctx, r, info, loaderCache)
+	if err != nil {
+		return nil, err
+	}
+	layers = append(layers, namedLayer{descriptionName, description})
 	omitted, err := b.omitted(ctx, r, modules)
 	if err != nil {
 		return nil, err

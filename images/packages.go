@@ -2,10 +2,14 @@ package images
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
@@ -23,7 +27,8 @@ func (b *Builder) packagesLayer(
 	if len(repositories) > 0 {
 		inputs = append(inputs, repositories)
 	}
-	return b.unpackedLayer(ctx, r, base, name, "packages", inputs, pkgs, func(tree, lower *rootfs.Tree, all []packages.Unpacked) error {
+	return b.unpackedLayer(ctx, r, base, name, "packages", inputs, pkgs, func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+		tree := rootfs.New(spool, lower)
 		err := packages.Install(r.Distro, tree, lower, all, r.Time())
 		if err == nil && len(repositories) > 0 {
 			err = packages.Configure(r.Distro, tree, repositories)
@@ -31,35 +36,86 @@ func (b *Builder) packagesLayer(
 		if err == nil {
 			err = packages.AddLinks(tree, links)
 		}
-		return err
+		return tree, err
 	})
+}
+
+// distrolessLayer has all packages of an image without a base.
+func (b *Builder) distrolessLayer(ctx context.Context, r *recipe.Recipe, base v1.Image) (v1.Layer, error) {
+	links := r.Distro.Distroless(r.Arch).Links
+	inputs := []any{r.Base.Digest, recipe.Digests(r.Packages), links, r.Compression, r.Epoch}
+	return b.unpackedLayer(ctx, r, base, "packages", "distroless root", inputs, r.Packages, func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+		tree := rootfs.New(spool, nil)
+		for i := range all {
+			all[i].Distroless = true
+		}
+		err := packages.LinkFolders(tree, base)
+		if err == nil {
+			err = packages.Install(r.Distro, tree, rootfs.New(spool, nil), all, r.Time())
+		}
+		if err == nil {
+			err = packages.AddLinks(tree, links)
+		}
+		return tree, err
+	})
+}
+
+// loaderCache is the cache of the dynamic loader for what is in the folder of libraries, which ldconfig makes elsewhere.
+func (b *Builder) loaderCache(ctx context.Context, r *recipe.Recipe, layers []namedLayer) (text []byte, err error) {
+	err = b.step(r.Target(), "loader cache", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		var all []v1.Layer
+		for _, l := range layers {
+			all = append(all, l.layer)
+		}
+		tree, err := b.Layers().Outline(ctx, all, spool, step)
+		if err != nil {
+			return false, err
+		}
+		arch, _ := distros.LookupArch(r.Arch)
+		libraries := map[string]string{}
+		for _, dir := range []string{strings.TrimPrefix(r.LibDir, "usr/"), r.LibDir} {
+			list, err := tree.ReadDir(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return false, err
+			}
+			for _, e := range list {
+				if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
+					libraries[name] = "/" + dir + "/" + name
+				}
+			}
+		}
+		text = elffile.LoaderCache(arch.Machine, libraries)
+		return false, nil
+	})
+	return text, err
 }
 
 // headersLayer has the headers of a kernel. It is for compiling only and records nothing.
 func (b *Builder) headersLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) (v1.Layer, error) {
 	inputs := []any{r.Base.Digest, recipe.Digests(k.Headers), r.Compression, r.Epoch}
-	return b.unpackedLayer(ctx, r, base, "headers "+k.Release, "headers", inputs, k.Headers, func(tree, _ *rootfs.Tree, all []packages.Unpacked) error {
+	return b.unpackedLayer(ctx, r, base, "headers "+k.Release, "headers", inputs, k.Headers, func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+		tree := rootfs.New(spool, lower)
 		if err := packages.Place(tree, all); err != nil {
-			return err
+			return nil, err
 		}
 		// The link by which modules are built is in the kernel's own package with all rpm kernels.
 		link := "lib/modules/" + k.Release + "/build"
 		if tree.Exists(link) {
-			return nil
+			return tree, nil
 		}
 		for _, dir := range r.Distro.BuildDirs(k.Release) {
 			if tree.Exists(dir) {
-				return tree.AddLink(link, "/"+dir)
+				return tree, tree.AddLink(link, "/"+dir)
 			}
 		}
-		return nil
+		return tree, nil
 	})
 }
 
-// unpackedLayer downloads and unpacks packages and passes them to install, which lays them over the base.
+// unpackedLayer downloads and unpacks packages and passes them to install, which makes the layer of them.
 func (b *Builder) unpackedLayer(
 	ctx context.Context, r *recipe.Recipe, base v1.Image, name, kind string, inputs []any, pkgs []distros.Package,
-	install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error,
+	install func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error),
 ) (v1.Layer, error) {
 	return b.layer(ctx, r, name, kind, inputs, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
@@ -76,8 +132,7 @@ func (b *Builder) unpackedLayer(
 				return nil, err
 			}
 		}
-		tree := rootfs.New(spool, lower)
-		return tree, install(tree, lower, all)
+		return install(lower, spool, all)
 	})
 }
 

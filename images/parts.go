@@ -70,16 +70,24 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 	return l, nil
 }
 
-// descriptionLayer has one small file. It is a layer of its own, so that images of all systems and drivers share the
+// descriptionLayer has one small file, and the loader's cache if there is one. It is a layer of its own, so that images of all systems and drivers share the
 // entrypoint.
-func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description) (v1.Layer, error) {
+func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description, loaderCache []byte) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("describe the image: %w", err)
 	}
 	inputs := []any{string(text), r.Compression, r.Epoch}
+	if loaderCache != nil {
+		inputs = append(inputs, loaderCache)
+	}
 	return b.layer(ctx, r, descriptionName, "description", inputs, func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
+		if loaderCache != nil {
+			if err := tree.AddBytes("etc/ld.so.cache", 0o644, loaderCache); err != nil {
+				return nil, err
+			}
+		}
 		return tree, tree.AddFile(driverinfo.Path, 0o644, int64(len(text)), bytes.NewReader(text))
 	})
 }

@@ -69,7 +69,7 @@ var spdxID = regexp.MustCompile(`^[a-zA-Z0-9.-]+$`)
 func TestSBOMGolden(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
-	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true, Epoch: 1700000000})
+	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true, Epoch: 1700000000, Base: r.Base("debian12")})
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
 	known := documents.Model{Name: "driver", Images: []*documents.Image{billed(t, r.b, img, planned)}}
 	readSPDX(t, document(t, documents.SPDX, known))

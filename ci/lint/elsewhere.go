@@ -52,6 +52,7 @@ var Elsewhere = map[string]map[string]string{
 		"mkdir -p \"$state\" ": "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
 		"chroot \"$driver\" ":  "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
 		"mokutil ":             "needs firmware: Test21MOK",
+		"kubectl exec -n NS ":  "needs a kubelet: Test18Precompiled has the image",
 		"openssl req ":         "a certificate of the test: Test20SecureBoot",
 		"for f in ":            "TestRealTools",
 		"openssl pkeyutl ":     "TestOfflineSigning",

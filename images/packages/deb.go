@@ -99,6 +99,11 @@ func (debManager) record(tree, lower *rootfs.Tree, debs []Unpacked, _ time.Time)
 			return fmt.Errorf("record %s: %w", u.Name, err)
 		}
 	}
+	if !lower.Exists(dpkgStatus) { // without it dpkg takes the lists of libraries for missing: they have the architecture in their names
+		if err := tree.AddBytes(dpkgInfo+"format", 0o644, []byte("1\n")); err != nil {
+			return err
+		}
+	}
 	return recordStatus(tree, lower, debs)
 }
 
@@ -159,7 +164,7 @@ func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 			continue
 		}
 		if ending == "md5sums" {
-			data = wantedSums(data)
+			data = u.wantedSums(data)
 		}
 		if err := tree.AddBytes(stem+"."+ending, 0o644, data); err != nil {
 			return err
@@ -170,10 +175,10 @@ func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 
 // wantedSums drops the lines of md5sums whose files were left out, so that dpkg --verify finds nothing
 // missing.
-func wantedSums(data []byte) []byte {
+func (u Unpacked) wantedSums(data []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(data) {
-		if _, file, ok := strings.Cut(string(line), "  "); ok && !unwanted(strings.TrimSpace(file)) {
+		if _, file, ok := strings.Cut(string(line), "  "); ok && !u.unwanted(strings.TrimSpace(file)) {
 			kept.Write(line)
 		}
 	}

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,8 +33,19 @@ func (r *debRepositories) load(ctx context.Context) (notes []string, err error) 
 	return r.index.Notes(), err
 }
 
-func (r *debRepositories) resolve(_ context.Context, want []string) ([]distros.Package, error) {
-	found, err := r.index.Resolve(r.status, want)
+func (r *debRepositories) resolve(_ context.Context, want, assumed []string) ([]distros.Package, error) {
+	status := r.status
+	if len(assumed) > 0 {
+		var text strings.Builder
+		for _, name := range assumed { // newer than any version that a package may ask for
+			fmt.Fprintf(&text, "Package: %s\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: foreign\nVersion: 9999:0\n\n", name)
+		}
+		var err error
+		if status, err = dpkg.ReadStatus(strings.NewReader(text.String())); err != nil {
+			return nil, err
+		}
+	}
+	found, err := r.index.Resolve(status, want)
 	all := make([]distros.Package, len(found))
 	for i, p := range found {
 		all[i] = p.Package

@@ -20,8 +20,9 @@ type Repositories interface {
 
 	// load reads the indexes, for the methods below, and returns what people should know of them.
 	load(ctx context.Context) (notes []string, err error)
-	// resolve is the closure over what the base has; wants in the manager's own words.
-	resolve(ctx context.Context, want []string) ([]distros.Package, error)
+	// resolve is the closure over what the base has or, if there are such names, over those that are assumed to be
+	// installed; wants in the manager's own words.
+	resolve(ctx context.Context, want, assumed []string) ([]distros.Package, error)
 	// find gives one package alone. A want without a version means the one of a driver's time.
 	find(want, driver string) (*distros.Package, error)
 	// kernels lists the kernels with headers, in any order.
@@ -83,7 +84,7 @@ func load(ctx context.Context, repos Repositories, step *progress.Step) error {
 // among them. The base of the pins is left empty.
 func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver string, step *progress.Step) (p recipe.Pins, err error) {
 	if err = load(ctx, repos, step); err == nil {
-		p.Packages, err = repos.resolve(ctx, w.Image)
+		p.Packages, err = repos.resolve(ctx, w.Image, w.Assumed)
 	}
 	if err == nil && len(w.Compiler) > 0 {
 		err = resolveCompiler(ctx, repos, w, &p)
@@ -112,7 +113,7 @@ func findAll(repos Repositories, wants []string, driver string) (all []distros.P
 // resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers of each
 // kernel, which come with what they need beyond the compiler.
 func resolveCompiler(ctx context.Context, repos Repositories, w recipe.Wants, p *recipe.Pins) (err error) {
-	if p.Compiler, err = repos.resolve(ctx, w.Compiler); err != nil {
+	if p.Compiler, err = repos.resolve(ctx, w.Compiler, nil); err != nil {
 		return err
 	}
 	there := map[string]bool{}
@@ -121,7 +122,7 @@ func resolveCompiler(ctx context.Context, repos Repositories, w recipe.Wants, p 
 	}
 	p.Headers = map[string][]distros.Package{}
 	for release, headers := range w.Headers {
-		all, err := repos.resolve(ctx, slices.Concat(w.Compiler, headers))
+		all, err := repos.resolve(ctx, slices.Concat(w.Compiler, headers), nil)
 		if err != nil {
 			return fmt.Errorf("headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have", release, err)
 		}

@@ -24,6 +24,11 @@ func unwanted(p string) bool {
 	return strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
 }
 
+// unwanted is unwanted for a file of this package.
+func (u Unpacked) unwanted(p string) bool {
+	return unwanted(p) || u.Distroless && strings.Contains(p, "/gconv/")
+}
+
 // Install lays packages over a base and records them as installed.
 func Install(d distros.Distro, tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error {
 	m, err := managerOf(d)
@@ -34,6 +39,24 @@ func Install(d distros.Distro, tree, lower *rootfs.Tree, all []Unpacked, when ti
 		return err
 	}
 	return m.record(tree, lower, all, when)
+}
+
+// LinkFolders makes the folders of a root lead where those of the base lead. On some systems lib is usr/lib, and var/run is
+// run; scripts of packages make these links, or the system's installer.
+func LinkFolders(tree, base *rootfs.Tree) error {
+	for _, dir := range []string{"bin", "sbin", "lib", "lib64", "var/run", "var/lock"} {
+		e, ok := base.Lstat(dir)
+		if !ok || e.Kind != rootfs.Link {
+			continue
+		}
+		if err := tree.AddLink(dir, e.Target); err != nil {
+			return err
+		}
+		if err := tree.AddDir(dir, 0o755); err != nil { // where it leads
+			return err
+		}
+	}
+	return nil
 }
 
 // Configure adds repositories to those that the image itself knows.
@@ -50,7 +73,7 @@ func Configure(d distros.Distro, tree *rootfs.Tree, all []matrix.Repository) err
 func Place(tree *rootfs.Tree, all []Unpacked) error {
 	for i, u := range all {
 		for _, e := range u.Tree.All() {
-			if unwanted(e.Path) {
+			if u.unwanted(e.Path) {
 				continue
 			}
 			all[i].list = append(all[i].list, "/"+e.Path)

@@ -91,6 +91,7 @@ func managerOf(d distros.Distro) (manager, error) {
 type Unpacked struct {
 	Name, Version string
 	Tree          *rootfs.Tree
+	Distroless    bool          // for an image that no base is below: without conversions between character sets
 	list          []string      // absolute paths of what went into the image, once it is there
 	deb           *dpkg.Deb     // of debManager
 	rpm           *rpmfile.File // of rpmManager

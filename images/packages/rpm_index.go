@@ -53,7 +53,7 @@ func (r *rpmRepositories) pinned(p *rpm.Package) distros.Package {
 	return out
 }
 
-func (r *rpmRepositories) resolve(ctx context.Context, want []string) ([]distros.Package, error) {
+func (r *rpmRepositories) resolve(ctx context.Context, want, _ []string) ([]distros.Package, error) {
 	found, err := solve.Resolve(ctx, r.index, r.installed, want)
 	all := make([]distros.Package, len(found))
 	for i := range found {

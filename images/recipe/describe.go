@@ -40,6 +40,9 @@ func (r *Recipe) contentID() (string, error) {
 		r.Source.Digests(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
 		fileListFormat,
 	}
+	if r.Distroless {
+		inputs = append(inputs, "distroless")
+	}
 	if len(r.Fabric) > 0 {
 		inputs = append(inputs, r.FabricDigests())
 	}

@@ -56,8 +56,10 @@ func (r *Recipe) Labels() (map[string]string, error) {
 		return nil, err
 	}
 	l := DescribedLabels(d)
-	l[OCIPrefix+"version"], l[OCIPrefix+"base.digest"], l[OCIPrefix+"base.name"] = r.Tag, r.Base.Digest, r.Base.Name
-	l[OCIPrefix+"revision"], l[LabelOverridden] = r.Builder.Revision, strings.Join(r.Overridden, "; ")
+	if !r.Distroless {
+		l[OCIPrefix+"base.digest"], l[OCIPrefix+"base.name"] = r.Base.Digest, r.Base.Name
+	}
+	l[OCIPrefix+"version"], l[OCIPrefix+"revision"], l[LabelOverridden] = r.Tag, r.Builder.Revision, strings.Join(r.Overridden, "; ")
 	l[LabelFlavours], l[LabelKernels] = strings.Join(r.Flavours, ","), strings.Join(r.Releases(), ",") // in the order of the request
 	l[LabelSigner], l[LabelAliases] = r.Signer, strings.Join(r.Aliases, ",")
 	if r.Epoch > 0 {

@@ -12,12 +12,13 @@ import (
 )
 
 // precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the
-// image is thin: it serves these kernels and flavours and no others.
+// image is thin: it serves these kernels and flavours and no others, and is built on no base unless one is named.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
 	r.PrecompiledFlavours = CompiledFlavours(t, o.Flavours)
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours
+		r.Distroless = o.Base == "" && len(t.Distro.Distroless(t.Arch).Packages) > 0
 	}
 	r.Modules, r.KMM = slices.Sorted(slices.Values(o.Modules)), o.KMM
 	for _, release := range o.Kernels {

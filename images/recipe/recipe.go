@@ -32,6 +32,9 @@ type Recipe struct {
 	Flavours []string          `json:"flavours"`
 	Base     Base              `json:"base"`
 	Packages []distros.Package `json:"packages"`
+	// Distroless is an image that is not built on the base: it has the packages and nothing else of a system. The base
+	// only tells the repositories and their keys, and modules are compiled in it.
+	Distroless bool `json:"distroless,omitempty"`
 	// Repositories of the matrix are used beside or instead of the base's. The image has them too.
 	Repositories        []matrix.Repository   `json:"repositories,omitempty"`
 	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's

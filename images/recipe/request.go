@@ -26,6 +26,7 @@ type Request struct {
 // Wants is what a target asks of the package repositories, in the words of the package manager.
 type Wants struct {
 	Image    []string `json:"image,omitempty"`    // what the image has besides the driver
+	Assumed  []string `json:"assumed,omitempty"`  // what a distroless image counts as installed; none: the base's packages count
 	Compiler []string `json:"compiler,omitempty"` // what compiles modules for the image: nothing else, so that it is the same for all images
 	// Headers are by the release of the kernel.
 	Headers    map[string][]string `json:"headers,omitempty"`
@@ -53,6 +54,10 @@ func (r *Recipe) ask(t matrix.Target, o Options) error {
 	w.Image = d.Toolchain(t.Arch)
 	if !r.Toolchain {
 		w.Image = d.Runtime(t.Arch)
+	}
+	if r.Distroless {
+		less := d.Distroless(t.Arch)
+		w.Image, w.Assumed = less.Packages, less.Assumed
 	}
 	if len(r.Fabric) > 0 {
 		w.Image = append(w.Image, d.Fabric(t.Arch)...)

@@ -94,7 +94,7 @@ func whyOld(labels map[string]string, r *recipe.Recipe) string {
 		return "it does not say what it was made from"
 	case labels[recipe.LabelDriver] != r.Driver || labels[recipe.LabelSystem] != r.System:
 		return "it is of driver " + labels[recipe.LabelDriver] + " for " + labels[recipe.LabelSystem]
-	case base != r.Base.Digest:
+	case base != "" && base != r.Base.Digest:
 		return "its base is " + short(base) + ", now " + short(r.Base.Digest)
 	case labels[recipe.LabelProfile] != string(r.Profile):
 		return "its profile is " + labels[recipe.LabelProfile] + ", now " + string(r.Profile)

@@ -91,7 +91,10 @@ func (s system) toolchain(arch string) []repotest.Deb {
 		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
 		"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
 	}
-	list = append(list, libc)
+	list = append(list, libc, deb("base-files", "12", "Depends: awk, debconf (>= 0.5) | debconf-2.0\n", s.osRelease()...),
+		deb("busybox-static", "1.35", "", repotest.File{Name: "bin/busybox", Mode: 0o755, Body: string(ELF{Arch: arch, Static: true, Note: "busybox"}.Bytes())}),
+		deb("libc-bin", newLibc, "Depends: libc6\n", program("sbin/ldconfig")),
+		deb("libstdc++6", "12", "Depends: libc6\n", library("usr/"+lib+"/libstdc++.so.6", arch, "libstdc++.so.6", "")))
 	for _, name := range d.Toolchain(arch) {
 		switch {
 		case strings.HasPrefix(name, "gcc-"):
@@ -119,6 +122,7 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 		for _, dir := range []string{"bin", "sbin", "lib"} {
 			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
 		}
+		files = append(files, repotest.File{Name: "var/run", Link: "/run"})
 	}
 	for _, name := range []string{bin + "/sh", bin + "/mkdir", bin + "/cat", bin + "/mv", bin + "/rm", sbin + "/ldconfig"} {
 		files = append(files, program(name, arch, name))
@@ -131,23 +135,28 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 	for i := range s.extraFiles {
 		files = append(files, repotest.File{Name: fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), Body: s.id})
 	}
-	id, _, _ := strings.Cut(s.id, s.version)
 	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
 		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
 	files = append(files,
 		library(lib+"/libc.so.6", arch, "libc.so.6", ""),
 		library(lib+"/libold.so.1", arch, "libold.so.1", ""),
-		repotest.File{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)},
-		repotest.File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
 		repotest.File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},
 		repotest.File{Name: "var/lib/dpkg/info/libc6:" + arch + ".list", Body: fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))},
 		repotest.File{Name: "usr/share/keyrings/test.gpg", Body: key.String()},
 	)
+	files = append(files, s.osRelease()...)
 	if s.merged {
 		return append(files, repotest.File{Name: "etc/apt/sources.list.d/debian.sources", Body: fmt.Sprintf(
 			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)})
 	}
 	return append(files, repotest.File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
+}
+
+func (s system) osRelease() []repotest.File {
+	id, _, _ := strings.Cut(s.id, s.version)
+	return []repotest.File{
+		{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)}, {Name: "etc/os-release", Link: "../usr/lib/os-release"},
+	}
 }
 
 // Base returns the reference of a system's base image.
