@@ -50,7 +50,7 @@ func (c Cache) members(ctx context.Context, l v1.Layer, step *progress.Step) (me
 const outlineName = "outline"
 
 // OutlineKey is the key of the outline of the layer with a digest.
-func OutlineKey(digest v1.Hash) (string, error) { return Key("outline 2", digest.String()) }
+func OutlineKey(digest v1.Hash) (string, error) { return Key("outline 3", digest.String()) }
 
 // OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither the cache
 // nor a registry has its outline.
