@@ -111,7 +111,7 @@ func TestWhoReachesWhom(t *testing.T) {
 			"a package that only looks at a driver needs node/status, and nothing that loads or compiles a driver"},
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
 		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
-		{[]string{"cmd/driver-probe"}, nil, append(own("images", "kmod", "node/status", "node/devices", "node/daemons", "node/host", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else, and answers in the words of node/probe"},
+		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
 		{[]string{"version"}, nil, append(own("images", "distros", "kmod", "node", "cmd", "ci"), buildkit, registries, cobra), "every program has it"},
 		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
 	}

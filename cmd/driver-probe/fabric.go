@@ -4,9 +4,14 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
-	"github.com/driver-container/driver-container/node/probe"
 )
+
+// fabric is the state of a GPU's registration with its NVLink fabric.
+type fabric struct {
+	State  string   `json:"state"`            // not started, in progress, completed, unknown
+	Error  string   `json:"error,omitempty"`  // why the registration failed, or the state is unknown
+	Health []string `json:"health,omitempty"` // what NVML calls wrong with the fabric
+}
 
 // The calls about the fabric. A library that lacks one must not be asked: the program would end with an
 // unresolved symbol.
@@ -16,7 +21,7 @@ const (
 )
 
 // fabricOf returns nil for a GPU without a fabric, and for a library that does not know the question.
-func fabricOf(lib nvml.Interface, h nvml.Device) *probe.Fabric {
+func fabricOf(lib nvml.Interface, h nvml.Device) *fabric {
 	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
 	switch {
 	case has(fabricSymbolV):
@@ -29,26 +34,26 @@ func fabricOf(lib nvml.Interface, h nvml.Device) *probe.Fabric {
 	return nil
 }
 
-func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Return) *probe.Fabric {
+func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Return) *fabric {
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && state == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
 		return nil
 	case ret != nvml.SUCCESS:
-		return &probe.Fabric{State: probe.FabricUnknown, Error: ret.Error()}
+		return &fabric{State: "unknown", Error: ret.Error()}
 	}
-	f := &probe.Fabric{Health: health(mask)}
+	f := &fabric{Health: health(mask)}
 	switch state {
 	case nvml.GPU_FABRIC_STATE_NOT_STARTED:
-		f.State = probe.FabricNotStarted
+		f.State = "not started"
 	case nvml.GPU_FABRIC_STATE_IN_PROGRESS:
-		f.State = probe.FabricInProgress
+		f.State = "in progress"
 	case nvml.GPU_FABRIC_STATE_COMPLETED:
-		f.State = probe.FabricCompleted
+		f.State = "completed"
 		if status != nvml.SUCCESS { // the status counts only now
 			f.Error = status.Error()
 		}
 	default:
-		f.State = probe.FabricUnknown
+		f.State = "unknown"
 	}
 	return f
 }

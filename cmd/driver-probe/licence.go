@@ -4,14 +4,20 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
-	"github.com/driver-container/driver-container/node/probe"
 )
+
+// licence is the state of a GPU's vGPU licence.
+type licence struct {
+	Product  string `json:"product,omitempty"`
+	Licensed bool   `json:"licensed"`
+	Until    string `json:"until,omitempty"` // when it expires, RFC 3339; "": it does not, or that is not known
+	Error    string `json:"error,omitempty"` // why the state is not known
+}
 
 const licenceSymbol = "nvmlDeviceGetGridLicensableFeatures"
 
 // licenceOf returns nil for a GPU that needs no licence, and for a library that does not know the question.
-func licenceOf(lib nvml.Interface, h nvml.Device) *probe.Licence {
+func licenceOf(lib nvml.Interface, h nvml.Device) *licence {
 	if lib.Extensions().LookupSymbol(licenceSymbol) != nil {
 		return nil
 	}
@@ -20,9 +26,9 @@ func licenceOf(lib nvml.Interface, h nvml.Device) *probe.Licence {
 	case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && f.IsGridLicenseSupported == 0:
 		return nil
 	case ret != nvml.SUCCESS:
-		return &probe.Licence{Error: ret.Error()}
+		return &licence{Error: ret.Error()}
 	}
-	out := &probe.Licence{}
+	out := &licence{}
 	for _, feature := range f.GridLicensableFeatures[:min(int(f.LicensableFeaturesCount), len(f.GridLicensableFeatures))] {
 		if feature.FeatureEnabled == 0 {
 			continue

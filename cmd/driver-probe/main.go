@@ -13,17 +13,37 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/version"
 )
 
 // answer is the output. Error is the error text of NVML; the other fields are then incomplete.
 type answer struct {
-	Driver  string         `json:"driver,omitempty"` // version of the loaded kernel driver
-	NVML    string         `json:"nvml,omitempty"`   // version of the library
-	CUDA    string         `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
-	Devices []probe.Device `json:"devices"`          // PCI as NVML writes it, utilisation in percent
-	Error   string         `json:"error,omitempty"`
+	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
+	NVML    string   `json:"nvml,omitempty"`   // version of the library
+	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
+	Devices []device `json:"devices"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them: a GPU that
+// is divided (MIG) has no utilisation of its own, and one that shares the processor's memory has no memory to
+// count.
+type device struct {
+	UUID   string  `json:"uuid"`
+	Name   string  `json:"name"`
+	PCI    string  `json:"pci"`
+	Memory *memory `json:"memory,omitempty"`
+	// Percent of the last sample period in which a kernel ran.
+	Utilization *uint32  `json:"utilization,omitempty"`
+	Fabric      *fabric  `json:"fabric,omitempty"`
+	Licence     *licence `json:"licence,omitempty"`
+}
+
+// memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
+// it does not exist in every branch.
+type memory struct {
+	Total uint64 `json:"total"`
+	Used  uint64 `json:"used"`
 }
 
 const usageFlag = "--usage"
@@ -73,7 +93,7 @@ func cudaOf(lib nvml.Interface) string {
 // ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU
 // is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
-	a.Devices = []probe.Device{}
+	a.Devices = []device{}
 	failed := func(call string, ret nvml.Return) bool {
 		if ret != nvml.SUCCESS {
 			a.Error = cmp.Or(a.Error, call+": "+ret.Error())
@@ -107,7 +127,7 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 	return a
 }
 
-func describe(lib nvml.Interface, i int, usage bool) (d probe.Device, err error) {
+func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	check := func(what string, ret nvml.Return) {
 		if ret != nvml.SUCCESS && err == nil {
 			err = fmt.Errorf("device %d: %s%s", i, what, ret.Error())
@@ -129,13 +149,12 @@ func describe(lib nvml.Interface, i int, usage bool) (d probe.Device, err error)
 	}
 	// A GPU that does not support one of these is no error.
 	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS {
-		d.Memory = &probe.Memory{Total: m.Total, Used: m.Used}
+		d.Memory = &memory{Total: m.Total, Used: m.Used}
 	} else if ret != nvml.ERROR_NOT_SUPPORTED {
 		check("memory: ", ret)
 	}
 	if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
-		percent := float64(u.Gpu)
-		d.Utilization = &percent
+		d.Utilization = &u.Gpu
 	} else if ret != nvml.ERROR_NOT_SUPPORTED {
 		check("utilisation: ", ret)
 	}
