@@ -63,12 +63,12 @@ func Flavour(info driverinfo.Description, running driverinfo.Kernel, serves []st
 	gpus = devices.Ours(gpus)
 	for _, g := range gpus {
 		if c, known := supported.Lookup(g); known && !c.Open {
-			return driverinfo.Proprietary, fmt.Sprintf("the open modules do not drive %s", label(g, c, known)), nil
+			return driverinfo.Proprietary, "the open modules do not drive " + supported.label(g), nil
 		}
 	}
 	for _, g := range gpus {
 		if c, known := supported.Lookup(g); needsOpen(g, c, known) {
-			return driverinfo.Open, fmt.Sprintf("only the open modules drive %s", label(g, c, known)), nil
+			return driverinfo.Open, "only the open modules drive " + supported.label(g), nil
 		}
 	}
 	flavour, other, reason := driverinfo.Proprietary, driverinfo.Open, fmt.Sprintf("the default of drivers before %d", firstOpenDefault)
@@ -107,7 +107,7 @@ func checkFlavour(in *Input) result {
 	for _, g := range gpus {
 		c, known := in.Supported.Lookup(g)
 		if in.Flavour == driverinfo.Open && known && !c.Open || in.Flavour == driverinfo.Proprietary && needsOpen(g, c, known) {
-			cannot = append(cannot, label(g, c, known))
+			cannot = append(cannot, in.Supported.label(g))
 		}
 	}
 	other := driverinfo.Open
@@ -133,9 +133,10 @@ func checkFlavour(in *Input) result {
 }
 
 // label returns a GPU's name for people: "0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)".
-func label(g devices.GPU, c Chip, known bool) string {
-	if !known || c.Name == "" {
-		return fmt.Sprintf("%s (%04x:%04x)", g.Address, g.Vendor, g.Device)
+func (s Supported) label(g devices.GPU) string {
+	name := ""
+	if c, _ := s.Lookup(g); c.Name != "" {
+		name = c.Name + ", "
 	}
-	return fmt.Sprintf("%s (%s, %04x:%04x)", g.Address, c.Name, g.Vendor, g.Device)
+	return fmt.Sprintf("%s (%s%04x:%04x)", g.Address, name, g.Vendor, g.Device)
 }

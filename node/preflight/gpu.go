@@ -12,26 +12,16 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// label returns a GPU's name from the driver's list.
-func (in *Input) label(g devices.GPU) string {
-	c, known := in.Supported.Lookup(g)
-	return label(g, c, known)
-}
-
-func (in *Input) labels() string {
-	var names []string
-	for _, g := range in.GPUs {
-		names = append(names, in.label(g))
-	}
-	return strings.Join(names, ", ")
-}
-
 func checkPresent(in *Input) result {
 	if len(in.GPUs) == 0 {
 		return block("Run the driver on nodes with a GPU only: node selector feature.node.kubernetes.io/pci-10de.present=true. In a virtual machine, pass the GPU through.",
 			"there is no display device of NVIDIA (10de, class 0300 or 0302) on the PCI bus")
 	}
-	return ok("%s", in.labels())
+	var names []string
+	for _, g := range in.GPUs {
+		names = append(names, in.Supported.label(g))
+	}
+	return ok("%s", strings.Join(names, ", "))
 }
 
 // checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau. A GPU
@@ -48,9 +38,9 @@ func checkBound(in *Input) result {
 		case fix == "":
 			continue
 		case g.Lent():
-			lent = append(lent, fmt.Sprintf("%s is lent to %s", in.label(g), cmp.Or(g.Driver, g.Override)))
+			lent = append(lent, fmt.Sprintf("%s is lent to %s", in.Supported.label(g), cmp.Or(g.Driver, g.Override)))
 		default:
-			taken = append(taken, fmt.Sprintf("%s is bound to %s", in.label(g), g.Driver))
+			taken = append(taken, fmt.Sprintf("%s is bound to %s", in.Supported.label(g), g.Driver))
 		}
 		if !slices.Contains(fixes, fix) {
 			fixes = append(fixes, fix)
@@ -88,7 +78,7 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 	case "nouveau":
 		m, _ := in.module("nouveau")
 		if in.UnloadNouveau && m.Refs == 0 {
-			return "", "nouveau is bound to " + in.label(g) + " and unused: it will be unloaded"
+			return "", "nouveau is bound to " + in.Supported.label(g) + " and unused: it will be unloaded"
 		}
 		if m.Refs == 0 {
 			return "Let the entrypoint unload nouveau: set --unload-nouveau. To keep it away, blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0) and make the initramfs anew.", ""
@@ -119,10 +109,10 @@ func checkHealth(in *Input) result {
 		switch {
 		case g.Lent(): // it may sleep, and its user may reset it
 		case g.Silent:
-			ill = append(ill, in.label(g)+" does not answer on the bus")
+			ill = append(ill, in.Supported.label(g)+" does not answer on the bus")
 			fix = "Switch the node off and on again (a reboot keeps the power on); if that does not help, reseat or replace the GPU."
 		case noAddresses(value(dir, "resource")):
-			ill = append(ill, in.label(g)+" was given no addresses for its registers")
+			ill = append(ill, in.Supported.label(g)+" was given no addresses for its registers")
 			fix = "Enable \"Above 4G Decoding\" in the firmware setup, or boot with pci=realloc."
 		}
 	}
@@ -160,11 +150,11 @@ func checkSupported(in *Input) result {
 		c, known := in.Supported.Lookup(g)
 		switch n := driverinfo.Branch(c.Legacy); {
 		case !known && in.Supported.Drives(g):
-			unlisted = append(unlisted, label(g, c, known))
+			unlisted = append(unlisted, in.Supported.label(g))
 		case !known:
-			unknown = append(unknown, label(g, c, known))
+			unknown = append(unknown, in.Supported.label(g))
 		case n != 0 && n < driverinfo.Branch(in.Info.Driver):
-			legacy = append(legacy, label(g, c, known))
+			legacy = append(legacy, in.Supported.label(g))
 			branches = append(branches, strconv.Itoa(n))
 		}
 	}

@@ -57,13 +57,13 @@ func madeFor(system, id, version string) bool {
 }
 
 func checkKernelRule(in *Input) result {
-	rule := in.Info
+	rule, running := in.Info, RunningKernel(in.Proc, in.Release)
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
 	overridden := err != nil && in.Info.CheckKernel(in.Release) == nil
-	broken := rule.CheckFlavour(in.kernel(), in.Flavour)
+	broken := rule.CheckFlavour(running, in.Flavour)
 	if err == nil && broken != nil {
-		err, overridden = broken, in.Info.CheckFlavour(in.kernel(), in.Flavour) == nil
+		err, overridden = broken, in.Info.CheckFlavour(running, in.Flavour) == nil
 	} else {
 		broken = nil
 	}
@@ -84,9 +84,6 @@ func checkKernelRule(in *Input) result {
 		return block("Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
 	}
 }
-
-// kernel is the running kernel with the release of kernel.org that it was made from.
-func (in *Input) kernel() driverinfo.Kernel { return RunningKernel(in.Proc, in.Release) }
 
 // RunningKernel finds out from which release of kernel.org a running kernel was made; proc is "/proc".
 func RunningKernel(proc, release string) driverinfo.Kernel {
