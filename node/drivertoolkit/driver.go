@@ -85,7 +85,7 @@ func compile(ctx context.Context, o Options, j Job) (set *kbuild.Set, err error)
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, f.lower(requestFile)) // the toolkit container stops its compile, if there is one
+		err = errors.Join(err, f.lower(requestFile)) // what the toolkit container still compiles waits there for the next request
 	}
 	return set, err
 }

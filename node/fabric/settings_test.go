@@ -13,49 +13,6 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// What a machine without the right image or with wrong settings is told: by the check before a start, and by
-// the start.
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	switches, five := nvswitch("0000:05:00.0"), join(modules, card("0000:05:00.0", "mlx5_0", management, usable))
-	loaded := Kernel{Loaded: func(string) bool { return true }}
-	for name, c := range map[string]struct {
-		files    []map[string]string
-		without  string
-		mode     string
-		settings map[string]string
-		want     string // "": no fault
-	}{
-		"no switches":       {files: []map[string]string{{}}},
-		"whole":             {files: []map[string]string{image, switches}},
-		"whole, NVLink 5":   {files: []map[string]string{image, five}},
-		"nothing":           {files: []map[string]string{switches}, want: "lacks /" + fmConfig + ", /" + fmProgram + ": every CUDA program would fail with error 802"},
-		"no subnet manager": {files: []map[string]string{image, five}, without: "root/" + smProgram, want: "lacks /" + smProgram},
-		"a mounted file beyond its bound": {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": strings.Repeat("#", maxConfig+1)}},
-			want: "larger than 1048576 bytes"},
-		"a bad key":            {files: []map[string]string{image, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
-		"two lines":            {files: []map[string]string{image, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
-		"ours":                 {files: []map[string]string{image, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
-		"two modes":            {files: []map[string]string{image, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
-		"a mounted file":       {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
-		"a wrong mounted file": {files: []map[string]string{image, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := machine(t, c.files...)
-			f.Mode, f.Settings = c.mode, c.settings
-			if c.without != "" {
-				require.NoError(t, os.Remove(filepath.Join(filepath.Dir(f.Root), c.without)))
-			}
-			text, fix, fatal := f.Check(Host{Managed: true}, loaded)
-			if fatal != (c.want != "") || (fix != "") != fatal {
-				t.Fatalf("%s (%s), fatal: %v", text, fix, fatal)
-			}
-			assert.Contains(t, text, c.want)
-		})
-	}
-}
-
 // The mounted file replaces the image's, and the environment's settings count more.
 func TestMountedConfiguration(t *testing.T) {
 	t.Parallel()
