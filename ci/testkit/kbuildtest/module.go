@@ -26,27 +26,47 @@ func ModuleFile(info string, exports, needs []string) []byte {
 		symbols = append(append(symbols, byte(elf.STB_GLOBAL)<<4), make([]byte, 19)...)
 		text += n + "\x00"
 	}
-	names, at := "\x00", uint64(64)
-	sections, contents := []elf.Section64{{}}, []byte(nil)
-	add := func(name string, kind elf.SectionType, content []byte) {
-		sections = append(sections, elf.Section64{Name: uint32(len(names)), Type: uint32(kind), Off: at, Size: uint64(len(content)), Addralign: 1})
-		names, at, contents = names+name+"\x00", at+uint64(len(content)), append(contents, content...)
-	}
-	add(".modinfo", elf.SHT_PROGBITS, []byte(info))
+	sections := []Section{{".modinfo", elf.SHT_PROGBITS, 0, []byte(info)}}
 	if len(exports)+len(needs) > 0 {
-		add("__ksymtab_strings", elf.SHT_PROGBITS, []byte(strings.Join(exports, "\x00")+"\x00"))
-		add(".symtab", elf.SHT_SYMTAB, symbols)
-		add(".strtab", elf.SHT_STRTAB, []byte(text))
+		sections = append(sections, Section{"__ksymtab_strings", elf.SHT_PROGBITS, 0, []byte(strings.Join(exports, "\x00") + "\x00")},
+			Section{".symtab", elf.SHT_SYMTAB, 0, symbols}, Section{".strtab", elf.SHT_STRTAB, 0, []byte(text)})
 	}
-	add(".shstrtab", elf.SHT_STRTAB, []byte(names+".shstrtab\x00"))
+	return ELF(elf.ET_REL, elf.EM_X86_64, nil, sections...)
+}
+
+// Section is a section of a file in ELF.
+type Section struct {
+	Name    string
+	Type    elf.SectionType
+	Link    uint32
+	Content []byte
+}
+
+// ELF returns a file of 64 bits that consists of headers and sections, the last one with the names of all.
+func ELF(kind elf.Type, machine elf.Machine, programs []elf.Prog64, sections ...Section) []byte {
+	const headerSize, programSize, sectionSize = 64, 56, 64
+	names, at := "\x00", uint64(headerSize+programSize*len(programs))
+	table, contents := []elf.Section64{{}}, []byte(nil)
+	for _, s := range append(sections, Section{Name: ".shstrtab", Type: elf.SHT_STRTAB}) {
+		name := uint32(len(names))
+		if names += s.Name + "\x00"; s.Name == ".shstrtab" {
+			s.Content = []byte(names)
+		}
+		size := uint64(len(s.Content))
+		table = append(table, elf.Section64{Name: name, Type: uint32(s.Type), Link: s.Link, Off: at, Size: size, Addralign: 1})
+		at, contents = at+size, append(contents, s.Content...)
+	}
 	h := elf.Header64{
-		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: 1, Shoff: at, Ehsize: 64, Shentsize: 64, Shnum: uint16(len(sections)),
-		Shstrndx: uint16(len(sections) - 1),
+		Type: uint16(kind), Machine: uint16(machine), Version: 1, Shoff: at, Ehsize: headerSize, Shentsize: sectionSize,
+		Shnum: uint16(len(table)), Shstrndx: uint16(len(table) - 1), Phnum: uint16(len(programs)),
+	}
+	if len(programs) > 0 {
+		h.Phoff, h.Phentsize = headerSize, programSize
 	}
 	copy(h.Ident[:], elf.ELFMAG)
 	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
 	var out bytes.Buffer
-	for _, part := range []any{h, contents, sections} {
+	for _, part := range []any{h, programs, contents, table} {
 		_ = binary.Write(&out, binary.LittleEndian, part) // to memory
 	}
 	return out.Bytes()
