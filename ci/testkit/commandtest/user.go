@@ -6,13 +6,12 @@ package commandtest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -99,24 +99,13 @@ func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, a
 // Programs gives stand-ins for our own programs.
 func Programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	t.Helper()
-	dir := t.TempDir()
-	var once sync.Mutex
-	write := func(file string, data []byte) error { // a build may be reading the file
-		once.Lock()
-		defer once.Unlock()
-		if _, err := os.Stat(file); err == nil {
-			return nil
-		}
-		return os.WriteFile(file, data, 0o700)
-	}
-	return func(arch string) ([]recipe.Binary, error) {
+	dir, all := t.TempDir(), map[string][]recipe.Binary{}
+	for _, arch := range []string{"amd64", "arm64"} {
 		data := imagetest.ELF{Arch: arch, Static: true}.Bytes()
-		file := filepath.Join(dir, "program-"+arch)
-		sum := sha256.Sum256(data)
-		var all []recipe.Binary
+		file := testfile.WriteMode(t, filepath.Join(dir, "program-"+arch), string(data), 0o700)
 		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
-			all = append(all, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
+			all[arch] = append(all[arch], recipe.Binary{Name: name, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Path: file})
 		}
-		return all, write(file, data)
 	}
+	return func(arch string) ([]recipe.Binary, error) { return all[arch], nil }
 }
