@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,15 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
-
-// newDistribution starts Debian's docker-registry. With DRIVER_E2E=1 a missing program is an error.
-func newDistribution(t *testing.T) *imagetest.Distribution {
-	t.Helper()
-	if _, err := exec.LookPath("docker-registry"); err != nil && os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("docker-registry is not installed (Debian package docker-registry)")
-	}
-	return imagetest.NewDistribution(t)
-}
 
 // layersIn are the digests of an image's layers in a registry, by their names.
 func (u *user) layersIn(t *testing.T, ref string) map[string]string {
@@ -38,7 +28,7 @@ func (u *user) layersIn(t *testing.T, ref string) map[string]string {
 // this machine has the right image. A build that pushes sends again what the registry lost.
 func TestRealDamage(t *testing.T) {
 	t.Parallel()
-	u, d := newUser(t), newDistribution(t)
+	d, u := imagetest.NewDistribution(t), newUser(t)
 	repository := d.Host + "/team/driver"
 	args := []string{"--os", "ubuntu18.04", "--driver", newDriver}
 	push := append(args, "--push", "--repository", repository, "--sbom")

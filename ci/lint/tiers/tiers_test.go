@@ -16,7 +16,7 @@ import (
 // declared finds the tests of a file, and asks what only a test of the tiers asks for.
 var (
 	declared = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	asks     = regexp.MustCompile(`"DRIVER_E2E"|tool\.Real|lab\.Gate|lab\.Kernel|control\.Start`)
+	asks     = regexp.MustCompile(`"DRIVER_E2E"|tool\.Real|imagetest\.NewDistribution|lab\.Gate|lab\.Kernel|control\.Start`)
 )
 
 // tests returns the tests of each package, "./ci/lab", and which packages ask for DRIVER_E2E.

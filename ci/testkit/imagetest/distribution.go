@@ -18,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 // Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy, without TLS. It has no referrers
@@ -29,9 +30,11 @@ type Distribution struct {
 	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
-// NewDistribution starts the registry, until the test ends.
+// NewDistribution starts the registry, until the test ends. It skips the test outside of the real tier.
 func NewDistribution(t testing.TB) *Distribution {
 	t.Helper()
+	tool.Real(t, "it needs a real registry")
+	tool.Program(t, "docker-registry", "docker-registry")
 	d := &Distribution{Dir: t.TempDir()}
 	config := testfile.Write(t, filepath.Join(d.Dir, "config.yml"), fmt.Sprintf("version: 0.1\nlog: {level: info}\n"+
 		"storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir))
