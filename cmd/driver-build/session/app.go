@@ -1,6 +1,6 @@
 // Package session is what all commands of driver-build share: the flags of every command, the connection to
-// cache, network and terminal, printing, mistakes in arguments, and exit codes. It knows no command and
-// decides nothing about images.
+// cache, network and terminal, the display of progress, printing, mistakes in arguments, and exit codes. It knows no
+// command and decides nothing about images. Progress looks as BuildKit shows it, which people know from docker build.
 package session
 
 import (
