@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,7 +70,7 @@ type result struct {
 }
 
 func (c *cell) String() string {
-	return strings.Join([]string{c.System, c.Kernel.Release, c.Driver.version, c.Flavour, cmp.Or(c.Patches, "none")}, " ")
+	return strings.TrimSpace(strings.Join([]string{c.System, c.Kernel.Release, c.Driver.version, c.Flavour, c.Patches}, " "))
 }
 
 // cellsOf lists what is to be compiled, by system, driver and flavour, with the results that a page has for the same

@@ -94,7 +94,7 @@ func parse(page string) (kernels map[string]kernel, results map[string]*result) 
 				problem = ""
 			}
 			name := strings.Join([]string{system, kernels[system].Release, columns[1], columns[2], columns[4]}, " ")
-			results[name] = &result{Error: plain.Replace(strings.Trim(problem, "`")), Source: columns[3]}
+			results[strings.TrimSuffix(name, " none")] = &result{Error: plain.Replace(strings.Trim(problem, "`")), Source: columns[3]}
 		}
 	}
 	return kernels, results
