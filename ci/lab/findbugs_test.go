@@ -13,9 +13,12 @@ func TestFindBugs(t *testing.T) {
 	allow := []*regexp.Regexp{regexp.MustCompile("mm/x.c")}
 	assert.Equal(t, 0, len(findBugs(warning, allow)))
 	assert.Equal(t, 1, len(findBugs("[    1.0] WARNING: at mm/x.c:3\nBUG: unable to handle page fault", allow)))
-	assert.Equal(t, 0, len(findBugs("[    1.0] nvidia: loading out-of-tree module taints kernel.\n[    2.0] NVRM: GPU has fallen off the bus", nil)))
+	const clean = "[    1.0] nvidia: loading out-of-tree module taints kernel.\n[    2.0] NVRM: GPU has fallen off the bus"
+	assert.Equal(t, 0, len(findBugs(clean, nil)))
 	assert.Equal(t, 2, len(findBugs(warning, nil)))
-	for _, line := range []string{"Oops: 0002 [#1] SMP", "traps: x general protection fault", "INFO: task modprobe:7 blocked for more than 120 seconds."} {
+	for _, line := range []string{
+		"Oops: 0002 [#1] SMP", "traps: x general protection fault", "INFO: task modprobe:7 blocked for more than 120 seconds.",
+	} {
 		assert.Equalf(t, 1, len(findBugs("[    1.0] "+line, nil)), "%s", line)
 	}
 }

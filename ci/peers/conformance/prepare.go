@@ -31,7 +31,8 @@ func Prepare(t testing.TB) string {
 	key := require.Value(tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")))(t)
 	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, key)
-	require.NoErrorf(t, tool.Once(dir, func(partial string) error { return build(t.Context(), repo, runc, partial) }), "prepare the programs that look at driver roots")
+	err := tool.Once(dir, func(partial string) error { return build(t.Context(), repo, runc, partial) })
+	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
 	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
 	return dir
 }

@@ -184,9 +184,11 @@ func (st *State) answer(req *http.Request) (any, error) {
 	case call == nil:
 		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s %s", req.Method, resource, kind)
 	case slices.Contains(st.Denied, verb+" "+resource):
-		return nil, refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
+		return nil, refuse(http.StatusForbidden,
+			"%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
 	case accept != partial && (accept != whole || verb != "get"), accept == partial && resource == "pods":
-		return nil, refuse(http.StatusNotAcceptable, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+		return nil, refuse(http.StatusNotAcceptable,
+			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
 	object, err := call(st, name, body)
 	if m, ok := object.(map[string]any); ok && accept == partial {

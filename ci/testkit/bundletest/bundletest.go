@@ -71,7 +71,8 @@ func Artifacts(t testing.TB) []bundle.Artifact {
 	t.Helper()
 	one := Image(t, "shared layer", "layer of one")
 	index := require.Value(oci.Collect(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
-		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")}, mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})))(t)
+		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")},
+		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})))(t)
 	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
 	signed := Referrer(t, sbom.Manifest, "application/vnd.dev.sigstore.bundle.v0.3+json", "a signature of the SBOM")
 	tagged := Referrer(t, one.Top(), "application/x", "a signature")

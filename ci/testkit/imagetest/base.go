@@ -192,7 +192,8 @@ func Image(t testing.TB, arch string, config v1.Config, layers ...[]byte) v1.Ima
 	t.Helper()
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, data := range layers {
-		layer := require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer)))(t)
+		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+		layer := require.Value(tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)))(t)
 		img = require.Value(mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}}))(t)
 	}
 	c := require.Value(img.ConfigFile())(t).DeepCopy()

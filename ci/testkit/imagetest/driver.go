@@ -57,7 +57,8 @@ func DriverFiles(version, arch string) []repotest.File {
 func GuestFiles(version, arch string) []repotest.File {
 	lib := "usr/lib/" + triplet(arch) + "/nvidia/gridd/"
 	return []repotest.File{
-		program("usr/bin/nvidia-gridd", arch, "nvidia-gridd"+version, "libgrid.so.1"), program("usr/bin/nvidia-topologyd", arch, "nvidia-topologyd"+version),
+		program("usr/bin/nvidia-gridd", arch, "nvidia-gridd"+version, "libgrid.so.1"),
+		program("usr/bin/nvidia-topologyd", arch, "nvidia-topologyd"+version),
 		{Name: lib + "libgrid.so.1", Mode: 0o755, Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes())},
 		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
 		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},

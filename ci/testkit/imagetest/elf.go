@@ -47,13 +47,15 @@ func (e ELF) Bytes() []byte {
 		typ = elf.SHT_PROGBITS
 	}
 	file := kbuildtest.ELF(elf.ET_DYN, cmp.Or(machines[e.Arch], elf.EM_X86_64), []elf.Prog64{prog},
-		kbuildtest.Section{Name: ".dynstr", Type: elf.SHT_STRTAB, Content: strings}, kbuildtest.Section{Name: ".dynamic", Type: typ, Link: 1, Content: dynamic})
+		kbuildtest.Section{Name: ".dynstr", Type: elf.SHT_STRTAB, Content: strings},
+		kbuildtest.Section{Name: ".dynamic", Type: typ, Link: 1, Content: dynamic})
 	return append(file, e.Note...)
 }
 
 // program returns a program that needs the C library, and others.
 func program(name, arch, note string, needed ...string) repotest.File {
-	return repotest.File{Name: name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: note}.Bytes())}
+	file := ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: note}
+	return repotest.File{Name: name, Mode: 0o755, Body: string(file.Bytes())}
 }
 
 // library returns a shared library.

@@ -156,7 +156,8 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 			dir := t.TempDir()
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
-			err := s.runner.Run(ctx, Step(t, nil, "echo started; sleep 0.5; printf %s "+name+" >/out/name"), dir, func(string) { both <- struct{}{} })
+			step := Step(t, nil, "echo started; sleep 0.5; printf %s "+name+" >/out/name")
+			err := s.runner.Run(ctx, step, dir, func(string) { both <- struct{}{} })
 			if err != nil {
 				t.Error(err)
 				return

@@ -11,7 +11,9 @@ import (
 )
 
 func testResult(t *testing.T, s *suite) {
-	files, _ := s.run(t, Step(t, nil, write(map[string]string{"/out/a": "1", "/out/sub/deep/b": "two\nlines", "/out/empty": "", "/elsewhere/c": "3", "/outside": "4"})))
+	files, _ := s.run(t, Step(t, nil, write(map[string]string{
+		"/out/a": "1", "/out/sub/deep/b": "two\nlines", "/out/empty": "", "/elsewhere/c": "3", "/outside": "4",
+	})))
 	diff(t, "result", map[string]string{"a": "1", "sub/": "", "sub/deep/": "", "sub/deep/b": "two\nlines", "empty": ""}, files)
 
 	const size = 3 << 20
@@ -78,7 +80,9 @@ func testDamagedLayer(t *testing.T, s *suite) {
 
 func testRootIsWritten(t *testing.T, s *suite) {
 	layers := []v1.Layer{Layer(t, "etc/", "etc/x = 1", "opt/")}
-	files, _ := s.run(t, Step(t, layers, write(map[string]string{"/etc/x": "2", "/etc/y": "2", "/opt/deep/z": "2", "/tmp/t": "2", "/new/n": "2", "/out/ok": ""})))
+	files, _ := s.run(t, Step(t, layers, write(map[string]string{
+		"/etc/x": "2", "/etc/y": "2", "/opt/deep/z": "2", "/tmp/t": "2", "/new/n": "2", "/out/ok": "",
+	})))
 	diff(t, "result", map[string]string{"ok": ""}, files)
 	s.tree(t, "the root of another step", layers, []string{"/etc/x", "/opt", "/out"}, []string{"/etc/x = 1", "/opt/", "/out/"})
 }
