@@ -70,8 +70,8 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 	return l, nil
 }
 
-// descriptionLayer has one small file, and the loader's cache if there is one. It is a layer of its own, so that images of all systems and drivers share the
-// entrypoint.
+// descriptionLayer has one small file, and the loader's cache if there is one. It is a layer of its own, so that images
+// of all systems and drivers share the entrypoint.
 func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description, loaderCache []byte) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {

@@ -210,7 +210,7 @@ func (g Group) loadedBy(live kmod.Module) string {
 			continue
 		}
 		if running := g.Programs(c.sidecar); len(running) > 0 {
-			text += fmt.Sprintf(", perhaps by %s, which runs as %s", c.sidecar, processes(running))
+			return fmt.Sprintf("%s, perhaps by %s, which runs as %s", text, c.sidecar, processes(running))
 		}
 	}
 	return text

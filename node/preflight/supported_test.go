@@ -64,8 +64,8 @@ func TestReadSupported(t *testing.T) {
 	}
 }
 
-// TestFlavour: a request is followed; auto follows what a GPU requires, what the image has for the kernel, what works on it, and the default
-// of NVIDIA's installer.
+// TestFlavour: a request is followed; auto follows what a GPU requires, what the image has for the kernel, what works
+// on it, and the default of NVIDIA's installer.
 func TestFlavour(t *testing.T) {
 	t.Parallel()
 	const p, o, works = driverinfo.Proprietary, driverinfo.Open, "pci_resize_resource has four arguments"

@@ -90,8 +90,8 @@ type Prober struct {
 }
 
 // Ask asks once. An answer without devices is no error. Errors are *HungError, ErrLost, the driver's own (the
-// Answer then has what is known), or that neither program could be started. Ask returns within o.Timeout (twice that when nvidia-smi has to answer) plus 2 s,
-// or within 2 s after ctx ends.
+// Answer then has what is known), or that neither program could be started. Ask returns within o.Timeout (twice that
+// when nvidia-smi has to answer) plus 2 s, or within 2 s after ctx ends.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

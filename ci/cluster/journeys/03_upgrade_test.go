@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
-// The next image is pulled before its driver is wanted. helm upgrade to that driver, and back: the old pod unloads its driver and ends, the new one loads its
-// own. A pod that waits for a driver meanwhile runs as soon as one serves.
+// The next image is pulled before its driver is wanted. helm upgrade to that driver, and back: the old pod unloads
+// its driver and ends, the new one loads its own. A pod that waits for a driver meanwhile runs as soon as one serves.
 func Test03Upgrade(t *testing.T) {
 	c := withGPU(t)
 	helmInstall(t, c, "nvidia-driver", cluster.Older)

@@ -62,11 +62,12 @@ func Examine() {
 		err = examine(ctx, o, json.NewEncoder(os.Stdout))
 	}
 	cancel()
+	status := 0
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		status = 1
 	}
-	os.Exit(0)
+	os.Exit(status) //nolint:forbidigo // the process is not a test's any more
 }
 
 // examine enters the world and runs every program.

@@ -144,7 +144,7 @@ const (
 
 // calls are the requests that the server knows: METHOD RESOURCE CONTENT-TYPE. name is NAMESPACE/NAME.
 var calls = map[string]func(st *State, name string, body []byte) (any, error){
-	"GET nodes ": func(st *State, _ string, _ []byte) (any, error) { return st.node(), nil },
+	"GET nodes ": func(st *State, _ string, _ []byte) (any, error) { return st.node(), nil }, //nolint:unparam // as all others
 	"GET pods ":  (*State).pod,
 	"PATCH nodes application/merge-patch+json":                  (*State).patchNode,
 	"PATCH nodes/status application/strategic-merge-patch+json": (*State).patchStatus,

@@ -91,11 +91,11 @@ func Step(t testing.TB, layers []v1.Layer, script string, args ...string) runner
 
 // write is a script that writes files, path -> content, with modes of 0600 and folders with modes of 0700.
 func write(files map[string]string) string {
-	script := "umask 077"
+	lines := []string{"umask 077"}
 	for name, content := range files {
-		script += fmt.Sprintf("\nmkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name)
+		lines = append(lines, fmt.Sprintf("mkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name))
 	}
-	return script
+	return strings.Join(lines, "\n")
 }
 
 // tree is a script that writes every entry below the folders to /out/tree: "path/", "path -> target", "path =

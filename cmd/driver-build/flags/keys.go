@@ -95,7 +95,8 @@ func (k *ImageKey) Load(a *session.App) (signature.Signer, error) {
 // open opens the key of --NAME-key on a token, until the command ends, or in a file; none where there is none. A mistake
 // in the passphrase's file is found also for a key without a passphrase, which does not ask for one.
 func open[T any](a *session.App, name, key, passFile, ofEnvironment string, token func(keyfile.Passphrase) (T, io.Closer, error),
-	file func(keyfile.Passphrase) (T, error)) (none T, err error) {
+	file func(keyfile.Passphrase) (T, error)) (opened T, err error) {
+	var none T
 	if key == "" {
 		return none, nil
 	}
@@ -108,7 +109,6 @@ func open[T any](a *session.App, name, key, passFile, ofEnvironment string, toke
 	} else if ofEnvironment != "" {
 		pass = func() ([]byte, error) { return []byte(ofEnvironment), nil }
 	}
-	opened := none
 	if strings.HasPrefix(key, "pkcs11:") {
 		var used io.Closer
 		if opened, used, err = token(pass); err == nil {
