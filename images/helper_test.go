@@ -3,12 +3,9 @@ package images
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/programtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -81,24 +79,7 @@ func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 			Env:      packages.Env{Store: store, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}},
 			Registry: client,
 		},
-		Info: recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t),
-	}
-}
-
-// programs gives stand-ins for our own binaries.
-func programs(t *testing.T) func(string) ([]recipe.Binary, error) {
-	dir := t.TempDir()
-	return func(arch string) (list []recipe.Binary, err error) {
-		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
-			data := imagetest.ELF{Arch: arch, Static: true, Note: name}.Bytes()
-			file := filepath.Join(dir, name+arch)
-			if err := os.WriteFile(file, data, 0o700); err != nil {
-				return nil, err
-			}
-			sum := sha256.Sum256(data)
-			list = append(list, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
-		}
-		return list, nil
+		Info: recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programtest.Make(t, ""),
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/programtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -139,7 +139,7 @@ var anything = []string{"title", "help", "pull-secret"}
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: commandtest.Programs(t), root: newRootCmd(&session.App{})}
+	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: programtest.Make(t, ""), root: newRootCmd(&session.App{})}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Name() != "completion" && c.Name() != "help" && c.Name() != "build" { // which is the root

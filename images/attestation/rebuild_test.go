@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/programtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -159,7 +160,7 @@ func TestOtherMachine(t *testing.T) {
 	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
 	ref := w.published(t, b)
 	m := machine(t)
-	m.Info.Version, m.Binaries = "v0.0.2", programs(t, "two")
+	m.Info.Version, m.Binaries = "v0.0.2", programtest.Make(t, "two")
 	wants(t, require.Value(trusted().Images(t.Context(), m, ref))(t), true,
 		`driver-build was "v0.0.1", now it is "v0.0.2"`, `program driver-entrypoint was sha256:`+b.recipe.Entrypoint[0].SHA256,
 		`/usr/local/bin/driver-probe has another content`)

@@ -3,10 +3,6 @@ package attestation_test
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/sha256"
-	"encoding/hex"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/programtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -61,24 +58,7 @@ func machine(t *testing.T) *images.Builder {
 	files := &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}
 	return &images.Builder{
 		Planner: images.Planner{Env: packages.Env{Store: store, Fetch: files}, Registry: client},
-		Info:    recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t, "one"),
-	}
-}
-
-// programs gives stand-ins for our own programs, of one version.
-func programs(t *testing.T, version string) func(string) ([]recipe.Binary, error) {
-	dir := t.TempDir()
-	return func(arch string) (list []recipe.Binary, err error) {
-		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
-			data := imagetest.ELF{Arch: arch, Static: true, Note: name + version}.Bytes()
-			file := filepath.Join(dir, name+arch)
-			if err := os.WriteFile(file, data, 0o700); err != nil {
-				return nil, err
-			}
-			sum := sha256.Sum256(data)
-			list = append(list, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
-		}
-		return list, nil
+		Info:    recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programtest.Make(t, "one"),
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,7 +92,7 @@ func TestUnrelatedStates(t *testing.T) {
 		"serves":             func(d *driver) { d.state(status.Serving, ""); d.annotate() },
 		"is not understood": func(d *driver) {
 			d.annotate()
-			assert.NoError(d.t, os.WriteFile(filepath.Join(d.run, "driver-status.json"), []byte(`{"schema":99,"state":"waiting"}`), 0o600))
+			d.replaceStatus([]byte(`{"schema":99,"state":"waiting"}`))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

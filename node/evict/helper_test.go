@@ -92,11 +92,14 @@ func (d *driver) write(edit func(*status.Snapshot)) {
 	defer d.mu.Unlock()
 	edit(&d.st)
 	d.st.Schema, d.st.Pod, d.st.Wanted, d.st.Instance = status.Schema, d.name, "535.261.03", "of "+d.name
-	data, err := json.Marshal(d.st)
+	d.replaceStatus(require.Value(json.Marshal(d.st))(d.t))
+}
+
+// replaceStatus replaces the file as the driver does: a reader sees all of it.
+func (d *driver) replaceStatus(data []byte) {
+	d.t.Helper()
 	tmp := filepath.Join(d.run, ".tmp")
-	if err == nil {
-		err = os.WriteFile(tmp, data, 0o644)
-	}
+	err := os.WriteFile(tmp, data, 0o644)
 	if err == nil {
 		err = os.Rename(tmp, filepath.Join(d.run, "driver-status.json"))
 	}

@@ -5,8 +5,6 @@ package commandtest
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,11 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/programtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Root makes a root with the commands under test.
@@ -90,22 +87,8 @@ func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, a
 	a := &session.App{
 		Stdin:  strings.NewReader(""),
 		Stdout: &stdout, Stderr: &stderr, Getenv: func(name string) string { return env[name] },
-		Attempts: 2, Backoff: time.Millisecond, Binaries: Programs(t),
+		Attempts: 2, Backoff: time.Millisecond, Binaries: programtest.Make(t, ""),
 	}
 	code := a.Execute(ctx, root(a), args)
 	return Result{code, stdout.String(), stderr.String()}
-}
-
-// Programs gives stand-ins for our own programs.
-func Programs(t *testing.T) func(string) ([]recipe.Binary, error) {
-	t.Helper()
-	dir, all := t.TempDir(), map[string][]recipe.Binary{}
-	for _, arch := range []string{"amd64", "arm64"} {
-		data := imagetest.ELF{Arch: arch, Static: true}.Bytes()
-		file := testfile.WriteMode(t, filepath.Join(dir, "program-"+arch), string(data), 0o700)
-		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
-			all[arch] = append(all[arch], recipe.Binary{Name: name, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Path: file})
-		}
-	}
-	return func(arch string) ([]recipe.Binary, error) { return all[arch], nil }
 }
