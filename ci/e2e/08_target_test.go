@@ -112,8 +112,7 @@ func (s target) build(t *testing.T, dir string, flags ...string) image {
 
 func (s target) command(t *testing.T, dir string, flags ...string) command {
 	t.Helper()
-	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.base, "--output", "oci:" + dir,
-		"--compression", "gzip"} // umoci 0.4 reads no zstd
+	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.base, "--output", "oci:" + dir}
 	return command{env: []string{s.proxy}, args: append(args, flags...)}
 }
 

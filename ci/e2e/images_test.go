@@ -1,14 +1,19 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/containerd/containerd/v2/pkg/archive"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -26,8 +31,7 @@ func base(t *testing.T, system, arch string) string {
 // it printed.
 func build(t *testing.T, args ...string) string {
 	t.Helper()
-	gzip := []string{program(t), "--progress", "plain", "--compression", "gzip"} // umoci 0.4 reads no zstd
-	return digest(t, command{args: append(gzip, args...)}.want(t, 0))
+	return digest(t, command{args: append([]string{program(t), "--progress", "plain"}, args...)}.want(t, 0))
 }
 
 // digest returns the digest in the one line that driver-build prints.
@@ -54,12 +58,15 @@ func debian(t *testing.T, system, driver string) image {
 	return i
 }
 
-// open reads the image with go-containerregistry.
+// open reads the image with go-containerregistry, by its tag.
 func (i image) open(t *testing.T) v1.Image {
 	t.Helper()
-	hash := require.Value(v1.NewHash(i.digest))(t)
-	p := require.Value(layout.FromPath(i.dir))(t)
-	return require.Value(p.Image(hash))(t)
+	index := require.Value(layout.ImageIndexFromPath(i.dir))(t)
+	tagged := require.Value(partial.FindImages(index, match.Name(i.tag)))(t)
+	if len(tagged) != 1 {
+		t.Fatalf("%s: %d images", i.ref(), len(tagged))
+	}
+	return tagged[0]
 }
 
 // layer returns the layer of driver-build that has this name in its history.
@@ -89,12 +96,18 @@ func (i image) driverTree(t *testing.T) string {
 	return dir
 }
 
-// unpack unpacks an image with umoci and returns its root folder.
+// unpack unpacks an image with containerd's packages, as a node does, and returns its root folder.
 func (i image) unpack(t *testing.T) string {
 	t.Helper()
-	bundle := filepath.Join(scratch(t), "bundle")
-	sh(t, "umoci", "unpack", "--image", i.dir+":"+i.tag, bundle)
-	return filepath.Join(bundle, "rootfs")
+	root := filepath.Join(scratch(t), "root")
+	require.NoError(t, os.Mkdir(root, 0o755))
+	for _, l := range require.Value(i.open(t).Layers())(t) {
+		packed := require.Value(l.Compressed())(t)
+		plain := require.Value(compression.DecompressStream(packed))(t)
+		_, err := archive.Apply(t.Context(), root, plain)
+		require.NoError(t, errors.Join(err, plain.Close(), packed.Close()))
+	}
+	return root
 }
 
 // chroot runs a program in an unpacked image, with /proc and /dev as in a container. The mounts end with the

@@ -57,7 +57,7 @@ func Test01FirstStart(t *testing.T) {
 
 	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
 		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
-	p.WaitLine(logtest.Progress+`1\ds step=`, 10*time.Minute)
+	p.WaitLine(logtest.Progress+`\d+s step=`, 10*time.Minute)
 	probes(t, p, 15, 15, 0)
 	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {
 		t.Errorf("while it compiles: %+v", st)
