@@ -111,7 +111,7 @@ func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 	t.Helper()
 	fields := map[string]string{"spec.nodeName": pod.Spec.NodeName, "metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "metadata.uid": string(pod.UID)}
 	for _, c := range pod.Spec.InitContainers {
-		if c.Name != "driver-evict" || !strings.Contains(strings.Join(c.Command, " "), "exec /usr/bin/driver-evict\n") {
+		if c.Name != "driver-evict" || strings.Join(c.Command, " ") != "/usr/bin/driver-evict" {
 			continue
 		}
 		var env []string
