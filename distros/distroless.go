@@ -3,8 +3,8 @@ package distros
 import "strings"
 
 // Distroless is what an image without a base has of a system, besides what its programs need: the description of the
-// system, the C library's own programs, the driver's libraries of other projects, and the shell that the GPU Operator's
-// probes and whoever debugs use.
+// system, the C library's own programs, the driver's libraries of other projects, and a shell. The GPU Operator's
+// probes need the shell, and kubectl exec.
 type Distroless struct {
 	Packages []string
 	// Assumed are packages that only scripts need: those that install packages, and those in infiniband-diags. Nothing

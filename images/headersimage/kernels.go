@@ -12,10 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kmsg"

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 

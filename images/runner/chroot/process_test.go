@@ -81,7 +81,7 @@ func TestKilledOwner(t *testing.T) {
 func TestUnprivileged(t *testing.T) {
 	t.Parallel()
 	tool.Real(t, "it takes some seconds")
-	tool.AsRoot(t, "it becomes somebody else")
+	tool.AsRoot(t, "it changes its user")
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
 	require.NoError(t, err)
