@@ -46,6 +46,7 @@ var refused = map[string]struct {
 	"two drivers":                  {[]string{"image.tag=535.261.03", "driver=550.163.01", "os=debian12"}, "the tag says driver 535.261.03 and `driver` says 550.163.01"},
 	"a tag of another driver":      {[]string{"driver=550.163.01"}, "the tag 535.261.03-debian12 is not of driver 550.163.01"},
 	"a tag of another system":      {[]string{"os=rocky9"}, "the tag 535.261.03-debian12 is not of system rocky9"},
+	"a system without version":     {[]string{"image.tag=535.261.03-debian"}, "the system debian lacks its version"},
 	"a tag that cannot be one":     {[]string{"image.tag=535.261.03-debian12/x"}, "cannot be a tag"},
 	"a driver that is no version":  {[]string{"driver=latest"}, "at '/driver'"},
 	"a system with a slash":        {[]string{"os=debian/12"}, "at '/os'"},

@@ -72,6 +72,10 @@
 {{- if and $tag (not (and (include "nvidia-driver.tagSystem" (dict "root" .root "tag" $tag)) (regexMatch "^[0-9]+([.][0-9]+){0,3}-" $tag))) -}}
   {{- $warnings = append $warnings (printf "%s: the tag %q does not read as <driver>-<os> or <driver>-<kernel>-<os>, with a system that driver-build knows: is it the one that was pushed?" .at $tag) -}}
 {{- end -}}
+{{- $known := .root.Files.Get "files/systems.yaml" | fromYaml -}}
+{{- if and (hasKey $known.systems $os) (not (has $os $known.unversioned)) -}}
+  {{- fail (printf "%s: the system %s lacks its version: tags of driver-build end in one such as ubuntu22.04 or rhel9" .at $os) -}}
+{{- end -}}
 {{- $repository := include "nvidia-driver.repository" .root -}}
 {{- $ref := printf "%s:%s" $repository $tag -}}
 {{- if $pool.digest -}}{{- $ref = printf "%s@%s" $repository $pool.digest -}}{{- end -}}
