@@ -92,7 +92,7 @@ func checkPush(sources []string, to string, tags, mountFrom []string) error {
 	}
 	for _, name := range append(sources[:len(sources):len(sources)], to) {
 		if err := registry.CheckSource(name); err != nil {
-			return session.Usagef("push %w", err)
+			return session.Usagef("push: %w", err)
 		}
 	}
 	for _, tag := range tags {

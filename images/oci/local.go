@@ -22,6 +22,9 @@ const (
 	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
 )
 
+// errNothing says that an image is not where its reference says.
+var errNothing = errors.New("no such file or folder")
+
 // kinds of images on this machine, as references and outputs name them.
 var kinds = []string{"oci", "oci-archive", "docker-archive"}
 
@@ -76,7 +79,13 @@ func Named(text string) string {
 // Tag is the tag in the reference, "" if it has none.
 func (l LocalRef) Tag() string { return l.tag }
 
-func (l LocalRef) failed(err error) error { return fmt.Errorf("read %s: %w", l.text, err) }
+func (l LocalRef) failed(err error) error {
+	if _, there := os.Lstat(l.Path); there != nil {
+		name, _, _ := strings.Cut(l.Path, ":")
+		return fmt.Errorf("read %s: %s: %w; a build writes it with --output %s:%s: run this in the folder of that build, or give the path", l.text, name, errNothing, l.kind, name)
+	}
+	return fmt.Errorf("read %s: %w", l.text, err)
+}
 
 // Check says why the path holds no image, by its index alone.
 func (l LocalRef) Check() error {

@@ -37,6 +37,8 @@ type Maker struct {
 	Cache    string // folder; programs of other versions lie beside those of this one
 	Offline  bool   // the module must be in Go's own cache
 	Say      func(string)
+
+	told string // the architecture that Say has told of
 }
 
 // able reports whether m knows what to make programs of.
@@ -89,7 +91,10 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
-	m.Say(fmt.Sprintf("making %s for %s of %s with go: some minutes, unless Go's cache has its parts", name, arch, m.source()))
+	if m.told != arch {
+		m.Say(fmt.Sprintf("making the programs for images for %s of %s with go: some minutes, unless Go's cache has their parts", arch, m.source()))
+		m.told = arch
+	}
 	ctx, cancel := context.WithTimeout(ctx, makeLimit)
 	defer cancel()
 	made, err := m.Install(ctx, work.Path, "linux", arch, name)

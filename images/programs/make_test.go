@@ -91,13 +91,7 @@ func TestMake(t *testing.T) {
 			}
 		}
 	}
-	var made int
-	for _, text := range *said {
-		if !strings.Contains(text, recipe.ProbeName) { // which is tried each time
-			made++
-		}
-	}
-	assert.Equal(t, 4, made)
+	assert.Equal(t, 2, len(*said)) // a line for each architecture
 	again := &Finder{Version: testVersion, Partial: true, Make: f.Make}
 	t.Setenv("PATH", t.TempDir())
 	require.Value(again.Find(t.Context(), "arm64"))(t) // without Go: from the cache
@@ -129,11 +123,11 @@ func TestMakeOfCheckout(t *testing.T) {
 	}
 	first, made, err := find(develVersion, version.Development)
 	require.NoError(t, err)
-	assert.Equal(t, 3, made)
+	assert.Equal(t, 1, made)
 	write("two")
 	second, made, err := find(develVersion, version.Development)
 	require.NoError(t, err)
-	assert.Equal(t, 3, made)
+	assert.Equal(t, 1, made)
 	assert.Equal(t, true, first != second)
 
 	commit := func() *debug.BuildInfo {
@@ -147,7 +141,7 @@ func TestMakeOfCheckout(t *testing.T) {
 		return require.Value(buildinfo.ReadFile(filepath.Join(cache, "p")))(t)
 	}
 	info := commit()
-	for _, want := range []int{3, 0} { // the second finds those of the first
+	for _, want := range []int{1, 0} { // the second finds those of the first
 		_, made, err = find(info.Main.Version, version.Of(info))
 		require.NoError(t, err)
 		assert.Equal(t, want, made)
