@@ -15,8 +15,9 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/kernelmodules"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -55,18 +56,18 @@ func (o *attestFlags) addTo(f *pflag.FlagSet) {
 	session.Hide(f, "predicate", "type")
 	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer has to sign")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
+	session.Check(f, imagename.CheckRepository, "repository")
+	session.Check(f, imagename.CheckTag, "tag")
+	session.Check(f, matrix.CheckArch, "arch")
+	session.Check(f, kernelmodules.CheckRequestFolder, "export")
 }
 
 func newAttestCmd(a *session.App) *cobra.Command {
 	var o attestFlags
 	cmd := &cobra.Command{
-		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample, Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for i := range args {
-				args[i] = oci.Named(args[i])
-			}
-			return o.run(cmd.Context(), a, args)
-		},
+		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
+		Args: session.ImageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	o.addTo(cmd.Flags())
 	return cmd
@@ -88,28 +89,16 @@ func (o *attestFlags) check(refs []string) error {
 	case (o.predicate == "") != (o.predicateType == ""):
 		return session.Usagef("--predicate FILE and --type URI belong together")
 	}
-	return o.checkRefs(refs)
-}
-
-func (o *attestFlags) checkRefs(refs []string) error {
 	for _, ref := range refs {
-		if err := registry.CheckSource(ref); err != nil {
-			return session.Usagef("sign-image: %w", err)
-		}
 		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle && (o.signer.Given() || o.export != "" || o.answers != "") {
 			return session.Usagef("sign-image %s: a signature states the image's name: give --repository REGISTRY/PATH", ref)
 		}
 	}
-	if o.repository != "" {
-		if err := imagename.CheckRepository(o.repository); err != nil {
-			return session.Usagef("--repository %w", err)
-		}
-	}
-	return checkNames(o.tags, o.archs)
+	return checkExported(o.answers, signature.ListName)
 }
 
 func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (err error) {
-	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs), checkFolders(o.export, o.answers, signature.ListName)); err != nil {
+	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs)); err != nil {
 		return err
 	}
 	plan := attestation.Plan{Format: o.signer.Format}

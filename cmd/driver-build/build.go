@@ -41,10 +41,10 @@ type buildFlags struct {
 
 func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "source profile lock repository")
-	flags.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
-	flags.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
+	session.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
+	session.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
 		"cuda what CUDA and NVML need; cuda-tu10x, cuda-ga10x one firmware (default: the matrix's)")
-	flags.Choice(f, &o.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
+	session.Choice(f, &o.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
 	o.output.AddTo(f, "push to the repository, tagged <driver>-<os>")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	f.StringVar(&o.recipe, "recipe", "", "`FILE` with a recipe, as --dry-run prints it, or a provenance: build it again, instead of images of the matrix")

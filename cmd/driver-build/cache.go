@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -26,7 +25,7 @@ func newCacheCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build cache\n  driver-build cache -o json",
 		RunE:    func(*cobra.Command, []string) error { return showCache(a, format) },
 	}
-	flags.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &format, "table or json")
 	cmd.AddCommand(newCachePruneCmd(a))
 	return cmd
 }

@@ -32,7 +32,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "repository kernel-from lock")
-	flags.Format(f, &format, "table or json")
+	session.Format(f, &format, "table or json")
 	return cmd
 }
 

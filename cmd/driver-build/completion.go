@@ -9,9 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
@@ -33,14 +32,9 @@ var completions = map[string]cobra.CompletionFunc{
 	"--kernel":               words("latest", "all"),
 	"verify --kernel":        cobra.NoFileCompletions,
 	"--builder":              words("auto", "chroot", "buildkit"),
-	"--signature-format":     words("legacy", "bundle", "both"),
-	"--sbom":                 words(string(documents.SPDX), string(documents.CycloneDX)),
-	"sign-image --sbom":      nil,
-	"--provenance":           words("driver-build", "ci"),
 	"--output":               words("oci:", "oci-archive:", "docker-archive:"),
 	"bundle create --output": nil,
 	"--only":                 words("base"),
-	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
 }
 
 // takesFiles finds the commands whose arguments may be files by their usage.
@@ -54,7 +48,7 @@ func complete(c *cobra.Command) {
 		if !ok {
 			offer, ok = completions["--"+f.Name]
 		}
-		if choices := flags.Choices(f); choices != nil {
+		if choices := session.Choices(f); choices != nil {
 			offer = words(choices...)
 		} else if !ok && !namesFile.MatchString(f.Usage) {
 			offer = cobra.NoFileCompletions

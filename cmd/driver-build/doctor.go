@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +28,6 @@ driver is downloaded, and no question takes longer than 20 seconds.
 Exit code 3 if something is at fault. A warning is about some builds only. driver-build check asks whether each pair of the matrix
 can be built, with its package repositories and the driver's archive.`
 
-// leastSpace is what a build of one image takes of the cache at most, with some to spare.
-const leastSpace = 2 << 30
-
 func newDoctorCmd(a *session.App) *cobra.Command {
 	var o flags.Common
 	var runners flags.Runners
@@ -44,11 +39,11 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch matrix repository")
-	flags.Describe(f, "os", "only the bases of this `SYSTEM` (repeatable; default: those of the matrix)")
-	flags.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
-	flags.Describe(f, "repository", "`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
+	session.Describe(f, "os", "only the bases of this `SYSTEM` (repeatable; default: those of the matrix)")
+	session.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
+	session.Describe(f, "repository", "`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	runners.AddTo(f)
-	flags.Format(f, &format, "table or json")
+	session.Format(f, &format, "table or json")
 	return cmd
 }
 
@@ -60,34 +55,29 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	if err := errors.Join(err, runners.Check(a.Getenv)); err != nil {
 		return session.Usage(err)
 	}
-	cache, err := a.CacheDir()
-	if err != nil {
+	var found []session.Finding
+	if err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
+		found = ask(ctx, append(local(ctx, a, o, runners, s.Store.Dir()), askRemote(s, o, m, a.Offline)...))
+		return ctx.Err()
+	}); err != nil {
 		return err
 	}
-	found := ask(ctx, local(ctx, a, o, runners, cache))
-	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		found = append(found, ask(ctx, askRegistries(s, o, m, a.Offline))...)
-		return ctx.Err()
-	})
-	if err != nil && ctx.Err() == nil {
-		found = append(found, session.Finding{Question: "connection", State: "fault", Detail: err.Error()})
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err := session.ShowList(a, format, found, nil, func(f session.Finding) []string {
+	faults := 0
+	err = session.ShowList(a, format, found, nil, func(f session.Finding) []string {
 		if f.Fix != "" {
 			f.Detail += "; to do: " + f.Fix
 		}
 		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail}
-	}); err != nil {
-		return err
+	})
+	for _, f := range found {
+		if f.State == "fault" {
+			faults++
+		}
 	}
-	faults := slices.DeleteFunc(slices.Clone(found), func(f session.Finding) bool { return f.State != "fault" })
-	if len(faults) > 0 {
-		return failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", len(faults), len(found))
+	if faults > 0 {
+		err = errors.Join(err, failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found)))
 	}
-	return nil
+	return err
 }
 
 // question is something that a build needs. ask returns what was found, in a few words.
@@ -106,17 +96,18 @@ func ask(ctx context.Context, questions []question) []session.Finding {
 	for i, q := range questions {
 		asked.Go(func() {
 			detail, err := q.ask(ctx)
-			found[i] = session.Finding{Question: q.name, State: "ok", Detail: detail}
 			if err == nil {
+				found[i] = session.Finding{Question: q.name, State: "ok", Detail: detail}
 				return
+			}
+			state := "fault"
+			if q.optional {
+				state = "warning"
 			}
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			found[i] = session.Finding{Question: q.name, State: "fault", Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: q.fix}
-			if q.optional {
-				found[i].State = "warning"
-			}
+			found[i] = session.Finding{Question: q.name, State: state, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: q.fix}
 		})
 	}
 	asked.Wait()
@@ -125,9 +116,17 @@ func ask(ctx context.Context, questions []question) []session.Finding {
 
 // local are the questions about this machine.
 func local(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners, cache string) []question {
+	const least = 2 << 30 // bytes: what a build of one image takes, with some to spare
 	all := []question{
-		{"cache", "name a folder that can be written to and has space, with --cache or DRIVER_BUILD_CACHE", false,
-			func(context.Context) (string, error) { return askCache(cache) }},
+		{"cache", "name a folder that has space, with --cache or DRIVER_BUILD_CACHE", false, func(context.Context) (string, error) {
+			var st unix.Statfs_t
+			err := unix.Statfs(cache, &st)
+			free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+			if err == nil && free < least {
+				err = fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", cache, free>>20, least>>20)
+			}
+			return fmt.Sprintf("%s can be written to, %.1f GiB are free", cache, float64(free)/(1<<30)), err
+		}},
 		{"compile", "make one of the two work if images with --kernel are built here; other images need neither", !runners.Named(),
 			func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) }},
 	}
@@ -139,64 +138,33 @@ func local(ctx context.Context, a *session.App, o *flags.Common, runners *flags.
 				if errors.Is(err, programs.ErrNotMade) {
 					return err.Error(), nil // a build makes them
 				}
-				var names []string
-				for _, b := range found {
-					names = append(names, b.Name)
-				}
-				return strings.Join(names, ", "), err
+				return fmt.Sprintf("%d are here", len(found)), err
 			}})
 	}
 	return all
 }
 
-// askCache asks whether the folder can be written to, and has space.
-func askCache(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as fetch.OpenStore makes it
-		return "", err
-	}
-	var st unix.Statfs_t
-	f, err := os.CreateTemp(dir, ".doctor-*")
-	if err == nil {
-		err = errors.Join(unix.Fstatfs(int(f.Fd()), &st), f.Close(), os.Remove(f.Name()))
-	}
-	if err != nil {
-		return "", err
-	}
-	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-	if free < leastSpace {
-		return "", fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", dir, free>>20, leastSpace>>20)
-	}
-	return fmt.Sprintf("%s can be written to, %.1f GiB are free", dir, float64(free)/(1<<30)), nil
-}
-
-// askRegistries asks each registry that bases come from, through its mirrors, for the base of its first system,
-// and whether images can be pushed.
-func askRegistries(s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) (all []question) {
+// askRemote asks each registry that bases come from, through its mirrors, for the base of its first system, and whether
+// images can be pushed.
+func askRemote(s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) (all []question) {
 	known := map[string]bool{}
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
-		if err != nil || offline || known[ref.Context().RegistryStr()] || !batch.Wanted(o.Selection.Systems, system.ID) { // the matrix has checked its references
+		if err != nil || offline || !batch.Wanted(o.Selection.Systems, system.ID) { // the matrix has checked its references
 			continue
 		}
-		host := ref.Context().RegistryStr()
-		if known[host] = true; host == name.DefaultRegistry {
-			host = "docker.io" // as people and --registry-mirror write it
+		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
+		base, _, _ := strings.Cut(system.Base, "@") // what a digest names may be in the cache, and then no registry is asked
+		if !known[host] {
+			all = append(all, question{
+				"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
+				func(ctx context.Context) (string, error) {
+					_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
+					return base + " is there", err
+				},
+			})
 		}
-		// What a digest names may be in the cache, and then no registry is asked.
-		base := system.Base
-		if tagged, _, _ := strings.Cut(base, "@"); strings.LastIndex(tagged, ":") > strings.LastIndex(tagged, "/") {
-			base = tagged
-		}
-		all = append(all, question{
-			"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
-			func(ctx context.Context) (string, error) {
-				found, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
-				if err != nil {
-					return "", err
-				}
-				return fmt.Sprintf("%s is %s", base, found.Digest), nil
-			},
-		})
+		known[host] = true
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
 		all = append(all, question{

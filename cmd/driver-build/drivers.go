@@ -50,7 +50,7 @@ func newDriversCmd(a *session.App) *cobra.Command {
 	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
 	session.Hide(f, "redist")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	flags.Format(f, &o.format, "table or json")
+	session.Format(f, &o.format, "table or json")
 	return cmd
 }
 

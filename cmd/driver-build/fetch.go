@@ -24,8 +24,8 @@ func newFetchCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, "source lock")
-	flags.Describe(f, "base", "base `IMAGE` instead of the row's")
-	flags.Describe(f, "mirror", "package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL")
+	session.Describe(f, "base", "base `IMAGE` instead of the row's")
+	session.Describe(f, "mirror", "package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL")
 	f.StringVar(&only, "only", "", "`base`: nothing but the base images")
 	return cmd
 }

@@ -47,11 +47,11 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "driver flavour matrix cuda repository", flags.Judged)
-	flags.Describe(f, "driver", "driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
+	session.Describe(f, "driver", "driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
-	flags.Format(f, &o.format, "table, json, github, gitlab or values")
+	session.Format(f, &o.format, "table, json, github, gitlab or values")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "matrix")
-	flags.Format(f, &format, "table or json")
+	session.Format(f, &format, "table or json")
 	f.BoolVar(&rule, "node-feature-rules", false, "print a NodeFeatureRule that labels nodes by their GPUs")
 	return cmd
 }

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -22,13 +19,13 @@ func newInspectCmd(a *session.App) *cobra.Command {
 	var arch, format string
 	var deep bool
 	cmd := &cobra.Command{
-		Use: "inspect IMAGE", Short: "Show what an image holds", Args: cobra.ExactArgs(1),
+		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ImageArgs(cobra.ExactArgs(1)),
 		Long: "Show what the manifest, config and labels of an image say: driver, system, kernels, base, layers. No layer is read, and from a\n" +
 			"registry none is pulled. With --deep, all layers are read, for any driver image: libraries, programs, firmware, packages, the\n" +
 			"modules in it and who signed them." + imageArgument,
 		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := inspect(cmd.Context(), a, oci.Named(args[0]), arch, deep)
+			i, err := inspect(cmd.Context(), a, args[0], arch, deep)
 			if err != nil {
 				return err
 			}
@@ -42,48 +39,33 @@ func newInspectCmd(a *session.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
+	session.Check(cmd.Flags(), matrix.CheckArch, "arch")
 	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
-	flags.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 
 // inspect reads what an image says of itself, or with deep, all of it.
 func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (i *verify.Inspection, err error) {
+	part := registry.Config
 	if deep {
-		err = withImage(ctx, a, ref, arch, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+		part = registry.Layers
+	}
+	err = withImage(ctx, a, ref, registry.OpenOptions{Arch: arch, Part: part}, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+		if deep {
 			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
-			return err
-		})
-		return i, err
-	}
-	if err := checkImage(ref, arch); err != nil {
-		return nil, err
-	}
-	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
-		if err != nil {
-			return fmt.Errorf("open %s: %w", ref, err)
+		} else {
+			i, err = verify.Summarize(base.Image)
 		}
-		i, err = verify.Summarize(base.Image)
 		return err
 	})
 	return i, err
 }
 
-func checkImage(ref, arch string) error {
-	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
-		return session.Usage(err)
-	}
-	return nil
-}
-
 // withImage opens an image for reading.
-func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Opened) error) error {
-	if err := checkImage(ref, arch); err != nil {
-		return err
-	}
+func withImage(ctx context.Context, a *session.App, ref string, o registry.OpenOptions, f func(context.Context, *session.Session, *registry.Opened) error) error {
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+		base, err := s.Registry.Open(ctx, ref, o)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", ref, err)
 		}

@@ -33,13 +33,13 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch driver matrix repository", flags.Sources)
-	flags.Describe(f, "driver", "driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
+	session.Describe(f, "driver", "driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	f.StringArrayVar(&q.From, "from", nil, "`IMAGE` with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
-	flags.Images(f, "from")
+	session.Images(f, "from")
 	f.StringSliceVar(&q.Flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
 	session.Hide(f, "dates")
-	flags.Format(f, &format, "table or json")
+	session.Format(f, &format, "table or json")
 	return cmd
 }
 

@@ -29,8 +29,8 @@ func newListCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Judged, "cuda")
-	flags.Describe(f, "arch", "`ARCH`: amd64 or arm64 (repeatable; default both)")
-	flags.Format(f, &format, "table, json or yaml")
+	session.Describe(f, "arch", "`ARCH`: amd64 or arm64 (repeatable; default both)")
+	session.Format(f, &format, "table, json or yaml")
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }

@@ -36,8 +36,8 @@ func newPlanCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "repository profile lock cuda")
 	f.StringVar(&cert, "module-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
-	flags.Renamed(f, "sign-cert", "module-cert")
-	flags.Format(f, &format, "table, json, github or gitlab")
+	session.FormerName(f, "sign-cert", "module-cert")
+	session.Format(f, &format, "table, json, github or gitlab")
 	return cmd
 }
 

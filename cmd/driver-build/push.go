@@ -23,27 +23,35 @@ const pushExample = `  driver-build push oci:dist registry.example.com/gpu/drive
   driver-build push oci-archive:driver.tar registry.example.com/gpu/driver:580 --tag stable`
 
 func newPushCmd(a *session.App) *cobra.Command {
-	var tags, mountFrom []string
+	var tags []string
 	var public flags.PublicRegistry
 	cmd := &cobra.Command{
-		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample, Args: cobra.MinimumNArgs(2),
+		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample, Args: checkPush,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources, to := args[:len(args)-1], args[len(args)-1]
-			for i := range sources {
-				sources[i] = oci.Named(sources[i])
-			}
-			if err := checkPush(sources, to, tags, mountFrom); err != nil {
-				return err
-			}
-			a.MountFrom = mountFrom
-			return push(cmd.Context(), a, sources, to, tags, public)
+			return push(cmd.Context(), a, args[:len(args)-1], args[len(args)-1], tags, public)
 		},
 	}
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "`TAG` of the image in the repository (repeatable; default: the tags that it has)")
-	cmd.Flags().StringArrayVar(&mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
+	cmd.Flags().StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
+	session.Check(cmd.Flags(), imagename.CheckTag, "tag")
+	session.Check(cmd.Flags(), imagename.CheckRepository, "mount-from")
 	session.Hide(cmd.Flags(), "mount-from")
 	public.AddTo(cmd.Flags())
 	return cmd
+}
+
+func checkPush(cmd *cobra.Command, args []string) error {
+	if err := cobra.MinimumNArgs(2)(cmd, args); err != nil {
+		return err
+	}
+	sources, to := args[:len(args)-1], args[len(args)-1]
+	if oci.IsLocal(to) {
+		return session.Usagef("push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags", to)
+	}
+	if err := imagename.CheckImage(to); err != nil {
+		return session.Usagef("push to %w", err)
+	}
+	return session.ImageArgs(cobra.ArbitraryArgs)(cmd, sources)
 }
 
 // push copies all images, and prints what it did when the display of progress has ended.
@@ -84,28 +92,6 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 		a.Result(name)
 	}
 	return err
-}
-
-func checkPush(sources []string, to string, tags, mountFrom []string) error {
-	if oci.IsLocal(to) {
-		return session.Usagef("push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags", to)
-	}
-	for _, name := range append(sources[:len(sources):len(sources)], to) {
-		if err := registry.CheckSource(name); err != nil {
-			return session.Usagef("push: %w", err)
-		}
-	}
-	for _, tag := range tags {
-		if err := imagename.CheckTag(tag); err != nil {
-			return session.Usagef("--tag %w", err)
-		}
-	}
-	for _, repository := range mountFrom {
-		if err := imagename.CheckRepository(repository); err != nil {
-			return session.Usagef("--mount-from %w", err)
-		}
-	}
-	return nil
 }
 
 // artifact opens what a reference names, for a check before a push.

@@ -32,7 +32,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "profile repository releases lock cuda")
-	flags.Describe(f, "repository", "`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
+	session.Describe(f, "repository", "`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.StringVar(&file, "html", "", "`FILE` to write, - for stdout")
 	f.BoolVar(&r.Compare, "compare", false, "plan every image, to tell which are out of date")
 	f.StringVar(&r.Title, "title", "", "heading of the page (default NVIDIA driver images)")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 const signLong = `Sign the modules of an image that were compiled ahead of time, so that nodes with Secure Boot load them. Signatures that
@@ -53,6 +51,9 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
 	f.StringSliceVar(&o.archs, "arch", nil, "`ARCH`: of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "`TAG` of the result (repeatable; default: those that the image was built with)")
+	session.Check(f, matrix.CheckArch, "arch")
+	session.Check(f, imagename.CheckTag, "tag")
+	session.Check(f, kernelmodules.CheckRequestFolder, "export")
 	o.output.AddTo(f, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "`REGISTRY/PATH` to push to")
 	o.public.AddTo(f)
@@ -61,9 +62,9 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 func newSignCmd(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
-		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: cobra.ExactArgs(1),
+		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: session.ImageArgs(cobra.ExactArgs(1)),
 		Example: "  driver-build sign-modules oci:dist:580.178.04-5.15.0-164-generic-ubuntu22.04 --module-key key.pem --module-cert cert.pem --output oci:signed",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
 	o.addTo(cmd.Flags())
 	return cmd
@@ -89,8 +90,7 @@ func (o *signFlags) check() (err error) {
 	case o.output.Push && o.output.Repository == "":
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
-	err = errors.Join(checkFolders(o.export, "", ""), checkNames(o.tags, o.archs), o.output.Parse(o.export != ""))
-	if err == nil && o.imageSigner.Given() {
+	if err = o.output.Parse(o.export != ""); err == nil && o.imageSigner.Given() {
 		err = o.output.CheckAttached(true, o.imageSigner.Format)
 	}
 	return err
@@ -106,47 +106,22 @@ func given(values ...string) (n int) {
 	return n
 }
 
-// checkFolders checks --export, and that --import has the list that an export wrote.
-func checkFolders(export, answers, list string) error {
-	if export != "" {
-		if err := kernelmodules.CheckRequestFolder(export); err != nil {
-			return session.Usagef("--export: %w", err)
-		}
-	}
-	if answers != "" {
-		if _, err := os.Stat(filepath.Join(answers, list)); err != nil {
-			return session.Usagef("--import: %w; give the folder that --export wrote", err)
-		}
-	}
-	return nil
-}
-
-// checkNames checks --tag and --arch.
-func checkNames(tags, archs []string) error {
-	for _, arch := range archs {
-		if err := matrix.CheckArch(arch); err != nil {
-			return session.Usagef("--arch: %w", err)
-		}
-	}
-	for _, tag := range tags {
-		if err := imagename.CheckTag(tag); err != nil {
-			return session.Usagef("--tag %w", err)
-		}
+// checkExported says why a folder of --import lacks the list that an export wrote.
+func checkExported(folder, list string) error {
+	if _, err := os.Stat(filepath.Join(folder, list)); folder != "" && err != nil {
+		return session.Usagef("--import: %w; give the folder that --export wrote", err)
 	}
 	return nil
 }
 
 func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
-	if err = o.check(); err == nil {
-		err = session.Usage(registry.CheckSource(ref))
-	}
-	if err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	var cert *x509.Certificate // of an offline signer
 	if o.answers != "" {
 		if cert, err = flags.Certificate(o.signer.Cert); err == nil {
-			err = checkFolders("", o.answers, kernelmodules.RequestName)
+			err = checkExported(o.answers, kernelmodules.RequestName)
 		}
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -34,7 +34,7 @@ type verifyFlags struct {
 func newVerifyCmd(a *session.App) *cobra.Command {
 	var o verifyFlags
 	cmd := &cobra.Command{
-		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: cobra.ExactArgs(1),
+		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: session.ImageArgs(cobra.ExactArgs(1)),
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --module-cert says), an entrypoint, a licence.\n\n" +
@@ -50,24 +50,26 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 			if cmd.Flags().Changed("arch") {
 				o.again.Arch = o.arch
 			}
-			return o.run(cmd.Context(), a, oci.Named(args[0]))
+			return o.run(cmd.Context(), a, args[0])
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.arch, "arch", "amd64", "`ARCH`: which image of an index")
+	session.Check(f, matrix.CheckArch, "arch")
 	f.StringArrayVar(&o.certs, "module-cert", nil, "`FILE` (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
 	f.StringVar(&o.trust.Identity, "identity", "", "with --key: `REGISTRY/PATH[:TAG]` that a signature must state, instead of the tag of IMAGE")
 	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations of a `TYPE` that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the `RELEASE` of the kernel (default: the newest of the usual flavour that the driver compiles on)")
+	session.Check(f, recipe.CheckRelease, "kernel")
 	o.runners.AddTo(f)
 	f.BoolVar(&o.rebuild, "rebuild", false, "also build the image again from its provenance and compare; of an index every image, or that of --arch")
 	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base `IMAGE` is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
-	flags.Images(f, "base")
+	session.Images(f, "base")
 	f.StringVar(&o.again.Source, "source", "", "with --rebuild: `URL` or FILE of the driver's .run archive, if it is not where the provenance says")
-	flags.Renamed(f, "sign-cert", "module-cert")
-	flags.Format(f, &o.format, "table or json")
+	session.FormerName(f, "sign-cert", "module-cert")
+	session.Format(f, &o.format, "table or json")
 	return cmd
 }
 
@@ -89,12 +91,6 @@ func (o *verifyFlags) check(getenv func(string) string) (err error) {
 	}
 	o.again.Keys = o.trust.Keys
 	err = errors.Join(o.trust.Check(), o.runners.Check(getenv))
-	if err == nil && o.kernel != "" {
-		err = recipe.CheckRelease(o.kernel)
-	}
-	if err == nil && o.again.Base != "" {
-		err = registry.CheckSource(o.again.Base)
-	}
 	if err == nil && o.again.Source != "" {
 		o.again.Source, err = fetch.Address("--source", o.again.Source)
 	}
@@ -105,7 +101,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err := o.check(a.Getenv); err != nil {
 		return err
 	}
-	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+	return withImage(ctx, a, image, registry.OpenOptions{Arch: o.arch, Part: registry.Layers}, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
 		closeRunner := o.runners.Attach(s)
 		defer func() { err = errors.Join(err, closeRunner()) }()
 		findings, err := o.examine(ctx, s, image, base)

@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Kernels say for which kernels modules are compiled ahead of time, and what else goes into these images.
@@ -51,11 +50,6 @@ func IsListed(word string) bool { return word == "" || recipe.IsListed(word) }
 
 // Check finds flags that say nothing without others, and names that cannot be right.
 func (k *Kernels) Check() error {
-	for _, ref := range k.From {
-		if err := registry.CheckSource(ref); err != nil {
-			return fmt.Errorf("--kernel-from: %w", err)
-		}
-	}
 	if !k.Compile() {
 		given := map[string]bool{
 			"--kernel-flavour": len(k.Flavours) > 0, "--modules": len(k.Modules) > 0, "--one-image": k.Together,

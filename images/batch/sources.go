@@ -29,31 +29,18 @@ type Sources struct {
 	Source string // of the driver's archive: URL or file
 }
 
-// Check finds mistakes in the sources without network: what is no name, no URL, or not there.
-func (s Sources) Check() error {
-	if s.Base != "" {
-		if err := registry.CheckSource(s.Base); err != nil {
-			return failure.Errorf(failure.Usage, "--base: %w", err)
-		}
-	}
-	mirror, err := distros.ParseMirror(s.Mirror)
-	if err != nil {
-		return failure.Errorf(failure.Usage, "--mirror: %w", err)
-	}
+// CheckMirror finds mistakes in a mirror of packages.
+func CheckMirror(text string) error {
+	mirror, err := distros.ParseMirror(text)
 	for _, address := range mirror.URLs() {
-		if err := fetch.CheckURL(address); err != nil {
-			return failure.Errorf(failure.Usage, "--mirror %w", err)
-		}
+		err = errors.Join(err, fetch.CheckURL(address))
 	}
-	return nil
+	return err
 }
 
 // Options are the choices for all images: the sources, profile, compression (auto: by the system), and
 // SOURCE_DATE_EPOCH as epoch.
 func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, err error) {
-	if err := s.Check(); err != nil {
-		return o, err
-	}
 	o.Base, o.Mirror = s.Base, s.Mirror
 	if o.Profile, err = recipe.ParseProfile(profile); err != nil {
 		return o, failure.Of(failure.Usage, err)

@@ -22,14 +22,6 @@ const (
 // SBOMMethod is raised when documents of the same image and recipe say something else than before.
 const SBOMMethod = 2
 
-// ParseFormat reads the value of --format.
-func ParseFormat(text string) (Format, error) {
-	if _, known := formats[Format(text)]; !known {
-		return "", fmt.Errorf("format %q is not known: use spdx or cyclonedx", text)
-	}
-	return Format(text), nil
-}
-
 var formats = map[Format]struct{ predicate, media string }{
 	SPDX: {"https://spdx.dev/Document", "application/spdx+json"}, CycloneDX: {"https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"},
 }

@@ -59,11 +59,6 @@ func (q *KernelQuery) Check() error {
 	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
 		return failure.Of(failure.Usage, err)
 	}
-	for _, ref := range q.From {
-		if err := registry.CheckSource(ref); err != nil {
-			return failure.Errorf(failure.Usage, "--from: %w", err)
-		}
-	}
 	switch {
 	case len(q.From) > 0 && (q.Dates || q.Plan.Base != "" || q.Plan.Mirror != ""):
 		return failure.Errorf(failure.Usage, "--from asks no package repository: leave --base, --mirror and --dates out")

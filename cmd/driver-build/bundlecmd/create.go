@@ -19,10 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
@@ -53,7 +51,7 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	o.targets.AddTo(f, "matrix")
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: `DIR`, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base `IMAGE` to take along, REGISTRY/PATH:TAG (repeatable)")
-	flags.Images(f, "base")
+	session.Images(f, "base")
 	f.StringArrayVar(&o.files, "file", nil, "`FILE` to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into `FILE`")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel `RELEASE`, for nodes that compile (repeatable)")
@@ -61,17 +59,17 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	session.Hide(f, "file-tag")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of `FILE`: an earlier bundle, or a list of what the site has (repeatable)")
 	o.key.AddTo(f, "the bundle")
+	session.Check(f, imagename.CheckTag, "file-tag")
+	session.Check(f, recipe.CheckRelease, "headers")
 }
 
 func newCreate(a *session.App) *cobra.Command {
 	var o createFlags
 	cmd := &cobra.Command{
-		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong, Args: session.ImageArgs(cobra.ArbitraryArgs),
 		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, ref := range args {
-				o.Images = append(o.Images, oci.Named(ref))
-			}
+			o.Images = args
 			return o.run(cmd.Context(), a)
 		},
 	}
@@ -131,19 +129,6 @@ func (o *createFlags) check() error {
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
-	}
-	if err := imagename.CheckTag(o.FileTag); err != nil {
-		return session.Usagef("--file-tag: %w", err)
-	}
-	for _, release := range o.headers {
-		if err := recipe.CheckRelease(release); err != nil {
-			return session.Usagef("--headers: %w", err)
-		}
-	}
-	for _, ref := range slices.Concat(o.Images, o.Bases) {
-		if err := registry.CheckSource(ref); err != nil {
-			return session.Usage(err)
-		}
 	}
 	if o.fetched == "" {
 		return nil

@@ -33,7 +33,6 @@ type importFlags struct {
 	bundle.ImportOptions
 	key            flags.Trust
 	site           flags.ImageKey
-	mountFrom      []string
 	values, secret string
 	inputs         string           // folder
 	headers        string           // folder
@@ -42,9 +41,9 @@ type importFlags struct {
 	public         flags.PublicRegistry
 }
 
-func (o *importFlags) addTo(f *pflag.FlagSet) {
+func (o *importFlags) addTo(f *pflag.FlagSet, a *session.App) {
 	f.StringVar(&o.To, "to", "", "`REGISTRY/PATH` that takes the place of the bundle's repository")
-	f.StringArrayVar(&o.mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
+	f.StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder `DIR`")
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder `DIR`, to serve it or to mount it into nodes' containers")
@@ -52,6 +51,9 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	session.Hide(f, "mount-from", "pull-secret")
 	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`")
+	session.Check(f, imagename.CheckRepository, "mount-from")
+	session.Check(f, outfile.CheckFolder, "inputs", "headers", "policy")
+	session.Check(f, checkText, "values")
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")
@@ -64,7 +66,7 @@ func newImport(a *session.App) *cobra.Command {
 		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
-	o.addTo(cmd.Flags())
+	o.addTo(cmd.Flags(), a)
 	return cmd
 }
 
@@ -87,7 +89,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	case o.policy != "":
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
-	o.Jobs, o.AllowPublic, a.MountFrom = a.Jobs, o.public.Allowed, o.mountFrom
+	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
 	var b *bundle.Bundle
 	if file != "-" {
 		if b, err = o.checked(ctx, a, file, keys); err != nil {
@@ -170,24 +172,6 @@ func (o *importFlags) check(file string) error {
 	if file == "-" && (o.inputs != "" || o.headers != "") {
 		return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
 	}
-	for _, m := range o.mountFrom {
-		if err := imagename.CheckRepository(m); err != nil {
-			return session.Usagef("--mount-from: %w", err)
-		}
-	}
-	if o.values != "" && o.values != "-" {
-		if err := outfile.CheckReplace(o.values); err != nil {
-			return session.Usagef("--values: %w", err)
-		}
-	}
-	for name, dir := range map[string]string{"inputs": o.inputs, "headers": o.headers, "policy": o.policy} {
-		if dir == "" {
-			continue
-		}
-		if err := outfile.CheckFolder(dir); err != nil {
-			return session.Usagef("--%s: %w", name, err)
-		}
-	}
 	return nil
 }
 
@@ -203,6 +187,13 @@ func (o *importFlags) writePolicy(a *session.App, origin string) error {
 		err = errors.Join(err, writeText(a.Stdout, filepath.Join(o.policy, name), files[name]))
 	}
 	return err
+}
+
+func checkText(file string) error {
+	if file == "-" {
+		return nil
+	}
+	return outfile.CheckReplace(file)
 }
 
 // writeText writes a text to a file that the user named.

@@ -47,7 +47,7 @@ func newVerify(a *session.App) *cobra.Command {
 		},
 	}
 	key.AddTo(cmd.Flags())
-	flags.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func newList(a *session.App) *cobra.Command {
 			return printList(a, b)
 		},
 	}
-	flags.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 

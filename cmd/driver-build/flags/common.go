@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -43,6 +44,15 @@ const (
 	Judged   = "deny at"
 )
 
+// AddTo declares those of the flags that names has, separated by spaces.
+func (c *Common) AddTo(f *pflag.FlagSet, names ...string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.declare(all)
+	for name := range strings.FieldsSeq(strings.Join(names, " ")) {
+		f.AddFlag(all.Lookup(name))
+	}
+}
+
 // declare declares all of the flags.
 func (c *Common) declare(f *pflag.FlagSet) {
 	s, k := &c.Selection, &c.Kernels
@@ -76,7 +86,8 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.At, "at", "", "YYYY-MM-DD: judge ends of life on that day (default today)")
 	f.StringVar(&c.cuda, "cuda", "", "`MAJOR.MINOR` of CUDA: say how each driver runs it; plan and fleet leave out drivers that do not")
 	f.StringVar(&c.Releases, "releases", "", "`FILE` or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
-	Images(f, "base", "kernel-from")
+	session.Images(f, "base", "kernel-from")
+	session.Check(f, batch.CheckMirror, "mirror")
 	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "with-sources", "kernel-flavour")
 }
 
@@ -109,7 +120,7 @@ func (c *Common) check(a *session.App, d matrix.Defaults) (err error) {
 	}
 	a.Given(&c.Given)
 	c.Repository = a.Repository(c.Repository, d)
-	return errors.Join(c.Sources.Check(), session.Usage(c.Kernels.Check()), batch.CheckRepository(c.Repository))
+	return errors.Join(session.Usage(c.Kernels.Check()), batch.CheckRepository(c.Repository))
 }
 
 // Whole makes a selection without systems or without drivers mean every pair that is left.

@@ -15,8 +15,7 @@ import (
 type ImageSigner struct {
 	ImageKey
 	Program, PublicKey string
-	format             string
-	Format             signature.Format // after Check
+	Format             signature.Format
 }
 
 // AddTo declares the flags.
@@ -24,8 +23,8 @@ func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 	s.ImageKey.AddTo(f, "the image itself")
 	f.StringVar(&s.Program, "image-signer", "", "sign the image itself with a `PROGRAM`, which reads what to sign and prints the signature")
 	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
-	f.StringVar(&s.format, "signature-format", string(signature.Legacy), "legacy (.sig and .att, which all verifiers read), bundle (sigstore's, as referrers) or both")
-	Renamed(f, "sign-with", "image-signer")
+	session.Choice(f, &s.Format, "signature-format", "", "tags .sig and .att, which all verifiers read, or sigstore's referrers: legacy, bundle or both")
+	session.FormerName(f, "sign-with", "image-signer")
 	session.Hide(f, "signature-format", "image-public-key")
 }
 
@@ -33,10 +32,7 @@ func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 func (s *ImageSigner) Given() bool { return s.Key != "" || s.Program != "" }
 
 // Check finds mistakes that need no key. detached says that a public key makes sense without a program.
-func (s *ImageSigner) Check(detached bool) (err error) {
-	if s.Format, err = signature.ParseFormat(s.format); err != nil {
-		return session.Usagef("--signature-format: %w", err)
-	}
+func (s *ImageSigner) Check(detached bool) error {
 	switch {
 	case s.Key != "" && s.Program != "":
 		return session.Usagef("--image-key and --image-signer both say who signs: give one")

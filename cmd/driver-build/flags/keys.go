@@ -37,7 +37,7 @@ func (s *Signer) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.PassphraseFile, "module-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
 	session.Hide(f, "module-passphrase-file")
 	for _, name := range []string{"key", "cert", "passphrase-file"} {
-		Renamed(f, "sign-"+name, "module-"+name)
+		session.FormerName(f, "sign-"+name, "module-"+name)
 	}
 }
 

@@ -34,6 +34,12 @@ func (c *LayerCache) AddTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.From, "cache-from", nil, "`REGISTRY/PATH` to take finished layers from, or none (repeatable; default: where the image is pushed to)")
 	f.StringVar(&c.To, "cache-to", "", "`REGISTRY/PATH` to leave finished layers in for later builds, or none (default: where the image is pushed to)")
 	f.StringArrayVar(&c.Keys, "cache-key", nil, "FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)")
+	session.Check(f, func(r string) error {
+		if r == noRepository {
+			return nil
+		}
+		return imagename.CheckRepository(r)
+	}, "cache-from", "cache-to")
 	session.Hide(f, "cache-key")
 }
 
@@ -41,13 +47,6 @@ func (c *LayerCache) AddTo(f *pflag.FlagSet) {
 // none. signs says that the build signs images or modules, signer is the public half of its key for images,
 // if it is known.
 func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.PublicKey) (err error) {
-	for flag, repositories := range map[string][]string{"--cache-from": c.From, "--cache-to": {c.To}} {
-		for _, r := range repositories {
-			if err := imagename.CheckRepository(r); r != noRepository && r != "" && err != nil {
-				return session.Usagef("%s %w", flag, err)
-			}
-		}
-	}
 	if slices.Contains(c.From, noRepository) && len(c.From) > 1 {
 		return session.Usagef("--cache-from none stands alone: it names no repository")
 	}

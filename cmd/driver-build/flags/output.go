@@ -142,31 +142,25 @@ func (p *PublicRegistry) CheckImage(image, repository string, open func() (oci.A
 }
 
 // Record says which documents a build gives to its images.
-type Record struct{ sbom, provenance string }
+type Record struct {
+	sbom       documents.Format
+	provenance string
+}
 
 // AddTo declares the flags.
 func (r *Record) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&r.sbom, "sbom", "", "attach a bill of materials in a `FORMAT`: spdx, which --sbom alone means, or cyclonedx")
-	f.StringVar(&r.provenance, "provenance", "", "attach a signed statement how the image was built: `BY` driver-build, which --provenance alone means, or by the ci job that runs it")
-	f.Lookup("sbom").NoOptDefVal, f.Lookup("provenance").NoOptDefVal = string(documents.SPDX), "driver-build"
+	session.Mode(f, &r.sbom, "sbom", "attach a bill of materials in a `FORMAT`: spdx or cyclonedx")
+	session.Mode(f, &r.provenance, "provenance", "attach a signed statement how the image was built, by this program or the job that runs it, `BY`: driver-build or ci")
 }
 
 // Check returns what the flags ask for. signed says whether there is a key.
 func (r *Record) Check(getenv func(string) string, signed bool) (out attestation.Record, err error) {
-	if r.sbom != "" {
-		if out.SBOM, err = documents.ParseFormat(r.sbom); err != nil {
-			return out, session.Usagef("--sbom: %w", err)
-		}
-	}
-	switch out.Provenance = r.provenance != ""; r.provenance {
-	case "", "driver-build":
-	case "ci":
+	out.SBOM, out.Provenance = r.sbom, r.provenance != ""
+	if r.provenance == "ci" {
 		var ok bool
 		if out.Run.CI, ok = documents.FromCI(getenv); !ok {
 			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder")
 		}
-	default:
-		return out, session.Usagef("--provenance=%s is not known: use driver-build or ci", r.provenance)
 	}
 	if out.Provenance && !signed {
 		return out, session.Usagef("--provenance is a statement that is signed: give --image-key or --image-signer")

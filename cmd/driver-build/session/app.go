@@ -61,7 +61,7 @@ func (a *App) Defer(f func() error) { a.ends = append(a.ends, f) }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.cache, "cache", "", "`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")
-	f.StringVar(&a.progress, "progress", "auto", "how to show progress: auto, tty, plain, json or quiet")
+	Choice(f, &a.progress, "progress", "", "how to show progress: auto, tty, plain, json or quiet")
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")

@@ -26,17 +26,11 @@ type display struct {
 	steps map[string]*step
 }
 
-// modes are the values of --progress, as BuildKit calls them.
-var modes = map[string]progressui.DisplayMode{
-	"auto": progressui.AutoMode, "tty": progressui.TtyMode, "plain": progressui.PlainMode,
-	"json": progressui.RawJSONMode, "quiet": progressui.QuietMode,
-}
-
 // newDisplay starts a display of a mode, one of auto, tty, plain, json and quiet.
 func newDisplay(w io.Writer, mode string) (*display, error) {
-	m, ok := modes[mode]
-	if !ok {
-		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
+	m := progressui.DisplayMode(mode)
+	if mode == "json" {
+		m = progressui.RawJSONMode
 	}
 	out := &onceWriter{Writer: w}
 	to := io.Writer(out)

@@ -36,6 +36,13 @@ func Hide(f *pflag.FlagSet, names ...string) {
 	}
 }
 
+// FormerName declares the former name of a flag, which works for one version.
+func FormerName(f *pflag.FlagSet, old, now string) {
+	f.Var(f.Lookup(now).Value, old, "the former name of --"+now)
+	f.Lookup(old).Hidden = true
+	f.Lookup(old).Annotations = map[string][]string{Renamed: {now}}
+}
+
 // Rare says whether a flag is one of Hide.
 func Rare(f *pflag.Flag) bool { return f.Annotations[rare] != nil }
 
@@ -92,6 +99,9 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 // flagError says what a value has to be, in place of the error of Go's parsers, and which flag has a name like
 // one that is unknown.
 func flagError(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok && failure.KindOf(err) == failure.Usage { // of Check
+		return Usagef("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return Usage(cli.Explain(err))
