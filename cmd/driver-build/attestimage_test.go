@@ -181,9 +181,8 @@ func TestAttest(t *testing.T) {
 	u.Run(t, "push", layout, u.Host+"/third/driver").Want(t, 0, "signatures, SBOMs")
 	u.wantSigned(t, 3, 0, u.Host+"/third/driver:mine", public)
 	for args, want := range map[string]string{
-		"":                               "--image-key KEY or --image-signer",
-		"--vex " + u.Path("vex"):         "are signed",
-		"--image-key k --image-signer p": "give one",
+		"":                       "--image-key KEY or --image-signer",
+		"--vex " + u.Path("vex"): "are signed",
 		"--image-key " + key + " --sbom " + u.Path("other"):                       "no SBOM",
 		"--image-key " + key + " --vex " + u.Path("other"):                        "not a valid OpenVEX document",
 		"--image-key " + key + " --vex " + u.Path("foreign"):                      "--vex " + u.Path("foreign"),
@@ -191,12 +190,9 @@ func TestAttest(t *testing.T) {
 		"--image-key " + key + " --predicate " + u.Path("other"):                  "belong together",
 		"--image-key " + key + " --predicate " + u.Path("other") + " --type spdx": "no URI",
 		"--image-key " + key + " --image-public-key " + public:                    "--image-signer",
-		"--image-signer /nope":                          "--image-signer",
-		"--image-signer true --signature-format bundle": "--image-public-key",
-		"--import d":                                     "--image-public-key",
-		"--export " + filepath.Dir(key):                  "not empty",
-		"--image-key " + key + " --export e":             "give one of",
-		"--image-key " + key + " --signature-format jws": "legacy, bundle or both",
+		"--image-signer true --signature-format bundle":                           "--image-public-key",
+		"--import d":                         "--image-public-key",
+		"--image-key " + key + " --export e": "give one of",
 	} {
 		u.Run(t, append([]string{"sign-image", repository + ":1"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
 	}

@@ -89,7 +89,6 @@ func TestFleetRefuses(t *testing.T) {
 		want string
 	}{
 		cut:                               {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
-		"/nope.json":                      {2, "read the list of nodes: open /nope.json"},
 		none + " --format values":         {3, "no node of a cluster gets a driver"},
 		file + " --allow-unserved no-gpu": {2, `"no-gpu" is no reason that can be accepted: use bad-report, vgpu-guest, system-unknown`},
 	} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
@@ -36,62 +34,6 @@ func (u *rpmUser) matrix(t *testing.T, words string) result {
 	file := u.user.Path("rpm.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(u.world.Matrix()), 0o600))
 	return u.Run(t, append(strings.Fields(words), "--matrix", file)...)
-}
-
-// TestRPMFailures: exit codes and what is said about repositories, packages and bases that are refused.
-func TestRPMFailures(t *testing.T) {
-	t.Parallel()
-	replace := func(name, text string) func(*rpmUser) {
-		return func(u *rpmUser) {
-			u.Change = func(files []repotest.File) []repotest.File {
-				for i, f := range files {
-					if strings.HasSuffix(f.Name, name) {
-						files[i].Body = text
-					}
-				}
-				return files
-			}
-			u.PushBase()
-		}
-	}
-	for what, c := range map[string]struct {
-		prepare func(*rpmUser)
-		args    string
-		code    int
-		parts   []string
-	}{
-		"mirror":    {nil, "--mirror http://127.0.0.1:1/", 4, []string{"127.0.0.1:1"}},
-		"wrong key": {func(u *rpmUser) { u.Find("kmod").Signer = repotest.Key("imagetest", 0); u.Publish() }, "", 5, []string{"package kmod 28-9.el9", "no trusted signature"}},
-		"package": {func(u *rpmUser) {
-			path := u.RPMSystem.Path(*u.Find("make"))
-			data := bytes.Clone(u.File(path))
-			data[len(data)/2] ^= 1
-			u.Put(path, data)
-		}, "", 5, []string{"package make", "sha256"}},
-		"unresolvable": {func(u *rpmUser) {
-			p := u.Find("glibc-devel")
-			p.Requires = append(p.Requires, "libxcrypt-devel >= 4.0.0")
-			u.Publish()
-		}, "", 6, []string{"glibc-devel 2.34-100.el9 needs libxcrypt-devel >= 4.0.0", "gcc 11.4.1-3.el9"}},
-		"no variable":    {replace("rocky.repo", "[x]\nbaseurl=http://localhost/$nosuchvar/\ngpgcheck=1\n"), "", 6, []string{"$nosuchvar", "etc/dnf/vars"}},
-		"damaged sqlite": {replace("rpmdb.sqlite", "SQLite format 3\x00 and no more"), "", 5, []string{"the base's rpm database", "var/lib/rpm/rpmdb.sqlite"}},
-		"other base":     {replace("usr/lib/os-release", "ID=rocky\nVERSION_ID=8.10\n"), "", 2, []string{"rocky 8.10", "rocky9"}},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			u := newRPMUser(t, "rocky9")
-			if c.prepare != nil {
-				c.prepare(u)
-			}
-			out := u.user.Path("dist")
-			r := u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+out+" "+c.args).Want(t, c.code, c.parts...)
-			assert.Equalf(t, "", r.Stdout, "stdout")
-			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
-			if list := leftovers(t, u.Cache); len(list) > 0 {
-				t.Errorf("left behind: %q", list)
-			}
-		})
-	}
 }
 
 // TestRPMRollback: every command refuses a mirror that serves an old index, and so do later commands;
