@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
-	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/packages"
@@ -88,8 +89,8 @@ func TestRPMPlanRefused(t *testing.T) {
 		want   error
 		why    []string
 	}{
-		"nothing checked": {base("dnf.conf", func(string) string { return "[main]\ngpgcheck=0\n" }), rpm.ErrSources, []string{"rocky.repo:1", "baseos", "gpgcheck"}},
-		"no keys":         {func(r *rpmRig) { r.Imported = nil; base(imagetest.RPMKey, none)(r) }, rpm.ErrSources, []string{imagetest.RPMKey + " does not exist in the base"}},
+		"nothing checked": {base("dnf.conf", func(string) string { return "[main]\ngpgcheck=0\n" }), distros.ErrSources, []string{"rocky.repo:1", "baseos", "gpgcheck"}},
+		"no keys":         {func(r *rpmRig) { r.Imported = nil; base(imagetest.RPMKey, none)(r) }, distros.ErrSources, []string{imagetest.RPMKey + " does not exist in the base"}},
 		"no database":     {base("rpmdb.sqlite", none), packages.ErrBase, []string{"no rpmdb.sqlite"}},
 		"half a database": {base("rpmdb.sqlite", func(s string) string { return s[:len(s)/2] }), rpmdb.ErrFormat, []string{"the base's rpm database"}},
 		"unresolvable": {func(r *rpmRig) {
@@ -105,7 +106,7 @@ func TestRPMPlanRefused(t *testing.T) {
 			c.change(r)
 			err := assert.Err(r.b.Plan(t.Context(), r.target(t), recipe.Options{}))
 			assert.ErrorContains(t, err, c.why...)
-			_, unresolvable := errors.AsType[*rpm.UnresolvableError](err)
+			_, unresolvable := errors.AsType[*distros.UnresolvableError](err)
 			assert.Equalf(t, true, c.want == nil && unresolvable || c.want != nil && errors.Is(err, c.want), "%v", err)
 		})
 	}
@@ -121,7 +122,7 @@ func TestRPMAllowExpired(t *testing.T) {
 	r.Trust(key)
 	r.Publish()
 	target := r.target(t)
-	assert.ErrorIs(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), rpm.ErrExpired)
+	assert.ErrorIs(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), pgp.ErrExpired)
 	target.System.AllowExpired = true
 	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -104,7 +105,7 @@ func (s *solver) refuse(it, by *item, c conflict) error {
 	if c.owner == it {
 		target = c.other
 	}
-	e := &UnresolvableError{Chain: by.chain(), Relation: it.String(), Reason: fmt.Sprintf(
+	e := &distros.UnresolvableError{Chain: by.chain(), Relation: it.String(), Reason: fmt.Sprintf(
 		"which cannot be with %s (%s): %s conflicts with %s, that is %s", c.other, state, c.owner, c.rel, target)}
 	if c.other.entry == nil {
 		for _, have := range s.x.named(c.other.name) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -15,7 +16,7 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 	n := 0
 	for p, err := range dpkg.ReadParagraphs(bytes.NewReader(data)) {
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w: %w", name, ErrSources, err)
+			return nil, fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
 		}
 		n++
 		s := Source{Origin: fmt.Sprintf("%s (entry %d)", name, n)}
@@ -24,7 +25,7 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 		}
 		types := strings.Fields(p.Get("Types"))
 		if len(types) == 0 {
-			return nil, fmt.Errorf("%s: %w: no Types field, want Types: deb", s.Origin, ErrSources)
+			return nil, fmt.Errorf("%s: %w: no Types field, want Types: deb", s.Origin, distros.ErrSources)
 		}
 		if !slices.Contains(types, "deb") {
 			continue
@@ -44,7 +45,7 @@ func (s *Source) fromParagraph(p dpkg.Paragraph) error {
 	s.Suites = strings.Fields(p.Get("Suites"))
 	s.Components = strings.Fields(p.Get("Components"))
 	if len(s.URIs) == 0 {
-		return fmt.Errorf("%s: %w: no URIs field", s.Origin, ErrSources)
+		return fmt.Errorf("%s: %w: no URIs field", s.Origin, distros.ErrSources)
 	}
 	for _, f := range []struct{ field, option string }{
 		{"Architectures", "arch"},

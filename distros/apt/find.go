@@ -5,11 +5,12 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 // Find returns one package without its dependencies: "name" for the candidate, "name=version" for exactly
-// that version. The error is *UnresolvableError, with the existing versions.
+// that version. The error is *distros.UnresolvableError, with the existing versions.
 func (x *Index) Find(want string) (*Package, error) {
 	rel, err := parseWant(want)
 	if err != nil {
@@ -19,7 +20,7 @@ func (x *Index) Find(want string) (*Package, error) {
 		if p, ok := x.Candidate(rel.Name); ok {
 			return p, nil
 		}
-		return nil, &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
+		return nil, &distros.UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
 	}
 	var versions []string
 	for _, e := range x.named(rel.Name) {
@@ -29,7 +30,7 @@ func (x *Index) Find(want string) (*Package, error) {
 		}
 		versions = append(versions, fmt.Sprintf("%s (%s)", e.version, e.origin()))
 	}
-	return nil, &UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
+	return nil, &distros.UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
 }
 
 // Versions returns all versions of a package, newest first. It omits unusable entries of the index.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -21,7 +22,7 @@ func FuzzRelease(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRelease(data)
 		if err != nil {
-			assert.ErrorIs(t, err, ErrIndex)
+			assert.ErrorIs(t, err, distros.ErrIndex)
 			return
 		}
 		for name, s := range r.indexes {
@@ -46,7 +47,7 @@ func TestResultIsClosed(t *testing.T) {
 			t.Fatalf("two results: %q %v, %q %v", short(got), err, short(again), err2)
 		}
 		if err != nil {
-			if un := (*UnresolvableError)(nil); !errors.As(err, &un) {
+			if un := (*distros.UnresolvableError)(nil); !errors.As(err, &un) {
 				t.Fatal(err)
 			}
 			return

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -30,7 +31,7 @@ type job struct {
 }
 
 // Load fetches, verifies and reads the Packages indexes. If content differs from the Release file, the error
-// is ErrIndex.
+// is distros.ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	x := &Index{releases: r}
 	jobs, err := r.jobs()
@@ -92,7 +93,7 @@ func (r *Releases) jobs() ([]job, error) {
 			}
 			if !listed && len(out) == n {
 				return nil, fmt.Errorf("package repository %s: %w: its Release file lists no index of component %s for %s",
-					repo.name(), ErrIndex, c, r.options.Arch)
+					repo.name(), distros.ErrIndex, c, r.options.Arch)
 			}
 		}
 	}
@@ -118,7 +119,7 @@ func (j job) choices() []choice {
 func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	choices := j.choices()
 	if len(choices) == 0 {
-		return nil, fmt.Errorf("%w: the Release file does not list it with a sha256", ErrIndex)
+		return nil, fmt.Errorf("%w: the Release file does not list it with a sha256", distros.ErrIndex)
 	}
 	// A form that is already in the store saves a download, whatever its compression.
 	slices.SortStableFunc(choices, func(a, b choice) int {
@@ -129,7 +130,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		plain.size = maxIndex
 	}
 	if plain.size > maxIndex {
-		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d allowed", ErrIndex, plain.size, maxIndex)
+		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d allowed", distros.ErrIndex, plain.size, maxIndex)
 	}
 	file, c, err := j.fetch(ctx, o.Fetch, choices)
 	if err != nil {
@@ -137,10 +138,10 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	}
 	entries, size, err := j.read(ctx, file, c.ending, plain.size, o.Arch)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIndex, err)
+		return nil, fmt.Errorf("%w: %w", distros.ErrIndex, err)
 	}
 	if known && size != plain.size {
-		return nil, fmt.Errorf("%w: it unpacks to %d bytes, its Release file says %d", ErrIndex, size, plain.size)
+		return nil, fmt.Errorf("%w: it unpacks to %d bytes, its Release file says %d", distros.ErrIndex, size, plain.size)
 	}
 	return entries, nil
 }
@@ -157,7 +158,7 @@ func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) 
 			case err == nil:
 				return file, c, nil
 			case errors.As(err, &mismatch):
-				return "", c, fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", ErrIndex, err)
+				return "", c, fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
 			case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline):
 				return "", c, err
 			}

@@ -50,11 +50,11 @@ type repo struct {
 func (r *repo) name() string { return distros.HideSecrets(r.base) + " " + r.suite }
 
 // OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a caller can
-// compare their Digest before it loads the indexes. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
+// compare their Digest before it loads the indexes. Errors: distros.ErrSources, pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex,
 // and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", ErrSources)
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", distros.ErrSources)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -103,7 +103,7 @@ func (r *Releases) plan() error {
 		}
 	}
 	if len(r.repos) == 0 {
-		return fmt.Errorf("open package repositories: %w: none is configured for architecture %s", ErrSources, o.Arch)
+		return fmt.Errorf("open package repositories: %w: none is configured for architecture %s", distros.ErrSources, o.Arch)
 	}
 	return nil
 }
@@ -140,4 +140,9 @@ func (r *Releases) chooseComponents() error {
 		}
 	}
 	return nil
+}
+
+// noComponent says that repositories do not have a component. where is URI and suite.
+func noComponent(component, where string, have []string) error {
+	return fmt.Errorf("component %q does not exist in %s; it has %s", component, where, strings.Join(have, ", "))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 func TestOpen(t *testing.T) {
@@ -102,22 +103,22 @@ func TestSignatures(t *testing.T) {
 		{"rsa", []*openpgp.Entity{k.rsa}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.rsa)) }, nil, ""},
 		{"one of two", []*openpgp.Entity{k.stranger, k.ed}, nil, nil, ""},
 		{"an expired key and a good one", []*openpgp.Entity{k.expired, k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.expired)) }, nil, ""},
-		{"stranger", []*openpgp.Entity{k.stranger}, nil, ErrSignature, "is not trusted here"},
-		{"expired key", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.expired)) }, ErrExpired, "expired"},
+		{"stranger", []*openpgp.Entity{k.stranger}, nil, pgp.ErrSignature, "is not trusted here"},
+		{"expired key", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.expired)) }, pgp.ErrExpired, "expired"},
 		{"expired key, allowed", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) {
 			o.Sources[0].Key, o.AllowExpired = string(public(t, true, k.expired)), true
 		}, nil, ""},
-		{"stranger, expiry allowed", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.AllowExpired = true }, ErrSignature, ""},
-		{"tampered", []*openpgp.Entity{k.ed}, edit("Codename: bookworm", "Codename: bookworn"), ErrSignature, "key"},
-		{"text before", []*openpgp.Entity{k.ed}, edit("-----BEGIN PGP SIGNED", "Codename: x\n-----BEGIN PGP SIGNED"), ErrSignature, "begin"},
-		{"text after", []*openpgp.Entity{k.ed}, edit("-----END PGP SIGNATURE-----\n", "-----END PGP SIGNATURE-----\nCodename: x\n"), ErrSignature, "after"},
-		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = append(a.Files[in], a.Files[in]...) }, ErrSignature, "after"},
-		{"header beside Hash", []*openpgp.Entity{k.ed}, edit("SIGNED MESSAGE-----\n", "SIGNED MESSAGE-----\nOrigin: x\n"), ErrSignature, "malformed"},
-		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = []byte(bookworm) }, ErrSignature, ""},
-		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = nil }, ErrSignature, ""},
+		{"stranger, expiry allowed", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.AllowExpired = true }, pgp.ErrSignature, ""},
+		{"tampered", []*openpgp.Entity{k.ed}, edit("Codename: bookworm", "Codename: bookworn"), pgp.ErrSignature, "key"},
+		{"text before", []*openpgp.Entity{k.ed}, edit("-----BEGIN PGP SIGNED", "Codename: x\n-----BEGIN PGP SIGNED"), pgp.ErrSignature, "begin"},
+		{"text after", []*openpgp.Entity{k.ed}, edit("-----END PGP SIGNATURE-----\n", "-----END PGP SIGNATURE-----\nCodename: x\n"), pgp.ErrSignature, "after"},
+		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = append(a.Files[in], a.Files[in]...) }, pgp.ErrSignature, "after"},
+		{"header beside Hash", []*openpgp.Entity{k.ed}, edit("SIGNED MESSAGE-----\n", "SIGNED MESSAGE-----\nOrigin: x\n"), pgp.ErrSignature, "malformed"},
+		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = []byte(bookworm) }, pgp.ErrSignature, ""},
+		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = nil }, pgp.ErrSignature, ""},
 		{"trusted=yes needs none", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.Sources[0].Trusted = true }, nil, ""},
-		{"no key at all", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key = "" }, ErrSignature, "no key is trusted"},
-		{"future", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Now = testNow.AddDate(-1, 0, 0) }, ErrExpired, ""},
+		{"no key at all", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key = "" }, pgp.ErrSignature, "no key is trusted"},
+		{"future", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Now = testNow.AddDate(-1, 0, 0) }, pgp.ErrExpired, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +156,7 @@ func TestDetachedSignature(t *testing.T) {
 				t.Error(err)
 			}
 			a.Files[dir+"/Release"] = []byte(text + "\n")
-			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), ErrSignature, "changed text")
+			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), pgp.ErrSignature, "changed text")
 			delete(a.Files, dir+"/Release.gpg")
 			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "no signature")
 		})
@@ -171,25 +172,25 @@ func TestOpenRefuses(t *testing.T) {
 		want          error
 		say           string
 	}{
-		{"past its validity", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, ErrExpired, "Valid-Until"},
-		{"from the future", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, ErrIndex, "clock"},
-		{"bad date", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "yesterday", 1) }, nil, ErrIndex, "Date"},
-		{"another suite", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "bookworm", "bullseye", 1) }, nil, ErrIndex, "bullseye"},
-		{"not a Release file", func(a *archive, _ *Options) { a.Head = "hello\n" }, nil, ErrIndex, ""},
+		{"past its validity", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, pgp.ErrExpired, "Valid-Until"},
+		{"from the future", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, distros.ErrIndex, "clock"},
+		{"bad date", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "yesterday", 1) }, nil, distros.ErrIndex, "Date"},
+		{"another suite", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "bookworm", "bullseye", 1) }, nil, distros.ErrIndex, "bullseye"},
+		{"not a Release file", func(a *archive, _ *Options) { a.Head = "hello\n" }, nil, distros.ErrIndex, ""},
 		{"lying index", nil, func(a *archive, _ *Options) {
 			a.Files[gz] = bytes.Repeat([]byte{1}, len(a.Files[gz]))
-		}, ErrIndex, "Packages"},
-		{"short index", nil, func(a *archive, _ *Options) { a.Files[gz] = a.Files[gz][:20] }, ErrIndex, "Packages"},
-		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, ErrIndex, "lists no index"},
-		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, ErrIndex, "malformed"},
-		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, ErrIndex, "without name, version"},
-		{"listed without this architecture", func(a *archive, _ *Options) { a.packages = map[string]string{"main/binary-arm64": "a 1"} }, nil, ErrIndex, "lists no index"},
-		{"unpacks to more than listed", func(a *archive, _ *Options) { a.Plus = -1 }, nil, ErrIndex, "more bytes"},
-		{"unpacks to less than listed", func(a *archive, _ *Options) { a.Plus = 1 }, nil, ErrIndex, "its Release file says"},
+		}, distros.ErrIndex, "Packages"},
+		{"short index", nil, func(a *archive, _ *Options) { a.Files[gz] = a.Files[gz][:20] }, distros.ErrIndex, "Packages"},
+		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, distros.ErrIndex, "lists no index"},
+		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, distros.ErrIndex, "malformed"},
+		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, distros.ErrIndex, "without name, version"},
+		{"listed without this architecture", func(a *archive, _ *Options) { a.packages = map[string]string{"main/binary-arm64": "a 1"} }, nil, distros.ErrIndex, "lists no index"},
+		{"unpacks to more than listed", func(a *archive, _ *Options) { a.Plus = -1 }, nil, distros.ErrIndex, "more bytes"},
+		{"unpacks to less than listed", func(a *archive, _ *Options) { a.Plus = 1 }, nil, distros.ErrIndex, "its Release file says"},
 		{"component of the source", func(_ *archive, o *Options) { o.Sources[0].Components = []string{"main", "universe"} }, nil, nil, `component "universe" does not exist in`},
 		{"component of the options", func(_ *archive, o *Options) { o.Components = []string{"non-free"} }, nil, nil, "it has contrib, main"},
-		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, ErrSources, "none is configured"},
-		{"no source for the architecture", func(_ *archive, o *Options) { o.Sources[0].Architectures = []string{"arm64"} }, nil, ErrSources, "amd64"},
+		{"no source", func(_ *archive, o *Options) { o.Sources = []Source{} }, nil, distros.ErrSources, "none is configured"},
+		{"no source for the architecture", func(_ *archive, o *Options) { o.Sources[0].Architectures = []string{"arm64"} }, nil, distros.ErrSources, "amd64"},
 		{"gone", nil, func(a *archive, _ *Options) { clear(a.Files) }, fetch.ErrUnreachable, "404"},
 		{"index gone", nil, func(a *archive, _ *Options) {
 			for name := range a.Files {
@@ -200,7 +201,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, fetch.ErrUnreachable, "Packages"},
 		{"no server", nil, func(_ *archive, o *Options) { o.Sources[0].URIs = []string{"http://127.0.0.1:1"} }, fetch.ErrUnreachable, "127.0.0.1:1"},
 		{"offline", nil, func(_ *archive, o *Options) { o.Fetch.Offline = true }, fetch.ErrOffline, ""},
-		{"no architecture", nil, func(_ *archive, o *Options) { o.Arch = "" }, ErrSources, ""},
+		{"no architecture", nil, func(_ *archive, o *Options) { o.Arch = "" }, distros.ErrSources, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -340,7 +341,7 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 			o := a.options(t)
 			o.Sources, o.Root = require.Value(ReadSources(root))(t), root
 			_, err := openIndex(t.Context(), o)
-			if tt.ok && err != nil || !tt.ok && !errors.Is(err, ErrSignature) {
+			if tt.ok && err != nil || !tt.ok && !errors.Is(err, pgp.ErrSignature) {
 				t.Errorf("Open: %v, want success %v", err, tt.ok)
 			}
 		})
@@ -391,7 +392,7 @@ func TestMirror(t *testing.T) {
 		}
 		if err != nil {
 			got = "error"
-			assert.ErrorIsf(t, err, ErrSources, "WithMirror(%q)", tt.mirror)
+			assert.ErrorIsf(t, err, distros.ErrSources, "WithMirror(%q)", tt.mirror)
 		}
 		assert.Samef(t, tt.want, got, "WithMirror(%q) (-want +got)", tt.mirror)
 	}

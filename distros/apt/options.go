@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -90,7 +91,7 @@ func (s *solver) open(e *entry) bool {
 
 // impossible returns the reason why none of the alternatives is possible.
 func (s *solver) impossible(by *item, group []dpkg.Relation) error {
-	e := &UnresolvableError{Relation: dpkg.Relations{group}.String(), Chain: by.chain(), Reason: "which no repository has"}
+	e := &distros.UnresolvableError{Relation: dpkg.Relations{group}.String(), Chain: by.chain(), Reason: "which no repository has"}
 	for _, r := range group {
 		if cur := s.current[r.Name]; cur != nil {
 			state := "installed"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/pgp"
 )
@@ -32,11 +33,11 @@ type sum struct {
 	size   int64  // bytes
 }
 
-// parseRelease parses a Release file. Mistakes are ErrIndex.
+// parseRelease parses a Release file. Mistakes are distros.ErrIndex.
 func parseRelease(text []byte) (*release, error) {
 	p, err := dpkg.ParseParagraph(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: Release file: %w", ErrIndex, err)
+		return nil, fmt.Errorf("%w: Release file: %w", distros.ErrIndex, err)
 	}
 	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]sum{}}
 	r.components = strings.Fields(p.Get("Components"))
@@ -56,7 +57,7 @@ func parseRelease(text []byte) (*release, error) {
 	}{{"Date", &r.date}, {"Valid-Until", &r.until}} {
 		if v := p.Get(f.name); v != "" {
 			if *f.into, err = parseDate(v); err != nil {
-				return nil, fmt.Errorf("%w: Release file: field %s: %w", ErrIndex, f.name, err)
+				return nil, fmt.Errorf("%w: Release file: field %s: %w", distros.ErrIndex, f.name, err)
 			}
 		}
 	}
@@ -70,7 +71,7 @@ func (r *release) readSums(list string) error {
 			continue
 		}
 		if len(words) != 3 {
-			return fmt.Errorf("%w: Release file: field SHA256: want digest, size and name, have %.80q", ErrIndex, line)
+			return fmt.Errorf("%w: Release file: field SHA256: want digest, size and name, have %.80q", distros.ErrIndex, line)
 		}
 		if !strings.HasPrefix(path.Base(words[2]), "Packages") {
 			continue
@@ -78,7 +79,7 @@ func (r *release) readSums(list string) error {
 		size, err := strconv.ParseInt(words[1], 10, 64)
 		digest := strings.ToLower(words[0])
 		if b, hexErr := hex.DecodeString(digest); err != nil || size < 0 || hexErr != nil || len(b) != 32 || !safePath(words[2]) {
-			return fmt.Errorf("%w: Release file: field SHA256: bad entry %.120q", ErrIndex, line)
+			return fmt.Errorf("%w: Release file: field SHA256: bad entry %.120q", distros.ErrIndex, line)
 		}
 		r.indexes[words[2]] = sum{digest, size}
 	}
@@ -98,11 +99,11 @@ func parseDate(s string) (time.Time, error) {
 // check compares a Release file with the request and with the clock.
 func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
-		return fmt.Errorf("%w: its Date, %s, is in the future; is this machine's clock right?", ErrIndex, r.date.Format(time.RFC3339))
+		return fmt.Errorf("%w: its Date, %s, is in the future; is this machine's clock right?", distros.ErrIndex, r.date.Format(time.RFC3339))
 	}
 	if !allowExpired && !r.until.IsZero() && now.After(r.until.Add(pgp.ClockSkew)) {
 		return fmt.Errorf("%w: Valid-Until was %s, the mirror is %s behind; "+
-			"an archive that is no longer maintained needs its expiry allowed", ErrExpired,
+			"an archive that is no longer maintained needs its expiry allowed", pgp.ErrExpired,
 			r.until.Format(time.RFC3339), now.Sub(r.until).Round(time.Hour))
 	}
 	want := suite
@@ -118,7 +119,7 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is for %q (suite %q), not for %q", ErrIndex, r.codename, r.suite, suite)
+	return fmt.Errorf("%w: it is for %q (suite %q), not for %q", distros.ErrIndex, r.codename, r.suite, suite)
 }
 
 func without(list []string, word string) []string {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -16,7 +17,7 @@ import (
 //
 // The choice is a pure function of index, status and wants: alternatives in their order, except that an
 // installed or chosen one comes first; a package of the name before packages that provide it, and these by
-// priority and then name. Errors: *UnresolvableError, or ErrIndex for entries that do not parse.
+// priority and then name. Errors: *distros.UnresolvableError, or distros.ErrIndex for entries that do not parse.
 func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 	s, err := x.solver(st)
 	if err != nil {
@@ -69,7 +70,7 @@ func parseWant(want string) (dpkg.Relation, error) {
 	}
 	rels, err := dpkg.ParseRelations(text, "")
 	if err != nil || len(rels) != 1 || len(rels[0]) != 1 || strings.ContainsAny(name, " \t|,()[]<>") {
-		return dpkg.Relation{}, fmt.Errorf("package %q was asked for: %w: want name, name=version or name:architecture", want, ErrSources)
+		return dpkg.Relation{}, fmt.Errorf("package %q was asked for: %w: want name, name=version or name:architecture", want, distros.ErrSources)
 	}
 	return rels[0][0], nil
 }
@@ -118,7 +119,7 @@ func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
 		}
 		rels, err := dpkg.ParseRelations(v, arch)
 		if err != nil {
-			return nil, fmt.Errorf("%w: package %s: %s: %w", ErrIndex, it, f.field, err)
+			return nil, fmt.Errorf("%w: package %s: %s: %w", distros.ErrIndex, it, f.field, err)
 		}
 		*f.into = append(*f.into, rels...)
 	}

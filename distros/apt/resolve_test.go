@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -175,8 +176,8 @@ func TestUnresolvable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := indexOf(t, tt.index).Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
-			if _, ok := errors.AsType[*UnresolvableError](err); !ok {
-				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", got, err)
+			if _, ok := errors.AsType[*distros.UnresolvableError](err); !ok {
+				t.Fatalf("Resolve = %v, %v; want an distros.UnresolvableError", got, err)
 			}
 			assert.Samef(t, tt.message, err.Error(), "message (-want +got)")
 		})
@@ -186,7 +187,7 @@ func TestUnresolvable(t *testing.T) {
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	x := indexOf(t, "good 1\nbad 1; Depends: ((")
-	for want, target := range map[string]error{"": ErrSources, "a | b": ErrSources, "a(x": ErrSources, "bad": ErrIndex} {
+	for want, target := range map[string]error{"": distros.ErrSources, "a | b": distros.ErrSources, "a(x": distros.ErrSources, "bad": distros.ErrIndex} {
 		assert.ErrorIsf(t, assert.Err(x.Resolve(nil, []string{want})), target, "Resolve(%q)", want)
 	}
 	if _, ok := x.Candidate("nothing"); ok {
@@ -219,7 +220,7 @@ func TestEntriesAreChecked(t *testing.T) {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
 		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
-		assert.ErrorIsf(t, assert.Err(e.toPackage()), ErrIndex, "entry with %q", field)
+		assert.ErrorIsf(t, assert.Err(e.toPackage()), distros.ErrIndex, "entry with %q", field)
 	}
 }
 
@@ -228,9 +229,9 @@ func TestFind(t *testing.T) {
 	x := indexOf(t, "a 1; Depends: missing\na 2", "backports a 3")
 	for want, version := range map[string]string{"a": "2", "a=1": "1", "a=3": "3", "a=4": "", "b": "", "a b": ""} {
 		p, err := x.Find(want)
-		var un *UnresolvableError
+		var un *distros.UnresolvableError
 		switch {
-		case version == "" && !errors.As(err, &un) && !errors.Is(err, ErrSources):
+		case version == "" && !errors.As(err, &un) && !errors.Is(err, distros.ErrSources):
 			t.Errorf("Find(%q): %v, want an error", want, err)
 		case version != "" && (err != nil || p.Version != version):
 			t.Errorf("Find(%q) = %v, %v; want version %s", want, p, err, version)

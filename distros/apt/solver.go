@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -82,7 +83,7 @@ func (s *solver) item(e *entry) (*item, error) {
 	}
 	p, err := dpkg.ParseParagraph([]byte(e.raw))
 	if err != nil {
-		return nil, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), ErrIndex, e.name, e.version, err)
+		return nil, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
 	}
 	it, err := newItem(p, e, s.arch)
 	if err != nil {
@@ -148,7 +149,7 @@ func (s *solver) choose(it, by *item) error {
 		if it.arch != "all" && it.multiArch == "same" {
 			for _, f := range s.foreign[it.name] {
 				if f.name == it.name && f.version != it.version {
-					return &UnresolvableError{
+					return &distros.UnresolvableError{
 						Chain: by.chain(), Relation: it.String(),
 						Reason: fmt.Sprintf("but %s must stay at the same version as its %s twin, which is installed as %s", it.name, f.arch, f.version),
 					}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
@@ -35,7 +36,7 @@ type Source struct {
 
 // ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file system,
 // in apt's order. It omits disabled entries, source code (deb-src) and CD-ROMs. A result without sources is
-// not an error. Mistakes are ErrSources and name file and line.
+// not an error. Mistakes are distros.ErrSources and name file and line.
 func ReadSources(root fs.FS) ([]Source, error) {
 	const main, dir = "etc/apt/sources.list", "etc/apt/sources.list.d"
 	names := []string{main}
@@ -44,7 +45,7 @@ func ReadSources(root fs.FS) ([]Source, error) {
 		return nil, fmt.Errorf("read package sources: %w", err)
 	}
 	if len(list) > maxConfigs {
-		return nil, fmt.Errorf("read package sources: %w: more than %d files in %s", ErrSources, maxConfigs, dir)
+		return nil, fmt.Errorf("read package sources: %w: more than %d files in %s", distros.ErrSources, maxConfigs, dir)
 	}
 	for _, e := range list { // sorted by name
 		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".list" || ext == ".sources") && !strings.HasPrefix(e.Name(), ".") {
@@ -76,7 +77,7 @@ func ReadSources(root fs.FS) ([]Source, error) {
 func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	data, err := bounded.FSFile(root, name, limit)
 	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
-		err = fmt.Errorf("%w: %w", ErrSources, err)
+		err = fmt.Errorf("%w: %w", distros.ErrSources, err)
 	}
 	return data, err
 }
@@ -84,7 +85,7 @@ func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
 // check returns an error if an entry is unusable, and drops URIs that are not on a network.
 func (s *Source) check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%s: %w: %s", s.Origin, ErrSources, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s: %w: %s", s.Origin, distros.ErrSources, fmt.Sprintf(format, args...))
 	}
 	s.URIs = slices.DeleteFunc(slices.Clone(s.URIs), func(u string) bool { return strings.HasPrefix(u, "cdrom:") })
 	if len(s.URIs) == 0 {

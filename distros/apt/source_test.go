@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros"
 )
 
 func TestReadSources(t *testing.T) {
@@ -103,8 +104,8 @@ func TestBadSources(t *testing.T) {
 		{"a.list", strings.Repeat("#", maxConfig+1), "larger"},
 	} {
 		_, err := ReadSources(fstest.MapFS{"etc/apt/sources.list.d/" + tt.file: {Data: []byte(tt.text)}})
-		if !errors.Is(err, ErrSources) || !strings.Contains(err.Error(), tt.say) {
-			t.Errorf("%.80q: %v; want ErrSources with %q", tt.text, err, tt.say)
+		if !errors.Is(err, distros.ErrSources) || !strings.Contains(err.Error(), tt.say) {
+			t.Errorf("%.80q: %v; want distros.ErrSources with %q", tt.text, err, tt.say)
 		}
 	}
 }
@@ -131,7 +132,7 @@ func FuzzOneLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if s, err := parseOneLine("f", data); err == nil {
 			sane(t, s)
-		} else if !errors.Is(err, ErrSources) {
+		} else if !errors.Is(err, distros.ErrSources) {
 			t.Error(err)
 		}
 	})
@@ -144,7 +145,7 @@ func FuzzDeb822(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if s, err := parseDeb822("f", data); err == nil {
 			sane(t, s)
-		} else if !errors.Is(err, ErrSources) {
+		} else if !errors.Is(err, distros.ErrSources) {
 			t.Error(err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
@@ -113,7 +114,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		maps.Copy(files, c.files)
 		o.Machine = testfile.FS(files)
 		_, err := OpenReleases(t.Context(), o)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, repoconf.ErrSources) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, distros.ErrSources) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
 		}
 		if c.want == "" {
@@ -191,7 +192,7 @@ func TestProxy(t *testing.T) {
 		t.Error(err)
 	}
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(proxy with a foreign transport)")
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), distros.ErrSources, "Open(proxy with a foreign transport)")
 }
 
 func TestNoVerify(t *testing.T) {
@@ -213,7 +214,7 @@ func TestNoVerify(t *testing.T) {
 	}
 	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
 	o.Root = testfile.FS(map[string]string{"etc/ca.pem": "no certificate"})
-	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(no CA in PEM)")
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), distros.ErrSources, "Open(no CA in PEM)")
 }
 
 // TestOptionsKeyring checks that the keys of the options, of the base and of its sources count, and that the others

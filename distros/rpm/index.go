@@ -169,7 +169,7 @@ func (x *Index) Obsoleting(name string) []*Package {
 
 // Find returns one package without its dependencies. The argument is "name" for the candidate, or
 // "name.arch", "name-version", "name-version-release" or "name = version" for exactly that package. The error
-// is *UnresolvableError with the versions that exist.
+// is *distros.UnresolvableError with the versions that exist.
 func (x *Index) Find(want string) (*Package, error) {
 	if p, ok := x.Candidate(want); ok {
 		return p, nil
@@ -222,7 +222,7 @@ func (p *Package) called(want string) bool {
 
 // missing returns the error that explains why a package was not found.
 func (x *Index) missing(want string, names ...string) error {
-	e := &UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
+	e := &distros.UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
 	for _, name := range names {
 		for _, p := range x.Versions(name) {
 			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s)", p, p.Arch, p.Origin))

@@ -31,7 +31,7 @@ type loaded struct {
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
-// repomd.xml, the error is ErrIndex.
+// repomd.xml, the error is distros.ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	found := make([]loaded, len(r.repos))
 	g, gctx := errgroup.WithContext(ctx)

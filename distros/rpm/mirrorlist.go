@@ -27,7 +27,7 @@ type mirrors struct {
 }
 
 // parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes are
-// ErrIndex.
+// distros.ErrIndex.
 func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
 		m, err = parseMetalink(data)

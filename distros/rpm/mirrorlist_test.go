@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -53,10 +54,10 @@ func TestMirrors(t *testing.T) {
 		want   error
 	}{
 		{"list", repoconf.Source{MirrorList: base + "/list"}, repoconf.Vars{"way": "os"}, nil},
-		{"forged only", repoconf.Source{MirrorList: base + "/list"}, nil, ErrSignature},
+		{"forged only", repoconf.Source{MirrorList: base + "/list"}, nil, pgp.ErrSignature},
 		{"metalink", repoconf.Source{Metalink: base + "/metalink"}, nil, nil},
 		{"unknown variable in the question", repoconf.Source{Metalink: base + "/metalink?repo=x&infra=$infra"}, nil, nil},
-		{"unknown variable in the path", repoconf.Source{Metalink: base + "/$infra/metalink"}, nil, repoconf.ErrSources},
+		{"unknown variable in the path", repoconf.Source{Metalink: base + "/$infra/metalink"}, nil, distros.ErrSources},
 		{"metalink named as a list", repoconf.Source{MirrorList: base + "/metalink"}, nil, nil},
 		{"metalink and an old base URL", repoconf.Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
 		{"old only", repoconf.Source{Metalink: base + "/metalink-old"}, nil, distros.ErrIndex},

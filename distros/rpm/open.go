@@ -67,7 +67,7 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	identities = map[string]string{}
 	for _, s := range o.Sources {
 		if _, ok := identities[s.ID]; ok {
-			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, repoconf.ErrSources, s.ID)
+			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, distros.ErrSources, s.ID)
 		}
 		identities[s.ID] = cmp.Or(s.Metalink, s.MirrorList, strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""))
 	}
@@ -84,14 +84,14 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 }
 
 // OpenReleases fetches and verifies the repomd.xml of every repository. That is cheap, so a caller can ask
-// for their Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
+// for their Digest before it loads the lists. Errors: distros.ErrSources, pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex,
 // ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", repoconf.ErrSources)
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", distros.ErrSources)
 	}
 	if archs[o.Arch] == nil {
-		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", repoconf.ErrSources, o.Arch)
+		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", distros.ErrSources, o.Arch)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -101,7 +101,7 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", repoconf.ErrSources)
+		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", distros.ErrSources)
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
 	r.repos = make([]*repo, len(sources))

@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -118,9 +119,9 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"nothing", "gcc = 12", "gcc-12", "cpp.s390x"} {
-		var e *UnresolvableError
+		var e *distros.UnresolvableError
 		if p, err := x.Find(want); !errors.As(err, &e) {
-			t.Errorf("Find(%s) = %v, %v; want an *UnresolvableError", want, p, err)
+			t.Errorf("Find(%s) = %v, %v; want an *distros.UnresolvableError", want, p, err)
 		}
 	}
 }
@@ -168,13 +169,13 @@ func TestRefused(t *testing.T) {
 	}{
 		{name: "stranger", after: func(r *repository) {
 			r.Files["/os/repodata/repomd.xml.asc"] = repotest.Detached(t, string(r.Files["/os/repodata/repomd.xml"]), testNow, k.stranger)
-		}, want: ErrSignature, text: "not trusted here"},
-		{name: "changed", after: flip("repomd.xml"), want: ErrSignature},
-		{name: "unsigned", after: func(r *repository) { delete(r.Files, "/os/repodata/repomd.xml.asc") }, want: ErrSignature, text: "repo_gpgcheck=0"},
-		{name: "no signature in it", after: func(r *repository) { r.Files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: ErrSignature},
+		}, want: pgp.ErrSignature, text: "not trusted here"},
+		{name: "changed", after: flip("repomd.xml"), want: pgp.ErrSignature},
+		{name: "unsigned", after: func(r *repository) { delete(r.Files, "/os/repodata/repomd.xml.asc") }, want: pgp.ErrSignature, text: "repo_gpgcheck=0"},
+		{name: "no signature in it", after: func(r *repository) { r.Files["/os/repodata/repomd.xml.asc"] = []byte("hello") }, want: pgp.ErrSignature},
 		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = repotest.Public(t, k.expired) }, after: func(r *repository) {
 			r.Files["/os/repodata/repomd.xml.asc"] = repotest.Detached(t, string(r.Files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
-		}, want: ErrExpired},
+		}, want: pgp.ErrExpired},
 		{name: "list changed", after: flip("primary.xml.gz"), want: distros.ErrIndex, text: "mirror in the middle of an update"},
 		{name: "list gone", after: func(r *repository) { delete(r.Files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
 		{name: "larger than said", before: func(r *repository) { r.Plus = -1 }, want: distros.ErrIndex, text: "more bytes"},
@@ -197,21 +198,21 @@ func TestRefused(t *testing.T) {
 			r.Mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
 		}, want: distros.ErrIndex, text: "document types"},
 		{name: "empty package", before: func(r *repository) { r.Packages[0].Name = "" }, want: distros.ErrIndex},
-		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: repoconf.ErrSources, text: "gpgcheck=1"},
+		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: distros.ErrSources, text: "gpgcheck=1"},
 		{name: "no key", option: func(o *Options) {
 			o.Sources[0].Key, o.Sources[0].RepoGPGCheck, o.Sources[0].GPGCheck = "", false, true
 			o.Sources[0].GPGKeys = []string{"https://example.com/key"}
-		}, want: repoconf.ErrSources, text: "is not fetched"},
+		}, want: distros.ErrSources, text: "is not fetched"},
 		{name: "no key for repomd", option: func(o *Options) {
 			o.Sources[0].Key = ""
 			o.Sources[0].GPGKeys = []string{"file:///etc/pki/rpm-gpg/KEY"}
-		}, want: ErrSignature, text: "does not exist in the base"},
+		}, want: pgp.ErrSignature, text: "does not exist in the base"},
 		{name: "no such host", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "http://127.0.0.1:1/os" }, want: fetch.ErrUnreachable},
-		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: repoconf.ErrSources, text: "$releasever stands for"},
-		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: repoconf.ErrSources, text: "ftp://example.com"},
-		{name: "twice", option: func(o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }, want: repoconf.ErrSources},
-		{name: "none", option: func(o *Options) { o.Sources = []repoconf.Source{} }, want: repoconf.ErrSources},
-		{name: "architecture", option: func(o *Options) { o.Arch = "amd64" }, want: repoconf.ErrSources},
+		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: distros.ErrSources, text: "$releasever stands for"},
+		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: distros.ErrSources, text: "ftp://example.com"},
+		{name: "twice", option: func(o *Options) { o.Sources = append(o.Sources, o.Sources[0]) }, want: distros.ErrSources},
+		{name: "none", option: func(o *Options) { o.Sources = []repoconf.Source{} }, want: distros.ErrSources},
+		{name: "architecture", option: func(o *Options) { o.Arch = "amd64" }, want: distros.ErrSources},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -310,7 +311,7 @@ func TestSkipUnavailable(t *testing.T) {
 	r.Files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
 	o = r.options(t)
 	o.Sources[0].SkipUnavailable = true
-	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), ErrSignature, "Open(forged, skip)")
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), pgp.ErrSignature, "Open(forged, skip)")
 }
 
 func TestOffline(t *testing.T) {

@@ -5,7 +5,12 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
+
+// ErrRollback says that a mirror serves an older index than one that was seen before.
+var ErrRollback = failure.New(failure.Content, "older than before")
 
 // seen is the newest index seen of a repository. Repositories have no expiry date; comparing with seen
 // detects a mirror that withholds updates by serving an old index with its valid signature.

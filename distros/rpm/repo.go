@@ -77,7 +77,7 @@ func (r *repo) prepareKeys(ring pgp.Ring) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+
-		"gpgkey, or give it in the matrix", repoconf.ErrSources)
+		"gpgkey, or give it in the matrix", distros.ErrSources)
 	for _, note := range ring.Notes {
 		err = fmt.Errorf("%w; %s", err, note)
 	}
@@ -127,7 +127,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: it has no repomd.xml.asc, and its source says to check that (repo_gpgcheck, or gpgcheck of zypper); "+
-				"if its packages are signed, set repo_gpgcheck=0, gpgcheck=1 and gpgkey", ErrSignature)
+				"if its packages are signed, set repo_gpgcheck=0, gpgcheck=1 and gpgkey", pgp.ErrSignature)
 		} else if err != nil {
 			return err
 		}

@@ -69,14 +69,15 @@ func (s *RPMSystem) PushBase() {
 
 // importedKey returns the entry that rpm records for a key.
 func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
-	h, err := (&rpmfile.Header{}).With(
-		rpmfile.Entry{Tag: rpmfile.TagName, Type: rpmfile.TypeString, Value: "gpg-pubkey"},
-		rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "0a1b2c3d"},
-		rpmfile.Entry{Tag: rpmfile.TagRelease, Type: rpmfile.TypeString, Value: "5e6f7a8b"},
-		rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeString, Value: repotest.Public(s.world.t, key)},
-	)
+	t := s.world.t
+	h, err := rpmfile.ParseHeader(repotest.Header(t,
+		repotest.Entry{Tag: uint32(rpmfile.TagName), Value: "gpg-pubkey"},
+		repotest.Entry{Tag: uint32(rpmfile.TagVersion), Value: "0a1b2c3d"},
+		repotest.Entry{Tag: uint32(rpmfile.TagRelease), Value: "5e6f7a8b"},
+		repotest.Entry{Tag: uint32(rpmfile.TagDescription), Value: repotest.Public(t, key)},
+	))
 	if err != nil {
-		s.world.t.Fatalf("imagetest: %v", err)
+		t.Fatalf("imagetest: %v", err)
 	}
 	return h
 }

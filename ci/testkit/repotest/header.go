@@ -44,17 +44,29 @@ const (
 // Region encodes entries as rpmbuild does: all of them in a region with a tag.
 func Region(t testing.TB, tag uint32, entries ...Entry) []byte {
 	t.Helper()
+	index, store := encodeAll(t, entries)
+	n, size := uint32(len(entries)+1), uint32(len(store))
+	out := Words(nil, n, size+16, tag, 7, size, 16)
+	return Words(slices.Concat(out, index, store), tag, 7, -n*16, 16)
+}
+
+// Header encodes entries without a region.
+func Header(t testing.TB, entries ...Entry) []byte {
+	t.Helper()
+	index, store := encodeAll(t, entries)
+	return slices.Concat(Words(nil, uint32(len(entries)), uint32(len(store))), index, store)
+}
+
+func encodeAll(t testing.TB, entries []Entry) (index, store []byte) {
+	t.Helper()
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Tag, b.Tag) })
-	var index, store []byte
 	for _, e := range entries {
 		kind, count, size, data := e.encode(t)
 		store = append(store, make([]byte, (size-len(store)%size)%size)...)
 		index = Words(index, e.Tag, kind, uint32(len(store)), uint32(count))
 		store = append(store, data...)
 	}
-	n, size := uint32(len(entries)+1), uint32(len(store))
-	out := Words(nil, n, size+16, tag, 7, size, 16)
-	return Words(slices.Concat(out, index, store), tag, 7, -n*16, 16)
+	return index, store
 }
 
 // Words appends numbers.

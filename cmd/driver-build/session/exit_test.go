@@ -9,12 +9,11 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/batch"
@@ -39,7 +38,7 @@ func TestExitCode(t *testing.T) {
 		{matrix.Errors{{Message: "x"}}, 2},
 		{&matrix.IncompatibleError{}, 2},
 		{assert.Err(distros.Lookup("x")), 2},
-		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
+		{errors.Join(batch.ErrSomeFailed, pgp.ErrSignature), 3},
 		{fetch.ErrUnreachable, 4},
 		{fetch.ErrOffline, 4},
 		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable
@@ -47,13 +46,13 @@ func TestExitCode(t *testing.T) {
 		{&oci.PlatformError{}, 4},
 		{&fetch.MismatchError{}, 5},
 		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
-		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
+		{pgp.ErrSignature, 5}, {pgp.ErrExpired, 5}, {distros.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
 		{runfile.ErrHeader, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
 		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {compression.ErrDamaged, 5},
 		{verify.ErrUnfit, 5},
-		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6}, {&rpm.UnresolvableError{}, 6}, {repoconf.ErrSources, 6},
-		{rpm.ErrSignature, 5}, {rpm.ErrExpired, 5}, {rpm.ErrIndex, 5}, {rpm.ErrRollback, 5}, {rpmdb.ErrFormat, 5}, {rpmfile.ErrFormat, 5},
+		{&distros.UnresolvableError{}, 6}, {distros.ErrSources, 6}, {&distros.UnresolvableError{}, 6}, {distros.ErrSources, 6},
+		{pgp.ErrSignature, 5}, {pgp.ErrExpired, 5}, {distros.ErrIndex, 5}, {rpm.ErrRollback, 5}, {rpmdb.ErrFormat, 5}, {rpmfile.ErrFormat, 5},
 		{rpmfile.ErrUnsafePath, 5}, {rpmfile.ErrSignature, 5}, {rpmfile.ErrDigest, 5}, {rpmfile.ErrKey, 5},
 		{SignalError{Signal: os.Interrupt}, 130}, {SignalError{Signal: syscall.SIGTERM}, 143}, {SignalError{Signal: strange{}}, 1},
 	} {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -31,7 +32,7 @@ func (a Access) Client(s Source, prefixes []string) (*fetch.Client, error) {
 	}
 	client, err := a.ownClient(s, prefixes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: source %s: %w: %w", s.Origin, s.ID, ErrSources, err)
+		return nil, fmt.Errorf("%s: source %s: %w: %w", s.Origin, s.ID, distros.ErrSources, err)
 	}
 	return client, nil
 }

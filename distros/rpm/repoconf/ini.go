@@ -3,6 +3,8 @@ package repoconf
 import (
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // section is one [section] of a configuration file.
@@ -18,7 +20,7 @@ type section struct {
 const maxSections = 10000 // redhat.repo of a large subscription has 1000
 
 // parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that continue in
-// indented lines, comments after # or ; at the beginning of a line. Mistakes are ErrSources and name file and
+// indented lines, comments after # or ; at the beginning of a line. Mistakes are distros.ErrSources and name file and
 // line.
 func parseINI(name string, data []byte) ([]section, error) {
 	var out []section
@@ -42,17 +44,17 @@ func parseINI(name string, data []byte) ([]section, error) {
 		case text[0] == '[':
 			end := strings.IndexByte(text, ']')
 			if end < 2 {
-				return nil, fmt.Errorf("%s:%d: %w: want [section], have %.80q", name, n, ErrSources, text)
+				return nil, fmt.Errorf("%s:%d: %w: want [section], have %.80q", name, n, distros.ErrSources, text)
 			}
 			if len(out) == maxSections {
-				return nil, fmt.Errorf("%s:%d: %w: more than %d sections", name, n, ErrSources, maxSections)
+				return nil, fmt.Errorf("%s:%d: %w: more than %d sections", name, n, distros.ErrSources, maxSections)
 			}
 			out = append(out, section{text[1:end], n, map[string]string{}, map[string]string{}})
 			key = ""
 		default:
 			k, v, ok := assignment(text)
 			if !ok || len(out) == 0 {
-				return nil, fmt.Errorf("%s:%d: %w: want [section] and key=value, have %.80q", name, n, ErrSources, text)
+				return nil, fmt.Errorf("%s:%d: %w: want [section] and key=value, have %.80q", name, n, distros.ErrSources, text)
 			}
 			out[len(out)-1].values[k] = v
 			key = k

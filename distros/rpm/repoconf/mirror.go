@@ -14,7 +14,7 @@ import (
 // For a source with a mirror list or a metalink, the mirror applies to the base URL that stands as a comment
 // beside it, as in the files of most distributions, and that base URL is used instead of the list. If there
 // is none, the URL of the list is replaced, and so are the URLs in the list. A mirror that matches no source
-// is ErrSources.
+// is distros.ErrSources.
 func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 	out := slices.Clone(sources)
 	hit := false

@@ -28,7 +28,7 @@ func TestWithMirror(t *testing.T) {
 	} {
 		got, err := mirrored(sources, mirror)
 		if want == nil {
-			assert.ErrorIsf(t, err, ErrSources, "WithMirror(%q)", mirror)
+			assert.ErrorIsf(t, err, distros.ErrSources, "WithMirror(%q)", mirror)
 			continue
 		}
 		var urls []string

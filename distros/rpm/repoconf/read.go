@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
@@ -18,7 +19,7 @@ const (
 func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	data, err := bounded.FSFile(root, name, limit)
 	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
-		err = fmt.Errorf("%w: %w", ErrSources, err)
+		err = fmt.Errorf("%w: %w", distros.ErrSources, err)
 	}
 	return data, err
 }
@@ -34,7 +35,7 @@ func ListFiles(root fs.FS, dir string) ([]string, error) {
 		return nil, err
 	}
 	if len(list) > maxConfigs {
-		return nil, fmt.Errorf("%w: more than %d files in %s", ErrSources, maxConfigs, dir)
+		return nil, fmt.Errorf("%w: more than %d files in %s", distros.ErrSources, maxConfigs, dir)
 	}
 	var names []string
 	for _, e := range list {

@@ -24,7 +24,7 @@ type repoParser struct {
 
 func (p *repoParser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf("%s: source %s: %w: %s", p.where, p.name, ErrSources, fmt.Sprintf(format, args...))
+		p.err = fmt.Errorf("%s: source %s: %w: %s", p.where, p.name, distros.ErrSources, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// ErrSources says that the configuration of the sources cannot be understood or used.
-var ErrSources = distros.ErrSources
-
 // Source is one repository of the configuration. The zero values of its switches are dnf's defaults, except
 // for GPGCheck and RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.
 type Source struct {
@@ -65,7 +62,7 @@ const (
 // Check returns an error that says what makes a source unusable.
 func (s *Source) Check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%s: source %s: %w: %s", cmp.Or(s.Origin, "options"), s.ID, ErrSources, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s: source %s: %w: %s", cmp.Or(s.Origin, "options"), s.ID, distros.ErrSources, fmt.Sprintf(format, args...))
 	}
 	if s.ID == "" {
 		return bad("it has no id")

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -143,8 +144,8 @@ func TestReadSourcesMistakes(t *testing.T) {
 		strings.Repeat("#\n", maxConfig):          "larger",
 	} {
 		_, err := ReadSources(testfile.FS(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
-		if !errors.Is(err, ErrSources) || !strings.Contains(err.Error(), want) {
-			t.Errorf("ReadSources(%.40q) = %v; want ErrSources with %q", text, err, want)
+		if !errors.Is(err, distros.ErrSources) || !strings.Contains(err.Error(), want) {
+			t.Errorf("ReadSources(%.40q) = %v; want distros.ErrSources with %q", text, err, want)
 		}
 	}
 }
@@ -205,7 +206,7 @@ func FuzzSources(f *testing.F) {
 		}
 		sources, err := ReadSources(testfile.FS(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
 		if err != nil {
-			assert.ErrorIs(t, err, ErrSources)
+			assert.ErrorIs(t, err, distros.ErrSources)
 			return
 		}
 		for i := range sources {
@@ -219,7 +220,7 @@ func FuzzSources(f *testing.F) {
 				}
 			}
 		}
-		if _, err := mirrored(sources, "http://m.example/a b=http://n"); err != nil && !errors.Is(err, ErrSources) {
+		if _, err := mirrored(sources, "http://m.example/a b=http://n"); err != nil && !errors.Is(err, distros.ErrSources) {
 			t.Error(err)
 		}
 	})
@@ -253,7 +254,7 @@ func TestWithSubscription(t *testing.T) {
 // rootOf returns a root file system of text files.
 func TestModuleStateMistake(t *testing.T) {
 	t.Parallel()
-	if _, err := ReadModuleState(testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, ErrSources) {
+	if _, err := ReadModuleState(testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, distros.ErrSources) {
 		t.Errorf("readModuleState = %v", err)
 	}
 }

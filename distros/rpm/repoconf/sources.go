@@ -25,7 +25,7 @@ func enabledOnes(_ string, enabled bool) bool { return enabled }
 // defaults of the main section of etc/dnf/dnf.conf or, if that does not exist, of etc/yum.conf, and that of
 // etc/zypp/zypp.conf for zypper's. The sources of run/secrets/redhat.repo, which container runtimes mount for
 // subscribed systems, replace those of the base's redhat.repo. Disabled sources and those on media are left
-// out. It is not an error if there are no sources. Mistakes are ErrSources and name file and line. Variables
+// out. It is not an error if there are no sources. Mistakes are distros.ErrSources and name file and line. Variables
 // are replaced; unknown ones stay as they are written.
 func ReadSources(root fs.FS, v Vars) ([]Source, error) { return readRoot(root, v, enabledOnes) }
 

@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -95,7 +96,10 @@ func TestWithRefuses(t *testing.T) {
 	full := *d
 	full.last = MaxNumber
 	for name, try := range map[string]func() error{
-		"no name":       func() error { _, _, err := d.With([]*rpmfile.Header{header(t, nameless())}); return err },
+		"no name": func() error {
+			_, _, err := d.With([]*rpmfile.Header{header(t, entry(rpmfile.TagVersion, "1"))})
+			return err
+		},
 		"nil":           func() error { _, _, err := d.With([]*rpmfile.Header{nil}); return err },
 		"no number":     func() error { _, _, err := full.With([]*rpmfile.Header{made(t, "b 1-1 noarch")}); return err },
 		"zero value":    func() error { _, _, err := d.With([]*rpmfile.Header{{}}); return err },
@@ -111,10 +115,6 @@ func TestWithRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want ErrFormat", name, err)
 		}
 	}
-}
-
-func nameless() rpmfile.Entry {
-	return rpmfile.Entry{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: "1"}
 }
 
 // notExist maps the error for a missing database to one that the table expects.
@@ -158,30 +158,24 @@ func TestPlaces(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	armoured := "-----BEGIN PGP PUBLIC KEY BLOCK-----\n...\n"
-	entries := func(name, text string) *rpmfile.Header {
-		h, err := made(t, name+" 1-1").With(rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeI18NString, Value: []string{text}})
-		require.NoError(t, err)
-		return h
+	described := func(name, text string) *rpmfile.Header {
+		return header(t, entries(name+" 1-1", repotest.Entry{Tag: uint32(rpmfile.TagDescription), Type: uint32(rpmfile.TypeI18NString), Value: []string{text}})...)
 	}
-	d := read(t, system(t, "bdb", entries("gpg-pubkey", armoured), entries("other", armoured), entries("gpg-pubkey2", "(none)")))
+	d := read(t, system(t, "bdb", described("gpg-pubkey", armoured), described("other", armoured), described("gpg-pubkey2", "(none)")))
 	assert.Same(t, [][]byte{[]byte(armoured)}, d.Keys())
 }
 
 func TestObsoletes(t *testing.T) {
 	t.Parallel()
 	obsoleting := func(name, version string, sense uint32) *rpmfile.Header {
-		h := require.Value(made(t, "new 1-1 x86_64").With(
-			rpmfile.Entry{Tag: rpmfile.TagObsoleteName, Type: rpmfile.TypeStringArray, Value: []string{name}},
-			rpmfile.Entry{Tag: rpmfile.TagObsoleteVersion, Type: rpmfile.TypeStringArray, Value: []string{version}},
-			rpmfile.Entry{Tag: rpmfile.TagObsoleteFlags, Type: rpmfile.TypeInt32, Value: []uint32{sense}},
-		))(t)
-		return h
+		return header(t, entries("new 1-1 x86_64", entry(rpmfile.TagObsoleteName, []string{name}),
+			entry(rpmfile.TagObsoleteVersion, []string{version}), entry(rpmfile.TagObsoleteFlags, []uint32{sense}))...)
 	}
 	const less = 2 // RPMSENSE_LESS
-	owning := func(h *rpmfile.Header, files ...string) *rpmfile.Header {
-		return require.Value(h.With(rpmfile.Entry{Tag: rpmfile.TagOldFileNames, Type: rpmfile.TypeStringArray, Value: files}))(t)
+	owning := func(text, provides string, files ...string) *rpmfile.Header {
+		return header(t, entries(text, entry(rpmfile.TagProvideName, []string{provides}), entry(rpmfile.TagOldFileNames, files))...)
 	}
-	base := system(t, "sqlite", owning(made(t, "old 1-1 x86_64"), "/old", "/both"), owning(made(t, "other 1-1 x86_64", "old"), "/other", "/both"))
+	base := system(t, "sqlite", owning("old 1-1 x86_64", "old", "/old", "/both"), owning("other 1-1 x86_64", "old", "/other", "/both"))
 	for _, test := range []struct {
 		name     string
 		add      []*rpmfile.Header

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -55,24 +56,35 @@ func apply(root fstest.MapFS, changed map[string][]byte, removed []string) fstes
 	return out
 }
 
-// made makes the header of a package from "name version-release arch" and the names that it provides.
-func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
-	t.Helper()
+// entries are those of a package from "name version-release arch".
+func entries(text string, more ...repotest.Entry) []repotest.Entry {
 	words := strings.Fields(text)
 	version, release, _ := strings.Cut(words[1], "-")
-	entries := []rpmfile.Entry{
-		{Tag: rpmfile.TagName, Type: rpmfile.TypeString, Value: words[0]},
-		{Tag: rpmfile.TagVersion, Type: rpmfile.TypeString, Value: version},
-		{Tag: rpmfile.TagRelease, Type: rpmfile.TypeString, Value: release},
-		{Tag: rpmfile.TagInstallTime, Type: rpmfile.TypeInt32, Value: []uint32{1700000000}},
+	all := []repotest.Entry{
+		entry(rpmfile.TagName, words[0]), entry(rpmfile.TagVersion, version), entry(rpmfile.TagRelease, release),
+		entry(rpmfile.TagInstallTime, []uint32{1700000000}),
 	}
 	if len(words) > 2 { // keys have no architecture
-		entries = append(entries, rpmfile.Entry{Tag: rpmfile.TagArch, Type: rpmfile.TypeString, Value: words[2]})
+		all = append(all, entry(rpmfile.TagArch, words[2]))
 	}
-	if provides = append([]string{words[0]}, provides...); len(provides) > 0 {
-		entries = append(entries, rpmfile.Entry{Tag: rpmfile.TagProvideName, Type: rpmfile.TypeStringArray, Value: provides})
-	}
-	return header(t, entries...)
+	return append(all, more...)
+}
+
+func entry(tag rpmfile.Tag, value any) repotest.Entry {
+	return repotest.Entry{Tag: uint32(tag), Value: value}
+}
+
+// made makes the header of a package and the names that it provides.
+func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
+	t.Helper()
+	provides = append([]string{strings.Fields(text)[0]}, provides...)
+	return header(t, entries(text, entry(rpmfile.TagProvideName, provides))...)
+}
+
+// header returns a header with entries and without a region.
+func header(t testing.TB, all ...repotest.Entry) *rpmfile.Header {
+	t.Helper()
+	return require.Value(rpmfile.ParseHeader(repotest.Header(t, all...)))(t)
 }
 
 // names returns packages as "name version-release arch".

@@ -32,20 +32,14 @@ func TestRichNames(t *testing.T) {
 
 func TestPostings(t *testing.T) {
 	t.Parallel()
-	texts := func(tag rpmfile.Tag, list ...string) rpmfile.Entry {
-		return rpmfile.Entry{Tag: tag, Type: rpmfile.TypeStringArray, Value: list}
-	}
-	ints := func(tag rpmfile.Tag, list ...uint32) rpmfile.Entry {
-		return rpmfile.Entry{Tag: tag, Type: rpmfile.TypeInt32, Value: list}
-	}
 	h := header(t,
-		texts(rpmfile.TagRequireName, "plain", "pre", "both", "rpmlib(X)", "meta", "(a if b)"),
-		ints(rpmfile.TagRequireFlags, 0, 1<<9, 1<<9|1<<11, 1<<24, 1<<10|1<<29, 0),
-		texts(rpmfile.TagTriggerName, "x", "y", "x"),
-		texts(tagFileTriggerName, "/lib", "/usr/lib", "/lib"),
-		ints(tagFileTriggerIndex, 0, 1), // one too few
-		rpmfile.Entry{Tag: rpmfile.TagInstallTID, Type: rpmfile.TypeInt32, Value: []uint32{0x01020304}},
-		rpmfile.Entry{Tag: rpmfile.TagSigMD5, Type: rpmfile.TypeBinary, Value: []byte{1, 2}},
+		entry(rpmfile.TagRequireName, []string{"plain", "pre", "both", "rpmlib(X)", "meta", "(a if b)"}),
+		entry(rpmfile.TagRequireFlags, []uint32{0, 1 << 9, 1<<9 | 1<<11, 1 << 24, 1<<10 | 1<<29, 0}),
+		entry(rpmfile.TagTriggerName, []string{"x", "y", "x"}),
+		entry(tagFileTriggerName, []string{"/lib", "/usr/lib", "/lib"}),
+		entry(tagFileTriggerIndex, []uint32{0, 1}), // one too few
+		entry(rpmfile.TagInstallTID, []uint32{0x01020304}),
+		entry(rpmfile.TagSigMD5, []byte{1, 2}),
 	)
 	for table, want := range map[string][]posting{
 		"Requirename":     {{"plain", 0}, {"both", 2}, {"meta", 4}, {"(a if b)", 5}, {"!b", 5}, {"a", 5}},

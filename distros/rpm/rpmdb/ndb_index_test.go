@@ -1,7 +1,6 @@
 package rpmdb
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -90,8 +89,7 @@ func TestNDBIndex(t *testing.T) {
 			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two positions of one key
 		}
 		want += len(names)
-		packages = append(packages, pkg{number: number, header: header(t,
-			rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})})
+		packages = append(packages, pkg{number: number, header: header(t, entry(rpmfile.TagBaseNames, names))})
 	}
 	data := require.Value(writeNDBIndex(packages, 1))(t)
 	got := readNDBIndex(t, data)
@@ -113,15 +111,8 @@ func TestNDBIndex(t *testing.T) {
 func TestNDBCollisions(t *testing.T) {
 	t.Parallel()
 	names := slices.Repeat([]string{"__init__.py"}, 100000)
-	h := header(t, rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})
+	h := header(t, entry(rpmfile.TagBaseNames, names))
 	i := slices.IndexFunc(indexes, func(x index) bool { return x.tag == rpmfile.TagBaseNames })
 	data := require.Value(newNDBTable([]pkg{{number: 1, header: h}}, indexes[i]))(t)
 	assert.Equalf(t, 100000, binary.LittleEndian.Uint32(data[16:]), "postings")
-}
-
-// header returns a header with entries and without a region.
-func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
-	t.Helper()
-	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })
-	return require.Value(new(rpmfile.Header).With(entries...))(t)
 }

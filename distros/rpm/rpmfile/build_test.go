@@ -16,6 +16,13 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
+// Entry is repotest.Entry with the names of this package.
+type Entry struct {
+	Tag   Tag
+	Type  Type
+	Value any
+}
+
 // region encodes entries as rpmbuild does: all of them in an immutable region.
 func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	t.Helper()

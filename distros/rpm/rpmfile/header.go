@@ -164,7 +164,7 @@ func valueLength(in []byte, kind Type, count int) (int, bool) {
 	return length, true
 }
 
-// Bytes returns the header in the form that ParseHeader reads: the bytes that were parsed or that With
+// Bytes returns the header in the form that ParseHeader reads: the bytes that were parsed or that with
 // encoded. They must not be changed.
 func (h *Header) Bytes() []byte { return h.blob }
 

@@ -1,8 +1,11 @@
 package rpmfile
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -68,4 +71,45 @@ func (f *File) InstalledHeader(installed time.Time, colour uint32, left func(pat
 		return nil, fmt.Errorf("rpm %s: record of the installation: %w", f.name(), err)
 	}
 	return h, nil
+}
+
+// with returns the header with entries added behind the immutable region, as rpm does when it installs a package:
+// the bytes of the region do not change, and the entries behind it are sorted by their tags. An entry replaces one
+// with the same tag; if that one is inside the region, its value stays there without effect. For a header without a
+// region, everything is encoded again.
+func (h *Header) with(entries []entry) (*Header, error) {
+	behind := map[Tag]entry{}
+	for i := h.regionIndex; i < h.count(); i++ {
+		tag, _, _, _ := h.index(i)
+		behind[tag] = h.entries[h.byTag[tag]]
+	}
+	for _, e := range entries {
+		behind[e.tag] = e
+	}
+	sorted := slices.SortedFunc(maps.Values(behind), func(a, b entry) int { return cmp.Compare(a.tag, b.tag) })
+	index, store := []byte{}, []byte{}
+	if h.regionIndex > 0 {
+		index = append(index, h.blob[introSize:introSize+h.regionIndex*indexSize]...)
+		store = append(store, h.store()[:h.regionData]...)
+	}
+	for _, e := range sorted {
+		for len(store)%alignment(e.kind) != 0 {
+			store = append(store, 0)
+		}
+		for _, word := range []uint32{uint32(e.tag), uint32(e.kind), uint32(len(store)), uint32(e.count)} {
+			index = binary.BigEndian.AppendUint32(index, word)
+		}
+		store = append(store, e.data...)
+	}
+	blob := make([]byte, 0, introSize+len(index)+len(store))
+	blob = binary.BigEndian.AppendUint32(blob, uint32(len(index)/indexSize))
+	blob = binary.BigEndian.AppendUint32(blob, uint32(len(store)))
+	return ParseHeader(append(append(blob, index...), store...))
+}
+
+func (h *Header) count() int {
+	if len(h.blob) < introSize { // the zero Header
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(h.blob))
 }

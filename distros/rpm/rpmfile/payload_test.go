@@ -277,7 +277,7 @@ func TestOpenHostile(t *testing.T) {
 	}
 	header := bytes.LastIndex(good, []byte(headerMagic))
 	inside := opened(t, good).Header
-	outside := require.Value(inside.With(Entry{TagVendor, TypeString, "not signed"}))(t)
+	outside := added(t, inside, Entry{TagVendor, TypeString, "not signed"})
 	dribble := slices.Concat(good[:header+8], outside.Bytes(), good[header+8+len(inside.Bytes()):])
 	tests := map[string]struct {
 		in   []byte

@@ -7,18 +7,18 @@ type Tag uint32
 // Type is the type of an entry's value.
 type Type uint32
 
-// Types, with the Go type that Entry.Value has for them.
+// Types, and what the values of an entry are.
 const (
-	TypeNull        Type = 0 // nil; no rpm of this century writes it
-	TypeChar        Type = 1 // []byte
-	TypeInt8        Type = 2 // []byte
-	TypeInt16       Type = 3 // []uint16
-	TypeInt32       Type = 4 // []uint32
-	TypeInt64       Type = 5 // []uint64
-	TypeString      Type = 6 // string
-	TypeBinary      Type = 7 // []byte
-	TypeStringArray Type = 8 // []string
-	TypeI18NString  Type = 9 // []string, one for each language; the first is the untranslated one
+	TypeNull        Type = 0 // no rpm of this century writes it
+	TypeChar        Type = 1 // bytes
+	TypeInt8        Type = 2
+	TypeInt16       Type = 3
+	TypeInt32       Type = 4
+	TypeInt64       Type = 5
+	TypeString      Type = 6 // one text
+	TypeBinary      Type = 7 // bytes
+	TypeStringArray Type = 8
+	TypeI18NString  Type = 9 // a text for each language; the first is the untranslated one
 )
 
 // Tags of package headers that this project reads or writes. The numbers are those of rpm's rpmtag.h.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -27,7 +28,7 @@ func (r *resolution) explain(err error) error {
 			return err
 		}
 	}
-	all := &rpm.UnresolvableError{Reason: "which cannot be met together"}
+	all := &distros.UnresolvableError{Reason: "which cannot be met together"}
 	for _, c := range e.proof {
 		switch {
 		case c.reason == byRequest && all.Relation == "":
@@ -114,7 +115,7 @@ func (e *explanation) unmet() error {
 
 // missing returns the error for a requirement that no package meets, with the packages that come close to it.
 func (u *universe) missing(chain []string, text string, r rpmfile.Relation) error {
-	e := &rpm.UnresolvableError{Chain: chain, Relation: text, Reason: "which no repository has; add the repository that has it"}
+	e := &distros.UnresolvableError{Chain: chain, Relation: text, Reason: "which no repository has; add the repository that has it"}
 	if r.Name == "" {
 		return e // it is a rich dependency
 	}
@@ -184,7 +185,7 @@ func (e *explanation) excluding() error {
 			if c.owner == other {
 				target = n
 			}
-			err := &rpm.UnresolvableError{Reason: fmt.Sprintf(
+			err := &distros.UnresolvableError{Reason: fmt.Sprintf(
 				"which cannot be with %s (%s): %s %s %s, that is %s", e.u.all[other], e.state(other), e.u.all[c.owner], verb, c.text, e.u.all[target])}
 			e.fill(err, n, e.u.all[n].String())
 			return err
@@ -213,7 +214,7 @@ func (e *explanation) state(n int) string {
 }
 
 // fill adds to the error which package or request needs a package.
-func (e *explanation) fill(err *rpm.UnresolvableError, n int, relation string) {
+func (e *explanation) fill(err *distros.UnresolvableError, n int, relation string) {
 	err.Relation = relation
 	if parent := e.parents[n]; parent > 0 {
 		err.Chain = e.chain(parent)
@@ -229,7 +230,7 @@ func (e *explanation) versions() error {
 			}
 			other := c.besides(n)
 			p, q := e.u.all[n], e.u.all[other]
-			err := &rpm.UnresolvableError{Reason: fmt.Sprintf("which cannot be met together with %s (%s)", q, e.state(other))}
+			err := &distros.UnresolvableError{Reason: fmt.Sprintf("which cannot be met together with %s (%s)", q, e.state(other))}
 			switch by := e.keeper(other, n); {
 			case q.pkg == nil && rpmfile.Compare(p.EVR, q.EVR) < 0:
 				err.Reason = fmt.Sprintf("which needs %s, but the newer %s is installed, and packages are not downgraded; use a newer repository or an older base", p, q)

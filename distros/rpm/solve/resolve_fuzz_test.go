@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -56,7 +57,7 @@ func FuzzResolve(f *testing.F) {
 			t.Fatalf("two results: %q %v, %q %v", short(got), err, short(again), err2)
 		}
 		if err != nil {
-			if un := (*rpm.UnresolvableError)(nil); !errors.As(err, &un) {
+			if un := (*distros.UnresolvableError)(nil); !errors.As(err, &un) {
 				t.Fatal(err)
 			}
 			return

@@ -288,7 +288,7 @@ func TestUnresolvable(t *testing.T) {
 			t.Parallel()
 			x := newRepositories("x86_64", described(t, tt.index))
 			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
-			var un *rpm.UnresolvableError
+			var un *distros.UnresolvableError
 			if !errors.As(err, &un) {
 				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", short(got), err)
 			}
