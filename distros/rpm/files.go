@@ -106,12 +106,12 @@ func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]stri
 		case x.Depth == 2:
 			pkgid = strings.ToLower(string(x.Attr("pkgid")))
 		case x.Depth == 3 && string(x.Name) == "file":
-			token, err := x.Next()
+			text, err := x.Content()
 			if err != nil {
 				return err
 			}
-			if token == xmlText && wanted[string(x.Text)] {
-				found[pkgid] = append(found[pkgid], string(x.Text))
+			if wanted[string(text)] {
+				found[pkgid] = append(found[pkgid], string(text))
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,58 +52,54 @@ func parseMirrorList(data []byte, v repoconf.Vars) (m mirrors) {
 	return m
 }
 
+// hashesXML are the digests of one state of a file in a metalink.
+type hashesXML struct {
+	Size   string   `xml:"size"`
+	Hashes []sumXML `xml:"verification>hash"`
+}
+
 // parseMetalink reads a metalink of MirrorManager: the mirrors with their preference (100 is best) and the
 // digests of repomd.xml.
 func parseMetalink(data []byte) (m mirrors, err error) {
 	const file = "repodata/repomd.xml"
-	type mirror struct {
-		folder     string
-		preference int
+	var doc struct {
+		Files []struct {
+			hashesXML
+			Earlier []hashesXML `xml:"alternates>alternate"`
+			URLs    []struct {
+				Preference string `xml:"preference,attr"`
+				URL        string `xml:",chardata"`
+			} `xml:"resources>url"`
+		} `xml:"files>file"`
 	}
-	var found []mirror
-	var size int64
-	x := newXMLReader(bytes.NewReader(data))
-	for {
-		token, err := x.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return m, fmt.Errorf("metalink: %w", err)
-		}
-		if token != xmlStart {
-			continue
-		}
-		switch string(x.Name) {
-		case "size":
-			size, err = x.readNumber()
-		case "hash":
-			kind := string(x.Attr("type"))
-			var value string
-			if value, err = x.readString(); err == nil {
-				// a metalink has MD5 and SHA-1 as well, which NewChecksum refuses
-				if s, err := newChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors {
+	if err := readXML(data, &doc); err != nil {
+		return m, fmt.Errorf("metalink: %w", err)
+	}
+	preferences := map[string]int{}
+	for _, f := range doc.Files {
+		for _, state := range append([]hashesXML{f.hashesXML}, f.Earlier...) {
+			size, err := whole(state.Size)
+			if err != nil {
+				return m, fmt.Errorf("metalink: %w", err)
+			}
+			for _, h := range state.Hashes { // a metalink has MD5 and SHA-1 as well, which newChecksum refuses
+				if s, err := newChecksum(h.Type, h.Value, size); err == nil && len(m.sums) < maxMirrors {
 					m.sums = append(m.sums, s)
 				}
 			}
-		case "url":
-			preference, _ := strconv.Atoi(string(x.Attr("preference"))) // a mirror without a preference comes last
-			var raw string
-			raw, err = x.readString()
-			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && repoconf.IsRemote(folder) && len(found) < maxMirrors {
-				found = append(found, mirror{folder, preference})
-			}
 		}
-		if err != nil {
-			return m, fmt.Errorf("metalink: %w", err)
+		for _, u := range f.URLs {
+			folder, ok := strings.CutSuffix(strings.TrimSpace(u.URL), "/"+file)
+			if ok && repoconf.IsRemote(folder) && len(m.folders) < maxMirrors {
+				m.folders = append(m.folders, folder)
+				preferences[folder], _ = strconv.Atoi(u.Preference) // a mirror without a preference comes last
+			}
 		}
 	}
 	if len(m.sums) == 0 {
 		return m, errors.New("metalink: it gives no sha256 or sha512 of repomd.xml")
 	}
-	slices.SortStableFunc(found, func(a, b mirror) int { return cmp.Compare(b.preference, a.preference) })
-	for _, f := range found {
-		m.folders = append(m.folders, f.folder)
-	}
+	slices.SortStableFunc(m.folders, func(a, b string) int { return cmp.Compare(preferences[b], preferences[a]) })
 	return m, nil
 }
 

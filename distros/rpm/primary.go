@@ -61,16 +61,20 @@ func (b *builder) readPackage(x *xmlReader) error {
 
 // readElement reads a direct child of a package element.
 func (b *builder) readElement(x *xmlReader) (err error) {
+	var text []byte
 	switch string(x.Name) {
 	case "name":
-		b.e.name, err = b.readText(x)
+		text, err = x.Content()
+		b.e.name = b.text(text)
 	case "arch":
-		b.e.arch, err = b.readText(x)
+		text, err = x.Content()
+		b.e.arch = b.text(text)
 	case "version":
 		b.e.evr = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	case "checksum":
 		b.digestType = b.text(x.Attr("type"))
-		b.digest, err = x.readString()
+		text, err = x.Content()
+		b.digest = string(text)
 	case "location":
 		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
@@ -100,25 +104,16 @@ func (b *builder) readFormat(x *xmlReader) error {
 	case "obsoletes":
 		b.list = obsoletes
 	case "file":
-		token, err := x.Next()
-		if err != nil || token != xmlText {
+		text, err := x.Content()
+		if err != nil || text == nil {
 			return err
 		}
-		return b.file(x.Text)
+		return b.file(text)
 	default:
 		return nil
 	}
 	b.relations(b.list)
 	return nil
-}
-
-// readText reads the text of the element that has just begun.
-func (b *builder) readText(x *xmlReader) (string, error) {
-	token, err := x.Next()
-	if err != nil || token != xmlText {
-		return "", err
-	}
-	return b.text(x.Text), nil
 }
 
 func number(b []byte) (int64, error) {

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"strings"
@@ -61,104 +61,84 @@ func newChecksum(kind, value string, size int64) (checksum, error) {
 	return checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
 }
 
+// repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some repositories write fractions.
+type repomdXML struct {
+	XMLName  xml.Name `xml:"repomd"`
+	Revision string   `xml:"revision"`
+	Data     []struct {
+		Type     string `xml:"type,attr"`
+		Location struct {
+			Href string `xml:"href,attr"`
+			Base string `xml:"base,attr"`
+		} `xml:"location"`
+		Sum       sumXML `xml:"checksum"`
+		Open      sumXML `xml:"open-checksum"`
+		Size      string `xml:"size"`
+		OpenSize  string `xml:"open-size"`
+		Timestamp string `xml:"timestamp"`
+	} `xml:"data"`
+}
+
+type sumXML struct {
+	Type  string `xml:"type,attr"`
+	Value string `xml:",chardata"`
+}
+
 // parseRepomd reads a repomd.xml. It leaves out lists that have only a weak digest, because they cannot be
 // used. Mistakes are distros.ErrIndex.
 func parseRepomd(text []byte) (*repomd, error) {
-	r := &repomd{Lists: map[string]listFile{}}
-	weak := map[string]error{}
-	x := newXMLReader(bytes.NewReader(text))
-	root := false
-	for {
-		token, err := x.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err)
-		}
-		if token != xmlStart {
+	bad := func(err error) (*repomd, error) { return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err) }
+	var doc repomdXML
+	if err := readXML(text, &doc); err != nil {
+		return bad(err)
+	}
+	r, weak := &repomd{Revision: strings.TrimSpace(doc.Revision), Lists: map[string]listFile{}}, errors.New("it names no list primary")
+	for _, d := range doc.Data {
+		size, err1 := whole(d.Size)
+		open, err2 := whole(d.OpenSize)
+		time, err3 := whole(d.Timestamp)
+		_, err4 := joinURL("https://x", d.Location.Base, d.Location.Href)
+		r.Newest = max(r.Newest, time)
+		l := listFile{Href: d.Location.Href, Base: d.Location.Base}
+		var err error
+		if l.Sum, err = newChecksum(d.Sum.Type, d.Sum.Value, size); err != nil {
+			if d.Type == "primary" {
+				weak = fmt.Errorf("list primary: %w", err)
+			}
 			continue
 		}
-		switch {
-		case !root && string(x.Name) != "repomd":
-			return nil, fmt.Errorf("%w: repomd.xml: it begins with <%.40s>", distros.ErrIndex, x.Name)
-		case !root:
-			root = true
-		case x.Depth == 2 && string(x.Name) == "revision":
-			r.Revision, err = x.readString()
-		case x.Depth == 2 && string(x.Name) == "data":
-			kind := string(x.Attr("type"))
-			var l listFile
-			if l, err = r.readList(x); errors.Is(err, errWeak) {
-				weak[kind], err = err, nil
-			} else if _, twice := r.Lists[kind]; err == nil && !twice {
-				r.Lists[kind] = l
-			}
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			return bad(fmt.Errorf("list %.40q at %.80q: %w", d.Type, l.Href, err))
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err)
+		// the digest of the unpacked content is only an additional check
+		if l.Unpacked, err = newChecksum(d.Open.Type, d.Open.Value, open); err != nil {
+			l.Unpacked = checksum{Size: open}
+		}
+		if _, twice := r.Lists[d.Type]; !twice {
+			r.Lists[d.Type] = l
 		}
 	}
-	if _, ok := r.Lists["primary"]; !ok {
-		if err := weak["primary"]; err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", distros.ErrIndex, err)
-		}
-		if _, database := r.Lists["primary_db"]; database {
-			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; "+
-				"createrepo_c makes lists that can be read", distros.ErrIndex)
-		}
-		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", distros.ErrIndex)
+	if _, ok := r.Lists["primary"]; ok {
+		return r, nil
 	}
-	return r, nil
+	if _, database := r.Lists["primary_db"]; database {
+		weak = errors.New("it lists its packages as a database only; createrepo_c makes lists that can be read")
+	}
+	return bad(weak)
 }
 
-var errWeak = errors.New("unusable")
+// readXML reads a small document. It refuses document types: what they define is not expanded.
+func readXML(text []byte, into any) error {
+	if bytes.Contains(text, []byte("<!DOCTYPE")) {
+		return fmt.Errorf("%w: document types are not read", errXML)
+	}
+	return xml.Unmarshal(text, into)
+}
 
-// readList reads one data element.
-func (r *repomd) readList(x *xmlReader) (l listFile, err error) {
-	var kind, openKind, value, openValue string
-	for end := x.Depth - 1; x.Depth > end; {
-		token, err := x.Next()
-		if err != nil {
-			return l, err
-		}
-		if token != xmlStart {
-			continue
-		}
-		switch string(x.Name) {
-		case "checksum":
-			kind = string(x.Attr("type"))
-			value, err = x.readString()
-		case "open-checksum":
-			openKind = string(x.Attr("type"))
-			openValue, err = x.readString()
-		case "size":
-			l.Sum.Size, err = x.readNumber()
-		case "open-size":
-			l.Unpacked.Size, err = x.readNumber()
-		case "timestamp":
-			var n int64
-			if n, err = x.readNumber(); err == nil {
-				r.Newest = max(r.Newest, n)
-			}
-		case "location":
-			l.Href, l.Base = string(x.Attr("href")), string(x.Attr("base"))
-		}
-		if err != nil {
-			return l, err
-		}
-	}
-	size, open := l.Sum.Size, l.Unpacked.Size
-	if l.Sum, err = newChecksum(kind, value, size); err != nil {
-		return l, fmt.Errorf("%w: %w", errWeak, err)
-	}
-	// the digest of the unpacked content is only an additional check
-	if l.Unpacked, err = newChecksum(openKind, openValue, open); err != nil {
-		l.Unpacked = checksum{Size: open}
-	}
-	if _, err := joinURL("https://x", l.Base, l.Href); err != nil {
-		return l, fmt.Errorf("location %.80q: %w", l.Href, err)
-	}
-	return l, nil
+// whole returns a number without its fraction; that of no text is 0.
+func whole(text string) (int64, error) {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), ".")
+	return number([]byte(text))
 }
 
 // joinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended

@@ -3,40 +3,17 @@ package rpm
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
-// readString reads the text of the element that has just begun, up to its end.
-func (x *xmlReader) readString() (string, error) {
-	var text string
-	for end := x.Depth - 1; x.Depth > end; {
-		token, err := x.Next()
-		if err != nil {
-			return "", err
-		}
-		if token == xmlText && text == "" {
-			text = strings.TrimSpace(string(x.Text))
-		}
+// Content returns the text that the element begins with, until the next call of Next; nil if it begins with another.
+func (x *xmlReader) Content() ([]byte, error) {
+	token, err := x.Next()
+	if err != nil || token != xmlText {
+		return nil, err
 	}
-	return text, nil
-}
-
-// readNumber is readString for a number that is not negative. It drops fractions, which some repositories
-// write for seconds.
-func (x *xmlReader) readNumber() (int64, error) {
-	text, err := x.readString()
-	if err != nil {
-		return 0, err
-	}
-	whole, _, _ := strings.Cut(text, ".")
-	n, err := strconv.ParseUint(whole, 10, 64)
-	if err != nil || n > math.MaxInt64 {
-		return 0, fmt.Errorf("%.40q is not a number", text)
-	}
-	return int64(n), nil
+	return x.Text, nil
 }
 
 // Attr returns the value of an attribute; nil if it does not exist.
