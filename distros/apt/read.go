@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
@@ -25,7 +25,7 @@ func (j job) read(ctx context.Context, file, ending string, limit int64, arch st
 		return nil, 0, fmt.Errorf("decompress: %w", err)
 	}
 	defer in.Close() //nolint:errcheck // read only
-	counted := &counter{ctx: ctx.Err, r: in, left: limit}
+	counted := &bounded.Limited{Reader: in, Left: limit, Err: errors.New("it unpacks to more bytes than its Release file allows"), Stop: ctx.Err}
 	var out []entry
 	for p, err := range dpkg.ReadParagraphs(counted) {
 		if err != nil {
@@ -44,7 +44,7 @@ func (j job) read(ctx context.Context, file, ending string, limit int64, arch st
 		e.repo, e.component = j.repo, j.component
 		out = append(out, e)
 	}
-	return out, limit - counted.left, nil
+	return out, limit - counted.Left, nil
 }
 
 // newEntry keeps only the text of a paragraph: its parsed fields would take as much memory again.
@@ -54,22 +54,4 @@ func newEntry(p dpkg.Paragraph) (entry, error) {
 		return e, errors.New("a package without name, version or architecture")
 	}
 	return e, nil
-}
-
-// counter refuses more bytes than were announced, and stops when the context ends.
-type counter struct {
-	ctx  func() error
-	r    io.Reader
-	left int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	if err := c.ctx(); err != nil {
-		return 0, err
-	}
-	n, err := c.r.Read(p)
-	if c.left -= int64(n); c.left < 0 {
-		return 0, errors.New("it unpacks to more bytes than its Release file allows")
-	}
-	return n, err
 }

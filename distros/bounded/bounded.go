@@ -51,6 +51,27 @@ func (s *Source) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Limited fails when its reader gives more than Left bytes, or when Stop says so.
+type Limited struct {
+	io.Reader
+	Left int64
+	Err  error        // for more bytes
+	Stop func() error // nil: never
+}
+
+func (l *Limited) Read(p []byte) (int, error) {
+	if l.Stop != nil {
+		if err := l.Stop(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := l.Reader.Read(p)
+	if l.Left -= int64(n); l.Left < 0 {
+		return 0, l.Err
+	}
+	return n, err
+}
+
 // ErrNotRegular is the error for a path that leads to no regular file.
 var ErrNotRegular = failure.New(failure.Usage, "not a regular file")
 

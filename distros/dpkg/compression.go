@@ -5,52 +5,40 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 )
 
 // Unpack returns a reader of the content of a stream, as Decompress does, that ends with ErrFormat after most
 // bytes. A damaged stream is ErrFormat too; errors of r are its own. open is for an .xz stream; nil: in Go.
 func Unpack(r io.Reader, ending string, most int64, open compression.OpenXZ) (io.ReadCloser, error) {
-	raw := &sourceError{in: r}
+	raw := &bounded.Source{Reader: r}
 	in, err := decompress(raw, ending, open)
 	if err != nil {
-		return nil, raw.classify(err)
+		return nil, classify(raw, err)
 	}
 	return &unpacked{limited(in, most), in, raw}, nil
 }
 
 // unpacked is the content of a compressed stream.
 type unpacked struct {
-	*limitReader
+	*bounded.Limited
 	io.Closer
-	raw *sourceError
+	raw *bounded.Source
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {
-	n, err := u.limitReader.Read(p)
+	n, err := u.Limited.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = u.raw.classify(err)
+		err = classify(u.raw, err)
 	}
 	return n, err
 }
 
-// sourceError keeps the error of a source, which decoders may replace by their own.
-type sourceError struct {
-	in  io.Reader
-	err error
-}
-
-func (s *sourceError) Read(p []byte) (int, error) {
-	n, err := s.in.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
-}
-
-func (s *sourceError) classify(err error) error {
-	if s.err != nil {
-		return s.err
+// classify returns the error of the source itself, which decoders may replace by their own; others are ErrFormat.
+func classify(raw *bounded.Source, err error) error {
+	if raw.Err != nil {
+		return raw.Err
 	}
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }

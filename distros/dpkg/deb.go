@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
 )
@@ -180,19 +181,7 @@ func (d *Deb) findData() error {
 	return nil
 }
 
-// limitReader returns an error, and not io.EOF, when more than the expected bytes are read.
-type limitReader struct {
-	in         io.Reader
-	left, most int64
-}
-
-func limited(in io.Reader, most int64) *limitReader { return &limitReader{in, most, most} }
-
-func (l *limitReader) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, fmt.Errorf("%w: it unpacks to more than %d bytes", ErrFormat, l.most)
-	}
-	n, err := l.in.Read(p[:min(int64(len(p)), l.left)])
-	l.left -= int64(n)
-	return n, err
+// limited returns an error, and not io.EOF, when more than the expected bytes are read.
+func limited(in io.Reader, most int64) *bounded.Limited {
+	return &bounded.Limited{Reader: in, Left: most, Err: fmt.Errorf("%w: it unpacks to more than %d bytes", ErrFormat, most)}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 )
 
@@ -31,27 +32,31 @@ func unpack(stop func() error, file string, want checksum, limit int64, read fun
 	if want.Size > limit {
 		return fmt.Errorf("it has %d bytes, more than the %d allowed", want.Size, limit)
 	}
-	c := &counter{stop: stop, r: in, left: limit}
 	if want.Size > 0 {
-		c.left = want.Size
+		limit = want.Size
 	}
-	total := c.left
+	var sum hash.Hash
+	unpacked := io.Reader(in)
 	switch {
 	case want.SHA256 != "":
-		c.hash = sha256.New()
+		sum = sha256.New()
 	case want.SHA512 != "":
-		c.hash = sha512.New()
+		sum = sha512.New()
 	}
+	if sum != nil {
+		unpacked = io.TeeReader(in, sum)
+	}
+	c := &bounded.Limited{Reader: unpacked, Left: limit, Err: errors.New("it unpacks to more bytes than repomd.xml allows"), Stop: stop}
 	if err := read(c); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return err
 	}
-	if size := total - c.left; want.Size > 0 && size != want.Size {
+	if size := limit - c.Left; want.Size > 0 && size != want.Size {
 		return fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, want.Size)
 	}
-	if c.hash != nil && hex.EncodeToString(c.hash.Sum(nil)) != want.Digest() {
+	if sum != nil && hex.EncodeToString(sum.Sum(nil)) != want.Digest() {
 		return errors.New("what it unpacks to has another digest than repomd.xml says")
 	}
 	return nil
@@ -63,26 +68,4 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return compression.NewReader(r, kind)
-}
-
-// counter refuses more bytes than announced and stops when the caller's context has ended.
-type counter struct {
-	stop func() error
-	r    io.Reader
-	left int64
-	hash hash.Hash // nil: not computed
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	if err := c.stop(); err != nil {
-		return 0, err
-	}
-	n, err := c.r.Read(p)
-	if c.left -= int64(n); c.left < 0 {
-		return 0, errors.New("it unpacks to more bytes than repomd.xml allows")
-	}
-	if c.hash != nil {
-		c.hash.Write(p[:n])
-	}
-	return n, err
 }

@@ -121,37 +121,3 @@ func (b *body) Read(buf []byte) (int, error) {
 	}
 	return n, err
 }
-
-// rawReader reads the payload as it is stored in the file. It keeps the reader's own error, because decoders
-// may replace it.
-type rawReader struct {
-	in  io.Reader
-	to  hash.Hash // nil: not hashed
-	err error
-}
-
-func (r *rawReader) Read(p []byte) (int, error) {
-	n, err := r.in.Read(p)
-	if r.to != nil {
-		r.to.Write(p[:n])
-	}
-	if err != nil && !errors.Is(err, io.EOF) && r.err == nil {
-		r.err = err
-	}
-	return n, err
-}
-
-// limited returns an error, instead of the end of the file, if more bytes are read than expected.
-type limited struct {
-	in   io.Reader
-	left int64
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, fmt.Errorf("%w: longer than the files of the header", ErrFormat)
-	}
-	n, err := l.in.Read(p[:min(int64(len(p)), l.left)])
-	l.left -= int64(n)
-	return n, err
-}

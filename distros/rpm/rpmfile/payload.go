@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Bounds for one payload. The largest packages in a driver image are below 1 GiB unpacked.
@@ -57,7 +59,7 @@ func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 type payload struct {
 	f       *File
 	add     func(h *tar.Header, r io.Reader) error
-	raw     *rawReader
+	raw     *bounded.Source // the payload as it is stored in the file
 	in      *archive
 	names   []string // clean, one for each file
 	byName  map[string]int
@@ -110,11 +112,11 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 			p.limit += int64(len(x.target))
 		}
 	}
-	p.raw = &rawReader{in: f.in}
+	p.raw = &bounded.Source{Reader: f.in}
 	h, sum := f.payloadDigest()
 	if p.digest = sum; sum != "" {
 		p.counted = h.New()
-		p.raw.to = p.counted
+		p.raw.Reader = io.TeeReader(f.in, p.counted)
 	}
 	return p, nil
 }
@@ -126,7 +128,7 @@ func (p *payload) run() error {
 		return p.broken(err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	whole := &limited{in: in, left: p.limit}
+	whole := &bounded.Limited{Reader: in, Left: p.limit, Err: fmt.Errorf("%w: longer than the files of the header", ErrFormat)}
 	p.in = &archive{in: whole}
 	for {
 		m, err := p.in.next()
@@ -156,7 +158,7 @@ func (p *payload) run() error {
 // finish reads to the end of the file. Only zeros may follow the archive; the decoders refuse what follows their
 // stream.
 func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
-	rest, err := io.ReadAll(whole) // bounded by limited
+	rest, err := io.ReadAll(whole) // it is limited
 	if err != nil {
 		return p.broken(err)
 	}
@@ -176,8 +178,8 @@ func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 
 // broken marks an error of decompression as ErrFormat, unless it is the error of the underlying reader.
 func (p *payload) broken(err error) error {
-	if p.raw.err != nil {
-		return p.raw.err
+	if p.raw.Err != nil {
+		return p.raw.Err
 	}
 	if errors.Is(err, ErrFormat) {
 		return err
