@@ -34,6 +34,15 @@ func System(root fs.FS) (distros.Distro, error) {
 // Read returns ID and VERSION_ID of etc/os-release or, where that is missing, of usr/lib/os-release.
 // A root without either file wraps fs.ErrNotExist.
 func Read(root fs.FS) (id, version string, err error) {
+	fields, err := Fields(root)
+	if id, version = identity(fields); err == nil && id == "" {
+		err = errors.New("find out which operating system this is: its os-release has no line ID=")
+	}
+	return id, version, err
+}
+
+// Fields returns all values of the file that Read reads, without quotes, by their names.
+func Fields(root fs.FS) (map[string]string, error) {
 	var missing error
 	for _, name := range Files() {
 		f, err := root.Open(name)
@@ -42,40 +51,36 @@ func Read(root fs.FS) (id, version string, err error) {
 			continue
 		}
 		if err != nil {
-			return "", "", fmt.Errorf("find out which operating system this is: %w", err)
+			return nil, fmt.Errorf("find out which operating system this is: %w", err)
 		}
 		text, err := io.ReadAll(io.LimitReader(f, maxFile))
 		_ = f.Close() // opened for reading
 		if err != nil {
-			return "", "", fmt.Errorf("find out which operating system this is: read %s: %w", name, err)
+			return nil, fmt.Errorf("find out which operating system this is: read %s: %w", name, err)
 		}
-		if id, version = Parse(string(text)); id == "" {
-			return "", "", fmt.Errorf("find out which operating system this is: %s has no line ID=", name)
-		}
-		return id, version, nil
+		return parse(string(text)), nil
 	}
-	return "", "", fmt.Errorf("find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w", missing)
+	return nil, fmt.Errorf("find out which operating system this is: it has neither etc/os-release nor usr/lib/os-release: %w", missing)
 }
 
-// Parse returns ID and VERSION_ID of a file in the format of os-release(5): shell assignments, of which
-// the last one of a name counts. Only the outer quotes matter, because no system's ID or VERSION_ID has
-// a character that needs more quoting. A system without VERSION_ID may have its version under its own
-// name: GARDENLINUX_VERSION.
-func Parse(text string) (id, version string) {
-	own := map[string]string{}
+// Parse returns ID and VERSION_ID of a file in the format of os-release(5).
+func Parse(text string) (id, version string) { return identity(parse(text)) }
+
+// parse reads shell assignments, of which the last one of a name counts. Only the outer quotes matter, because no
+// system's ID or VERSION_ID has a character that needs more quoting.
+func parse(text string) map[string]string {
+	fields := map[string]string{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		value = strings.Trim(value, `"'`)
-		switch key {
-		case "ID":
-			id = value
-		case "VERSION_ID":
-			version = value
-		default:
-			own[key] = value
-		}
+		fields[key] = strings.Trim(value, `"'`)
 	}
-	return id, cmp.Or(version, own[strings.ToUpper(id)+"_VERSION"])
+	return fields
+}
+
+// identity: a system without VERSION_ID may have its version under its own name, GARDENLINUX_VERSION.
+func identity(fields map[string]string) (id, version string) {
+	id = fields["ID"]
+	return id, cmp.Or(fields["VERSION_ID"], fields[strings.ToUpper(id)+"_VERSION"])
 }
 
 // minorDropped are the systems whose tags have only the major version: nodepool.go of the GPU operator.

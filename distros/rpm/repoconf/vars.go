@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -98,18 +99,11 @@ func productVersion(root fs.FS) (string, error) {
 
 // osReleaseField returns a field of the root's os-release; "" if there is none.
 func osReleaseField(root fs.FS, field string) (string, error) {
-	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
-		data, err := ReadOptional(root, name)
-		if err != nil {
-			return "", fmt.Errorf("read the system's name: %w", err)
-		}
-		for line := range strings.Lines(string(data)) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && key == field && strings.Trim(value, `"'`) != "" {
-				return strings.Trim(value, `"'`), nil
-			}
-		}
+	fields, err := osrelease.Fields(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return "", nil
+	return fields[field], err
 }
 
 func validVar(name string) bool {
