@@ -1,14 +1,12 @@
 package rpmdb
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 )
 
-// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. All numbers are in the
-// byte order of the machine that made the file. A page begins with these fields, given as offset, name and
-// size:
+// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. A page begins with
+// these fields, given as offset, name and size:
 //
 //	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)
 //	20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
@@ -33,15 +31,8 @@ const (
 	bdbSpares = 32 // each says where the pages of one doubling of the buckets begin
 )
 
-// BDBLayout holds the properties of an old hash file that a new one takes over.
-type BDBLayout struct {
-	Order    binary.ByteOrder
-	PageSize int
-}
-
 // bdbMeta is the first page of a hash file.
 type bdbMeta struct {
-	order     binary.ByteOrder
 	version   uint32
 	pageSize  int
 	lastPage  uint32
@@ -54,19 +45,14 @@ func parseBDB(data []byte) (bdbMeta, error) {
 	if len(data) < bdbMetaBytes {
 		return m, fmt.Errorf("%w: %d bytes are less than its first page", ErrFormat, len(data))
 	}
-	switch {
-	case binary.LittleEndian.Uint32(data[12:]) == bdbMagic:
-		m.order = binary.LittleEndian
-	case binary.BigEndian.Uint32(data[12:]) == bdbMagic:
-		m.order = binary.BigEndian
-	default:
+	if le.Uint32(data[12:]) != bdbMagic {
 		return m, fmt.Errorf("%w: no hash file of Berkeley DB", ErrFormat)
 	}
-	m.version = m.order.Uint32(data[16:])
-	size := m.order.Uint32(data[20:])
-	m.lastPage, m.maxBucket = m.order.Uint32(data[32:]), m.order.Uint32(data[72:])
+	m.version = le.Uint32(data[16:])
+	size := le.Uint32(data[20:])
+	m.lastPage, m.maxBucket = le.Uint32(data[32:]), le.Uint32(data[72:])
 	for i := range m.spares {
-		m.spares[i] = m.order.Uint32(data[96+4*i:])
+		m.spares[i] = le.Uint32(data[96+4*i:])
 	}
 	switch {
 	case m.version < 8 || m.version > 10:

@@ -14,19 +14,19 @@ type bdbReader struct {
 }
 
 // ReadBDB reads the file Packages. Its keys have 4 bytes and are the numbers of packages; its values are
-// headers. The record with number 0 holds the highest number that was assigned. Errors are ErrFormat.
-func ReadBDB(data []byte) (Contents, BDBLayout, error) {
+// headers. The record with number 0 holds the highest number that was assigned. pageSize is in bytes. Errors are ErrFormat.
+func ReadBDB(data []byte) (c Contents, pageSize int, err error) {
 	meta, err := parseBDB(data)
 	if err != nil {
-		return Contents{}, BDBLayout{}, err
+		return c, 0, err
 	}
 	r := &bdbReader{bdbMeta: meta, data: data, seen: make([]bool, int(meta.lastPage)+1)}
 	for bucket := range meta.maxBucket + 1 {
 		if err := r.bucket(bucket); err != nil {
-			return Contents{}, BDBLayout{}, fmt.Errorf("bucket %d: %w", bucket, err)
+			return c, 0, fmt.Errorf("bucket %d: %w", bucket, err)
 		}
 	}
-	return r.out, BDBLayout{meta.order, meta.pageSize}, nil
+	return r.out, meta.pageSize, nil
 }
 
 // page returns a page and marks it as visited.
@@ -40,7 +40,7 @@ func (r *bdbReader) page(number uint32) ([]byte, error) {
 	r.seen[number] = true
 	at := int(number) * r.pageSize
 	p := r.data[at : at+r.pageSize]
-	if got := r.order.Uint32(p[8:]); got != number {
+	if got := le.Uint32(p[8:]); got != number {
 		return nil, fmt.Errorf("%w: page %d says that it is page %d", ErrFormat, number, got)
 	}
 	return p, nil
@@ -58,21 +58,21 @@ func (r *bdbReader) bucket(bucket uint32) error {
 		if err := r.entries(p); err != nil {
 			return fmt.Errorf("page %d: %w", next, err)
 		}
-		next = r.order.Uint32(p[16:])
+		next = le.Uint32(p[16:])
 	}
 	return nil
 }
 
 // entries reads the pairs of keys and values of a hash page.
 func (r *bdbReader) entries(p []byte) error {
-	n := int(r.order.Uint16(p[20:]))
+	n := int(le.Uint16(p[20:]))
 	first := bdbPageHeader + 2*n
 	if n%2 != 0 || first > r.pageSize {
 		return fmt.Errorf("%w: %d entries", ErrFormat, n)
 	}
 	end := r.pageSize
 	for i := 0; i < n; i += 2 {
-		keyAt, valueAt := int(r.order.Uint16(p[bdbPageHeader+2*i:])), int(r.order.Uint16(p[bdbPageHeader+2*i+2:]))
+		keyAt, valueAt := int(le.Uint16(p[bdbPageHeader+2*i:])), int(le.Uint16(p[bdbPageHeader+2*i+2:]))
 		if keyAt >= end || valueAt >= keyAt || valueAt < first {
 			return fmt.Errorf("%w: entry %d at %d and %d, want them below %d and not below %d", ErrFormat, i, keyAt, valueAt, end, first)
 		}
@@ -80,7 +80,7 @@ func (r *bdbReader) entries(p []byte) error {
 		if len(key) != 5 || key[0] != bdbEntryInline {
 			return fmt.Errorf("%w: the key of entry %d is no package number", ErrFormat, i)
 		}
-		if err := r.pair(r.order.Uint32(key[1:]), value); err != nil {
+		if err := r.pair(le.Uint32(key[1:]), value); err != nil {
 			return err
 		}
 		end = valueAt
@@ -97,7 +97,7 @@ func (r *bdbReader) pair(number uint32, value []byte) error {
 		if len(blob) != 4 {
 			return fmt.Errorf("%w: the highest number takes %d bytes", ErrFormat, len(blob))
 		}
-		r.out.Last = max(r.out.Last, r.order.Uint32(blob))
+		r.out.Last = max(r.out.Last, le.Uint32(blob))
 		return nil
 	}
 	return r.out.Add(Record{Number: number, Blob: blob}, &r.total)
@@ -111,7 +111,7 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 	case value[0] != bdbEntryOverflow || len(value) != bdbOverflowBytes:
 		return nil, fmt.Errorf("%w: a value of type %d and %d bytes", ErrFormat, value[0], len(value))
 	}
-	next, length := r.order.Uint32(value[4:]), r.order.Uint32(value[8:])
+	next, length := le.Uint32(value[4:]), le.Uint32(value[8:])
 	if int64(length) > min(MaxBlob, int64(len(r.data))) {
 		return nil, fmt.Errorf("%w: a value of %d bytes", ErrFormat, length)
 	}
@@ -121,12 +121,12 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := int(r.order.Uint16(p[22:]))
+		n := int(le.Uint16(p[22:]))
 		if p[25] != bdbPageOverflow || bdbPageHeader+n > r.pageSize || len(blob)+n > int(length) {
 			return nil, fmt.Errorf("%w: page %d of type %d holds %d bytes of a value of %d", ErrFormat, next, p[25], n, length)
 		}
 		blob = append(blob, p[bdbPageHeader:bdbPageHeader+n]...)
-		next = r.order.Uint32(p[16:])
+		next = le.Uint32(p[16:])
 	}
 	if len(blob) != int(length) {
 		return nil, fmt.Errorf("%w: %d bytes of a value of %d", ErrFormat, len(blob), length)

@@ -3,7 +3,6 @@ package rpmdb
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"math/bits"
 	"slices"
 )
@@ -19,16 +18,15 @@ const bdbCharKey = "%$sniglet^&\x00"
 // bdbWriter makes a new hash file: the first page, one page for each bucket, then further pages for data that
 // does not fit.
 type bdbWriter struct {
-	order    binary.ByteOrder
 	pageSize int
 	pages    [][]byte
 }
 
-// WriteBDB returns a file Packages of version 9, which Berkeley DB 4.6 and later read, in the byte order and
-// with the page size of the base's file. The number of buckets is a power of two, so that the next bucket
+// WriteBDB returns a file Packages of version 9, which Berkeley DB 4.6 and later read, with the
+// page size of the base's file. The number of buckets is a power of two, so that the next bucket
 // begins a doubling of its own.
-func WriteBDB(c Contents, base BDBLayout) []byte {
-	w := &bdbWriter{order: base.Order, pageSize: base.PageSize}
+func WriteBDB(c Contents, pageSize int) []byte {
+	w := &bdbWriter{pageSize: pageSize}
 	n := uint32(2)
 	for int(n)*bdbPerBucket < len(c.Records) {
 		n *= 2
@@ -38,10 +36,8 @@ func WriteBDB(c Contents, base BDBLayout) []byte {
 		w.newPage(bdbPageHash)
 	}
 	buckets := make([][]Record, n)
-	last := make([]byte, 4)
-	w.order.PutUint32(last, c.Last)
-	for _, r := range append([]Record{{Blob: last}}, c.Records...) {
-		b := bdbHash(w.key(r)) & (n - 1)
+	for _, r := range append([]Record{{Blob: keyOf(c.Last)}}, c.Records...) {
+		b := bdbHash(keyOf(r.Number)) & (n - 1)
 		buckets[b] = append(buckets[b], r)
 	}
 	for b, records := range buckets {
@@ -55,51 +51,47 @@ func WriteBDB(c Contents, base BDBLayout) []byte {
 	return out
 }
 
-func (w *bdbWriter) key(r Record) []byte {
-	key := make([]byte, 4)
-	w.order.PutUint32(key, r.Number)
-	return key
-}
+func keyOf(n uint32) []byte { return le.AppendUint32(nil, n) }
 
 // newPage appends an empty page and returns its number.
 func (w *bdbWriter) newPage(kind byte) uint32 {
 	p := make([]byte, w.pageSize)
 	number := uint32(len(w.pages))
 	w.stamp(p, number, kind)
-	w.order.PutUint16(p[22:], uint16(w.pageSize)) // all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
+	le.PutUint16(p[22:], uint16(w.pageSize)) // all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
 	w.pages = append(w.pages, p)
 	return number
 }
 
 // stamp writes the fields that all pages have. The log position 0/1 means that no log contains the page.
 func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
-	w.order.PutUint32(p[4:], 1)
-	w.order.PutUint32(p[8:], number)
+	le.PutUint32(p[4:], 1)
+	le.PutUint32(p[8:], number)
 	p[25] = kind
 }
 
 // bucket fills the page of a bucket, and further pages linked to it, with pairs in the order of their keys.
 func (w *bdbWriter) bucket(number uint32, records []Record) {
-	slices.SortFunc(records, func(a, b Record) int { return bytes.Compare(w.key(a), w.key(b)) })
+	slices.SortFunc(records, func(a, b Record) int { return bytes.Compare(keyOf(a.Number), keyOf(b.Number)) })
 	free, entries := w.pageSize, 0
 	for _, r := range records {
-		key := append([]byte{bdbEntryInline}, w.key(r)...)
+		key := append([]byte{bdbEntryInline}, keyOf(r.Number)...)
 		value := w.value(r.Blob)
 		if free-len(key)-len(value) < bdbPageHeader+2*(entries+2) {
 			next := w.newPage(bdbPageHash)
-			w.order.PutUint32(w.pages[number][16:], next)
-			w.order.PutUint32(w.pages[next][12:], number)
+			le.PutUint32(w.pages[number][16:], next)
+			le.PutUint32(w.pages[next][12:], number)
 			number, free, entries = next, w.pageSize, 0
 		}
 		p := w.pages[number]
 		for _, b := range [][]byte{key, value} {
 			free -= len(b)
 			copy(p[free:], b)
-			w.order.PutUint16(p[bdbPageHeader+2*entries:], uint16(free))
+			le.PutUint16(p[bdbPageHeader+2*entries:], uint16(free))
 			entries++
 		}
-		w.order.PutUint16(p[20:], uint16(entries))
-		w.order.PutUint16(p[22:], uint16(free))
+		le.PutUint16(p[20:], uint16(entries))
+		le.PutUint16(p[22:], uint16(free))
 	}
 }
 
@@ -111,19 +103,19 @@ func (w *bdbWriter) value(blob []byte) []byte {
 	}
 	entry := make([]byte, bdbOverflowBytes)
 	entry[0] = bdbEntryOverflow
-	w.order.PutUint32(entry[8:], uint32(len(blob)))
+	le.PutUint32(entry[8:], uint32(len(blob)))
 	previous := uint32(0)
 	for part := range slices.Chunk(blob, w.pageSize-bdbPageHeader) {
 		number := w.newPage(bdbPageOverflow)
 		p := w.pages[number]
-		w.order.PutUint32(p[12:], previous)
-		w.order.PutUint16(p[20:], 1) // number of users of the value
-		w.order.PutUint16(p[22:], uint16(len(part)))
+		le.PutUint32(p[12:], previous)
+		le.PutUint16(p[20:], 1) // number of users of the value
+		le.PutUint16(p[22:], uint16(len(part)))
 		copy(p[bdbPageHeader:], part)
 		if previous == 0 {
-			w.order.PutUint32(entry[4:], number)
+			le.PutUint32(entry[4:], number)
 		} else {
-			w.order.PutUint32(w.pages[previous][16:], number)
+			le.PutUint32(w.pages[previous][16:], number)
 		}
 		previous = number
 	}
@@ -134,7 +126,7 @@ func (w *bdbWriter) value(blob []byte) []byte {
 func (w *bdbWriter) meta(buckets, pairs uint32) {
 	p := w.pages[0]
 	w.stamp(p, 0, bdbPageMeta)
-	put := func(at int, v uint32) { w.order.PutUint32(p[at:], v) }
+	put := func(at int, v uint32) { le.PutUint32(p[at:], v) }
 	put(12, bdbMagic)
 	put(16, 9)
 	put(20, uint32(w.pageSize))

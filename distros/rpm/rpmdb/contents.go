@@ -1,6 +1,7 @@
 package rpmdb
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -16,6 +17,9 @@ const (
 	MaxRecords = 200000    // a typical system has a few hundred packages, a large one 5000
 	MaxNumber  = 1<<31 - 1 // rpm's numbers are positive and 32 bits long
 )
+
+// le is the byte order of all numbers: systems of other processors have no drivers.
+var le = binary.LittleEndian
 
 // Record is a blob with its number, which is not 0.
 type Record struct {

@@ -2,7 +2,6 @@ package rpmdb
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"maps"
@@ -20,7 +19,7 @@ import (
 // system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
-	b := map[string]backend{"bdb": bdb{BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
+	b := map[string]backend{"bdb": bdb{4096}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
 	d := &Database{folder: folders[1], backend: b}
 	changed, _, err := d.With(headers)
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package rpmdb
 
 import (
 	"archive/tar"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
@@ -150,32 +149,33 @@ func sorted(list []string) []string {
 	return list
 }
 
-// TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, and
-// rpm's reader of bdb reads them.
+// TestBDBTools makes a base with Berkeley DB's own tools. They check the files that this package writes, with
+// every kind of page, and rpm's reader of bdb reads them.
 func TestBDBTools(t *testing.T) {
 	tool.Real(t, "needs the programs of rpm")
-	files := realrepo.Build(t, packages...)
-	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		dir := t.TempDir()
-		folder := filepath.Join(dir, "var/lib/rpm")
-		require.NoError(t, os.MkdirAll(folder, 0o755))
-		var dump strings.Builder
-		word := func(n uint32) []byte { b := make([]byte, 4); order.PutUint32(b, n); return b }
-		fmt.Fprintf(&dump, "VERSION=3\nformat=bytevalue\ntype=hash\ndb_lorder=%d\ndb_pagesize=4096\nHEADER=END\n %x\n %x\n", map[bool]int{true: 1234, false: 4321}[order == binary.LittleEndian], word(0), word(9))
-		for i, f := range files[:2] {
-			fmt.Fprintf(&dump, " %x\n %x\n", word(uint32(i+3)), unpack(t, dir, f).Bytes())
-		}
-		load := exec.CommandContext(t.Context(), "db5.3_load", filepath.Join(folder, "Packages"))
-		load.Stdin = strings.NewReader(dump.String() + "DATA=END\n")
-		if out, err := load.CombinedOutput(); err != nil {
-			t.Fatalf("db5.3_load: %v\n%s", err, out)
-		}
-		d := recordIn(t, dir, files[2:4]...)
-		assert.Samef(t, []uint32{11, 3, 10, 11}, []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}, "numbers")
-		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(folder, "Packages")).CombinedOutput(); err != nil {
-			t.Errorf("db5.3_verify: %v\n%s", err, out)
-		}
-		want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"
-		assert.Equalf(t, want, ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}), "rpm -qa")
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "var/lib/rpm")
+	file := filepath.Join(folder, "Packages")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	for _, size := range []int{512, 1024, 4096, 32768} {
+		require.NoError(t, os.WriteFile(file, WriteBDB(sample(size), size), 0o600))
+		tool.Must(t, "db5.3_verify", file)
 	}
+	require.NoError(t, os.Remove(file))
+	files := realrepo.Build(t, packages...)
+	var dump strings.Builder
+	fmt.Fprintf(&dump, "VERSION=3\nformat=bytevalue\ntype=hash\ndb_lorder=1234\ndb_pagesize=4096\nHEADER=END\n %x\n %x\n", keyOf(0), keyOf(9))
+	for i, f := range files[:2] {
+		fmt.Fprintf(&dump, " %x\n %x\n", keyOf(uint32(i+3)), unpack(t, dir, f).Bytes())
+	}
+	load := exec.CommandContext(t.Context(), "db5.3_load", file)
+	load.Stdin = strings.NewReader(dump.String() + "DATA=END\n")
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("db5.3_load: %v\n%s", err, out)
+	}
+	d := recordIn(t, dir, files[2:4]...)
+	assert.Samef(t, []uint32{11, 3, 10, 11}, []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}, "numbers")
+	tool.Must(t, "db5.3_verify", file)
+	want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"
+	assert.Equalf(t, want, ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}), "rpm -qa")
 }

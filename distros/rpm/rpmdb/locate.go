@@ -83,21 +83,21 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 }
 
 // bdb is the backend of Berkeley DB.
-type bdb struct{ layout BDBLayout }
+type bdb struct{ pageSize int }
 
 func openBDB(root fs.FS, name string) (Contents, backend, error) {
 	data, err := readFile(root, name)
 	if err != nil {
 		return Contents{}, nil, err
 	}
-	c, layout, err := ReadBDB(data)
-	return c, bdb{layout}, err
+	c, pageSize, err := ReadBDB(data)
+	return c, bdb{pageSize}, err
 }
 
 func (bdb) kind() string { return "bdb" }
 
 func (b bdb) write(packages []pkg, last uint32) (map[string][]byte, error) {
-	return map[string][]byte{"Packages": WriteBDB(asContents(packages, last), b.layout)}, nil
+	return map[string][]byte{"Packages": WriteBDB(asContents(packages, last), b.pageSize)}, nil
 }
 
 // ndb is the backend of rpm's own format.

@@ -23,7 +23,6 @@ const (
 
 // writeNDBIndex writes Index.db for the packages of a Packages.db of the same generation.
 func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
-	le := binary.LittleEndian
 	head := make([]byte, ndbPage)
 	for at := 0; at < ndbPage; at += ndbIndexSlotSize {
 		copy(head[at:], ndbIndexSlotMagic)
@@ -93,7 +92,6 @@ func newNDBTable(packages []pkg, x index) ([]byte, error) {
 	for _, p := range list {
 		t.put(p)
 	}
-	le := binary.LittleEndian
 	copy(out, ndbTableMagic)
 	le.PutUint32(out[8:], 1)
 	le.PutUint32(out[12:], slots)
@@ -133,7 +131,6 @@ func tooMany(x index) error {
 
 // put fills the first free slot on the path that the key's hash determines.
 func (t *ndbTable) put(p ndbPosting) {
-	le := binary.LittleEndian
 	hash, offset := ndbHash(p.key), t.offsets[p.key]
 	copy(t.keys[offset:], ndbKey(p.key))
 	at, ok := t.tried[hash&t.mask]

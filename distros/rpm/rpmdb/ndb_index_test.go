@@ -16,7 +16,6 @@ import (
 // follows the hash of every key as rpm does, so that a posting that rpm would not find is missing.
 func readNDBIndex(t *testing.T, data []byte) []string {
 	t.Helper()
-	le := binary.LittleEndian
 	if string(data[:4]) != ndbIndexMagic || le.Uint32(data[16:]) != ndbPage {
 		t.Fatalf("Index.db begins with %x", data[:32])
 	}
@@ -39,7 +38,6 @@ func readNDBIndex(t *testing.T, data []byte) []string {
 
 func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 	t.Helper()
-	le := binary.LittleEndian
 	slots, used, high, end := le.Uint32(data[12:]), le.Uint32(data[16:]), le.Uint32(data[24:]), le.Uint32(data[28:])
 	keys, mask := data[ndbTableHead+slots*12:], slots-1
 	var out []ndbPosting

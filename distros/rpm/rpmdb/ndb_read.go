@@ -3,7 +3,6 @@ package rpmdb
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"hash/adler32"
 	"slices"
@@ -36,7 +35,6 @@ func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	if len(data) < ndbPage || string(data[:4]) != ndbMagic {
 		return c, 0, fmt.Errorf("%w: no ndb file", ErrFormat)
 	}
-	le := binary.LittleEndian
 	version, pages, next := le.Uint32(data[4:]), le.Uint32(data[12:]), le.Uint32(data[16:])
 	if version != 0 {
 		return c, 0, fmt.Errorf("%w: ndb file of version %d, want 0", ErrFormat, version)
@@ -76,7 +74,6 @@ func ndbSlots(pages []byte) ([]ndbSlot, error) {
 		if string(pages[at:at+4]) != ndbSlotMagic {
 			return nil, fmt.Errorf("%w: no slot at %d", ErrFormat, at)
 		}
-		le := binary.LittleEndian
 		s := ndbSlot{le.Uint32(pages[at+4:]), le.Uint32(pages[at+8:]), le.Uint32(pages[at+12:])}
 		if s.first == 0 {
 			continue
@@ -95,7 +92,6 @@ func ndbBlob(data []byte, number uint32) (Record, error) {
 	if len(data) < ndbBlobHead+ndbBlobTail || string(data[:4]) != ndbBlobMagic {
 		return Record{}, fmt.Errorf("%w: no blob", ErrFormat)
 	}
-	le := binary.LittleEndian
 	length, tail := le.Uint32(data[12:]), data[len(data)-ndbBlobTail:]
 	switch {
 	case le.Uint32(data[4:]) != number:

@@ -2,7 +2,6 @@ package rpmdb
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"hash/adler32"
 	"testing"
@@ -37,7 +36,6 @@ func TestNDBRoundTrip(t *testing.T) {
 
 func TestNDBHostile(t *testing.T) {
 	t.Parallel()
-	le := binary.LittleEndian
 	c := Contents{Records: []Record{{Number: 7, Blob: bytes.Repeat([]byte("x"), 1000)}, {Number: 8, Blob: bytes.Repeat([]byte("y"), 1000)}}}
 	good := WriteNDB(c, 1)
 	put32 := func(at int, v uint32) func([]byte) { return func(b []byte) { le.PutUint32(b[at:], v) } }

@@ -1,7 +1,6 @@
 package rpmdb
 
 import (
-	"encoding/binary"
 	"hash/adler32"
 )
 
@@ -15,7 +14,6 @@ func WriteNDB(c Contents, generation uint32) []byte {
 		size += ndbBlobSize(int64(len(r.Blob)))
 	}
 	out := make([]byte, size)
-	le := binary.LittleEndian
 	copy(out, ndbMagic)
 	le.PutUint32(out[8:], generation)
 	le.PutUint32(out[12:], uint32(pages))
@@ -36,7 +34,6 @@ func WriteNDB(c Contents, generation uint32) []byte {
 }
 
 func putNDBBlob(out []byte, r Record) {
-	le := binary.LittleEndian
 	copy(out, ndbBlobMagic)
 	le.PutUint32(out[4:], r.Number)
 	le.PutUint32(out[8:], r.Stamp)
