@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -56,9 +55,6 @@ func signed(module, sig []byte) []byte {
 
 func appendTo(t testing.TB, path, text string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err == nil {
-		_, err = f.WriteString(text)
-	}
-	require.NoError(t, errors.Join(err, f.Close()))
+	content, _ := os.ReadFile(path) // none is empty
+	require.NoError(t, os.WriteFile(path, append(content, text...), 0o644))
 }

@@ -36,11 +36,21 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 	return s
 }
 
+// grow makes the first module larger.
+func grow(t *testing.T, s *Set, by int) {
+	t.Helper()
+	first := &s.Modules[0]
+	content := require.Value(os.ReadFile(first.Path))(t)
+	require.NoError(t, os.WriteFile(first.Path, append(content, make([]byte, by)...), 0o644))
+	*first = require.Value(readFile(first.Name, first.Path))(t)
+}
+
 func TestCache(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	c := Cache{Dir: filepath.Join(t.TempDir(), "state/modules")}
 	set := newSet(t, driver, "nvidia", "nvidia-uvm")
+	grow(t, set, 3<<20) // it is read in several parts
 	assert.ErrorIsf(t, assert.Err(c.Get(ctx, set.Key)), ErrMiss, "empty")
 	assert.ErrorIsf(t, assert.Err(c.Find(ctx, func(Key) bool { return true })), ErrMiss, "empty")
 	require.NoError(t, c.Prune(1))
@@ -203,10 +213,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	require.NoError(t, unix.Mount("small", dir, "tmpfs", 0, "size=64k"))
 	set := newSet(t, driver, "nvidia")
-	big := require.Value(os.OpenFile(set.Modules[0].Path, os.O_APPEND|os.O_WRONLY, 0))(t)
-	require.Value(big.Write(make([]byte, 100<<10)))(t)
-	require.NoError(t, big.Close())
-	set.Modules[0] = require.Value(readFile("nvidia", set.Modules[0].Path))(t)
+	grow(t, set, 100<<10)
 	c := Cache{Dir: filepath.Join(dir, "modules")}
 	assert.ErrorIsf(t, assert.Err(c.Put(context.Background(), set)), unix.ENOSPC, "Put")
 	if names := list(t, c.Dir); len(names) != 0 {
