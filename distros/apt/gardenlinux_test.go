@@ -1,9 +1,6 @@
 package apt
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -74,28 +70,4 @@ func TestGardenLinux(t *testing.T) {
 	if _, err := openIndex(t.Context(), o); err == nil {
 		t.Error("the repository is read without its key")
 	}
-	t.Run("apt", func(t *testing.T) {
-		tool.Real(t, "apt-get reads the repository too")
-		machine := t.TempDir()
-		for _, folder := range []string{"lists/partial", "etc/trusted.gpg.d", "etc/preferences.d"} {
-			require.NoError(t, os.MkdirAll(filepath.Join(machine, folder), 0o755))
-		}
-		files := map[string][]byte{"etc/sources.list": root["etc/apt/sources.list"].Data, "etc/trusted.gpg.d/keyring.asc": public(t, true, keys().rsa), "status": nil}
-		for name, data := range files {
-			require.NoError(t, os.WriteFile(filepath.Join(machine, name), data, 0o600))
-		}
-		options := []string{"-o", "Dir::State::lists=" + machine + "/lists", "-o", "Dir::State::status=" + machine + "/status", "-o", "Dir::Etc=" + machine + "/etc",
-			"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Architecture=amd64", "-o", "APT::Architectures=amd64", "-o", "APT::Sandbox::User=root"}
-		run := func(args ...string) string {
-			out, err := exec.CommandContext(t.Context(), "apt-get", append(args, options...)...).CombinedOutput() //nolint:gosec // the test's own arguments
-			if err != nil || strings.Contains(string(out), "\nW: ") {
-				t.Fatalf("apt-get %s: %v\n%s", args[0], err, out)
-			}
-			return string(out)
-		}
-		run("update")
-		if diff := cmp.Diff(installed(run(append([]string{"install", "-s", "--no-install-recommends"}, want...)...)), got); diff != "" {
-			t.Errorf("(-apt +ours):\n%s", diff)
-		}
-	})
 }

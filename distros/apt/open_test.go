@@ -88,11 +88,6 @@ func TestSignatures(t *testing.T) {
 	t.Parallel()
 	k := keys()
 	const in = "/debian/dists/bookworm/InRelease"
-	edit := func(from, to string) func(*archive, *Options) {
-		return func(a *archive, _ *Options) {
-			a.Files[in] = bytes.Replace(a.Files[in], []byte(from), []byte(to), 1)
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		signers []*openpgp.Entity
@@ -101,20 +96,11 @@ func TestSignatures(t *testing.T) {
 		say     string
 	}{
 		{"rsa", []*openpgp.Entity{k.rsa}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.rsa)) }, nil, ""},
-		{"one of two", []*openpgp.Entity{k.stranger, k.ed}, nil, nil, ""},
-		{"an expired key and a good one", []*openpgp.Entity{k.expired, k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.expired)) }, nil, ""},
 		{"stranger", []*openpgp.Entity{k.stranger}, nil, pgp.ErrSignature, "is not trusted here"},
 		{"expired key", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) { o.Sources[0].Key += "\n" + string(public(t, true, k.expired)) }, pgp.ErrExpired, "expired"},
 		{"expired key, allowed", []*openpgp.Entity{k.expired}, func(_ *archive, o *Options) {
 			o.Sources[0].Key, o.AllowExpired = string(public(t, true, k.expired)), true
 		}, nil, ""},
-		{"stranger, expiry allowed", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.AllowExpired = true }, pgp.ErrSignature, ""},
-		{"tampered", []*openpgp.Entity{k.ed}, edit("Codename: bookworm", "Codename: bookworn"), pgp.ErrSignature, "key"},
-		{"text before", []*openpgp.Entity{k.ed}, edit("-----BEGIN PGP SIGNED", "Codename: x\n-----BEGIN PGP SIGNED"), pgp.ErrSignature, "begin"},
-		{"text after", []*openpgp.Entity{k.ed}, edit("-----END PGP SIGNATURE-----\n", "-----END PGP SIGNATURE-----\nCodename: x\n"), pgp.ErrSignature, "after"},
-		{"two messages", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = append(a.Files[in], a.Files[in]...) }, pgp.ErrSignature, "after"},
-		{"header beside Hash", []*openpgp.Entity{k.ed}, edit("SIGNED MESSAGE-----\n", "SIGNED MESSAGE-----\nOrigin: x\n"), pgp.ErrSignature, "malformed"},
-		{"no signature at all", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = []byte(bookworm) }, pgp.ErrSignature, ""},
 		{"empty", []*openpgp.Entity{k.ed}, func(a *archive, _ *Options) { a.Files[in] = nil }, pgp.ErrSignature, ""},
 		{"trusted=yes needs none", []*openpgp.Entity{k.stranger}, func(_ *archive, o *Options) { o.Sources[0].Trusted = true }, nil, ""},
 		{"no key at all", []*openpgp.Entity{k.ed}, func(_ *archive, o *Options) { o.Sources[0].Key = "" }, pgp.ErrSignature, "no key is trusted"},
@@ -138,29 +124,18 @@ func TestSignatures(t *testing.T) {
 
 func TestDetachedSignature(t *testing.T) {
 	t.Parallel()
-	for name, armoured := range map[string]bool{"binary": false, "armoured": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newArchive(t)
-			o := a.options(t)
-			const dir = "/debian/dists/bookworm"
-			text := a.release(t, dir)
-			sign := openpgp.DetachSign
-			if armoured {
-				sign = openpgp.ArmoredDetachSign
-			}
-			var sig bytes.Buffer
-			require.NoError(t, sign(&sig, keys().ed, strings.NewReader(text), repotest.At(testNow)))
-			a.Files[dir+"/Release"], a.Files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
-			if _, err := openIndex(t.Context(), o); err != nil {
-				t.Error(err)
-			}
-			a.Files[dir+"/Release"] = []byte(text + "\n")
-			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), pgp.ErrSignature, "changed text")
-			delete(a.Files, dir+"/Release.gpg")
-			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "no signature")
-		})
-	}
+	a := newArchive(t)
+	o := a.options(t)
+	const dir = "/debian/dists/bookworm"
+	text := a.release(t, dir)
+	var sig bytes.Buffer
+	require.NoError(t, openpgp.DetachSign(&sig, keys().ed, strings.NewReader(text), repotest.At(testNow)))
+	a.Files[dir+"/Release"], a.Files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
+	require.Value(openIndex(t.Context(), o))(t)
+	a.Files[dir+"/Release"] = []byte(text + "\n")
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), pgp.ErrSignature, "changed text")
+	delete(a.Files, dir+"/Release.gpg")
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "no signature")
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -74,6 +74,7 @@ func TestClearsigned(t *testing.T) {
 	assert.Equal(t, "text\n", string(require.Value(tr.Clearsigned(b.Bytes()))(t)))
 	for name, data := range map[string]string{
 		"text before": "x\n" + b.String(), "text behind": b.String() + "\nx", "no message": "x",
+		"twice": b.String() + b.String(), "a header beside Hash": strings.Replace(b.String(), "MESSAGE-----\n", "MESSAGE-----\nOrigin: x\n", 1),
 		"changed": strings.Replace(b.String(), "text", "Text", 1),
 	} {
 		assert.ErrorIsf(t, assert.Err(tr.Clearsigned([]byte(data))), ErrSignature, "%s", name)

@@ -1,6 +1,7 @@
 package rpm
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
 func TestJoin(t *testing.T) {
@@ -84,4 +86,22 @@ func TestRealRepomd(t *testing.T) {
 			t.Errorf("%s: revision %q of %d, modules %v, filelists %v", tt.file, r.Revision, r.Newest, modules, filelists)
 		}
 	}
+}
+
+// TestRealPrimary reads a package of Fedora's list: see testdata/real/README.
+func TestRealPrimary(t *testing.T) {
+	t.Parallel()
+	f := require.Value(os.Open("testdata/real/fedora-38-0ad-data.xml"))(t)
+	defer f.Close() //nolint:errcheck // opened for reading
+	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
+	require.NoError(t, b.readPrimary(f))
+	x := &Index{arch: "x86_64", entries: b.entries}
+	x.build()
+	p := require.Value(x.Find("0ad-data"))(t)
+	assert.Same(t, distros.Package{
+		Name: "0ad-data", Version: "0.0.26-2.fc38", Arch: "noarch", Size: 1493523190, URL: "https://example.com/os/Packages/0/0ad-data-0.0.26-2.fc38.noarch.rpm",
+		SHA256: "9d4882481909c8c5cdd4b59988f17fc015d8703f5fbc587d07bd44038fbdb9ac",
+	}, p.Package)
+	assert.Equal(t, "[0ad-data = 0.0.26-2.fc38] [dejavu-sans-fonts dejavu-sans-mono-fonts] [] [] 3296032344",
+		fmt.Sprint(p.Metadata.Provides, p.Metadata.Requires, p.Metadata.Conflicts, p.Metadata.Obsoletes, p.InstalledSize))
 }

@@ -74,11 +74,11 @@ func entry(tag rpmfile.Tag, value any) repotest.Entry {
 	return repotest.Entry{Tag: uint32(tag), Value: value}
 }
 
-// made makes the header of a package and the names that it provides.
-func made(t testing.TB, text string, provides ...string) *rpmfile.Header {
+// made makes the header of a package from "name version-release arch" and the names that it provides besides.
+func made(t testing.TB, text string) *rpmfile.Header {
 	t.Helper()
-	provides = append([]string{strings.Fields(text)[0]}, provides...)
-	return header(t, entries(text, entry(rpmfile.TagProvideName, provides))...)
+	words := strings.Fields(text)
+	return header(t, entries(text, entry(rpmfile.TagProvideName, append(words[:1:1], words[min(len(words), 3):]...)))...)
 }
 
 // header returns a header with entries and without a region.
