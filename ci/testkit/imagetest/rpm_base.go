@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"io/fs"
 	"maps"
 	"os"
@@ -90,7 +89,7 @@ func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
 	case "ndb":
 		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1)}
 	case "bdb":
-		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, rpmdb.BDBLayout{Order: binary.LittleEndian, PageSize: 4096})}
+		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, 4096)}
 	default:
 		var data []byte
 		data, err = emptySQLite()
