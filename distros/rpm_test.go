@@ -88,10 +88,6 @@ func TestRPMHeaders(t *testing.T) {
 			"usr/src/kernels/3.10.0-1160.119.1.el7.x86_64", "", "7", "C7.9.2009-base C7.9.2009-updates",
 		},
 		{
-			"centos7", "3.10.0-1062.18.1.el7.x86_64", "kernel-devel-uname-r = 3.10.0-1062.18.1.el7.x86_64", "kernel-uname-r = 3.10.0-1062.18.1.el7.x86_64",
-			"usr/src/kernels/3.10.0-1062.18.1.el7.x86_64", "", "7", "C7.7.1908-base C7.7.1908-updates",
-		},
-		{
 			"rhel8", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
 			"usr/src/kernels/4.18.0-477.10.1.el8_8.x86_64",
 			"kernel-modules-4.18.0-477.10.1.el8_8.x86_64 kernel-modules-extra-4.18.0-477.10.1.el8_8.x86_64", "8.8 8",
@@ -113,10 +109,6 @@ func TestRPMHeaders(t *testing.T) {
 		{
 			"rhel9", "5.14.0-427.el9.x86_64", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "kernel-uname-r = 5.14.0-427.el9.x86_64",
 			"usr/src/kernels/5.14.0-427.el9.x86_64", "kernel-modules-5.14.0-427.el9.x86_64 kernel-modules-extra-5.14.0-427.el9.x86_64", "9", "",
-		},
-		{
-			"almalinux10", "6.12.0-55.9.1.el10_0.x86_64", "kernel-devel-uname-r = 6.12.0-55.9.1.el10_0.x86_64", "kernel-uname-r = 6.12.0-55.9.1.el10_0.x86_64",
-			"usr/src/kernels/6.12.0-55.9.1.el10_0.x86_64", "kernel-modules-6.12.0-55.9.1.el10_0.x86_64 kernel-modules-extra-6.12.0-55.9.1.el10_0.x86_64", "10.0 10", "",
 		},
 		{
 			"rocky9", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
@@ -161,18 +153,8 @@ func TestRPMHeaders(t *testing.T) {
 			"kernel-64kb=6.4.0-150600.23.25 kernel-64kb-optional=6.4.0-150600.23.25", "15.6", "",
 		},
 		{
-			"sles15.5", "5.14.21-150500.33.20-azure", "kernel-azure-devel = 5.14.21-150500.33.20", "kernel-azure = 5.14.21-150500.33.20",
-			"usr/src/linux-5.14.21-150500.33.20-azure-obj/x86_64/azure usr/src/linux-5.14.21-150500.33.20-azure-obj/aarch64/azure",
-			"kernel-azure=5.14.21-150500.33.20 kernel-azure-optional=5.14.21-150500.33.20", "15.5", "",
-		},
-		{
 			"sles15.3", "5.3.18-57-default", "kernel-default-devel = 5.3.18-57", "kernel-default = 5.3.18-57",
 			"usr/src/linux-5.3.18-57-obj/x86_64/default usr/src/linux-5.3.18-57-obj/aarch64/default", "kernel-default=5.3.18-57 kernel-default-optional=5.3.18-57", "", "",
-		},
-		{
-			"sles16.0", "6.12.0-160000.27-default", "kernel-default-devel = 6.12.0-160000.27", "kernel-default = 6.12.0-160000.27",
-			"usr/src/linux-6.12.0-160000.27-obj/x86_64/default usr/src/linux-6.12.0-160000.27-obj/aarch64/default",
-			"kernel-default=6.12.0-160000.27 kernel-default-optional=6.12.0-160000.27", "16.0", "",
 		},
 		{
 			"centos9", "5.14.0-570.el9.x86_64", "kernel-devel-uname-r = 5.14.0-570.el9.x86_64", "kernel-uname-r = 5.14.0-570.el9.x86_64",
