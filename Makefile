@@ -31,7 +31,6 @@ driver-build:
 
 $(PROGRAMS): programs-%:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -o bin/driver-evict-linux-$* ./cmd/driver-evict
 	ci/build-probe $*
 
 image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, into OUTPUT; builds only what this image needs
@@ -103,7 +102,7 @@ pictures: driver-build programs-amd64 ## the pictures of the README from real ru
 	ci/pictures/run $(PICTURE)
 
 golden: ## rewrite the golden files, the schemas, the generated files of the chart and parts of the pages in docs
-	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/status ./images/runfile ./node/preflight ./node/status ./ci/tables/compat -update
+	go test ./cmd/driver-build ./cmd/driver-entrypoint ./images ./images/matrix ./images/status ./images/runfile ./node/preflight ./node/status ./ci/tables/compat -update
 	go run ./ci/generate
 
 clean: ## remove what was built; the cache stays

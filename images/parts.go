@@ -94,7 +94,10 @@ func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe, info d
 
 // entrypointLayer has the programs of this project.
 func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
-	links := []string{recipe.EntrypointLink, recipe.ToolkitLink}
+	links := [][2]string{
+		{recipe.BinDir + "/" + recipe.EntrypointLink, recipe.EntrypointName}, {recipe.BinDir + "/" + recipe.ToolkitLink, recipe.EntrypointName},
+		{recipe.EvictLink, "../local/bin/" + recipe.EntrypointName},
+	}
 	inputs := []any{r.Entrypoint, links, r.Compression, r.Epoch}
 	return b.layer(ctx, r, "entrypoint", "entrypoint", inputs, func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
@@ -104,7 +107,7 @@ func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 			}
 		}
 		for _, link := range links {
-			if err := tree.AddLink(recipe.BinDir+"/"+link, recipe.EntrypointName); err != nil {
+			if err := tree.AddLink(link[0], link[1]); err != nil {
 				return nil, err
 			}
 		}
@@ -122,14 +125,8 @@ func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
 	if err != nil {
 		return err
 	}
-	dir := recipe.BinDir
-	for _, p := range recipe.OptionalPrograms() {
-		if p.Name == bin.Name {
-			dir = p.Dir
-		}
-	}
 	read := sha256.New()
-	if err := tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), io.TeeReader(f, read)); err != nil {
+	if err := tree.AddFile(recipe.BinDir+"/"+bin.Name, 0o755, info.Size(), io.TeeReader(f, read)); err != nil {
 		return err
 	}
 	if hex.EncodeToString(read.Sum(nil)) != bin.SHA256 {

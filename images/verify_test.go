@@ -88,8 +88,8 @@ func TestVerify(t *testing.T) {
 	r := newRig(t)
 	good := unlisted(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	const v, lib = newDriver, libDir + "/"
-	i := require.Value(examiner(r.b).Inspect(t.Context(), "x", changed(t, good, gone("usr/bin/driver-evict"), nil)))(t)
-	assert.Same(t, []string{recipe.EvictName}, i.Lacks)
+	i := require.Value(examiner(r.b).Inspect(t.Context(), "x", changed(t, good, gone("usr/local/bin/driver-probe"), nil)))(t)
+	assert.Same(t, []string{recipe.ProbeName}, i.Lacks)
 	const noFirmware = "error: firmware: usr/lib/firmware/nvidia/" + v + ": is no folder with the firmware, or a link that leads nowhere"
 	put := func(name, body string) []repotest.File {
 		return []repotest.File{{Name: name, Body: body, Mode: 0o755}}
@@ -110,7 +110,7 @@ func TestVerify(t *testing.T) {
 		want   []string
 	}{
 		"good":           {nil, nil, nil},
-		"no evict":       {gone("usr/bin/driver-evict"), nil, []string{"note: entrypoint: usr/bin/driver-evict: is not there: evictGPUPods of the chart does not work"}},
+		"no probe":       {gone("usr/local/bin/driver-probe"), nil, []string{"note: entrypoint: usr/local/bin/driver-probe: is not there: GPUs are asked with nvidia-smi, if the image has it"}},
 		"second version": {put(lib+"libcuda.so.550.54.14", soFile("amd64", "libcuda.so.1")), nil, []string{"error: driver-version: " + lib + "libcuda.so.550.54.14: is of driver 550.54.14, the image has 535.261.03: exactly one version may be there"}},
 		"absolute link":  {link(lib+"libnvidia-ml.so.1", "/"+lib+"libnvidia-ml.so."+v), nil, []string{"error: relative-links: " + lib + "libnvidia-ml.so.1: is an absolute link to /" + lib + "libnvidia-ml.so.535.261.03: make it relative"}},
 		"dangling link":  {link(lib+"libnvidia-odd.so.1", "libnvidia-odd.so.2"), nil, []string{"error: relative-links: " + lib + "libnvidia-odd.so.1: is a link to libnvidia-odd.so.2, which is not there"}},

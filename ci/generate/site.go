@@ -20,7 +20,6 @@ func sitePages(root string) (map[string]string, error) {
 	for _, program := range []struct{ name, folder, about string }{
 		{"driver-build", "driver-build", "the program that makes driver images"},
 		{"nvidia-driver", "driver-entrypoint", "the program of a driver image, also called driver-entrypoint"},
-		{"driver-evict", "driver-evict", "the program that frees a node of GPU pods before its driver changes"},
 	} {
 		text, err := helps(filepath.Join(root, "cmd", program.folder))
 		if err != nil {
@@ -37,7 +36,7 @@ func sitePages(root string) (map[string]string, error) {
 }
 
 // help finds where the description of a help text ends, and the name of the command, which ends before its arguments.
-var help = regexp.MustCompile(`(?m)^(?:Usage:\n  ((?:[a-z][a-z_-]*[ \n])+)|Flags:)`)
+var help = regexp.MustCompile(`(?m)^Usage:\n  ((?:[a-z][a-z_-]*[ \n])+)`)
 
 // helps returns a section for each help text that the tests of a program keep.
 func helps(folder string) (string, error) {
@@ -53,12 +52,9 @@ func helps(folder string) (string, error) {
 		}
 		at := help.FindSubmatchIndex(text)
 		if at == nil {
-			return "", fmt.Errorf("%s has neither a usage nor flags", file)
+			return "", fmt.Errorf("%s has no usage", file)
 		}
-		name := filepath.Base(folder) // driver-evict says no usage
-		if at[2] >= 0 {
-			name = strings.TrimSpace(string(text[at[2]:at[3]]))
-		}
+		name := strings.TrimSpace(string(text[at[2]:at[3]]))
 		about := strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`).Replace(string(bytes.TrimSpace(text[:at[0]])))
 		sections[name] = fmt.Sprintf("\n## %s\n\n%s\n\n```txt\n%s\n```\n", name, about, bytes.TrimSpace(text[at[0]:]))
 	}

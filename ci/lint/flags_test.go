@@ -13,7 +13,7 @@ import (
 
 // helps are the help texts of all commands, except driver-probe, which has no flags but
 // --usage and --version.
-var helps = []string{"../../cmd/driver-build/testdata/help-*.txt", "../../cmd/driver-entrypoint/testdata/help-*.txt", "../../cmd/driver-evict/testdata/help-*.txt"}
+var helps = []string{"../../cmd/driver-build/testdata/help-*.txt", "../../cmd/driver-entrypoint/testdata/help-*.txt"}
 
 // flag is a flag as a help text shows it.
 type flag struct {
@@ -122,13 +122,13 @@ func flags(t *testing.T) (all []flag) {
 				continue
 			}
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "help-"), ".txt")
-			for text := range strings.Lines(folded.ReplaceAllString(string(require.Value(os.ReadFile(file))(t)), " ")) {
+			for text := range strings.Lines(folded.ReplaceAllString(string(require.Value(os.ReadFile(file))(t)), "  ")) {
 				m := line.FindStringSubmatch(strings.TrimRight(text, "\n"))
 				if m == nil {
 					continue
 				}
 				kind, _, _ := strings.Cut(m[3], "[") // [="spdx"]: the value without one
-				usage := m[4]
+				usage := strings.Join(strings.Fields(m[4]), " ")
 				for detail.MatchString(usage) {
 					usage = detail.ReplaceAllString(usage, "")
 				}

@@ -33,7 +33,7 @@ func (m *maker) programs(ctx context.Context) error {
 	for _, p := range platforms {
 		batches := [][]string{{"driver-build"}}
 		if p.os == "linux" {
-			batches = [][]string{{"driver-build", recipe.EntrypointName, recipe.EvictName}, {recipe.ProbeName}}
+			batches = [][]string{{"driver-build", recipe.EntrypointName}, {recipe.ProbeName}}
 		}
 		for _, names := range batches {
 			m.say("%s for %s", strings.Join(names, ", "), p)

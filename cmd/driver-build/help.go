@@ -1,15 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // first is what the help of the root has of the flags of a build; driver-build help build has all of them.
@@ -25,51 +24,21 @@ const first = `Flags of a build, the most used:
 All flags: driver-build help build. Of a command: driver-build help COMMAND.
 `
 
-// width is that of a terminal on which the first help has to fit: 80 columns by 40 lines.
-const width = 80
-
-// joined finds the ends of lines inside a paragraph.
-var joined = regexp.MustCompile(`(\S)\n(\S)`)
-
-// help prints what a command does, and its usage.
-func help(c *cobra.Command, _ []string) {
-	about := joined.ReplaceAllString(cmp.Or(c.Long, c.Short), "$1 $2")
-	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", fold(about, " ", "\n"), c.UsageString())
-}
-
-// fold puts a break into lines that are wider than the terminal, where they have a gap, else at a space.
-func fold(text, gap, broken string) string {
-	end, indent, _ := strings.Cut(broken, "\n")
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		for len(strings.TrimSuffix(line, "\n")) > width {
-			at := strings.LastIndex(line[:width-1], gap)
-			if at <= len(indent) {
-				at = strings.LastIndexByte(line[:width-1], ' ')
-			}
-			b.WriteString(line[:at] + end + "\n")
-			line = indent + line[at+1:]
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
 // usage prints the help of a command below its description: that of the root fits on one screen, and flags that every
 // command has are one line.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n%s", fold("  "+c.UseLine()+"\n", " ", "\n      "))
+	fmt.Fprintf(&b, "Usage:\n%s", cli.Fold("  "+c.UseLine()+"\n", " ", "\n      "))
 	if !c.HasParent() {
 		b.WriteString("  driver-build COMMAND [flags]\n")
 		commands(&b, c)
 		b.WriteString(first)
 	} else {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n\n", fold(c.Example, " -", " \\\n      "))
+		fmt.Fprintf(&b, "\nExamples:\n%s\n\n", cli.Fold(c.Example, " -", " \\\n      "))
 		commands(&b, c)
-		section(&b, "Flags:", c.LocalFlags().FlagUsagesWrapped(width))
+		section(&b, "Flags:", c.LocalFlags().FlagUsagesWrapped(cli.Width))
 		if c.Name() == "build" {
-			section(&b, "\nFlags of every command:", c.InheritedFlags().FlagUsagesWrapped(width))
+			section(&b, "\nFlags of every command:", c.InheritedFlags().FlagUsagesWrapped(cli.Width))
 		} else {
 			section(&b, "\nFlags of every command, see driver-build help build:", flagNames(c.InheritedFlags(), func(f *pflag.Flag) bool { return !f.Hidden }))
 		}
@@ -119,7 +88,7 @@ func flagNames(all *pflag.FlagSet, counts func(*pflag.Flag) bool) string {
 		if !counts(f) {
 			return
 		}
-		if len(line)+len(" --")+len(f.Name) > width {
+		if len(line)+len(" --")+len(f.Name) > cli.Width {
 			lines, line = append(lines, line), ""
 		}
 		if line == "" {

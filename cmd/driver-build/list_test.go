@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 // count is how many cells of a page have a state.
@@ -115,7 +116,7 @@ func TestHelp(t *testing.T) {
 		goldentest.Compare(t, "testdata/help-"+strings.TrimPrefix(strings.ReplaceAll(c.CommandPath(), " ", "-"), "driver-build-")+".txt", r.Stdout)
 		assert.Equalf(t, "", r.Stderr, "%s: stderr", c.CommandPath())
 		for line := range strings.Lines(r.Stdout) {
-			assert.Equalf(t, true, len(line) <= width+1, "%s: %s", c.CommandPath(), line)
+			assert.Equalf(t, true, len(line) <= cli.Width+1, "%s: %s", c.CommandPath(), line)
 		}
 	}
 	each(newRootCmd(&session.App{}))

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/node/cli"
 )
 
 const buildLong = `Turn rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module sources, a
@@ -35,7 +36,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	cmd.SetUsageFunc(usage)
-	cmd.SetHelpFunc(help)
+	cmd.SetHelpFunc(cli.Help)
 	build := buildCommand(a, "build")
 	build.Short, build.Long, build.Example, build.Args = "Build images of the matrix", buildLong, buildExample, cobra.NoArgs
 	for _, group := range []struct {

@@ -51,6 +51,7 @@ func accepted(cmd *cobra.Command) bool {
 // command is the program with its verbs. Their context ends with the first signal; stopCtx is for the verbs
 // that stop a driver.
 func (p *program) command(stopCtx context.Context) *cobra.Command {
+	p.names = cli.Names{}
 	root := p.initCommand(stopCtx)
 	root.Use, root.Short = "nvidia-driver", "bring the NVIDIA driver of this image up on a node"
 	root.Long = `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
@@ -81,13 +82,15 @@ Without a command it prints this text; with --accept-license alone it does what 
 		return usageError{cli.Explain(err)}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpFunc(cli.Help)
+	root.SetUsageFunc(usage)
 	// Not root.Version: its template makes the linker keep every exported method, a sixth of the program.
 	showVersion = root.Flags().Bool("version", false, "print the version of this program and of the image's driver")
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; stopCtx is a second one
 	root.AddCommand(p.initCommand(stopCtx), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
 		p.compileCommand(), p.bakeCommand(), p.unloadCommand(stopCtx), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
-		p.withToolkitCommand(stopCtx), p.builderCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
+		p.withToolkitCommand(stopCtx), p.builderCommand(), p.evictCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
 		p.sidecarCommand("gdrcopy-ctr-run-with-dtk", "gdrdrv", "GDRCOPY_ENABLED"))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.names.Set(cmd.Flags(), p.env); err != nil {
@@ -98,8 +101,10 @@ Without a command it prints this text; with --accept-license alone it does what 
 		}
 		return checkValues(cmd.Flags())
 	}
-	p.names = ofOthers()
-	p.name(root)
+	for _, cmd := range append(root.Commands(), root) {
+		p.name(cmd.Flags(), "DRIVER_")
+		p.name(cmd.PersistentFlags(), "DRIVER_")
+	}
 	return root
 }
 

@@ -19,7 +19,7 @@ func (p *program) compileCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var into host.ImageCompile
 	var format string
-	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
+	cmd := &cobra.Command{Use: "compile", Short: "compile the modules into the cache; load nothing", Args: noArgs,
 		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
 
 With --into it is a part of building an image: it compiles with what this image has, whatever machine that is on, and puts the
@@ -67,7 +67,7 @@ func (p *program) bakeCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var job host.Bake
 	var format string
-	cmd := &cobra.Command{Use: "bake", Short: "fill the folder for a node's /var/lib/nvidia-driver, in a machine image: modules and driver root", Args: noArgs,
+	cmd := &cobra.Command{Use: "bake", Short: "fill the /var/lib/nvidia-driver of a machine image", Args: noArgs,
 		Long: `bake makes what a start needs, on a machine without a GPU: the modules for the kernels named, and the driver root. A node whose
 --state-dir is that folder, with the same driver image, neither compiles nor copies. What does not fit, the start makes itself.
 

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
@@ -20,9 +19,9 @@ import (
 )
 
 // ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag: they are what
-// the GPU Operator and NVIDIA's own containers use. The first one that is set counts.
-func ofOthers() cli.Names {
-	return cli.Names{
+// the GPU Operator and NVIDIA's own containers use.
+func ofOthers() map[string][]string {
+	return map[string][]string{
 		"accept-license":      {"ACCEPT_LICENSE"},
 		"fabric-mode":         {"FABRIC_MODE"},
 		"gdrcopy":             {"GDRCOPY_ENABLED"},
@@ -41,24 +40,21 @@ func ofOthers() cli.Names {
 
 // otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
 // share an environment with it.
-var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_EVICT_", "DRIVER_ENTRYPOINT_"}
+var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_ENTRYPOINT_"}
 
-// name gives the flags of a command and those below it their environment variables, and says so in their help.
-func (p *program) name(cmd *cobra.Command) {
-	each := func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "version" { // DRIVER_VERSION is that of the image's driver
+// name gives the flags that have no environment variables theirs, and says so in their help.
+func (p *program) name(flags *pflag.FlagSet, prefix string) {
+	others := ofOthers()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "version" || p.names[f] != nil { // DRIVER_VERSION is that of the image's driver
 			return
 		}
-		if p.names[f.Name] == nil {
-			p.names[f.Name] = []string{"DRIVER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
+		p.names[f] = others[f.Name]
+		if p.names[f] == nil {
+			p.names[f] = []string{prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
 		}
 		p.names.Describe(f)
-	}
-	cmd.Flags().VisitAll(each)
-	cmd.PersistentFlags().VisitAll(each)
-	for _, sub := range cmd.Commands() {
-		p.name(sub)
-	}
+	})
 }
 
 // kernelRelease is a release; it becomes a part of paths. The kernel's own bound is 64 bytes (__NEW_UTS_LEN).

@@ -30,7 +30,7 @@ func (p *program) initCommand(stopCtx context.Context) *cobra.Command {
 func (p *program) startCommand(stopCtx context.Context, cfg *config.Config, before func()) *cobra.Command {
 	var reports reportFlags
 	var license bool
-	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
+	cmd := &cobra.Command{Use: "init", Short: "bring the driver up and serve it until SIGTERM", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := reports.check(); err != nil {
 				return err

@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +40,9 @@ func main() {
 func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr io.Writer) int {
 	if code, ok := deleteModule(argv, stderr); ok {
 		return code
+	}
+	if filepath.Base(argv[0]) == evictLink {
+		argv = slices.Insert(slices.Clone(argv), 1, "evict")
 	}
 	p := &program{stdout: stdout, stderr: stderr, env: env}
 	ctx, stopCtx, listen := signalContexts(signals)

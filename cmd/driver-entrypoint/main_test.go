@@ -16,12 +16,15 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
+
+var podEnv = []string{"NODE_NAME=gpu-1", "POD_NAME=driver-abc", "POD_NAMESPACE=nvidia", "POD_UID=u", "KUBERNETES_SERVICE_HOST=fd00::1", "KUBERNETES_SERVICE_PORT=443"}
 
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -60,7 +63,7 @@ func TestRun(t *testing.T) {
 		{"wait-ready", []string{"DRIVER_TIMEOUT=soon"}, exitUsage, "", `DRIVER_TIMEOUT="soon"`},
 		{"preflight", []string{"KERNEL_MODULE_TYPE=closed"}, exitUsage, "", "KERNEL_MODULE_TYPE"},
 		{"init", []string{"DRIVER_PREFLIGHT_ON_FAILURE=stay"}, exitUsage, "", "DRIVER_PREFLIGHT_ON_FAILURE"},
-		{"init", []string{"DRIVER_GRAZE=1s", "DRIVER_EVICT_FORCE=true", "DRIVER_TYPE=vgpu"}, exitUsage, "", `ignored; is the chart newer than the image? version=`},
+		{"init", []string{"DRIVER_GRAZE=1s", "DRIVER_TYPE=vgpu"}, exitUsage, "", `ignored; is the chart newer than the image? version=`},
 		{"init", []string{"DRIVER_GRAZE=1s"}, exitUsage, "", `"DRIVER_GRAZE (did you mean DRIVER_GRACE?)"`},
 		{"init --preflight-on-falure wait", nil, exitUsage, "", "unknown flag: --preflight-on-falure (this is version "},
 		{"preflight --grace 1s", nil, exitUsage, "", "unknown flag"},
@@ -78,7 +81,15 @@ func TestRun(t *testing.T) {
 		{"init --skip-preflight disk,gpu-suported,everything", nil, exitUsage, "", `no check is called "gpu-suported" (did you mean gpu-supported?), "everything"; there are kernel, system, `},
 		{"preflight", []string{"DRIVER_SKIP_PREFLIGHT=dsk"}, exitUsage, "", "did you mean disk?"},
 		{"preflight --skip-preflight disk,kernel-limit,", nil, exitUsage, "", "driver-build made"}, // names that are right
-		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"},                 // everybody can read arguments
+		{"evict", nil, exitUsage, "", "POD_UID"},
+		{"evict", append(podEnv, "DRIVER_EVICT_TIMEOUT=soon"), exitUsage, "", `DRIVER_EVICT_TIMEOUT="soon"`},
+		{"evict --timeout=1s", append(podEnv, "DRIVER_EVICT_TIMEOUT=10m"), exitUsage, "", "--timeout is 1s"},
+		{"evict", append(podEnv, "DRIVER_EVICT_RETRY_AFTER=0s", "DRIVER_TIMEOUT=1s"), exitUsage, "", "--timeout is 5m0s and --retry-after is 0s"},
+		{"evict --grace-period=-2", podEnv, exitUsage, "", "--grace-period is -2"},
+		{"evict", append(podEnv, "DRIVER_RUN_DIR=here"), exitUsage, "", "--run-dir is"},
+		{"evict", podEnv[:4], exitUsage, "", "KUBERNETES_SERVICE_HOST"},
+		{"evict --service-account-dir /nowhere", podEnv, exitUsage, "", "projected token"},
+		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"}, // everybody can read arguments
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, nil, &stdout, &stderr)
@@ -100,6 +111,9 @@ func TestHelp(t *testing.T) {
 		args := append(strings.Fields(c.CommandPath()), "--help")
 		assert.Equalf(t, 0, run(args, nil, true, nil, &stdout, &stderr), "%s", args)
 		goldentest.Compare(t, "testdata/help-"+c.Name()+".txt", stdout.String())
+		for line := range strings.Lines(stdout.String()) {
+			assert.Equalf(t, true, len(line) <= cli.Width+1, "%s: %s", args, line)
+		}
 	}
 }
 
@@ -196,7 +210,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 				return
 			}
 			seen[f.Name] = true
-			if len(p.names[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
+			if len(p.names[f]) == 0 || !strings.Contains(f.Usage, "(env ") {
 				t.Errorf("%s --%s has no environment variable: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
@@ -207,9 +221,9 @@ func TestEveryFlagHasATwin(t *testing.T) {
 		}
 	}
 	visit(p.command(t.Context()))
-	for name := range p.names {
+	for name, variables := range ofOthers() {
 		if !seen[name] {
-			t.Errorf("environment variables %v belong to a flag --%s that does not exist", p.names[name], name)
+			t.Errorf("environment variables %v belong to a flag --%s that does not exist", variables, name)
 		}
 	}
 }

@@ -52,7 +52,8 @@ func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 			p.log().Warn("the Driver Toolkit container cannot be told anything", "error", err)
 		}
 	})
-	cmd.Use, cmd.Short = drivertoolkit.DriverVerb, "init beside a Driver Toolkit container of OpenShift, which compiles what image and cache do not have"
+	cmd.Use, cmd.Short = drivertoolkit.DriverVerb, "init beside a Driver Toolkit container of OpenShift"
+	cmd.Long = "The Driver Toolkit container compiles what image and cache do not have."
 	toolkitDirFlag(cmd.Flags(), &cfg.Toolkit)
 	cmd.Flags().DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container has not begun for so long")
 	return cmd
@@ -61,8 +62,8 @@ func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 // builderCommand runs in the Driver Toolkit container, from the shared folder.
 func (p *program) builderCommand() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{Use: drivertoolkit.BuilderVerb, Short: "in a Driver Toolkit container: compile what the driver container asks for, then stay", Args: noArgs,
-		Long: `dtk-build-driver is started from the shared folder, in an image that has the headers and the compiler of the node's kernel and
+	cmd := &cobra.Command{Use: drivertoolkit.BuilderVerb, Short: "in a Driver Toolkit container: compile, then stay", Args: noArgs,
+		Long: `dtk-build-driver compiles what the driver container asks for. It is started from the shared folder, in an image that has the headers and the compiler of the node's kernel and
 nothing of the driver. It stays until it gets a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goIdle()
@@ -75,7 +76,7 @@ nothing of the driver. It stays until it gets a signal.`,
 // sidecarCommand stands in for a sidecar of NVIDIA that loads a module. The driver container loads it here.
 func (p *program) sidecarCommand(verb, module, variable string) *cobra.Command {
 	timeout := 20 * time.Minute
-	cmd := &cobra.Command{Use: verb, Short: "wait until the driver container has loaded " + module + ", then stay", Args: noArgs,
+	cmd := &cobra.Command{Use: verb, Short: "wait until " + module + " is loaded, then stay", Args: noArgs,
 		Long: "The driver container itself compiles and loads " + module + " if its image has it and " + variable + " is true: no sidecar is needed.\nThis verb is for a DaemonSet that has one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

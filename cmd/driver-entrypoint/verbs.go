@@ -51,10 +51,10 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 func (p *program) waitReadyCommand() *cobra.Command {
 	cfg := config.Defaults()
 	timeout := 20 * time.Minute
-	cmd := &cobra.Command{Use: "wait-ready", Short: "wait until the driver serves this node: for init containers of what needs it",
+	cmd := &cobra.Command{Use: "wait-ready", Short: "wait until the driver serves this node",
 		Long: `wait-ready ends with 0 when a driver serves this node and with 15 when it does not in time. It compares the status with the
-node's lock, modules and driver root, so that a driver whose container was killed does not count. The container needs the host's
-/run/nvidia, nothing else.`, Args: noArgs,
+node's lock, modules and driver root, so that a driver whose container was killed does not count. It is for init containers of
+what needs the driver; they need the host's /run/nvidia, nothing else.`, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -68,8 +68,8 @@ node's lock, modules and driver root, so that a driver whose container was kille
 func (p *program) preflightCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var format string
-	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
-		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
+	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver", Args: noArgs,
+		Long: "preflight says what to do, and changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findToolkit(&cfg)
 			n, err := p.node(cfg, node.Options{})
@@ -96,8 +96,8 @@ func (p *program) preflightCommand() *cobra.Command {
 func (p *program) unloadCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
 	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, config.BusyFail
-	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
-		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
+	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place", Args: noArgs,
+		Long: `unload removes modules, driver root and device files. It needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := p.node(cfg, node.Options{})
 			if err != nil {
@@ -161,7 +161,8 @@ func (p *program) statusCommand() *cobra.Command {
 func (p *program) reloadPeermemCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var timeout time.Duration // none: a driver may wait for days until a GPU is free, and the operator counts restarts of this container, too
-	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
+	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem, then stay", Args: noArgs,
+		Long: "reload_nvidia_peermem waits until the modules of driver and network are there.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := p.node(cfg, node.Options{})
 			if err != nil {
@@ -181,12 +182,13 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 }
 
 func (p *program) probePeermemCommand() *cobra.Command {
-	return &cobra.Command{Use: "probe_nvidia_peermem", Short: "exit code 15 when Mellanox's module is loaded and nvidia-peermem is not", Args: noArgs,
+	return &cobra.Command{Use: "probe_nvidia_peermem", Short: "exit code 15 when nvidia-peermem is missing", Args: noArgs,
+		Long: "probe_nvidia_peermem ends with 15 when Mellanox's module is loaded and nvidia-peermem is not.",
 		RunE: func(*cobra.Command, []string) error { return status.PeermemMissing(kmod.System{}) }}
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "print the version of this program and of the image's driver", Args: noArgs,
+	return &cobra.Command{Use: "version", Short: "print the versions of this program and of the driver", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.stdout, "driver-entrypoint", p.versions())
 			return err

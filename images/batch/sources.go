@@ -96,10 +96,8 @@ func CheckPrograms(find Programs, targets []matrix.Target) (lacks []string, err 
 		if err != nil {
 			return nil, failure.Of(failure.Usage, fmt.Errorf("the programs for the image: %w", err))
 		}
-		for _, p := range recipe.OptionalPrograms() {
-			if !slices.ContainsFunc(found, func(b recipe.Binary) bool { return b.Name == p.Name }) {
-				lacks = append(lacks, fmt.Sprintf("images for %s have no %s: %s", t.Arch, p.Name, p.Without))
-			}
+		if !slices.ContainsFunc(found, func(b recipe.Binary) bool { return b.Name == recipe.ProbeName }) {
+			lacks = append(lacks, fmt.Sprintf("images for %s have no %s: %s", t.Arch, recipe.ProbeName, recipe.WithoutProbe))
 		}
 	}
 	return lacks, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/elffile"
@@ -13,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Bounds of what a program says of its build. driver-evict, the largest, has 4 kB about 60 modules.
+// Bounds of what a program says of its build. driver-entrypoint has 1.5 kB about 20 modules.
 const (
 	maxBuildInfo = 1 << 20 // bytes
 	maxGoModules = 4096
@@ -26,9 +25,7 @@ type program struct {
 }
 
 func isProgram(p string) bool {
-	return slices.Contains([]string{
-		recipe.BinDir + "/" + recipe.EntrypointName, recipe.BinDir + "/" + recipe.ProbeName, recipe.EvictDir + "/" + recipe.EvictName,
-	}, p)
+	return p == recipe.BinDir+"/"+recipe.EntrypointName || p == recipe.BinDir+"/"+recipe.ProbeName
 }
 
 // buildInfo reads what a program says of its build, nil for one that says nothing.

@@ -80,13 +80,13 @@ func maker(t *testing.T, sum string) (*Finder, *[]string) {
 
 // TestMake: what is missing is made of driver-build's own module, once, for any architecture.
 func TestMake(t *testing.T) {
-	sum := proxy(t, recipe.EntrypointName, recipe.EvictName)
+	sum := proxy(t, recipe.EntrypointName)
 	f, said := maker(t, sum)
 	f.Partial = true // the module has no driver-probe
 	for range 2 {
 		for _, arch := range []string{"amd64", "arm64"} {
 			list := require.Value(f.Find(t.Context(), arch))(t)
-			if len(list) != 2 || list[0].Name != recipe.EntrypointName || !strings.HasPrefix(list[0].Path, f.Make.folder()) {
+			if len(list) != 1 || list[0].Name != recipe.EntrypointName || !strings.HasPrefix(list[0].Path, f.Make.folder()) {
 				t.Errorf("%s: %+v", arch, list)
 			}
 		}
@@ -102,7 +102,7 @@ func TestMake(t *testing.T) {
 func TestMakeOfCheckout(t *testing.T) {
 	src := testfile.Tree(t, t.TempDir(), map[string]string{"go.mod": "module " + testModule + "\n\ngo 1.24\n"})
 	write := func(content string) {
-		for _, name := range []string{recipe.EntrypointName, recipe.EvictName, recipe.ProbeName} {
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName} {
 			testfile.Tree(t, src, map[string]string{"cmd/" + name + "/main.go": "package main\n\nfunc main() { println(\"" + content + "\") }\n"})
 		}
 	}
@@ -155,7 +155,7 @@ func TestMakeOfCheckout(t *testing.T) {
 
 // TestMakeRefuses: driver-build never takes other content, and says what is missing.
 func TestMakeRefuses(t *testing.T) {
-	sum := proxy(t, recipe.EntrypointName, recipe.ProbeName, recipe.EvictName)
+	sum := proxy(t, recipe.EntrypointName, recipe.ProbeName)
 	t.Run("other content", func(t *testing.T) {
 		f, _ := maker(t, "h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 		_, err := f.Find(t.Context(), "amd64")

@@ -1,5 +1,5 @@
-// Package programs finds this project's own programs that go into images: driver-entrypoint, driver-probe and
-// driver-evict for an architecture. They lie beside driver-build (an archive, a checkout), in a folder of the
+// Package programs finds this project's own programs that go into images: driver-entrypoint and driver-probe for an
+// architecture. They lie beside driver-build (an archive, a checkout), in a folder of the
 // system (a package), or in the cache, where this package puts them if it has to make them with the Go tool.
 //
 // A file counts only if it says that it is the right program, for the architecture, of driver-build's version
@@ -35,7 +35,7 @@ type Finder struct {
 	Dirs       []string // folders to look in, in their order
 	Entrypoint string   // a file to take as driver-entrypoint; "": it is found like the others
 	Version    string   // of driver-build
-	Partial    bool     // optional programs may be missing
+	Partial    bool     // driver-probe may be missing
 	Present    bool     // nothing is made now: what Make could make is ErrNotMade
 
 	// Make makes what is missing; nil: nothing is made.
@@ -48,8 +48,8 @@ type Finder struct {
 // ErrNotMade says that a program is not here, and that a build makes it.
 var ErrNotMade = errors.New("not here yet: the first build makes it with go")
 
-// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It looks
-// for them, or makes them, once.
+// Find returns the programs for an architecture: the entrypoint, then the probe. It looks for
+// them, or makes them, once.
 func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,15 +71,14 @@ func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error)
 		return nil, fmt.Errorf("the entrypoint for %s: %w (%sgive --entrypoint FILE)", arch, err, f.remedy())
 	}
 	found := []recipe.Binary{first}
-	for _, p := range recipe.OptionalPrograms() {
-		switch bin, err := f.program(ctx, p.Name, arch); {
-		case err == nil:
-			found = append(found, bin)
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case !f.Partial:
-			return nil, fmt.Errorf("%s for %s: %w (%sgive --allow-missing-programs: without it, %s)", p.Name, arch, err, f.remedy(), p.Without)
-		}
+	switch probe, err := f.program(ctx, recipe.ProbeName, arch); {
+	case err == nil:
+		found = append(found, probe)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !f.Partial:
+		return nil, fmt.Errorf("%s for %s: %w (%sgive --allow-missing-programs: without it, %s)",
+			recipe.ProbeName, arch, err, f.remedy(), recipe.WithoutProbe)
 	}
 	return found, nil
 }

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -43,20 +42,19 @@ func TestFind(t *testing.T) {
 	assert.ErrorContains(t, err, "is a program for "+arch)
 	_, err = find(t, t.TempDir(), "", version, true)(arch)
 	assert.ErrorContains(t, err, "make build", "--entrypoint")
-	for _, name := range []string{recipe.ProbeName, recipe.EvictName} {
-		wrong := filepath.Join(dir, name+"-linux-"+arch)
-		_, err = find(t, dir, "", version, false)(arch)
-		assert.ErrorContains(t, err, name+" for "+arch, "no "+name+"-linux-"+arch, "make build", "--allow-missing-programs", "without it, ")
-		require.NoError(t, os.Link(file, wrong))
-		_, err = find(t, dir, "", version, false)(arch)
-		assert.ErrorContains(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
-		if list, err = find(t, dir, "", version, true)(arch); err != nil || slices.ContainsFunc(list, func(b recipe.Binary) bool { return b.Name == name }) {
-			t.Errorf("a wrong %s: %+v, %v", name, list, err)
-		}
-		require.NoError(t, os.Remove(wrong))
-		buildStub(t, dir, name)
+	const name = recipe.ProbeName
+	wrong := filepath.Join(dir, name+"-linux-"+arch)
+	_, err = find(t, dir, "", version, false)(arch)
+	assert.ErrorContains(t, err, name+" for "+arch, "no "+name+"-linux-"+arch, "make build", "--allow-missing-programs", "without it, ")
+	require.NoError(t, os.Link(file, wrong))
+	_, err = find(t, dir, "", version, false)(arch)
+	assert.ErrorContains(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
+	if list, err = find(t, dir, "", version, true)(arch); err != nil || len(list) != 1 {
+		t.Errorf("a wrong %s: %+v, %v", name, list, err)
 	}
-	if list, err = find(t, dir, "", version, false)(arch); err != nil || len(list) != 3 {
+	require.NoError(t, os.Remove(wrong))
+	buildStub(t, dir, name)
+	if list, err = find(t, dir, "", version, false)(arch); err != nil || len(list) != 2 || list[1].Name != name {
 		t.Errorf("all: %+v, %v", list, err)
 	}
 }
@@ -72,23 +70,4 @@ func buildStub(t *testing.T, dir, name string) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return file
-}
-
-// TestOptionalBinaries: what is there goes in, in one order.
-func TestOptional(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	names := []string{recipe.EntrypointName, recipe.EvictName, recipe.ProbeName}
-	want := [][]string{{recipe.EntrypointName}, {recipe.EntrypointName, recipe.EvictName}, {recipe.EntrypointName, recipe.ProbeName, recipe.EvictName}}
-	for i, name := range names {
-		buildStub(t, dir, name)
-		list, err := find(t, dir, "", version.Development, true)(runtime.GOARCH)
-		var got []string
-		for _, b := range list {
-			got = append(got, b.Name)
-		}
-		if err != nil || !slices.Equal(got, want[i]) {
-			t.Errorf("%q, %v; want %q", got, err, want[i])
-		}
-	}
 }

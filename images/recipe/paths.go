@@ -26,32 +26,19 @@ const ModulesDir = ShareDir + "/modules"
 // KMMDir is where Kernel Module Management looks for modules: one folder a kernel.
 const KMMDir = "opt/lib/modules"
 
-// The names of our own programs in the image. All of the first three work: the GPU Operator calls
-// nvidia-driver, and on OpenShift with its Driver Toolkit the other one.
+// The names of our own programs in the image. All of the first four are one: the GPU Operator calls nvidia-driver, and on
+// OpenShift with its Driver Toolkit the third one; the chart starts EvictLink for evictGPUPods.
 const (
 	EntrypointName = "driver-entrypoint"
 	EntrypointLink = "nvidia-driver"
 	ToolkitLink    = "ocp_dtk_entrypoint"
+	EvictLink      = "usr/bin/driver-evict"
 	ProbeName      = "driver-probe"
-	EvictName      = "driver-evict"
 	BinDir         = "usr/local/bin"
-	EvictDir       = "usr/bin" // a path that pod specifications name: see docs/operate.md
 )
 
-// OptionalProgram is a program of ours that an image works without, except for one thing.
-type OptionalProgram struct {
-	Name    string
-	Dir     string // in the image
-	Without string // what an image without it does not have
-}
-
-// OptionalPrograms returns the programs that go into an image beside the entrypoint, in their order.
-func OptionalPrograms() []OptionalProgram {
-	return []OptionalProgram{
-		{ProbeName, BinDir, "GPUs are asked with nvidia-smi, if the image has it"},
-		{EvictName, EvictDir, "evictGPUPods of the chart does not work"},
-	}
-}
+// WithoutProbe is what an image without driver-probe does instead.
+const WithoutProbe = "GPUs are asked with nvidia-smi, if the image has it"
 
 // DefaultPath is the search path of an image whose base has none.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -116,8 +116,8 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 	}
 	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
 		i.Description = &info
-		for _, p := range s.lacking() {
-			i.Lacks = append(i.Lacks, p.Name)
+		if s.which(probe) == nil {
+			i.Lacks = []string{recipe.ProbeName}
 		}
 	}
 	i.Components, _ = s.components() // as above

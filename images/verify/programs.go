@@ -35,15 +35,12 @@ func checkEntrypoint(s *subject) {
 	case err == nil && f.Interp:
 		s.fail(e.Path, "is not static: it would depend on the libraries of the base")
 	}
-	for _, p := range s.lacking() {
-		s.find(Note, p.Dir+"/"+p.Name, "is not there: %s", p.Without)
+	if s.which(probe) == nil {
+		s.find(Note, probe, "is not there: %s", recipe.WithoutProbe)
 	}
 }
 
-// lacking are the optional programs of this project that an image does not have.
-func (s *subject) lacking() []recipe.OptionalProgram {
-	return slices.DeleteFunc(recipe.OptionalPrograms(), func(p recipe.OptionalProgram) bool { return s.which(p.Dir+"/"+p.Name) != nil })
-}
+const probe = recipe.BinDir + "/" + recipe.ProbeName
 
 // checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run modprobe and
 // ldconfig in it.

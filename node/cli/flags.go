@@ -1,4 +1,4 @@
-// Package cli is what the commands of a node's programs share: flags that environment variables set, and logs. It
+// Package cli is what commands share: flags that environment variables set, logs, and help that fits a terminal. It
 // defines no flags.
 package cli
 
@@ -12,7 +12,7 @@ import (
 )
 
 // Names are the environment variables of flags: the first one that is set counts.
-type Names map[string][]string
+type Names map[*pflag.Flag][]string
 
 // Set sets flags that were not given from their environment variables.
 func (n Names) Set(flags *pflag.FlagSet, env []string) (err error) {
@@ -20,7 +20,7 @@ func (n Names) Set(flags *pflag.FlagSet, env []string) (err error) {
 		if f.Changed || err != nil {
 			return
 		}
-		for _, name := range n[f.Name] {
+		for _, name := range n[f] {
 			if value := Lookup(env, name); value != "" {
 				if serr := flags.Set(f.Name, value); serr != nil {
 					err = fmt.Errorf("environment variable %s=%q: %w", name, value, Explain(serr))
@@ -54,7 +54,7 @@ func Explain(err error) error {
 
 // Describe adds "(env NAME)" to the usage of a flag.
 func (n Names) Describe(f *pflag.Flag) {
-	if names := n[f.Name]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
+	if names := n[f]; len(names) > 0 && !strings.Contains(f.Usage, "(env ") {
 		f.Usage += " (env " + strings.Join(names, ", ") + ")"
 	}
 }

@@ -3,7 +3,6 @@ package evict
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -36,9 +35,6 @@ func Defaults() Config {
 	return Config{Run: "/run/nvidia", Timeout: 5 * time.Minute, RetryAfter: time.Minute, GracePeriod: -1}
 }
 
-// ErrConfig marks an error in flags, environment variables or the pod's specification.
-var ErrConfig = errors.New("bad configuration")
-
 // Check reports values that are missing or not valid.
 func (c Config) Check() error {
 	var errs []error
@@ -52,32 +48,26 @@ func (c Config) Check() error {
 			errs = append(errs, fmt.Errorf("%s is empty; set the environment variable from the pod's field %s", f.flag, f.field))
 		}
 	}
-	if !filepath.IsAbs(c.Run) {
-		errs = append(errs, fmt.Errorf("--run-dir (DRIVER_RUN_DIR) is %q; it must be an absolute path", c.Run))
-	}
 	if c.Timeout < 10*time.Second || c.RetryAfter < time.Second {
 		errs = append(errs, fmt.Errorf("--timeout is %s and --retry-after is %s; the first must be at least 10s, the second at least 1s", c.Timeout, c.RetryAfter))
 	}
 	if c.GracePeriod < -1 {
 		errs = append(errs, fmt.Errorf("--grace-period is %d; it must be a number of seconds, or -1 for the pods' own", c.GracePeriod))
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Connect returns the client of the cluster that this pod runs in. It sends nothing yet. server is the
 // address of the API server, https://host:port. dir is the folder with the service account's token and
-// ca.crt, which are read again when they rotate. The error is ErrConfig: there is no server, or no token.
+// ca.crt, which are read again when they rotate. An error says that there is no server, or no token.
 func Connect(server, dir string) (*kubernetes.Client, error) {
 	if server == "" {
-		return nil, fmt.Errorf("%w: there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server", ErrConfig)
+		return nil, errors.New("there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server")
 	}
 	client := kubernetes.New(server, dir)
 	client.Name, client.Wait = component, callTimeout
 	if err := client.Check(); err != nil {
-		return nil, fmt.Errorf("%w: the service account's token cannot be used: %w; mount a projected token with the cluster's ca.crt into this container", ErrConfig, err)
+		return nil, fmt.Errorf("the service account's token cannot be used: %w; mount a projected token with the cluster's ca.crt into this container", err)
 	}
 	return client, nil
 }

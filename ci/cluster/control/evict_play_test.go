@@ -86,6 +86,7 @@ func (e *site) start(pod *corev1.Pod) {
 	server, dir := e.Account(token, space)
 	var log tool.Buffer
 	done, cmd := make(chan error, 1), exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run)
+	cmd.Args[0] = "/usr/bin/driver-evict" // the link to e.binary
 	cmd.Env = chartEnv(e.t, pod)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -52,8 +52,8 @@ const daemons = `
 // newStage makes the cluster.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-evict")}
-	require.NoError(t, tool.Build(t.Context(), s.binary, "cmd/driver-evict"))
+	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-entrypoint")}
+	require.NoError(t, tool.Build(t.Context(), s.binary, "cmd/driver-entrypoint"))
 	clients, _ := s.Go()
 	s.core = clients.CoreV1()
 	install := []string{"install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",

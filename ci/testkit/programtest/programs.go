@@ -17,7 +17,7 @@ func Make(t *testing.T, version string) func(arch string) ([]recipe.Binary, erro
 	t.Helper()
 	dir, all := t.TempDir(), map[string][]recipe.Binary{}
 	for _, arch := range []string{"amd64", "arm64"} {
-		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName} {
 			data := imagetest.ELF{Arch: arch, Static: true, Note: name + version}.Bytes()
 			file := testfile.WriteMode(t, filepath.Join(dir, name+arch), string(data), 0o700)
 			all[arch] = append(all[arch], recipe.Binary{Name: name, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Path: file})

@@ -87,7 +87,8 @@ readinessProbe:
   timeoutSeconds: {{ $timeout }}
 {{- end }}
 
-{{/* Runs beside the driver, started before it and stopped after it. */}}
+{{/* Runs beside the driver, started before it and stopped after it. Its command is a name of `nvidia-driver evict` that images of all
+     versions have. */}}
 {{- define "nvidia-driver.evictContainer" -}}
 {{- $v := .root.Values -}}
 - name: driver-evict

@@ -11,7 +11,7 @@ const groups = [
   ['Start', ['README', 'docs/install']],
   ['Build', ['docs/build', 'docs/kernels', 'docs/trust', 'docs/fleet']],
   ['Run', ['docs/operate', 'docs/fix', 'docs/hardware', 'deploy/chart/README']],
-  ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/driver-evict', 'reference/metrics', 'reference/schemas']],
+  ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/metrics', 'reference/schemas']],
   ['Project', ['docs/security', 'docs/benchmarks', 'docs/compat', 'docs/develop', 'CONTRIBUTING', 'SECURITY', 'CHANGELOG']],
 ]
 
