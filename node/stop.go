@@ -34,10 +34,14 @@ func (n *Node) stop(stopCtx context.Context, cause error) error {
 			st.Reason = cause.Error()
 		}
 	})
+	done := "driver unloaded, root unmounted"
+	if len(n.up) == 0 {
+		done = "stopped; there was no driver to unload"
+	}
 	if err := n.takeDown(stopCtx, cause); err != nil {
 		return n.leave(stopCtx, cause, err)
 	}
-	return n.stopped(stopCtx, cause)
+	return n.stopped(stopCtx, cause, done)
 }
 
 // stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
@@ -153,8 +157,8 @@ func (n *Node) tryDown(ctx context.Context) error {
 }
 
 // stopped ends a life in which everything that this instance put up was taken down. An older driver may still
-// be there: it was not touched, or it was put back.
-func (n *Node) stopped(ctx context.Context, cause error) error {
+// be there: it was not touched, or it was put back. done is what is logged if nothing is left.
+func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 	loaded, err := n.isLoaded("nvidia")
 	if err != nil {
 		return errors.Join(cause, err)
@@ -173,7 +177,7 @@ func (n *Node) stopped(ctx context.Context, cause error) error {
 		n.status.Set(status.Detached, "stopped before it was replaced")
 		n.log.Info("stopped; the driver that was loaded before is left as it is")
 	default:
-		n.log.Info("driver unloaded, root unmounted")
+		n.log.Info(done) //nolint:sloglint // one of two constants
 		if err == nil { // otherwise the successor has to know what is left
 			err = n.status.Remove()
 		}

@@ -74,21 +74,13 @@ func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
 	if err != nil {
 		return err
 	}
-	layers, err := n.roots.Mounted()
-	if err != nil {
-		return err
-	}
-	if !loaded && layers == 0 {
-		n.log.Info("no driver is loaded and no root is mounted")
-	}
-	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-		return errors.Join(n.clearFirmware(), n.roots.Unmount(ctx))
-	}})
 	if loaded {
 		if n.driver, err = n.loadedDriver(); err != nil {
 			return err
 		}
-		n.up = append(n.up, n.modulesStep())
+		n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
+			return errors.Join(n.clearFirmware(), n.roots.Unmount(ctx))
+		}}, n.modulesStep())
 	}
 	return n.stop(stopCtx, nil)
 }

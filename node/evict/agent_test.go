@@ -33,49 +33,36 @@ func crowd() []*corev1.Pod {
 
 const survivors = "exporter cni web done driver-abc"
 
+// TestUpgrade: what is changed and evicted, in how many calls, and that a node which was cordoned before stays so.
 func TestUpgrade(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		stop := b.start()
-		time.Sleep(10 * time.Second)
-		if n := b.see().calls; n > 2 { // one call at the start: whether there is a record
-			t.Errorf("%d calls of the API before anybody asked", n)
-		}
-		b.d.begin(t.Context())
-		time.Sleep(6 * time.Second)
-		want := map[string]string{"kubernetes.io/hostname": nodeName, "feature.node.kubernetes.io/pci-10de.x": "true", deployPrefix + "driver": "true",
-			deployPrefix + "device-plugin": pausedSuffix, deployPrefix + "client": "batch_" + pausedSuffix, deployPrefix + "dcgm-exporter": "false", deployPrefix + "node-status-exporter": "true"}
-		if v := b.see(); !v.cordoned || v.annotations[Annotation] == "" || !maps.Equal(v.labels, want) {
-			t.Errorf("in the middle: %+v", v)
-		}
-		time.Sleep(40 * time.Second)
-		b.pristine(false)
-		assert.Equalf(t, survivors, b.names(), "left")
-		assert.Equalf(t, 3, b.see().patches, "patches of the node, not take, release and put back")
-		assert.Equalf(t, "Started Done", b.reasons(), "Events")
-		calls := b.see().calls
-		t.Logf("%d calls of the API for an upgrade", calls)
-		time.Sleep(time.Hour)
-		assert.Equalf(t, 0, (b.see().calls - calls), "calls of the API while the driver serves")
-		assert.NoError(t, stop())
-	})
-}
-
-// TestCordonedBefore: a node that was cordoned stays so. Others change it at the same time, and no change is lost.
-func TestCordonedBefore(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		b.node.Spec.Unschedulable = true
-		turn := 0
-		b.meddle = func() {
-			if turn++; turn%2 == 0 {
-				b.annotate("somebody/else", time.Now().String())
+	t.Parallel()
+	for _, cordoned := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, crowd()...)
+			b.node.Spec.Unschedulable = cordoned
+			stop := b.start()
+			time.Sleep(10 * time.Second)
+			if n := b.see().calls; n > 2 { // one call at the start: whether there is a record
+				t.Errorf("%d calls of the API before anybody asked", n)
 			}
-		}
-		defer b.start()()
-		b.d.upgrade(t.Context())
-		time.Sleep(10 * time.Second)
-		b.pristine(true)
-		assert.Equalf(t, false, b.see().annotations["somebody/else"] == "", "another's annotation was lost")
-	})
+			b.d.begin(t.Context())
+			time.Sleep(6 * time.Second)
+			want := map[string]string{"kubernetes.io/hostname": nodeName, "feature.node.kubernetes.io/pci-10de.x": "true", deployPrefix + "driver": "true",
+				deployPrefix + "device-plugin": pausedSuffix, deployPrefix + "client": "batch_" + pausedSuffix, deployPrefix + "dcgm-exporter": "false", deployPrefix + "node-status-exporter": "true"}
+			if v := b.see(); !v.cordoned || v.annotations[Annotation] == "" || !maps.Equal(v.labels, want) {
+				t.Errorf("in the middle: %+v", v)
+			}
+			time.Sleep(40 * time.Second)
+			b.pristine(cordoned)
+			assert.Equalf(t, survivors, b.names(), "left")
+			assert.Equalf(t, 3, b.see().patches, "patches of the node, not take, release and put back")
+			assert.Equalf(t, "Started Done", b.reasons(), "Events")
+			calls := b.see().calls
+			time.Sleep(time.Hour)
+			assert.Equalf(t, calls, b.see().calls, "calls of the API while the driver serves")
+			assert.NoError(t, stop())
+		})
+	}
 }
 
 // TestUnrelatedStates: the agent acts only when its own pod's driver waits for another driver.
@@ -92,7 +79,7 @@ func TestUnrelatedStates(t *testing.T) {
 		"serves":             func(d *driver) { d.state(status.Serving, ""); d.annotate() },
 		"is not understood": func(d *driver) {
 			d.annotate()
-			d.replaceStatus([]byte(`{"schema":99,"state":"waiting"}`))
+			d.st.Change(func(st *status.Snapshot) { st.Schema, st.State = 99, status.Waiting })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,58 +96,6 @@ func TestUnrelatedStates(t *testing.T) {
 	}
 }
 
-// TestBudgetFromTheStart: nothing is changed while a budget prevents an eviction, and the budget is named.
-func TestBudgetFromTheStart(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		free := time.Now().Add(10 * time.Minute)
-		b.budget = func(pod string) *metav1.Status {
-			if pod == "team/train" && time.Now().Before(free) {
-				return budgetSays("train-pdb")
-			}
-			return nil
-		}
-		b.run(9 * time.Minute)
-		assert.Equal(t, "train slice plugin clients "+survivors, b.names())
-		v := b.see()
-		e := v.events[0]
-		if v.patches > 0 || len(v.events) != 2 || e.Reason != reasonBlocked || e.Type != "Warning" || e.Count < 5 || e.Count > 10 ||
-			!strings.Contains(e.Message, "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods") {
-			t.Errorf("%d patches, %d Events, the first: %s %d times: %s", v.patches, len(v.events), e.Reason, e.Count, e.Message)
-		}
-		time.Sleep(3 * time.Minute)
-		b.pristine(false)
-		assert.Equalf(t, survivors, b.names(), "left")
-	})
-}
-
-// TestBudgetInBetween: the second of two pods is refused until the timeout. The changes are undone, and a
-// later attempt succeeds.
-func TestBudgetInBetween(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		free := time.Now().Add(8 * time.Minute)
-		b.budget = func(pod string) *metav1.Status {
-			// Another pod of the same budget ended just now.
-			if pod == "team/slice" && b.node.Spec.Unschedulable && time.Now().Before(free) {
-				return budgetSays("slice-pdb")
-			}
-			return nil
-		}
-		b.run(4 * time.Minute)
-		assert.Equalf(t, true, b.see().cordoned, "not given up too early")
-		time.Sleep(80 * time.Second)
-		b.pristine(false)
-		v := b.see()
-		assert.Equalf(t, b.d.name, v.annotations[status.SafeLoadAnnotation], "the driver still asks")
-		if e := v.events[len(v.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, "slice-pdb") || !strings.Contains(e.Message, "not free after 5m0s") {
-			t.Errorf("%s: %s", e.Reason, e.Message)
-		}
-		time.Sleep(5 * time.Minute)
-		b.pristine(false)
-		assert.Equalf(t, survivors, b.names(), "left")
-		assert.Equal(t, "", b.see().annotations[status.SafeLoadAnnotation])
-	})
-}
-
 // TestRefused: pods that this program does not evict, or only when that is allowed. Nothing is changed for an
 // upgrade that could not go on, and the pod is named.
 func TestRefused(t *testing.T) {
@@ -169,14 +104,17 @@ func TestRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod
 		holds bool // has the driver open
+		full  bool // its budget is used up
 		cfg   func(*Config)
 		want  string // why not; "": it is evicted
 	}{
 		"no controller":          {pod: notebook, want: "pod team/notebook has no controller"},
 		"no controller, allowed": {pod: notebook, cfg: func(c *Config) { c.Force = true }},
-		"holder":                 {pod: pod("viewer", "ReplicaSet"), holds: true},
-		"DaemonSet":              {pod: monitor, holds: true, want: "pod team/monitor uses the driver and belongs to a DaemonSet: give the DaemonSet the node selector nvidia.com/gpu.deploy.client=true"},
-		"DaemonSet, allowed":     {pod: monitor, holds: true, cfg: func(c *Config) { c.DaemonSets = true }},
+		"budget": {pod: pod("train", "Job", gpu("nvidia.com/gpu")), full: true,
+			want: "pod team/train: a PodDisruptionBudget does not allow it: The disruption budget train-pdb needs 1 healthy pods"},
+		"holder":             {pod: pod("viewer", "ReplicaSet"), holds: true},
+		"DaemonSet":          {pod: monitor, holds: true, want: "pod team/monitor uses the driver and belongs to a DaemonSet: give the DaemonSet the node selector nvidia.com/gpu.deploy.client=true"},
+		"DaemonSet, allowed": {pod: monitor, holds: true, cfg: func(c *Config) { c.DaemonSets = true }},
 		"static": {pod: pod("monitor", "Node"), holds: true, cfg: func(c *Config) { c.DaemonSets, c.Force = true, true },
 			want: "pod team/monitor uses the driver and is a static pod, which no eviction ends: remove its manifest from the node"},
 		"claim of a DaemonSet": {pod: pod("monitor", "DaemonSet", named("shared")), cfg: func(c *Config) { c.DaemonSets, c.ResourceClaims = true, true },
@@ -191,10 +129,15 @@ func TestRefused(t *testing.T) {
 				if tc.holds {
 					b.holds(tc.pod.Name)
 				}
+				if tc.full {
+					b.budget = func(string) *metav1.Status { return budgetSays("train-pdb") }
+				}
 				b.run(4 * time.Minute)
 				if tc.want != "" {
-					assert.Equal(t, 0, b.see().patches)
-					assert.Contains(t, b.messages(), tc.want)
+					v := b.see()
+					if e := v.events[0]; v.patches > 0 || e.Reason != reasonBlocked || e.Type != "Warning" || !strings.Contains(e.Message, tc.want) {
+						t.Errorf("%d patches, %s %s: %s", v.patches, e.Type, e.Reason, e.Message)
+					}
 					b.locked(func() { b.pods = b.pods[1:] }) // a person ends it
 					time.Sleep(time.Minute)
 				}
@@ -206,32 +149,52 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestHolderAppears: a DaemonSet's pod that opens the driver when it was already allowed to continue. The
-// attempt ends in time and names the pod; until the pod is gone nothing is tried again.
-func TestHolderAppears(t *testing.T) {
-	play(t, []*corev1.Pod{pod("monitor", "DaemonSet")}, func(t *testing.T, b *bench) {
-		b.holds("monitor")
-		there := b.d.hold
-		b.d.hold = func() []kmod.Holder {
-			if b.see().annotations[status.SafeLoadAnnotation] != "" {
+// TestRefusedInBetween: what nobody could know at the start, a budget that is used up and a DaemonSet's pod that opens the
+// driver when it was already allowed to continue. The attempt ends in time and names the pod; a later one succeeds.
+func TestRefusedInBetween(t *testing.T) {
+	t.Parallel()
+	for want, prepare := range map[string]func(b *bench) (end func()){
+		"slice-pdb": func(b *bench) func() {
+			b.budget = func(pod string) *metav1.Status {
+				if pod == "team/slice" && b.node.Spec.Unschedulable {
+					return budgetSays("slice-pdb")
+				}
 				return nil
 			}
-			return there()
-		}
-		b.run(4 * time.Minute)
-		assert.Equal(t, true, b.see().cordoned)
-		time.Sleep(2 * time.Minute)
-		b.pristine(false)
-		assert.Contains(t, b.messages(), "not free after 5m0s: pod team/monitor uses the driver and belongs to a DaemonSet")
-		patches := b.see().patches
-		time.Sleep(3 * time.Minute)
-		assert.Equal(t, patches, b.see().patches)
-		assert.Contains(t, b.reasons(), "Blocked")
-		b.locked(func() { b.end(b.pods[0]) })
-		time.Sleep(time.Minute)
-		b.pristine(false)
-		assert.Equal(t, status.Serving, b.d.now())
-	})
+			return func() { b.budget = nil }
+		},
+		"not free after 5m0s: pod team/monitor uses the driver and belongs to a DaemonSet": func(b *bench) func() {
+			b.pods = append([]*corev1.Pod{pod("monitor", "DaemonSet")}, b.pods...)
+			b.holds("monitor")
+			there := b.d.hold
+			b.d.hold = func() []kmod.Holder {
+				if b.see().annotations[status.SafeLoadAnnotation] != "" {
+					return nil
+				}
+				return there()
+			}
+			return func() { b.end(b.pods[0]) }
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			play(t, crowd(), func(t *testing.T, b *bench) {
+				end := prepare(b)
+				b.run(4 * time.Minute)
+				assert.Equalf(t, true, b.see().cordoned, "not given up too early")
+				time.Sleep(100 * time.Second)
+				b.pristine(false)
+				v := b.see()
+				if e := v.events[len(v.events)-1]; e.Reason != reasonFailed || !strings.Contains(e.Message, want) {
+					t.Errorf("%s: %s", e.Reason, e.Message)
+				}
+				b.locked(end)
+				time.Sleep(5 * time.Minute)
+				b.pristine(false)
+				assert.Equalf(t, survivors, b.names(), "left")
+				assert.Equal(t, status.Serving, b.d.now())
+			})
+		})
+	}
 }
 
 // TestDriverFails: the driver's start fails, or the driver is killed: its status then says that it serves, and
@@ -274,61 +237,60 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestManualChangesStay: what a person changes during an upgrade stays.
+// TestManualChangesStay: what a person changes during an upgrade stays. With the record gone the whole node is that
+// person's.
 func TestManualChangesStay(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		b.takes = time.Minute
-		stop := b.start()
-		b.d.begin(t.Context())
-		time.Sleep(20 * time.Second)
-		b.locked(func() {
-			b.node.Spec.Unschedulable = false
-			b.node.Labels[deployPrefix+"device-plugin"] = "false"
-			b.bump()
+	t.Parallel()
+	for _, record := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, crowd()...)
+			b.takes = time.Minute
+			b.run(20 * time.Second)
+			b.locked(func() {
+				if record {
+					b.node.Spec.Unschedulable, b.node.Labels[deployPrefix+"device-plugin"] = false, "false"
+					b.bump()
+				} else {
+					b.annotate(Annotation, "")
+				}
+			})
+			time.Sleep(4 * time.Minute)
+			plugin, client := pausedSuffix, "batch_"+pausedSuffix
+			if record {
+				plugin, client = "false", "batch"
+			}
+			if v := b.see(); v.cordoned == record || v.labels[deployPrefix+"device-plugin"] != plugin || v.labels[deployPrefix+"client"] != client {
+				t.Errorf("record %v: %+v", record, v)
+			}
 		})
-		err, v := stop(), b.see()
-		if err != nil || v.cordoned || v.labels[deployPrefix+"device-plugin"] != "false" || v.labels[deployPrefix+"client"] != "batch" {
-			t.Errorf("%v, %+v", err, v)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, crowd()...)
-		b.takes = time.Minute
-		stop := b.start()
-		ctx, cancel := context.WithCancel(t.Context())
-		b.d.begin(ctx)
-		time.Sleep(20 * time.Second)
-		cancel()
-		b.locked(func() { b.annotate(Annotation, "") })
-		b.d.state(status.Failed, "")
-		time.Sleep(20 * time.Second)
-		err, v := stop(), b.see()
-		if err != nil || !v.cordoned || v.labels[deployPrefix+"device-plugin"] != pausedSuffix {
-			t.Errorf("with the record gone the node is a person's: %v, %+v", err, v)
-		}
-	})
+	}
 }
 
 // TestNoCluster: without an API server or without rights the agent keeps running, tries again and does not
-// flood the log.
+// flood the log. Without the right to write Events everything else works.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
-	for want, st := range map[string]*metav1.Status{
-		"etcd is gone; it is tried again": refusal(503, "etcd is gone"),
-		"nodes is forbidden; give the service account this permission, or switch the feature": refusal(403, "nodes is forbidden"),
+	for want, tc := range map[string]struct {
+		st   *metav1.Status
+		path string
+	}{
+		"etcd is gone; it is tried again": {refusal(503, "etcd is gone"), "/"},
+		"nodes is forbidden; give the service account this permission, or switch the feature": {refusal(403, "nodes is forbidden"), "/"},
+		"no Events: ": {refusal(403, "events is forbidden"), "/events"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			play(t, crowd(), func(t *testing.T, b *bench) {
 				away := true
-				b.fail = func(*http.Request) *metav1.Status {
-					if away {
-						return st
+				b.fail = func(r *http.Request) *metav1.Status {
+					if away && strings.Contains(r.URL.Path, tc.path) {
+						return tc.st
 					}
 					return nil
 				}
 				b.run(10 * time.Minute)
-				if lines := strings.Count(b.messages(), "\n"); lines > 30 || b.see().patches > 0 {
-					t.Errorf("%d lines:\n%s", lines, b.messages())
+				only := tc.path == "/events"
+				if lines := strings.Count(b.messages(), "\n"); lines > 30 || (b.see().patches == 0) == only || only && strings.Count(b.messages(), want) != 1 {
+					t.Errorf("%d lines, %d patches:\n%s", lines, b.see().patches, b.messages())
 				}
 				assert.Contains(t, b.messages(), want)
 				b.locked(func() { away = false })

@@ -55,7 +55,7 @@ func TestClaimsNotRead(t *testing.T) {
 		"not looked at": {prepare: func(b *bench) { b.cfg.ResourceClaims = false }},
 		"no such API":   {prepare: func(b *bench) { b.dra.version = "" }, said: "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"},
 		"no version":    {prepare: func(b *bench) { b.dra.version = "v1alpha3" }, said: "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"},
-		"forbidden": {prepare: func(b *bench) { b.refuseClaims() }, stays: true,
+		"forbidden": {prepare: func(b *bench) { b.dra.version = forbidden }, stays: true,
 			said: "look whether pod team/train uses a GPU: read resource claim team/train-made: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,10 @@
 package evict
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,13 +14,11 @@ import (
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
@@ -43,7 +40,6 @@ type cluster struct {
 	takes  time.Duration                        // how long a pod takes to end
 	budget func(pod string) *metav1.Status      // refuses an eviction; nil: none
 	fail   func(r *http.Request) *metav1.Status // refuses any request; nil: none
-	meddle func()                               // called between a client's read of the node and its patch
 	cut    func(calls int, applied bool) bool   // the connection breaks when it returns true
 	calls  int
 	grace  *int64 // of the last eviction
@@ -111,11 +107,7 @@ func (c *cluster) answer(r *http.Request) (code int, object any) {
 	parts := strings.Split(path, "/")
 	switch {
 	case r.Method == "GET" && path == "nodes/"+nodeName:
-		seen := c.node.DeepCopy()
-		if c.meddle != nil {
-			c.meddle()
-		}
-		return 200, seen
+		return 200, c.node
 	case r.Method == "PATCH" && path == "nodes/"+nodeName:
 		return c.patchNode(r)
 	case r.Method == "GET" && path == "pods":
@@ -125,7 +117,7 @@ func (c *cluster) answer(r *http.Request) (code int, object any) {
 	case r.Method == "POST" && len(parts) == 3 && parts[2] == "events":
 		return c.createEvent(r, parts[1])
 	case r.Method == "PATCH" && len(parts) == 4 && parts[2] == "events":
-		return c.patchEvent(r, parts[3])
+		return 200, nil // node/kubernetes counts
 	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
 		return c.getClaim(r)
 	}
@@ -144,38 +136,40 @@ func (c *cluster) read(r *http.Request, kind string, into any) {
 }
 
 func (c *cluster) patchNode(r *http.Request) (int, any) {
-	body, err := io.ReadAll(r.Body)
-	var patch map[string]any
-	if err = errors.Join(err, json.Unmarshal(body, &patch)); err != nil || r.Header.Get("Content-Type") != kubernetes.MergePatch {
-		c.t.Errorf("patch of the node (%s): %v", r.Header.Get("Content-Type"), err)
-	}
-	metadata, _ := patch["metadata"].(map[string]any)
-	seen, ok := metadata["resourceVersion"].(string)
-	if !ok {
-		c.t.Errorf("a patch of the node does not say which version it is for: %v", patch)
-	}
-	for key := range patch {
-		if key != "metadata" && key != "spec" {
-			c.t.Errorf("a patch of the node changes its %s: %v", key, patch)
+	var patch struct {
+		Metadata struct {
+			ResourceVersion     string
+			Annotations, Labels map[string]*string
 		}
+		Spec *struct{ Unschedulable *bool }
 	}
-	if seen != c.node.ResourceVersion {
+	c.read(r, kubernetes.MergePatch, &patch)
+	if patch.Metadata.ResourceVersion != c.node.ResourceVersion {
 		return refuse(409, "the object has been modified")
 	}
-	whole, err := json.Marshal(c.node)
-	require.NoError(c.t, err)
-	whole, err = jsonpatch.MergePatch(whole, body)
-	require.NoError(c.t, err)
-	next, d := &corev1.Node{}, json.NewDecoder(bytes.NewReader(whole))
-	d.DisallowUnknownFields()
-	if err = d.Decode(next); err != nil {
-		c.t.Errorf("patch of the node: %v", err)
+	merge(c.node.Annotations, patch.Metadata.Annotations)
+	merge(c.node.Labels, patch.Metadata.Labels)
+	if patch.Spec != nil {
+		c.node.Spec.Unschedulable = patch.Spec.Unschedulable != nil && *patch.Spec.Unschedulable
 	}
-	c.node = next
-	c.notePatch(metadata)
+	for _, key := range slices.Sorted(maps.Keys(patch.Metadata.Labels)) {
+		verb := "resume "
+		if strings.Contains(c.node.Labels[key], pausedSuffix) {
+			verb = "pause "
+		}
+		c.note(verb + strings.TrimPrefix(key, deployPrefix))
+	}
 	c.patches++
 	c.bump()
 	return 200, c.node
+}
+
+func merge(into map[string]string, changes map[string]*string) {
+	for key, value := range changes {
+		if delete(into, key); value != nil {
+			into[key] = *value
+		}
+	}
 }
 
 // bump changes the node's resourceVersion.
@@ -275,21 +269,6 @@ func (c *cluster) createEvent(r *http.Request, namespace string) (int, any) {
 	}
 	c.events = append(c.events, e)
 	return 201, e
-}
-
-func (c *cluster) patchEvent(r *http.Request, name string) (int, any) {
-	var patch struct {
-		Count         int32       `json:"count"`
-		LastTimestamp metav1.Time `json:"lastTimestamp"`
-	}
-	c.read(r, kubernetes.MergePatch, &patch)
-	for i := range c.events {
-		if e := &c.events[i]; e.Name == name {
-			e.Count, e.LastTimestamp = patch.Count, patch.LastTimestamp
-			return 200, e
-		}
-	}
-	return refuse(404, "not found")
 }
 
 func (c *cluster) annotate(key, value string) {

@@ -25,7 +25,7 @@ type dra struct {
 	asked    int               // calls for claims
 }
 
-const nvidiaGPU = "gpu.nvidia.com"
+const nvidiaGPU, forbidden = "gpu.nvidia.com", "403"
 
 // getClaim answers as the API server does: with text for a group that it does not know, with a Status without
 // a name for a version of one that it knows, and with a Status that names the claim if that does not exist.
@@ -40,6 +40,8 @@ func (c *cluster) getClaim(r *http.Request) (int, any) {
 	switch {
 	case c.dra.version == "":
 		return 0, nil
+	case c.dra.version == forbidden:
+		return refuse(403, "resourceclaims is forbidden")
 	case parts[0] != c.dra.version:
 		return 404, st
 	}
@@ -59,22 +61,6 @@ func (c *cluster) getClaim(r *http.Request) (int, any) {
 }
 
 func (c *cluster) note(what string) { c.dra.timeline = append(c.dra.timeline, what) }
-
-func (c *cluster) notePatch(metadata map[string]any) {
-	labels, _ := metadata["labels"].(map[string]any)
-	var changed []string
-	for key, value := range labels {
-		verb := "resume "
-		if text, _ := value.(string); strings.Contains(text, pausedSuffix) {
-			verb = "pause "
-		}
-		changed = append(changed, verb+strings.TrimPrefix(key, deployPrefix))
-	}
-	slices.Sort(changed)
-	for _, what := range changed {
-		c.note(what)
-	}
-}
 
 // mayEnd says whether the kubelet can end a pod.
 func (c *cluster) mayEnd(p *corev1.Pod) bool {
@@ -105,16 +91,6 @@ func (c *cluster) restartPlugin() {
 	again := p.DeepCopy()
 	again.UID = types.UID(strings.Repeat("x", c.dra.started))
 	c.pods = append(c.pods, again)
-}
-
-func (b *bench) refuseClaims() {
-	b.fail = func(r *http.Request) *metav1.Status {
-		if !strings.Contains(r.URL.Path, "resource.k8s.io") {
-			return nil
-		}
-		b.dra.asked++
-		return refusal(403, "resourceclaims is forbidden")
-	}
 }
 
 // before checks the order of the timeline.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -72,13 +71,13 @@ type driver struct {
 	fate status.State // how its start ends: Serving, or another state
 	hold func() []kmod.Holder
 
-	mu   sync.Mutex
-	st   status.Snapshot
+	st   *status.Store
 	done sync.WaitGroup
 }
 
 func newDriver(t *testing.T, c *cluster) *driver {
-	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: status.Serving}
+	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: status.Serving, hold: func() []kmod.Holder { return nil }}
+	d.st = status.NewStore(status.Snapshot{}, status.Folder(d.run), logtest.New(t))
 	d.lock = require.Value(os.Create(lock.Path(d.run)))(t) // of the node, which an instance holds while it lives
 	require.NoError(t, unix.Flock(int(d.lock.Fd()), unix.LOCK_EX))
 	t.Cleanup(func() { _ = d.lock.Close() })
@@ -86,44 +85,19 @@ func newDriver(t *testing.T, c *cluster) *driver {
 	return d
 }
 
-func (d *driver) write(edit func(*status.Snapshot)) {
-	d.t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	edit(&d.st)
-	d.st.Schema, d.st.Pod, d.st.Wanted, d.st.Instance = status.Schema, d.name, "535.261.03", "of "+d.name
-	d.replaceStatus(require.Value(json.Marshal(d.st))(d.t))
-}
-
-// replaceStatus replaces the file as the driver does: a reader sees all of it.
-func (d *driver) replaceStatus(data []byte) {
-	d.t.Helper()
-	tmp := filepath.Join(d.run, ".tmp")
-	err := os.WriteFile(tmp, data, 0o644)
-	if err == nil {
-		err = os.Rename(tmp, filepath.Join(d.run, "driver-status.json"))
+func (d *driver) state(s status.State, phase string, holders ...kmod.Holder) {
+	up := &status.Driver{Version: "470.256.02"}
+	if s == status.Serving {
+		up.Version = "535.261.03"
 	}
-	if err != nil && d.t.Context().Err() == nil { // it may outlive the test by one write
-		d.t.Error(err)
-	}
-}
-
-func (d *driver) state(s status.State, phase string) {
-	d.write(func(st *status.Snapshot) {
-		st.State, st.Phase, st.Ready, st.Holders, st.Up = s, phase, s == status.Serving, nil, &status.Driver{Version: "470.256.02"}
-		if st.Ready {
-			st.Up.Version = "535.261.03"
-		}
-	})
+	now := status.Snapshot{Schema: status.Schema, Pod: d.name, Wanted: "535.261.03", Instance: "of " + d.name,
+		State: s, Phase: phase, Ready: s == status.Serving, Up: up, Holders: holders}
+	d.st.Change(func(st *status.Snapshot) { *st = now })
 }
 
 // ask starts a safe load.
 func (d *driver) ask() {
-	d.state(status.Waiting, "replace")
-	if d.hold != nil {
-		holders := d.hold()
-		d.write(func(st *status.Snapshot) { st.Holders = holders })
-	}
+	d.state(status.Waiting, "replace", d.hold()...)
 	d.annotate()
 }
 
@@ -131,11 +105,7 @@ func (d *driver) ask() {
 func (d *driver) annotate() { d.c.locked(func() { d.c.annotate(status.SafeLoadAnnotation, d.name) }) }
 
 // now returns its state.
-func (d *driver) now() status.State {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.st.State
-}
+func (d *driver) now() status.State { return d.st.Get().State }
 
 // begin runs upgrade concurrently with the test.
 func (d *driver) begin(ctx context.Context) { d.done.Go(func() { d.upgrade(ctx) }) }
@@ -149,14 +119,11 @@ func (d *driver) upgrade(ctx context.Context) {
 		}
 		var wait bool
 		d.c.locked(func() { wait = d.c.node.Annotations[status.SafeLoadAnnotation] == d.name })
-		var holders []kmod.Holder
-		if d.hold != nil {
-			holders = d.hold()
-		}
+		holders := d.hold()
 		if !wait && len(holders) == 0 {
 			break
 		}
-		d.write(func(st *status.Snapshot) { st.Holders = holders })
+		d.state(status.Waiting, "replace", holders...)
 	}
 	for _, phase := range []string{"replace", "load", "verify"} {
 		d.state(status.Starting, phase)

@@ -201,21 +201,3 @@ func TestPutBackFails(t *testing.T) {
 		})
 	}
 }
-
-func TestEventsForbidden(t *testing.T) {
-	play(t, crowd(), func(t *testing.T, b *bench) {
-		b.fail = func(r *http.Request) *metav1.Status {
-			if strings.Contains(r.URL.Path, "/events") {
-				return refusal(403, "events is forbidden")
-			}
-			return nil
-		}
-		defer b.start()()
-		b.d.upgrade(t.Context())
-		time.Sleep(10 * time.Second)
-		b.pristine(false)
-		if n := strings.Count(b.messages(), "no Events: "); n != 1 {
-			t.Errorf("said %d times:\n%s", n, b.messages())
-		}
-	})
-}
