@@ -178,7 +178,7 @@ func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 		n.log.Info("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.log.Info(done) //nolint:sloglint // one of two constants
-		if err == nil { // otherwise the successor has to know what is left
+		if err == nil {  // otherwise the successor has to know what is left
 			err = n.status.Remove()
 		}
 	}

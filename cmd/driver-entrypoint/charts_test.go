@@ -52,15 +52,15 @@ var (
 )
 
 // TestCharts checks that images and charts of different versions work together. A chart gives the container
-// nothing but `init` and environment variables: an older image ignores variables that it does not know, and
-// would refuse flags. This program knows every variable of the chart before.
+// nothing but `init`, or the name of the program that frees the node, and environment variables: an older image ignores
+// variables that it does not know, and would refuse flags. This program knows every variable of the chart before.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 	p := &program{}
 	p.command(t.Context())
 	for name, templates := range map[string]map[string]string{"this": thisChart(t), "previous": previousChart(t)} {
 		var env []string
-		for _, found := range variable.FindAllStringSubmatch(templates["_env.tpl"], -1) {
+		for _, found := range variable.FindAllStringSubmatch(templates["_env.tpl"]+templates["_pod.tpl"], -1) {
 			env = append(env, found[1]+"=x")
 		}
 		if len(env) < 20 || slices.Contains(env, "DRIVER_PREFLIGHT_ON_FAILURE=x") != (name == "this") {
@@ -68,6 +68,7 @@ func TestCharts(t *testing.T) {
 		}
 		gone := append(slices.Clone(otherVariables), "DRIVER_ROOT_KIND", "DRIVER_NFD_DIR") // a start says that they are ignored
 		assert.Equalf(t, "", strings.Join(p.names.Unknown(env, "DRIVER_", gone...), ", "), "variables of %s chart that this program does not know", name)
+		assert.Contains(t, templates["_pod.tpl"], "command: [/usr/bin/"+evictLink+"]\n")
 		for file, text := range templates {
 			for _, line := range arguments.FindAllString(text, -1) {
 				assert.Equalf(t, `args: {{ prepend $v.extraArgs "init" | toJson }}`, strings.TrimSpace(line), "%s chart, %s", name, file)

@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{"", nil, 0, "Available Commands:", ""},
+		{"", nil, 0, "Commands:", ""},
 		{"help", nil, 0, "wait-ready", ""},
 		{"version", []string{"DRIVER_VERSION=535.261.03"}, 0, "driver 535.261.03", ""},
 		{"--version", []string{"DRIVER_VERSION=535.261.03"}, 0, "driver 535.261.03", ""},
