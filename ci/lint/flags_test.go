@@ -60,7 +60,6 @@ var meanings = map[string]string{
 	"source":        `URL or FILE of the driver's`,
 	"tag":           `TAG`,
 	"timeout":       `so long|how long`,
-	"version":       `version`,
 }
 
 // lists are flags whose value differs: once or repeated, or another kind of file.
