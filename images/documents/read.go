@@ -80,8 +80,8 @@ func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Has
 	return top, all, nil
 }
 
-// ReadImage returns what an image itself tells: its labels, its package database, its files. It is fast if the
-// cache has the digests of the image's layers, as after a build or a former ReadImage.
+// ReadImage returns what an image itself tells: its labels, its package database, its files. The cache has the digests of
+// the image's layers after a build or a former ReadImage.
 func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
@@ -94,7 +94,15 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
 	}
-	tree, err := readTree(ctx, cache, img, spool, step)
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, fmt.Errorf("read the layers: %w", err)
+	}
+	outlined, err := cache.Outline(ctx, layers, spool, step) // has all digests and no content
+	if err != nil {
+		return nil, err
+	}
+	tree, err := layer.Flatten(ctx, img, spool, func(p string) bool { return verify.IsInspected(p) || isProgram(p) || isText(p) }, step)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +113,11 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	i := &Image{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
 	// An image without os-release has packages of no known system.
 	i.systemID, i.systemVersion, _ = osrelease.Read(tree.OpenFS())
-	return i, i.addFiles(tree)
+	return i, i.addFiles(tree, outlined)
 }
 
 // addFiles adds what the files tell of which the inspection has the names: digests, texts of licences, builds of programs.
-func (i *Image) addFiles(tree *rootfs.Tree) error {
+func (i *Image) addFiles(tree, outlined *rootfs.Tree) error {
 	files := slices.Concat(i.Libraries, i.Firmware, i.Programs)
 	for _, e := range tree.All() {
 		p := "/" + e.Path
@@ -152,7 +160,7 @@ func (i *Image) addFiles(tree *rootfs.Tree) error {
 		}
 	}
 	for _, p := range files {
-		e, err := tree.Stat(strings.TrimPrefix(p, "/"))
+		e, err := outlined.Stat(strings.TrimPrefix(p, "/"))
 		if err == nil {
 			i.sums[p], err = e.SHA256()
 		}

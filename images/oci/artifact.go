@@ -87,7 +87,7 @@ func ReadBlob(b Blob, limit int64) (_ []byte, err error) {
 	return io.ReadAll(v)
 }
 
-// Verifier returns an error at the end of its content if the content does not match the descriptor.
+// Verifier returns an error with the last bytes of its content if the content does not match the descriptor.
 type Verifier struct {
 	io.ReadCloser
 	Desc  v1.Descriptor
@@ -108,16 +108,16 @@ func (v *Verifier) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.hash.Write(p[:n])
 	v.size += int64(n)
-	if v.size > v.Desc.Size || errors.Is(err, io.EOF) {
-		if bad := v.CheckDigest(); bad != nil {
+	if v.size >= v.Desc.Size || errors.Is(err, io.EOF) {
+		if bad := v.check(); bad != nil {
 			return n, bad
 		}
 	}
 	return n, err
 }
 
-// CheckDigest compares what was read so far; the error is a *fetch.MismatchError.
-func (v *Verifier) CheckDigest() error {
+// check compares what was read so far; the error is a *fetch.MismatchError.
+func (v *Verifier) check() error {
 	got := hex.EncodeToString(v.hash.Sum(nil))
 	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
 		return nil

@@ -67,6 +67,9 @@ type guard struct {
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.plain {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper has to
+		}
 		return nil, errPlain
 	}
 	resp, err := g.inner.RoundTrip(req)

@@ -176,17 +176,11 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, piece int6
 		}
 		cancel(nil)
 	}()
-	var body *uploadBody
-	open := func() (_ io.ReadCloser, err error) { // once more if a request is repeated, with a new token
-		_ = body.Close()
-		body, err = p.open(b, idle)
-		return body, err
-	}
-	defer func() { _ = body.Close() }() // of a file that was read
 	if piece >= b.Desc.Size {
+		open := func() (io.ReadCloser, error) { return p.open(b, idle) } // once more if a request is repeated, with a new token
 		location, err = p.patch(ctx, location, b.Desc.Size, -1, careful, open)
-	} else if _, err = open(); err == nil {
-		location, err = p.pieces(ctx, location, body, piece, careful)
+	} else {
+		location, err = p.pieces(ctx, location, b, idle, piece, careful)
 	}
 	if err != nil {
 		return err
@@ -195,8 +189,13 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, piece int6
 }
 
 // pieces sends a blob in several requests, each from memory.
-func (p *push) pieces(ctx context.Context, location string, body *uploadBody, size int64, careful bool) (_ string, err error) {
-	buffer, total := make([]byte, size), body.source.Desc.Size
+func (p *push) pieces(ctx context.Context, location string, b oci.Blob, idle *time.Timer, size int64, careful bool) (_ string, err error) {
+	body, err := p.open(b, idle)
+	if err != nil {
+		return location, err
+	}
+	defer body.Close()
+	buffer, total := make([]byte, size), b.Desc.Size
 	for offset := int64(0); offset < total; offset += size {
 		piece := buffer[:min(size, total-offset)]
 		if _, err := io.ReadFull(body, piece); err != nil {
