@@ -1,7 +1,6 @@
 package images
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -111,71 +109,6 @@ func runWith(t *testing.T, b *Builder, wants ...string) *fakeRunner {
 	f := &fakeRunner{t: t, wants: wants}
 	b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
 	return f
-}
-
-// TestThin: a thin image has modules and nothing to compile with, its tags name the kernel, and it is fit.
-func TestThin(t *testing.T) {
-	t.Parallel()
-	r, f := precompiledRig(t)
-	o := recipe.Options{Kernels: []string{imagetest.Kernel}}
-	planned := r.plan(t, pair("debian12", newDriver), o)
-	if planned.Tag != newDriver+"-6.1.0-56-amd64-debian12" || cmp.Diff(planned.Aliases, []string{"535-6.1.0-56-amd64-debian12"}) != "" {
-		t.Errorf("tags %s %s", planned.Tag, planned.Aliases)
-	}
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	tree := treeOf(t, img)
-	wantPaths(t, tree, false, "usr/bin/gcc", "usr/bin/make", "usr/src", "usr/lib/linux-kbuild-6.1", "lib/modules/"+imagetest.Kernel)
-	info, err := driverinfo.Read(tree.OpenFS())
-	if err != nil || info.Toolchain || cmp.Diff(info.Precompiled, []driverinfo.Precompiled{{Kernel: imagetest.Kernel, Flavour: "proprietary"}}) != "" {
-		t.Errorf("%+v, %v", info, err)
-	}
-	wantFit(t, r.b, img)
-	if again := r.build(t, pair("debian12", newDriver), o); digestOf(t, again) != digestOf(t, img) || f.runs.Load() != 1 {
-		t.Errorf("built again: %s, then %s; %d compiles", digestOf(t, img), digestOf(t, again), f.runs.Load())
-	}
-}
-
-// TestModulesLayerShared: one layer for a driver, flavour and kernel, whatever image it is in.
-func TestModulesLayerShared(t *testing.T) {
-	t.Parallel()
-	r, f := precompiledRig(t)
-	s := pair("debian12", newDriver)
-	layers := func(o recipe.Options) map[string]string {
-		t.Helper()
-		img := r.build(t, s, o)
-		config := require.Value(img.ConfigFile())(t)
-		all := map[string]string{}
-		for i, l := range layersOf(t, img) {
-			if _, name, ok := strings.Cut(config.History[i].CreatedBy, ": modules "); ok {
-				all[name] = digestOf(t, l)
-				members(t, l, func(h *tar.Header) {
-					if h.Typeflag == tar.TypeReg && !strings.HasPrefix(h.Name, recipe.ModulesDir+"/"+newDriver+"-") {
-						t.Errorf("the layer of modules has %s", h.Name)
-					}
-				})
-			}
-		}
-		return all
-	}
-	thin := layers(recipe.Options{Kernels: []string{imagetest.Kernel}})
-	for what, o := range map[string]recipe.Options{
-		"together":  {Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true},
-		"toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
-		"sources":   {Kernels: []string{imagetest.Kernel}, Sources: true},
-		"flavours":  {Kernels: []string{imagetest.Kernel}, Flavours: []string{"proprietary", "open"}},
-	} {
-		for name, digest := range layers(o) {
-			if want, ok := thin[name]; ok && want != digest {
-				t.Errorf("%s: the layer %s is another one", what, name)
-			}
-		}
-	}
-	if f.runs.Load() != 3 { // kernel, old kernel, open
-		t.Errorf("%d compiles, want 3", f.runs.Load())
-	}
-	if other := layers(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
-		t.Error("fewer modules are the same layer")
-	}
 }
 
 // TestCompiledOnce: modules are compiled again for what they depend on, and for nothing else of their image, which is the

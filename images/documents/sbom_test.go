@@ -8,16 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/package-url/packageurl-go"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/elffile"
-	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -91,25 +86,6 @@ func TestSameID(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 4, len(g.components)) // image, system, and the two
-}
-
-// TestReadBelowLink: a file is found also where a lower layer makes its folder a link, so that its name in
-// the layer is another one.
-func TestReadBelowLink(t *testing.T) {
-	t.Parallel()
-	layers := [][]repotest.File{
-		{{Name: "usr/lib64/x", Body: "x"}, {Name: "usr/lib", Link: "lib64"}},
-		{{Name: "usr/lib/os-release", Body: "ID=debian\nVERSION_ID=12\n"}},
-	}
-	var data [][]byte
-	for _, files := range layers {
-		data = append(data, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
-	}
-	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
-	for range 2 { // the second time with the outlines in the cache
-		i := require.Value(ReadImage(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
-		assert.Equal(t, "debian-12", i.distro())
-	}
 }
 
 // TestExpression: names of distributions become an expression of SPDX; what is none is one licence of its own.

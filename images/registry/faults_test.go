@@ -227,17 +227,6 @@ func TestPullLies(t *testing.T) {
 	}
 }
 
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	s := httptest.NewServer(http.NotFoundHandler())
-	host := strings.TrimPrefix(s.URL, "http://")
-	s.Close()
-	_, err := base(t, client(t), host+"/x:1", "amd64")
-	if require.ErrorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("error %v; want refused by %s", err, host)
-	}
-}
-
 func TestPrivateCA(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

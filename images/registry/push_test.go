@@ -162,27 +162,6 @@ func TestPushBodyLimit(t *testing.T) {
 	}
 }
 
-// A registry that forgets the upload, as Docker's does, gets it again from the start.
-func TestPushBeginsAgain(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	var patches int
-	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if r.Method != http.MethodPatch || patches == 2 {
-			return false
-		}
-		patches++
-		delete(f.uploads, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
-		cut(w)
-		return true
-	})
-	if got := mustPush(t, f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 100000, "one")); got.Uploaded != 2 {
-		t.Errorf("Push = %+v; want 2 uploaded", got)
-	}
-}
-
 // The answer to the last request is lost: the blob is there, and nothing is sent again.
 func TestPushLostAnswer(t *testing.T) {
 	t.Parallel()
@@ -302,31 +281,6 @@ func TestPushTargets(t *testing.T) {
 		t.Errorf("offline push: %v", err)
 	}
 	assert.ErrorIsf(t, assert.Err(base(t, offline, f.host()+"/x:1", "amd64")), fetch.ErrOffline, "offline pull")
-}
-
-// TestPushBlob: a blob goes where it is wanted, is mounted from where it was found, and is asked about once.
-func TestPushBlob(t *testing.T) {
-	t.Parallel()
-	f, c := newFake(t), client(t)
-	content := require.Value(oci.Collect(imagetest.RandomImage(t, "amd64", 100, "one")))(t)
-	one, two, none := f.host()+"/team/one", f.host()+"/team/two", f.host()+"/team/none"
-	for _, b := range content.Blobs {
-		assert.Equal(t, false, require.Value(c.FindBlob(t.Context(), b.Desc.Digest, none, one))(t))
-		assert.Equal(t, Done, require.Value(c.PushBlob(t.Context(), one, b))(t))
-		other := client(t)
-		assert.Equal(t, true, require.Value(other.FindBlob(t.Context(), b.Desc.Digest, none, one))(t))
-		assert.Equal(t, Mounted, require.Value(other.PushBlob(t.Context(), two, b))(t))
-		f.forget()
-		assert.Equal(t, Exists, require.Value(c.PushBlob(t.Context(), one, b))(t))
-		assert.Equal(t, 0, f.count("", "/blobs/"))
-	}
-	digest := content.Top().Desc.Digest
-	for _, there := range []bool{false, true} {
-		assert.Equal(t, there, require.Value(c.Has(t.Context(), one+"@"+digest.String()))(t))
-		stats, err := c.PushContent(t.Context(), one+":1", content, nil)
-		require.NoError(t, err)
-		assert.Equal(t, Stats{Existing: 2}, stats)
-	}
 }
 
 // TestCheckPush: the answer is the registry's, and nothing is left there.

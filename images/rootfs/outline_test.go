@@ -52,18 +52,6 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-// TestWriteOutline: the outline of a tree is that of the layer that is written of it.
-func TestWriteOutline(t *testing.T) {
-	t.Parallel()
-	s := newSpool(t)
-	tree := build(t, s, build(t, s, nil, "gone = 1"), "a/b = 1", "c == a/b", "l -> a", "empty = ", "d/")
-	require.NoError(t, tree.Delete("gone"))
-	var direct, read bytes.Buffer
-	require.NoError(t, tree.WriteOutline(t.Context(), &direct))
-	require.NoError(t, Outline(t.Context(), bytes.NewReader(written(t, tree)), &read))
-	assert.Equal(t, read.String(), direct.String())
-}
-
 // TestForgedOutline: a layer that claims a digest for its contents is read as any other layer.
 func TestForgedOutline(t *testing.T) {
 	t.Parallel()

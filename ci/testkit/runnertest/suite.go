@@ -28,8 +28,8 @@ import (
 const deadline = 2 * time.Minute
 
 // Conform runs the suite. It calls open once; open returns a runner that can run steps here, or skips the
-// test. The cases run in parallel. without names cases that are known to fail with this runner.
-func Conform(t *testing.T, open func(t *testing.T) runner.Runner, without ...string) {
+// test. The cases run in parallel.
+func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 	t.Helper()
 	s := &suite{runner: open(t)}
 	for name, run := range map[string]func(*testing.T, *suite){
@@ -55,9 +55,6 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner, without ...str
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if slices.Contains(without, name) {
-				t.Skip("this runner is known to do otherwise")
-			}
 			run(t, s)
 		})
 	}
