@@ -109,7 +109,7 @@ func (b *Bundle) extract(ctx context.Context, root *os.Root, name string, d v1.D
 		return err
 	}
 	content := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return b.open(d) }}
-	err = errors.Join(copyBlob(ctx, f, content, nil), f.Sync(), f.Close())
+	err = errors.Join(content.Copy(ctx, f, nil), f.Sync(), f.Close())
 	if err == nil {
 		err = root.Rename(temporary, name)
 	}

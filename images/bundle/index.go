@@ -11,9 +11,6 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// layoutVersion is the content of the member oci-layout.
-const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
-
 // Annotations of entries in index.json. Only container images have the names that other programs read:
 // containerd fails on an archive that gives such a name to anything else.
 const (
@@ -31,9 +28,9 @@ func manifestOf(list []byte) (oci.Document, error) {
 func newDocument(m v1.Manifest) (oci.Document, error) {
 	m.SchemaVersion, m.MediaType = 2, types.OCIManifestSchema1
 	raw, err := json.Marshal(m)
-	return oci.Document{Raw: raw, Desc: v1.Descriptor{
-		MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: m.ArtifactType,
-	}}, err
+	d := oci.NewDocument(raw, m.MediaType)
+	d.Desc.ArtifactType = m.ArtifactType
+	return d, err
 }
 
 // index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.

@@ -57,7 +57,7 @@ func Open(from io.Reader) (*Bundle, error) {
 	at := b.tar.at + b.tar.pad
 	for _, p := range b.List.present() {
 		b.offsets[p.Digest] = at + blockSize
-		at += space(p.Size)
+		at += oci.MemberSize(p.Size)
 	}
 	return b, nil
 }
@@ -72,7 +72,7 @@ func (b *Bundle) readHead() (err error) {
 		return raw
 	}
 	layout, index := next(layoutName), next(indexName)
-	if err == nil && string(layout) != layoutVersion {
+	if err == nil && string(layout) != oci.LayoutVersion {
 		err = finding(RuleDamaged, layoutName, "its content is not that of a layout")
 	}
 	if err == nil && !bytes.Contains(index, []byte(MediaType)) {

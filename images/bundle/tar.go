@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // A tar consists of blocks: a header is one, content is filled up with zeros, and two of zeros are the end.
 const (
-	blockSize   = 512
+	blockSize   = oci.TarBlock
 	trailerSize = 2 * blockSize
 )
 
@@ -23,19 +25,8 @@ const (
 	blobFolder = "blobs/sha256/"
 )
 
-// space is how many bytes a member takes.
-func space(size int64) int64 { return blockSize + size + padding(size) }
-
+// padding fills content up to whole blocks.
 func padding(size int64) int64 { return -size & (blockSize - 1) }
-
-// header is the one header that a member has: a regular file of mode 0644 that belongs to root, of 1970.
-func header(name string, size int64) *tar.Header {
-	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
-	if size >= 1<<33 { // more than octal digits hold
-		h.Format = tar.FormatGNU
-	}
-	return &h
-}
 
 // members reads an archive from its beginning to its end. Every byte that is no content has one possible value,
 // so that links, sparse members, owners, times and bytes between members are noticed. Errors about the archive
@@ -74,7 +65,7 @@ func (m *members) next() (name string, size int64, err error) {
 	h, err := tar.NewReader(bytes.NewReader(block[:])).Next()
 	var want bytes.Buffer
 	if err == nil {
-		err = tar.NewWriter(&want).WriteHeader(header(h.Name, h.Size))
+		err = tar.NewWriter(&want).WriteHeader(oci.TarHeader(h.Name, h.Size))
 	}
 	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
 		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage", m.at-blockSize)

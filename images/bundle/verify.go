@@ -26,7 +26,7 @@ func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey,
 		}
 		err = b.pass(ctx, func(ctx context.Context, blob oci.Blob) error {
 			begin := b.tar.at
-			err := copyBlob(ctx, io.Discard, blob, func(done int64) {
+			err := blob.Copy(ctx, io.Discard, func(done int64) {
 				if progress != nil {
 					progress(begin+done, file.Size())
 				}
@@ -105,14 +105,4 @@ func (b *Bundle) passBlob(ctx context.Context, blob Blob, use func(context.Conte
 		err = fetch.Copy(ctx, io.Discard, verified(d, &b.tar), nil)
 	}
 	return err
-}
-
-// copyBlob writes a blob to w, and compares it with its digest.
-func copyBlob(ctx context.Context, w io.Writer, b oci.Blob, progress func(int64)) error {
-	r, err := b.Open()
-	if err != nil {
-		return err
-	}
-	v := oci.Verify(r, b.Desc, "the source of the bundle")
-	return errors.Join(fetch.Copy(ctx, w, v, progress), v.Close())
 }

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"archive/tar"
 	"context"
 	"fmt"
 	"io"
@@ -38,13 +37,7 @@ type Plan struct {
 	Manifest v1.Descriptor // of the bundle
 	Size     int64         // of the file, in bytes
 
-	members []member
-}
-
-// member is a member of the tar.
-type member struct {
-	name string
-	blob oci.Blob
+	members []oci.Member
 }
 
 // Prepare makes the plan of a bundle. It opens no blob. The error is of kind failure.Usage when the artifacts make no
@@ -78,13 +71,13 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 	}
 	p.Size = trailerSize
 	for _, m := range p.members {
-		p.Size += space(m.blob.Desc.Size)
+		p.Size += oci.MemberSize(m.Blob.Desc.Size)
 	}
 	return p, nil
 }
 
 func (p *Plan) add(b oci.Blob) {
-	p.members = append(p.members, member{blobFolder + b.Desc.Digest.Hex, b})
+	p.members = append(p.members, oci.Member{Name: blobFolder + b.Desc.Digest.Hex, Blob: b})
 }
 
 // addOwn adds what comes before the documents: index.json, and what belongs to the bundle itself.
@@ -94,7 +87,7 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 		return err
 	}
 	p.Manifest = manifest.Desc
-	p.members = make([]member, 2) // layout and index.json, which names the signature
+	p.members = make([]oci.Member, 2) // layout and index.json, which names the signature
 	p.add(oci.BytesBlob("", manifest.Raw, nil))
 	p.add(oci.BytesBlob("", list, nil))
 	p.add(emptyConfig)
@@ -114,30 +107,19 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 		}
 	}
 	index, err := p.List.index(manifest.Desc, signed)
-	p.members[0] = member{layoutName, oci.BytesBlob("", []byte(layoutVersion), nil)}
-	p.members[1] = member{indexName, oci.BytesBlob("", index, nil)}
+	p.members[0] = oci.Member{Name: layoutName, Blob: oci.BytesBlob("", []byte(oci.LayoutVersion), nil)}
+	p.members[1] = oci.Member{Name: indexName, Blob: oci.BytesBlob("", index, nil)}
 	return err
 }
 
 // Write writes the bundle. Blobs stream from where they are, each compared with its digest on the way. progress,
 // if there is one, is called often, with the bytes that are written and all of them.
 func (p *Plan) Write(ctx context.Context, w io.Writer, progress func(done, total int64)) error {
-	out, done := tar.NewWriter(w), int64(0)
-	for _, m := range p.members {
-		err := out.WriteHeader(header(m.name, m.blob.Desc.Size))
-		if err == nil {
-			err = copyBlob(ctx, out, m.blob, func(now int64) {
-				if progress != nil {
-					progress(done+now, p.Size)
-				}
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("write the bundle: %s: %w", m.name, err)
-		}
-		done += space(m.blob.Desc.Size)
+	var written func(int64)
+	if progress != nil {
+		written = func(done int64) { progress(done, p.Size) }
 	}
-	if err := out.Close(); err != nil {
+	if err := oci.WriteTar(ctx, w, p.members, written); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	return nil

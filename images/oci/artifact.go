@@ -57,13 +57,14 @@ func HashOf(b []byte) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
 }
 
-func newDocument(raw []byte, mediaType types.MediaType) Document {
+// NewDocument is a manifest or an index of that type.
+func NewDocument(raw []byte, mediaType types.MediaType) Document {
 	return Document{raw, v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: HashOf(raw)}}
 }
 
 // BytesBlob is a blob with this content and these annotations.
 func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
-	d := newDocument(content, mediaType)
+	d := NewDocument(content, mediaType)
 	d.Desc.Annotations = annotations
 	return d.blob()
 }

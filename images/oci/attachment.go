@@ -89,7 +89,7 @@ func NewReferrer(subject v1.Descriptor, artifactType string, layers []Blob, anno
 	if err != nil {
 		return Attachment{}, fmt.Errorf("make a manifest of type %s for %s: %w", artifactType, subject.Digest, err)
 	}
-	d := newDocument(raw, m.MediaType)
+	d := NewDocument(raw, m.MediaType)
 	d.Desc.ArtifactType, d.Desc.Annotations = artifactType, m.Annotations
 	return Attachment{Subject: subject.Digest, Manifest: d, Blobs: append([]Blob{config}, layers...)}, nil
 }

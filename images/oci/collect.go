@@ -102,7 +102,7 @@ func (c *collector) add(t Artifact, depth int) error {
 	if err != nil {
 		return fmt.Errorf("read the manifest's type: %w", err)
 	}
-	d := newDocument(raw, mt)
+	d := NewDocument(raw, mt)
 	if c.seen[d.Desc.Digest] {
 		return nil
 	}

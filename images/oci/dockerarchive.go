@@ -66,7 +66,7 @@ func (l LocalRef) docker(ctx context.Context) (Manifest, Blobs, error) {
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
 		return Manifest{}, Blobs{}, fmt.Errorf("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
-	doc := newDocument(config, types.OCIConfigJSON)
+	doc := NewDocument(config, types.OCIConfigJSON)
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: doc.Desc, Layers: make([]v1.Descriptor, len(e.Layers))}
 	names := map[v1.Hash]string{doc.Desc.Digest: e.Config}
 	for i, file := range e.Layers {

@@ -35,7 +35,7 @@ func (a Attachment) extend(existing Manifest, config func(v1.Descriptor) ([]byte
 	if err != nil {
 		return a, err
 	}
-	out := Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: newDocument(existing.Raw, mediaTypeOf(existing.Raw))}
+	out := Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: NewDocument(existing.Raw, mediaTypeOf(existing.Raw))}
 	for _, l := range mine.Layers {
 		if slices.ContainsFunc(m.Layers, func(o v1.Descriptor) bool {
 			return o.Digest == l.Digest && o.MediaType == l.MediaType && maps.Equal(o.Annotations, l.Annotations)
@@ -64,7 +64,7 @@ func (a Attachment) extend(existing Manifest, config func(v1.Descriptor) ([]byte
 		if err != nil {
 			return a, err
 		}
-		out.Manifest = newDocument(raw, out.Manifest.Desc.MediaType)
+		out.Manifest = NewDocument(raw, out.Manifest.Desc.MediaType)
 	}
 	if len(out.Manifest.Raw) > MaxManifest {
 		return a, fmt.Errorf("the manifest would have %d layers and more than %d bytes", len(m.Layers), MaxManifest)

@@ -21,8 +21,8 @@ const (
 	SubjectAnnotation    = "io.containerd.manifest.subject"        // digest of the subject; containerd 2 reads it
 )
 
-// layoutVersion is the content of the file oci-layout.
-const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
+// LayoutVersion is the content of the file oci-layout.
+const LayoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
 // graph is what is written into a layout: its index, and the blobs that it names and that may be missing.
 type graph struct {

@@ -74,13 +74,13 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 				return nil
 			}
 			written.Store(true)
-			return outfile.ReplaceSwept(path, func(w io.Writer) error { return b.copy(jctx, w) })
+			return outfile.ReplaceSwept(path, func(w io.Writer) error { return b.Copy(jctx, w, nil) })
 		})
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	if err := replaceText(dir, "oci-layout", []byte(layoutVersion)); err != nil {
+	if err := replaceText(dir, "oci-layout", []byte(LayoutVersion)); err != nil {
 		return err
 	}
 	raw, err := g.rawIndex()
@@ -109,7 +109,7 @@ func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
 		return false
 	}
 	b.Open = func() (io.ReadCloser, error) { return bounded.Open(path) }
-	return st.Ctim.Nano() < indexed || b.copy(ctx, io.Discard) == nil
+	return st.Ctim.Nano() < indexed || b.Copy(ctx, io.Discard, nil) == nil
 }
 
 // replaceText writes a small file of a layout, unless it has that text.
@@ -148,12 +148,12 @@ func readGraph(dir string) (*graph, error) {
 	return g, err
 }
 
-// copy writes a blob to w. It returns an error if the blob does not match its descriptor.
-func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
+// Copy writes a blob to w. It returns an error if the blob does not match its descriptor. progress is that of [fetch.Copy].
+func (b Blob) Copy(ctx context.Context, w io.Writer, progress func(int64)) (err error) {
 	r, err := b.Open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return fetch.Copy(ctx, w, Verify(r, b.Desc, "blob"), nil)
+	return fetch.Copy(ctx, w, Verify(r, b.Desc, "blob"), progress)
 }

@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +50,7 @@ func layoutMembers(repository, tag string, t Artifact, attachments []Attachment)
 		return nil, err
 	}
 	index, err := g.rawIndex()
-	members := map[string]Blob{"index.json": BytesBlob("", index, nil), "oci-layout": BytesBlob("", []byte(layoutVersion), nil)}
+	members := map[string]Blob{"index.json": BytesBlob("", index, nil), "oci-layout": BytesBlob("", []byte(LayoutVersion), nil)}
 	for h, b := range g.blobs {
 		members["blobs/sha256/"+h.Hex] = b
 	}
@@ -117,18 +116,11 @@ func dockerMember(d v1.Descriptor) string {
 	return d.Digest.Hex + ".tar.gz"
 }
 
-// writeTar writes members sorted by name, all with the same time, owner and mode.
+// writeTar writes members sorted by name.
 func writeTar(ctx context.Context, file string, members map[string]Blob) error {
-	return outfile.Write(ctx, file, func(w io.Writer) error {
-		tw := tar.NewWriter(w)
-		for _, name := range slices.Sorted(maps.Keys(members)) {
-			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: members[name].Desc.Size, Mode: 0o644}); err != nil {
-				return err
-			}
-			if err := members[name].copy(ctx, tw); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return tw.Close()
-	})
+	var all []Member
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		all = append(all, Member{name, members[name]})
+	}
+	return outfile.Write(ctx, file, func(w io.Writer) error { return WriteTar(ctx, w, all, nil) })
 }

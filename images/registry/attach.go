@@ -109,8 +109,7 @@ type tagChange struct {
 func listing(subject v1.Hash, more []v1.Descriptor) tagChange {
 	return tagChange{oci.ReferrersTag(subject), func(m oci.Manifest) (oci.Attachment, error) {
 		raw, err := oci.AddReferrers(m.Raw, more)
-		return oci.Attachment{Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
-			MediaType: types.OCIImageIndex, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}, err
+		return oci.Attachment{Manifest: oci.NewDocument(raw, types.OCIImageIndex)}, err
 	}}
 }
 

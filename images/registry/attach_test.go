@@ -56,8 +56,7 @@ func signature(t *testing.T, subject v1.Hash, payload string, signatures ...stri
 	blobs = append(blobs, oci.BytesBlob(types.OCIConfigJSON, config, nil))
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: blobs[len(blobs)-1].Desc, Layers: layers}
 	raw := require.Value(json.Marshal(m))(t)
-	return oci.Attachment{Subject: subject, Tag: oci.SignatureTag(subject), Blobs: blobs, Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
-		MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
+	return oci.Attachment{Subject: subject, Tag: oci.SignatureTag(subject), Blobs: blobs, Manifest: oci.NewDocument(raw, m.MediaType)}
 }
 
 // names lists attachments: the tag or the artifact type, and the content of all blobs.
@@ -346,8 +345,7 @@ func buildKitAttestation(t *testing.T, subject v1.Hash) oci.Attachment {
 	layer := oci.BytesBlob("application/vnd.in-toto+json", []byte("{}\n"), map[string]string{"in-toto.io/predicate-type": "https://spdx.dev/Document"})
 	config := oci.BytesBlob(types.OCIConfigJSON, []byte(`{"architecture":"unknown","os":"unknown","rootfs":{"type":"layers","diff_ids":[]}}`), nil)
 	raw := require.Value(json.Marshal(v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc, Layers: []v1.Descriptor{layer.Desc}}))(t)
-	return oci.Attachment{Subject: subject, Blobs: []oci.Blob{config, layer}, Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
-		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
+	return oci.Attachment{Subject: subject, Blobs: []oci.Blob{config, layer}, Manifest: oci.NewDocument(raw, types.OCIManifestSchema1)}
 }
 
 // put stores a manifest as it is.

@@ -93,7 +93,7 @@ func changed(t testing.TB, a oci.Attachment, edit func(string) string) oci.Attac
 func rewritten(t testing.TB, a oci.Attachment, m *v1.Manifest, blobs ...oci.Blob) oci.Attachment {
 	t.Helper()
 	raw := require.Value(json.Marshal(m))(t)
-	a.Manifest = oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
+	a.Manifest = oci.NewDocument(raw, m.MediaType)
 	a.Blobs = blobs
 	return a
 }

@@ -146,7 +146,7 @@ func newTagged(subject v1.Hash, to storage, layers []oci.Blob) (oci.Attachment, 
 	a.Blobs = append(slices.Clone(layers), oci.BytesBlob(types.OCIConfigJSON, config, nil))
 	m.Config = a.Blobs[len(layers)].Desc
 	raw, err := json.Marshal(m)
-	a.Manifest = oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
+	a.Manifest = oci.NewDocument(raw, m.MediaType)
 	return a, err
 }
 

@@ -54,7 +54,7 @@ func Files(t testing.TB, paths ...string) *oci.Content {
 	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
 	c.Blobs, m.Config = append(c.Blobs, config), config.Desc
 	raw := require.Value(json.Marshal(m))(t)
-	c.Documents = []oci.Document{{Raw: raw, Desc: v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
+	c.Documents = []oci.Document{oci.NewDocument(raw, m.MediaType)}
 	return c
 }
 
