@@ -1,10 +1,9 @@
 package images
 
 import (
-	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -51,23 +50,15 @@ var componentNames = map[string]string{matrix.FabricManager: "fabricmanager", ma
 
 func fabricArchive(t *testing.T, top string, files map[string]string) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		hdr, body := tar.Header{Typeflag: tar.TypeReg, Name: top + "/" + name, Mode: 0o755, Size: int64(len(files[name]))}, files[name]
-		if target, link := strings.CutPrefix(body, "-> "); link {
-			hdr.Typeflag, hdr.Linkname, hdr.Size, body = tar.TypeSymlink, target, 0, ""
+	var all []repotest.File
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := repotest.File{Name: name, Body: files[name], Mode: 0o755}
+		if target, link := strings.CutPrefix(f.Body, "-> "); link {
+			f.Body, f.Link = "", target
 		}
-		require.NoError(t, w.WriteHeader(&hdr))
-		require.Value(w.Write([]byte(body)))(t)
+		all = append(all, f)
 	}
-	require.NoError(t, w.Close())
-	return repotest.Compress(t, ".xz", b.Bytes())
+	return repotest.Compress(t, ".xz", repotest.Tar(t, top+"/", all))
 }
 
 // withFabric gives a target components with these files; a version of "" is the driver's.

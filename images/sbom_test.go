@@ -2,7 +2,6 @@ package images
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
@@ -175,31 +174,6 @@ func TestSBOMOfIndex(t *testing.T) {
 	want := string(document(t, documents.SPDX, m))
 	slices.Reverse(images)
 	assert.Same(t, want, string(document(t, documents.SPDX, m)))
-	var cdx struct {
-		Components []struct {
-			Ref string `json:"bom-ref"`
-		}
-		Dependencies []struct {
-			Ref       string
-			DependsOn []string
-		}
-		Metadata struct {
-			Component struct {
-				Ref string `json:"bom-ref"`
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal(document(t, documents.CycloneDX, m), &cdx))
-	refs := map[string]bool{cdx.Metadata.Component.Ref: true}
-	for _, c := range cdx.Components {
-		assert.Equalf(t, false, refs[c.Ref], "%s is there twice", c.Ref)
-		refs[c.Ref] = true
-	}
-	for _, d := range cdx.Dependencies {
-		for _, ref := range append(d.DependsOn, d.Ref) {
-			assert.Equalf(t, true, refs[ref], "no component %s", ref)
-		}
-	}
 }
 
 // TestSBOMRefuses: the recipe of another image would lie.

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -24,15 +22,6 @@ func TestParseOutline(t *testing.T) {
 			t.Errorf("%q is accepted", text)
 		}
 	}
-}
-
-// TestTag: the tag of a layer is a tag, and none that listings show.
-func TestTag(t *testing.T) {
-	t.Parallel()
-	tag := tagOf(strings.Repeat("0a", 32))
-	assert.NoError(t, imagename.CheckTag(tag))
-	assert.Equal(t, true, oci.IsAttachmentTag(tag))
-	assert.Equal(t, false, oci.IsAttachmentTag("layer-cake"))
 }
 
 // TestNote: a repository that fails is noted once, an image that is not used each time.

@@ -1,8 +1,6 @@
 package matrix
 
 import (
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -19,17 +17,6 @@ func embedded(t *testing.T) *Matrix {
 		t.Fatalf("Parse(matrix.yaml):\n%v", err)
 	}
 	return m
-}
-
-func TestParseFiveMistakes(t *testing.T) {
-	t.Parallel()
-	data := require.Value(os.ReadFile("testdata/five.yaml"))(t)
-	m, err := Parse("five.yaml", data)
-	var errs Errors
-	if m != nil || !errors.As(err, &errs) || len(errs) != 5 {
-		t.Fatalf("Parse = %v, %v; want five mistakes", m, err)
-	}
-	goldentest.Compare(t, "testdata/five.golden", err.Error()+"\n")
 }
 
 func TestEmbedded(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -71,48 +70,5 @@ func TestListTagsPages(t *testing.T) {
 	got, err := client(t).ListTags(t.Context(), f.host()+"/x")
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
-	}
-}
-
-func TestListTagsRefuses(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		answer func(w http.ResponseWriter, r *http.Request)
-		want   string
-	}{
-		"no listing": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "405"},
-		"no login":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "docker login"},
-		"other text": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "failed to decode"},
-		"other server": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Link", `<http://evil.test/x>; rel="next"`)
-		}, "not the same origin"},
-		"the same page": {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Link", `<`+r.URL.String()+`>; rel=next`) }, "exceeded 1000 pages"},
-		"no end": {func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Link", fmt.Sprintf(`<%s?last=%sx>; rel="next"`, r.URL.Path, r.URL.Query().Get("last")))
-		}, "exceeded"},
-		"a huge page": {func(w http.ResponseWriter, _ *http.Request) {
-			for range 9 {
-				_, _ = w.Write([]byte(`{"tags":["` + strings.Repeat("x", 1<<20)))
-			}
-		}, "more than"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			f.failing(func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, "/tags/list") {
-					return false
-				}
-				tt.answer(w, r)
-				if !slices.Contains([]string{"no listing", "no login", "other text", "a huge page"}, name) {
-					fmt.Fprint(w, `{"tags":["a"]}`)
-				}
-				return true
-			})
-			_, err := client(t).ListTags(t.Context(), f.host()+"/x")
-			if _, ok := errors.AsType[*Error](err); !ok || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v; want %q", err, tt.want)
-			}
-		})
 	}
 }
