@@ -40,11 +40,6 @@ type Builder struct {
 	Signer   *sign.Signer              // of the modules that are compiled for images; nil: they stay unsigned
 	Signed   *kernelmodules.Signatures // that another party made for these modules; nil: Signer signs
 
-	// Libraries returns the folders of libraries of all systems whose images of this call share the archive of a
-	// driver, so that the layers for all of them are made while it is unpacked; nil: each is made when an image
-	// needs it.
-	Libraries func(driver, arch string) []Libraries
-
 	bases     layer.Once[*registry.Opened]
 	unpacking layer.Once[driverLayers] // by archive
 	compiling sync.Once                // makes slots

@@ -20,9 +20,6 @@ type driverLayers struct{ user, kernel v1.Layer }
 // driverSpecs are what they are made from.
 type driverSpecs struct{ user, kernel layer.Spec }
 
-// Libraries are the folders of libraries of a system, below the root.
-type Libraries struct{ Dir, Dir32 string }
-
 func userModeKey(r *recipe.Recipe) (string, error) {
 	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 }
@@ -111,35 +108,6 @@ func (b *Builder) unpackDriver(
 	if have.kernel == nil {
 		eg.Go(func() (err error) { have.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step); return err })
 	}
-	if err := eg.Wait(); err != nil {
-		return have, err
-	}
-	return have, b.otherLibraries(ctx, r, d, of.user, spool, step)
-}
-
-// otherLibraries makes the user-mode layers of the other systems that have this archive. A layer that cannot
-// be made is left to the image that needs it, which says why.
-func (b *Builder) otherLibraries(ctx context.Context, r *recipe.Recipe, d *driver.Driver, of layer.Spec, spool *rootfs.Spool, step *progress.Step) error {
-	if b.Libraries == nil || r.Source.Archive() == nil {
-		return nil
-	}
-	other := *r
-	for _, folders := range b.Libraries(r.Driver, r.Arch) {
-		other.LibDir, other.LibDir32 = folders.Dir, folders.Dir32
-		var err error
-		if of.Key, err = userModeKey(&other); err != nil {
-			return err
-		}
-		if _, ok := b.Layers().Get(of.Key); ok {
-			continue
-		}
-		installed, err := d.For(&other, spool)
-		if err != nil {
-			continue
-		}
-		if _, err := b.Layers().Write(ctx, of, installed.User, step); err != nil {
-			return err
-		}
-	}
-	return nil
+	err = eg.Wait()
+	return have, err
 }

@@ -222,9 +222,6 @@ func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Sessi
 			return err
 		}
 	}
-	if !o.dryRun {
-		plans.Expect(groups)
-	}
 	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {
 		if o.dryRun {
 			return o.Recipes(ctx, plans, g, func(r *recipe.Recipe) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -103,22 +102,4 @@ func (p *Plans) Recipe(ctx context.Context, im Image) (*recipe.Recipe, error) {
 		return nil, err
 	}
 	return p.Builder.Recipe(im.Target, im.Plan, pins)
-}
-
-// Expect says which groups are going to be built, so that what they share is read once, and fails once.
-func (p *Plans) Expect(groups []Group) {
-	folders := map[string][]images.Libraries{}
-	for _, g := range groups {
-		for _, im := range g.Images {
-			t := im.Target
-			if r, err := recipe.New(t, im.Plan); err != nil || r.Source.Archive() == nil { // New fails again for the image
-				continue
-			}
-			key, found := t.Driver.Version+" "+t.Arch, images.Libraries{Dir: t.Distro.LibDir(t.Arch), Dir32: t.Distro.LibDir32(t.Arch)}
-			if !slices.Contains(folders[key], found) {
-				folders[key] = append(folders[key], found)
-			}
-		}
-	}
-	p.Libraries = func(driver, arch string) []images.Libraries { return folders[driver+" "+arch] }
 }

@@ -120,7 +120,7 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil), raw: raw}
+	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
 	for _, f := range files {
 		tree := d.User
 		if strings.HasPrefix(f.Path, "usr/src/") {

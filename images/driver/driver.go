@@ -30,21 +30,6 @@ var ErrContent = failure.New(failure.Content, "not the driver that it should be"
 type Driver struct {
 	User   *rootfs.Tree // libraries, programs, firmware, supported-gpus.json, licence, at their paths in the image
 	Kernel *rootfs.Tree // usr/src/nvidia-<version>/kernel and kernel-open
-
-	raw *rootfs.Tree // the members of an archive, nil for packages
-}
-
-// For returns the driver of a recipe with the same archive and other folders of libraries, without
-// reading the archive again. There is none of a driver that came as packages: these belong to one system.
-func (d *Driver) For(r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
-	if d.raw == nil {
-		return nil, errors.New("the driver came as packages of one system")
-	}
-	other, err := install(d.raw, r, spool)
-	if err != nil {
-		return nil, err
-	}
-	return other, other.complete(r, spool)
 }
 
 // Read reads the driver of a recipe from its archive or packages, complete and without what the profile
