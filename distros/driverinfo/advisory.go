@@ -107,11 +107,8 @@ func (a Advisory) Check() string {
 	return ""
 }
 
-// checkAdvisories refuses advisories that contradict each other, and more than MaxAdvisories.
+// checkAdvisories refuses advisories that contradict each other.
 func checkAdvisories(all []Advisory) error {
-	if len(all) > MaxAdvisories {
-		return fmt.Errorf("%w: more than %d advisories", ErrFormat, MaxAdvisories)
-	}
 	for n, a := range all {
 		if wrong := a.Check(); wrong != "" {
 			return fmt.Errorf("%w: an advisory: %s", ErrFormat, wrong)

@@ -21,14 +21,7 @@ var (
 	releaseShape = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
 )
 
-const (
-	maxReason     = 1024 // bytes
-	maxOverridden = 32
-
-	maxPrecompiled = 512
-	maxBroken      = 32 // ranges of a kernel rule
-	maxPatches     = 32
-)
+const maxReason = 1024 // bytes; maxBytes bounds the lists
 
 func (i Description) check() error {
 	bad := func(what, got, want string) error {
@@ -60,9 +53,6 @@ func (i Description) check() error {
 	if len(i.Kernel.Reason) > maxReason {
 		return fmt.Errorf("%w: the reason of the kernel limit is longer than %d bytes", ErrFormat, maxReason)
 	}
-	if len(i.Kernel.Broken) > maxBroken {
-		return fmt.Errorf("%w: more than %d ranges of kernels", ErrFormat, maxBroken)
-	}
 	for _, b := range i.Kernel.Broken {
 		if wrong := b.check(); wrong != "" {
 			return fmt.Errorf("%w: a range of kernels: %s", ErrFormat, wrong)
@@ -84,9 +74,6 @@ func (i Description) checkLists() error {
 	if wrong := checkFlavours(i.Flavours); wrong != "" {
 		return fmt.Errorf("%w: %s", ErrFormat, wrong)
 	}
-	if len(i.Overridden) > maxOverridden {
-		return fmt.Errorf("%w: more than %d overridden rules", ErrFormat, maxOverridden)
-	}
 	for _, rule := range i.Overridden {
 		if !wordShape().MatchString(rule) {
 			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
@@ -97,13 +84,6 @@ func (i Description) checkLists() error {
 	}
 	if err := i.checkPatches(); err != nil {
 		return err
-	}
-	return i.checkPrecompiled()
-}
-
-func (i Description) checkPrecompiled() error {
-	if len(i.Precompiled) > maxPrecompiled {
-		return fmt.Errorf("%w: more than %d sets of modules", ErrFormat, maxPrecompiled)
 	}
 	for n, p := range i.Precompiled {
 		switch {

@@ -137,6 +137,9 @@ func (i Description) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write what the image says of its driver: %w", err)
 	}
+	if len(b) >= maxBytes {
+		return nil, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
+	}
 	return append(b, '\n'), nil
 }
 

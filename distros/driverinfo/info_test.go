@@ -71,6 +71,12 @@ func TestEncodeRead(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	assert.ErrorIsf(t, assert.Err((Description{}).Encode()), ErrFormat, "an empty note was written")
+	large := example()
+	large.Overridden = []string{strings.Repeat("x", 64)}
+	for n := range 2000 {
+		large.Overridden = append(large.Overridden, fmt.Sprintf("%060d", n))
+	}
+	assert.ErrorContains(t, assert.Err(large.Encode()), "larger than")
 	assert.Same(t, []string{"5.10.0-9-amd64", "5.10.0-32-amd64"}, got.Kernels())
 	assert.ErrorIsf(t, assert.Err(Read(fstest.MapFS{})), fs.ErrNotExist, "missing")
 	assert.Errorf(t, assert.Err(Read(fstest.MapFS{Path: {Mode: fs.ModeDir}})), "a folder was read")
@@ -82,26 +88,25 @@ func TestEncodeRead(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ old, with, want string }{
-		"newer":           {`"schema": 1`, `"schema": 2`, "schema 2, this program reads 1"},
-		"unknown field":   {`"os":`, `"extra": 1, "os":`, "unknown field"},
-		"tail":            {"  ]\n}\n", "  ]\n}\n{}", "something follows"},
-		"release":         {`"5.10.0-9-amd64"`, `"../5.10"`, "no kernel release"},
-		"set's flavour":   {`"flavour": "proprietary"`, `"flavour": "open"`, "no such flavour"},
-		"set twice":       {`"5.10.0-9-amd64"`, `"5.10.0-32-amd64"`, "named twice"},
-		"driver":          {`"418.226.00"`, `"../../etc"`, "is not a driver version"},
-		"branch":          {`"R418"`, `"418"`, "is not a driver branch"},
-		"os":              {`"debian11"`, `"Debian 11"`, "is not a system"},
-		"arch":            {`"amd64"`, `""`, "is not an architecture"},
-		"profile":         {`"full"`, `"a/b"`, "is not a profile"},
-		"id":              {`0a0a",`, `0a0A",`, "is not 64 hex digits"},
-		"kernel":          {`"5.15"`, `"5"`, "is not a kernel series"},
-		"reason":          {`"unpatched"`, `"` + strings.Repeat("x", 2000) + `"`, "longer than"},
-		"no flavour":      {"\n    \"proprietary\"\n", "", "names no flavour"},
-		"flavour":         {`"proprietary"`, `"closed"`, "each must be"},
-		"flavour twice":   {`"proprietary"`, `"open", "open"`, "each must be"},
-		"overridden":      {`"excluded"`, `"a b"`, "is not a name"},
-		"many overridden": {`"excluded"`, `"x"` + strings.Repeat(`,"x"`, 40), "more than 32"},
-		"large":           {"{\n", "{" + strings.Repeat(" ", 70_000), "larger than"},
+		"newer":         {`"schema": 1`, `"schema": 2`, "schema 2, this program reads 1"},
+		"unknown field": {`"os":`, `"extra": 1, "os":`, "unknown field"},
+		"tail":          {"  ]\n}\n", "  ]\n}\n{}", "something follows"},
+		"release":       {`"5.10.0-9-amd64"`, `"../5.10"`, "no kernel release"},
+		"set's flavour": {`"flavour": "proprietary"`, `"flavour": "open"`, "no such flavour"},
+		"set twice":     {`"5.10.0-9-amd64"`, `"5.10.0-32-amd64"`, "named twice"},
+		"driver":        {`"418.226.00"`, `"../../etc"`, "is not a driver version"},
+		"branch":        {`"R418"`, `"418"`, "is not a driver branch"},
+		"os":            {`"debian11"`, `"Debian 11"`, "is not a system"},
+		"arch":          {`"amd64"`, `""`, "is not an architecture"},
+		"profile":       {`"full"`, `"a/b"`, "is not a profile"},
+		"id":            {`0a0a",`, `0a0A",`, "is not 64 hex digits"},
+		"kernel":        {`"5.15"`, `"5"`, "is not a kernel series"},
+		"reason":        {`"unpatched"`, `"` + strings.Repeat("x", 2000) + `"`, "longer than"},
+		"no flavour":    {"\n    \"proprietary\"\n", "", "names no flavour"},
+		"flavour":       {`"proprietary"`, `"closed"`, "each must be"},
+		"flavour twice": {`"proprietary"`, `"open", "open"`, "each must be"},
+		"overridden":    {`"excluded"`, `"a b"`, "is not a name"},
+		"large":         {"{\n", "{" + strings.Repeat(" ", 70_000), "larger than"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -24,9 +24,6 @@ func (i Description) PatchNames(flavour string) (names []string) {
 }
 
 func (i Description) checkPatches() error {
-	if len(i.Patches) > maxPatches {
-		return fmt.Errorf("%w: more than %d patches", ErrFormat, maxPatches)
-	}
 	for n, p := range i.Patches {
 		switch {
 		case !wordShape().MatchString(p.Name) || !idShape().MatchString(p.SHA256) || len(p.Flavours) == 0:
