@@ -13,8 +13,6 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-const maxKeyring = 4 << 20 // bytes; Debian's, with all its old keys, is below 100 KiB
-
 // keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By names, or all that the
 // base trusts.
 func keysFor(root fs.FS, s Source) (ring pgp.Ring, err error) {
@@ -45,15 +43,9 @@ func keysFor(root fs.FS, s Source) (ring pgp.Ring, err error) {
 // usr/share/keyrings counts, where distributions keep the originals.
 func addNamed(ring *pgp.Ring, root fs.FS, name string) {
 	for _, p := range []string{strings.TrimPrefix(path.Clean(name), "/"), path.Join("usr/share/keyrings", path.Base(name))} {
-		data, err := readFile(root, p, maxKeyring)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			ring.Notes = append(ring.Notes, err.Error())
+		if ring.AddFile(root, p) {
 			return
 		}
-		ring.Add(p, data)
-		return
 	}
 	ring.Notes = append(ring.Notes, name+" does not exist in the base")
 }
@@ -71,14 +63,7 @@ func trustedKeys(root fs.FS) (ring pgp.Ring, err error) {
 		}
 	}
 	for _, name := range names[:min(len(names), maxConfigs)] {
-		data, err := readFile(root, name, maxKeyring)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0:
-		case err != nil:
-			ring.Notes = append(ring.Notes, fmt.Sprintf("%s: %v", name, err))
-		default:
-			ring.Add(name, data)
-		}
+		ring.AddFile(root, name)
 	}
 	return ring, nil
 }

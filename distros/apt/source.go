@@ -54,11 +54,11 @@ func ReadSources(root fs.FS) ([]Source, error) {
 	}
 	var all []Source
 	for _, name := range names {
-		data, err := readFile(root, name, maxConfig)
+		data, err := bounded.FSFile(root, name, maxConfig)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, fmt.Errorf("read package sources: %w", err)
+			return nil, fmt.Errorf("%w: %w", distros.ErrSources, err)
 		}
 		parse := parseOneLine
 		if path.Ext(name) == ".sources" {
@@ -71,15 +71,6 @@ func ReadSources(root fs.FS) ([]Source, error) {
 		all = append(all, found...)
 	}
 	return all, nil
-}
-
-// readFile reads a whole file of at most limit bytes.
-func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
-	data, err := bounded.FSFile(root, name, limit)
-	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
-		err = fmt.Errorf("%w: %w", distros.ErrSources, err)
-	}
-	return data, err
 }
 
 // check returns an error if an entry is unusable, and drops URIs that are not on a network.

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
+
+const maxKeyring = 4 << 20 // bytes of one file; Debian's, with all its old keys, is below 100 KiB
 
 // Ring is the keys that are trusted for something.
 type Ring struct {
@@ -27,6 +31,20 @@ func (r *Ring) Add(name string, data []byte) {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s: %v", name, err))
 	}
 	r.Keys = append(r.Keys, keys...)
+}
+
+// AddFile adds the keys of a file below root. It returns false if there is no such file.
+func (r *Ring) AddFile(root fs.FS, name string) (found bool) {
+	data, err := bounded.FSFile(root, name, maxKeyring)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false
+	case err != nil:
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: %v", name, err))
+	default:
+		r.Add(name, data)
+	}
+	return true
 }
 
 // Fingerprints returns the fingerprints of the primary keys in capital hex, sorted.

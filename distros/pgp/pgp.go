@@ -1,8 +1,7 @@
 // Package pgp verifies OpenPGP signatures of the indexes of package repositories of every family, and reads
 // files of public keys. It is the only place that decides what counts as a signature.
 //
-// It does not decide which keys to trust, reads no files, and does not know the signatures inside of
-// packages.
+// It does not decide which keys to trust, and does not know the signatures inside of packages.
 package pgp
 
 import (

@@ -1,9 +1,7 @@
 package rpm
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"strings"
 
@@ -11,8 +9,6 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
-
-const maxKeyring = 4 << 20 // bytes of one file; SUSE's largest is below 10 KiB
 
 // keyFolders are the folders in which bases store the keys that they trust.
 var keyFolders = []string{"etc/pki/rpm-gpg", "usr/lib/rpm/gnupg/keys", "etc/pki/rpm-gpg-keys"}
@@ -59,13 +55,7 @@ func (o Options) addTrusted(r *pgp.Ring) error {
 			return fmt.Errorf("read trusted keys: %w", err)
 		}
 		for _, name := range names {
-			name = path.Join(dir, name)
-			data, err := repoconf.ReadFile(o.Root, name, maxKeyring)
-			if err != nil {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: %v", name, err))
-				continue
-			}
-			r.Add(name, data)
+			r.AddFile(o.Root, path.Join(dir, name))
 		}
 	}
 	return nil
@@ -86,14 +76,8 @@ func (o Options) keysFor(s repoconf.Source) (pgp.Ring, error) {
 			continue
 		}
 		clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(strings.TrimPrefix(name, "file:"), "//")), "/")
-		data, err := repoconf.ReadFile(o.Root, clean, maxKeyring)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		if !r.AddFile(o.Root, clean) {
 			r.Notes = append(r.Notes, fmt.Sprintf("gpgkey %s does not exist in the base", name))
-		case err != nil:
-			r.Notes = append(r.Notes, err.Error())
-		default:
-			r.Add("gpgkey "+name, data)
 		}
 	}
 	if len(s.GPGKeys) > 0 {
