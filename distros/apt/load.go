@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -132,11 +134,15 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	if plain.size > maxIndex {
 		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d allowed", distros.ErrIndex, plain.size, maxIndex)
 	}
-	file, c, err := j.fetch(ctx, o.Fetch, choices)
+	file, err := j.fetch(ctx, o.Fetch, choices)
 	if err != nil {
 		return nil, err
 	}
-	entries, size, err := j.read(ctx, file, c.ending, plain.size, o.Arch)
+	var entries []entry
+	size, err := compression.Unpack(ctx.Err, file, plain.size, func(in io.Reader) (err error) {
+		entries, err = j.read(in, o.Arch)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distros.ErrIndex, err)
 	}
@@ -148,7 +154,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 
 // fetch returns the first form that the server has. Release files list forms that do not exist (Debian's
 // uncompressed ones), and mirrors may lack the by-hash folders.
-func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) (file string, c choice, err error) {
+func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) (file string, err error) {
 	var missing []error
 	for _, c := range choices {
 		for _, url := range j.urls(c) {
@@ -156,16 +162,16 @@ func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) 
 			var mismatch *fetch.MismatchError
 			switch {
 			case err == nil:
-				return file, c, nil
+				return file, nil
 			case errors.As(err, &mismatch):
-				return "", c, fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
+				return "", fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
 			case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline):
-				return "", c, err
+				return "", err
 			}
 			missing = append(missing, err)
 		}
 	}
-	return "", choice{}, errors.Join(missing...)
+	return "", errors.Join(missing...)
 }
 
 func (j job) urls(c choice) []string {

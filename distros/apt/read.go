@@ -1,50 +1,35 @@
 package apt
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 const maxEntries = 1 << 21 // packages of one index; Debian's main has 63000
 
-// read parses an index and returns its unpacked size too.
-func (j job) read(ctx context.Context, file, ending string, limit int64, arch string) ([]entry, int64, error) {
-	f, err := os.Open(file) //nolint:gosec // a path in the store
-	if err != nil {
-		return nil, 0, err
-	}
-	defer f.Close() //nolint:errcheck // read only
-	in, err := dpkg.Decompress(bufio.NewReaderSize(f, 128<<10), ending)
-	if err != nil {
-		return nil, 0, fmt.Errorf("decompress: %w", err)
-	}
-	defer in.Close() //nolint:errcheck // read only
-	counted := &bounded.Limited{Reader: in, Left: limit, Err: errors.New("it unpacks to more bytes than its Release file allows"), Stop: ctx.Err}
-	var out []entry
-	for p, err := range dpkg.ReadParagraphs(counted) {
+// read parses an index.
+func (j job) read(in io.Reader, arch string) (all []entry, err error) {
+	for p, err := range dpkg.ReadParagraphs(in) {
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		e, err := newEntry(p)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if e.arch != arch && e.arch != "all" {
 			continue
 		}
-		if len(out) == maxEntries {
-			return nil, 0, fmt.Errorf("more than %d packages", maxEntries)
+		if len(all) == maxEntries {
+			return nil, fmt.Errorf("more than %d packages", maxEntries)
 		}
 		e.repo, e.component = j.repo, j.component
-		out = append(out, e)
+		all = append(all, e)
 	}
-	return out, limit - counted.Left, nil
+	return all, nil
 }
 
 // newEntry keeps only the text of a paragraph: its parsed fields would take as much memory again.

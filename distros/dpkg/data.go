@@ -23,20 +23,19 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	}
 	d.done = true
 	name := "deb: data.tar" + d.ending
-	in, err := decompress(d.ar, d.ending, d.XZ)
+	in, err := Unpack(d.ar, d.ending, maxData, d.XZ)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+		return fmt.Errorf("%s: %w", name, malformed(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	plain := limited(in, maxData)
-	t := tar.NewReader(plain)
+	t := tar.NewReader(in)
 	for range maxEntries {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			return d.finish(name, plain)
+			return d.finish(name, in)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+			return fmt.Errorf("%s: %w", name, malformed(err))
 		}
 		if err := checkHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -65,7 +64,7 @@ func (b body) Read(p []byte) (int, error) {
 // finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
 	if _, err := io.Copy(io.Discard, io.MultiReader(r, d.ar)); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+		return fmt.Errorf("%s: %w", name, malformed(err))
 	}
 	return nil
 }

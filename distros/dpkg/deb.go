@@ -9,7 +9,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/failure"
 )
@@ -117,19 +116,19 @@ func (d *Deb) readControl() error {
 	if !ok {
 		return fmt.Errorf("%w: the second member is %q, want control.tar", ErrFormat, m.name)
 	}
-	in, err := Decompress(d.ar, ending)
+	in, err := Unpack(d.ar, ending, maxControl, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
+		return fmt.Errorf("%s: %w", m.name, malformed(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	t := tar.NewReader(limited(in, maxControl))
+	t := tar.NewReader(in)
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
+			return fmt.Errorf("%s: %w", m.name, malformed(err))
 		}
 		if err := d.addControl(h, t); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
@@ -160,7 +159,7 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	}
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
+		return fmt.Errorf("%s: %w", name, malformed(err))
 	}
 	if d.Files[name] = data; len(d.Files) > maxControlFiles {
 		return fmt.Errorf("%w: more than %d control files", ErrFormat, maxControlFiles)
@@ -179,9 +178,4 @@ func (d *Deb) findData() error {
 	}
 	d.ending = ending
 	return nil
-}
-
-// limited returns an error, and not io.EOF, when more than the expected bytes are read.
-func limited(in io.Reader, most int64) *bounded.Limited {
-	return &bounded.Limited{Reader: in, Left: most, Err: fmt.Errorf("%w: it unpacks to more than %d bytes", ErrFormat, most)}
 }

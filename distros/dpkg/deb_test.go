@@ -274,11 +274,11 @@ func FuzzDecompress(f *testing.F) {
 		f.Add(uint8(i), repotest.Compress(f, ending, []byte(strings.Repeat("some text ", 100))))
 	}
 	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
-		r, err := Decompress(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3])
+		r, err := Unpack(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3], 4<<20, nil)
 		if err != nil {
 			return
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(r, 4<<20))
+		_, _ = io.Copy(io.Discard, r)
 		_ = r.Close()
 	})
 }

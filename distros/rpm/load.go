@@ -3,10 +3,12 @@ package rpm
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -90,12 +93,49 @@ func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, r
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = unpack(ctx.Err, file, l.Unpacked, limit, read); err != nil && ctx.Err() == nil {
+		if err = l.Unpacked.unpack(ctx.Err, file, limit, read); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
+	}
+	return nil
+}
+
+// unpack passes the unpacked content of a file to read. That content must have the size, at most limit bytes, and the
+// digest that repomd.xml says.
+func (s checksum) unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
+	if s.Size > limit {
+		return fmt.Errorf("it has %d bytes, more than the %d allowed", s.Size, limit)
+	}
+	if s.Size > 0 {
+		limit = s.Size
+	}
+	var sum hash.Hash
+	switch {
+	case s.SHA256 != "":
+		sum = sha256.New()
+	case s.SHA512 != "":
+		sum = sha512.New()
+	}
+	size, err := compression.Unpack(stop, file, limit, func(in io.Reader) error {
+		if sum != nil {
+			in = io.TeeReader(in, sum)
+		}
+		err := read(in)
+		if err == nil {
+			_, err = io.Copy(io.Discard, in)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case s.Size > 0 && size != s.Size:
+		return fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, s.Size)
+	case sum != nil && hex.EncodeToString(sum.Sum(nil)) != s.Digest():
+		return errors.New("what it unpacks to has another digest than repomd.xml says")
 	}
 	return nil
 }
