@@ -134,7 +134,8 @@ func (e *entry) origin() string {
 // toPackage checks an entry and converts it into a Package. Mistakes are distros.ErrIndex.
 func (e *entry) toPackage() (Package, error) {
 	bad := func(what, value string) (Package, error) {
-		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: bad %s %.80q", e.repo.name(), distros.ErrIndex, e.name, e.version, what, value)
+		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: bad %s %.80q",
+			e.repo.name(), distros.ErrIndex, e.name, e.version, what, value)
 	}
 	p, err := dpkg.ParseParagraph([]byte(e.raw))
 	if err != nil {
