@@ -50,15 +50,6 @@ func (p Paragraph) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Names returns the names of the fields in their order.
-func (p Paragraph) Names() []string {
-	names := make([]string, len(p.fields))
-	for i, f := range p.fields {
-		names[i] = f.name
-	}
-	return names
-}
-
 // Set returns the paragraph with a field replaced, or added at the end.
 func (p Paragraph) Set(name, value string) Paragraph {
 	fields := slices.Clone(p.fields)

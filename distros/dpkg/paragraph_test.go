@@ -58,7 +58,6 @@ func TestReadParagraphs(t *testing.T) {
 	if _, ok := got[0].Lookup("Missing"); ok {
 		t.Error("a missing field counts as there")
 	}
-	assert.Same(t, []string{"Package", "Version", "Description", "Empty", "Conffiles"}, got[0].Names())
 	assert.Equalf(t, "package: b\nDepends: c,\n d\n", got[1].String(), "String()")
 	for _, in := range []string{"", "\n\n", "# only a comment\n", "#x\n\n#y"} {
 		if got := readAll(t, in); len(got) != 0 {
@@ -142,11 +141,9 @@ func FuzzParagraphs(f *testing.F) {
 			if err != nil {
 				return
 			}
-			q, err := ParseParagraph([]byte(p.String()))
-			if err != nil {
+			if _, err := ParseParagraph([]byte(p.String())); err != nil {
 				t.Fatalf("%q is not read again: %v", p.String(), err)
 			}
-			assert.Samef(t, p.Names(), q.Names(), "read again")
 			r := render(p.fields)
 			if q, err := ParseParagraph([]byte(r.String())); err != nil || !cmp.Equal(p.fields, q.fields, cmp.AllowUnexported(field{})) {
 				t.Errorf("rendered %q from %q: %v", r.String(), p.String(), err)

@@ -13,13 +13,6 @@ import (
 type Status struct {
 	entries []Paragraph      // all of them, in the order of the file
 	names   map[string][]int // name -> installed entries
-	virtual map[string][]Provision
-}
-
-// Provision is an installed package that provides a virtual one.
-type Provision struct {
-	Package Paragraph
-	Version Version // version of the virtual package; "" when it is not stated: then no version restriction is met
 }
 
 // maxPackages bounds a status file. All of Debian has about 100000 packages.
@@ -28,7 +21,7 @@ const maxPackages = 500000
 // ReadStatus reads a status file. Lookups do not find packages that are not installed (removed with their
 // configuration kept, half installed), but With keeps them.
 func ReadStatus(r io.Reader) (*Status, error) {
-	s := &Status{names: map[string][]int{}, virtual: map[string][]Provision{}}
+	s := &Status{names: map[string][]int{}}
 	for p, err := range ReadParagraphs(r) {
 		if err != nil {
 			return nil, fmt.Errorf("dpkg status: %w", err)
@@ -49,18 +42,8 @@ func (s *Status) add(p Paragraph) error {
 		return fmt.Errorf("%w: a package is called %.60q", ErrFormat, name)
 	}
 	s.entries = append(s.entries, p)
-	if !installed(p) {
-		return nil
-	}
-	s.names[name] = append(s.names[name], len(s.entries)-1)
-	provides, err := ParseRelations(p.Get("Provides"), p.Get("Architecture"))
-	if err != nil {
-		return fmt.Errorf("package %s: Provides: %w", name, err)
-	}
-	for _, group := range provides {
-		for _, r := range group {
-			s.virtual[r.Name] = append(s.virtual[r.Name], Provision{p, r.Version})
-		}
+	if installed(p) {
+		s.names[name] = append(s.names[name], len(s.entries)-1)
 	}
 	return nil
 }
@@ -94,10 +77,6 @@ func (s *Status) Find(name, arch string) (Paragraph, bool) {
 	}
 	return Paragraph{}, false
 }
-
-// Provided returns the installed packages that provide a virtual package, without a real package of that
-// name.
-func (s *Status) Provided(name string) []Provision { return s.virtual[name] }
 
 // indexOnly are fields that a repository's index adds to a package's control data and that dpkg does not
 // record.

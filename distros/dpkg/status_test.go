@@ -67,13 +67,6 @@ func TestStatusLookups(t *testing.T) {
 		}
 	}
 	assert.Equalf(t, 4, len(s.Packages()), "installed packages")
-	for name, want := range map[string]string{"base": "", "virtual": "3", "versioned": "1:2"} {
-		got := s.Provided(name)
-		if len(got) != 1 || string(got[0].Version) != want || got[0].Package.Get("Package") != "base-files" {
-			t.Errorf("Provided(%q) = %v; want version %q", name, got, want)
-		}
-	}
-	assert.Equalf(t, 0, len(s.Provided("base-files")), "a package provides itself")
 	var empty Status
 	if _, ok := empty.Find("x", ""); ok || len(empty.Packages()) != 0 || len(empty.With()) != 0 {
 		t.Error("the zero Status is not empty")
@@ -82,7 +75,7 @@ func TestStatusLookups(t *testing.T) {
 
 func TestReadStatusErrors(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{"Version: 1\n", "Package: ../x\nStatus: install ok installed\n", "x", "Package: a\nStatus: install ok installed\nProvides: (\n"} {
+	for _, in := range []string{"Version: 1\n", "Package: ../x\nStatus: install ok installed\n", "x"} {
 		assert.ErrorIsf(t, assert.Err(ReadStatus(strings.NewReader(in))), ErrFormat, "%q", in)
 	}
 }
