@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,20 @@ type Entry struct {
 func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	t.Helper()
 	return require.Value(ParseHeader(repotest.Region(t, uint32(tag), plain(entries)...)))(t)
+}
+
+const (
+	TagSummary  Tag = 1004
+	TagLongSize Tag = 5009
+)
+
+// tagsOf returns the tags of a header in ascending order, without the region's own entry.
+func tagsOf(h *Header) (tags []Tag) {
+	for _, e := range h.entries {
+		tags = append(tags, e.tag)
+	}
+	slices.Sort(tags)
+	return tags
 }
 
 func plain(entries []Entry) (all []repotest.Entry) {

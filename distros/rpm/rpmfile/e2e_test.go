@@ -278,7 +278,7 @@ func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*t
 	// The transaction's number is its start time, which may be a second earlier.
 	tid, _ := theirs.Int(TagInstallTID)
 	ours = added(t, ours, Entry{TagInstallTID, TypeInt32, []uint32{uint32(tid)}})
-	if diff := cmp.Diff(theirs.Tags(), ours.Tags()); diff != "" {
+	if diff := cmp.Diff(tagsOf(theirs), tagsOf(ours)); diff != "" {
 		t.Errorf("tags in rpm's database: %s", diff)
 	} else if !bytes.Equal(theirs.Bytes(), ours.Bytes()) {
 		t.Errorf("rpm's record has %d bytes, ours %d, and they differ", len(theirs.Bytes()), len(ours.Bytes()))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
 // Bounds for one header. rpm allows as many entries, and four times as much data; the headers of the largest
@@ -170,16 +169,6 @@ func (h *Header) Bytes() []byte { return h.blob }
 
 // Immutable reports whether the header has an immutable region, the part that signatures cover.
 func (h *Header) Immutable() bool { return h.regionIndex > 0 }
-
-// Tags returns the tags of the header in ascending order, without the region's own entry.
-func (h *Header) Tags() []Tag {
-	tags := make([]Tag, len(h.entries))
-	for i, e := range h.entries {
-		tags[i] = e.tag
-	}
-	slices.Sort(tags)
-	return tags
-}
 
 // Has reports whether there is an entry with the tag.
 func (h *Header) Has(tag Tag) bool {

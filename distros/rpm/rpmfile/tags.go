@@ -45,7 +45,6 @@ const (
 	TagVersion           Tag = 1001
 	TagRelease           Tag = 1002
 	TagEpoch             Tag = 1003
-	TagSummary           Tag = 1004
 	TagDescription       Tag = 1005
 	TagInstallTime       Tag = 1008
 	TagVendor            Tag = 1011
@@ -88,7 +87,6 @@ const (
 	TagInstallColor      Tag = 1127
 	TagInstallTID        Tag = 1128
 	TagLongFileSizes     Tag = 5008
-	TagLongSize          Tag = 5009
 	TagFileCaps          Tag = 5010
 	TagFileDigestAlgo    Tag = 5011
 	TagFileSignatures    Tag = 5090
