@@ -20,7 +20,7 @@ import (
 func Test08RPM(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
-	s := rpmSystem(t, "rocky9", realrepo.Headers{Root: k.Root, Release: k.Release})
+	s := rocky(t, realrepo.Headers{Root: k.Root, Release: k.Release})
 	i := s.build(t, filepath.Join(scratch(t), "dist"))
 	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 	root := i.unpack(t)
@@ -28,39 +28,30 @@ func Test08RPM(t *testing.T) {
 	t.Run("programs", func(t *testing.T) { checkRPMPrograms(t, root) })
 	release := s.repo.Kernel
 	t.Run("kernels", func(t *testing.T) {
-		list := sh(t, "env", s.proxy, program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "--progress", "quiet")
+		list := sh(t, "env", "http_proxy="+s.proxy, program(t), "kernels", "--os", "rocky9", "--matrix", s.matrix, "--base", s.repo.Base(), "--progress", "quiet")
 		if !strings.Contains(list, release+" ") || !strings.Contains(list, release+"+rt ") {
 			t.Errorf("driver-build kernels does not list %s and its real-time flavour:\n%s", release, list)
 		}
 	})
 }
 
-// An image of SUSE's family, without a compile: a signed index, SUSE's database and names.
-func Test08SUSE(t *testing.T) {
-	journey(t)
-	s := rpmSystem(t, "opensuse-leap15.6", realrepo.Headers{})
-	i := s.build(t, filepath.Join(scratch(t), "dist"))
-	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
-	s.check(t, i.unpack(t))
-}
-
-// check compares an image, and the headers with which its modules would be compiled, with what the system's
-// own program installs.
-func (s rpmTarget) check(t *testing.T, root string) {
+// check compares an image, and the headers with which its modules would be compiled, with what dnf
+// installs.
+func (s target) check(t *testing.T, root string) {
 	t.Helper()
-	got := s.names(s.rpm(t, root, allPackages...).want(t, 0).stdout)
+	got := names(rpm(t, root, allPackages...).want(t, 0).stdout)
 	want, all := s.reference(t), append(s.headers(t), got...)
 	slices.Sort(all)
 	if diff := cmp.Diff(want, all); diff != "" {
-		t.Errorf("packages: -%s +image and headers\n%s", s.resolver(), diff)
+		t.Errorf("packages: -dnf +image and headers\n%s", diff)
 	}
-	t.Logf("%d packages in the image, as %s has it", len(got), s.resolver())
-	s.verify(t, root)
+	t.Logf("%d packages in the image, as dnf has it", len(got))
+	verify(t, root)
 }
 
 // headers returns the packages of the newest kernel's headers, and those that they need beyond the image, by
 // the plan.
-func (s rpmTarget) headers(t *testing.T) []string {
+func (s target) headers(t *testing.T) []string {
 	t.Helper()
 	r := s.command(t, filepath.Join(scratch(t), "none"), "--kernel", s.repo.Kernel, "--builder", "chroot", "--dry-run").want(t, 0)
 	var recipe struct {
@@ -80,20 +71,20 @@ func (s rpmTarget) headers(t *testing.T) []string {
 }
 
 // verify asks rpm whether its database is whole and all files of all packages are unchanged.
-func (s rpmTarget) verify(t *testing.T, root string) {
+func verify(t *testing.T, root string) {
 	t.Helper()
-	s.rpm(t, root, "rpmdb", "--verifydb").want(t, 0)
-	if owner := s.rpm(t, root, "rpm", "-qf", "/usr/sbin/modprobe").want(t, 0); !strings.HasPrefix(owner.stdout, "kmod-") {
+	rpm(t, root, "rpmdb", "--verifydb").want(t, 0)
+	if owner := rpm(t, root, "rpm", "-qf", "/usr/sbin/modprobe").want(t, 0); !strings.HasPrefix(owner.stdout, "kmod-") {
 		t.Errorf("modprobe is not kmod's\n%s", owner)
 	}
-	if r := s.rpm(t, root, "rpm", "-Va", "--nodeps").do(t); r.code != 0 || r.stdout != "" || strings.Contains(r.stderr, "error") {
+	if r := rpm(t, root, "rpm", "-Va", "--nodeps").do(t); r.code != 0 || r.stdout != "" || strings.Contains(r.stderr, "error") {
 		t.Errorf("rpm -Va has findings\n%s", r)
 	}
 }
 
 // names sorts a list of packages. rpm counts keys as packages; they are left out, because each program
 // imports its own.
-func (s rpmTarget) names(list string) []string {
+func names(list string) []string {
 	names := slices.DeleteFunc(strings.Fields(list), func(n string) bool { return strings.HasPrefix(n, "gpg-pubkey-") })
 	slices.Sort(names)
 	return names

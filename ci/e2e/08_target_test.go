@@ -19,33 +19,21 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// target is a system whose repositories the test makes, and a driver.
+// target is Rocky Linux, whose repositories the test makes, and a driver.
 type target struct {
-	id, base string // "rocky9", "oci:DIR"
-	proxy    string // "http_proxy=ADDRESS" of the server of all hosts
-	matrix   string
-}
-
-// rpmTarget is a target with .rpm packages.
-type rpmTarget struct {
-	target
-	repo *realrepo.System
+	repo   *realrepo.System
+	proxy  string // address of the server of all hosts
+	matrix string
 }
 
 // archiveHost is the host that serves the driver.
 const archiveHost = "archive.example"
 
-// rpmSystem makes the repositories of a system, or takes them from the cache, and serves them and the
-// driver's archive.
-func rpmSystem(t *testing.T, id string, headers realrepo.Headers) rpmTarget {
+// rocky makes the repositories of Rocky Linux, or takes them from the cache, and serves their hosts and the driver's
+// archive to clients that use the server as their proxy.
+func rocky(t *testing.T, headers realrepo.Headers) target {
 	t.Helper()
-	repo := realrepo.Make(t, realrepo.Options{System: id, Headers: headers})
-	return rpmTarget{serveTarget(t, id, repo), repo}
-}
-
-// serveTarget serves the hosts of a system and the driver to clients that use the server as their proxy.
-func serveTarget(t *testing.T, id string, repo *realrepo.System) target {
-	t.Helper()
+	repo := realrepo.Rocky(t, headers)
 	served, www := scratch(t), filepath.Join(repo.Dir, "www")
 	hosts := require.Value(os.ReadDir(www))(t)
 	for _, h := range hosts {
@@ -59,40 +47,39 @@ func serveTarget(t *testing.T, id string, repo *realrepo.System) target {
 		files.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return target{id: id, base: repo.Base(), proxy: "http_proxy=" + server.URL, matrix: archiveMatrix(t, id, archive)}
+	return target{repo: repo, proxy: server.URL, matrix: archiveMatrix(t, archive)}
 }
 
-// driverArchive returns an archive of the driver, made of Debian's packages. Journeys share it: the same file
-// gives the same layers.
+// driverArchive makes an archive of the driver, of Debian's packages.
 func driverArchive(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(workspace(t), "archives")
-	made := require.Value(filepath.Glob(filepath.Join(dir, "*-"+thinDriver+".run")))(t)
-	if len(made) == 1 {
-		return made[0]
+	a, skipped, err := makeself.FromTree(os.DirFS(debian(t, "debian12", thinDriver).driverTree(t)), thinDriver, "x86_64")
+	require.NoError(t, err)
+	for _, name := range skipped {
+		if !strings.HasPrefix(name, "licenses/") && name != "usr/lib/firmware/nvidia/"+thinDriver { // a link to the firmware
+			t.Errorf("the generator has no place for %s", name)
+		}
 	}
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	file := generate(t, debian(t, "debian12", thinDriver).driverTree(t), thinDriver, "zstd", scratch(t))
-	to := filepath.Join(dir, filepath.Base(file))
-	require.NoError(t, os.Rename(file, to))
-	return to
+	file := filepath.Join(scratch(t), a.Name())
+	require.NoError(t, a.WriteFile(t.Context(), file))
+	return file
 }
 
-// archiveMatrix returns a matrix of one system and the driver, whose archive is on archiveHost.
-func archiveMatrix(t *testing.T, system, archive string) string {
+// archiveMatrix returns a matrix of the system and the driver, whose archive is on archiveHost.
+func archiveMatrix(t *testing.T, archive string) string {
 	t.Helper()
 	f := require.Value(os.Open(archive))(t)
 	defer f.Close() //nolint:errcheck // read only
 	sum := sha256.New()
 	size := require.Value(io.Copy(sum, f))(t)
 	text := fmt.Sprintf(`systems:
-  - {id: %s, base: "registry.invalid/base:latest", archs: [amd64], kernels: [6.1]}
+  - {id: rocky9, base: "registry.invalid/base:latest", archs: [amd64], kernels: [6.1]}
 drivers:
   - version: %s
     flavours: [proprietary]
     archives:
       amd64: {url: "http://%s/%s", sha256: %s, size: %d}
-`, system, thinDriver, archiveHost, filepath.Base(archive), hex.EncodeToString(sum.Sum(nil)), size)
+`, thinDriver, archiveHost, filepath.Base(archive), hex.EncodeToString(sum.Sum(nil)), size)
 	name := filepath.Join(scratch(t), "matrix.yaml")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
@@ -112,88 +99,40 @@ func (s target) build(t *testing.T, dir string, flags ...string) image {
 
 func (s target) command(t *testing.T, dir string, flags ...string) command {
 	t.Helper()
-	args := []string{program(t), "--progress", "plain", "--os", s.id, "--driver", thinDriver, "--matrix", s.matrix, "--base", s.base, "--output", "oci:" + dir}
-	return command{env: []string{s.proxy}, args: append(args, flags...)}
+	args := []string{program(t), "--progress", "plain", "--os", "rocky9", "--driver", thinDriver, "--matrix", s.matrix,
+		"--base", s.repo.Base(), "--output", "oci:" + dir}
+	return command{env: []string{"http_proxy=" + s.proxy}, args: append(args, flags...)}
 }
 
-func (s rpmTarget) ndb() bool { return strings.HasPrefix(s.id, "opensuse") }
-
-// resolver returns the program whose result is compared with the packages of an image.
-func (s rpmTarget) resolver() string {
-	if s.ndb() {
-		return "zypper"
-	}
-	return "dnf"
-}
-
-// reference lists the installed packages after the system's program has installed, into a copy of the base,
-// the packages that driver-build requests, including the headers of the newest kernel.
-func (s rpmTarget) reference(t *testing.T) []string {
+// reference lists the installed packages after dnf has installed, into a copy of the base, the packages that
+// driver-build requests, including the headers of the newest kernel.
+func (s target) reference(t *testing.T) []string {
 	t.Helper()
-	d := require.Value(distros.Lookup(s.id))(t)
+	d := require.Value(distros.Lookup("rocky9"))(t)
 	root := filepath.Join(scratch(t), "root")
 	sh(t, "cp", "-a", filepath.Join(s.repo.Dir, "root"), root)
-	proxy := strings.TrimPrefix(s.proxy, "http_proxy=")
-	args := []string{"zypper", "--root", root, "--non-interactive", "--gpg-auto-import-keys", "--releasever", strings.TrimPrefix(s.id, "opensuse-leap"), "install", "--no-recommends"}
-	if !s.ndb() {
-		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + filepath.Join(root, "etc/dnf/vars"),
-			"--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"), "--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
-	}
+	args := []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + s.proxy, "--setopt=varsdir=" + filepath.Join(root, "etc/dnf/vars"),
+		"--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"), "--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
 	// Of alternative headers dnf gets the first: the newest kernel is that of the plain package.
 	headers, _, _ := strings.Cut(strings.TrimPrefix(d.Headers(s.repo.Kernel)[0], "("), " or ")
-	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), headers)}.want(t, 0)
-	return s.names(s.hostRPM(t, root, allPackages...).want(t, 0).stdout)
+	command{env: []string{home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), headers)}.want(t, 0)
+	return names(rpm(t, root, allPackages...).want(t, 0).stdout)
 }
 
 // allPackages makes rpm list packages as "name-[epoch:]version-release.arch".
 var allPackages = []string{"rpm", "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n"}
 
-// rpm runs a program of rpm's on the root of an image: that of a Debian whose rpm has SUSE's format of database.
-func (s rpmTarget) rpm(t *testing.T, root string, args ...string) command {
+// rpm runs a program of this machine's rpm on a root.
+func rpm(t *testing.T, root string, args ...string) command {
 	t.Helper()
-	if !s.ndb() {
-		return s.hostRPM(t, root, args...)
-	}
-	const script = `mount --rbind "$1" "$2/mnt"; debian=$2 program=$3; shift 3; exec chroot "$debian" "$program" --root /mnt "$@"`
-	args = slices.Concat(args[:1], []string{"--define", "_db_backend ndb", "--dbpath", s.database()}, args[1:])
-	return command{args: append([]string{"unshare", "--mount", "sh", "-ec", script, "sh", root, realrepo.Debian(t, "trixie")}, args...)}
+	return command{env: []string{home(t, root)}, args: slices.Concat(args[:1], []string{"--root", root}, args[1:])}
 }
 
-// hostRPM runs a program of this machine's rpm on a root. Debian's rpm looks for the database in the home
-// folder.
-func (s rpmTarget) hostRPM(t *testing.T, root string, args ...string) command {
-	t.Helper()
-	return command{env: []string{s.home(t, root)}, args: slices.Concat(args[:1], []string{"--root", root}, args[1:])}
-}
-
-func (s rpmTarget) database() string {
-	if s.ndb() {
-		return "/usr/lib/sysimage/rpm"
-	}
-	return "/var/lib/rpm"
-}
-
-// home returns a home folder with which rpm looks for the database where the system has it.
-func (s rpmTarget) home(t *testing.T, root string) string {
+// home returns a home folder with which Debian's rpm, which has the database there, looks for it where the system has it.
+func home(t *testing.T, root string) string {
 	t.Helper()
 	dir := root + ".home"
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+s.database()+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644))
 	return "HOME=" + dir
-}
-
-// generate writes a .run archive of a driver's tree into dir.
-func generate(t *testing.T, tree, driver, compression, dir string) string {
-	t.Helper()
-	a, skipped, err := makeself.FromTree(os.DirFS(tree), driver, "x86_64")
-	require.NoError(t, err)
-	for _, name := range skipped {
-		if !strings.HasPrefix(name, "licenses/") && name != "usr/lib/firmware/nvidia/"+driver { // a link to the firmware
-			t.Errorf("the generator has no place for %s", name)
-		}
-	}
-	a.Compression = compression
-	file := filepath.Join(dir, a.Name())
-	require.NoError(t, a.WriteFile(t.Context(), file))
-	return file
 }

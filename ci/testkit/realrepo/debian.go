@@ -61,11 +61,3 @@ func Debian(t testing.TB, suite string) string {
 		tool.Must(t, "mmdebstrap", "--quiet", "--variant=essential", "--include=rpm", suite, dir)
 	})
 }
-
-// convertScript moves the database in the folder $1 of a root, which is in SQLite's format, to SUSE's, with the rpm
-// in the root $2. What is left of locks and environments is removed.
-const convertScript = `rpmdb --dbpath "$1" --exportdb >"$1.list"
-rm -rf "$1"; mkdir "$1"
-unshare --mount sh -ec 'mount --bind "$1" "$2/mnt"; exec chroot "$2" rpmdb --define "_db_backend ndb" --dbpath /mnt --importdb' \
-  sh "$1" "$2" <"$1.list"
-rm -f "$1.list" "$1"/__db* "$1"/.*.lock`

@@ -1,7 +1,6 @@
 package realrepo
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// Headers are those of a Debian kernel, from which systems get those of their newest kernel.
+// Headers are those of a Debian kernel, from which the system gets those of its newest kernel.
 type Headers struct {
 	// Root has the unpacked packages linux-headers-RELEASE, -common and linux-kbuild, like ci/lab's kernels.
 	Root string
@@ -24,61 +23,36 @@ type Headers struct {
 // version splits the release: "6.1.0" and 56. Debian's name has one hyphen more than rpm allows in a version.
 func (h Headers) version(t testing.TB) (version string, number int) {
 	t.Helper()
-	parts := strings.Split(cmp.Or(h.Release, "6.1.0-9-amd64"), "-")
+	parts := strings.Split(h.Release, "-")
 	return parts[0], require.Value(strconv.Atoi(parts[1]))(t)
 }
 
-// uname returns the release of a kernel whose package has this version and release: "6.1.0-56.el9_4.x86_64"
-// in rocky9, "6.1.0-150600.56-default" in opensuse-leap15.6. flavour is "" or, as in RHEL, "rt".
-func (s system) uname(version, release, flavour string) string {
-	if s.suse {
-		return version + "-" + release + "-" + cmp.Or(flavour, "default")
-	}
-	if flavour != "" {
-		flavour = "+" + flavour
-	}
-	return version + "-" + release + ".x86_64" + flavour
+// uname returns the release of the newest kernel, "6.1.0-56.el9_4.x86_64".
+func (h Headers) uname(t testing.TB) string {
+	t.Helper()
+	version, number := h.version(t)
+	return fmt.Sprintf("%s-%d.el9_4.x86_64", version, number)
 }
 
 // kernels returns the packages of the newest kernel's headers, and of two kernels whose headers are the file
-// with their release: an older one, and one of another flavour.
-func (s system) kernels(t testing.TB, h Headers) []Package {
+// with their release: an older one, and the newest real-time kernel.
+func (h Headers) kernels(t testing.TB) []Package {
 	t.Helper()
 	version, number := h.version(t)
-	release, flavour := fmt.Sprintf(s.build, number), "rt"
-	if s.suse {
-		flavour = "azure"
-	}
-	newest, place := s.devel(version, release, "")
-	if h.Root != "" {
-		newest.Tree, newest.Files = t.TempDir(), nil
-		h.merge(t, filepath.Join(newest.Tree, place), s.uname(version, release, ""))
-	}
-	older, _ := s.devel(version, fmt.Sprintf(s.build, number-1), "")
-	other, _ := s.devel(version, release, flavour)
-	return []Package{newest, older, other}
-}
-
-// devel returns the package of a kernel's headers, and their folder.
-func (s system) devel(version, release, flavour string) (p Package, place string) {
-	uname := s.uname(version, release, flavour)
-	p = Package{Name: "kernel-devel", Version: version + "-" + release, Payload: s.payload}
-	p.Requires = []string{"/usr/bin/bash", "make", "findutils"}
-	if s.suse {
-		name := cmp.Or(flavour, "default")
-		p.Name, place = "kernel-"+name+"-devel", "/usr/src/linux-"+p.Version+"-obj/x86_64/"+name
-		p.Provides = []string{"multiversion(kernel)", p.Name + " = " + p.Version}
-		p.Version += ".1" // a rebuild of the same source
-	} else {
-		place = "/usr/src/kernels/" + uname
-		p.Requires = append(p.Requires, "gcc", "elfutils-libelf-devel", "perl-interpreter")
-		p.Provides = []string{"installonlypkg(kernel)", "kernel-devel-uname-r = " + uname}
-		if flavour != "" {
-			p.Name, p.Provides = "kernel-"+flavour+"-devel", append(p.Provides, "kernel-devel = "+p.Version)
+	newest, older := fmt.Sprintf("%s-%d.el9_4", version, number), fmt.Sprintf("%s-%d.el9_4", version, number-1)
+	devel := func(name, version, uname string) Package {
+		return Package{
+			Name: name, Version: version, Payload: payload,
+			Requires: []string{"/usr/bin/bash", "make", "findutils", "gcc", "elfutils-libelf-devel", "perl-interpreter"},
+			Provides: []string{"installonlypkg(kernel)", "kernel-devel-uname-r = " + uname},
+			Files:    []File{{Path: "/usr/src/kernels/" + uname + "/include/config/kernel.release", Body: uname + "\n"}},
 		}
 	}
-	p.Files = []File{{Path: place + "/include/config/kernel.release", Body: uname + "\n"}}
-	return p, place
+	full, rt := devel("kernel-devel", newest, h.uname(t)), devel("kernel-rt-devel", newest, h.uname(t)+"+rt")
+	full.Tree, full.Files = t.TempDir(), nil
+	h.merge(t, filepath.Join(full.Tree, "usr/src/kernels", h.uname(t)), h.uname(t))
+	rt.Provides = append(rt.Provides, "kernel-devel = "+newest)
+	return []Package{full, devel("kernel-devel", older, older+".x86_64"), rt}
 }
 
 // mergeScript makes one tree of Debian's three, as in the family of RHEL. It leaves other architectures, links
