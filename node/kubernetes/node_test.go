@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -15,7 +18,9 @@ import (
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
-	s.Do(func(st *apitest.State) { st.Conditions = []map[string]any{{"type": "Ready", "status": "True"}} })
+	s.Do(func(st *apitest.State) {
+		st.Node.Status.Conditions = []corev1.NodeCondition{{Type: "Ready", Status: "True", LastHeartbeatTime: metav1.NewTime(noon)}}
+	})
 	set := func(now time.Time, cond Condition) {
 		t.Helper()
 		require.NoError(t, c.SetCondition(t.Context(), testNode, now, cond))
@@ -23,10 +28,10 @@ func TestCondition(t *testing.T) {
 	set(noon, Condition{Type: condType, Status: "True", Reason: "Serving", Message: "it serves", Changed: noon})
 	set(noon.Add(time.Minute), Condition{Type: condType, Status: "True", Reason: "Serving", Message: strings.Repeat("é", 2000)})
 	got := s.Condition(condType)
-	if got["status"] != "True" || got["lastTransitionTime"] != noon || got["lastHeartbeatTime"] != noon.Add(time.Minute) || len(got["message"].(string)) > maxMessage {
+	if got.Status != "True" || !got.LastTransitionTime.Time.Equal(noon) || !got.LastHeartbeatTime.Time.Equal(noon.Add(time.Minute)) || len(got.Message) > maxMessage {
 		t.Errorf("%v", got)
 	}
-	if other := s.Condition("Ready"); other["status"] != "True" {
+	if other := s.Condition("Ready"); other.Status != "True" {
 		t.Errorf("other conditions: %v", other)
 	}
 	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
@@ -46,17 +51,17 @@ func TestRemoveAnnotation(t *testing.T) {
 		const key = "a~b.example/c"
 		s.Do(func(st *apitest.State) {
 			if test.has != "" {
-				st.Annotations[key] = test.has
+				st.Node.Annotations[key] = test.has
 			}
 			st.OnRequest = func(st *apitest.State) {
 				if len(st.Requests) == 2 && test.meanwhile != "" {
-					st.Annotations[key] = test.meanwhile
+					st.Node.Annotations[key] = test.meanwhile
 				}
 			}
 		})
 		assert.NoErrorf(t, c.RemoveAnnotation(t.Context(), testNode, key, "me"), "%s", name)
 		s.Do(func(st *apitest.State) {
-			assert.Equalf(t, test.want, st.Annotations[key], "%s: %q", name, st.Annotations)
+			assert.Equalf(t, test.want, st.Node.Annotations[key], "%s: %q", name, st.Node.Annotations)
 		})
 	}
 }
@@ -67,13 +72,13 @@ func TestSafeLoad(t *testing.T) {
 	s, c := start(t)
 	safe := NewSafeLoad(c, testNode, "driver-x")
 	value := func() (v string) {
-		s.Do(func(st *apitest.State) { v = st.Annotations[status.SafeLoadAnnotation] })
+		s.Do(func(st *apitest.State) { v = st.Node.Annotations[status.SafeLoadAnnotation] })
 		return v
 	}
 	set := func(v string) {
 		s.Do(func(st *apitest.State) {
-			if delete(st.Annotations, status.SafeLoadAnnotation); v != "" {
-				st.Annotations[status.SafeLoadAnnotation] = v
+			if delete(st.Node.Annotations, status.SafeLoadAnnotation); v != "" {
+				st.Node.Annotations[status.SafeLoadAnnotation] = v
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func (b *bench) see(t *testing.T, after time.Duration, st status.Snapshot) {
 
 func (b *bench) condition() string {
 	c := b.server.Condition(conditionType)
-	return fmt.Sprintf("%v %v %v", c["status"], c["reason"], c["message"])
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
 var (
@@ -65,7 +65,7 @@ func TestLife(t *testing.T) {
 	b := newBench(t)
 	b.see(t, 0, status.Snapshot{})
 	b.see(t, time.Second, status.Snapshot{State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
-	if c := b.server.Condition(conditionType); c != nil {
+	if c := b.server.Condition(conditionType); c.Type != "" {
 		t.Errorf("an instance without the lock speaks of the node: %v", c)
 	}
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
@@ -158,11 +158,11 @@ func TestHeartbeat(t *testing.T) {
 	if patches() != 3 || b.condition() != "False Waiting b" {
 		t.Errorf("%d patches, %s", patches(), b.condition())
 	}
-	if at := b.server.Condition(conditionType)["lastTransitionTime"]; at != noon {
+	if at := b.server.Condition(conditionType).LastTransitionTime; !at.Time.Equal(noon) {
 		t.Errorf("transition %v", at)
 	}
 	b.see(t, time.Hour, serves)
-	if at := b.server.Condition(conditionType)["lastTransitionTime"]; at != b.clock {
+	if at := b.server.Condition(conditionType).LastTransitionTime; !at.Time.Equal(b.clock) {
 		t.Errorf("transition %v", at)
 	}
 	b.see(t, 0, waits)
@@ -188,7 +188,7 @@ func TestRefused(t *testing.T) {
 	b.see(t, time.Second, serves)
 	b.server.Do(func(st *apitest.State) { st.Down = false })
 	b.see(t, time.Second, serves)
-	assert.Equalf(t, "<nil> <nil> <nil>", b.condition(), "it does not pause")
+	assert.Equalf(t, "  ", b.condition(), "it does not pause")
 	b.see(t, mostWait, serves)
 	if got := b.condition(); !strings.HasPrefix(got, "True Serving") || !strings.Contains(b.said.String(), "reporting works again feature=\"the node condition") {
 		t.Errorf("%s, said %s", got, &b.said)
@@ -229,7 +229,7 @@ func TestStartAndClose(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Idle was not called")
 	}
-	if c := s.Condition(conditionType); c["status"] != "True" {
+	if c := s.Condition(conditionType); c.Status != "True" {
 		t.Errorf("%v", c)
 	}
 	free := make(chan struct{})

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/node/status"
@@ -19,11 +21,11 @@ func TestStartupTaint(t *testing.T) {
 	b.events.on, b.Reporter.condition.on = false, false
 	set := func() {
 		b.server.Do(func(st *apitest.State) {
-			st.Taints = []map[string]any{{"key": "example.com/starting", "effect": "NoSchedule"}, {"key": "other", "effect": "NoSchedule"}}
+			st.Node.Spec.Taints = []corev1.Taint{taint("example.com/starting", "NoSchedule"), taint("other", "NoSchedule")}
 		})
 	}
 	left := func() (n int) {
-		b.server.Do(func(st *apitest.State) { n = len(st.Taints) })
+		b.server.Do(func(st *apitest.State) { n = len(st.Node.Spec.Taints) })
 		return n
 	}
 	set()

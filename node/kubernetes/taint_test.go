@@ -5,50 +5,54 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
-func taint(key, effect string) map[string]any { return map[string]any{"key": key, "effect": effect} }
+func taint(key string, effect corev1.TaintEffect) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: effect}
+}
 
 // TestRemoveTaints checks that only the taints with the keys go, also while another client changes the list.
 func TestRemoveTaints(t *testing.T) {
 	t.Parallel()
 	const ours = "example.com/starting"
 	for name, test := range map[string]struct {
-		has       []map[string]any
+		has       []corev1.Taint
 		meanwhile func(st *apitest.State, request int) // before each request
 		want      string                               // keys that stay
 		removed   string
 		err       error
 	}{
-		"ours alone":   {[]map[string]any{taint(ours, "NoSchedule")}, nil, "", ours, nil},
-		"two effects":  {[]map[string]any{taint(ours, "NoSchedule"), taint("other", "NoSchedule"), taint(ours, "NoExecute")}, nil, "other", ours, nil},
-		"none of ours": {[]map[string]any{taint("other", "NoSchedule")}, nil, "other", "", nil},
-		"another one is added in front": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
+		"ours alone":   {[]corev1.Taint{taint(ours, "NoSchedule")}, nil, "", ours, nil},
+		"two effects":  {[]corev1.Taint{taint(ours, "NoSchedule"), taint("other", "NoSchedule"), taint(ours, "NoExecute")}, nil, "other", ours, nil},
+		"none of ours": {[]corev1.Taint{taint("other", "NoSchedule")}, nil, "other", "", nil},
+		"another one is added in front": {[]corev1.Taint{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request == 2 {
-				st.Taints = append([]map[string]any{taint("new", "NoSchedule")}, st.Taints...)
+				st.Node.Spec.Taints = append([]corev1.Taint{taint("new", "NoSchedule")}, st.Node.Spec.Taints...)
 			}
 		}, "new", ours, nil},
-		"another program changes its value": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
+		"another program changes its value": {[]corev1.Taint{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request == 2 {
-				st.Taints = []map[string]any{{"key": ours, "effect": "NoSchedule", "value": "x"}}
+				st.Node.Spec.Taints = []corev1.Taint{{Key: ours, Effect: "NoSchedule", Value: "x"}}
 			}
 		}, "", ours, nil},
-		"somebody changes the list all the time": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
+		"somebody changes the list all the time": {[]corev1.Taint{taint(ours, "NoSchedule")}, func(st *apitest.State, request int) {
 			if request%2 == 0 {
-				st.Taints = append([]map[string]any{taint(fmt.Sprint("n", request), "NoSchedule")}, st.Taints...)
+				st.Node.Spec.Taints = append([]corev1.Taint{taint(fmt.Sprint("n", request), "NoSchedule")}, st.Node.Spec.Taints...)
 			}
 		}, "n20 n18 n16 n14 n12 n10 n8 n6 n4 n2 " + ours, "", ErrUnreachable},
-		"no right": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"patch nodes"} }, ours, "", ErrForbidden},
-		"no right to look": {[]map[string]any{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"get nodes"} },
+		"no right": {[]corev1.Taint{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"patch nodes"} }, ours, "", ErrForbidden},
+		"no right to look": {[]corev1.Taint{taint(ours, "NoSchedule")}, func(st *apitest.State, _ int) { st.Denied = []string{"get nodes"} },
 			ours, "", ErrForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, c := start(t)
 			s.Do(func(st *apitest.State) {
-				st.Taints = test.has
+				st.Node.Spec.Taints = test.has
 				st.OnRequest = func(st *apitest.State) {
 					if test.meanwhile != nil {
 						test.meanwhile(st, len(st.Requests))
@@ -62,8 +66,8 @@ func TestRemoveTaints(t *testing.T) {
 			}
 			s.Do(func(st *apitest.State) {
 				var keys []string
-				for _, left := range st.Taints {
-					keys = append(keys, left["key"].(string))
+				for _, left := range st.Node.Spec.Taints {
+					keys = append(keys, left.Key)
 				}
 				assert.Equal(t, test.want, strings.Join(keys, " "))
 			})

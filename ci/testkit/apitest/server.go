@@ -5,8 +5,11 @@
 package apitest
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +20,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -32,16 +39,14 @@ type Server struct {
 
 // State is the content of the server and its behaviour.
 type State struct {
-	Token       string
-	Denied      []string       // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
-	Down        bool           // every answer is 503
-	Pods        map[string]any // by NAMESPACE/NAME
-	Annotations map[string]string
-	Taints      []map[string]any
-	Conditions  []map[string]any
-	Events      map[string]map[string]any // by NAMESPACE/NAME
-	Requests    []string                  // "METHOD PATH", all of them
-	OnRequest   func(s *State)            // called before each request is handled
+	Token     string
+	Denied    []string // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Down      bool     // every answer is 503
+	Pods      map[string]any
+	Node      corev1.Node
+	Events    map[string]*corev1.Event // by NAMESPACE/NAME, as Pods
+	Requests  []string                 // "METHOD PATH", all of them
+	OnRequest func(s *State)           // called before each request is handled
 }
 
 // NodeName is the name of the only node.
@@ -50,7 +55,8 @@ const NodeName = "node-1"
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{State: State{Token: "token-1", Annotations: map[string]string{}, Events: map[string]map[string]any{}}}
+	s := &Server{State: State{Token: "token-1", Events: map[string]*corev1.Event{}}}
+	s.State.Node.Name, s.State.Node.Annotations = NodeName, map[string]string{}
 	web := httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	t.Cleanup(web.Close)
 	s.URL, s.Folder = web.URL, t.TempDir()
@@ -83,19 +89,18 @@ func (s *Server) Do(f func(st *State)) {
 func (s *Server) Told() (list []string) {
 	s.Do(func(st *State) {
 		for _, e := range st.Events {
-			about, _ := e["involvedObject"].(map[string]any)
-			list = append(list, fmt.Sprintf("%v %v %v x%v: %v", about["kind"], e["type"], e["reason"], e["count"], e["message"]))
+			list = append(list, fmt.Sprintf("%s %s %s x%d: %s", e.InvolvedObject.Kind, e.Type, e.Reason, e.Count, e.Message))
 		}
 	})
 	slices.Sort(list)
 	return list
 }
 
-// Condition returns the node's condition of a type; nil when it has none.
-func (s *Server) Condition(kind string) (cond map[string]any) {
+// Condition returns the node's condition of a type; an empty one when it has none.
+func (s *Server) Condition(kind string) (cond corev1.NodeCondition) {
 	s.Do(func(st *State) {
-		for _, c := range st.Conditions {
-			if c["type"] == kind {
+		for _, c := range st.Node.Status.Conditions {
+			if string(c.Type) == kind {
 				cond = c
 			}
 		}
@@ -123,11 +128,12 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	if st.OnRequest != nil {
 		st.OnRequest(st)
 	}
+	st.Node.ResourceVersion = fmt.Sprint(st.Node.Annotations, st.Node.Spec.Taints)
 	answer, err := st.answer(req)
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
-		code := http.StatusInternalServerError
-		if r, ok := err.(*refusal); ok { //nolint:errorlint // refuse made it, it is never wrapped
+		code := http.StatusBadRequest
+		if r, ok := errors.AsType[*refusal](err); ok {
 			code = r.code
 		}
 		w.WriteHeader(code)
@@ -142,14 +148,10 @@ const (
 	partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
-// calls are the requests that the server knows: METHOD RESOURCE CONTENT-TYPE. name is NAMESPACE/NAME.
-var calls = map[string]func(st *State, name string, body []byte) (any, error){
-	"GET nodes ": func(st *State, _ string, _ []byte) (any, error) { return st.node(), nil }, //nolint:unparam // as all others
-	"GET pods ":  (*State).pod,
-	"PATCH nodes application/merge-patch+json":                  (*State).patchNode,
-	"PATCH nodes/status application/strategic-merge-patch+json": (*State).patchStatus,
-	"POST events application/json":                              (*State).createEvent,
-	"PATCH events application/merge-patch+json":                 (*State).patchEvent,
+// calls are the requests that the server knows: VERB RESOURCE CONTENT-TYPE.
+var calls = []string{
+	"get nodes ", "get pods ", "patch nodes application/merge-patch+json", "patch nodes/status application/strategic-merge-patch+json",
+	"create events application/json", "patch events application/merge-patch+json",
 }
 
 func (st *State) answer(req *http.Request) (any, error) {
@@ -164,7 +166,7 @@ func (st *State) answer(req *http.Request) (any, error) {
 	case req.URL.RawQuery != "":
 		return nil, refuse(http.StatusBadRequest, "query %q", req.URL.RawQuery)
 	}
-	resource, name := "", ""
+	resource, name := "", "" // NAMESPACE/NAME
 	parts := strings.Split(req.URL.Path, "/")
 	switch namespaced := strings.HasPrefix(req.URL.Path, "/api/v1/namespaces/"); {
 	case namespaced && len(parts) >= 6:
@@ -178,10 +180,9 @@ func (st *State) answer(req *http.Request) (any, error) {
 	if verb == "get" {
 		kind = ""
 	}
-	call := calls[req.Method+" "+resource+" "+kind]
 	accept := req.Header.Get("Accept")
 	switch {
-	case call == nil:
+	case !slices.Contains(calls, verb+" "+resource+" "+kind):
 		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s %s", req.Method, resource, kind)
 	case slices.Contains(st.Denied, verb+" "+resource):
 		return nil, refuse(http.StatusForbidden,
@@ -190,9 +191,100 @@ func (st *State) answer(req *http.Request) (any, error) {
 		return nil, refuse(http.StatusNotAcceptable,
 			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
-	object, err := call(st, name, body)
-	if m, ok := object.(map[string]any); ok && accept == partial {
-		object = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": m["metadata"]}
+	switch {
+	case resource == "pods":
+		pod, ok := st.Pods[name]
+		if !ok {
+			return nil, refuse(http.StatusNotFound, "pods %q not found", name)
+		}
+		return pod, nil
+	case resource == "events":
+		err = st.event(verb, name, body)
+	case verb == "patch":
+		err = st.patchNode(resource, body)
 	}
-	return object, err
+	if accept == partial {
+		return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": st.Node.ObjectMeta}, err
+	}
+	return st.Node, err
+}
+
+// decode decodes JSON and refuses fields that there are not.
+func decode(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// patched is an object after a patch.
+func patched[V any](object V, merge func(document, patch []byte) ([]byte, error), patch []byte) (after V, err error) {
+	document, err := json.Marshal(object)
+	if err == nil {
+		document, err = merge(document, patch)
+	}
+	if err == nil {
+		err = decode(document, &after)
+	}
+	return after, err
+}
+
+// patchNode changes the node or, as another resource, its status.
+func (st *State) patchNode(resource string, patch []byte) error {
+	if resource == "nodes/status" {
+		after, err := patched(st.Node, func(document, patch []byte) ([]byte, error) {
+			return strategicpatch.StrategicMergePatch(document, patch, corev1.Node{})
+		}, patch)
+		for _, c := range after.Status.Conditions {
+			if c.Type == "" || !slices.Contains([]corev1.ConditionStatus{"True", "False", "Unknown"}, c.Status) || c.LastHeartbeatTime.IsZero() {
+				return refuse(http.StatusUnprocessableEntity, "condition %+v", c)
+			}
+		}
+		if err == nil {
+			st.Node.Status = after.Status
+		}
+		return err
+	}
+	after, err := patched(st.Node, jsonpatch.MergePatch, patch)
+	if err == nil && after.ResourceVersion != st.Node.ResourceVersion {
+		return refuse(http.StatusConflict, "the object has been modified")
+	}
+	if err == nil {
+		st.Node = after
+	}
+	return err
+}
+
+// event creates or patches an Event.
+func (st *State) event(verb, name string, body []byte) error {
+	if verb == "patch" {
+		e, ok := st.Events[name]
+		if !ok {
+			return refuse(http.StatusNotFound, "events %q not found", name)
+		}
+		after, err := patched(*e, jsonpatch.MergePatch, body)
+		if err == nil {
+			*e = after
+		}
+		return err
+	}
+	var e corev1.Event
+	if err := decode(body, &e); err != nil {
+		return err
+	}
+	namespace, about := strings.TrimSuffix(name, "/"), e.InvolvedObject
+	switch {
+	case e.APIVersion != "v1" || e.Kind != "Event" || e.Namespace != namespace || e.Name == "" || len(e.Name) > 253:
+		return refuse(http.StatusBadRequest, "%+v", e)
+	case cmp.Or(about.Namespace, "default") != namespace:
+		return refuse(http.StatusUnprocessableEntity, "involvedObject.namespace: Invalid value: %q: does not match event.namespace", about.Namespace)
+	case about.Kind == "Node" && about.Namespace != "", about.Kind == "Pod" && about.Namespace == "", about.Name == "", about.APIVersion != "v1":
+		return refuse(http.StatusUnprocessableEntity, "involvedObject: %+v", about)
+	case len(e.Message) > 1024, e.Reason == "", len(e.Reason) > 128, e.Type != "Normal" && e.Type != "Warning", e.Count < 1,
+		e.LastTimestamp.Before(&e.FirstTimestamp), e.ReportingController == "":
+		return refuse(http.StatusUnprocessableEntity, "%+v", e)
+	case st.Events[name+e.Name] != nil:
+		return refuse(http.StatusConflict, "events %q already exists", name)
+	}
+	st.Events[name+e.Name] = &e
+	return nil
 }
