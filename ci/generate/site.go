@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -91,23 +89,9 @@ func metrics(folder string) (string, error) {
 	return page + strings.Join(rows, ""), nil
 }
 
-// schema is what the page shows of a JSON schema.
-type schema struct {
-	Ref         string            `json:"$ref"`
-	Title       string            `json:"title"`
-	Description string            `json:"description"`
-	Type        any               `json:"type"` // a word, or several
-	Format      string            `json:"format"`
-	Enum        []any             `json:"enum"`
-	Items       *schema           `json:"items"`
-	AnyOf       []*schema         `json:"anyOf"`
-	Properties  map[string]schema `json:"properties"`
-	Definitions map[string]schema `json:"definitions"`
-}
-
-// schemaPage returns a table of the fields of each schema in a folder.
+// schemaPage returns the schemas in a folder as they are: each field has its comment in them.
 func schemaPage(folder string) (string, error) {
-	pages := []string{"---\noutline: 2\n---\n# JSON schemas\n\nThe fields of what programs print with `-o json` and of the files that they read. The schemas themselves are in `docs/schema`.\n"}
+	page := "---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n"
 	files, err := filepath.Glob(filepath.Join(folder, "*.schema.json"))
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("find the schemas in %s: there are %d: %w", folder, len(files), err)
@@ -117,59 +101,7 @@ func schemaPage(folder string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read a schema: %w", err)
 		}
-		var s schema
-		if err := json.Unmarshal(text, &s); err != nil {
-			return "", fmt.Errorf("read the schema %s: %w", file, err)
-		}
-		name := strings.TrimSuffix(filepath.Base(file), ".schema.json")
-		pages = append(pages, fmt.Sprintf("\n## %s\n\n%s.\n\n| field | type | says |\n|---|---|---|\n%s", name, s.Title, s.rows("", s, nil)))
+		page += fmt.Sprintf("\n## %s\n\n```json\n%s```\n", strings.TrimSuffix(filepath.Base(file), ".schema.json"), text)
 	}
-	return strings.Join(pages, ""), nil
-}
-
-// rows returns the rows of an object's fields, and of those of the objects in it: "gpus[].uuid".
-func (s schema) rows(under string, of schema, above []string) string {
-	if of.Ref != "" {
-		if slices.Contains(above, of.Ref) { // of a kind that contains itself
-			return ""
-		}
-		above = append(slices.Clone(above), of.Ref)
-		of = s.Definitions[path.Base(of.Ref)]
-	}
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		p := of.Properties[name]
-		inside := p
-		for _, choice := range p.AnyOf { // something, or null
-			if choice.Type != "null" {
-				inside = *choice
-			}
-		}
-		field := under + name
-		if inside.Items != nil {
-			field, inside = field+"[]", *inside.Items
-		}
-		about := []string{cell(p.Description)}
-		for _, word := range inside.Enum {
-			about = append(about, fmt.Sprintf("`%v`", word))
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, inside.kind(), strings.TrimSpace(strings.Join(about, " ")))
-		b.WriteString(s.rows(field+".", inside, above))
-	}
-	return b.String()
-}
-
-func (s schema) kind() string {
-	switch {
-	case s.Ref != "" || len(s.Properties) > 0:
-		return "object"
-	case s.Format != "":
-		return s.Format
-	case len(s.Enum) > 0:
-		return "string"
-	}
-	if s.Type == nil {
-		return ""
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Type), "[]"), " ", " or ")
+	return page, nil
 }
