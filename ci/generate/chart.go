@@ -41,7 +41,6 @@ func chartFiles(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files[chartDir+"/README.md"] = readme(rows, tasks(values))
 	schema, err := os.ReadFile(filepath.Join(root, chartDir, "values.schema.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read the chart's schema: %w", err)

@@ -52,6 +52,7 @@ func TestSitePages(t *testing.T) {
 		"driver-build.md":  {"\n## driver-build\n", "\n## driver-build bundle create\n", " --since "},
 		"nvidia-driver.md": {"\n## nvidia-driver init\n", "--resource-claims", "\n## nvidia-driver nv-ctr-run-with-dtk\n", "\n## nvidia-driver probe_nvidia_peermem\n"},
 		"metrics.md":       {"| `state` | gauge | ", "| `compiles_total` | counter | Compiles of the kernel modules by this instance | `result` |\n"},
+		"chart.md":         {"\n# System of the nodes", "\nos: \"\"\n"},
 		"schemas.md":       {"\n## status\n", "\"srcVersion\": {\n"},
 	} {
 		for _, text := range want {

@@ -29,6 +29,11 @@ func sitePages(root string) (map[string]string, error) {
 	if pages["metrics.md"], err = metrics(filepath.Join(root, "node/metrics")); err != nil {
 		return nil, err
 	}
+	values, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read the chart's values: %w", err)
+	}
+	pages["chart.md"] = fmt.Sprintf("# The chart: every value\n\n```yaml\n%s```\n", values)
 	pages["schemas.md"], err = schemaPage(filepath.Join(root, schemaDir))
 	return pages, err
 }

@@ -10,12 +10,12 @@ export const root = join(here, '../../..')
 const groups = [
   ['Start', ['README', 'docs/install']],
   ['Build', ['docs/build', 'docs/kernels', 'docs/trust', 'docs/fleet']],
-  ['Run', ['docs/operate', 'docs/fix', 'docs/hardware', 'deploy/chart/README']],
+  ['Run', ['docs/operate', 'docs/fix', 'docs/hardware', 'deploy/chart/README', 'reference/chart']],
   ['Commands, metrics, schemas', ['reference/driver-build', 'reference/nvidia-driver', 'reference/metrics', 'reference/schemas']],
   ['Project', ['docs/security', 'docs/benchmarks', 'docs/compat', 'docs/develop', 'CONTRIBUTING', 'SECURITY', 'CHANGELOG']],
 ]
 
-const names = { README: 'What this is', 'deploy/chart/README': 'The chart: every value' }
+const names = { README: 'What this is', 'deploy/chart/README': 'The chart' }
 
 // A page of docs that no group lists is still on the site.
 const listed = new Set(groups.flatMap(([, files]) => files))

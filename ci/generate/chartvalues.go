@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// chartValue is one value of the chart: its path ("image.tag") and the text of its comment.
+type chartValue struct{ Path, Text string }
+
+// whole are values whose keys have no comments although they are mappings: Kubernetes defines them.
+var whole = []string{"resources", "evict.resources", "dashboard.labels"}
+
+// chartValues returns the values in the order of the file. It is an error if a value has no comment.
+func chartValues(values []byte) ([]chartValue, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(values, &doc); err != nil {
+		return nil, fmt.Errorf("read the chart's values.yaml: %w", err)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("read the chart's values.yaml: it is no mapping")
+	}
+	// The parser attaches a comment at the head of the file to the document, and comments below a group to the
+	// group's first key or to the group itself. So read comments from the lines.
+	return walk(doc.Content[0], "", strings.Split(string(values), "\n"))
+}
+
+func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, error) {
+	var rows []chartValue
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		row := chartValue{Path: prefix + key.Value, Text: comment(lines, key.Line)}
+		if row.Text == "" {
+			return nil, fmt.Errorf("values.yaml:%d: %s has no comment above it", key.Line, row.Path)
+		}
+		rows = append(rows, row)
+		if value.Kind == yaml.MappingNode && !slices.Contains(whole, row.Path) {
+			below, err := walk(value, row.Path+".", lines)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, below...)
+		}
+	}
+	return rows, nil
+}
+
+// comment joins the comment lines above a line; line counts from 1.
+func comment(lines []string, line int) string {
+	var found []string
+	for i := line - 2; i >= 0; i-- {
+		text, ok := strings.CutPrefix(strings.TrimSpace(lines[i]), "#")
+		if !ok {
+			break
+		}
+		found = append(found, strings.TrimSpace(text))
+	}
+	slices.Reverse(found)
+	return strings.Join(found, " ")
+}
