@@ -4,11 +4,12 @@
 //	go run ./ci/lint/tiers -all         every tier, whole
 //	go run ./ci/lint/tiers NAME...      these tiers, whole; "lab" stands for all tiers that begin with lab-
 //
-// It prints how long each tier took. A tier that fails does not stop the others. ci/e2e/run installs what the
-// tests need and calls this command.
+// It prints how long each tier took. A tier that fails, or has not ended after an hour, does not stop the others.
+// ci/e2e/run installs what the tests need and calls this command.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// limit is that of a tier, on an idle machine with two cores.
+const limit = time.Hour
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -45,23 +49,25 @@ func work(ctx context.Context, all bool, names []string) error {
 	var failed, lines []string
 	for _, t := range chosen {
 		begin, result := time.Now(), "pass"
+		limited, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not at its end after %s", limit))
 		for _, args := range t.commands(whole) {
-			if err := run(ctx, args); err != nil {
-				failed, result = append(failed, t.Name), err.Error()
+			if err := run(limited, args); err != nil {
+				failed, result = append(failed, t.Name), cmp.Or(context.Cause(limited), err).Error()
 				break
 			}
 		}
+		stop()
 		lines = append(lines, fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, time.Since(begin).Seconds(), result))
 		fmt.Fprintln(os.Stderr, lines[len(lines)-1])
 		if ctx.Err() != nil {
-			return ctx.Err()
+			break
 		}
 	}
 	fmt.Fprintln(os.Stderr, strings.Join(lines, "\n"))
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
-	return nil
+	return ctx.Err()
 }
 
 // run runs a program in a group of its own: go test alone, when it is interrupted, waits for its tests, and they do

@@ -94,7 +94,7 @@ func TestCommands(t *testing.T) {
 	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}, Cluster: true}
 	none := tier{Name: "xy", Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}
 	got := one.commands(false)
-	assert.Same(t, [][]string{{"ci/cluster/tools/build"}, {"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=3h", "-run=^(TestA|TestB.*)$", "-parallel=2",
+	assert.Same(t, [][]string{{"ci/cluster/tools/build"}, {"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=58m", "-run=^(TestA|TestB.*)$", "-parallel=2",
 		"-skip=^(TestA)$/^part$|^(TestB.*)$", "./a"}}, got)
 	assert.Equal(t, false, strings.Contains(strings.Join(one.commands(true)[1], " "), "-skip"))
 	assert.ErrorContains(t, assert.Err(choose([]tier{one}, true, []string{"x", "z"})), `no tier "z"`)
