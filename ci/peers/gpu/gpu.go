@@ -70,9 +70,7 @@ func ask(ctx context.Context, m machine) (answers []answer, err error) {
 	}
 	for _, q := range questions {
 		a := answer{Question: q.name}
-		if q.ask(ctx, s, &a); ctx.Err() != nil {
-			a.NotAsked = "the time was over"
-		}
+		q.ask(ctx, s, &a)
 		answers = append(answers, a)
 	}
 	return answers, nil

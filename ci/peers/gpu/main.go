@@ -18,14 +18,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 )
-
-// limit is the time for all questions together.
-const limit = 9 * time.Minute
 
 func main() {
 	program, err := os.Executable()
@@ -39,11 +34,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "gpu-check: takes no arguments, but got %q\n", flag.Args())
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answers, err := ask(ctx, m)
+	answers, err := ask(context.Background(), m)
 	different := false
 	if err == nil {
 		different, err = table(os.Stdout, answers)

@@ -1,7 +1,7 @@
 // Package runnertest tests the behaviour that every runner of steps must have. A runner's tests call Conform.
 //
 // The suite makes its own layers around one small static program, Debian's busybox. It uses a runner only through
-// runner.Runner: tests for particular properties of namespaces or of a daemon are in the runner's own package.
+// runner.Runner: tests for particular properties of namespaces, of layers or of a daemon are in the runner's own package.
 package runnertest
 
 import (
@@ -37,8 +37,6 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 		"modes":           testModes,
 		"refused results": testRefusedResults,
 		"output of layer": testOutputOfLayer,
-		"layers":          testLayers,
-		"absolute links":  testAbsoluteLinks,
 		"damaged layer":   testDamagedLayer,
 		"world":           testWorld,
 		"root is written": testRootIsWritten,
@@ -93,24 +91,6 @@ func write(files map[string]string) string {
 		lines = append(lines, fmt.Sprintf("mkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// tree is a script that writes every entry below the folders to /out/tree: "path/", "path -> target", "path =
-// content", "path = content #2" for one with two names.
-const tree = `list=$(find "$@" | sort | while read -r p; do
-  if [ -L "$p" ]; then echo "$p -> $(readlink "$p")"
-  elif [ -d "$p" ]; then echo "$p/"
-  else echo "$p = $(cat "$p") #$(stat -c %h "$p")" | sed 's/ #1$//'
-  fi
-done)
-echo "$list" >/out/tree`
-
-// tree runs the script, and requires a list of entries, in any order.
-func (s *suite) tree(t *testing.T, what string, layers []v1.Layer, folders, want []string) {
-	t.Helper()
-	files, _ := s.run(t, Step(t, layers, tree, append([]string{"tree"}, folders...)...))
-	diff(t, what, slices.Sorted(slices.Values(want)), slices.Sorted(strings.SplitSeq(strings.TrimSpace(files["tree"]), "\n")))
-	assert.Equalf(t, 1, len(files), "result: %v", files)
 }
 
 // run executes a step that must succeed, and returns the result and the printed lines.
