@@ -43,8 +43,10 @@ test race: export GOMEMLIMIT = 3GiB
 test: ## the fast tier: Go and a C compiler, under two minutes; `make vet` and `make race` look at the same code in other ways
 	go test -vet=off -ldflags=-w -shuffle=on ./...
 
-race: ## the fast tests of the product with the race detector: everything is compiled once more for it
-	go test -vet=off -ldflags=-w -race -shuffle=on ./cmd/... ./distros/... ./images/... ./kmod/... ./node/...
+race: ## the fast tests of packages that do several things at once, with the race detector: they are compiled once more for it
+	go test -vet=off -ldflags=-w -race -shuffle=on ./cmd/driver-build/session ./cmd/driver-entrypoint ./distros/apt ./distros/fetch ./distros/rpm \
+		./images/... ./kmod ./kmod/kbuild ./node/...
+	go test -vet=off -ldflags=-w -race -run 'TestMany|TestCancel|TestSignal|TestDoctor' ./cmd/driver-build
 
 e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/develop.md
 	ci/e2e/run
