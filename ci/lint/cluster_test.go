@@ -32,7 +32,7 @@ func TestCluster(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(filepath.Join(require.Value(filepath.Abs(root))(t), "deploy"), dir+"/deploy"))
 	testcert.Authority("modules").Write(t, dir+"/cert.pem", dir+"/key.pem")
-	s := &shell{t: t, clone: dir, env: append(os.Environ(), "PATH="+control.Bin(t)+":"+os.Getenv("PATH"), "KUBECONFIG="+p.Kubeconfig(), "HOME="+dir,
+	s := &shell{t: t, clone: dir, env: append(os.Environ(), "PATH="+control.Bin(t)+":"+os.Getenv("PATH"), "KUBECONFIG="+p.Config, "HOME="+dir,
 		"ORIGIN=registry.example.com", "HELM_NO_PLUGINS=1")}
 	install := "kubectl -n nvidia-driver rollout status daemonset/nvidia-driver"
 	for _, name := range Names {

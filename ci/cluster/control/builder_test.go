@@ -64,17 +64,17 @@ func TestWords(t *testing.T) {
 	p := start(t)
 	t.Setenv("PATH", control.Bin(t)+":"+os.Getenv("PATH"))
 	p.Kubectl("create", "--raw", "/api/v1/namespaces/"+namespace+"/pods", "-f", examplePod(t))
-	account := p.ServiceAccount(namespace, "driver-build").Kubeconfig()
-	wrong := edited(t, p.Kubeconfig(), "client-certificate-data", "token", "client-key-data", "nothing")
-	none := edited(t, p.Kubeconfig(), "client-certificate-data", "nothing", "client-key-data", "nothing")
+	account := p.ServiceAccount(namespace, "driver-build").Config
+	wrong := edited(t, p.Config, "client-certificate-data", "token", "client-key-data", "nothing")
+	none := edited(t, p.Config, "client-certificate-data", "nothing", "client-key-data", "nothing")
 	for _, c := range []struct{ name, kubeconfig, address, says string }{
-		{"no pod", p.Kubeconfig(), "kube-pod://gone?namespace=" + namespace, "(NotFound)"},
+		{"no pod", p.Config, "kube-pod://gone?namespace=" + namespace, "(NotFound)"},
 		{"no right in the namespace", account, "kube-pod://buildkitd-0?namespace=default", "(Forbidden)"},
 		{"the two rights are enough", account, "kube-pod://buildkitd-0?namespace=" + namespace, "does not have a host assigned"},
 		{"wrong token", wrong, "kube-pod://buildkitd-0?namespace=" + namespace, "exit status 1: error: You must be logged in to the server"},
 		{"a question for a user", none, "kube-pod://buildkitd-0?namespace=" + namespace, "does not answer"},
-		{"no server", edited(t, p.Kubeconfig(), "https://127.0.0.1:", "https://127.0.0.2:"), "kube-pod://buildkitd-0", "refused"},
-		{"the pod has ended", p.Kubeconfig(), "kube-pod://ended?namespace=" + namespace, "completed pod"},
+		{"no server", edited(t, p.Config, "https://127.0.0.1:", "https://127.0.0.2:"), "kube-pod://buildkitd-0", "refused"},
+		{"the pod has ended", p.Config, "kube-pod://ended?namespace=" + namespace, "completed pod"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if strings.Contains(c.address, "ended") {

@@ -61,9 +61,6 @@ type Client struct {
 	Patience lab.Patience
 }
 
-// Kubeconfig returns the path of this user's kubeconfig.
-func (c *Client) Kubeconfig() string { return c.Config }
-
 // Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
 func (c *Client) Kubectl(args ...string) string {
 	c.T.Helper()

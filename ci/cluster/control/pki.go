@@ -13,7 +13,7 @@ import (
 )
 
 // PKI is a certificate authority, and a folder with its certificate and what the API server needs: PEM files,
-// keys with mode 0600. Snapshots are kept, so certificates are valid for ten years.
+// keys with mode 0600. The disk of a guest is kept, so certificates are valid for ten years.
 //
 //	ca.crt                       the authority, for servers and clients alike
 //	apiserver.crt apiserver.key  the API server's, for the names given to NewPKI

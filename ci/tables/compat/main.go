@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/moby/sys/atomicwriter"
+
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/batch"
 )
@@ -98,12 +100,5 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 
 // write replaces a file, and makes the folders above it.
 func write(name, text string) error {
-	err := os.MkdirAll(filepath.Dir(name), 0o755)
-	if err == nil {
-		err = os.WriteFile(name+".new", []byte(text), 0o644)
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), atomicwriter.WriteFile(name, []byte(text), 0o644))
 }

@@ -37,8 +37,6 @@ var refused = map[string]string{
 		"(seen by Test10LoadsInPart of ci/lab/scenarios)",
 }
 
-func refusal(c *cell) string { return refused[c.System+" "+c.Driver.version] }
-
 // The results in words for readers.
 const (
 	compiles = "compiles"
@@ -67,8 +65,8 @@ func render(cells []*cell) (text string, differs bool) {
 			switch {
 			case c.Result.Error != "":
 				result = fails + "`" + escaped.Replace(c.Result.Error) + "`"
-			case refusal(c) != "":
-				result += ", but " + refusal(c)
+			case refused[c.System+" "+c.Driver.version] != "":
+				result += ", but " + refused[c.System+" "+c.Driver.version]
 			}
 			if (result == compiles) != (c.Rules == "") {
 				agrees, differs = "no", true
