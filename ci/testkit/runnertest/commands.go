@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -139,13 +138,6 @@ func testCancel(t *testing.T, s *suite) {
 		t.Errorf("the command is blamed for being cancelled: %v", err)
 	}
 	diff(t, "result", map[string]string{}, Files(t, dir))
-}
-
-func testCancelled(t *testing.T, s *suite) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	because := errors.New("too late")
-	cancel(because)
-	assert.ErrorIs(t, s.runner.Run(ctx, Step(t, nil, "echo 1 >/out/x"), t.TempDir(), nil), because)
 }
 
 func testTwoAtOnce(t *testing.T, s *suite) {

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +46,6 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 		"killed":          testKilled,
 		"background":      testBackground,
 		"cancel":          testCancel,
-		"cancelled":       testCancelled,
 		"two at once":     testTwoAtOnce,
 		"bad steps":       testBadSteps,
 	} {
