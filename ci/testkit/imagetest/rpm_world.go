@@ -60,16 +60,6 @@ func (w *World) newRPMSystem(id, database string) *RPMSystem {
 	}
 }
 
-// Trust adds a key to those in the base's files.
-func (s *RPMSystem) Trust(key *openpgp.Entity) {
-	for i, f := range s.Files {
-		if f.Name == RPMKey {
-			s.Files[i].Body += repotest.Public(s.world.t, key)
-		}
-	}
-	s.PushBase()
-}
-
 // Extra returns another repository, without packages.
 func (w *RPMWorld) Extra(dir string) *repotest.Repository {
 	r := repotest.NewRepository(w.t, w.URL, dir, w.Put)
