@@ -87,7 +87,7 @@ func productVersion(root fs.FS) (string, error) {
 	if err != nil || data == nil {
 		return "", err
 	}
-	_, text, _ := strings.Cut(string(data), "<version>") // encoding/xml would be a hundredth of the node's program
+	_, text, _ := strings.Cut(string(data), "<version>")
 	version, _, _ := strings.Cut(text, "</version>")
 	return strings.TrimSpace(version), nil
 }
