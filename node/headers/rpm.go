@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -44,8 +43,7 @@ func (f *fetcher) rpm() (m manager, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	env := environment(f.Getenv).ProxyFunc()
-	transport := plainTransport(pool, func(r *http.Request) (*url.URL, error) { return env(r.URL) })
+	transport := plainTransport(pool, proxies{getenv: f.Getenv}.choose)
 	return &rpmManager{
 		fetcher: f, distro: d, arch: arch.Kernel, searched: map[string]bool{},
 		http: &fetch.Client{Store: f.store, HTTP: &http.Client{Transport: transport}, Attempts: attempts, UserAgent: "driver-entrypoint"},
