@@ -10,11 +10,97 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner/chroot"
+	"github.com/driver-container/driver-container/node/cli"
 )
+
+const buildLong = `Turn rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module sources, a
+compiler, and driver-entrypoint to bring them up on a node. It needs no container daemon, no root and no Dockerfile; the
+same inputs give the same digest on any machine. With --kernel, BuildKit or a chroot compiles the modules ahead of time.
+"driver-build" with these flags and without "build" does the same.
+
+Results go to stdout, one reference@sha256:... a line; everything else goes to stderr.
+
+Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed or a check found fault, 4 network or registry,
+5 checksum or signature mismatch or unfit image, 6 a step failed, 130 interrupted, 143 terminated.`
+
+const buildExample = `  driver-build build --os ubuntu22.04 --driver 580.178.04 --output oci:dist
+  driver-build build --os ubuntu24.04 --driver 580.178.04 --push --repository registry.example.com/gpu/driver
+  driver-build build --os ubuntu22.04 --driver 580.178.04 --arch amd64 --arch arm64 --dry-run`
+
+// newRootCmd is driver-build: alone it is the command build.
+func newRootCmd(a *session.App) *cobra.Command {
+	cmd := buildCommand(a, "driver-build")
+	cmd.Short, cmd.Example = "Build NVIDIA driver images from a version matrix", strings.ReplaceAll(buildExample, " build ", " ")
+	info := session.BuildInfo()
+	cmd.Flags().Bool("version", false, "print the version")
+	cmd.Version = versionText(info)
+	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
+	a.Root(cmd)
+	cmd.SetUsageFunc(usage)
+	cmd.SetHelpFunc(cli.Help)
+	build := buildCommand(a, "build")
+	build.Short, build.Long, build.Example, build.Args = "Build images of the matrix", buildLong, buildExample, cobra.NoArgs
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Build", []*cobra.Command{build, newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newPushCmd(a)}},
+		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newSBOMCmd(a)}},
+		{"Fleet and CI", []*cobra.Command{
+			newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
+		}},
+		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
+		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a), newVersionCmd(a, info)}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			cmd.AddCommand(c)
+		}
+	}
+	cmd.SetHelpCommandGroupID("Setup")
+	cmd.SetCompletionCommandGroupID("Setup")
+	complete(cmd)
+	return cmd
+}
+
+// buildCommand is the command that builds, under a name.
+func buildCommand(a *session.App, name string) *cobra.Command {
+	var o buildFlags
+	cmd := &cobra.Command{
+		Use:  name + " --os SYSTEM --driver VERSION",
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Stdout, "driver-build", versionText(info))
+			return err
+		},
+	}
+}
+
+// versionText is the version, and the commit of a program that was compiled in a checkout.
+func versionText(info recipe.BuilderInfo) string {
+	if info.Revision == info.Version {
+		return info.Version
+	}
+	return strings.TrimSpace(info.Version + " " + info.Revision)
+}
 
 func main() {
 	chroot.Init()             // this process may be the inside of a compile

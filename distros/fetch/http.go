@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -102,7 +103,10 @@ func permanent(err error) bool {
 	var local *localError
 	var cert *tls.CertificateVerificationError
 	var status *StatusError
+	var name *net.DNSError
 	switch {
+	case errors.As(err, &name):
+		return name.IsNotFound // there is no such host
 	case errors.As(err, &local), errors.As(err, &cert), errors.Is(err, errDowngrade), errors.Is(err, errRedirects):
 		return true
 	case errors.As(err, &status):

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -90,7 +89,7 @@ func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error
 	slices.Sort(tags)
 	switch {
 	case tag != "":
-		return tarball.Descriptor{}, fmt.Errorf("it holds no image %s, only: %s: %w", tag, strings.Join(tags, ", "), fs.ErrNotExist)
+		return tarball.Descriptor{}, absentf("it holds no image %s, only: %s", tag, strings.Join(tags, ", "))
 	case len(entries) != 1:
 		return tarball.Descriptor{}, fmt.Errorf("it holds %d images: name one by its tag, of: %s", len(entries), strings.Join(tags, ", "))
 	}

@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -53,9 +52,9 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 	case len(match) > 1:
 		return v1.Descriptor{}, fmt.Errorf("it holds %d images named %s", len(match), l.tag)
 	case l.tag != "":
-		return v1.Descriptor{}, fmt.Errorf("it holds no image named %s, only: %s: %w", l.tag, have, fs.ErrNotExist)
+		return v1.Descriptor{}, absentf("it holds no image named %s, only: %s", l.tag, have)
 	}
-	return v1.Descriptor{}, fmt.Errorf("it holds no image for linux/%s: %w", arch, fs.ErrNotExist)
+	return v1.Descriptor{}, absentf("it holds no image for linux/%s", arch)
 }
 
 func hasTag(d v1.Descriptor, tag string) bool {

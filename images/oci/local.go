@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Annotations that hold the name of an entry in a layout's index.
@@ -22,8 +24,18 @@ const (
 	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
 )
 
-// errNothing says that an image is not where its reference says.
-var errNothing = errors.New("no such file or folder")
+// absent says what is not where a reference says. It is fs.ErrNotExist and a mistake of the user.
+type absent string
+
+func (e absent) Error() string { return string(e) }
+
+// Is makes errors.Is(err, fs.ErrNotExist) true.
+func (absent) Is(target error) bool { return target == fs.ErrNotExist }
+
+// FailureKind is that of a name that there is not.
+func (absent) FailureKind() failure.Kind { return failure.Usage }
+
+func absentf(format string, args ...any) error { return absent(fmt.Sprintf(format, args...)) }
 
 // kinds of images on this machine, as references and outputs name them.
 var kinds = []string{"oci", "oci-archive", "docker-archive"}
@@ -82,7 +94,7 @@ func (l LocalRef) Tag() string { return l.tag }
 func (l LocalRef) failed(err error) error {
 	if _, there := os.Lstat(l.Path); there != nil {
 		name, _, _ := strings.Cut(l.Path, ":")
-		return fmt.Errorf("read %s: %s: %w; a build writes it with --output %s:%s: run this in the folder of that build, or give the path", l.text, name, errNothing, l.kind, name)
+		return absentf("read %s: there is no %s here; a build writes it with --output %s:%s: run this in the folder of that build, or give the path", l.text, name, l.kind, name)
 	}
 	return fmt.Errorf("read %s: %w", l.text, err)
 }

@@ -52,7 +52,7 @@ func TestLocal(t *testing.T) {
 	for ref, want := range map[string]string{
 		"oci:" + layout: "several images", "oci:" + layout + ":none": "no image named none", "oci:" + dir: "not an OCI layout",
 		"oci-archive:" + docker: "not an OCI archive", "docker-archive:" + ociFile: "not an archive of docker save",
-		"docker-archive:" + docker + ":x": "no image x", "oci-archive:" + dir + "/none": "no such file",
+		"docker-archive:" + docker + ":x": "no image x", "oci-archive:" + dir + "/none": "there is no",
 	} {
 		assert.ErrorContainsf(t, assert.Err(base(t, c, ref, "amd64")), want, "Base(%s)", ref)
 	}
