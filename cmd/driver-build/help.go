@@ -82,22 +82,14 @@ func commands(b *strings.Builder, c *cobra.Command) {
 
 // flagNames are the names of the flags that count, on as many lines as they need.
 func flagNames(all *pflag.FlagSet, counts func(*pflag.Flag) bool) string {
-	var lines []string
 	line := ""
 	all.VisitAll(func(f *pflag.Flag) {
-		if !counts(f) {
-			return
+		if counts(f) {
+			line += " --" + f.Name
 		}
-		if len(line)+len(" --")+len(f.Name) > cli.Width {
-			lines, line = append(lines, line), ""
-		}
-		if line == "" {
-			line = " "
-		}
-		line += " --" + f.Name
 	})
 	if line == "" {
 		return ""
 	}
-	return strings.Join(append(lines, line), "\n") + "\n"
+	return cli.Fold(" "+line+"\n", " ", "\n  ")
 }

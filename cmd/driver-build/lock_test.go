@@ -178,16 +178,3 @@ func TestLockForm(t *testing.T) {
 	u.tool(t, "lock --arch amd64 "+target).Want(t, 2, "merge")
 	u.tool(t, "lock --arch amd64 --update "+target).Want(t, 0)
 }
-
-// TestLockCauses: what keeps many targets from being resolved is said once.
-func TestLockCauses(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.Fault(refuse(503, "/v2/"))
-	for _, args := range []string{"lock", "lock --check"} {
-		r := u.tool(t, args+" --progress quiet").Want(t, 4, "registry "+u.Host+": ", " targets: ", " amd64, ", " more")
-		if n := strings.Count(r.Stderr, "\n"); n > 3 {
-			t.Errorf("%s: %d lines:\n%s", args, n, r.Stderr)
-		}
-	}
-}

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -59,19 +56,7 @@ func TestRPMCommands(t *testing.T) {
 	target := "--os rocky9 --driver " + newDriver
 	repository := u.Host + "/team/driver"
 	u.matrix(t, target+" --push --repository "+repository).Want(t, 0)
-	digest := func(tag string) string {
-		ref := require.Value(name.ParseReference(repository + ":" + tag))(t)
-		d, err := remote.Head(ref)
-		if err != nil {
-			t.Error(err)
-			return tag
-		}
-		return d.Digest.String()
-	}
-	if a, b := digest(newDriver+"-rocky9"), digest(newDriver+"-rocky9.4"); a != b {
-		t.Errorf("tag %s, alias %s", a, b)
-	}
-	image := repository + ":" + newDriver + "-rocky9"
+	image := repository + ":" + newDriver + "-rocky9.4" // an alias
 	u.Run(t, "verify", image).Want(t, 0)
 	if r := u.Run(t, "inspect", "--deep", "-o", "json", image); r.Code != 0 || !strings.Contains(r.Stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.Stdout, "gpg-pubkey") {
 		t.Errorf("%+v", r)

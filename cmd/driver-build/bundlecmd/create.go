@@ -97,7 +97,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if options.Sign, err = o.key.Load(a); err != nil {
 		return err
 	}
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
 		if err != nil {
 			return err

@@ -96,7 +96,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 			return err
 		}
 	}
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if b == nil {
 			var err error
 			if b, err = bundle.Open(a.Input(ctx)); err == nil {

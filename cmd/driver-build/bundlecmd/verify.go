@@ -119,7 +119,7 @@ func newHave(a *session.App) *cobra.Command {
 			"them out.",
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), nil, a.Programs(cmd.Context(), "", true), func(ctx context.Context, s *session.Session) error {
+			return a.With(cmd.Context(), nil, nil, func(ctx context.Context, s *session.Session) error {
 				stock, err := bundle.StockOf(ctx, s.Registry, args[0])
 				if err != nil {
 					return err

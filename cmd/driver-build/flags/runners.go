@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,31 +22,26 @@ import (
 // errNoBuilder says that this machine has nothing to compile modules with.
 var errNoBuilder = failure.New(failure.Step, "nothing to compile modules with")
 
-// builderKind is a kind of runner.
-type builderKind string
-
 // The kinds of runners. With anyBuilder a BuildKit daemon at its default address is taken, and a chroot where there
 // is none.
 const (
-	anyBuilder      builderKind = "auto"
-	buildkitBuilder builderKind = "buildkit"
-	chrootBuilder   builderKind = "chroot"
+	anyBuilder      = "auto"
+	buildkitBuilder = "buildkit"
+	chrootBuilder   = "chroot"
 )
 
 // parseBuilder reads the word that chooses a kind: auto, chroot, buildkit, buildkit=ADDRESS, ADDRESS or "". host is the
 // address for builds that name neither an address nor a chroot; "" is none. It looks for nothing.
-func parseBuilder(word, host string) (kind builderKind, address string, err error) {
-	name, address, given := strings.Cut(word, "=")
-	if scheme, _, ok := strings.Cut(word, "://"); ok && !strings.Contains(scheme, "=") {
-		name, address, given = string(buildkitBuilder), word, true
+func parseBuilder(word, host string) (kind, address string, err error) {
+	kind = cmp.Or(word, anyBuilder)
+	after, given := strings.CutPrefix(word, buildkitBuilder+"=")
+	if given || strings.Contains(word, "://") {
+		kind, address = buildkitBuilder, after
 	}
-	switch kind = builderKind(name); {
-	case word == "":
-		kind = anyBuilder
-	case !slices.Contains([]builderKind{anyBuilder, chrootBuilder, buildkitBuilder}, kind) || given && (kind != buildkitBuilder || address == ""):
+	switch {
+	case !slices.Contains([]string{anyBuilder, chrootBuilder, buildkitBuilder}, kind) || given && address == "":
 		return kind, "", fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", word)
-	}
-	if host != "" && kind != chrootBuilder && address == "" {
+	case host != "" && kind != chrootBuilder && address == "":
 		return buildkitBuilder, host, nil
 	}
 	return kind, address, nil
@@ -57,8 +53,7 @@ type Runners struct {
 	compiles int
 	tls      buildkit.TLS
 
-	address string      // of a BuildKit daemon, after Check
-	kind    builderKind // after Check
+	kind, address string // of a BuildKit daemon; after Check
 }
 
 // AddTo declares the flags.
