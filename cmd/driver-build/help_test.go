@@ -14,29 +14,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
-// TestHelpIsWhole: every command has an example that calls it, and is in a group.
-func TestHelpIsWhole(t *testing.T) {
-	t.Parallel()
-	var check func(c *cobra.Command)
-	check = func(c *cobra.Command) {
-		if !strings.Contains(c.Example, "  "+c.CommandPath()) {
-			t.Errorf("%s: no example", c.CommandPath())
-		}
-		if c.HasParent() && !c.Parent().HasParent() && c.GroupID == "" {
-			t.Errorf("%s: in no group of the help", c.CommandPath())
-		}
-		for line := range strings.SplitSeq(c.Example, "\n") {
-			if !strings.HasPrefix(line, "  ") {
-				t.Errorf("%s: example %q", c.CommandPath(), line)
-			}
-		}
-		for _, sub := range c.Commands() {
-			check(sub)
-		}
-	}
-	check(newRootCmd(&session.App{}))
-}
-
 // TestFirstHelp: the help of the root fits on a screen of 80 by 40, and names flags that there are. No command has
 // more than 45 flags of its own, and all together have 80; docs/build.md has the others.
 func TestFirstHelp(t *testing.T) {
@@ -91,6 +68,7 @@ func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"lits":                           `unknown command "lits" for "driver-build" Did you mean this? list; usage: driver-build --os`,
+		"help buidl":                     `unknown command "buidl" for "driver-build" Did you mean this? build`,
 		"bundle imprt":                   `unknown command "imprt" for "driver-build bundle"`,
 		"list --flavor open":             "unknown flag: --flavor: did you mean --flavour?",
 		"--drivers 1":                    "did you mean --driver?",

@@ -103,6 +103,7 @@ func TestReportFails(t *testing.T) {
 	assert.Equalf(t, "old", string(require.Value(os.ReadFile(old))(t)), "the page that was there")
 }
 
+// TestHelp: every command has a help that fits a terminal, an example that calls it, and a group.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var each func(c *cobra.Command)
@@ -113,6 +114,8 @@ func TestHelp(t *testing.T) {
 		r := call(t.Context(), t, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...).Want(t, 0)
 		goldentest.Compare(t, "testdata/help-"+strings.TrimPrefix(strings.ReplaceAll(c.CommandPath(), " ", "-"), "driver-build-")+".txt", r.Stdout)
 		assert.Equalf(t, "", r.Stderr, "%s: stderr", c.CommandPath())
+		assert.Equalf(t, true, strings.Contains(c.Example, "  "+c.CommandPath()), "%s: example %q", c.CommandPath(), c.Example)
+		assert.Equalf(t, true, !c.HasParent() || c.Parent().HasParent() || c.GroupID != "", "%s: in no group of the help", c.CommandPath())
 		for line := range strings.Lines(r.Stdout) {
 			assert.Equalf(t, true, len(line) <= cli.Width+1, "%s: %s", c.CommandPath(), line)
 		}

@@ -144,7 +144,7 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, Usage(err)
 	}
-	s := &Session{display: d, transfers: newTransfers(d.Observe)}
+	s := &Session{display: d, transfers: &transfers{observe: d.Observe, open: map[string]*progress.Step{}}}
 	s.Builder, err = batch.Connect(batch.Connection{
 		Registry: registry.Options{
 			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all,

@@ -103,46 +103,30 @@ type console struct {
 
 func (c console) Write(p []byte) (int, error) { return c.to.Write(p) }
 
-// transfers turns a registry's events, which are about blobs, into steps: one step for each pull or push,
-// open while a blob is being transferred.
+// transfers are the blobs on their way from or to registries. All of one pull or push are one step for people.
 type transfers struct {
 	observe progress.Observer
 	mu      sync.Mutex
-	open    map[string]*transfer
-}
-
-type transfer struct {
-	step    *progress.Step
-	running map[string]bool
-}
-
-// newTransfers passes its steps on to an observer.
-func newTransfers(o progress.Observer) *transfers {
-	return &transfers{observe: o, open: map[string]*transfer{}}
+	open    map[string]*progress.Step
 }
 
 // Event takes an event of the registry.
 func (t *transfers) Event(e registry.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := e.Op + " " + e.Ref
-	tr := t.open[id]
-	if tr == nil {
-		tr = &transfer{step: t.observe.Begin(e.Op, e.Ref), running: map[string]bool{}}
-		t.open[id] = tr
+	id := e.Op + " " + e.Ref + " " + e.Name
+	step := t.open[id]
+	if step == nil {
+		step = t.observe.Begin(e.Op, e.Ref)
+		t.open[id] = step
 	}
 	name := cmp.Or(e.Called, digests.ReplaceAllString(e.Name, "$1"))
 	if e.State != registry.Running && e.State != registry.Done {
 		name += " (" + string(e.State) + ")"
 	}
-	tr.step.Progress(name, e.Current, e.Total)
-	if e.State == registry.Running {
-		tr.running[e.Name] = true
-		return
-	}
-	delete(tr.running, e.Name)
-	if len(tr.running) == 0 {
-		_ = tr.step.End(e.State != registry.Done, nil)
+	step.Progress(name, e.Current, e.Total)
+	if e.State != registry.Running {
+		_ = step.End(e.State != registry.Done, nil)
 		delete(t.open, id)
 	}
 }
@@ -154,8 +138,8 @@ var digests = regexp.MustCompile(`\bsha256:([0-9a-f]{12})[0-9a-f]{52}\b`)
 func (t *transfers) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, tr := range t.open {
-		_ = tr.step.End(false, nil) // what went wrong is in the command's error
+	for _, step := range t.open {
+		_ = step.End(false, nil) // what went wrong is in the command's error
 	}
 	clear(t.open)
 }

@@ -77,8 +77,17 @@ func (a *App) Root(cmd *cobra.Command) {
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.InitDefaultCompletionCmd(args...)
-	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root { // else it takes any word for a shell
-		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion": // else it takes any word for a shell
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		case "help": // else it knows no mistake
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := root.Find(args)
+				return err
+			}
+		}
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	for _, end := range slices.Backward(a.ends) {
