@@ -113,7 +113,7 @@ func fetchAll(ctx context.Context, a *session.App, o *flags.Common, only string)
 	if err != nil {
 		return err
 	}
-	programs := a.Programs(ctx, "", true) // a program that is missing is nothing to download
+	programs := a.Programs(ctx, nil) // a program that is missing is nothing to download
 	if only == "" {
 		if _, err := batch.CheckPrograms(programs, o.Targets); err != nil {
 			return err

@@ -55,98 +55,92 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	if err := errors.Join(err, runners.Check(a.Getenv)); err != nil {
 		return session.Usage(err)
 	}
-	var found []session.Finding
-	if err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		found = ask(ctx, append(local(ctx, a, o, runners, s.Store.Dir()), askRemote(s, o, m, a.Offline)...))
+	var found []*session.Finding
+	if err := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
+		found = ask(ctx, func(ask asker) {
+			askHere(ctx, ask, a, o, runners, s.Store.Dir())
+			askRegistries(ask, s, o, m, a.Offline)
+		})
 		return ctx.Err()
 	}); err != nil {
 		return err
 	}
 	faults := 0
-	err = session.ShowList(a, format, found, nil, func(f session.Finding) []string {
-		if f.Fix != "" {
-			f.Detail += "; to do: " + f.Fix
-		}
-		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail}
-	})
 	for _, f := range found {
 		if f.State == "fault" {
 			faults++
 		}
 	}
+	err = session.ShowList(a, format, found, nil, func(f *session.Finding) []string {
+		detail := f.Detail
+		if f.Fix != "" {
+			detail += "; to do: " + f.Fix
+		}
+		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, detail}
+	})
 	if faults > 0 {
 		err = errors.Join(err, failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found)))
 	}
 	return err
 }
 
-// question is something that a build needs. ask returns what was found, in a few words.
-type question struct {
-	name, fix string
-	optional  bool // only some builds need it: an error is a warning
-	ask       func(ctx context.Context) (string, error)
-}
+// asker asks about something that a build needs; need is what an error is: a fault, or a warning if only some builds need
+// it. answer returns what was found, in a few words.
+type asker func(name, need, fix string, answer func(ctx context.Context) (string, error))
 
 // ask asks all questions at the same time.
-func ask(ctx context.Context, questions []question) []session.Finding {
+func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer within 20s"))
 	defer cancel()
-	found := make([]session.Finding, len(questions))
 	var asked sync.WaitGroup
-	for i, q := range questions {
+	questions(func(name, need, fix string, answer func(ctx context.Context) (string, error)) {
+		f := &session.Finding{Question: name, State: "ok"}
+		found = append(found, f)
 		asked.Go(func() {
-			detail, err := q.ask(ctx)
-			if err == nil {
-				found[i] = session.Finding{Question: q.name, State: "ok", Detail: detail}
+			detail, err := answer(ctx)
+			if f.Detail = detail; err == nil {
 				return
-			}
-			state := "fault"
-			if q.optional {
-				state = "warning"
 			}
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			found[i] = session.Finding{Question: q.name, State: state, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: q.fix}
+			f.State, f.Detail, f.Fix = need, strings.ReplaceAll(err.Error(), "\n", "; "), fix
 		})
-	}
+	})
 	asked.Wait()
 	return found
 }
 
-// local are the questions about this machine.
-func local(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners, cache string) []question {
+// askHere asks about this machine.
+func askHere(ctx context.Context, ask asker, a *session.App, o *flags.Common, runners *flags.Runners, cache string) {
 	const least = 2 << 30 // bytes: what a build of one image takes, with some to spare
-	all := []question{
-		{"cache", "name a folder that has space, with --cache or DRIVER_BUILD_CACHE", false, func(context.Context) (string, error) {
-			var st unix.Statfs_t
-			err := unix.Statfs(cache, &st)
-			free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-			if err == nil && free < least {
-				err = fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", cache, free>>20, least>>20)
-			}
-			return fmt.Sprintf("%s can be written to, %.1f GiB are free", cache, float64(free)/(1<<30)), err
-		}},
-		{"compile", "make one of the two work if images with --kernel are built here; other images need neither", !runners.Named(),
-			func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) }},
-	}
-	find := a.FindPrograms(ctx, &programs.Finder{Present: true})
+	ask("cache", "fault", "name a folder that has space, with --cache or DRIVER_BUILD_CACHE", func(context.Context) (string, error) {
+		var st unix.Statfs_t
+		err := unix.Statfs(cache, &st)
+		free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+		if err == nil && free < least {
+			err = fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", cache, free>>20, least>>20)
+		}
+		return fmt.Sprintf("%s can be written to, %.1f GiB are free", cache, float64(free)/(1<<30)), err
+	})
+	need := map[bool]string{true: "fault", false: "warning"}[runners.Named()]
+	ask("compile", need, "make one of the two work if images with --kernel are built here; other images need neither",
+		func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) })
+	find := a.Programs(ctx, &programs.Finder{Present: true})
 	for _, arch := range (matrix.Selection{Archs: o.Selection.Archs}).ArchsOf(matrix.System{}) {
-		all = append(all, question{"programs " + arch, "take driver-build and its programs from one release or one build, in one folder", false,
-			func(context.Context) (string, error) {
-				found, err := find(arch)
-				if errors.Is(err, programs.ErrNotMade) {
-					return err.Error(), nil // a build makes them
-				}
-				return fmt.Sprintf("%d are here", len(found)), err
-			}})
+		ask("programs "+arch, "fault", "take driver-build and its programs from one release or one build, in one folder", func(context.Context) (string, error) {
+			found, err := find(arch)
+			if errors.Is(err, programs.ErrNotMade) {
+				return err.Error(), nil // a build makes them
+			}
+			return fmt.Sprintf("%d are here", len(found)), err
+		})
 	}
-	return all
 }
 
-// askRemote asks each registry that bases come from, through its mirrors, for the base of its first system, and whether
+// askRegistries asks each registry that bases come from, through its mirrors, for the base of its first system, and whether
 // images can be pushed.
-func askRemote(s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) (all []question) {
+func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) {
 	known := map[string]bool{}
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
@@ -156,23 +150,18 @@ func askRemote(s *session.Session, o *flags.Common, m *matrix.Matrix, offline bo
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
 		base, _, _ := strings.Cut(system.Base, "@") // what a digest names may be in the cache, and then no registry is asked
 		if !known[host] {
-			all = append(all, question{
-				"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
+			ask("bases of "+host, "fault", "reach it through a proxy (HTTPS_PROXY) or --registry-mirror "+host+"=MIRROR, trust its authority with --ca, log in with driver-build login "+host,
 				func(ctx context.Context) (string, error) {
 					_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
 					return base + " is there", err
-				},
-			})
+				})
 		}
 		known[host] = true
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
-		all = append(all, question{
-			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " + o.Repository, false,
+		ask("repository", "fault", "log in with driver-build login "+host+", trust its authority with --ca, ask its owner for the right to push to "+o.Repository,
 			func(ctx context.Context) (string, error) {
 				return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
-			},
-		})
+			})
 	}
-	return all
 }

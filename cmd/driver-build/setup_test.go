@@ -57,13 +57,14 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		absent := func(context.Context) (string, error) { return "", errors.Join(errors.New("one"), errors.New("two")) }
-		assert.Same(t, []session.Finding{
+		assert.Same(t, []*session.Finding{
 			{Question: "bad", State: "fault", Detail: "one; two", Fix: "do"},
 			{Question: "rare", State: "warning", Detail: "one; two", Fix: "do"},
 			{Question: "hangs", State: "fault", Detail: "no answer within 20s", Fix: "do"},
-		}, ask(t.Context(), []question{
-			{"bad", "do", false, absent}, {"rare", "do", true, absent},
-			{"hangs", "do", false, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }},
+		}, ask(t.Context(), func(ask asker) {
+			ask("bad", "fault", "do", absent)
+			ask("rare", "warning", "do", absent)
+			ask("hangs", "fault", "do", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
 		}))
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -189,7 +190,7 @@ func ofKernels(kernels []string) (archs []string) {
 // FindPrograms finds the programs for the images of the targets, and prints a warning for each that the images will
 // lack. If they are not needed, only that of --entrypoint has to be there.
 func (c *Common) FindPrograms(ctx context.Context, a *session.App, needed bool) (batch.Programs, error) {
-	programs := a.Programs(ctx, c.Entrypoint, c.Given.AllowMissing)
+	programs := a.Programs(ctx, &programs.Finder{Entrypoint: c.Entrypoint, Partial: c.Given.AllowMissing})
 	if !needed && c.Entrypoint == "" {
 		return programs, nil
 	}

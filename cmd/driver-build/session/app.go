@@ -130,7 +130,7 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)
 	}
 	if programs == nil {
-		programs = a.Programs(ctx, "", true)
+		programs = a.Programs(ctx, nil)
 	}
 	all, err := a.Mirrors(mirrors)
 	if err != nil {

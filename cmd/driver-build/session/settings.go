@@ -83,17 +83,13 @@ func (a *App) Now() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// Programs finds the programs for images of this version, or makes them until ctx ends. entrypoint is the
-// value of --entrypoint; with partial, optional programs may be missing.
-func (a *App) Programs(ctx context.Context, entrypoint string, partial bool) batch.Programs {
-	return a.FindPrograms(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial})
-}
-
-// FindPrograms is Programs with what a finder says.
-func (a *App) FindPrograms(ctx context.Context, f *programs.Finder) batch.Programs {
+// Programs finds the programs for images of this version, or makes them until ctx ends. A nil finder is for commands that
+// take what there is.
+func (a *App) Programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	if a.Binaries != nil {
 		return a.Binaries
 	}
+	f = cmp.Or(f, &programs.Finder{Partial: true})
 	cache, err := a.CacheDir()
 	if err == nil {
 		cache, err = filepath.Abs(cache)
