@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -55,15 +54,14 @@ func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err er
 			}
 		}
 	} else {
-		before, _, pinned := strings.Cut(ref, "@")
-		t, err := name.NewTag(before)
+		repository, tag, _, err := imagename.Parse(ref)
 		if err != nil {
 			return nil, err
 		}
-		i.Repository = t.Context().Name()
+		i.Repository = repository.Name()
 		i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
-		if !pinned || strings.HasSuffix(before, ":"+t.TagStr()) {
-			i.Tag, i.Tags = t.TagStr(), []string{t.TagStr()}
+		if tag != "" {
+			i.Tag, i.Tags = tag, []string{tag}
 		}
 	}
 	if i.Have, err = c.Attachments(ctx, i.ref); err != nil {

@@ -172,7 +172,7 @@ func (g *gatherer) artifact(ctx context.Context, from source) error {
 func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag string, err error) {
 	l, ok := oci.ParseLocal(ref)
 	if !ok {
-		repository, tag = registry.Split(ref)
+		repository, tag, _ = imagename.Split(ref)
 		return repository, tag, imagename.CheckImage(ref)
 	}
 	repository, tag = g.origin, l.Tag()

@@ -2,7 +2,6 @@ package bundle_test
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,14 +43,6 @@ func TestFull(t *testing.T) {
 		assert.ErrorIs(t, p.Write(t.Context(), &full{left}, nil), syscall.ENOSPC)
 	}
 	assert.NoError(t, p.Write(t.Context(), &full{int(p.Size)}, nil))
-}
-
-func TestDamagedSource(t *testing.T) {
-	t.Parallel()
-	artifacts := bundletest.Artifacts(t)
-	artifacts[1].Content.Blobs[1].Open = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("layer of thr33")), nil }
-	err := bundletest.Plan(t, bundletest.Options(t), artifacts).Write(t.Context(), io.Discard, nil)
-	assert.ErrorContains(t, err, "is not what was asked for")
 }
 
 func TestRefused(t *testing.T) {

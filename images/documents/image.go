@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -39,10 +40,7 @@ func (g *graph) addImage(i *Image) string {
 // otherImage is the component of an image that this one was made from. One that came from a file has only a
 // word as its name.
 func (i *Image) otherImage(id, word string, image recipe.Base) component {
-	name, tag := image.Name, ""
-	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
-		name, tag = name[:colon], name[colon+1:]
-	}
+	name, tag, _ := imagename.Split(image.Name)
 	c := component{id: id, purpose: "CONTAINER", name: cmp.Or(name, word), version: tag, sums: sha256Of(image.Digest)}
 	c.purl = imagePURL(c.name, image.Digest, map[string]string{"arch": i.Arch, "tag": tag, "repository_url": name})
 	return c

@@ -49,24 +49,41 @@ func mistake(name, fault string, err error) error {
 	return nil
 }
 
-// CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.
-func CheckImage(text string) error { return mistake(text, "is no image reference: ", checkImage(text)) }
-
-func checkImage(text string) error {
-	if err := check(text); err != nil {
-		return err
+// Split takes [REGISTRY/]PATH[:TAG][@DIGEST] apart and judges nothing. "" is what a name does not have.
+func Split(text string) (repository, tag, digest string) {
+	repository, digest, _ = strings.Cut(text, "@")
+	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
+		repository, tag = repository[:i], repository[i+1:]
 	}
-	before, digest, pinned := strings.Cut(text, "@")
+	return repository, tag, digest
+}
+
+// CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.
+func CheckImage(text string) error {
+	_, _, _, err := Parse(text)
+	return err
+}
+
+// Parse is CheckImage that returns the parts. The tag is "" if there is only a digest, "latest" if there is neither.
+func Parse(text string) (repository name.Repository, tag string, digest v1.Hash, err error) {
+	fail := func(err error) error { return mistake(text, "is no image reference: ", err) }
+	if err := check(text); err != nil {
+		return repository, "", digest, fail(err)
+	}
+	before, hex, pinned := strings.Cut(text, "@")
 	if pinned {
-		if h, err := v1.NewHash(digest); err != nil || h.Algorithm != "sha256" {
-			return errors.New("its digest must be sha256: and 64 hex digits")
+		if digest, err = v1.NewHash(hex); err != nil || digest.Algorithm != "sha256" {
+			return repository, "", digest, fail(errors.New("its digest must be sha256: and 64 hex digits"))
 		}
 	}
 	t, err := name.NewTag(before)
 	if err == nil && !tagShape.MatchString(t.TagStr()) {
 		err = fmt.Errorf("%q is no tag", t.TagStr())
 	}
-	return err
+	if _, tag, _ = Split(text); !pinned {
+		tag = t.TagStr()
+	}
+	return t.Context(), tag, digest, fail(err)
 }
 
 // CheckTag accepts the tag of an image. Its error is an *Error.
@@ -86,11 +103,12 @@ func checkRepository(text string) error {
 	if err := check(text); err != nil {
 		return err
 	}
-	if before, _, ok := strings.Cut(text, "@"); ok {
+	repository, tag, _ := Split(text)
+	switch before, _, pinned := strings.Cut(text, "@"); {
+	case pinned:
 		return fmt.Errorf("it has a digest, which only an image has: give %s", before)
-	}
-	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, '/') {
-		return fmt.Errorf("it has the tag %q, which belongs to an image: give %s", text[i+1:], text[:i])
+	case repository != text:
+		return fmt.Errorf("it has the tag %q, which belongs to an image: give %s", tag, repository)
 	}
 	_, err := name.NewRepository(text)
 	return err
@@ -140,10 +158,7 @@ func check(text string) error {
 	if err := checkPort(host); err != nil {
 		return err
 	}
-	path, _, _ = strings.Cut(path, "@")
-	if i := strings.LastIndexByte(path, ':'); i > strings.LastIndexByte(path, '/') {
-		path = path[:i] // tags may have upper case
-	}
+	path, _, _ = Split(path) // tags may have upper case
 	if lower := strings.ToLower(path); path != lower {
 		return fmt.Errorf("registries accept no upper case in a path: did you mean %s?", strings.Replace(text, path, lower, 1))
 	}

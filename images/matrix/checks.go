@@ -188,7 +188,7 @@ func baseReference(s string) string {
 	if wrong := nameFault(imagename.CheckImage(s)); wrong != "" {
 		return wrong
 	}
-	if !strings.Contains(s, "@") && strings.LastIndexByte(s, ':') < strings.LastIndexByte(s, '/')+1 {
+	if _, tag, digest := imagename.Split(s); tag == "" && digest == "" {
 		return "names neither a tag nor a digest"
 	}
 	return ""

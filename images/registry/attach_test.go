@@ -205,31 +205,6 @@ func TestAttachSeesOtherWriters(t *testing.T) {
 	assert.Equal(t, 2, len(index.Manifests))
 }
 
-// A manifest under .sig gets further layers; those that it has, and its config, stay.
-func TestAttachExtends(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	img := imagetest.RandomImage(t, "amd64", 10, "one")
-	digest, ref := imagetest.Digest(t, img), f.host()+"/team/driver:1"
-	mustPush(t, ref, img)
-	for _, s := range [][]string{{"a"}, {"b"}, {"a", "b", "c"}, {"c"}} {
-		require.Value(client(t).Attach(t.Context(), ref, signature(t, digest, "payload", s...)))(t)
-	}
-	got := require.Value(client(t).Attachments(t.Context(), ref))(t)
-	assert.Equal(t, 1, len(got))
-	m := require.Value(v1.ParseManifest(strings.NewReader(string(got[0].Manifest.Raw))))(t)
-	var signatures []string
-	for _, l := range m.Layers {
-		signatures = append(signatures, l.Annotations["dev.cosignproject.cosign/signature"])
-	}
-	assert.Same(t, []string{"a", "b", "c"}, signatures)
-	config := names(t, got)[0]
-	assert.Equalf(t, 3, strings.Count(config, oci.HashOf([]byte("payload")).String()), "diff IDs in %s", config)
-	if !strings.Contains(config, `"architecture":""`) {
-		t.Errorf("config %s lost a field", config)
-	}
-}
-
 // Registries that refuse, and lists of referrers that lie.
 func TestAttachmentsRefuse(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ type Transfer struct {
 func (t Transfer) Names() []string {
 	to, _, _ := strings.Cut(t.To, "@")
 	names := []string{to}
-	repository, _ := Split(to)
+	repository, _, _ := imagename.Split(to)
 	for _, tag := range t.Tags {
 		names = append(names, repository+":"+tag)
 	}
@@ -64,11 +64,11 @@ func (t Transfer) Names() []string {
 // for one image; without them images keep their tags. A source without a tag means all images that a layout
 // or an archive has. Transfers does not use the network.
 func (c *Client) Transfers(ctx context.Context, sources []string, to string, tags []string) (all []Transfer, err error) {
-	if tagOf(to) != "" || strings.Contains(to, "@") || len(tags) > 0 {
+	if _, tag, digest := imagename.Split(to); tag != "" || digest != "" || len(tags) > 0 {
 		if len(sources) != 1 {
 			return nil, fmt.Errorf("push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag", len(sources), to)
 		}
-		if tagOf(to) == "" && !strings.Contains(to, "@") {
+		if tag == "" && digest == "" {
 			to, tags = to+":"+tags[0], tags[1:]
 		}
 		return []Transfer{{sources[0], to, tags}}, nil
@@ -80,7 +80,8 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 			return nil, err
 		}
 		for _, t := range some {
-			for _, tag := range append([]string{tagOf(t.To)}, t.Tags...) {
+			_, first, _ := imagename.Split(t.To)
+			for _, tag := range append([]string{first}, t.Tags...) {
 				if other := names[tag]; other != "" {
 					return nil, fmt.Errorf("push %s: %s has the tag %s too: push them to repositories of their own, or under other tags", source, other, tag)
 				}
@@ -94,7 +95,7 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 
 // keepTags makes a transfer for each image of a source.
 func keepTags(source, to string) (all []Transfer, err error) {
-	name := tagOf(source)
+	_, name, _ := imagename.Split(source)
 	if local, ok := oci.ParseLocal(source); ok {
 		kind, rest, _ := strings.Cut(source, ":")
 		name = strings.TrimPrefix(strings.TrimPrefix(rest, local.Path), ":")

@@ -33,11 +33,6 @@ func TestReferences(t *testing.T) {
 			t.Errorf("parseReference(%s) = %s %s, %v; want %s", in, r.canonical(), r.digest, err, want)
 		}
 	}
-	for _, in := range []string{"", "UPPER", "a b", "x@sha256:1", "x@md5:" + strings.Repeat("a", 32), "x:1:2@" + digest} {
-		if r, err := parseReference(in); err == nil {
-			t.Errorf("parseReference(%q) = %s; want an error", in, r.canonical())
-		}
-	}
 }
 
 func TestMirrorNames(t *testing.T) {

@@ -20,37 +20,9 @@ type reference struct {
 	digest v1.Hash // zero when there is only a tag
 }
 
-func parseReference(text string) (r reference, err error) {
-	if err := imagename.CheckImage(text); err != nil {
-		return r, err
-	}
-	before, digest, pinned := strings.Cut(text, "@")
-	t, err := name.NewTag(before)
-	if err == nil && pinned {
-		r.digest, err = v1.NewHash(digest)
-	}
-	if err != nil {
-		return r, fmt.Errorf("%q is no image reference: %w", text, err)
-	}
-	r.text, r.repo, r.tag = text, t.Context(), tagOf(text)
-	if !pinned {
-		r.tag = t.TagStr()
-	}
-	return r, nil
-}
-
-// Split returns the repository and the tag that an image reference states; "" if it has none.
-func Split(ref string) (repository, tag string) {
-	repository, _, _ = strings.Cut(ref, "@")
-	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
-		repository, tag = repository[:i], repository[i+1:]
-	}
-	return repository, tag
-}
-
-func tagOf(ref string) string {
-	_, tag := Split(ref)
-	return tag
+func parseReference(text string) (reference, error) {
+	repo, tag, digest, err := imagename.Parse(text)
+	return reference{text, repo, tag, digest}, err
 }
 
 // CheckSource checks the name of an image that Open reads, without network: a reference in a
