@@ -77,6 +77,8 @@ func checkPrograms(t *testing.T, root string) {
 	assert.Containsf(t, smi.stdout, "couldn't communicate with the NVIDIA driver", "nvidia-smi says something else %s", smi)
 	version := chroot(root, "nvidia-driver", "version").want(t, 0)
 	assert.Containsf(t, version.stdout, "driver 535.261.03", "no driver version %s", version)
+	evict := chroot(root, "/usr/bin/driver-evict", "--help").want(t, 0) // as the chart names it
+	assert.Containsf(t, evict.stdout, "nvidia-driver evict [flags]", "no command evict %s", evict)
 	status := chroot(root, "nvidia-driver", "status").want(t, 0)
 	assert.Containsf(t, status.stdout, "absent", "nvidia-driver status %s", status)
 	chroot(root, "driver-entrypoint", "version").want(t, 0)
