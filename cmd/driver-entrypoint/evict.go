@@ -39,11 +39,14 @@ and evicts the pods that use GPUs; afterwards it puts the node back in order. It
 	f.DurationVar(&cfg.RetryAfter, "retry-after", cfg.RetryAfter, "pause after an attempt that failed")
 	f.Int64Var(&cfg.GracePeriod, "grace-period", cfg.GracePeriod, "seconds given to evicted pods; -1: their own")
 	f.BoolVar(&cfg.Force, "force", false, "evict pods without a controller, too: no controller recreates them")
-	f.BoolVar(&cfg.ResourceClaims, "resource-claims", false, "find GPU users by the resource claims of NVIDIA's DRA driver, too, and pause its kubelet plugin last")
+	f.BoolVar(&cfg.ResourceClaims, "resource-claims", false,
+		"find GPU users by the resource claims of NVIDIA's DRA driver, too, and pause its kubelet plugin last")
 	f.StringVar(&server, "server", "", "address of the API server; default: what the kubelet tells")
-	f.StringVar(&account, "service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount", "folder with the service account's token and ca.crt")
+	f.StringVar(&account, "service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount",
+		"folder with the service account's token and ca.crt")
 	p.name(f, "DRIVER_EVICT_")
-	f.BoolVar(&cfg.DaemonSets, "evict-daemonsets", false, "evict pods of DaemonSets that use the driver and have no label to pause them, too: their DaemonSet starts them again at once")
+	f.BoolVar(&cfg.DaemonSets, "evict-daemonsets", false,
+		"evict pods of DaemonSets that use the driver and have no label to pause them, too: their DaemonSet starts them again at once")
 	f.StringVar(&cfg.Run, "run-dir", cfg.Run, "folder with the driver's status, shared with its container")
 	f.StringVar(&cfg.Node, "node-name", "", "name of this node")
 	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")

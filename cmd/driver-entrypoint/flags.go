@@ -40,7 +40,8 @@ func ofOthers() map[string][]string {
 
 // otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
 // share an environment with it.
-var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_ENTRYPOINT_"}
+var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH",
+	passphraseEnv, "DRIVER_ENTRYPOINT_"}
 
 // name gives the flags that have no environment variables theirs, and says so in their help.
 func (p *program) name(flags *pflag.FlagSet, prefix string) {

@@ -24,7 +24,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-var podEnv = []string{"NODE_NAME=gpu-1", "POD_NAME=driver-abc", "POD_NAMESPACE=nvidia", "POD_UID=u", "KUBERNETES_SERVICE_HOST=fd00::1", "KUBERNETES_SERVICE_PORT=443"}
+var podEnv = []string{"NODE_NAME=gpu-1", "POD_NAME=driver-abc", "POD_NAMESPACE=nvidia", "POD_UID=u",
+	"KUBERNETES_SERVICE_HOST=fd00::1", "KUBERNETES_SERVICE_PORT=443"}
 
 func TestRun(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,8 @@ func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 func (p *program) builderCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{Use: drivertoolkit.BuilderVerb, Short: "in a Driver Toolkit container: compile, then stay", Args: noArgs,
-		Long: `dtk-build-driver compiles what the driver container asks for. It is started from the shared folder, in an image that has the headers and the compiler of the node's kernel and
+		Long: `dtk-build-driver compiles what the driver container asks for. It is started from the shared folder, in an
+image that has the headers and the compiler of the node's kernel and
 nothing of the driver. It stays until it gets a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goIdle()

@@ -97,7 +97,8 @@ func (p *program) unloadCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
 	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, config.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place", Args: noArgs,
-		Long: `unload removes modules, driver root and device files. It needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
+		Long: `unload removes modules, driver root and device files. It needs the node's lock: stop the driver container first.
+It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := p.node(cfg, node.Options{})
 			if err != nil {

@@ -62,12 +62,14 @@ func (c Config) Check() error {
 // ca.crt, which are read again when they rotate. An error says that there is no server, or no token.
 func Connect(server, dir string) (*kubernetes.Client, error) {
 	if server == "" {
-		return nil, errors.New("there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; run this in a pod, or give --server")
+		return nil, errors.New("there is no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; " +
+			"run this in a pod, or give --server")
 	}
 	client := kubernetes.New(server, dir)
 	client.Name, client.Wait = component, callTimeout
 	if err := client.Check(); err != nil {
-		return nil, fmt.Errorf("the service account's token cannot be used: %w; mount a projected token with the cluster's ca.crt into this container", err)
+		return nil, fmt.Errorf("the service account's token cannot be used: %w; "+
+			"mount a projected token with the cluster's ca.crt into this container", err)
 	}
 	return client, nil
 }

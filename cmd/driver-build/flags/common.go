@@ -74,7 +74,8 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.Sources.Source, "source", "", "`URL` or FILE of the driver's archive; the row's checksum still applies")
 	f.StringVar(&c.Given.Profile, "profile", "", "`NAME`: full, compute, cuda, cuda-tu10x or cuda-ga10x (default: the matrix's)")
 	f.StringVar(&c.Entrypoint, "entrypoint", "", "FILE: driver-entrypoint of the images (default: the one of this version)")
-	f.BoolVar(&c.Given.AllowMissing, "allow-missing-programs", false, "leave out driver-probe, with a warning, where it is neither here nor can be made")
+	f.BoolVar(&c.Given.AllowMissing, "allow-missing-programs", false,
+		"leave out driver-probe, with a warning, where it is neither here nor can be made")
 	f.StringSliceVar(&k.Specs, "kernel", nil, "compile the modules for a kernel ahead of time: its `RELEASE` (uname -r), latest, latest:N or all (repeatable)")
 	f.StringArrayVar(&k.From, "kernel-from", nil, "`IMAGE` with headers and compiler to compile in instead of packages: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
 	f.StringSliceVar(&k.Flavours, "kernel-flavour", nil, "kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)")
