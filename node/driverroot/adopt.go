@@ -13,11 +13,26 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Adoptable says whether the mount at Target can continue to serve driver Version: it must be exactly one
-// layer whose source still exists, and a whole staged root of that version or this container's own root. The text
-// is the reason why not, or a remark although it can.
-func (r Root) Adoptable() (bool, string) {
-	mounts, err := r.Mounts()
+// Adopt keeps the root that a predecessor mounted at Target, if it can continue to serve driver Version: it must be exactly one layer whose
+// source still exists, and a whole staged root of that version or this container's own root. Otherwise it says why not. It renews the
+// submounts, because those of a container that has ended show its folders and not ours.
+func (r *Root) Adopt(ctx context.Context) (bool, string) {
+	ok, note := r.adoptable()
+	if !ok {
+		return false, note
+	}
+	if note != "" {
+		r.Log.Info("the driver root stays", "reason", note)
+	}
+	if err := r.refresh(ctx); err != nil {
+		return false, fmt.Sprintf("its mounts could not be renewed: %v", err)
+	}
+	return true, ""
+}
+
+// adoptable returns the reason why not, or a remark although it can be adopted.
+func (r *Root) adoptable() (bool, string) {
+	mounts, err := r.mounts()
 	if err != nil {
 		return false, err.Error()
 	}
@@ -34,7 +49,7 @@ func (r Root) Adoptable() (bool, string) {
 }
 
 // usable says whether the root at dir serves our driver. own says that dir is this container's own root.
-func (r Root) usable(dir string, own bool) (bool, string) {
+func (r *Root) usable(dir string, own bool) (bool, string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, fmt.Sprintf("it cannot be read: %v", err)
@@ -77,29 +92,17 @@ func baseOf(mounts []mounttable.Mount, target string) (mounttable.Mount, int) {
 	return base, layers
 }
 
-// Refresh renews the submounts of an adopted root, because those of a container that has ended show its
-// folders and not ours. It keeps the base mount and submounts that show the right folder, such as the host's
-// /dev, and adds submounts that are missing. It may return a *NotSharedError after success.
-func (r Root) Refresh(ctx context.Context) error {
-	mounts, err := r.Mounts()
+// refresh keeps the base mount and submounts that show the right folder, such as the host's /dev, and adds submounts that are missing.
+func (r *Root) refresh(ctx context.Context) error {
+	mounts, err := r.mounts()
 	if err != nil {
 		return err
 	}
 	base, layers := baseOf(mounts, r.Target)
 	if layers != 1 {
-		return fmt.Errorf("renew the mounts in the driver root: there are %d layers at %s: unmount them", layers, r.Target)
+		return fmt.Errorf("there are %d layers at %s: unmount them", layers, r.Target)
 	}
-	if err := r.refresh(ctx, mounts); err != nil {
-		return fmt.Errorf("renew the mounts in the driver root: %w", err)
-	}
-	if !base.Shared {
-		return &NotSharedError{r.Target, base.Point}
-	}
-	return nil
-}
-
-func (r Root) refresh(ctx context.Context, mounts []mounttable.Mount) error {
-	if err := r.RunDirs(); err != nil {
+	if err := r.makeRunDirs(); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(r.Target)
@@ -112,11 +115,12 @@ func (r Root) refresh(ctx context.Context, mounts []mounttable.Mount) error {
 			return err
 		}
 	}
+	r.warnUnlessShared(base)
 	return nil
 }
 
 // renew makes the submount show our folder.
-func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mounttable.Mount) error {
+func (r *Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mounttable.Mount) error {
 	from, to := filepath.Join(r.Image, sub), filepath.Join(r.Target, sub)
 	if err := ownFolder(root, sub); err != nil {
 		return err
@@ -134,7 +138,7 @@ func (r Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mou
 	if layers == 1 && isSameFile(from, to) {
 		return nil
 	}
-	if _, err := r.unmountBelow(ctx, to); err != nil {
+	if err := r.unmountBelow(ctx, to); err != nil {
 		return err
 	}
 	return withScratch(func(scratch string) error {

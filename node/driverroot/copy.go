@@ -35,8 +35,8 @@ type copier struct {
 	sum   copied
 }
 
-// place is a folder of the tree during a copy.
-type place struct {
+// subtree is a folder of the tree during a copy.
+type subtree struct {
 	at     string
 	depth  int
 	lowers []*os.File // the layers that have the folder
@@ -47,12 +47,12 @@ type place struct {
 // Errors of the kernel are wrapped (unix.ENOSPC).
 func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
 	c.ctx, c.top, c.links = ctx, int(dst.Fd()), map[inode]string{}
-	err := c.dir(src, dst, place{at: ".", lowers: c.image})
+	err := c.dir(src, dst, subtree{at: ".", lowers: c.image})
 	return c.sum, err
 }
 
-// dir copies the content of src, which has place p in the tree, to dst, and then the attributes of src.
-func (c *copier) dir(src, dst *os.File, p place) error {
+// dir copies the content of src, which is p in the tree, to dst, and then the attributes of src.
+func (c *copier) dir(src, dst *os.File, p subtree) error {
 	if p.depth > maxDepth {
 		return fmt.Errorf("copy %s: folders are nested too deep", p.at)
 	}
@@ -83,7 +83,7 @@ func (c *copier) dir(src, dst *os.File, p place) error {
 	return nil
 }
 
-func (c *copier) entry(src, dst *os.File, name, at string, p place) error {
+func (c *copier) entry(src, dst *os.File, name, at string, p subtree) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) { // overlay lists marks for removed files, but there is no such file
@@ -101,7 +101,7 @@ func (c *copier) entry(src, dst *os.File, name, at string, p place) error {
 	return nil
 }
 
-func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
+func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p subtree) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return c.file(src, dst, name, at, st, p)
@@ -113,11 +113,11 @@ func (c *copier) leaf(src, dst *os.File, name, at string, st *unix.Stat_t, p pla
 	return c.node(dst, name, st)
 }
 
-func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, parent place) error {
+func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, parent subtree) error {
 	if c.skip != (inode{}) && c.skip == (inode{st.Dev, st.Ino}) {
 		return nil
 	}
-	p := place{at, parent.depth + 1, having(parent.lowers, at)}
+	p := subtree{at, parent.depth + 1, withFolder(parent.lowers, at)}
 	from, err := openAt(src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", at, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // file links or copies a file.
-func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
+func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p subtree) error {
 	if linkable(at, st) {
 		if lower := find(p.lowers, at, st); lower != nil && linkFile(lower, at, dst, name, st) {
 			c.count(st.Size, st.Size)

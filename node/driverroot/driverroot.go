@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
-// Root says what is served and where.
+// Root is the driver root of a node: what is served, and where.
 type Root struct {
 	Target string // where consumers look: "/run/nvidia/driver"
 	Image  string // root of the driver image: "/" in the container
@@ -27,27 +27,15 @@ type Root struct {
 	Storage string
 	ID      string // identity of the image's content, 64 hex digits (driverinfo.Description.ID)
 	Version string // version of the driver: "535.261.03"
+	Release string // of the kernel whose modules AddModules adds: "6.1.0-38-amd64"
 	// NoMounts says that this container is not privileged: it may not mount, change its root or give files to
 	// other users. The root is then made without any of these, and cannot be served.
 	NoMounts bool
 	Log      *slog.Logger // required
 
 	// init is process 1 in procfs, through which the image's layers are found; "" is "/proc/1".
-	init string
-}
-
-// Staged is a root that is complete and can be mounted.
-type Staged struct {
-	Root   Root
-	Dir    string // the folder to bind: a folder in Storage, or Image
-	Reused bool   // the folder existed already
-}
-
-// NotSharedError is a warning: everything is mounted, but only this container can see it.
-type NotSharedError struct{ Target, Parent string }
-
-func (e *NotSharedError) Error() string {
-	return fmt.Sprintf("the mount %s, in which %s lies, is not shared: the driver root is seen in this container only; mount the host's /run/nvidia with mountPropagation: Bidirectional", e.Parent, e.Target)
+	init   string
+	staged string // the folder that Stage made, and that Mount binds
 }
 
 // emptied are the folders of a root that belong to the system or the container: in a copy they are empty.
@@ -80,7 +68,7 @@ var (
 )
 
 // name returns the folder's name below Storage/roots: "535.261.03-0123456789ab".
-func (r Root) name() (string, error) {
+func (r *Root) name() (string, error) {
 	if !versionFormat().MatchString(r.Version) {
 		return "", fmt.Errorf("driver version %q: want numbers and dots, as 535.261.03", r.Version)
 	}
@@ -90,10 +78,10 @@ func (r Root) name() (string, error) {
 	return r.Version + "-" + r.ID[:12], nil
 }
 
-// RunDirs creates the folders of the daemons' sockets in the image's /run. Call it before daemons start: a
+// makeRunDirs creates the folders of the daemons' sockets in the image's /run. It is called before daemons start: a
 // daemon that finds no folder creates it and removes it at its end, and a bind of that folder would show the
 // removed one for ever.
-func (r Root) RunDirs() error {
+func (r *Root) makeRunDirs() error {
 	for _, dir := range runDirs {
 		if err := os.MkdirAll(filepath.Join(r.Image, dir), 0o755); err != nil {
 			return fmt.Errorf("make the folder of a daemon's socket: %w", err)

@@ -44,12 +44,15 @@ func serveFirmware(root *os.Root, version string) error {
 	return nil
 }
 
-// SetFirmwarePath makes the kernel look for firmware in <target>/lib/firmware. It writes the parameter of the
+// Firmware makes the kernel look for firmware in the root, see setFirmwarePath.
+func (r *Root) Firmware() (undo func() error, err error) { return setFirmwarePath("/sys", r.Target) }
+
+// setFirmwarePath makes the kernel look for firmware in <target>/lib/firmware. It writes the parameter of the
 // kernel's firmware loader below sys, a mounted sysfs, without a newline, which older kernels take as a part
 // of the path. It keeps the value of another program, which is an error, unless that folder exists neither
 // here nor for process 1: then a driver container left it behind that ended long ago. On a kernel without the
 // parameter the error is fs.ErrNotExist. undo clears the path if it is still ours; it is never nil.
-func SetFirmwarePath(sys, target string) (undo func() error, err error) {
+func setFirmwarePath(sys, target string) (undo func() error, err error) {
 	file := filepath.Join(sys, "module/firmware_class/parameters/path")
 	ours := filepath.Join(target, "lib/firmware")
 	nothing := func() error { return nil }

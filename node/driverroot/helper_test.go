@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -82,23 +83,38 @@ func image(t *testing.T, dir string) string {
 }
 
 // testRoot is a Root over a fake image with private folders.
-func testRoot(t *testing.T) Root {
+func testRoot(t *testing.T) *Root {
 	t.Helper()
 	dir := t.TempDir()
-	return Root{Target: filepath.Join(sharedRun(t), "driver"), Image: image(t, filepath.Join(dir, "image")), Storage: filepath.Join(dir, "storage"),
-		ID: testID, Version: testVersion, Log: logtest.New(t)}
+	return &Root{Target: filepath.Join(sharedRun(t), "driver"), Image: image(t, filepath.Join(dir, "image")), Storage: filepath.Join(dir, "storage"),
+		ID: testID, Version: testVersion, Release: release, Log: logtest.New(t)}
 }
 
-func mounted(t *testing.T, r Root) Staged {
+func mounted(t *testing.T, r *Root) {
 	t.Helper()
-	s := require.Value(r.Stage(t.Context()))(t)
-	require.NoError(t, s.Mount(t.Context()))
-	return s
+	require.Value(r.Stage(t.Context()))(t)
+	require.NoError(t, r.Mount(t.Context()))
 }
 
-func points(t *testing.T, r Root) []string {
+// stageLog stages a root, and returns its folder and the log.
+func stageLog(t *testing.T, r *Root) (dir, text string) {
 	t.Helper()
-	mounts := require.Value(r.Mounts())(t)
+	var log logtest.Log
+	r.Log = log.Logger()
+	dir = require.Value(r.Stage(t.Context()))(t)
+	return dir, log.String()
+}
+
+// reused stages a root, and says whether it was there already.
+func reused(t *testing.T, r *Root) bool {
+	t.Helper()
+	_, log := stageLog(t, r)
+	return !strings.Contains(log, logtest.Staged)
+}
+
+func points(t *testing.T, r *Root) []string {
+	t.Helper()
+	mounts := require.Value(r.mounts())(t)
 	var found []string
 	for _, m := range mounts {
 		rel := require.Value(filepath.Rel(r.Target, m.Point))(t)

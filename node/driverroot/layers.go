@@ -26,7 +26,7 @@ func (l layers) close() {
 
 // openTarget opens dir, the folder of a copy of the image, and the image's layers with which the copy can share
 // files. If sharing is not possible, reason says why and there are no layers.
-func (r Root) openTarget(dir string) (target *os.File, image layers, reason, err error) {
+func (r *Root) openTarget(dir string) (target *os.File, image layers, reason, err error) {
 	init := cmp.Or(r.init, "/proc/1")
 	if r.NoMounts {
 		reason = errors.New("this container is not privileged")

@@ -36,7 +36,7 @@ type marker struct {
 	Files   int              `json:"files"`
 	Bytes   int64            `json:"bytes"`
 	Checked map[string]int64 `json:"checked"`
-	Boot    string           `json:"boot,omitempty"` // the boot in which it was staged, until it is on the disk: see Settle
+	Boot    string           `json:"boot,omitempty"` // the boot in which it was staged, until it is on the disk: see Sync
 }
 
 // write replaces the marker. It creates a new file, because an existing one may be shared with the image.
@@ -94,7 +94,7 @@ func checkIntact(root *os.Root, version, id string) error {
 	}
 	if m.Boot != "" {
 		if boot, err := bootID(); err != nil || m.Boot != boot {
-			return cmp.Or(err, errUnsettled)
+			return cmp.Or(err, errNotSynced)
 		}
 	}
 	for name, size := range m.Checked {

@@ -17,13 +17,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 )
-
-// Module is the file of a kernel module, as package kmod/kbuild returns it.
-type Module struct {
-	Path   string // .ko file
-	SHA256 string // hex
-}
 
 const (
 	listName   = ".modules" // in the folder of the modules: the list of modules by digest
@@ -36,18 +31,18 @@ var releaseFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 // AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so
 // that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars run. It
 // may be called before and after Mount. It does nothing when the same modules are there.
-func (s Staged) AddModules(ctx context.Context, release string, files []Module) error {
-	if !releaseFormat().MatchString(release) {
-		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", release)
+func (r *Root) AddModules(ctx context.Context, files []kbuild.File) error {
+	if !releaseFormat().MatchString(r.Release) {
+		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", r.Release)
 	}
-	if err := s.addModules(ctx, release, files); err != nil {
-		return fmt.Errorf("add modules for kernel %s to the driver root: %w", release, err)
+	if err := r.addModules(ctx, files); err != nil {
+		return fmt.Errorf("add modules for kernel %s to the driver root: %w", r.Release, err)
 	}
 	return nil
 }
 
-func (s Staged) addModules(ctx context.Context, release string, files []Module) error {
-	view, err := s.view()
+func (r *Root) addModules(ctx context.Context, files []kbuild.File) error {
+	view, err := r.bare(r.staged)
 	if err != nil {
 		return err
 	}
@@ -57,7 +52,7 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 		return err
 	}
 	defer root.Close()
-	dir := path.Join("lib/modules", release, "updates/nvidia")
+	dir := path.Join("lib/modules", r.Release, "updates/nvidia")
 	list := listOf(files)
 	if text, err := bounded.FSFile(root.FS(), path.Join(dir, listName), maxList); err == nil && string(text) == list && allThere(root, dir, files) {
 		return nil
@@ -73,22 +68,13 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 			return err
 		}
 	}
-	if err := s.index(ctx, view, root, release); err != nil {
+	if err := r.index(ctx, view, root); err != nil {
 		return err
 	}
 	return newFile(root, path.Join(dir, listName), []byte(list))
 }
 
-// view opens the root itself and not its path: the host's /lib/modules may be mounted in the container, and
-// must not be changed. In a folder on the storage nothing is mounted.
-func (s Staged) view() (*os.File, error) {
-	if s.Root.NoMounts {
-		return os.Open(s.Dir)
-	}
-	return bareView(s.Dir)
-}
-
-func listOf(files []Module) string {
+func listOf(files []kbuild.File) string {
 	lines := make([]string, 0, len(files))
 	for _, f := range files {
 		lines = append(lines, f.SHA256+"  "+filepath.Base(f.Path)+"\n")
@@ -97,8 +83,8 @@ func listOf(files []Module) string {
 	return strings.Join(lines, "")
 }
 
-func allThere(root *os.Root, dir string, files []Module) bool {
-	return !slices.ContainsFunc(files, func(f Module) bool {
+func allThere(root *os.Root, dir string, files []kbuild.File) bool {
+	return !slices.ContainsFunc(files, func(f kbuild.File) bool {
 		have, err := root.Stat(path.Join(dir, filepath.Base(f.Path)))
 		if err != nil {
 			return true
@@ -169,14 +155,14 @@ func removeIfExists(root *os.Root, name string) error {
 
 // index creates modules.dep and the other index files with the image's own depmod. An image without one has no
 // modprobe either. The kernel's own modules are not in the root: they are loaded before NVIDIA's.
-func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release string) error {
+func (r *Root) index(ctx context.Context, view *os.File, root *os.Root) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, depmodWait)
 		defer cancel()
-		cmd := s.depmod(ctx, view, depmod, release)
+		cmd := r.depmod(ctx, view, depmod)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLines(out))
 		}
@@ -187,15 +173,15 @@ func (s Staged) index(ctx context.Context, view *os.File, root *os.Root, release
 
 // depmod runs with the served root as its root directory or, where the process may not change its root, from
 // the image of which the root is a copy.
-func (s Staged) depmod(ctx context.Context, view *os.File, program, release string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, program, "-a", release)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if s.Root.NoMounts {
-		cmd = exec.CommandContext(ctx, filepath.Join(s.Root.Image, program), "-a", "-b", s.Dir, release)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+func (r *Root) depmod(ctx context.Context, view *os.File, program string) *exec.Cmd {
+	args, attributes := []string{"-a", r.Release}, &syscall.SysProcAttr{Setpgid: true}
+	if r.NoMounts {
+		program, args = filepath.Join(r.Image, program), []string{"-a", "-b", r.staged, r.Release}
 	} else { // in the child, too, the path stands for the open folder until the program starts
-		cmd.SysProcAttr.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
+		attributes.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
 	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.SysProcAttr = attributes
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.WaitDelay = time.Second

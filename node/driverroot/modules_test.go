@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 const release = "6.1.0-38-amd64"
@@ -22,35 +23,36 @@ const release = "6.1.0-38-amd64"
 func TestAddModules(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
-	s := mounted(t, r)
+	mounted(t, r)
 	made := t.TempDir()
-	var files []Module
+	var files []kbuild.File
 	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
 		testfile.Write(t, made+"/"+name+".ko", "\x7fELF "+name)
-		files = append(files, Module{filepath.Join(made, name+".ko"), "digest of " + name})
+		files = append(files, kbuild.File{Path: filepath.Join(made, name+".ko"), SHA256: "digest of " + name})
 	}
-	require.NoError(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, r.AddModules(t.Context(), files))
 	at := filepath.Join(r.Target, "lib/modules", release)
 	ko := filepath.Join(at, "updates/nvidia/nvidia.ko")
 	old := time.Unix(1, 0)
 	require.NoError(t, os.Chtimes(ko, old, old))
-	require.NoError(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, r.AddModules(t.Context(), files))
 	if st, err := os.Stat(ko); err != nil || !st.ModTime().Equal(old) {
 		t.Errorf("the same modules were written again: %v", err)
 	}
 	files[0].SHA256 = "another"
-	require.NoError(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, r.AddModules(t.Context(), files))
 	if st, err := os.Stat(ko); err != nil || st.ModTime().Equal(old) {
 		t.Errorf("another module was not written: %v", err)
 	}
 	require.NoError(t, os.Truncate(ko, 1))
-	require.NoError(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, r.AddModules(t.Context(), files))
 	if st, err := os.Stat(ko); err != nil || st.Size() == 1 {
 		t.Errorf("a damaged module was not written: %v", err)
 	}
-	assert.Errorf(t, s.AddModules(t.Context(), "../../etc", files), "a release that is a path was accepted")
 	files[0].Path = filepath.Join(made, "none.ko")
-	assert.ErrorIsf(t, s.AddModules(t.Context(), release, files), fs.ErrNotExist, "a file that is not there")
+	assert.ErrorIsf(t, r.AddModules(t.Context(), files), fs.ErrNotExist, "a file that is not there")
+	r.Release = "../../etc"
+	assert.Errorf(t, r.AddModules(t.Context(), files), "a release that is a path was accepted")
 }
 
 // The host's /lib/modules in the container must not be written to.
@@ -62,10 +64,10 @@ func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	require.NoError(t, os.MkdirAll(over, 0o755))
 	require.NoError(t, unix.Mount("host", over, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
-	s := mounted(t, r)
+	mounted(t, r)
 	made := t.TempDir()
 	testfile.Write(t, made+"/nvidia.ko", "\x7fELF")
-	require.NoError(t, s.AddModules(t.Context(), release, []Module{{filepath.Join(made, "nvidia.ko"), "x"}}))
+	require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: filepath.Join(made, "nvidia.ko"), SHA256: "x"}}))
 	if names := testfile.List(t, over); len(names) > 0 {
 		t.Errorf("written to the host: %q", names)
 	}
@@ -87,7 +89,7 @@ func TestSetFirmwarePath(t *testing.T) {
 		sys := t.TempDir()
 		const file = "module/firmware_class/parameters/path"
 		testfile.Write(t, sys+"/"+file, c.before)
-		undo, err := SetFirmwarePath(sys, "/run/nvidia/driver")
+		undo, err := setFirmwarePath(sys, "/run/nvidia/driver")
 		if (err != nil) != (c.before == c.undone) || err != nil && !strings.Contains(err.Error(), "set by another program") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -99,7 +101,7 @@ func TestSetFirmwarePath(t *testing.T) {
 		require.NoError(t, undo())
 		assert.Equalf(t, "/theirs\n", now(), "%s", name)
 	}
-	undo, err := SetFirmwarePath(t.TempDir(), "/run/nvidia/driver")
+	undo, err := setFirmwarePath(t.TempDir(), "/run/nvidia/driver")
 	if !errors.Is(err, fs.ErrNotExist) || undo() != nil {
 		t.Errorf("a kernel without the parameter: %v", err)
 	}

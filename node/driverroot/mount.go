@@ -18,7 +18,7 @@ import (
 
 // foreign returns an error if Target is something on which no root can be mounted. It is never followed: a link to / would lead to the
 // mounts of the whole node.
-func (r Root) foreign() error {
+func (r *Root) foreign() error {
 	st, err := os.Lstat(r.Target)
 	if err != nil || st.IsDir() {
 		return nil //nolint:nilerr // what is not there is in nobody's way
@@ -26,8 +26,15 @@ func (r Root) foreign() error {
 	return fmt.Errorf("%s is no folder of a driver container; remove it on the node: rm %[1]s", r.Target)
 }
 
-// Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
-func (r Root) Mounts() ([]mounttable.Mount, error) {
+// Mounted returns the number of layers at Target itself.
+func (r *Root) Mounted() (layers int, err error) {
+	mounts, err := r.mounts()
+	_, layers = baseOf(mounts, r.Target)
+	return layers, err
+}
+
+// mounts returns the mounts at and below Target; a mount always comes after those that it covers.
+func (r *Root) mounts() ([]mounttable.Mount, error) {
 	if r.foreign() != nil {
 		return nil, nil //nolint:nilerr // preflight says what is in the way
 	}
@@ -55,14 +62,27 @@ func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []st
 
 // Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the
 // root appears at once, here and for every process that shares the folder; a failure leaves nothing. If
-// something is mounted there already it is an error. A *NotSharedError comes after success, as a
-// warning.
-func (s Staged) Mount(ctx context.Context) error {
-	r := s.Root
-	if err := r.foreign(); err != nil {
+// something is mounted there already it is an error.
+func (r *Root) Mount(ctx context.Context) error {
+	if err := r.mount(ctx, r.staged); err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)
 	}
-	mounts, err := r.Mounts()
+	return nil
+}
+
+// MountOld mounts the staged root of another driver; an error if dir is "" or does not exist.
+func (r *Root) MountOld(ctx context.Context, dir string) error {
+	if dir == "" || r.Storage == "" || filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir) {
+		return errors.New("its root went away with its container, or was not staged here")
+	}
+	return r.mount(ctx, dir)
+}
+
+func (r *Root) mount(ctx context.Context, dir string) error {
+	if err := r.foreign(); err != nil {
+		return err
+	}
+	mounts, err := r.mounts()
 	if err != nil {
 		return err
 	}
@@ -70,40 +90,45 @@ func (s Staged) Mount(ctx context.Context) error {
 		return fmt.Errorf("%s has %d mount(s) already, the first from %s: unmount or adopt them first", r.Target, len(mounts), mounts[0].Source)
 	}
 	if err := os.MkdirAll(r.Target, 0o755); err != nil {
-		return fmt.Errorf("mount the driver root: %w", err)
+		return err
 	}
 	target, err := mounttable.RealPath(r.Target)
 	if err != nil {
-		return fmt.Errorf("mount the driver root: %w", err)
+		return err
 	}
 	parent, err := mounttable.Containing(target)
 	if err != nil {
-		return fmt.Errorf("mount the driver root: %w", err)
+		return err
 	}
 	err = withScratch(func(scratch string) error {
-		if err := bindPrivate(s.Dir, scratch); err != nil {
+		if err := bindPrivate(dir, scratch); err != nil {
 			return err
 		}
 		if err := r.furnish(ctx, scratch); err != nil {
 			return err
 		}
 		if err := unix.Mount(scratch, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("bind %s on %s: %w", s.Dir, target, err)
+			return fmt.Errorf("bind %s on %s: %w", dir, target, err)
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("mount the driver root: %w", err)
+	if err == nil {
+		r.warnUnlessShared(parent)
 	}
-	if !parent.Shared {
-		return &NotSharedError{target, parent.Point}
+	return err
+}
+
+// warnUnlessShared warns that only this container sees the root in this mount.
+func (r *Root) warnUnlessShared(m mounttable.Mount) {
+	if !m.Shared {
+		r.Log.Warn("nobody else sees the driver root: it lies in a mount that is not shared; mount the host's /run/nvidia with mountPropagation: Bidirectional",
+			"path", r.Target, "mount", m.Point)
 	}
-	return nil
 }
 
 // furnish mounts the submounts into a bare bind of a root.
-func (r Root) furnish(ctx context.Context, base string) error {
-	if err := r.RunDirs(); err != nil {
+func (r *Root) furnish(ctx context.Context, base string) error {
+	if err := r.makeRunDirs(); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(base)

@@ -28,9 +28,9 @@ var everyMount = []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fa
 func TestMountStaged(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
-	s := mounted(t, r)
+	mounted(t, r)
 	assert.Same(t, everyMount, points(t, r))
-	if ok, why := r.Adoptable(); !ok || why != "" {
+	if ok, why := r.adoptable(); !ok || why != "" {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
 	// The socket of one of our daemons is visible.
@@ -38,15 +38,14 @@ func TestMountStaged(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
 		t.Error(err)
 	}
-	assert.ErrorContains(t, s.Mount(t.Context()), "has 7 mount(s) already")
+	assert.ErrorContains(t, r.Mount(t.Context()), "has 7 mount(s) already")
 	// The container ends, the root stays.
 	require.NoError(t, os.RemoveAll(r.Image))
-	if ok, why := r.Adoptable(); !ok {
+	if ok, why := r.adoptable(); !ok {
 		t.Errorf("without the container: %s", why)
 	}
-	lazy, err := r.Unmount(t.Context())
-	if err != nil || len(lazy) > 0 || len(points(t, r)) > 0 {
-		t.Errorf("unmount: %v, lazy %q, left %q", err, lazy, points(t, r))
+	if err := r.Unmount(t.Context()); err != nil || len(points(t, r)) > 0 {
+		t.Errorf("unmount: %v, left %q", err, points(t, r))
 	}
 }
 
@@ -63,7 +62,7 @@ func TestImageBind(t *testing.T) {
 	require.Value(os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")))(t)
 	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
 	require.Value(os.Stat(filepath.Join(r.Target, "dev/nvidia0")))(t)
-	if ok, why := r.Adoptable(); !ok {
+	if ok, why := r.adoptable(); !ok {
 		t.Errorf("not adoptable: %s", why)
 	}
 }
@@ -79,15 +78,15 @@ func TestSharedPropagation(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
 	ask, answer := peer(t)
 
-	s := mounted(t, r)
+	mounted(t, r)
 	ask <- r.Target
 	if got, want := (<-answer), len(points(t, r)); got != want || want != len(everyMount) {
 		t.Errorf("a peer namespace sees %d mounts, we see %d", got, want)
 	}
-	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
+	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, r.staged) }); err != nil || len(used) > 0 {
 		t.Errorf("mounts in the storage: %v %v", used, err)
 	}
-	require.Value(r.Unmount(t.Context()))(t)
+	require.NoError(t, r.Unmount(t.Context()))
 	ask <- r.Target
 	if got := <-answer; got != 0 {
 		t.Errorf("after unmounting, a peer sees %d mounts", got)
@@ -120,14 +119,13 @@ func TestNotShared(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
-	s := require.Value(r.Stage(t.Context()))(t)
-	var warning *NotSharedError
-	if err := s.Mount(t.Context()); !errors.As(err, &warning) || len(points(t, r)) != len(everyMount) {
-		t.Errorf("mount: %v", err)
-	}
-	if err := r.Refresh(t.Context()); !errors.As(err, &warning) {
-		t.Errorf("refresh: %v", err)
-	}
+	var log logtest.Log
+	r.Log = log.Logger()
+	mounted(t, r)
+	assert.Equal(t, len(everyMount), len(points(t, r)))
+	ok, why := r.Adopt(t.Context())
+	assert.Equalf(t, true, ok, "%s", why)
+	assert.Equal(t, 2, strings.Count(log.String(), "nobody else sees the driver root"))
 }
 
 // In whatever order mounts were stacked, all of them go.
@@ -141,8 +139,8 @@ func TestUnmountStacks(t *testing.T) {
 			require.NoError(t, os.MkdirAll(at, 0o755))
 			require.NoError(t, unix.Mount("x", at, "tmpfs", 0, ""))
 		}
-		if lazy, err := r.Unmount(t.Context()); err != nil || len(lazy) > 0 || len(points(t, r)) > 0 {
-			t.Fatalf("seed %d: %v, lazy %q, left %q", seed, err, lazy, points(t, r))
+		if err := r.Unmount(t.Context()); err != nil || len(points(t, r)) > 0 {
+			t.Fatalf("seed %d: %v, left %q", seed, err, points(t, r))
 		}
 	}
 }
@@ -154,30 +152,30 @@ func TestStaleLayerAlone(t *testing.T) {
 	require.NoError(t, os.Mkdir(gone, 0o755))
 	require.NoError(t, os.Mkdir(r.Target, 0o755))
 	require.NoError(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, ""))
-	if ok, why := r.Adoptable(); ok {
+	if ok, why := r.adoptable(); ok {
 		t.Error("an empty folder is adoptable")
 	} else {
 		assert.Contains(t, why, "the root of a container, which may be gone")
 	}
 	require.NoError(t, os.Remove(gone))
-	if ok, why := r.Adoptable(); ok {
+	if ok, why := r.adoptable(); ok {
 		t.Error("a removed folder is adoptable")
 	} else {
 		assert.Contains(t, why, "removed at its source")
 	}
-	mounts, err := r.Mounts()
+	mounts, err := r.mounts()
 	if err != nil || len(mounts) != 1 || !mounts[0].Deleted() {
 		t.Errorf("mounts: %+v, %v", mounts, err)
 	}
-	require.Value(r.Unmount(t.Context()))(t)
+	require.NoError(t, r.Unmount(t.Context()))
 	mounted(t, r)
 	require.NoError(t, unix.Mount(r.Image, r.Target, "", unix.MS_BIND, ""))
-	if ok, why := r.Adoptable(); ok || why != "2 layers are mounted there" {
+	if ok, why := r.adoptable(); ok || why != "2 layers are mounted there" {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
-	assert.Errorf(t, r.Refresh(t.Context()), "refresh of two layers succeeded")
-	if lazy, err := r.Unmount(t.Context()); err != nil || len(lazy) > 0 || len(points(t, r)) > 0 {
-		t.Errorf("unmount: %v, lazy %q, left %q", err, lazy, points(t, r))
+	assert.Errorf(t, r.refresh(t.Context()), "refresh of two layers succeeded")
+	if err := r.Unmount(t.Context()); err != nil || len(points(t, r)) > 0 {
+		t.Errorf("unmount: %v, left %q", err, points(t, r))
 	}
 	mounted(t, r)
 }
@@ -189,28 +187,27 @@ func TestUnmountBusy(t *testing.T) {
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
 	released := make(chan struct{})
 	go func() { defer close(released); time.Sleep(50 * time.Millisecond); release() }()
-	lazy, err := r.Unmount(t.Context())
+	var log logtest.Log
+	r.Log = log.Logger()
+	err := r.Unmount(t.Context())
 	<-released
-	if err != nil || len(lazy) > 0 {
-		t.Fatalf("free after a moment: %v, lazy %q", err, lazy)
+	if err != nil || strings.Contains(log.String(), "still in use") {
+		t.Fatalf("free after a moment: %v, %s", err, &log)
 	}
 
 	mounted(t, r)
-	var log logtest.Log
-	r.Log = log.Logger()
 	holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := r.Unmount(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := r.Unmount(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	started := time.Now()
-	lazy, err = r.Unmount(t.Context())
+	err = r.Unmount(t.Context())
 	if took := time.Since(started); err != nil || took < busyFor {
 		t.Errorf("after %v: %v", took, err)
 	}
-	assert.Same(t, []string{r.Target}, lazy)
-	assert.Contains(t, log.String(), "a mount is still in use")
+	assert.Contains(t, log.String(), "a mount is still in use: it is detached, and who uses it keeps it path="+r.Target+" ")
 	if left := points(t, r); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -220,16 +217,16 @@ func TestMountFailureLeavesNothing(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
-	s := require.Value(r.Stage(t.Context()))(t)
+	require.Value(r.Stage(t.Context()))(t)
 	before := allMounts(t)
-	if err := s.Mount(t.Context()); err == nil || !errors.Is(err, unix.ENOENT) {
+	if err := r.Mount(t.Context()); err == nil || !errors.Is(err, unix.ENOENT) {
 		t.Errorf("mount: %v", err)
 	}
 	assert.Same(t, before, allMounts(t))
 	// A link in the root must not lead a mount out of it.
-	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir, "run")))
-	require.NoError(t, os.Symlink("/run", filepath.Join(s.Dir, "run")))
-	if err := s.Mount(t.Context()); err == nil {
+	require.NoError(t, os.RemoveAll(filepath.Join(r.staged, "run")))
+	require.NoError(t, os.Symlink("/run", filepath.Join(r.staged, "run")))
+	if err := r.Mount(t.Context()); err == nil {
 		t.Error("mounted through a link")
 	} else {
 		assert.Contains(t, err.Error(), "is not a folder")
@@ -266,17 +263,17 @@ func TestRefresh(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
-	before := require.Value(r.Mounts())(t)
+	before := require.Value(r.mounts())(t)
 	// Nothing changed: nothing is done.
-	require.NoError(t, r.Refresh(t.Context()))
-	after := require.Value(r.Mounts())(t)
+	require.NoError(t, r.refresh(t.Context()))
+	after := require.Value(r.mounts())(t)
 	assert.Same(t, before, after)
 	// Another container of the same image starts.
-	next := r
+	next := *r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	testfile.WriteMode(t, next.Image+"/dev/nvidia7", "", 0o600)
 	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
-	require.NoError(t, next.Refresh(t.Context()))
+	require.NoError(t, next.refresh(t.Context()))
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
 		t.Error(err)
 	}
@@ -286,9 +283,9 @@ func TestRefresh(t *testing.T) {
 		require.NoError(t, unix.Unmount(filepath.Join(r.Target, dir), 0))
 		require.NoError(t, os.Remove(filepath.Join(r.Target, dir)))
 	}
-	require.NoError(t, next.Refresh(t.Context()))
+	require.NoError(t, next.refresh(t.Context()))
 	assert.Same(t, everyMount, points(t, r))
-	after = require.Value(r.Mounts())(t)
+	after = require.Value(r.mounts())(t)
 	assert.Equalf(t, before[0].ID, after[0].ID, "the base mount is another")
 }
 
@@ -309,16 +306,16 @@ func TestHostDevStays(t *testing.T) {
 	r := testRoot(t)
 	end := hostDev(r.Image)
 	mounted(t, r)
-	before := require.Value(r.Mounts())(t)
+	before := require.Value(r.mounts())(t)
 	end() // with its container
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/null")); err != nil {
 		t.Error(err)
 	}
-	next := r
+	next := *r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	hostDev(next.Image)
-	require.NoError(t, next.Refresh(t.Context()))
-	after := require.Value(r.Mounts())(t)
+	require.NoError(t, next.refresh(t.Context()))
+	after := require.Value(r.mounts())(t)
 	id := func(mounts []mounttable.Mount) int {
 		return mounts[slices.IndexFunc(mounts, func(m mounttable.Mount) bool { return filepath.Base(m.Point) == "dev" })].ID
 	}

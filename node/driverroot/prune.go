@@ -2,6 +2,7 @@ package driverroot
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,12 +15,23 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
-// anywhere, and always removes damaged roots that are not mounted.
-func (r Root) Prune(keep int) error {
+const keepRoots = 2 // beside this driver's: the one before, and one more
+
+// Prune waits until the root is written to the disk, and removes old roots. Each takes seconds, so it is called
+// when the driver serves.
+func (r *Root) Prune(ctx context.Context) error {
 	if r.Storage == "" {
 		return nil
 	}
+	if err := r.Sync(ctx); err != nil && ctx.Err() == nil { // otherwise it stops, and the next start does it
+		r.Log.Warn("the driver root is not on the disk yet", "error", err)
+	}
+	return r.prune(keepRoots)
+}
+
+// prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
+// anywhere, and always removes damaged roots that are not mounted.
+func (r *Root) prune(keep int) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +71,7 @@ func stagedAt(dir string) time.Time {
 	return st.ModTime()
 }
 
-func (r Root) removeUnused(dir string) error {
+func (r *Root) removeUnused(dir string) error {
 	used, err := mounttable.Shows(dir)
 	if err != nil || used {
 		return err
@@ -78,7 +90,7 @@ func (r Root) removeUnused(dir string) error {
 
 // removeTree removes a folder of ours, but never enters a mount: if somebody mounted a /dev into the root, it
 // would remove the host's devices. It refuses a folder with mounts in it.
-func (r Root) removeTree(dir string) error {
+func (r *Root) removeTree(dir string) error {
 	resolved, err := mounttable.RealPath(dir)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // Room returns how many bytes Stage would write now, and how many of other roots it would remove for that if the storage were full. Both
 // are 0 when the root is staged already, or shares the image's files. It changes nothing.
-func (r Root) Room() (need, spare uint64) {
+func (r *Root) Room() (need, spare uint64) {
 	name, err := r.name()
 	if r.Storage == "" || err != nil {
 		return 0, 0

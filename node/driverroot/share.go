@@ -38,8 +38,8 @@ func linkable(at string, st *unix.Stat_t) bool {
 	return slices.ContainsFunc(alwaysLinked, within) || st.Size >= largeFile && within("usr/")
 }
 
-// having returns those of the layers that have a folder at this path.
-func having(lowers []*os.File, at string) []*os.File {
+// withFolder returns those of the layers that have a folder at this path.
+func withFolder(lowers []*os.File, at string) []*os.File {
 	var have []*os.File
 	for _, lower := range lowers {
 		var st unix.Stat_t

@@ -26,7 +26,7 @@ var big = strings.Repeat("0123456789abcdef", 16<<10) // as large as files are th
 
 // layered is a Root whose image is an overlay of two layers below dir, with the storage in the same file
 // system. The test's own process stands for process 1 of the host.
-func layered(t *testing.T, dir string) (r Root, base, upper string) {
+func layered(t *testing.T, dir string) (r *Root, base, upper string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"base", "driver", "upper", "work", "merged"} {
@@ -54,19 +54,9 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
 	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
-	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, init: "/proc/self",
+	r = &Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, init: "/proc/self",
 		Target: filepath.Join(sharedRun(t), "driver"), Log: logtest.New(t)}
 	return r, at("base"), at("upper")
-}
-
-// stageLog stages and returns the log.
-func stageLog(t *testing.T, r Root) (Staged, string) {
-	t.Helper()
-	var log logtest.Log
-	r.Log = log.Logger()
-	s := require.Value(r.Stage(t.Context()))(t)
-	t.Log(strings.TrimSpace(log.String()))
-	return s, log.String()
 }
 
 func TestStageLinks(t *testing.T) {
@@ -81,11 +71,11 @@ func TestStageLinks(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(upper, testLib, "removed")); err != nil {
 		t.Fatal(err) // the whiteout
 	}
-	s, log := stageLog(t, r)
+	dir, log := stageLog(t, r)
 	assert.Contains(t, log, logtest.Staged+r.Storage)
 	assert.Contains(t, log, " shared=104")
 
-	want, got := describe(t, r.Image), describe(t, s.Dir)
+	want, got := describe(t, r.Image), describe(t, dir)
 	for _, name := range []string{"usr/share/one", "usr/share/one/a", "usr/share/one/sub", "usr/share/one/sub/b", "usr/share/one/odd",
 		"usr/share/one/odd/c", "usr/share/one/null", "usr/bin/big", "usr/bin/ping", testLib + "open", testLib + "hidden", testLib + "edited", testLib + "touched", "usr/bin/su", "etc/big"} {
 		if diff := cmp.Diff(want[name], got[name]); diff != "" {
@@ -99,24 +89,21 @@ func TestStageLinks(t *testing.T) {
 		"usr/bin/script": false, "usr/bin/su": false, "etc/big": false, "usr/src/big": false,
 		testLib + "hidden": false, testLib + "edited": false, testLib + "touched": false,
 	} {
-		assert.Equalf(t, linked, isSameFile(filepath.Join(base, name), filepath.Join(s.Dir, name)), "%s is linked", name)
+		assert.Equalf(t, linked, isSameFile(filepath.Join(base, name), filepath.Join(dir, name)), "%s is linked", name)
 	}
-	if !isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(s.Dir, testLib, "hidden")) {
+	if !isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(dir, testLib, "hidden")) {
 		t.Error("the upper layer's file is not linked")
 	}
 
 	// A linked root serves, is reused, outlives its image, and its removal harms no layer.
-	require.NoError(t, s.Mount(t.Context()))
-	if ok, why := r.Adoptable(); !ok {
+	require.NoError(t, r.Mount(t.Context()))
+	if ok, why := r.adoptable(); !ok {
 		t.Error(why)
 	}
-	require.Value(r.Unmount(t.Context()))(t)
+	require.NoError(t, r.Unmount(t.Context()))
 	before := describe(t, base)[testLib+"hidden"]
-	again, err := r.Stage(t.Context())
-	if err != nil || !again.Reused {
-		t.Errorf("second: %+v, %v", again, err)
-	}
-	require.NoError(t, r.removeTree(s.Dir))
+	assert.Equalf(t, true, reused(t, r), "the second time")
+	require.NoError(t, r.removeTree(dir))
 	assert.Equalf(t, before, describe(t, base)[testLib+"hidden"], "the layer changed")
 	if n := describe(t, base); strings.Contains(n[testLib+"open"], "linked with") {
 		t.Error("a link is left")
@@ -144,12 +131,12 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tool.AsRoot(t, "it mounts")
 			r, base, _ := layered(t, t.TempDir())
-			c.edit(t, &r)
-			s, log := stageLog(t, r)
+			c.edit(t, r)
+			dir, log := stageLog(t, r)
 			assert.Contains(t, log, c.why)
 			assert.Contains(t, log, " shared=0 ")
-			assert.Equalf(t, big, string(require.Value(os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")))(t)), "the copy")
-			if isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
+			assert.Equalf(t, big, string(require.Value(os.ReadFile(filepath.Join(dir, "usr/bin/big")))(t)), "the copy")
+			if isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")) {
 				t.Error("it is linked")
 			}
 		})
@@ -166,8 +153,8 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 	require.NoError(t, unix.Mount(r.Storage, volume, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
 	r.Storage = volume
-	s, _ := stageLog(t, r)
-	if !isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
+	dir, _ := stageLog(t, r)
+	if !isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")) {
 		t.Error("it is not linked")
 	}
 }
@@ -179,7 +166,7 @@ func TestWhiteoutOfNothing(t *testing.T) {
 		r, base, _ := layered(t, t.TempDir())
 		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
 		r.init = init
-		s, _ := stageLog(t, r)
-		assert.Samef(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
+		dir, _ := stageLog(t, r)
+		assert.Samef(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(dir, "usr/share/one")), "%s", init)
 	}
 }

@@ -18,50 +18,53 @@ import (
 // storage can share with the image's layers take neither time nor space. It reuses an existing root after a
 // check of its libraries, and removes incomplete roots of killed predecessors. When the storage is full, it
 // removes every root that nobody mounts and tries once more. After any failure, nothing is left. It mounts
-// nothing, so it may run while another driver serves. Settle has to be called at some time after it. Without
-// Storage it does nothing.
-func (r Root) Stage(ctx context.Context) (Staged, error) {
-	if !versionFormat().MatchString(r.Version) {
-		return Staged{}, fmt.Errorf("stage the driver root: driver version %q: want numbers and dots, as 535.261.03", r.Version)
-	}
-	if r.Storage == "" {
-		return Staged{Root: r, Dir: r.Image}, nil
-	}
+// nothing, so it may run while another driver serves. Sync has to be called at some time after it. Without
+// Storage nothing is made, and dir is "": the image itself is served.
+func (r *Root) Stage(ctx context.Context) (dir string, err error) {
 	name, err := r.name()
 	if err != nil {
-		return Staged{}, fmt.Errorf("stage the driver root: %w", err)
+		return "", fmt.Errorf("stage the driver root: %w", err)
+	}
+	if r.staged = r.Image; r.Storage == "" {
+		r.Log.Info("no storage of the host is mounted: the root of this container is served, and ends with it")
+		return "", nil
 	}
 	roots := filepath.Join(r.Storage, rootsDir)
-	s := Staged{Root: r, Dir: filepath.Join(roots, name)}
+	r.staged = filepath.Join(roots, name)
+	if err = r.stageIn(ctx, roots); err != nil {
+		return "", fmt.Errorf("stage the driver root in %s: %w", roots, err)
+	}
+	return r.staged, nil
+}
+
+func (r *Root) stageIn(ctx context.Context, roots string) error {
 	if err := os.MkdirAll(roots, 0o755); err != nil {
-		return Staged{}, fmt.Errorf("stage the driver root: %w", err)
+		return err
 	}
 	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) { // there they only take space
-		return Staged{}, fmt.Errorf("stage the driver root: %w", err)
+		return err
 	}
-	if s.Reused, err = r.reuse(s.Dir); s.Reused {
-		return s, nil
-	} else if err != nil {
-		return Staged{}, readOnly(r.Storage, err)
+	if reused, err := r.reuse(r.staged); reused || err != nil {
+		return readOnly(r.Storage, err)
 	}
 	started := time.Now()
-	sum, err := r.stage(ctx, roots, s.Dir)
+	sum, err := r.copy(ctx, roots)
 	if isFull(err) {
 		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed", "path", roots, "error", err)
-		if perr := r.Prune(0); perr != nil {
+		if perr := r.prune(0); perr != nil {
 			err = errors.Join(err, perr)
 		} else {
-			sum, err = r.stage(ctx, roots, s.Dir)
+			sum, err = r.copy(ctx, roots)
 		}
 	}
 	if isFull(err) {
-		return Staged{}, fmt.Errorf("stage the driver root in %s: %w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", roots, err)
+		return fmt.Errorf("%w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", err)
 	}
 	if err != nil {
-		return Staged{}, readOnly(r.Storage, fmt.Errorf("stage the driver root in %s: %w", roots, err))
+		return readOnly(r.Storage, err)
 	}
-	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
-	return s, nil
+	r.Log.Info("driver root staged", "path", r.staged, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
+	return nil
 }
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
@@ -75,7 +78,7 @@ func readOnly(storage string, err error) error {
 }
 
 // reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers finds it.
-func (r Root) reuse(dir string) (bool, error) {
+func (r *Root) reuse(dir string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -89,16 +92,17 @@ func (r Root) reuse(dir string) (bool, error) {
 	}
 	bad, tmpErr := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
 	if tmpErr != nil {
-		return false, fmt.Errorf("stage the driver root: move the damaged %s aside: %w", dir, tmpErr)
+		return false, fmt.Errorf("move the damaged %s aside: %w", dir, tmpErr)
 	}
 	r.Log.Warn("the staged driver root is damaged, staging it again", "path", dir, "error", err)
 	if err := os.Rename(dir, filepath.Join(bad, filepath.Base(dir))); err != nil {
-		return false, fmt.Errorf("stage the driver root: move the damaged %s aside: %w", dir, err)
+		return false, fmt.Errorf("move the damaged %s aside: %w", dir, err)
 	}
 	return false, nil
 }
 
-func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err error) {
+// copy copies the image to the folder for the root.
+func (r *Root) copy(ctx context.Context, roots string) (sum copied, err error) {
 	src, covered, err := r.view()
 	if err != nil {
 		return sum, err
@@ -129,11 +133,11 @@ func (r Root) stage(ctx context.Context, roots, dir string) (sum copied, err err
 	if err := r.finish(dst, sum); err != nil {
 		return sum, err
 	}
-	return sum, os.Rename(tmp, dir)
+	return sum, os.Rename(tmp, r.staged)
 }
 
 // finish adds what a root has in addition to the image: the link to the firmware, and the marker.
-func (r Root) finish(dst *os.File, sum copied) error {
+func (r *Root) finish(dst *os.File, sum copied) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
@@ -194,7 +198,7 @@ func syncFS(ctx context.Context, f *os.File) error {
 }
 
 // removeLeftovers removes what killed starts left, and damaged roots, unless they are mounted.
-func (r Root) removeLeftovers(roots string) error {
+func (r *Root) removeLeftovers(roots string) error {
 	entries, err := os.ReadDir(roots)
 	if err != nil {
 		return err

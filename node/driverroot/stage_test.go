@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
@@ -81,10 +82,10 @@ func TestStageCopiesFaithfully(t *testing.T) {
 	require.NoError(t, unix.Mount("proc", at("proc"), "proc", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at("proc"), unix.MNT_DETACH) })
 
-	s := require.Value(r.Stage(t.Context()))(t)
+	dir, log := stageLog(t, r)
 	require.NoError(t, unix.Unmount(volume, 0))
 	require.NoError(t, unix.Unmount(at("proc"), 0))
-	want, got := describe(t, r.Image), describe(t, s.Dir)
+	want, got := describe(t, r.Image), describe(t, dir)
 	for name := range want {
 		top, _, _ := strings.Cut(name, "/")
 		gone := top == "dev" || top == "sys" || (top != name && (top == "run" || top == "tmp"))
@@ -101,42 +102,36 @@ func TestStageCopiesFaithfully(t *testing.T) {
 		delete(want, dir)
 	}
 	assert.Same(t, want, got)
-	if s.Dir != filepath.Join(r.Storage, "roots", testVersion+"-0123456789ab") || s.Reused {
-		t.Errorf("staged: %+v", s)
+	if dir != filepath.Join(r.Storage, "roots", testVersion+"-0123456789ab") || !strings.Contains(log, logtest.Staged+dir) {
+		t.Errorf("staged: %s, %s", dir, log)
 	}
 }
 
 func TestStageReusesWhatIsComplete(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
-	first := require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(r.Stage(t.Context()))(t)
 	require.NoError(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
-	again, err := r.Stage(t.Context())
-	if err != nil || !again.Reused || again.Dir != first.Dir {
-		t.Errorf("second: %+v, %v", again, err)
-	}
+	assert.Equalf(t, true, reused(t, r), "the second time")
 	testfile.WriteMode(t, r.Image+"/usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
-	testfile.Write(t, first.Dir+"/usr/lib/x86_64-linux-gnu/libcuda.so."+testVersion, "short")
-	require.NoError(t, first.Mount(t.Context()))
-	if ok, why := r.Adoptable(); ok {
+	testfile.Write(t, dir+"/usr/lib/x86_64-linux-gnu/libcuda.so."+testVersion, "short")
+	require.NoError(t, r.Mount(t.Context()))
+	if ok, why := r.adoptable(); ok {
 		t.Error("a root with a damaged library is adoptable")
 	} else {
 		assert.Contains(t, why, "libcuda")
 	}
-	third, err := r.Stage(t.Context())
-	if err != nil || third.Reused {
-		t.Errorf("after damage: %+v, %v", third, err)
-	}
-	if names := testfile.List(t, filepath.Dir(third.Dir)); len(names) != 2 { // the damaged one is mounted: kept
+	assert.Equalf(t, false, reused(t, r), "after damage")
+	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 { // the damaged one is mounted: kept
 		t.Errorf("roots: %q", names)
 	}
-	require.NoError(t, r.Prune(0))
-	if names := testfile.List(t, filepath.Dir(third.Dir)); len(names) != 2 {
+	require.NoError(t, r.prune(0))
+	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 {
 		t.Errorf("pruned what is mounted: %q", names)
 	}
-	require.Value(r.Unmount(t.Context()))(t)
-	require.NoError(t, r.Prune(0))
-	assert.Same(t, []string{filepath.Base(third.Dir)}, testfile.List(t, filepath.Dir(third.Dir)))
+	require.NoError(t, r.Unmount(t.Context()))
+	require.NoError(t, r.prune(0))
+	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
 }
 
 func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
@@ -168,22 +163,21 @@ func TestStageMakesRoom(t *testing.T) {
 	if need < 3<<20 || need > 4<<20 || spare != 0 {
 		t.Errorf("an empty disk: %d, %d", need, spare)
 	}
-	served := r
+	served := *r
 	served.ID = "f" + testID[1:]
-	mounted(t, served)
-	s := require.Value(r.Stage(t.Context()))(t)
+	mounted(t, &served)
+	dir := require.Value(r.Stage(t.Context()))(t)
 	if need, spare := r.Room(); need != 0 || spare != 0 {
 		t.Errorf("staged: %d, %d", need, spare)
 	}
-	testfile.Write(t, s.Dir+"/usr/bin/nvidia-smi", "damaged")
+	testfile.Write(t, dir+"/usr/bin/nvidia-smi", "damaged")
 	assert.ErrorIsf(t, os.WriteFile(r.Storage+"/filling", make([]byte, 10<<20), 0o600), unix.ENOSPC, "fill the disk")
 	if need, spare := r.Room(); need < 3<<20 || spare < 3<<20 || spare > 4<<20 {
 		t.Errorf("full: %d, %d", need, spare)
 	}
-	again := require.Value(r.Stage(t.Context()))(t)
-	assert.Equalf(t, false, again.Reused, "the damaged root is used")
+	assert.Equalf(t, false, reused(t, r), "the damaged root is used")
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Join(r.Storage, rootsDir))), "the root that is mounted, and ours")
-	require.Value(r.Unmount(t.Context()))(t)
+	require.NoError(t, r.Unmount(t.Context()))
 }
 
 // What is no folder at the target is left alone, and nothing that it leads to is taken for ours.
@@ -196,10 +190,10 @@ func TestForeignTarget(t *testing.T) {
 		r := testRoot(t)
 		require.NoError(t, put(r.Target))
 		before := require.Value(mounttable.Read(func(string) bool { return true }))(t)
-		assert.Equalf(t, 0, len(require.Value(r.Mounts())(t)), "%s: mounts", kind)
-		require.Value(r.Unmount(t.Context()))(t)
-		s := require.Value(r.Stage(t.Context()))(t)
-		assert.ErrorContains(t, s.Mount(t.Context()), "is no folder of a driver container")
+		assert.Equalf(t, 0, len(require.Value(r.mounts())(t)), "%s: mounts", kind)
+		require.NoError(t, r.Unmount(t.Context()))
+		require.Value(r.Stage(t.Context()))(t)
+		assert.ErrorContains(t, r.Mount(t.Context()), "is no folder of a driver container")
 		assert.Samef(t, before, require.Value(mounttable.Read(func(string) bool { return true }))(t), "%s", kind)
 	}
 }
@@ -217,45 +211,46 @@ func TestStageStops(t *testing.T) {
 	assert.ErrorIs(t, assert.Err(r.Stage(ctx)), why)
 	assert.Equalf(t, 0, len(testfile.List(t, roots)), "left")
 	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
-	s := require.Value(r.Stage(t.Context()))(t)
-	assert.Same(t, []string{filepath.Base(s.Dir)}, testfile.List(t, roots))
-	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(s.Dir, "var/lib/nvidia-driver"))), "the storage was copied into itself")
+	dir := require.Value(r.Stage(t.Context()))(t)
+	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, roots))
+	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(dir, "var/lib/nvidia-driver"))), "the storage was copied into itself")
 }
 
 func TestStageRefuses(t *testing.T) {
 	t.Parallel()
-	for name, r := range map[string]Root{
+	for name, r := range map[string]*Root{
 		"a version that is a path": {Version: "../x", ID: testID, Storage: "/nowhere"},
 		"no identity":              {Version: testVersion, Storage: "/nowhere"},
 	} {
 		assert.Errorf(t, assert.Err(r.Stage(t.Context())), "%s: accepted", name)
 	}
-	if s, err := (Root{Version: testVersion, Image: "/x"}).Stage(t.Context()); err != nil || s.Dir != "/x" {
-		t.Errorf("without storage: %+v, %v", s, err)
+	r := &Root{Version: testVersion, ID: testID, Image: "/x", Log: logtest.New(t)}
+	if dir, err := r.Stage(t.Context()); err != nil || dir != "" || r.staged != "/x" {
+		t.Errorf("without storage: %s, %+v, %v", dir, r, err)
 	}
 }
 
 func TestPruneNeverEntersMounts(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
-	old := r
+	old := *r
 	old.ID = "ffff" + testID[4:]
-	s := require.Value(old.Stage(t.Context()))(t)
+	dir := require.Value(old.Stage(t.Context()))(t)
 	require.Value(r.Stage(t.Context()))(t)
 	precious := t.TempDir()
 	testfile.WriteMode(t, precious+"/nvme0n1", "host's disk", 0o600)
-	require.NoError(t, os.MkdirAll(filepath.Join(s.Dir, "dev"), 0o755))
-	require.NoError(t, unix.Mount(precious, filepath.Join(s.Dir, "dev"), "", unix.MS_BIND, ""))
-	require.NoError(t, r.Prune(0))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
+	require.NoError(t, unix.Mount(precious, filepath.Join(dir, "dev"), "", unix.MS_BIND, ""))
+	require.NoError(t, r.prune(0))
 	require.Value(os.Stat(filepath.Join(precious, "nvme0n1")))(t)
-	assert.Errorf(t, r.removeTree(s.Dir), "removed a tree with a mount in it")
-	require.NoError(t, unix.Unmount(filepath.Join(s.Dir, "dev"), 0))
-	require.NoError(t, r.Prune(1))
-	if names := testfile.List(t, filepath.Dir(s.Dir)); len(names) != 2 {
+	assert.Errorf(t, r.removeTree(dir), "removed a tree with a mount in it")
+	require.NoError(t, unix.Unmount(filepath.Join(dir, "dev"), 0))
+	require.NoError(t, r.prune(1))
+	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 {
 		t.Errorf("roots: %q", names)
 	}
-	require.NoError(t, r.Prune(0))
-	if names := testfile.List(t, filepath.Dir(s.Dir)); len(names) != 1 {
+	require.NoError(t, r.prune(0))
+	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 1 {
 		t.Errorf("roots: %q", names)
 	}
 	// Mounted after the list of mounts was read: the mount point and what is mounted there stay.

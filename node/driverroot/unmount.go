@@ -20,68 +20,63 @@ const (
 
 // Unmount unmounts everything at and below Target, one at a time, until mountinfo shows none, however many layers
 // killed predecessors left. It tries a mount in use for 2 seconds and then detaches it: new lookups of the path do
-// not find it any more, while processes inside keep it. lazy lists the mount points of detached mounts. The empty
-// folder stays for consumers that mounted it.
-func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
+// not find it any more, while processes inside keep it. The empty folder stays for consumers that mounted it.
+func (r *Root) Unmount(ctx context.Context) error {
 	if r.foreign() != nil {
-		return nil, nil //nolint:nilerr // preflight says what is in the way
+		return nil //nolint:nilerr // preflight says what is in the way
 	}
 	return r.unmountBelow(ctx, r.Target)
 }
 
-func (r Root) unmountBelow(ctx context.Context, dir string) (lazy []string, err error) {
-	dir, err = mounttable.RealPath(dir)
+func (r *Root) unmountBelow(ctx context.Context, dir string) error {
+	dir, err := mounttable.RealPath(dir)
 	if err != nil {
-		return nil, fmt.Errorf("unmount: %w", err)
+		return fmt.Errorf("unmount: %w", err)
 	}
 	for range maxMounts {
 		mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, dir) })
+		if err == nil && len(mounts) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = r.unmountOne(ctx, mounts)
+		}
 		if err != nil {
-			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
-		}
-		if len(mounts) == 0 {
-			return lazy, nil
-		}
-		detached, err := r.unmountOne(ctx, mounts)
-		if err != nil {
-			return lazy, fmt.Errorf("unmount %s: %w", dir, err)
-		}
-		if detached != "" {
-			lazy = append(lazy, detached)
+			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 	}
-	return lazy, fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
+	return fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
 }
 
 // unmountOne unmounts the one with the longest path that is a mount point now: the path of a covered mount leads
 // into another mount, until those that cover it are gone.
-func (r Root) unmountOne(ctx context.Context, mounts []mounttable.Mount) (detached string, err error) {
+func (r *Root) unmountOne(ctx context.Context, mounts []mounttable.Mount) (err error) {
 	slices.SortStableFunc(mounts, func(a, b mounttable.Mount) int { return len(b.Point) - len(a.Point) })
 	for _, m := range mounts {
-		detached, err = r.unmountPoint(ctx, m.Point)
+		err = r.unmountPoint(ctx, m.Point)
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 			break
 		}
 	}
-	return detached, err
+	return err
 }
 
-func (r Root) unmountPoint(ctx context.Context, point string) (detached string, err error) {
+func (r *Root) unmountPoint(ctx context.Context, point string) error {
 	deadline := time.Now().Add(busyFor)
 	for {
 		err := unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
 		switch {
 		case err == nil:
-			return "", nil
+			return nil
 		case !errors.Is(err, unix.EBUSY):
-			return "", fmt.Errorf("%s: %w", point, err)
+			return fmt.Errorf("%s: %w", point, err)
 		case time.Now().After(deadline):
 			r.Log.Warn("a mount is still in use: it is detached, and who uses it keeps it", "path", point, "duration", busyFor)
-			return point, unix.Unmount(point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+			return unix.Unmount(point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("stopped waiting for %s to be free: %w", point, context.Cause(ctx))
+			return fmt.Errorf("stopped waiting for %s to be free: %w", point, context.Cause(ctx))
 		case <-time.After(busyPause):
 		}
 	}

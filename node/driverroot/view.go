@@ -33,14 +33,14 @@ func openBare(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("unshare: %w (the container has to be privileged)", err)
 	}
 	// /proc is a mount everywhere. New mounts on it belong to it, so only this mount has to be private.
-	const place = "/proc"
-	if err := unix.Mount("", place, "", unix.MS_PRIVATE, ""); err != nil {
-		return nil, fmt.Errorf("make %s private: %w", place, err)
+	const over = "/proc"
+	if err := unix.Mount("", over, "", unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("make %s private: %w", over, err)
 	}
-	if err := unix.Mount(dir, place, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(dir, over, "", unix.MS_BIND, ""); err != nil {
 		return nil, fmt.Errorf("bind: %w", err)
 	}
-	fd, err := unix.Open(place, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(over, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,15 @@ func onOwnThread(f func()) {
 	<-done
 }
 
+// bare opens a folder of ours itself and not its path: the host's /lib/modules may be mounted in the container, and
+// must not be changed. In a folder on the storage nothing is mounted.
+func (r *Root) bare(dir string) (*os.File, error) {
+	if r.NoMounts {
+		return os.Open(dir)
+	}
+	return bareView(dir)
+}
+
 // rootAt returns an os.Root for an open folder.
 func rootAt(f *os.File) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
@@ -73,7 +82,7 @@ func rootAt(f *os.File) (*os.Root, error) {
 // view opens the image for a copy. covered lists the relative paths on which something else is mounted; it is
 // empty if the view shows the files below the mounts. If the container may not mount, the covered files stay
 // hidden: a folder of the image that a volume covers is then empty in the root.
-func (r Root) view() (image *os.File, covered map[string]bool, err error) {
+func (r *Root) view() (image *os.File, covered map[string]bool, err error) {
 	if !r.NoMounts {
 		image, err = bareView(r.Image)
 		return image, nil, err

@@ -69,13 +69,9 @@ func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 		return Baked{}, err
 	}
 	defer unlock()
-	dir := b.Config.StateDir
 	baked := Baked{Driver: info.Driver, OS: info.OS, Arch: info.Arch, ID: info.ID}
-	if err = b.fill(ctx, &baked, info, log); err == nil {
-		err = syncAll(dir)
-	}
-	if err != nil {
-		return Baked{}, fmt.Errorf("bake into %s: %w", dir, err)
+	if err := b.fill(ctx, &baked, info, log); err != nil {
+		return Baked{}, fmt.Errorf("bake into %s: %w", b.Config.StateDir, err)
 	}
 	return baked, nil
 }
@@ -104,8 +100,8 @@ func (b Bake) lock() (unlock func(), err error) {
 }
 
 func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Description, log *slog.Logger) error {
-	roots := newRoots(b.Config, info, b.Kernels[0], true, log)
-	roots.root.Image, roots.root.NoMounts = b.image, !mayMount()
+	root := newRoot(b.Config, info, b.Kernels[0], true, log)
+	root.Image, root.NoMounts = b.image, !mayMount()
 	if b.modules == nil {
 		b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
 			return b.compile(ctx, info, release, log)
@@ -124,18 +120,18 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 		baked.add(b.Config.StateDir, release, source, set)
 		log.Info("modules", "kernel", release, "source", source, "path", set.Dir)
 	}
-	dir, err := roots.Stage(ctx)
+	dir, err := root.Stage(ctx)
 	if err != nil {
 		return err
 	}
 	baked.Root = filepath.Join("roots", filepath.Base(dir))
 	for _, release := range b.Kernels {
-		roots.release = release
-		if err := roots.AddModules(ctx, sets[release].Modules); err != nil {
+		root.Release = release
+		if err := root.AddModules(ctx, sets[release].Modules); err != nil {
 			return err
 		}
 	}
-	return roots.root.Settle(ctx)
+	return root.Sync(ctx)
 }
 
 // add adds a kernel.
@@ -166,17 +162,4 @@ func mayMount() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
-}
-
-// syncAll waits until everything in the file system of a folder is on the disk.
-func syncAll(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("write %s to the disk: %w", dir, err)
-	}
-	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
@@ -68,15 +69,24 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	if err != nil {
 		return node.Machine{}, err
 	}
-	roots := newRoots(cfg, info, release, onHost, log)
+	root := newRoot(cfg, info, release, onHost, log)
 	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
 	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
 	kernel := &liveKernel{release: release}
 	return node.Machine{
-		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
+		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: root, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.root.Room, gpuWatch: &gpuWatch{}},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: root.Room, gpuWatch: &gpuWatch{}},
 	}, nil
+}
+
+// newRoot returns a driver root that is staged on the host's storage if StateDir is on it.
+func newRoot(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) *driverroot.Root {
+	root := &driverroot.Root{Target: status.RootPath(cfg.Run), Image: "/", ID: info.ID, Version: info.Driver, Release: release, Log: log}
+	if onHost {
+		root.Storage = cfg.StateDir
+	}
+	return root
 }
 
 // readInfo reads the image's description of its driver.

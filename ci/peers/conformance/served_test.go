@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -24,21 +23,14 @@ func TestServedRoots(t *testing.T) {
 		{"bind of the image", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, Log: logtest.New(t)}
+			root := &driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, Log: logtest.New(t)}
 			if c.storage {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}
 			begin := time.Now()
-			staged := require.Value(root.Stage(ctx))(t)
-			var private *driverroot.NotSharedError
-			if err := staged.Mount(ctx); err != nil && !errors.As(err, &private) {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if lazy, err := root.Unmount(ctx); err != nil || len(lazy) > 0 {
-					t.Errorf("unmount: %v, lazily %v", err, lazy)
-				}
-			})
+			require.Value(root.Stage(ctx))(t)
+			require.NoError(t, root.Mount(ctx))
+			t.Cleanup(func() { assert.NoError(t, root.Unmount(ctx)) })
 			t.Logf("served after %s", time.Since(begin).Round(time.Millisecond))
 			report := run(t, Options{Consumer: dir, Root: root.Target, Version: driver})
 			sound(t, report)

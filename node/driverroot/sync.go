@@ -13,12 +13,12 @@ import (
 
 // A root is served as soon as it is complete for its consumers. Whether it is on the disk matters only after
 // the machine went down, and waiting for that can take long, because a file system writes everything at once,
-// including what the runtime has just unpacked. Until Settle has waited, the marker of a root therefore names
+// including what the runtime has just unpacked. Until Sync has waited, the marker of a root therefore names
 // this boot, and the root counts as complete only in this boot.
 
-const settleWait = 5 * time.Minute
+const syncWait = 5 * time.Minute
 
-var errUnsettled = errors.New("the machine went down before all of it was on the disk")
+var errNotSynced = errors.New("the machine went down before all of it was on the disk")
 
 // bootID returns the id of this boot; every procfs has it.
 func bootID() (string, error) {
@@ -29,19 +29,19 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Settle waits until the roots that were staged in this boot are on the disk. Without it, a start after the
+// Sync waits until the roots that were staged in this boot are on the disk. Without it, a start after the
 // machine went down stages again. It takes seconds when the disk is busy, so call it when the driver serves.
-func (r Root) Settle(ctx context.Context) error {
+func (r *Root) Sync(ctx context.Context) error {
 	if r.Storage == "" {
 		return nil
 	}
-	if err := r.settle(ctx); err != nil {
+	if err := r.sync(ctx); err != nil {
 		return fmt.Errorf("write the staged driver root to the disk: %w", err)
 	}
 	return nil
 }
 
-func (r Root) settle(ctx context.Context) error {
+func (r *Root) sync(ctx context.Context) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r Root) settle(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, settleWait, fmt.Errorf("not done after %s", settleWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, syncWait, fmt.Errorf("not done after %s", syncWait))
 	defer cancel()
 	dir, err := roots.Open(".")
 	if err != nil {
