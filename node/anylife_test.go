@@ -128,7 +128,7 @@ func TestEveryOperation(t *testing.T) {
 func (w *world) leave(version string) {
 	w.run(life{version: version, direct: w.direct})
 	w.run(life{version: version, direct: w.direct, asks: time.Hour}, func(n *Node) {
-		k := n.kernel.(*instance)
+		k := n.Kernel.(*instance)
 		w.at(7*time.Second, func() { k.before = func(string) error { k.die(); return nil } })
 	})
 }

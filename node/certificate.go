@@ -17,7 +17,7 @@ func (n *Node) leaveCertificate(checks []preflight.Check) {
 		if c.Status != preflight.Blocked || c.Signatures == nil || c.Signatures.Enrol == "" {
 			continue
 		}
-		cert := n.supplier.Signer(n.found, n.source)
+		cert := n.Supplier.Signer(n.found, n.source)
 		if cert == nil {
 			cert = n.found.SigningCertificate()
 		}
@@ -34,7 +34,7 @@ func (n *Node) leaveCertificate(checks []preflight.Check) {
 			return
 		}
 		n.log.Info("certificate written for mokutil", "certificate", sign.Owner(cert), "path", path)
-		if !n.hostStorage {
+		if !n.HostStorage {
 			n.warn("%s is not a folder of the host: copy %s out of the container, or mount it", n.cfg.StateDir, path)
 		}
 	}

@@ -22,7 +22,7 @@ func TestSignedStart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for _, cached := range []bool{false, true} {
 			w.cache[v535] = cached
-			e := w.run(life{version: v535}, func(n *Node) { n.supplier.(*instance).signer = &x509.Certificate{} })
+			e := w.run(life{version: v535}, func(n *Node) { n.Supplier.(*instance).signer = &x509.Certificate{} })
 			ops := strings.Join(e.ops, " ")
 			if e.err != nil || !e.served || strings.Contains(ops, "compiled") == cached || !strings.Contains(ops, "sign") || !strings.Contains(ops, "keep") ||
 				strings.Index(ops, "sign") > strings.Index(ops, "insert nvidia") || strings.Index(ops, "keep") < strings.Index(ops, "insert nvidia") {
@@ -53,9 +53,9 @@ func TestLeaveCertificate(t *testing.T) {
 	} {
 		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
 			var said logtest.Log
-			n := &Node{cfg: config.Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
+			n := &Node{cfg: config.Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), Machine: Machine{Supplier: none}, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
 			if found == nil {
-				n.supplier = mounted
+				n.Supplier = mounted
 			}
 			n.leaveCertificate([]preflight.Check{c.check})
 			data, err := os.ReadFile(filepath.Join(n.cfg.StateDir, preflight.CertificateFile))
@@ -68,7 +68,7 @@ func TestLeaveCertificate(t *testing.T) {
 		}
 	}
 	var said logtest.Log
-	n := &Node{cfg: config.Config{StateDir: "/proc/nowhere"}, log: said.Logger(), supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
+	n := &Node{cfg: config.Config{StateDir: "/proc/nowhere"}, log: said.Logger(), Machine: Machine{Supplier: mounted}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
 	assert.Contains(t, said.String(), "could not be left for mokutil")
 }

@@ -17,8 +17,8 @@ import (
 // group returns the companions of this instance's driver.
 func (n *Node) group() modules.Group {
 	return modules.Group{
-		Kernel: n.kernel, Wanted: n.want.Companions, Info: n.info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
-		Programs: n.hardware.Programs,
+		Kernel: n.Kernel, Wanted: n.want.Companions, Info: n.Info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
+		Programs: n.Hardware.Programs,
 	}
 }
 
@@ -89,7 +89,7 @@ func (n *Node) nameLoaders(stack []kmod.Module, d status.Driver, err error) erro
 
 // LoadPeermem loads nvidia-peermem of the set that the driver was loaded from, see modules.Peermem.
 func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
-	return modules.Peermem{Kernel: n.kernel, Run: n.cfg.Run, HostMOFED: hostMOFED, Find: n.findPeermem, Log: n.log}.Load(ctx, timeout)
+	return modules.Peermem{Kernel: n.Kernel, Run: n.cfg.Run, HostMOFED: hostMOFED, Find: n.findPeermem, Log: n.log}.Load(ctx, timeout)
 }
 
 func (n *Node) findPeermem(ctx context.Context) (file string, params []string, err error) {
@@ -97,14 +97,14 @@ func (n *Node) findPeermem(ctx context.Context) (file string, params []string, e
 	if err != nil {
 		return "", nil, err
 	}
-	if st.Up == nil || st.Up.Version != n.info.Driver {
-		return "", nil, fmt.Errorf("%w: this image has driver %s, the node has %s", config.ErrConfig, n.info.Driver, describe(st.Up))
+	if st.Up == nil || st.Up.Version != n.Info.Driver {
+		return "", nil, fmt.Errorf("%w: this image has driver %s, the node has %s", config.ErrConfig, n.Info.Driver, describe(st.Up))
 	}
-	options, err := n.hardware.Options()
+	options, err := n.Hardware.Options()
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
-	set, _, err := n.supplier.Find(ctx, Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: n.release})
+	set, _, err := n.Supplier.Find(ctx, Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: n.Release})
 	if err != nil {
 		return "", nil, fmt.Errorf("find nvidia-peermem, which was compiled with the driver's other modules (is %s mounted here, too?): %w", n.cfg.StateDir, err)
 	}

@@ -110,12 +110,12 @@ func TestCompanionsMissing(t *testing.T) {
 	}{
 		"left out":     {func(w *world, _ *Node) { w.omitted = "nvidia-fs" }, "the modules for kernel  have no nvidia-fs 2.13.5: it does not compile: no such field"},
 		"refused":      {func(w *world, _ *Node) { w.refused = "nvidia_fs" }, "load nvidia_fs: the kernel refused the module nvidia_fs"},
-		"not in image": {func(_ *world, n *Node) { n.info.Companions = nil }, "the image has no nvidia-fs; use an image with it (driver-build --companions nvidia-fs), or leave --gds (GDS_ENABLED) off"},
+		"not in image": {func(_ *world, n *Node) { n.Info.Companions = nil }, "the image has no nvidia-fs; use an image with it (driver-build --companions nvidia-fs), or leave --gds (GDS_ENABLED) off"},
 		"for open only": {func(_ *world, n *Node) {
-			n.info.Companions[0].Flavours = []string{"open"}
-			n.kernel.(*instance).extra = nil
+			n.Info.Companions[0].Flavours = []string{"open"}
+			n.Kernel.(*instance).extra = nil
 		}, "is for the open kernel modules, and not for the proprietary ones"},
-		"made without it": {func(_ *world, n *Node) { n.kernel.(*instance).extra = []string{"gdrdrv"} }, "have no nvidia-fs 2.13.5: they were made without it; use an image"},
+		"made without it": {func(_ *world, n *Node) { n.Kernel.(*instance).extra = []string{"gdrdrv"} }, "have no nvidia-fs 2.13.5: they were made without it; use an image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

@@ -32,7 +32,7 @@ func (e end) start() string {
 // full asks for nvidia-drm and nvidia-peermem too.
 func full(n *Node) {
 	n.cfg.DRM, n.cfg.RDMA = true, true
-	k := n.kernel.(*instance)
+	k := n.Kernel.(*instance)
 	k.extra, k.mellanox = []string{"nvidia-drm", "nvidia-peermem"}, true
 }
 

@@ -83,7 +83,7 @@ func TestAllLent(t *testing.T) {
 		usage := make(chan error, 1)
 		see := func() { seen = append(seen, gpusOf(w.saved)) }
 		e := w.run(life{version: v535, asks: time.Hour}, func(n *Node) {
-			k := n.kernel.(*instance)
+			k := n.Kernel.(*instance)
 			w.at(11*time.Second, func() { w.bind("vfio-pci"); w.bus[0].Driver = "vfio-pci" })
 			asked := func() { _, err := n.AskUsage(context.Background()); usage <- err }
 			time.AfterFunc(18*time.Second, asked)

@@ -143,8 +143,8 @@ func (w *world) begin(l life) (*instance, *Node) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	return i, &Node{
-		cfg: cfg, info: info, release: "6.1.0-1-amd64",
-		log: log, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
+		Machine: Machine{Info: info, Release: "6.1.0-1-amd64", Kernel: i, Roots: i, Supplier: i, Hardware: fakeHardware{i}, StartDaemons: i.Start, TakeLock: i.Acquire},
+		cfg:     cfg, log: log, now: time.Now, served: func() {}, ended: func() {},
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
 		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
 	}

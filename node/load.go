@@ -19,7 +19,7 @@ var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 func (n *Node) load(ctx context.Context) error {
 	if !n.loaded.Adopted {
 		n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(),
-			RootID: n.info.ID, CUDA: n.info.CUDA, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
+			RootID: n.Info.ID, CUDA: n.Info.CUDA, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	}
 	err := n.insert(ctx)
 	if !n.loaded.Adopted && (err == nil || errors.Is(err, modules.ErrRemains)) { // what remains the stop unloads, with all that use it
@@ -49,8 +49,8 @@ func (n *Node) takeOver() {
 	} else {
 		n.driver = status.Driver{Signer: n.found.SignedBy()}
 	}
-	n.driver.Modules = stillLoaded(n.kernel, n.driver.Modules, n.files())
-	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
+	n.driver.Modules = stillLoaded(n.Kernel, n.driver.Modules, n.files())
+	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.Info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
 	if n.driver.Source == "" {
 		n.driver.Source = status.Adopted
@@ -91,7 +91,7 @@ func (n *Node) insert(ctx context.Context) error {
 	missing, err := n.missing()
 	var inTree []string
 	if err == nil && len(missing) > 0 {
-		inTree, err = n.kernel.InsertInTree(ctx, func(name string) {
+		inTree, err = n.Kernel.InsertInTree(ctx, func(name string) {
 			n.driver.InTree = append(slices.Clone(n.driver.InTree), name)
 			n.showDriver()
 		}, n.below(missing)...)
@@ -147,7 +147,7 @@ func (n *Node) below(modules []status.Module) []string {
 
 // check compares the loaded modules with those that were to be loaded.
 func (n *Node) check() error {
-	live, err := compare(n.kernel, n.wanted())
+	live, err := compare(n.Kernel, n.wanted())
 	if err != nil {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}
@@ -161,7 +161,7 @@ func (n *Node) check() error {
 // those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	made := n.files()
-	set, err := n.supplier.Keep(ctx, n.found)
+	set, err := n.Supplier.Keep(ctx, n.found)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

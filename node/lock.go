@@ -15,7 +15,7 @@ import (
 
 // takeLock makes this the only instance on the node. Before that nothing is written anywhere.
 func (n *Node) takeLock(ctx context.Context) error {
-	lock, err := n.locker.Acquire(ctx, n.waitsForLock)
+	lock, err := n.TakeLock(ctx, n.waitsForLock)
 	if err != nil {
 		return err
 	}

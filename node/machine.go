@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
 )
@@ -22,21 +23,18 @@ type Machine struct {
 	Kernel      Kernel
 	Roots       Roots
 	Supplier    Supplier
-	Starter     DaemonStarter
 	Hardware    Hardware
-	Locker      Locker
+	// StartDaemons starts the daemons that this machine needs.
+	StartDaemons func(ctx context.Context) (Daemons, error)
+	// TakeLock waits for the node's lock, and calls waits from time to time while another instance holds it.
+	TakeLock func(ctx context.Context, waits func(lock.Holder)) (Lock, error)
 }
 
 // Kernel has the operations on the kernel's modules that the phases need. Names are those of /proc/modules.
 type Kernel interface {
-	Module(name string) (kmod.Module, error)
-	Stack(name string) ([]kmod.Module, error)
+	modules.Kernel
 	Flavour() (string, error) // of the loaded nvidia module
-	Params(name string) (map[string]string, error)
-	Insert(ctx context.Context, path string, params []string) error
 	InsertInTree(ctx context.Context, record func(name string), names ...string) (inserted []string, err error)
-	Delete(ctx context.Context, name string) error
-	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
 }
 
 // Roots is the driver root, which has one layer or none.
@@ -75,11 +73,6 @@ type CompileEvents struct {
 	Warn  func(format string, args ...any)
 }
 
-// DaemonStarter starts the daemons that this machine needs.
-type DaemonStarter interface {
-	Start(ctx context.Context) (Daemons, error)
-}
-
 // Daemons are running daemons; *daemons.Supervisor implements it.
 type Daemons interface {
 	States() []daemons.State
@@ -103,12 +96,6 @@ type Hardware interface {
 	Reasons(gpu string) []string        // returns what the kernel's log says about a GPU
 	KernelLog() []string                // returns what the kernel has logged since the last call; the first call returns nothing
 	Programs(name string) []kmod.Holder // returns the processes of a program or script, with their pods
-}
-
-// Locker takes the node's lock.
-type Locker interface {
-	// Acquire waits for the lock, and calls waits from time to time while another instance holds it.
-	Acquire(ctx context.Context, waits func(lock.Holder)) (Lock, error)
 }
 
 // Lock is the node's lock while it is held; *lock.Lock implements it.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
@@ -20,24 +19,15 @@ import (
 
 // Node is one running instance of the entrypoint. Make a new one for each run.
 type Node struct {
-	cfg     config.Config
-	info    driverinfo.Description
-	release string       // of the running kernel
-	log     *slog.Logger // during a phase of the start with its name
-	now     func() time.Time
-	served  func() // called when the start is complete
-	ended   func() // called when everything is taken down or left, just before others can take the node
-
-	kernel       Kernel
-	roots        Roots
-	supplier     Supplier
-	starter      DaemonStarter
-	hardware     Hardware
-	locker       Locker
+	Machine
+	cfg          config.Config
+	log          *slog.Logger // during a phase of the start with its name
+	now          func() time.Time
+	served       func()                                           // see Options; never nil
+	ended        func()                                           // the same
 	safeLoad     SafeLoad                                         // nil: no permission is needed
 	askGrace     func(ctx context.Context) (time.Duration, error) // see Options.Grace
-	hostStorage  bool
-	instanceFile string // see InstanceFile; "": none
+	instanceFile string                                           // see status.InstanceFile; "": none
 	markers      status.Markers
 	status       *status.Store
 
@@ -85,9 +75,8 @@ type Options struct {
 // New returns an instance for a machine.
 func New(cfg config.Config, m Machine, o Options) *Node {
 	n := &Node{
-		cfg: cfg, info: m.Info, release: m.Release, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
-		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
-		safeLoad: o.SafeLoad, askGrace: o.Grace, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
+		Machine: m, cfg: cfg, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
+		safeLoad: o.SafeLoad, askGrace: o.Grace, instanceFile: status.InstanceFile,
 		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status, registration: fabric.Registration{Who: cfg.Fabric},
 	}
 	if n.served == nil {
@@ -116,11 +105,11 @@ func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 	if _, expected, lent := status.CountGPUs(n.status.Get().GPUs); expected == 0 && lent > 0 {
 		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w to be asked: all GPUs are lent", status.ErrNotReady)
 	}
-	return n.hardware.AskUsage(ctx)
+	return n.Hardware.AskUsage(ctx)
 }
 
 // stack returns the kernel with the modules of a driver.
-func (n *Node) stack() modules.Stack { return modules.Stack{Kernel: n.kernel, Warn: n.warn} }
+func (n *Node) stack() modules.Stack { return modules.Stack{Kernel: n.Kernel, Warn: n.warn} }
 
 // warn logs a warning and keeps it in the status. A warning that the status has already is not repeated.
 func (n *Node) warn(format string, args ...any) {

@@ -62,7 +62,7 @@ func (n *Node) preflight(ctx context.Context) error {
 
 // checkNode runs the checks once.
 func (n *Node) checkNode(ctx context.Context) error {
-	checks := n.hardware.Preflight(ctx, n.facts())
+	checks := n.Hardware.Preflight(ctx, n.facts())
 	for _, c := range checks {
 		if c.Status == preflight.Warning {
 			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
@@ -100,10 +100,10 @@ func (n *Node) awaitChange(ctx context.Context, before string) error {
 // fingerprint returns as text what is cheap to see and prevents many starts: the GPUs, the drivers that they
 // are bound to, and whether another driver is loaded.
 func (n *Node) fingerprint() string {
-	gpus, err := n.hardware.GPUs()
+	gpus, err := n.Hardware.GPUs()
 	facts := []any{gpus, err}
 	for _, name := range []string{"nvidia", "nouveau"} {
-		m, err := n.kernel.Module(name)
+		m, err := n.Kernel.Module(name)
 		facts = append(facts, m.Version, m.SrcVersion, err)
 	}
 	return fmt.Sprint(facts...)

@@ -12,7 +12,7 @@ import (
 // recover removes what no driver uses: stacked mounts, and, if no driver is loaded, every mount and
 // everything that was made for a driver.
 func (n *Node) recover(ctx context.Context) error {
-	layers, err := n.roots.Mounted()
+	layers, err := n.Roots.Mounted()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (n *Node) recover(ctx context.Context) error {
 	default:
 		return nil // decided later, when it is known what to serve
 	}
-	return n.roots.Unmount(ctx)
+	return n.Roots.Unmount(ctx)
 }
 
 // sweep removes what a predecessor put up for modules that are not loaded any more. The status names it until
@@ -58,7 +58,7 @@ func (n *Node) sweep(ctx context.Context, mounted bool) error {
 // clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that another
 // program set stays.
 func (n *Node) clearFirmware() error {
-	undo, err := n.roots.Firmware()
+	undo, err := n.Roots.Firmware()
 	if err != nil {
 		return nil //nolint:nilerr // set by another program, or this kernel has none
 	}
@@ -66,7 +66,7 @@ func (n *Node) clearFirmware() error {
 }
 
 func (n *Node) isLoaded(module string) (bool, error) {
-	_, err := n.kernel.Module(module)
+	_, err := n.Kernel.Module(module)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -43,7 +43,7 @@ func (n *Node) replace(ctx context.Context) error {
 	if err := n.unload(ctx, old); err != nil {
 		return err
 	}
-	if err := errors.Join(n.clearFirmware(), n.roots.Unmount(ctx)); err != nil {
+	if err := errors.Join(n.clearFirmware(), n.Roots.Unmount(ctx)); err != nil {
 		n.up = append(n.up, n.restoring(old)) // the modules are removed, the rest can be put back
 		return err
 	}
@@ -58,7 +58,7 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 	if !n.cfg.UnloadNouveau {
 		return nil
 	}
-	stack, err := n.kernel.Stack("nouveau")
+	stack, err := n.Kernel.Stack("nouveau")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 		return err
 	}
 	for _, m := range stack {
-		if err := n.kernel.Delete(ctx, m.Name); err != nil {
+		if err := n.Kernel.Delete(ctx, m.Name); err != nil {
 			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot", err)
 		}
 		n.log.Info("unloaded", "module", m.Name)
@@ -77,14 +77,14 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 // loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the kernel shows
 // it.
 func (n *Node) loadedDriver() (status.Driver, error) {
-	m, err := n.kernel.Module("nvidia")
+	m, err := n.Kernel.Module("nvidia")
 	if err != nil {
 		return status.Driver{}, err
 	}
 	if n.prev != nil && n.prev.Version == m.Version {
 		return *n.prev, nil
 	}
-	flavour, err := n.kernel.Flavour()
+	flavour, err := n.Kernel.Flavour()
 	return status.Driver{Version: m.Version, Flavour: flavour}, err
 }
 
@@ -154,7 +154,7 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	}
 	n.driver = old
 	n.showDriver()
-	inserted, err := n.kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
+	inserted, err := n.Kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
 	if err == nil {
 		err = modules.CheckFiles(old.Modules)
 	}
@@ -187,8 +187,8 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err != nil {
 		n.warn("device files of driver %s: %v", old.Version, err)
 	}
-	if err = n.roots.MountOld(ctx, old.RootDir); err != nil {
-		err = n.roots.MountOld(ctx, old.RootDir)
+	if err = n.Roots.MountOld(ctx, old.RootDir); err != nil {
+		err = n.Roots.MountOld(ctx, old.RootDir)
 	}
 	if err != nil { // modules alone are only half a driver
 		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)

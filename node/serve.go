@@ -22,7 +22,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 		case n.loaded.Adopted:
 			err = n.clearFirmware() // the predecessor's
 		}
-		return errors.Join(err, n.roots.Unmount(ctx))
+		return errors.Join(err, n.Roots.Unmount(ctx))
 	}})
 	if n.loaded.Adopted {
 		n.takeOver()
@@ -32,7 +32,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if firmware, err = n.roots.Firmware(); err != nil {
+	if firmware, err = n.Roots.Firmware(); err != nil {
 		n.warn("firmware: %v", err)
 	}
 	n.driver.Firmware = err == nil
@@ -42,7 +42,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 // putRoot keeps the root that a predecessor serves if it is of this image, and mounts a new one otherwise.
 func (n *Node) putRoot(ctx context.Context) error {
 	if n.loaded.Adopted {
-		ok, why := n.roots.Adopt(ctx)
+		ok, why := n.Roots.Adopt(ctx)
 		if !ok {
 			n.log.Info("the driver root is served again", "reason", why)
 		}
@@ -50,7 +50,7 @@ func (n *Node) putRoot(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if err := n.roots.Unmount(ctx); err != nil {
+	if err := n.Roots.Unmount(ctx); err != nil {
 		return err
 	}
 	return n.mountRoot(ctx)
@@ -58,19 +58,19 @@ func (n *Node) putRoot(ctx context.Context) error {
 
 func (n *Node) mountRoot(ctx context.Context) error {
 	if n.found != nil { // all modules, including those that this program does not load: a sidecar may need nvidia-peermem
-		if err := n.roots.AddModules(ctx, n.found.Modules); err != nil {
+		if err := n.Roots.AddModules(ctx, n.found.Modules); err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
 	}
-	if err := n.roots.Mount(ctx); err != nil {
-		return errors.Join(err, n.roots.Unmount(context.WithoutCancel(ctx)))
+	if err := n.Roots.Mount(ctx); err != nil {
+		return errors.Join(err, n.Roots.Unmount(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
 // makeNodes makes the device files. They are removed together with the modules.
 func (n *Node) makeNodes(ctx context.Context) error {
-	return n.hardware.CreateNodes(ctx, func(missing []devices.Node) {
+	return n.Hardware.CreateNodes(ctx, func(missing []devices.Node) {
 		n.driver.Nodes = devices.Union(n.driver.Nodes, missing)
 		n.showDriver()
 	})
@@ -101,7 +101,7 @@ func (n *Node) startDaemons(ctx context.Context) error {
 }
 
 func (n *Node) tryDaemons(ctx context.Context) error {
-	d, err := n.starter.Start(ctx)
+	d, err := n.StartDaemons(ctx)
 	n.daemonsErr = err
 	if err != nil {
 		return err

@@ -96,6 +96,6 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 		log.Info("phase finished", "phase", p.name, "duration", took)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
-	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release, "duration", n.now().Sub(begin).Round(time.Millisecond))
+	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.Release, "duration", n.now().Sub(begin).Round(time.Millisecond))
 	return nil
 }

@@ -24,7 +24,7 @@ func (n *Node) stop(stopCtx context.Context, cause error) error {
 		n.log.Error("stopping after a failure", "error", cause)
 	}
 	n.blocked = false
-	n.hardware.EndUsage()
+	n.Hardware.EndUsage()
 	if err := n.markers.NotReady(); err != nil {
 		n.warn("markers: %v", err)
 	}
@@ -203,7 +203,7 @@ func (n *Node) failed(cause error) error {
 
 // failure returns the status's record of a failed start or service.
 func (n *Node) failure(cause error) *status.Failure {
-	return status.NewFailure(n.now(), n.info.Driver, n.cfg.PodText(), cause)
+	return status.NewFailure(n.now(), n.Info.Driver, n.cfg.PodText(), cause)
 }
 
 // writeTermination writes an error to the pod's termination message, and logs a failure to do so.
@@ -242,7 +242,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 func (n *Node) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	layers, err := n.roots.Mounted()
+	layers, err := n.Roots.Mounted()
 	if loaded, lerr := n.isLoaded("nvidia"); err != nil || lerr != nil || !loaded || layers > 0 {
 		return
 	}

@@ -19,13 +19,13 @@ import (
 // no compiling, and whether the loaded driver can stay. It changes nothing.
 func (n *Node) survey(ctx context.Context) error {
 	var err error
-	if n.gpus, err = n.hardware.GPUs(); err != nil {
+	if n.gpus, err = n.Hardware.GPUs(); err != nil {
 		return err
 	}
-	if n.options, err = n.hardware.Options(); err != nil {
+	if n.options, err = n.Hardware.Options(); err != nil {
 		return fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
-	flavour, reason, err := n.hardware.Flavour(n.gpus, n.release, n.cfg.ModuleType)
+	flavour, reason, err := n.Hardware.Flavour(n.gpus, n.Release, n.cfg.ModuleType)
 	if err != nil {
 		return fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
@@ -33,9 +33,9 @@ func (n *Node) survey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.want = n.modules(flavour, n.release, mellanox)
-	n.hardware.KernelLog() // from here on it counts
-	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.release, "gpus", len(n.gpus), "reason", reason)
+	n.want = n.modules(flavour, n.Release, mellanox)
+	n.Hardware.KernelLog() // from here on it counts
+	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.Release, "gpus", len(n.gpus), "reason", reason)
 	if err := n.find(ctx); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (n *Node) survey(ctx context.Context) error {
 // modules returns the modules of this image's driver for a kernel. The files to load are in order, under the
 // names of the driver's own build.
 func (n *Node) modules(flavour, release string, mellanox bool) Want {
-	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: append(driverinfo.RequiredModules(), "nvidia-modeset"),
+	w := Want{Driver: n.Info.Driver, Flavour: flavour, Release: release, Modules: append(driverinfo.RequiredModules(), "nvidia-modeset"),
 		Companions: modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
 	add := func(module string, load bool) {
 		if load {
@@ -65,7 +65,7 @@ func (n *Node) modules(flavour, release string, mellanox bool) Want {
 // find searches for existing modules.
 func (n *Node) find(ctx context.Context) error {
 	n.found, n.source, n.damaged = nil, "", ""
-	set, source, err := n.supplier.Find(ctx, n.want)
+	set, source, err := n.Supplier.Find(ctx, n.want)
 	n.status.Change(func(st *status.Snapshot) {
 		switch {
 		case st.State == status.Waiting: // a search of the same start
@@ -121,7 +121,7 @@ func (n *Node) rdma() (bool, error) {
 	if !n.cfg.RDMA {
 		return false, nil
 	}
-	there, err := n.hardware.Mellanox()
+	there, err := n.Hardware.Mellanox()
 	if err != nil || !there {
 		return false, err
 	}
@@ -139,7 +139,7 @@ func (n *Node) decide() (err error) {
 	if n.prev != nil {
 		wanted.Recorded = n.prev.Modules
 	}
-	if n.loaded, err = compare(n.kernel, wanted); err != nil {
+	if n.loaded, err = compare(n.Kernel, wanted); err != nil {
 		return err
 	}
 	switch {
@@ -182,7 +182,7 @@ func (n *Node) checkParams() error {
 
 // facts returns what this instance knows, for preflight.
 func (n *Node) facts() preflight.Input {
-	whole, signer := n.loaded.Whole(), n.supplier.Signer(n.found, n.source)
+	whole, signer := n.loaded.Whole(), n.Supplier.Signer(n.found, n.source)
 	in := preflight.Input{Release: n.want.Release, Flavour: n.want.Flavour, GPUs: n.gpus, HaveModules: n.found != nil || whole, Source: n.source, Stays: whole,
 		Damaged: n.damaged, SignWith: signer, RDMA: slices.Contains(n.want.Modules, "nvidia-peermem"), Companions: n.want.Companions,
 		GPUDirect: func() (text, fix string) { return n.group().Check(n.want.Release) }}
@@ -221,7 +221,7 @@ func (n *Node) getModules(ctx context.Context) error {
 // makeModules compiles modules that were not found, and signs them if a key is mounted for that.
 func (n *Node) makeModules(ctx context.Context) error {
 	if n.found == nil {
-		set, err := n.supplier.Compile(ctx, n.want, CompileEvents{Waits: n.waitsForToolkit, Warn: n.warn})
+		set, err := n.Supplier.Compile(ctx, n.want, CompileEvents{Waits: n.waitsForToolkit, Warn: n.warn})
 		n.status.Change(func(st *status.Snapshot) {
 			switch {
 			case err == nil:
@@ -235,8 +235,8 @@ func (n *Node) makeModules(ctx context.Context) error {
 		}
 		n.found, n.source, n.fresh = set, status.Compiled, true
 	}
-	if n.supplier.Signer(n.found, n.source) != nil {
-		set, err := n.supplier.Sign(ctx, n.found)
+	if n.Supplier.Signer(n.found, n.source) != nil {
+		set, err := n.Supplier.Sign(ctx, n.found)
 		if err != nil {
 			return err
 		}
@@ -259,6 +259,6 @@ func (n *Node) waitsForToolkit(reason string) {
 // stage copies the driver root to the host's storage if there is any. It does not touch the root that is
 // served now.
 func (n *Node) stage(ctx context.Context) (err error) {
-	n.staged, err = n.roots.Stage(ctx)
+	n.staged, err = n.Roots.Stage(ctx)
 	return err
 }

@@ -18,7 +18,7 @@ func (n *Node) free(ctx context.Context) error {
 	if n.daemons != nil {
 		ours = n.daemons.PIDs()
 	}
-	holders, err := n.kernel.Holders(ctx, func(pid int) bool { return slices.Contains(ours, pid) })
+	holders, err := n.Kernel.Holders(ctx, func(pid int) bool { return slices.Contains(ours, pid) })
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (n *Node) removable(ctx context.Context) error {
 	if !ok {
 		return err
 	}
-	all, err := n.kernel.Holders(ctx, func(int) bool { return false })
+	all, err := n.Kernel.Holders(ctx, func(int) bool { return false })
 	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool { return !h.Holds(busy.Module) })
 	if len(busy.Holders) == 0 { // under names that do not show the module
 		busy.Holders = all
@@ -82,9 +82,9 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.
 func (n *Node) removeNodes(nodes []devices.Node) {
-	err := n.hardware.RemoveNodes(nodes)
+	err := n.Hardware.RemoveNodes(nodes)
 	if err != nil {
-		err = n.hardware.RemoveNodes(nodes)
+		err = n.Hardware.RemoveNodes(nodes)
 	}
 	if err != nil {
 		n.warn("remove device files: %v", err)

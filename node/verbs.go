@@ -20,7 +20,7 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	if err := n.survey(ctx); err != nil {
 		return nil, err
 	}
-	return n.hardware.Preflight(ctx, n.facts()), nil
+	return n.Hardware.Preflight(ctx, n.facts()), nil
 }
 
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where
@@ -28,19 +28,19 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
 	n.status = n.status.InMemory()
 	if release == "" {
-		release = n.release
+		release = n.Release
 	}
-	gpus, err := n.hardware.GPUs()
+	gpus, err := n.Hardware.GPUs()
 	if err != nil {
 		return nil, "", err
 	}
-	flavour, reason, err := n.hardware.Flavour(gpus, release, n.cfg.ModuleType)
+	flavour, reason, err := n.Hardware.Flavour(gpus, release, n.cfg.ModuleType)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
-	n.log.Info("driver chosen", "driver", n.info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
+	n.log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
 	n.want = n.modules(flavour, release, false)
-	set, source, err = n.supplier.Find(ctx, n.want)
+	set, source, err = n.Supplier.Find(ctx, n.want)
 	switch {
 	case err == nil:
 		n.found, n.source = set, source
@@ -48,7 +48,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 		return nil, "", err
 	}
 	if err = n.makeModules(ctx); err == nil && n.fresh {
-		n.found, err = n.supplier.Keep(ctx, n.found)
+		n.found, err = n.Supplier.Keep(ctx, n.found)
 	}
 	if err != nil {
 		return nil, "", err
@@ -79,7 +79,7 @@ func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
 			return err
 		}
 		n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-			return errors.Join(n.clearFirmware(), n.roots.Unmount(ctx))
+			return errors.Join(n.clearFirmware(), n.Roots.Unmount(ctx))
 		}}, n.modulesStep())
 	}
 	return n.stop(stopCtx, nil)

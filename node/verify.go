@@ -40,7 +40,7 @@ func (n *Node) askDriver(ctx context.Context) (string, error) {
 	if n.watched.None() {
 		return n.gpuReason(), nil
 	}
-	answer, err := n.hardware.Ask(ctx)
+	answer, err := n.Hardware.Ask(ctx)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
@@ -60,7 +60,7 @@ func (n *Node) askDriver(ctx context.Context) (string, error) {
 
 // gpuReason sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
 func (n *Node) gpuReason() string {
-	gpus, broken := n.watched.States(n.hardware.Reasons)
+	gpus, broken := n.watched.States(n.Hardware.Reasons)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.CUDA()) })
 	var reasons []string
 	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == config.GPUWarn {
@@ -115,6 +115,6 @@ func (n *Node) announce(reason string) error {
 		return fmt.Errorf("write the markers of readiness: %w", err)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
-	n.log.Info("ready", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release)
+	n.log.Info("ready", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.Release)
 	return nil
 }

@@ -24,7 +24,7 @@ const (
 // watch watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
 // others changed.
 func (n *Node) watch(ctx context.Context) error {
-	if err := n.roots.Prune(ctx); err != nil {
+	if err := n.Roots.Prune(ctx); err != nil {
 		n.warn("%v", err)
 	}
 	asked, licensed := n.now(), n.now()
@@ -105,7 +105,7 @@ func (n *Node) changedByOthers() (reason string) {
 	}()
 	driver, _ := modules.Split(n.driver.Modules)
 	for _, m := range driver {
-		live, err := n.kernel.Module(m.Name)
+		live, err := n.Kernel.Module(m.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return "module " + m.Name + " was unloaded by another program; delete this pod to load it again"
@@ -113,7 +113,7 @@ func (n *Node) changedByOthers() (reason string) {
 			return "module " + m.Name + " was replaced by another build by another program; delete this pod"
 		}
 	}
-	layers, err := n.roots.Mounted()
+	layers, err := n.Roots.Mounted()
 	switch {
 	case err == nil && layers == 0:
 		return "the driver root " + status.RootPath(n.cfg.Run) + " was unmounted by another program; delete this pod to serve it again"
@@ -140,12 +140,12 @@ func (n *Node) keepLock() {
 
 // lookAtGPUs looks at the bus and at the kernel's log, and logs what changed.
 func (n *Node) lookAtGPUs() []probe.Change {
-	bus, err := n.hardware.GPUs()
+	bus, err := n.Hardware.GPUs()
 	if err != nil {
 		n.warn("the GPUs cannot be watched: %v", err)
 		return nil
 	}
-	log := n.hardware.KernelLog()
+	log := n.Hardware.KernelLog()
 	for _, address := range probe.Unbinding(log) {
 		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
 			"and persistence mode (nvidia-smi -i %s -pm 0)", address, address)
@@ -194,7 +194,7 @@ func (n *Node) followLicences(ctx context.Context) {
 	if n.status.Get().State != status.Serving || !n.watched.Licences() {
 		return
 	}
-	answer, err := n.hardware.Ask(ctx)
+	answer, err := n.Hardware.Ask(ctx)
 	if err != nil { // what is wrong with the driver, the metrics and the next decision say
 		return
 	}

@@ -25,7 +25,7 @@ func TestSnapshotOfALife(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		e := w.run(life{version: v535}, func(node *Node) {
-			n, i = node, node.kernel.(*instance)
+			n, i = node, node.Kernel.(*instance)
 			n.ended = func() { last, locked = n.Snapshot(), i.holds }
 			go func() {
 				defer close(ended)

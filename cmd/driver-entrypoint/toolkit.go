@@ -43,12 +43,10 @@ func toolkitDirFlag(flags *pflag.FlagSet, dir *string) {
 func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
 	cmd := p.startCommand(stopCtx, &cfg, func() {
-		reason := "the driver container has not asked for modules: it looks for those of the image and of the cache first"
 		if missing := missingToolkit(p.env); missing != "" {
-			reason = "the cluster has no image stream tag " + missing + ", so this container is no Driver Toolkit"
 			p.log().Warn("no Driver Toolkit for this node: the cluster lacks its image stream tag; missing modules are compiled here, with headers of the package repositories", "tag", missing, "namespace", "openshift")
 		}
-		if err := drivertoolkit.Invite(drivertoolkit.Options{Dir: cfg.Toolkit}, reason); err != nil {
+		if err := drivertoolkit.Invite(cfg.Toolkit); err != nil {
 			p.log().Warn("the Driver Toolkit container cannot be told anything", "error", err)
 		}
 	})

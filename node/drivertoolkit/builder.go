@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node/modules"
@@ -42,7 +41,10 @@ func (b Builder) Run(ctx context.Context) error {
 	}
 	defer f.close()
 	for done, said := "", ""; ctx.Err() == nil; sleep(ctx, b.Poll) {
-		r, err := readRequest(f)
+		r, err := f.request()
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("it looks for modules of the image and of the cache first")
+		}
 		switch {
 		case errors.Is(err, errSchema):
 			return fmt.Errorf("read the request of the driver container: %w: this container starts again with that one", err)
@@ -57,52 +59,34 @@ func (b Builder) Run(ctx context.Context) error {
 	return nil
 }
 
-func readRequest(f folder) (request, error) {
-	data, err := f.read(requestFile, maxRequest)
-	if err != nil {
-		return request{}, err
-	}
-	r, err := parseRequest(data)
-	if err != nil {
-		return request{}, fmt.Errorf("%s: %w", requestFile, err)
-	}
-	return r, nil
-}
-
 // serve answers one request.
 func (b Builder) serve(ctx context.Context, f folder, r request) {
-	if !r.Compile {
-		b.Log.Info("nothing to compile", "reason", r.Reason)
-		return
-	}
 	limited, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it took longer than %s", buildDeadline))
 	defer cancel()
 	set, err := b.compile(limited, f, r)
-	failed, ok := errors.AsType[*kbuild.CompileError](err)
-	switch {
-	case ctx.Err() != nil: // a signal: nothing is said, the next container begins again
+	if ctx.Err() != nil { // a signal: nothing is said, the next container begins again
 		return
-	case err == nil:
+	}
+	if err == nil {
 		b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
-		b.tell(f, answer{Run: r.Run, State: stateBuilt, Set: filepath.Base(set.Dir)}, built)
+		b.tell(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)}, built)
 		return
 	}
 	b.Log.Error("no modules", "error", err)
-	switch {
-	case ok:
-		b.tell(f, answer{Run: r.Run, State: stateCompiler, Failure: &failure{Jobs: failed.Jobs, Killed: failed.Killed,
-			Full: errors.Is(failed.Err, unix.ENOSPC), Message: failed.Err.Error(), Errors: failed.Errors, Tail: failed.Tail}})
-	case errors.As(err, new(*buildtree.NoHeadersError)), errors.As(err, new(*kbuild.NoCompilerError)), errors.Is(err, errRDMA):
-		b.tell(f, answer{Run: r.Run, State: stateFailed, Reason: err.Error()}, broken)
-	default:
-		b.tell(f, answer{Run: r.Run, State: stateFailed, Reason: explain(err, b.Dir).Error()})
+	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
+		output := kbuild.CompileError{Jobs: failed.Jobs, Killed: failed.Killed, Errors: failed.Errors, Tail: failed.Tail}
+		b.tell(f, answer{Run: r.Run, Reason: failed.Err.Error(), Failure: &output, Full: errors.Is(failed.Err, unix.ENOSPC)})
+	} else if errors.As(err, new(*buildtree.NoHeadersError)) || errors.As(err, new(*kbuild.NoCompilerError)) || errors.Is(err, errRDMA) {
+		b.tell(f, answer{Run: r.Run, Reason: err.Error()}, broken)
+	} else {
+		b.tell(f, answer{Run: r.Run, Reason: explain(err, b.Dir).Error()})
 	}
 }
 
 // tell raises flags for others, and answers, unless the driver container has another request by now, or none: what was compiled
 // then waits in the folder for its next one.
 func (b Builder) tell(f folder, a answer, flags ...string) {
-	if r, err := readRequest(f); errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != a.Run {
+	if r, err := f.request(); errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != a.Run {
 		return
 	}
 	var errs []error
@@ -124,22 +108,13 @@ const keepSets = 2
 // compile returns the set of a request: one that is in the folder, or a new one of the sources in the folder, with headers and
 // compiler of this container.
 func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set, error) {
-	wanted := modules.Request{Image: filepath.Join(b.Dir, driverDir), Flavour: r.Flavour, Modules: r.Modules, Optional: r.Optional,
-		Companions: r.Companions, RDMA: r.RDMA, MaxThreads: r.MaxThreads, Path: b.Path, Work: b.Scratch, Log: filepath.Join(b.Dir, logFile)}
-	info, err := driverinfo.Read(os.DirFS(wanted.Image))
-	if err == nil && info.Driver != r.Driver {
-		err = fmt.Errorf("it is driver %s, the request is for %s", info.Driver, r.Driver)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read what the driver container put into %s: %w", b.Dir, err)
-	}
-	wanted.Info = info
+	r.Image, r.Path, r.Work, r.Log = filepath.Join(b.Dir, driverDir), b.Path, b.Scratch, filepath.Join(b.Dir, logFile)
 	h, err := buildtree.Find(r.Kernel, []buildtree.Root{{Dir: b.Root, Name: "Driver Toolkit"}})
 	if err != nil {
 		return nil, otherKernel(r.Kernel, kernels(b.Root), err)
 	}
 	if len(r.RDMA) > 0 {
-		arch, _ := distros.LookupArch(info.Arch)
+		arch, _ := distros.LookupArch(r.Info.Arch)
 		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA[0] {
 			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: %w", name, r.RDMA[0], errRDMA), err)
 		}
@@ -148,7 +123,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 	if err != nil {
 		return nil, err
 	}
-	job, err := wanted.Job(ctx, id, h, b.Log)
+	job, err := r.Job(ctx, id, h, b.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +132,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 		b.Log.Info("the modules are there already", "path", set.Dir)
 		return set, nil
 	}
-	b.tell(f, answer{Run: r.Run, State: stateStarted}, started)
+	b.tell(f, answer{Run: r.Run}, started)
 	set, err := job.Compile(ctx, b.Log)
 	if err != nil {
 		return nil, err

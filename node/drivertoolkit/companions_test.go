@@ -16,10 +16,10 @@ import (
 
 // withCompanions puts the sources of the companions into the driver's image, and returns the job that asks
 // for them.
-func (p *pod) withCompanions() func(*Options, *Job) {
+func (p *pod) withCompanions() func(*Job) {
 	p.t.Helper()
 	p.info.Companions = kbuildtest.Companions(p.t, p.image, filepath.Join(p.toolkit, "bin/gcc-12"))
-	return func(_ *Options, j *Job) {
+	return func(j *Job) {
 		j.Companions = driverinfo.Companions()
 		accepts := j.Fits
 		j.Fits = func(k kbuild.Key) bool {
@@ -81,7 +81,7 @@ func TestRDMA(t *testing.T) {
 		}
 		node := require.Value(modules.OFED(p.image, "x86_64", kbuildtest.Kernel))(t)
 		p.run()
-		_, err := p.compile(func(_ *Options, j *Job) { j.RDMA = []string{node} })
+		_, err := p.compile(func(j *Job) { j.RDMA = []string{node} })
 		assert.ErrorContains(t, require.ErrorAs[*UnavailableError](t, err), want, "mount /run/mellanox/drivers/usr/src in both")
 		p.wait("the flag", func() bool { return p.has(broken) })
 	}

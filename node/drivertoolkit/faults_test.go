@@ -54,10 +54,10 @@ func TestSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // the time of a bubble does not run while the machine is busy
 		p := newPod(t, kbuildtest.Kernel, "")
-		short := func(o *Options, _ *Job) { o.Timeout = 2 * time.Second }
+		short := func(j *Job) { j.Timeout = 2 * time.Second }
 		_, err := p.compile(short)
 		assert.ErrorContains(t, err, "did not begin within 2s")
-		go p.forge(func(a *answer) { a.State = stateStarted })
+		go p.forge(func(a *answer) { a.Set = "" })
 		begin := time.Now()
 		_, err = p.compile(short)
 		assert.ErrorContains(t, err, "it compiles for longer than 1h0m0s")
@@ -66,7 +66,7 @@ func TestSilent(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stopped := errors.New("stopped")
 		time.AfterFunc(time.Second, func() { cancel(stopped) })
-		assert.ErrorIs(t, assert.Err(Compile(ctx, p.options(), p.job())), stopped)
+		assert.ErrorIs(t, assert.Err(p.job().Compile(ctx)), stopped)
 	})
 }
 
@@ -91,11 +91,11 @@ func TestUnusableFolder(t *testing.T) {
 			t.Parallel()
 			dir := c.make(t)
 			begin := time.Now()
-			_, err := p.compile(func(o *Options, j *Job) { o.Dir, j.Work = dir, filepath.Join(t.TempDir(), "work") })
+			_, err := p.compile(func(j *Job) { j.Dir, j.Work = dir, filepath.Join(t.TempDir(), "work") })
 			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) || time.Since(begin) > patience/2 {
 				t.Errorf("%v, want %s", err, c.want)
 			}
-			assert.Errorf(t, Invite(Options{Dir: dir}, "nothing"), "invited into a folder that cannot be used")
+			assert.Errorf(t, Invite(dir), "invited into a folder that cannot be used")
 		})
 	}
 }

@@ -1,8 +1,6 @@
 package drivertoolkit
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +39,7 @@ const (
 const (
 	requestFile = "request.json" // of the driver container
 	answerFile  = "answer.json"  // of the toolkit container
-	driverDir   = "driver"       // driver.json and sources, at their places in the image
+	driverDir   = "driver"       // the sources, at their places in the image
 	modulesDir  = "modules"      // compiled sets: a kbuild.Cache
 	logFile     = "compile.log"
 	temporary   = ".tmp" // ending of what is being written
@@ -153,10 +151,4 @@ func explain(err error, dir string) error {
 		return fmt.Errorf("%w; %s has to be writable in both containers", err, dir)
 	}
 	return err
-}
-
-func randomName() string {
-	b := make([]byte, 8)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

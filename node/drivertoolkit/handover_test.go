@@ -16,17 +16,19 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// TestHandOver is the life of a pod: the toolkit container starts first and waits for the flag, has nothing
-// to do, compiles, and stays. The next driver container of the pod takes the same modules without a compile.
+// TestHandOver is the life of a pod: the toolkit container starts first and waits for the flag, then for a request,
+// compiles, and stays. The next driver container of the pod takes the same modules without a compile.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	count, script := counted(t, "cp KOS/*.ko .")
 	p := newPod(t, kbuildtest.Kernel, script)
 	c := p.run()
-	require.NoError(t, Invite(p.options(), "the modules are at hand"))
-	p.wait("the reason", func() bool { return strings.Contains(p.log.String(), `nothing to compile: the modules are at hand`) })
+	require.NoError(t, Invite(p.dir))
+	p.wait("the reason", func() bool {
+		return strings.Contains(p.log.String(), `it looks for modules of the image and of the cache first`)
+	})
 	var waited []string
-	set := require.Value(p.compile(func(_ *Options, j *Job) { j.Waits = func(text string) { waited = append(waited, text) } }))(t)
+	set := require.Value(p.compile(func(j *Job) { j.Waits = func(text string) { waited = append(waited, text) } }))(t)
 	var names []string
 	for _, m := range set.Modules {
 		names = append(names, m.Name)
@@ -44,7 +46,7 @@ func TestHandOver(t *testing.T) {
 	assert.Equal(t, false, p.has(broken))
 
 	// The driver container starts again: the other one gives it what is there.
-	require.NoError(t, Invite(p.options(), "nothing is asked for yet"))
+	require.NoError(t, Invite(p.dir))
 	p.wait("the flag is lowered", func() bool { return !p.has(built) })
 	again := require.Value(p.compile(nil))(t)
 	assert.Equal(t, set.Key.String(), again.Key.String())
@@ -82,13 +84,13 @@ func TestFlagsOfBefore(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
 	testfile.Tree(t, p.dir, map[string]string{
-		prepared: "", started: "", built: "", broken: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", driverDir + temporary + "/x": "half", driverDir + "/x": "-> /etc/passwd",
-		answerFile:                  `{"schema":3,"run":"0123456789abcdef","state":"built","set":"x"}`,
+		prepared: "", started: "", built: "", broken: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", driverDir + "/x": "-> /etc/passwd",
+		answerFile:                  `{"schema":4,"run":"0123456789abcdef","set":"x"}`,
 		modulesDir + "/x/nvidia.ko": "old",
 	})
-	_, err := p.compile(func(o *Options, _ *Job) { o.Timeout = 300 * time.Millisecond })
+	_, err := p.compile(func(j *Job) { j.Timeout = 300 * time.Millisecond })
 	assert.ErrorContains(t, err, "gives no modules: it did not begin within 300ms; see whether openshift-driver-toolkit-ctr runs")
-	assert.Equalf(t, false, p.has(started) || p.has(built) || p.has(broken) || p.has(driverDir+temporary), "old flags are left")
+	assert.Equalf(t, false, p.has(started) || p.has(built) || p.has(broken) || p.has(driverDir+"/x"), "old flags are left")
 	p.run()
 	require.Value(p.compile(nil))(t)
 	assert.Equal(t, "root", testfile.Read(t, "/etc/passwd")[:4])

@@ -93,25 +93,21 @@ func (c *container) stop() error {
 	return <-c.done
 }
 
-func (p *pod) options() Options {
-	return Options{Dir: p.dir, Timeout: patience, Log: p.log.Logger(), Poll: 10 * time.Millisecond}
-}
-
 // job is what the driver container wants; it accepts modules of this driver for this kernel.
 func (p *pod) job() Job {
-	return Job{Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
+	return Job{Dir: p.dir, Timeout: patience, Logger: p.log.Logger(), Poll: 10 * time.Millisecond, Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
 		Optional: kbuildtest.Modules[3:], MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work")}, Fits: func(k kbuild.Key) bool {
 		return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
 	}}
 }
 
 // compile is the driver container.
-func (p *pod) compile(change func(*Options, *Job)) (*kbuild.Set, error) {
-	o, j := p.options(), p.job()
+func (p *pod) compile(change func(*Job)) (*kbuild.Set, error) {
+	j := p.job()
 	if change != nil {
-		change(&o, &j)
+		change(&j)
 	}
-	return Compile(p.t.Context(), o, j)
+	return j.Compile(p.t.Context())
 }
 
 func (p *pod) read(name string) string {

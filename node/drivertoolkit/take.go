@@ -114,13 +114,3 @@ func describe(m *kbuild.File, k kbuild.Key, j Job) error {
 	}
 	return nil
 }
-
-// compileError returns the error of the compile as if it had run here.
-func (x *failure) compileError(dir string, j Job) error {
-	cause := errors.New(x.Message + " (in the Driver Toolkit container)")
-	if x.Full {
-		cause = fmt.Errorf("%w: %w", cause, unix.ENOSPC)
-	}
-	return &kbuild.CompileError{Driver: j.Info.Driver, Release: j.Kernel, Jobs: x.Jobs, Killed: x.Killed, Errors: x.Errors, Tail: x.Tail,
-		Log: filepath.Join(dir, logFile), Err: cause}
-}

@@ -75,7 +75,11 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	kernel := &liveKernel{release: release}
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: root, Supplier: supply,
-		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
+		StartDaemons: (&daemonStarter{cfg: cfg, log: log, kernel: kernel}).Start,
+		TakeLock: func(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
+			return lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
+				Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}})
+		},
 		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: root.Room, gpuWatch: &gpuWatch{}},
 	}, nil
 }
@@ -104,19 +108,6 @@ func kernelRelease() (string, error) {
 		return "", fmt.Errorf("which kernel runs: %w", err)
 	}
 	return unix.ByteSliceToString(u.Release[:]), nil
-}
-
-// locker takes the real lock.
-type locker struct {
-	cfg config.Config
-	log *slog.Logger
-}
-
-func (l *locker) Acquire(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
-	return lock.Acquire(ctx, lock.Options{
-		Run: l.cfg.Run, Timeout: l.cfg.LockTimeout, Log: l.log, OnWait: waits,
-		Self: lock.Holder{Pod: l.cfg.PodText(), Image: l.cfg.Image, Host: l.cfg.Host},
-	})
 }
 
 // mounted reports whether a path is a mount point in this container.

@@ -41,6 +41,6 @@ func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string))
 	defer waits("")
 	r := s.request(w, rdma)
 	r.Image = s.toolkitImage
-	return drivertoolkit.Compile(ctx, drivertoolkit.Options{Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Log: s.log},
-		drivertoolkit.Job{Request: r, Kernel: w.Release, Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits})
+	return drivertoolkit.Job{Request: r, Kernel: w.Release, Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)),
+		Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Waits: waits, Logger: s.log}.Compile(ctx)
 }
