@@ -45,7 +45,7 @@ func (n *Node) askDriver(ctx context.Context) (string, error) {
 		return "", ctx.Err()
 	}
 	switch {
-	case errors.As(err, new(*probe.HungError)):
+	case errors.As(err, new(*daemons.HungError)):
 		return strings.Join(append(n.watched.Lost(), err.Error()), "; "), nil
 	case errors.Is(err, probe.ErrLost) && answer.Driver != "": // the answer has the other GPUs
 	case err != nil:

@@ -126,7 +126,7 @@ func daemonize(what, file string, term <-chan os.Signal) int {
 	return 0
 }
 
-var quickly = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, stable: time.Minute, settle: 30 * time.Millisecond, poll: 10 * time.Millisecond}
+var quickly = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, stable: time.Minute, running: 30 * time.Millisecond, poll: 10 * time.Millisecond}
 
 func spec(name, what string, files ...string) Spec {
 	s := Spec{

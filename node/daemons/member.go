@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +29,40 @@ type member struct {
 	begun string        // start time in clock ticks since boot, as in /proc/PID/stat
 	child bool          // a child of this process, which therefore reaps it
 	done  chan struct{} // closed when the process has ended
-	quit  chan struct{} // closed by forget
+	quit  chan struct{} // closed by forget; nil of a child
 	once  sync.Once
 	how   string // how it ended; valid after done
 
 	mu     sync.Mutex // orders signals and reaping
 	reaped bool
+}
+
+// startMember starts a child as leader of its own process group. It sets no parent-death signal, because that would
+// be tied to the thread that starts the program. When this process dies, the shim gets the orphans and ends them.
+func startMember(cmd *exec.Cmd) (*member, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	m := &member{pid: cmd.Process.Pid, child: true, done: make(chan struct{})}
+	st, _ := stat(m.pid)
+	m.begun = st.Begun // at worst that of a zombie: only the goroutine below reaps it
+	go m.reap(cmd)
+	return m, nil
+}
+
+// reap waits for a child and kills the rest of its group. Until the child is reaped its number cannot belong
+// to another process.
+func (m *member) reap(cmd *exec.Cmd) {
+	for errors.Is(unix.Waitid(unix.P_PID, m.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		continue
+	}
+	m.mu.Lock()
+	_ = unix.Kill(-m.pid, unix.SIGKILL)
+	_ = cmd.Wait() // the result is in ProcessState
+	m.reaped, m.how = true, "it ended with "+cmd.ProcessState.String()
+	m.mu.Unlock()
+	close(m.done)
 }
 
 // errNotRunning says that the pid file names no process that could be the daemon.

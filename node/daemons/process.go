@@ -5,83 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // process is a started daemon.
 type process struct {
 	main *member   // the program in the foreground, or the one that it left when it forked
 	rest []*member // what else it started, see collect
-	out  *tail
+	out  *tail     // nil for a daemon that was found by its pid file
 	// In the environment of all processes of this start, see strays; "" for a daemon that was found by its pid
 	// file.
 	mark   string
-	since  uint64 // when it was started, in ticks
-	detail string // see Spec.FindArgs
-	log    logFile
+	since  uint64    // when it was started, in ticks
+	began  time.Time // the same
+	detail string    // see Spec.FindArgs
+	log    string    // see Spec.Log
 }
 
 // markName is the environment variable of the mark.
 const markName = "DRIVER_ENTRYPOINT_START"
 
-// startChild starts the program as leader of its own process group. It sets no parent-death signal, because
-// that would be tied to the thread that starts the program. When this process dies, the shim gets the orphans
-// and ends them.
 func startChild(s Spec) (*process, error) {
 	out, w, err := newTail()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe for its output: %w", err)
 	}
 	defer w.Close()
-	p := &process{out: out, since: ticks(), log: logFile{s.Log, time.Now()}}
-	p.mark = fmt.Sprintf("%s=%d.%d.%s", markName, os.Getpid(), time.Now().UnixNano(), s.Name)
+	p := &process{out: out, since: ticks(), began: time.Now(), log: s.Log}
+	p.mark = fmt.Sprintf("%s=%d.%d.%s", markName, os.Getpid(), p.began.UnixNano(), s.Name)
 	cmd := exec.Command(s.Path, s.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(cmd.Environ(), p.mark), w, w
 	if s.Env != nil {
 		cmd.Env = append(slices.Clone(s.Env), p.mark)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	if p.main, err = startMember(cmd); err != nil {
 		out.r.Close()
 		<-out.done
 		return nil, err
 	}
-	m := &member{pid: cmd.Process.Pid, child: true, done: make(chan struct{}), quit: make(chan struct{})}
-	st, _ := stat(m.pid)
-	m.begun = st.Begun // at worst that of a zombie: only the goroutine below reaps it
-	go m.reap(cmd)
-	p.main = m
 	return p, nil
 }
 
-// reap waits for a child and kills the rest of its group. Until the child is reaped its number cannot belong
-// to another process.
-func (m *member) reap(cmd *exec.Cmd) {
-	for errors.Is(unix.Waitid(unix.P_PID, m.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
-		continue
-	}
-	m.mu.Lock()
-	_ = unix.Kill(-m.pid, unix.SIGKILL)
-	_ = cmd.Wait() // the result is in ProcessState
-	m.reaped, m.how = true, "it ended with "+cmd.ProcessState.String()
-	m.mu.Unlock()
-	close(m.done)
-}
-
 // launch starts a daemon and returns when the daemon is ready. When that fails it ends every process of the
-// start; the error is a *StartError. patience limits the end of leftovers and of a daemon that does not
+// start; the error is a *StartError. stopCtx limits the end of leftovers and of a daemon that does not
 // become ready.
-func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
+func launch(ctx, stopCtx context.Context, s Spec, t timing) (*process, error) {
 	ready, cancel := context.WithTimeout(ctx, s.StartWait)
 	defer cancel()
-	p, err := s.attempt(ready, patience, t)
+	p, err := s.attempt(ready, stopCtx, t)
 	if err == nil {
 		return p, nil
 	}
@@ -93,20 +69,20 @@ func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
 		e.Err = fmt.Errorf("not ready after %v: %w", s.StartWait, err)
 	}
 	if p != nil {
-		err := p.terminate(patience, s.StopWait)
+		err := p.terminate(stopCtx, s.StopWait)
 		e.Err, e.Output = errors.Join(e.Err, err), p.said()
 	}
 	return nil, e
 }
 
 // attempt does the work of launch without cleaning up: with an error it returns what was started until then.
-func (s Spec) attempt(ctx, patience context.Context, t timing) (*process, error) {
+func (s Spec) attempt(ctx, stopCtx context.Context, t timing) (*process, error) {
 	if s.Before != nil {
 		if err := s.Before(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.endLeftover(patience); err != nil {
+	if err := s.endLeftover(stopCtx); err != nil {
 		return nil, err
 	}
 	detail := ""
@@ -127,7 +103,11 @@ func (s Spec) attempt(ctx, patience context.Context, t timing) (*process, error)
 			return p, err
 		}
 	}
-	return p, p.waitReady(ctx, s, t)
+	err = p.waitReady(ctx, s, t)
+	if p.main.gone() {
+		err = errors.New(p.main.how)
+	}
+	return p, err
 }
 
 // waitForked waits until the program ends with 0, and finds the daemon that its pid file then names.
@@ -153,31 +133,26 @@ func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 
 // waitReady waits until the daemon serves, or ends.
 func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
-	settled := time.Now().Add(t.settle)
+	running := time.Now().Add(t.running)
 	return until(ctx, t.poll, func() error {
-		if p.main.gone() {
-			return final{errors.New(p.main.how)}
-		}
-		if s.Socket == "" && s.PIDFile == "" && time.Now().Before(settled) {
+		switch {
+		case p.main.gone():
+			return nil
+		case s.Socket == "" && s.PIDFile == "" && time.Now().Before(running):
 			return errors.New("it has only just started")
 		}
 		return connect(ctx, s.Socket)
 	})
 }
 
-// final is an error that does not go away by trying again.
-type final struct{ error }
-
-func (f final) Unwrap() error { return f.error }
-
-// until calls f until it returns nil or a final error, or ctx ends, and returns the last error of f.
+// until calls f until it returns nil or ctx ends, and returns the last error of f.
 func until(ctx context.Context, every time.Duration, f func() error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		err := f()
-		if err == nil || errors.As(err, new(final)) {
-			return err
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -190,7 +165,7 @@ func until(ctx context.Context, every time.Duration, f func() error) error {
 // endLeftover ends a daemon that a killed predecessor left and that would prevent the new one from starting.
 // It also removes a pid file that names no running daemon, so that the pid file found after the start is the
 // new one.
-func (s Spec) endLeftover(patience context.Context) error {
+func (s Spec) endLeftover(stopCtx context.Context) error {
 	if s.PIDFile == "" {
 		return nil
 	}
@@ -203,7 +178,7 @@ func (s Spec) endLeftover(patience context.Context) error {
 	})
 	if err == nil {
 		old := &process{main: m}
-		if err := old.terminate(patience, s.StopWait); err != nil {
+		if err := old.terminate(stopCtx, s.StopWait); err != nil {
 			return fmt.Errorf("end the one that an earlier container left: %w", err)
 		}
 	}
@@ -211,4 +186,17 @@ func (s Spec) endLeftover(patience context.Context) error {
 		return fmt.Errorf("remove the pid file of an ended daemon: %w", err)
 	}
 	return nil
+}
+
+// connect checks that a process listens on a unix socket; "" is no socket and no error.
+func connect(ctx context.Context, socket string) error {
+	if socket == "" {
+		return nil
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Errorf("its socket does not answer: %w", err)
+	}
+	return conn.Close()
 }

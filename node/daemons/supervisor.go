@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -15,12 +14,12 @@ import (
 type timing struct {
 	first, longest time.Duration // pause before a restart: doubles from first to longest
 	stable         time.Duration // after so long a time up, the pause begins with first again
-	settle         time.Duration // a foreground program has started when it has run so long
+	running        time.Duration // a foreground program has started when it has run so long
 	poll           time.Duration // interval between checks of a pid file or of readiness
 }
 
 func defaultTiming() timing {
-	return timing{first: time.Second, longest: time.Minute, stable: time.Minute, settle: 300 * time.Millisecond, poll: 100 * time.Millisecond}
+	return timing{first: time.Second, longest: time.Minute, stable: time.Minute, running: 300 * time.Millisecond, poll: 100 * time.Millisecond}
 }
 
 // Supervisor keeps daemons running until Stop. Its methods are safe for concurrent use.
@@ -31,26 +30,23 @@ type Supervisor struct {
 	err     error
 }
 
-// daemon is one supervised program. Its goroutine and States share the fields after mu.
+// daemon is one supervised program. Its goroutine and States share the state.
 type daemon struct {
 	spec    Spec
 	timing  timing
 	log     *slog.Logger // has the daemon's name
 	changed chan struct{}
-	cancel  context.CancelFunc // cancels a start in progress
-	hasten  context.CancelFunc // ends the patience of a stop, see supervise
-	quit    chan struct{}      // closed to stop the daemon
+	cancel  context.CancelFunc // stops the daemon
+	endStop context.CancelFunc // ends the waiting of a stop, see supervise
 	done    chan struct{}      // closed when the daemon is stopped
 	err     error              // error of stopping, valid after done
 	after   bool               // Spec.After has run
 	needs   *daemon            // has to be ready while this one runs; nil: none
-	on      int                // the start of needs that this one was started on
+	on      int                // the process of needs that this one was started on
 	tried   bool               // it was started before
 
-	mu     sync.Mutex
-	state  State
-	ups    int           // successful starts
-	turned chan struct{} // closed when the daemon becomes ready or not ready
+	mu    sync.Mutex
+	state State
 }
 
 // Start starts the daemons in order, each when the one before it is ready. When a required one fails, it
@@ -64,26 +60,33 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 	s := &Supervisor{changed: make(chan struct{}, 1)}
 	for _, spec := range specs {
 		d := &daemon{
-			spec: spec.withDefaults(), timing: t, log: log.With("daemon", spec.Name), changed: s.changed,
-			quit: make(chan struct{}), done: make(chan struct{}), turned: make(chan struct{}),
+			spec: spec.withDefaults(), timing: t, log: log.With("daemon", spec.Name), changed: s.changed, done: make(chan struct{}),
 			state: State{Name: spec.Name, Effect: spec.Effect, Since: time.Now()},
 		}
-		unknown := d.findNeed(s.daemons)
+		i := slices.IndexFunc(s.daemons, func(b *daemon) bool { return b.spec.Name == spec.Needs })
+		if i >= 0 {
+			d.needs = s.daemons[i]
+		}
 		var p *process
-		err := unknown
-		if unknown == nil {
-			p, err = d.startFirst(ctx)
+		var err error
+		switch unknown := spec.Needs != "" && i < 0; {
+		case unknown:
+			err = fmt.Errorf("start %s: it needs %s, which is not started before it", spec.Name, spec.Needs)
+		case d.needIsReady():
+			p, err = d.start(ctx, ctx)
+		default:
+			d.down("it waits for " + spec.Needs)
 		}
-		if err != nil && (spec.Required || ctx.Err() != nil || unknown != nil) {
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		if err != nil && (spec.Required || ctx.Err() != nil || !d.tried) {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 			defer cancel()
-			return nil, errors.Join(err, s.Stop(stop))
+			return nil, errors.Join(err, s.Stop(stopCtx))
 		}
-		patience, hasten := context.WithCancel(context.WithoutCancel(ctx))
-		life, cancel := context.WithCancel(patience)
-		d.cancel, d.hasten = cancel, hasten
+		stopCtx, endStop := context.WithCancel(context.WithoutCancel(ctx))
+		life, cancel := context.WithCancel(stopCtx)
+		d.cancel, d.endStop = cancel, endStop
 		s.daemons = append(s.daemons, d)
-		go d.supervise(life, patience, p)
+		go d.supervise(life, stopCtx, p)
 	}
 	return s, nil
 }
@@ -91,20 +94,11 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 // stopLimit limits the stop of the other daemons after a failed start.
 const stopLimit = 15 * time.Second
 
-// startFirst starts the daemon for the first time, unless it needs one that is not ready.
-func (d *daemon) startFirst(ctx context.Context) (*process, error) {
-	if !d.needIsReady() {
-		d.down("it waits for " + d.spec.Needs)
-		return nil, nil //nolint:nilnil // not started, as it has to be
-	}
-	return d.start(ctx, ctx)
-}
-
 // start launches the daemon once and records the result.
-func (d *daemon) start(ctx, patience context.Context) (*process, error) {
+func (d *daemon) start(ctx, stopCtx context.Context) (*process, error) {
 	began := time.Now()
 	d.tried = true
-	p, err := launch(ctx, patience, d.spec, d.timing)
+	p, err := launch(ctx, stopCtx, d.spec, d.timing)
 	if err != nil {
 		reason := err.Error()
 		if e := (*StartError)(nil); errors.As(err, &e) {
@@ -126,23 +120,23 @@ func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 	return p, nil
 }
 
-// supervise keeps the daemon up until quit is closed. ctx limits the starts, patience the stop. p is nil
-// when the first start failed.
-func (d *daemon) supervise(ctx, patience context.Context, p *process) {
+// supervise keeps the daemon up until ctx ends; stopCtx limits the stop after that. p is nil when the first start
+// failed.
+func (d *daemon) supervise(ctx, stopCtx context.Context, p *process) {
 	defer close(d.done)
-	defer d.hasten()
+	defer d.endStop()
 	defer d.down("stopped")
 	pause := d.timing.first
 	for {
 		if p != nil {
 			began := time.Now()
-			reason, quit := d.attend(p)
-			if quit {
-				d.err = p.terminate(patience, d.spec.StopWait)
+			reason, stop := d.attend(ctx, p)
+			if stop {
+				d.err = p.terminate(stopCtx, d.spec.StopWait)
 				return
 			}
 			d.down(reason)
-			if err := p.terminate(patience, d.spec.StopWait); err != nil {
+			if err := p.terminate(stopCtx, d.spec.StopWait); err != nil {
 				d.log.Warn("daemon not ended", "error", err)
 			}
 			if time.Since(began) >= d.timing.stable {
@@ -153,28 +147,67 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 			d.log.Warn("daemon waits for the one that it needs", "needs", d.spec.Needs, "reason", d.snapshot().Reason)
 		} else if d.tried {
 			d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
-			select {
-			case <-d.quit:
+			if !sleep(ctx, pause) {
 				return
-			case <-time.After(pause):
 			}
 			pause = min(2*pause, d.timing.longest)
 		}
-		if !d.awaitNeed() {
-			return
+		for !d.needIsReady() {
+			if !sleep(ctx, watchInterval) {
+				return
+			}
 		}
 		if d.tried {
-			d.countRestart()
+			d.set(func(s *State) { s.Restarts++ })
 		}
-		p, _ = d.start(ctx, patience) // the state has the reason
+		p, _ = d.start(ctx, stopCtx) // the state has the reason
+	}
+}
+
+// attend waits until the process of the daemon has ended, the daemon has to be stopped, or the daemon that it needs
+// is not the one any more on which it was started.
+func (d *daemon) attend(ctx context.Context, p *process) (reason string, stop bool) {
+	for {
+		var look <-chan time.Time
+		if d.needs != nil {
+			if now := d.needs.snapshot(); !now.Ready || now.PID != d.on {
+				return "it is started again after " + d.spec.Needs + ", which has ended", false
+			}
+			look = time.After(watchInterval)
+		}
+		select {
+		case <-ctx.Done():
+			return "", true
+		case <-p.main.done:
+			return p.endedHow(), false
+		case <-look:
+		}
+	}
+}
+
+// needIsReady reports whether the daemon can be started now, and notes on which process of the needed one.
+func (d *daemon) needIsReady() bool {
+	if d.needs == nil {
+		return true
+	}
+	now := d.needs.snapshot()
+	d.on = now.PID
+	return now.Ready
+}
+
+// sleep waits, and returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
 func (d *daemon) up(p *process) {
 	d.set(func(s *State) {
 		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = p.main.pid, true, true, "", p.detail, time.Now()
-		d.ups++
-		d.turn()
 	})
 }
 
@@ -182,13 +215,10 @@ func (d *daemon) down(reason string) {
 	d.set(func(s *State) {
 		if s.Ready {
 			s.Since = time.Now()
-			d.turn()
 		}
 		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason
 	})
 }
-
-func (d *daemon) countRestart() { d.set(func(s *State) { s.Restarts++ }) }
 
 func (d *daemon) set(f func(*State)) {
 	d.mu.Lock()
@@ -234,16 +264,14 @@ func (s *Supervisor) PIDs() (all []int) {
 // daemons that did not end. A second call returns the result of the first one.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
-		impatient := context.AfterFunc(ctx, func() {
+		defer context.AfterFunc(ctx, func() {
 			for _, d := range s.daemons {
-				d.hasten()
-				d.end()
+				d.endStop()
 			}
-		})
-		defer impatient()
+		})()
 		var errs []error
 		for _, d := range slices.Backward(s.daemons) {
-			d.end()
+			d.cancel()
 			<-d.done
 			if d.err != nil {
 				errs = append(errs, fmt.Errorf("stop %s: %w", d.spec.Name, d.err))
@@ -252,29 +280,4 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		s.err = errors.Join(errs...)
 	})
 	return s.err
-}
-
-// end tells the daemon's goroutine to stop the daemon.
-func (d *daemon) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	select {
-	case <-d.quit:
-	default:
-		close(d.quit)
-		d.cancel()
-	}
-}
-
-// connect checks that a process listens on a unix socket; "" is no socket and no error.
-func connect(ctx context.Context, socket string) error {
-	if socket == "" {
-		return nil
-	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return fmt.Errorf("its socket does not answer: %w", err)
-	}
-	return conn.Close()
 }

@@ -90,7 +90,7 @@ func TestPauses(t *testing.T) {
 	}{{time.Nanosecond, false}, {time.Minute, true}} {
 		var l logtest.Log
 		tm := quickly
-		tm.stable, tm.longest, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
+		tm.stable, tm.longest, tm.running = c.stable, 80*time.Millisecond, time.Millisecond
 		s := started(t, &l, tm, spec("plain", "run"))
 		for i := range 6 {
 			states := eventually(t, s, "up", func(st []State) bool { return st[0].Restarts == i && ready(st[0]) })
@@ -144,7 +144,7 @@ func TestNeverStarts(t *testing.T) {
 			var l logtest.Log
 			first := spec("first", "fork", in(t, "first.pid")...)
 			tm := quickly
-			tm.settle = 5 * time.Second // the machine may be busy
+			tm.running = 5 * time.Second // the machine may be busy
 			s, err := start(t.Context(), l.Logger(), tm, []Spec{first, c.spec})
 			var failed *StartError
 			if s != nil || !errors.As(err, &failed) || failed.Name != "d" || !strings.Contains(strings.ReplaceAll(err.Error(), "it was to fork and ", "to "), c.want) {
@@ -211,13 +211,13 @@ func TestCancelStart(t *testing.T) {
 // Daemons that ignore SIGTERM get SIGKILL after StopWait, or as soon as the stop's context ends.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
-	for _, patience := range []time.Duration{time.Minute, 100 * time.Millisecond} {
+	for _, grace := range []time.Duration{time.Minute, 100 * time.Millisecond} {
 		f := in(t, "a.pid", "deaf")
 		deaf := spec("deaf", "deaf")
 		deaf.Env = append(deaf.Env, "DEAF="+f[1])
 		forked := spec("forked", "fork", f[0])
 		deaf.StopWait = 100 * time.Millisecond
-		if patience < time.Minute {
+		if grace < time.Minute {
 			deaf.StopWait = time.Minute
 		}
 		var l logtest.Log
@@ -227,7 +227,7 @@ func TestDeaf(t *testing.T) {
 		}
 		pids := s.PIDs()
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), grace)
 		assert.NoError(t, s.Stop(ctx))
 		cancel()
 		if d := time.Since(began); d < 90*time.Millisecond || d > 30*time.Second {

@@ -3,6 +3,7 @@ package daemons
 import (
 	"bufio"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 const (
 	tailLines  = 20
 	tailLength = 500
+	maxLogTail = 4 << 10 // bytes of the end of a log file that are read
 )
 
 // tail keeps the last lines of a daemon's output and discards the rest, so that the daemon never blocks on a
@@ -75,4 +77,34 @@ func (t *tail) close() {
 	_ = t.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	<-t.done
 	t.r.Close()
+}
+
+// said returns the last lines that the program has printed, or if there are none, those of its log file.
+func (p *process) said() []string {
+	if lines := p.out.last(); len(lines) > 0 {
+		return lines
+	}
+	return logTail(p.log, p.began)
+}
+
+// logTail returns the last lines of a file, if it was written since a daemon was started.
+func logTail(path string, since time.Time) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil || !st.Mode().IsRegular() || st.ModTime().Before(since.Truncate(time.Second)) {
+		return nil
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, max(0, st.Size()-maxLogTail), maxLogTail))
+	if err != nil {
+		return nil
+	}
+	var t tail
+	for line := range strings.Lines(string(text)) {
+		t.add(line)
+	}
+	return t.last()
 }

@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killTimeout is how long a process may take to disappear after SIGKILL.
-const killTimeout = 2 * time.Second
-
 // endedHow says how the process ended.
 func (p *process) endedHow() string {
 	text := fmt.Sprintf("process %d: %s", p.main.pid, p.main.how)
@@ -24,8 +21,8 @@ func (p *process) endedHow() string {
 }
 
 // terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after wait or as
-// soon as patience ends. The error names the processes that are still there afterwards.
-func (p *process) terminate(patience context.Context, wait time.Duration) error {
+// soon as stopCtx ends. The error names the processes that are still there afterwards.
+func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
 	p.collect()
 	all := func(s unix.Signal) {
 		for _, m := range p.all() {
@@ -34,9 +31,9 @@ func (p *process) terminate(patience context.Context, wait time.Duration) error 
 	}
 	all(unix.SIGTERM)
 	all(unix.SIGCONT) // a stopped process would not handle SIGTERM
-	if gone := p.waitGone(patience, wait); p.collect() || !gone {
+	if gone := p.waitGone(stopCtx, wait); p.collect() || !gone {
 		all(unix.SIGKILL)
-		p.waitGone(context.WithoutCancel(patience), killTimeout)
+		p.waitGone(context.WithoutCancel(stopCtx), killTimeout)
 	}
 	var left []string
 	for _, m := range p.all() {
@@ -67,8 +64,8 @@ func (p *process) collect() (more bool) {
 
 func (p *process) all() []*member { return append([]*member{p.main}, p.rest...) }
 
-func (p *process) waitGone(patience context.Context, wait time.Duration) bool {
-	ctx, cancel := context.WithTimeout(patience, wait)
+func (p *process) waitGone(stopCtx context.Context, wait time.Duration) bool {
+	ctx, cancel := context.WithTimeout(stopCtx, wait)
 	defer cancel()
 	return until(ctx, 10*time.Millisecond, func() error {
 		if slices.ContainsFunc(p.all(), func(m *member) bool { return !m.gone() }) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/daemons"
-	"github.com/driver-container/driver-container/node/probe"
 )
 
 // Paths of NVIDIA's packages, in the image.
@@ -160,9 +159,9 @@ func (f Facts) subnetManager(port *atomic.Pointer[Port]) daemons.Spec {
 // resetGPUs runs nvidia-smi -r, which is killed when ctx ends.
 func (f Facts) resetGPUs(ctx context.Context) error {
 	const long = time.Hour // ctx ends before
-	code, out, err := probe.Run(ctx, f.path("usr/bin/nvidia-smi"), []string{"-r"}, nil, long)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("exit code %d: %.300s", code, strings.TrimSpace(out))
+	r, err := daemons.Run(ctx, f.path("usr/bin/nvidia-smi"), []string{"-r"}, nil, long)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("exit code %d: %.300s", r.Code, strings.TrimSpace(r.Output()))
 	}
 	if err != nil {
 		return fmt.Errorf("reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r: %w", err)

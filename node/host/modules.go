@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/daemons"
 )
 
 // liveKernel has the modules of the running kernel.
@@ -94,5 +94,6 @@ func (m *liveKernel) state(name string) string {
 
 // runChild runs this program with other arguments. Where it hangs in the kernel, it is left to the shim.
 func runChild(ctx context.Context, args ...string) (code int, output string, err error) {
-	return probe.Run(ctx, "/proc/self/exe", args, []string{"PATH=" + os.Getenv("PATH")}, deleteWait)
+	r, err := daemons.Run(ctx, "/proc/self/exe", args, []string{"PATH=" + os.Getenv("PATH")}, deleteWait)
+	return r.Code, r.Output(), err
 }

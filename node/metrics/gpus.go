@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -85,7 +86,7 @@ func (g *gpus) ask(ctx context.Context, done chan struct{}) {
 	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // the driver does not serve any GPU
 		g.latest = nil
 	default:
-		g.latest = &answer{devices: reply.Devices, ok: err == nil, hung: errors.As(err, new(*probe.HungError)), took: at.Sub(began), at: at}
+		g.latest = &answer{devices: reply.Devices, ok: err == nil, hung: errors.As(err, new(*daemons.HungError)), took: at.Sub(began), at: at}
 	}
 }
 

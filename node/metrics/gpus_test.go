@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -121,7 +122,7 @@ func TestSlow(t *testing.T) {
 func TestHung(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &asker{takes: 10 * time.Second, err: &probe.HungError{}}
+		a := &asker{takes: 10 * time.Second, err: &daemons.HungError{}}
 		g := newGPUs(a, 30*time.Second)
 		for i, want := range []time.Duration{scrapeWait, 0, 0} {
 			began := time.Now()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/driver-container/driver-container/node/daemons"
 )
 
 // ErrLost says that a GPU does not answer any more; the Answer has the others.
@@ -29,8 +31,8 @@ const (
 
 var smiErrors = map[int]error{9: errNoDriver, 12: errNoLibrary, smiOffTheBus: ErrLost, 18: errMismatch}
 
-func smiError(r result) error {
-	return fmt.Errorf("%w (%s, exit code %d: %s)", cmp.Or(smiErrors[r.code], errOther), SourceSMI, r.code, lastLine(append(r.stdout, r.stderr...)))
+func smiError(r daemons.Result) error {
+	return fmt.Errorf("%w (%s, exit code %d: %s)", cmp.Or(smiErrors[r.Code], errOther), SourceSMI, r.Code, lastLine(append(r.Stdout, r.Stderr...)))
 }
 
 // failure returns what the driver's text in a.Err means. nvidia-smi prints NVML's text for a single GPU.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/driver-container/driver-container/node/daemons"
 )
 
 // Sources of an Answer.
@@ -83,13 +85,12 @@ func (o Options) withDefaults() Options {
 // returns its error at once instead of starting another one. The zero value is ready to use. It is safe for
 // concurrent use and runs one query at a time.
 type Prober struct {
-	mu    sync.Mutex // held during a query
-	stuck *child
-	hung  *HungError
+	mu    sync.Mutex         // held during a query
+	hung  *daemons.HungError // of the last child that hung
 	usage usageQuery
 }
 
-// Ask asks once. An answer without devices is no error. Errors are *HungError, ErrLost, the driver's own (the
+// Ask asks once. An answer without devices is no error. Errors are *daemons.HungError, ErrLost, the driver's own (the
 // Answer then has what is known), or that neither program could be started. Ask returns within o.Timeout (twice that
 // when nvidia-smi has to answer) plus 2 s, or within 2 s after ctx ends.
 func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
@@ -99,11 +100,8 @@ func (p *Prober) Ask(ctx context.Context, o Options) (Answer, error) {
 }
 
 func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error) {
-	if p.stuck != nil {
-		if !p.stuck.waitGone(0) {
-			return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
-		}
-		p.stuck, p.hung = nil, nil
+	if p.hung != nil && p.hung.Still() {
+		return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
 	}
 	o = o.withDefaults()
 	a, err := p.askNVML(ctx, o, usage)
@@ -130,13 +128,9 @@ type cannotStartError struct{ err error }
 func (e *cannotStartError) Error() string { return e.err.Error() }
 func (e *cannotStartError) Unwrap() error { return e.err }
 
-func (p *Prober) run(ctx context.Context, o Options, path string, args ...string) (result, error) {
-	r, stuck, err := run(ctx, path, args, o.Env, o.Timeout)
-	if stuck != nil {
-		errors.As(err, &p.hung)
-		p.stuck = stuck
-	}
-	if err != nil && !errors.As(err, new(*HungError)) && ctx.Err() == nil {
+func (p *Prober) run(ctx context.Context, o Options, path string, args ...string) (daemons.Result, error) {
+	r, err := daemons.Run(ctx, path, args, o.Env, o.Timeout)
+	if err != nil && !errors.As(err, &p.hung) && ctx.Err() == nil {
 		err = &cannotStartError{err}
 	}
 	return r, err
@@ -152,10 +146,10 @@ func (p *Prober) askNVML(ctx context.Context, o Options, usage bool) (Answer, er
 	if err != nil {
 		return a, err
 	}
-	if len(r.stdout) == 0 { // the dynamic linker printed "version `GLIBC_2.34' not found" and exited with code 1
-		return a, &cannotStartError{fmt.Errorf("%s: exit code %d without an answer: %s", o.Probe, r.code, lastLine(r.stderr))}
+	if len(r.Stdout) == 0 { // the dynamic linker printed "version `GLIBC_2.34' not found" and exited with code 1
+		return a, &cannotStartError{fmt.Errorf("%s: exit code %d without an answer: %s", o.Probe, r.Code, lastLine(r.Stderr))}
 	}
-	a, err = parseProbe(r.stdout)
+	a, err = parseProbe(r.Stdout)
 	if err != nil {
 		return a, fmt.Errorf("answer of %s: %w", o.Probe, err)
 	}
@@ -172,19 +166,19 @@ func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, err
 	if err != nil {
 		return a, err
 	}
-	switch r.code {
+	switch r.Code {
 	case smiOK:
 	case smiNoDevices:
 		return a, nil
 	case smiOffTheBus: // the rows of the other GPUs may be there
-		if others, parse := parseSMI(r.stdout, usage); parse == nil {
+		if others, parse := parseSMI(r.Stdout, usage); parse == nil {
 			a.Driver, a.Devices = others.Driver, others.Devices
 		}
 		return a, smiError(r)
 	default:
 		return a, smiError(r)
 	}
-	a, err = parseSMI(r.stdout, usage)
+	a, err = parseSMI(r.Stdout, usage)
 	if err != nil {
 		return a, fmt.Errorf("answer of %s: %w", o.SMI, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/node/daemons"
 )
 
 const (
@@ -89,7 +90,7 @@ func TestHung(t *testing.T) {
 	o := options("hang 61.25", smiOne)
 	o.Timeout = 300 * time.Millisecond
 	a, err := new(Prober).Ask(t.Context(), o)
-	if hung, ok := errors.AsType[*HungError](err); !ok || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
+	if hung, ok := errors.AsType[*daemons.HungError](err); !ok || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	if stays(t, "sleep 61.25") {
@@ -116,11 +117,11 @@ func TestAbandoned(t *testing.T) {
 	var p Prober
 	began := time.Now()
 	a, err := p.Ask(ctx, o)
-	var hung *HungError
+	var hung *daemons.HungError
 	if !errors.As(err, &hung) || !hung.Abandoned || a.Err == "" || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if d := time.Since(began); d < killTimeout || d > killTimeout+30*time.Second {
+	if d := time.Since(began); d < 2*time.Second || d > 32*time.Second {
 		t.Errorf("took %v", d)
 	}
 	began = time.Now()

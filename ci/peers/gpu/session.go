@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
 )
 
@@ -106,18 +107,18 @@ type smiGPU struct {
 
 // askSMI reads nvidia-smi's report, and returns its exit code.
 func (s *session) askSMI(ctx context.Context) (code int, err error) {
-	code, output, err := probe.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.timeout)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, code, output)
+	r, err := daemons.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.timeout)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, r.Code, r.Output())
 	}
 	var report smiReport
 	if err == nil {
-		err = xml.Unmarshal([]byte(output), &report)
+		err = xml.Unmarshal(r.Stdout, &report)
 	}
 	if err == nil {
 		s.ref = report
 	}
-	return code, err
+	return r.Code, err
 }
 
 // sysfsAddress returns the address as the kernel writes it: 0000:05:00.0.
