@@ -71,7 +71,7 @@ func drawLife(rt *rapid.T) life {
 	}
 	fails := 0
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {
-		e := event{rapid.IntRange(1, 110).Draw(rt, "at"), rapid.SampledFrom(happenings).Draw(rt, "what")}
+		e := event{at: rapid.IntRange(1, 110).Draw(rt, "at"), what: rapid.SampledFrom(happenings).Draw(rt, "what")}
 		if e.what == "fail" {
 			fails++ // permanent failures have other tests: here a second attempt must be possible
 		}
@@ -141,7 +141,7 @@ func everyOperation(t *testing.T, before func(w *world)) {
 	for at, last := 1, 2; at <= last; at++ {
 		for _, what := range []string{"fail", "signal", "kill", "holder comes"} {
 			w := begin.clone(t)
-			l := life{version: v535, direct: w.direct, asks: 6 * time.Second, events: []event{{at, what}}}
+			l := life{version: v535, direct: w.direct, asks: 6 * time.Second, events: []event{{at: at, what: what}}}
 			e := w.run(l)
 			last = max(last, min(len(e.ops), 150))
 			got := w.outcome()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modules"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 // lose removes modules as rmmod does.
@@ -77,82 +75,4 @@ func TestLacksModules(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestReplacesOnlyWhatDiffers checks that a module that differs is replaced alone, as soon as nobody uses it,
-// while other programs go on using the driver.
-func TestReplacesOnlyWhatDiffers(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.leave(v535)
-		w.meddle("holder comes")
-		w.lose("nvidia_modeset")
-		e := w.run(life{version: v535, uvmParam: "NVreg_A=1"})
-		if e.err != nil || !e.served || w.outcome() != whole || !slices.Equal(w.params["nvidia_uvm"], []string{"NVreg_A=1"}) {
-			t.Errorf("served %v, error %v, %s, parameters %v", e.served, e.err, w.outcome(), w.params)
-		}
-		if ops := e.start(); strings.Contains(ops, "delete nvidia,") || !strings.Contains(ops, "delete nvidia_uvm") || strings.Contains(ops, "insert nvidia,") {
-			t.Errorf("operations until it served: %s", ops)
-		}
-
-		w.meddle("uvm holder comes")
-		w.lose("nvidia_modeset")
-		var seen status.Snapshot
-		e = w.run(life{version: v535, asks: time.Minute}, func(*Node) {
-			w.at(20*time.Second, func() { seen = *w.saved; w.users = w.users[:1] })
-		})
-		if seen.State != status.Waiting || seen.WaitsFor != status.ForHolders || len(seen.Holders) != 1 || seen.Holders[0].PID != 4712 ||
-			!strings.Contains(seen.Reason, `driver 535.261.03 cannot be completed yet: nvidia_uvm was loaded with parameters ["NVreg_A=1"], wanted are []; nvidia_modeset is not loaded: Could not unload NVIDIA driver kernel modules, driver is in use by pid 4712`) {
-			t.Errorf("while it waits: %+v", seen)
-		}
-		if e.err != nil || !e.served || w.outcome() != whole || len(w.params["nvidia_uvm"]) > 0 || len(w.users) != 1 {
-			t.Errorf("served %v, error %v, %s, parameters %v", e.served, e.err, w.outcome(), w.params)
-		}
-	})
-}
-
-// TestCompletionFails checks that a module that cannot be loaded beside a driver in use leaves that driver as
-// it was, the modules that were replaced included.
-func TestCompletionFails(t *testing.T) {
-	for _, fails := range []string{"insert nvidia_uvm", "insert nvidia_modeset", "delete nvidia_uvm"} {
-		t.Run(fails, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.leave(v535)
-				w.meddle("holder comes")
-				w.lose("nvidia_modeset")
-				trial := w.clone(t).run(life{version: v535, uvmParam: "NVreg_A=1"})
-				at := slices.Index(trial.ops, fails) + 1
-				e := w.run(life{version: v535, uvmParam: "NVreg_A=1", events: []event{{at, "fail"}}})
-				if !errors.Is(e.err, errInjected) || !errors.Is(e.err, ErrLeft) || e.served || e.status.State != status.Detached {
-					t.Errorf("error %v, served %v, %+v", e.err, e.served, e.status)
-				}
-				if w.modules["nvidia_uvm"].Version != v535 || len(w.params["nvidia_uvm"]) > 0 || w.modules["nvidia_modeset"].Name != "" {
-					t.Errorf("modules %v, parameters %v", w.modules, w.params)
-				}
-				if i := slices.IndexFunc(e.status.Up.Modules, func(m status.Module) bool { return m.Name == "nvidia_uvm" }); i < 0 || e.status.Up.Modules[i].Params != nil {
-					t.Errorf("record %+v", e.status.Up)
-				}
-				e = w.run(life{version: v535})
-				w.must(t, e, true, whole)
-			})
-		})
-	}
-}
-
-// TestKilledWhileLoading checks that the successor of an instance that was killed between two modules loads
-// the rest, although only the record says what the first one was: its files were not kept yet.
-func TestKilledWhileLoading(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		trial := w.clone(t).run(life{version: v535})
-		at := slices.Index(trial.ops, "insert nvidia_modeset") + 1
-		if e := w.run(life{version: v535, events: []event{{at, "kill"}}}); !e.killed || w.cache[v535] {
-			t.Fatalf("%+v", e)
-		}
-		e := w.run(life{version: v535}, func(*Node) { w.at(7*time.Second, func() { w.meddle("holder comes") }) })
-		if ops := e.start(); e.err != nil || !e.served || strings.Contains(ops, "delete") || strings.Contains(ops, "insert nvidia,") || w.outcome() != whole {
-			t.Errorf("served %v, error %v, %s: %s", e.served, e.err, w.outcome(), ops)
-		}
-		if err := modules.CheckFiles(e.status.Up.Modules); err != nil { // also the one that was loaded from the dead container's files
-			t.Error(err)
-		}
-	})
 }

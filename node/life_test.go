@@ -36,10 +36,11 @@ type life struct {
 	events   []event
 }
 
-// event happens just before the operation with this number, counted from 1.
+// event happens just before the operation with this number, counted from 1, or the first one with this name.
 type event struct {
 	at   int
 	what string
+	op   string
 }
 
 // happenings are the possible events. The first three happen to the instance itself, the others are done by
@@ -183,8 +184,9 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	w.mu.Unlock()
 	i.before = func(op string) error {
 		var err error
-		for _, e := range l.events {
-			if e.at == len(w.ops)-first {
+		for k, e := range l.events {
+			if e.at == len(w.ops)-first || e.op == op {
+				l.events[k].op = ""
 				err = errors.Join(err, i.happen(e.what, op, signal))
 			}
 		}

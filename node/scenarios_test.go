@@ -34,29 +34,6 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// TestFirstAndSecondStart is scenarios 1 to 3 of the lab. A start has the phases by which others know how far it is.
-func TestFirstAndSecondStart(t *testing.T) {
-	assert.Same(t, []bool{false, true, true, false}, []bool{status.Replaces("stage"), status.Replaces("replace"), status.Replaces("companions"), status.Replaces("")})
-	bubble(t, func(t *testing.T, w *world) {
-		var phases []string
-		e := w.run(life{version: v535}, func(*Node) {
-			w.at(11*time.Second, func() {
-				for _, p := range w.saved.Phases {
-					phases = append(phases, p.Phase)
-				}
-			})
-		})
-		assert.Same(t, status.Phases(), phases)
-		if e.err != nil || !e.served || w.outcome() != absent || !slices.Contains(e.ops, "compile") || w.saved != nil {
-			t.Errorf("served %v, error %v, %s, status %v; %v", e.served, e.err, w.outcome(), w.saved, e.ops)
-		}
-		e = w.run(life{version: v535})
-		if e.err != nil || !e.served || slices.Contains(e.ops, "compile") {
-			t.Errorf("second start: served %v, error %v; %v", e.served, e.err, e.ops)
-		}
-	})
-}
-
 // TestTwoInstances is scenario 4: the second instance waits and takes over; if it is stopped while it waits,
 // it touches nothing.
 func TestTwoInstances(t *testing.T) {

@@ -2,11 +2,8 @@ package node
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -31,28 +28,6 @@ func TestVerbs(t *testing.T) {
 		}
 		if w.saved != saved || w.outcome() != whole {
 			t.Errorf("%s, status %+v", w.outcome(), w.saved)
-		}
-	})
-}
-
-// TestUnloadNouveau checks that nouveau is unloaded only if that is configured, with the modules that use it,
-// and never by force.
-func TestUnloadNouveau(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.leaks = []string{"nouveau"}
-		nouveau := func() { w.modules["nouveau"] = kmod.Module{Name: "nouveau"} }
-		nouveau()
-		if e := w.run(life{version: v535}); e.err != nil || w.modules["nouveau"].Name == "" {
-			t.Errorf("not asked for: %v", e.err)
-		}
-		yes := func(n *Node) { n.cfg.UnloadNouveau = true }
-		if e := w.run(life{version: v535}, yes); e.err != nil || !e.served || w.modules["nouveau"].Name != "" {
-			t.Errorf("asked for: %v", e.err)
-		}
-		nouveau()
-		w.users = []kmod.Holder{{PID: 1, Command: "Xorg", Files: []string{"nouveau"}}}
-		if e := w.run(life{version: v535}, yes); !errors.Is(e.err, kmod.ErrInUse) || !strings.Contains(e.err.Error(), "unload nouveau") {
-			t.Errorf("in use: %v", e.err)
 		}
 	})
 }

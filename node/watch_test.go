@@ -2,14 +2,9 @@ package node
 
 import (
 	"context"
-	"errors"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -60,44 +55,6 @@ func TestSnapshotOfALife(t *testing.T) {
 		w.meddle("holder comes")
 		if e := w.run(life{version: v535}); e.status.Counters.BlockedUnloads != 1 || e.status.Counters.CacheHits != 1 {
 			t.Errorf("%+v", e.status.Counters)
-		}
-	})
-}
-
-// TestLastFailure checks that the last failure outlives later starts.
-func TestLastFailure(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.broken[v535] = true
-		e := w.run(life{version: v535}, func(n *Node) { n.cfg.Pod, n.cfg.PodNamespace = "driver-x", "gpu" })
-		f := e.status.LastFailure
-		if f == nil || f.Wanted != v535 || f.Pod != "gpu/driver-x" || !strings.Contains(f.Reason, "load") {
-			t.Fatalf("%+v", f)
-		}
-		w.broken[v535] = false
-		w.run(life{version: v535}, func(*Node) {
-			w.at(8*time.Second, func() {
-				if got := w.saved.LastFailure; got == nil || *got != *f || w.saved.State != status.Serving {
-					t.Errorf("%+v, state %s", got, w.saved.State)
-				}
-			})
-		})
-	})
-}
-
-// TestLockNeverFree checks that the termination message names a lock that never becomes free.
-func TestLockNeverFree(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.locked = true
-		file := w.dir + "/termination"
-		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		var n *Node
-		e := w.run(life{version: v535, asks: time.Hour}, func(node *Node) { n = node; n.cfg.Termination = file })
-		text, err := os.ReadFile(file)
-		if !errors.Is(e.err, lock.ErrHeld) || !strings.Contains(string(text), lock.ErrHeld.Error()) {
-			t.Errorf("%v, last words %q, %v", e.err, text, err)
-		}
-		if st := n.Snapshot(); st.State != status.Failed || st.Holding() {
-			t.Errorf("%+v", st)
 		}
 	})
 }

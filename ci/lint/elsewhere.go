@@ -96,7 +96,7 @@ var Elsewhere = map[string]map[string]string{
 		"kubectl -n nvidia-driver logs POD":                         "needs a kubelet: TestRun",
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
 		"kubectl -n nvidia-device-plugin ":                          "needs NVIDIA's chart",
-		"kubectl label nodes -l ":                                   "the node of the test has no such label: TestFirstAndSecondStart",
+		"kubectl label nodes -l ":                                   "the node of the test has no such label: TestStarts",
 		"kubectl patch node ":                                       "needs the condition of a driver that served: TestCondition",
 		"helm test ":                                                "needs a driver that serves: Test01Install",
 		"helm upgrade dra-driver ":                                  "needs NVIDIA's chart: TestEvict",
