@@ -66,6 +66,15 @@ func replaceNode(path string, w wantedNode) error {
 	})
 }
 
+// Make makes a character device for root alone, unless it is there.
+func Make(path string, major, minor uint32) error {
+	w := wantedNode{major: major, minor: minor, owner: owner{mode: 0o600}}
+	if isDevice(path, w.dev()) {
+		return nil
+	}
+	return replaceNode(path, w)
+}
+
 // inOneStep makes something under a temporary name and renames it.
 func inOneStep(path, tmp string, create func(tmp string) error) error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {

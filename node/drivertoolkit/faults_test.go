@@ -92,7 +92,7 @@ func TestUnusableFolder(t *testing.T) {
 			dir := c.make(t)
 			begin := time.Now()
 			_, err := p.compile(func(j *Job) { j.Dir, j.Work = dir, filepath.Join(t.TempDir(), "work") })
-			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) || time.Since(begin) > patience/2 {
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) || time.Since(begin) > waitLimit/2 {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 			assert.Errorf(t, Invite(dir), "invited into a folder that cannot be used")

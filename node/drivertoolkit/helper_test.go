@@ -95,7 +95,7 @@ func (c *container) stop() error {
 
 // job is what the driver container wants; it accepts modules of this driver for this kernel.
 func (p *pod) job() Job {
-	return Job{Dir: p.dir, Timeout: patience, Logger: p.log.Logger(), Poll: 10 * time.Millisecond, Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
+	return Job{Dir: p.dir, Timeout: waitLimit, Logger: p.log.Logger(), Poll: 10 * time.Millisecond, Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
 		Optional: kbuildtest.Modules[3:], MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work")}, Fits: func(k kbuild.Key) bool {
 		return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
 	}}
@@ -123,13 +123,13 @@ func (p *pod) has(name string) bool {
 	return err == nil
 }
 
-// patience is how long a test waits for what takes a moment on a machine that has nothing else to do.
-const patience = 2 * time.Minute
+// waitLimit is how long a test waits for what takes a moment on a machine that has nothing else to do.
+const waitLimit = 2 * time.Minute
 
 // wait waits for something that takes a moment.
 func (p *pod) wait(what string, ok func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s did not happen\n%s", what, p.log.String())
 		}

@@ -113,7 +113,7 @@ func (p *pod) refuse(t *testing.T, want string, give func()) {
 	}()
 	begin := time.Now()
 	set, err := p.compile(nil)
-	if set != nil || !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), want) || time.Since(begin) > patience/2 {
+	if set != nil || !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), want) || time.Since(begin) > waitLimit/2 {
 		t.Errorf("%v after %s, want %s", err, time.Since(begin), want)
 	}
 }

@@ -8,13 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/node/devices"
 )
 
 // Modules are the kernel modules by which NVLink 5 switches are managed.
@@ -87,41 +85,17 @@ func (f Facts) makeNodes() error {
 		if !strings.HasPrefix(name, "umad") && !strings.HasPrefix(name, "issm") {
 			continue
 		}
+		var major, minor uint32
 		text, err := bounded.Text(filepath.Join(dir, name, "dev"), maxSmall)
 		if err == nil {
-			err = makeNode(filepath.Join(f.Dev, "infiniband", name), strings.TrimSpace(text))
+			_, err = fmt.Sscanf(text, "%d:%d", &major, &minor)
+		}
+		if err == nil {
+			err = devices.Make(filepath.Join(f.Dev, "infiniband", name), major, minor)
 		}
 		if err != nil {
 			return fmt.Errorf("make the device file of %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-// makeNode makes a device file with the numbers major:minor, unless it is there.
-func makeNode(path, numbers string) error {
-	first, second, _ := strings.Cut(numbers, ":")
-	major, err := strconv.ParseUint(first, 10, 12)
-	if err != nil {
-		return fmt.Errorf("%.64q are no device numbers: %w", numbers, err)
-	}
-	minor, err := strconv.ParseUint(second, 10, 20)
-	if err != nil {
-		return fmt.Errorf("%.64q are no device numbers: %w", numbers, err)
-	}
-	dev := unix.Mkdev(uint32(major), uint32(minor))
-	var st unix.Stat_t
-	err = unix.Stat(path, &st)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev {
-		return nil
-	}
-	if err == nil {
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return unix.Mknod(path, unix.S_IFCHR|0o600, int(dev))
 }

@@ -37,10 +37,14 @@ type hardware struct {
 	supported func() (preflight.Supported, error) // returns the image's list, read once
 	staging   func() (need, spare uint64)         // of the driver root, see driverroot.Root.Room
 
-	mu   sync.Mutex
-	mark *kmsg.Mark // position in the kernel's log at which this instance began to look
-	*gpuWatch
+	mu     sync.Mutex
+	mark   *kmsg.Mark // position in the kernel's log at which the driver was last asked
+	log    *kmsg.Mark // position of KernelLog; nil: not opened yet
+	logged time.Time  // when KernelLog last read
 }
+
+// GPUs returns the GPUs on the bus.
+func (*hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
 
 func (h *hardware) Mellanox() (bool, error) {
 	cards, err := devices.Functions("/sys", func(f devices.Function) bool { return f.Vendor == devices.Mellanox })
@@ -218,4 +222,26 @@ func linesAbout(gpu string, lines []string) []string {
 		named = general
 	}
 	return named[max(0, len(named)-most):]
+}
+
+// logEvery is the pause between two reads of the log where each read copies all of it: in a container that
+// may not open /dev/kmsg.
+const logEvery = 30 * time.Second
+
+// KernelLog returns the kernel's lines since the last call. The first call, which opens the log, and a
+// container that may not read it get none.
+func (h *hardware) KernelLog() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if (h.log == nil || h.log.Copies()) && time.Since(h.logged) < logEvery {
+		return nil
+	}
+	h.logged = time.Now()
+	if h.log == nil {
+		if mark, err := kmsg.Open(""); err == nil {
+			h.log = mark
+		}
+		return nil
+	}
+	return h.log.Next()
 }

@@ -5,17 +5,14 @@ package host
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -23,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/mounttable"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -48,7 +46,7 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
-	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: status.NewInstance(),
+	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: rand.Text(),
 		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
 		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Log)
 	m, err := machine(cfg, info, release, o.Log)
@@ -80,7 +78,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 			return lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
 				Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}})
 		},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: root.Room, gpuWatch: &gpuWatch{}},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: root.Room},
 	}, nil
 }
 
@@ -112,12 +110,10 @@ func kernelRelease() (string, error) {
 
 // mounted reports whether a path is a mount point in this container.
 func mounted(path string) (bool, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	target, err := mounttable.RealPath(path)
 	if err != nil {
 		return false, err
 	}
-	return mountinfo.Mounted(target)
+	m, err := mounttable.Containing(target)
+	return m.Point == target, err
 }

@@ -51,7 +51,7 @@ func TestHardware(t *testing.T) {
 	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600))
 	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
-	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)}, gpuWatch: &gpuWatch{},
+	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
 	gpus := require.Value(m.GPUs())(t)
 	if _, err := m.Mellanox(); err != nil {

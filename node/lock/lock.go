@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +57,8 @@ const quickAttempts = 3
 // Acquire waits until all three locks are held. It returns a *HeldError after o.Timeout, and at once an error
 // that wraps ctx.Err() when ctx ends. After an error at most the empty lock file is new on the node.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
-	o = o.withDefaults()
+	o.LogInterval, o.Poll = cmp.Or(o.LogInterval, 30*time.Second), cmp.Or(o.Poll, time.Second)
+	o.Self.PID, o.Log = cmp.Or(o.Self.PID, os.Getpid()), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(o.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the driver's lock: %w; is /run/nvidia mounted and writable?", err)
 	}
@@ -94,29 +96,12 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.LogInterval {
 			lastLogged = now
 			o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
-			o.OnWait(held.Holder)
+			if o.OnWait != nil {
+				o.OnWait(held.Holder)
+			}
 		}
 		poll.Reset(min(o.Poll, o.Timeout-held.Waited))
 	}
-}
-
-func (o Options) withDefaults() Options {
-	if o.LogInterval <= 0 {
-		o.LogInterval = 30 * time.Second
-	}
-	if o.Poll <= 0 {
-		o.Poll = time.Second
-	}
-	if o.Self.PID == 0 {
-		o.Self.PID = os.Getpid()
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.OnWait == nil {
-		o.OnWait = func(Holder) {}
-	}
-	return o
 }
 
 // attempt takes all locks or none. Every instance takes them in the same order, so that two instances cannot

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,18 +25,23 @@ func (e *LostError) Error() string {
 		"`fuser %s`, and end it", e.Path, e.Path)
 }
 
+// named is a locked file with its name.
+type named struct {
+	file **os.File
+	path string
+}
+
+// replaced returns the locked files whose names lead elsewhere now.
+func (l *Lock) replaced() []named {
+	return slices.DeleteFunc([]named{{&l.own, l.path}, {&l.legacy, l.legacyPath}}, func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) })
+}
+
 // Lost compares the names with the files that we locked. It returns nil when they match, else a *LostError
 // for each file that was removed or replaced (joined, our own file first). k8s-driver-manager removes
 // NVIDIA's file in normal operation; Retake repairs that.
 func (l *Lock) Lost() error {
 	var errs []error
-	for _, f := range []struct {
-		file *os.File
-		path string
-	}{{l.own, l.path}, {l.legacy, l.legacyPath}} {
-		if f.file == nil || isSameFile(f.file, f.path) {
-			continue
-		}
+	for _, f := range l.replaced() {
 		_, err := os.Lstat(f.path)
 		errs = append(errs, &LostError{Path: f.path, Gone: errors.Is(err, fs.ErrNotExist)})
 	}
@@ -46,13 +52,7 @@ func (l *Lock) Lost() error {
 // keeps the old lock until then. It returns a *HeldError when another process was faster.
 func (l *Lock) Retake() error {
 	var errs []error
-	for _, f := range []struct {
-		file **os.File
-		path string
-	}{{&l.own, l.path}, {&l.legacy, l.legacyPath}} {
-		if *f.file == nil || isSameFile(*f.file, f.path) {
-			continue
-		}
+	for _, f := range l.replaced() {
 		renewed, err := lockFile(f.path)
 		if err != nil {
 			errs = append(errs, wrapAttempt(err))

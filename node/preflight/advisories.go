@@ -6,7 +6,7 @@ import (
 
 // checkAdvisories says what was known of the driver when its image was built, as it is today. It never
 // prevents a start.
-func checkAdvisories(in *Input) result {
+func checkAdvisories(in *Input) Check {
 	var warnings, notices, fixes []string
 	today := in.Now()
 	for _, a := range in.Info.Advisories {

@@ -25,7 +25,7 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 }
 
 // checkAvailable checks that there are modules for this kernel, or that they can be compiled.
-func checkAvailable(in *Input) result {
+func checkAvailable(in *Input) Check {
 	switch {
 	case in.Stays:
 		return ok("the driver that is loaded stays")
@@ -55,7 +55,7 @@ func (in *Input) toolkitCompiles() bool { return in.Toolkit != "" && in.ToolkitM
 
 // checkToolkit says who compiles in a pod with a Driver Toolkit container. Whether the toolkit has headers of
 // the node's kernel, only that container can see.
-func checkToolkit(in *Input) result {
+func checkToolkit(in *Input) Check {
 	switch {
 	case in.Toolkit == "":
 		return skip("the pod has no Driver Toolkit container")

@@ -24,30 +24,15 @@ const (
 	Skipped Status = "skipped"  // not needed here, or the facts are unknown
 )
 
-// Names of checks, in the order in which they run.
+// Names of checks that others ask for.
 const (
-	Kernel       = "kernel"
-	System       = "system"
-	Privileges   = "privileges"
-	HostPID      = "host-pid"
-	RunShared    = "run-shared"
 	GPUPresent   = "gpu"
 	GPUDriver    = "gpu-driver"
 	GPUHealth    = "gpu-health"
 	GPUSupported = "gpu-supported"
 	GPUFlavour   = "gpu-flavour"
-	Modules      = "modules"
-	HostDriver   = "host-driver"
 	Available    = "modules-found"
 	Signing      = "module-signing"
-	Dependencies = "kernel-modules"
-	RDMADevices  = "rdma"
-	NVLinkFabric = "fabric"
-	VirtualGPU   = "vgpu"
-	GPUDirect    = "gpudirect"
-	Advisories   = "advisories"
-	KernelRule   = "kernel-limit"
-	Toolkit      = "driver-toolkit"
 	Headers      = "headers"
 	Compiler     = "compiler"
 	Memory       = "memory"
@@ -65,59 +50,52 @@ type Check struct {
 	Signatures *Signatures `json:"signatures,omitempty"` // of the check Signing
 }
 
-// result is the return value of a check function; the name comes from the table of checks.
-type result struct {
-	status       Status
-	finding, fix string
-	detail       *Signatures
+func ok(format string, args ...any) Check {
+	return Check{Status: OK, Finding: fmt.Sprintf(format, args...)}
 }
 
-func ok(format string, args ...any) result {
-	return result{status: OK, finding: fmt.Sprintf(format, args...)}
+func skip(format string, args ...any) Check {
+	return Check{Status: Skipped, Finding: fmt.Sprintf(format, args...)}
 }
 
-func skip(format string, args ...any) result {
-	return result{status: Skipped, finding: fmt.Sprintf(format, args...)}
+func warn(fix, format string, args ...any) Check {
+	return Check{Status: Warning, Finding: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-func warn(fix, format string, args ...any) result {
-	return result{status: Warning, finding: fmt.Sprintf(format, args...), fix: fix}
-}
-
-func block(fix, format string, args ...any) result {
-	return result{status: Blocked, finding: fmt.Sprintf(format, args...), fix: fix}
+func block(fix, format string, args ...any) Check {
+	return Check{Status: Blocked, Finding: fmt.Sprintf(format, args...), Fix: fix}
 }
 
 // step is a row of the table of checks.
 type step struct {
 	name string
-	run  func(*Input) result
+	run  func(*Input) Check
 }
 
 func steps() []step {
 	return []step{
-		{Kernel, checkKernel},
-		{System, checkSystem},
-		{Privileges, checkPrivileges},
-		{HostPID, checkHostPID},
-		{RunShared, checkRunShared},
+		{"kernel", checkKernel},
+		{"system", checkSystem},
+		{"privileges", checkPrivileges},
+		{"host-pid", checkHostPID},
+		{"run-shared", checkRunShared},
 		{GPUPresent, checkPresent},
 		{GPUDriver, checkBound},
 		{GPUHealth, checkHealth},
 		{GPUSupported, checkSupported},
 		{GPUFlavour, checkFlavour},
-		{Modules, checkModules},
-		{HostDriver, checkHostDriver},
+		{"modules", checkModules},
+		{"host-driver", checkHostDriver},
 		{Available, checkAvailable},
 		{Signing, checkSigning},
-		{Dependencies, checkDependencies},
-		{RDMADevices, checkRDMA},
-		{NVLinkFabric, checkFabric},
-		{VirtualGPU, checkVGPU},
-		{GPUDirect, checkGPUDirect},
-		{Advisories, checkAdvisories},
-		{KernelRule, checkKernelRule},
-		{Toolkit, checkToolkit},
+		{"kernel-modules", checkDependencies},
+		{"rdma", checkRDMA},
+		{"fabric", checkFabric},
+		{"vgpu", checkVGPU},
+		{"gpudirect", checkGPUDirect},
+		{"advisories", checkAdvisories},
+		{"kernel-limit", checkKernelRule},
+		{"driver-toolkit", checkToolkit},
 		{Headers, checkHeaders},
 		{Compiler, checkCompiler},
 		{Memory, checkMemory},
@@ -134,8 +112,9 @@ func Run(ctx context.Context, in Input) []Check {
 		if ctx.Err() != nil {
 			break
 		}
-		r := s.run(&in)
-		checks = append(checks, Check{Name: s.name, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail})
+		c := s.run(&in)
+		c.Name = s.name
+		checks = append(checks, c)
 	}
 	return checks
 }

@@ -60,43 +60,43 @@ var cases = []struct {
 	find   string // text in the finding
 	fix    string // text in the fix
 }{
-	{"no release", Kernel, nil, func(i *Input) { i.Release = "" }, Blocked, "not known", "uname -r"},
-	{"oops", Kernel, map[string]string{"proc/sys/kernel/tainted": "4225\n"}, nil, Warning, "Oops", "Reboot"},
-	{"real-time", Kernel, map[string]string{"sys/kernel/realtime": "1\n"}, nil, Warning, "real-time", "PREEMPT_RT"},
+	{"no release", "kernel", nil, func(i *Input) { i.Release = "" }, Blocked, "not known", "uname -r"},
+	{"oops", "kernel", map[string]string{"proc/sys/kernel/tainted": "4225\n"}, nil, Warning, "Oops", "Reboot"},
+	{"real-time", "kernel", map[string]string{"sys/kernel/realtime": "1\n"}, nil, Warning, "real-time", "PREEMPT_RT"},
 
-	{"other system", System, map[string]string{"host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n"}, nil, Warning, "the host runs ubuntu22.04, the image is made for debian12", "ubuntu22.04"},
-	{"minor version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='9.4'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, OK, "rocky9", ""},
-	{"other major version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='8.10'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, Warning, "the host runs rocky8.10, the image is made for rocky9", "made for rocky8,"},
-	{"Flatcar", System, map[string]string{"host/usr/lib/os-release": "ID=flatcar\nVERSION_ID='4081.2.0'\n"}, func(i *Input) { i.Info.OS = "flatcar" }, OK, "flatcar", ""},
-	{"no VERSION_ID", System, map[string]string{"host/usr/lib/os-release": "ID=gardenlinux\nGARDENLINUX_VERSION=1877.14\n"}, func(i *Input) { i.Info.OS = "gardenlinux1877" }, OK, "gardenlinux1877", ""},
-	{"no os-release", System, map[string]string{"host/etc/os-release": "gone"}, nil, Skipped, "no /etc/os-release", ""},
-	{"host out of sight", System, nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
-	{"no host", System, nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},
+	{"other system", "system", map[string]string{"host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n"}, nil, Warning, "the host runs ubuntu22.04, the image is made for debian12", "ubuntu22.04"},
+	{"minor version", "system", map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='9.4'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, OK, "rocky9", ""},
+	{"other major version", "system", map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='8.10'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, Warning, "the host runs rocky8.10, the image is made for rocky9", "made for rocky8,"},
+	{"Flatcar", "system", map[string]string{"host/usr/lib/os-release": "ID=flatcar\nVERSION_ID='4081.2.0'\n"}, func(i *Input) { i.Info.OS = "flatcar" }, OK, "flatcar", ""},
+	{"no VERSION_ID", "system", map[string]string{"host/usr/lib/os-release": "ID=gardenlinux\nGARDENLINUX_VERSION=1877.14\n"}, func(i *Input) { i.Info.OS = "gardenlinux1877" }, OK, "gardenlinux1877", ""},
+	{"no os-release", "system", map[string]string{"host/etc/os-release": "gone"}, nil, Skipped, "no /etc/os-release", ""},
+	{"host out of sight", "system", nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
+	{"no host", "system", nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},
 
-	{"unprivileged", Privileges, map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_MODULE, CAP_SYS_ADMIN", "privileged: true"},
-	{"sys read-only", Privileges, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/sys rw", "/sys ro", 1)}, nil, Blocked, "/sys is mounted read-only", "privileged"},
-	{"sys of a pod's sandbox", Privileges, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "sysfs sysfs rw", "sysfs sysfs ro", 1)}, nil, OK, "privileged", ""},
-	{"no status", Privileges, map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},
+	{"unprivileged", "privileges", map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_MODULE, CAP_SYS_ADMIN", "privileged: true"},
+	{"sys read-only", "privileges", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/sys rw", "/sys ro", 1)}, nil, Blocked, "/sys is mounted read-only", "privileged"},
+	{"sys of a pod's sandbox", "privileges", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "sysfs sysfs rw", "sysfs sysfs ro", 1)}, nil, OK, "privileged", ""},
+	{"no status", "privileges", map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},
 
-	{"no hostPID", HostPID, nil, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},
-	{"bare machine", HostPID, map[string]string{"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n"}, func(i *Input) { i.Host = i.Root }, OK, "not in a container", ""},
+	{"no hostPID", "host-pid", nil, func(i *Input) { i.Host = i.Root }, Warning, "out of sight", "hostPID: true"},
+	{"bare machine", "host-pid", map[string]string{"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n"}, func(i *Input) { i.Host = i.Root }, OK, "not in a container", ""},
 
-	{"not shared", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
-	{"slave", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "shared:13", "master:13", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
-	{"no volume", RunShared, map[string]string{"proc/self/mountinfo": goodMounts[:strings.Index(goodMounts, "598")]}, nil, Blocked, "seen by nobody else", "Bidirectional"},
-	{"covered", RunShared, map[string]string{"proc/self/mountinfo": goodMounts + "600 598 0:70 / /run/nvidia rw - tmpfs tmpfs rw\n"}, nil, Blocked, "seen by nobody else", "Bidirectional"},
-	{"read-only volume", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/run/nvidia rw", "/run/nvidia ro", 1)}, nil, Blocked, "read-only", "writable"},
-	{"read-only file system", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "tmpfs rw,size", "tmpfs ro,size", 1)}, nil, Blocked, "read-only", "writable"},
-	{"the host's namespace", RunShared, map[string]string{
+	{"not shared", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"slave", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "shared:13", "master:13", 1)}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"no volume", "run-shared", map[string]string{"proc/self/mountinfo": goodMounts[:strings.Index(goodMounts, "598")]}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"covered", "run-shared", map[string]string{"proc/self/mountinfo": goodMounts + "600 598 0:70 / /run/nvidia rw - tmpfs tmpfs rw\n"}, nil, Blocked, "seen by nobody else", "Bidirectional"},
+	{"read-only volume", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/run/nvidia rw", "/run/nvidia ro", 1)}, nil, Blocked, "read-only", "writable"},
+	{"read-only file system", "run-shared", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "tmpfs rw,size", "tmpfs ro,size", 1)}, nil, Blocked, "read-only", "writable"},
+	{"the host's namespace", "run-shared", map[string]string{
 		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, nil, OK, "shares the mounts of process 1", ""},
-	{"bare machine, private mounts", RunShared, map[string]string{
+	{"bare machine, private mounts", "run-shared", map[string]string{
 		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, func(i *Input) { i.Host = i.Root }, OK, "shares the mounts of process 1", ""},
-	{"container without hostPID", RunShared, map[string]string{
+	{"container without hostPID", "run-shared", map[string]string{
 		"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1), "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, func(i *Input) { i.Host = i.Root }, Blocked, "seen by nobody else", "Bidirectional"},
-	{"no mountinfo", RunShared, map[string]string{"proc/self/mountinfo": "gone"}, nil, Skipped, "not known", ""},
+	{"no mountinfo", "run-shared", map[string]string{"proc/self/mountinfo": "gone"}, nil, Skipped, "not known", ""},
 
 	{"no GPU", GPUPresent, nil, func(i *Input) { i.GPUs = nil }, Blocked, "no display device", "pci-10de.present"},
 
@@ -153,30 +153,30 @@ var cases = []struct {
 	{"GH200, and only proprietary ones for this kernel", GPUFlavour, nil, func(i *Input) { gpus(gh200)(i); i.Serves = []string{driverinfo.Proprietary} }, Blocked, "the image has no others for kernel " + release, "--flavour open for this kernel"},
 	{"no flavour", GPUFlavour, nil, func(i *Input) { i.Flavour = "" }, Skipped, "no flavour", ""},
 
-	{"nvidiafb loaded", Modules, nil, loaded(kmod.Module{Name: "nvidiafb", State: "live"}), Blocked, "nvidiafb", "Blacklist nvidiafb"},
-	{"stuck", Modules, nil, loaded(kmod.Module{Name: "nvidia_uvm", State: "going"}), Blocked, "nvidia_uvm is stuck (going)", "Reboot"},
-	{"same version", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "driver 535.261.03 is loaded", ""},
-	{"another version", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Warning, "470.256.02 is loaded and will be replaced by 535.261.03", "Stop what uses"},
-	{"another version of the host", Modules, map[string]string{"host/usr/bin/nvidia-smi": "x"}, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Blocked, "the host has a driver of its own", "pre-installed"},
-	{"our predecessor's", Modules, map[string]string{"host/usr/bin/nvidia-smi": "x"}, func(i *Input) {
+	{"nvidiafb loaded", "modules", nil, loaded(kmod.Module{Name: "nvidiafb", State: "live"}), Blocked, "nvidiafb", "Blacklist nvidiafb"},
+	{"stuck", "modules", nil, loaded(kmod.Module{Name: "nvidia_uvm", State: "going"}), Blocked, "nvidia_uvm is stuck (going)", "Reboot"},
+	{"same version", "modules", nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "driver 535.261.03 is loaded", ""},
+	{"another version", "modules", nil, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Warning, "470.256.02 is loaded and will be replaced by 535.261.03", "Stop what uses"},
+	{"another version of the host", "modules", map[string]string{"host/usr/bin/nvidia-smi": "x"}, loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"}), Blocked, "the host has a driver of its own", "pre-installed"},
+	{"our predecessor's", "modules", map[string]string{"host/usr/bin/nvidia-smi": "x"}, func(i *Input) {
 		loaded(kmod.Module{Name: "nvidia", Version: "470.256.02", State: "live"})(i)
 		i.Previous = "470.256.02"
 	}, Warning, "will be replaced", "Stop what uses"},
-	{"gdrdrv", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}, kmod.Module{Name: "gdrdrv"}, kmod.Module{Name: "nvidia_fs"}), Warning, "gdrdrv, nvidia_fs", "Stop what loaded"},
-	{"modules_disabled", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "kernel.modules_disabled=1", "reboot"},
-	{"blacklisted", Modules, map[string]string{"proc/cmdline": "quiet module-blacklist=nouveau module_blacklist=\"x,nvidia_uvm\"\n"}, uvm, Blocked, "module_blacklist=nvidia_uvm", "command line"},
-	{"blacklisted before", Modules, map[string]string{"proc/cmdline": "module_blacklist=nvidia module_blacklist=x\n"}, uvm, OK, "no other driver", ""},
-	{"start blacklisted", Modules, map[string]string{"proc/cmdline": "initcall_blacklist=a,nvidia_init_module initcall_blacklist=b\n"}, nil, Blocked, "initcall_blacklist=nvidia_init_module", "command line"},
-	{"blacklisted for modprobe only", Modules, map[string]string{"proc/cmdline": "modprobe.blacklist=nvidia module_blacklist=nvidia-uvm\n"}, uvm, OK, "no other driver", ""},
-	{"modules_disabled, loaded", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "is loaded", ""},
+	{"gdrdrv", "modules", nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}, kmod.Module{Name: "gdrdrv"}, kmod.Module{Name: "nvidia_fs"}), Warning, "gdrdrv, nvidia_fs", "Stop what loaded"},
+	{"modules_disabled", "modules", map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "kernel.modules_disabled=1", "reboot"},
+	{"blacklisted", "modules", map[string]string{"proc/cmdline": "quiet module-blacklist=nouveau module_blacklist=\"x,nvidia_uvm\"\n"}, uvm, Blocked, "module_blacklist=nvidia_uvm", "command line"},
+	{"blacklisted before", "modules", map[string]string{"proc/cmdline": "module_blacklist=nvidia module_blacklist=x\n"}, uvm, OK, "no other driver", ""},
+	{"start blacklisted", "modules", map[string]string{"proc/cmdline": "initcall_blacklist=a,nvidia_init_module initcall_blacklist=b\n"}, nil, Blocked, "initcall_blacklist=nvidia_init_module", "command line"},
+	{"blacklisted for modprobe only", "modules", map[string]string{"proc/cmdline": "modprobe.blacklist=nvidia module_blacklist=nvidia-uvm\n"}, uvm, OK, "no other driver", ""},
+	{"modules_disabled, loaded", "modules", map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "is loaded", ""},
 
-	{"nvidia-smi", HostDriver, map[string]string{"host/etc/alternatives/nvidia-smi": "-> /usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
-	{"dangling nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, OK, "no driver of its own", ""},
-	{"endless nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> nvidia-smi"}, nil, OK, "no driver of its own", ""},
-	{"link out of the host", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> ../../../../../../../../../../../bin/sh", "outside": "x"}, nil, OK, "no driver of its own", ""},
-	{"host's modules", HostDriver, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "updates/dkms/nvidia-current.ko.xz: kernel/drm.ko\n"}, nil, Warning, "/lib/modules/6.1.0-38-amd64/updates/dkms/nvidia-current.ko.xz", "Remove the driver's packages"},
-	{"libcuda", HostDriver, map[string]string{"host/usr/lib/x86_64-linux-gnu/libcuda.so.1": "x"}, nil, Warning, "libcuda.so.1 of another driver", "Remove"},
-	{"host not seen", HostDriver, nil, func(i *Input) { i.Host = i.Root }, Skipped, "not known", ""},
+	{"nvidia-smi", "host-driver", map[string]string{"host/etc/alternatives/nvidia-smi": "-> /usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
+	{"dangling nvidia-smi", "host-driver", map[string]string{"host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"endless nvidia-smi", "host-driver", map[string]string{"host/usr/bin/nvidia-smi": "-> nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"link out of the host", "host-driver", map[string]string{"host/usr/bin/nvidia-smi": "-> ../../../../../../../../../../../bin/sh", "outside": "x"}, nil, OK, "no driver of its own", ""},
+	{"host's modules", "host-driver", map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "updates/dkms/nvidia-current.ko.xz: kernel/drm.ko\n"}, nil, Warning, "/lib/modules/6.1.0-38-amd64/updates/dkms/nvidia-current.ko.xz", "Remove the driver's packages"},
+	{"libcuda", "host-driver", map[string]string{"host/usr/lib/x86_64-linux-gnu/libcuda.so.1": "x"}, nil, Warning, "libcuda.so.1 of another driver", "Remove"},
+	{"host not seen", "host-driver", nil, func(i *Input) { i.Host = i.Root }, Skipped, "not known", ""},
 
 	{"secure boot", Signing, secureBoot("Y\n", "none [integrity] confidentiality\n"), nil, Blocked, "Secure Boot is on and the kernel loads signed modules only; the modules have no signature", "mokutil --import"},
 	{"validation off in the shim", Signing, secureBoot("N\n", "[none] integrity confidentiality\n"), nil, OK, "although Secure Boot is on", ""},
@@ -205,66 +205,66 @@ var cases = []struct {
 	{"the image is damaged", Available, nil, func(i *Input) { thin(release)(i); i.Damaged = "nvidia.ko has changed" }, Blocked, "should have proprietary modules for kernel " + release + ", but they are damaged, or were made by another version of driver-build (nvidia.ko has changed)", "Pull the image again"},
 	{"the other flavour", Available, nil, func(i *Input) { thin(release)(i); i.Flavour = driverinfo.Open }, Blocked, "no open modules for kernel " + release + ", only proprietary ones", "Use an image for this kernel"},
 
-	{"no ipmi", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "complete set of modules on the host."},
-	{"no ipmi on Ubuntu", Dependencies, map[string]string{
+	{"no ipmi", "kernel-modules", map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "complete set of modules on the host."},
+	{"no ipmi on Ubuntu", "kernel-modules", map[string]string{
 		"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n", "host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n",
 	}, nil, Warning, "the kernel has no ipmi_msghandler", "(ubuntu22.04: linux-modules-extra-" + release + ")"},
-	{"no modules", Dependencies, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
-	{"all loaded", Dependencies, map[string]string{"sys/module/ipmi_msghandler/": ""}, nil, OK, "i2c_core is there, ipmi_msghandler is there", ""},
-	{"i2c built in", Dependencies, map[string]string{"sys/module/i2c_core/": "gone"}, nil, OK, "i2c_core is there, ipmi_msghandler can be loaded", ""},
+	{"no modules", "kernel-modules", map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
+	{"all loaded", "kernel-modules", map[string]string{"sys/module/ipmi_msghandler/": ""}, nil, OK, "i2c_core is there, ipmi_msghandler is there", ""},
+	{"i2c built in", "kernel-modules", map[string]string{"sys/module/i2c_core/": "gone"}, nil, OK, "i2c_core is there, ipmi_msghandler can be loaded", ""},
 
-	{"no card", RDMADevices, nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
-	{"no ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
-	{"GPUDirect Storage that is missing", GPUDirect, nil, func(i *Input) {
+	{"no card", "rdma", nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
+	{"no ib_core", "rdma", map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
+	{"GPUDirect Storage that is missing", "gpudirect", nil, func(i *Input) {
 		i.Companions, i.GPUDirect = []string{driverinfo.NvidiaFS}, func() (string, string) { return "it will be missing", "Use another image." }
 	}, Warning, "it will be missing", "Use another image."},
-	{"NVSwitch without a fabric manager", NVLinkFabric, nil, func(i *Input) {
+	{"NVSwitch without a fabric manager", "fabric", nil, func(i *Input) {
 		i.Fabric = func(fabric.Kernel) (string, string, bool) { return "the image lacks it", "Use an image with it.", true }
 	}, Blocked, "the image lacks it", "Use an image with it."},
-	{"a guest driver that does not fit the host", VirtualGPU, nil, func(i *Input) {
+	{"a guest driver that does not fit the host", "vgpu", nil, func(i *Input) {
 		i.VGPU = func() (string, string, bool) { return "it does not fit", "Use another one.", true }
 	}, Blocked, "it does not fit", "Use another one."},
-	{"an expired token", VirtualGPU, nil, func(i *Input) {
+	{"an expired token", "vgpu", nil, func(i *Input) {
 		i.VGPU = func() (string, string, bool) { return "it expired", "Renew it.", false }
 	}, Warning, "it expired", "Renew it."},
-	{"NVLink 5 with a module to load", NVLinkFabric, map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
+	{"NVLink 5 with a module to load", "fabric", map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
 		i.Fabric = func(k fabric.Kernel) (string, string, bool) {
 			return fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages), "", false
 		}
 	}, OK, "true false false true false", ""},
-	{"ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
+	{"ib_core", "rdma", map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
 
-	{"nothing known", Advisories, nil, nil, OK, "nothing is known against driver 535.261.03", ""},
-	{"branch over", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-07-01") }, Warning, "driver 535.261.03: support of its branch ended with 2026-06 (NVIDIA)", "a branch that NVIDIA supports"},
-	{"branch ends soon", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-06-30") }, OK, "support of its branch ends with 2026-06", ""},
-	{"branch ends later", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2025-06-30") }, OK, "nothing is known against", ""},
-	{"known to be bad", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = append(faulty, ends...), on("2026-06-30") }, Warning,
+	{"nothing known", "advisories", nil, nil, OK, "nothing is known against driver 535.261.03", ""},
+	{"branch over", "advisories", nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-07-01") }, Warning, "driver 535.261.03: support of its branch ended with 2026-06 (NVIDIA)", "a branch that NVIDIA supports"},
+	{"branch ends soon", "advisories", nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-06-30") }, OK, "support of its branch ends with 2026-06", ""},
+	{"branch ends later", "advisories", nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2025-06-30") }, OK, "nothing is known against", ""},
+	{"known to be bad", "advisories", nil, func(i *Input) { i.Info.Advisories, i.Now = append(faulty, ends...), on("2026-06-30") }, Warning,
 		"known to be bad: nodes with MIG: pods stay Pending; fixed in 580.1 (issue 1); support of its branch ends with 2026-06", "Use driver 580.1 or a newer one."},
 
-	{"too new a kernel", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max = "5.15" }, Blocked, "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 535.261.03 is known to compile on (Gentoo)", "--skip-preflight kernel-limit"},
-	{"overridden", KernelRule, nil, func(i *Input) {
+	{"too new a kernel", "kernel-limit", nil, func(i *Input) { i.Info.Kernel.Max = "5.15" }, Blocked, "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 535.261.03 is known to compile on (Gentoo)", "--skip-preflight kernel-limit"},
+	{"overridden", "kernel-limit", nil, func(i *Input) {
 		i.Info.Kernel.Max, i.Info.Overridden = "5.15", []string{driverinfo.KernelTooNew}
 	}, Warning, "the rule was overridden", "newer driver"},
-	{"no toolchain", KernelRule, nil, func(i *Input) { thin(release)(i); i.Info.Kernel.Max = "5.15" }, Skipped, "nothing can be compiled", ""},
-	{"modules for it", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
+	{"no toolchain", "kernel-limit", nil, func(i *Input) { thin(release)(i); i.Info.Kernel.Max = "5.15" }, Skipped, "nothing can be compiled", ""},
+	{"modules for it", "kernel-limit", nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
 
-	{"broken", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Blocked,
+	{"broken", "kernel-limit", map[string]string{"proc/version": debianVersion}, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Blocked,
 		"the proprietary modules of driver 535.261.03 do not work on kernel 6.1.0-38-amd64 (6.1.192), nor on any other from 6.1.187 on, below 6.2: because", "KERNEL_MODULE_TYPE"},
-	{"perhaps broken", KernelRule, nil, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Warning, "does not say whether it is one of them", "If the compile fails"},
-	{"the other flavour is broken", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+	{"perhaps broken", "kernel-limit", nil, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Warning, "does not say whether it is one of them", "If the compile fails"},
+	{"the other flavour is broken", "kernel-limit", map[string]string{"proc/version": debianVersion}, func(i *Input) {
 		i.Info.Kernel.Broken, i.Flavour = brokenRange(), driverinfo.Open
 	}, OK, "compiles on kernel", ""},
-	{"broken and overridden", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+	{"broken and overridden", "kernel-limit", map[string]string{"proc/version": debianVersion}, func(i *Input) {
 		i.Info.Kernel.Broken, i.Info.Overridden = brokenRange(), []string{driverinfo.KernelBroken}
 	}, Warning, "the rule was overridden", "newer driver"},
-	{"broken, and modules for it", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+	{"broken, and modules for it", "kernel-limit", map[string]string{"proc/version": debianVersion}, func(i *Input) {
 		i.Info.Kernel.Broken, i.HaveModules = brokenRange(), true
 	}, OK, "at hand", ""},
 
-	{"toolkit", Toolkit, nil, func(i *Input) { i.Toolkit = i.Root }, OK, "the Driver Toolkit container compiles for kernel " + release, ""},
-	{"toolkit without image", Toolkit, nil, func(i *Input) { i.Toolkit, i.ToolkitMissing = i.Root, "driver-toolkit:418.94.1" }, Warning, "no image stream tag driver-toolkit:418.94.1 in namespace openshift", "oc adm release info"},
-	{"toolkit without folder", Toolkit, nil, func(i *Input) { i.Toolkit = "/nowhere" }, Warning, "/nowhere is not there", "emptyDir"},
-	{"toolkit with modules", Toolkit, nil, func(i *Input) { i.Toolkit, i.HaveModules = i.Root, true }, Skipped, "nothing has to be compiled", ""},
+	{"toolkit", "driver-toolkit", nil, func(i *Input) { i.Toolkit = i.Root }, OK, "the Driver Toolkit container compiles for kernel " + release, ""},
+	{"toolkit without image", "driver-toolkit", nil, func(i *Input) { i.Toolkit, i.ToolkitMissing = i.Root, "driver-toolkit:418.94.1" }, Warning, "no image stream tag driver-toolkit:418.94.1 in namespace openshift", "oc adm release info"},
+	{"toolkit without folder", "driver-toolkit", nil, func(i *Input) { i.Toolkit = "/nowhere" }, Warning, "/nowhere is not there", "emptyDir"},
+	{"toolkit with modules", "driver-toolkit", nil, func(i *Input) { i.Toolkit, i.HaveModules = i.Root, true }, Skipped, "nothing has to be compiled", ""},
 	{"headers of the toolkit", Headers, nil, func(i *Input) { i.Toolkit, i.HeadersErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has them", ""},
 	{"compiler of the toolkit", Compiler, nil, func(i *Input) { i.Toolkit, i.CompilerErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has it", ""},
 	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
@@ -364,7 +364,7 @@ func TestGood(t *testing.T) {
 	m := newMachine(t, nil)
 	checks := Run(t.Context(), m.input())
 	for _, c := range checks {
-		if c.Status != OK && c.Name != RDMADevices && c.Name != GPUDirect && c.Name != Toolkit {
+		if c.Status != OK && c.Name != "rdma" && c.Name != "gpudirect" && c.Name != "driver-toolkit" {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -392,7 +392,7 @@ func TestBad(t *testing.T) {
 	require.NoError(t, err)
 	err = Blocking(checks)
 	goldentest.Compare(t, "testdata/bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
-	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has("rdma") {
 		t.Errorf("%#v", err)
 	}
 	b.Reset()

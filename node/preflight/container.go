@@ -30,7 +30,7 @@ func lacking(effective uint64, need []capability) string {
 	return strings.Join(missing, ", ")
 }
 
-func checkPrivileges(in *Input) result {
+func checkPrivileges(in *Input) Check {
 	const privileged = "Run the container privileged (securityContext.privileged: true)."
 	effective, found := in.effective()
 	if !found {
@@ -59,7 +59,7 @@ func (in *Input) effective() (bits uint64, found bool) {
 
 // checkHostPID checks that the host's processes are visible, without which the holders of a GPU cannot be
 // named.
-func checkHostPID(in *Input) result {
+func checkHostPID(in *Input) Check {
 	_, err := in.host()
 	if err == nil {
 		return ok("the host's processes are in sight")
@@ -79,7 +79,7 @@ func (in *Input) bare() bool {
 
 // checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir, and without
 // propagation only this container sees it.
-func checkRunShared(in *Input) result {
+func checkRunShared(in *Input) Check {
 	m, err := in.mountOf(in.RunDir)
 	if what := notFolder(in.RunDir, "driver", "validations"); what != "" {
 		return block("Remove it on the node (rm), or find out who made it: the driver container makes folders there.", "%s", what)

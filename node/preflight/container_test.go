@@ -33,7 +33,7 @@ func TestPlacesOfFolders(t *testing.T) {
 			path := filepath.Join(m.dir, place)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, put(path))
-			name := RunShared
+			name := "run-shared"
 			if strings.HasPrefix(place, "state") {
 				name = Disk
 			}

@@ -25,7 +25,7 @@ const (
 
 // checkDependencies looks for the kernel's own modules that nvidia.ko depends on. A kernel may be built
 // without them; then the driver is compiled without them, too.
-func checkDependencies(in *Input) result {
+func checkDependencies(in *Input) Check {
 	trees := in.moduleTrees()
 	var missing []string
 	found := []string{}
@@ -69,11 +69,15 @@ func (in *Input) modulePackages() string {
 
 // moduleTrees returns the folders with the modules of the running kernel: the image's own (or a mount of the
 // host's) and the host's.
-func (in *Input) moduleTrees() (dirs []string) {
+func (in *Input) moduleTrees() []string {
 	roots := []string{in.Root}
 	if host, err := in.host(); err == nil {
 		roots = append(roots, host)
 	}
+	return in.treesBelow(roots...)
+}
+
+func (in *Input) treesBelow(roots ...string) (dirs []string) {
 	for _, root := range roots {
 		for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
 			if tree, err := kmod.Within(root, path.Join(dir, in.Release)); err == nil && exists(tree, "modules.dep") && !slices.Contains(dirs, tree) {
@@ -121,7 +125,7 @@ func inIndex(index string, modules ...string) string {
 
 // checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a network card
 // of NVIDIA (Mellanox).
-func checkRDMA(in *Input) result {
+func checkRDMA(in *Input) Check {
 	if !in.RDMA {
 		return skip("GPUDirect RDMA is not asked for")
 	}

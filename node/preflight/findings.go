@@ -3,7 +3,7 @@ package preflight
 import "github.com/driver-container/driver-container/node/fabric"
 
 // found is the result of a check that another package made: without a fix all is well.
-func found(text, fix string, fatal bool) result {
+func found(text, fix string, fatal bool) Check {
 	switch {
 	case fatal:
 		return block(fix, "%s", text)
@@ -14,7 +14,7 @@ func found(text, fix string, fatal bool) result {
 }
 
 // checkFabric asks whether the image can manage the machine's NVLink switches.
-func checkFabric(in *Input) result {
+func checkFabric(in *Input) Check {
 	if in.Fabric == nil {
 		return skip("NVLink switches were not looked for")
 	}
@@ -26,7 +26,7 @@ func checkFabric(in *Input) result {
 }
 
 // checkGPUDirect asks which companions will be missing. The driver works without them, so it never blocks.
-func checkGPUDirect(in *Input) result {
+func checkGPUDirect(in *Input) Check {
 	if len(in.Companions) == 0 {
 		return skip("neither GPUDirect Storage nor GDRCopy is asked for")
 	}
@@ -35,7 +35,7 @@ func checkGPUDirect(in *Input) result {
 }
 
 // checkVGPU asks about the files of a vGPU licence.
-func checkVGPU(in *Input) result {
+func checkVGPU(in *Input) Check {
 	if in.VGPU == nil {
 		return skip("vGPUs were not looked for")
 	}

@@ -98,7 +98,7 @@ func needsOpen(g devices.GPU, c Chip, known bool) bool {
 
 // checkFlavour checks that the modules drive the GPUs: other modules load without an error and leave the GPUs
 // out.
-func checkFlavour(in *Input) result {
+func checkFlavour(in *Input) Check {
 	if in.Flavour == "" || len(in.GPUs) == 0 {
 		return skip("no GPU or no flavour to judge")
 	}

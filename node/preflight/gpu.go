@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-func checkPresent(in *Input) result {
+func checkPresent(in *Input) Check {
 	if len(in.GPUs) == 0 {
 		return block("Run the driver on nodes with a GPU only: node selector feature.node.kubernetes.io/pci-10de.present=true. In a virtual machine, pass the GPU through.",
 			"there is no display device of NVIDIA (10de, class 0300 or 0302) on the PCI bus")
@@ -26,7 +26,7 @@ func checkPresent(in *Input) result {
 
 // checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau. A GPU
 // that is lent prevents the start only if no other is left: the driver loads only if it finds a GPU.
-func checkBound(in *Input) result {
+func checkBound(in *Input) Check {
 	var taken, lent, fixes []string
 	noted := ""
 	for _, g := range in.GPUs {
@@ -98,7 +98,7 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 }
 
 // checkHealth finds GPUs that do not answer or have no addresses, which the driver would refuse.
-func checkHealth(in *Input) result {
+func checkHealth(in *Input) Check {
 	if len(in.GPUs) == 0 {
 		return skip("no GPU")
 	}
@@ -137,7 +137,7 @@ func noAddresses(resource string) bool {
 // checkSupported finds GPUs that only an older branch drives: they do not come up with this driver. A GPU
 // that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver supports. It is
 // worth a warning only if the list does not have its chip either: the chip may be newer than the driver.
-func checkSupported(in *Input) result {
+func checkSupported(in *Input) Check {
 	if in.SupportedErr != nil {
 		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)
 	}

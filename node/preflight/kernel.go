@@ -14,7 +14,7 @@ import (
 // taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
 const taintDied = 1 << 7
 
-func checkKernel(in *Input) result {
+func checkKernel(in *Input) Check {
 	if _, _, ok := driverinfo.Series(in.Release); !ok {
 		return block("Mount the host's /proc (a container has it by default), and see what `uname -r` says.",
 			"the release of the running kernel is not known (%q)", in.Release)
@@ -32,7 +32,7 @@ func checkKernel(in *Input) result {
 
 // checkSystem compares the host's system with the image's. Modules are compiled with the image's compiler
 // against the host's kernel, which works only between related systems.
-func checkSystem(in *Input) result {
+func checkSystem(in *Input) Check {
 	root, err := in.host()
 	if err != nil {
 		return skip("which system the host runs is not known: %v", err)
@@ -56,7 +56,7 @@ func madeFor(system, id, version string) bool {
 	return err == nil && d.Matches(id, version) || id+version == system
 }
 
-func checkKernelRule(in *Input) result {
+func checkKernelRule(in *Input) Check {
 	rule, running := in.Info, RunningKernel(in.Proc, in.Release)
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
@@ -92,7 +92,7 @@ func RunningKernel(proc, release string) driverinfo.Kernel {
 	}
 }
 
-func checkHeaders(in *Input) result {
+func checkHeaders(in *Input) Check {
 	switch {
 	case in.HaveModules:
 		return skip("nothing has to be compiled")
@@ -111,7 +111,7 @@ func checkHeaders(in *Input) result {
 	}
 }
 
-func checkCompiler(in *Input) result {
+func checkCompiler(in *Input) Check {
 	switch {
 	case in.HaveModules || !in.CanCompile:
 		return skip("nothing has to be compiled")
@@ -129,7 +129,7 @@ func checkCompiler(in *Input) result {
 	}
 }
 
-func checkMemory(in *Input) result {
+func checkMemory(in *Input) Check {
 	if in.HaveModules || !in.CanCompile {
 		return skip("nothing has to be compiled")
 	}
@@ -144,7 +144,7 @@ func checkMemory(in *Input) result {
 	}
 }
 
-func checkDisk(in *Input) result {
+func checkDisk(in *Input) Check {
 	var need, spare uint64
 	if in.Staging != nil {
 		need, spare = in.Staging()

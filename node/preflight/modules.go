@@ -14,7 +14,7 @@ import (
 // rivals returns the modules of other drivers that claim the same devices at boot.
 func rivals() []string { return []string{"nvidiafb", "rivafb", "nova_core", "nova_drm"} }
 
-func checkModules(in *Input) result {
+func checkModules(in *Input) Check {
 	var bad, others []string
 	named := func(m kmod.Module, names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return kmod.ModuleName(name) == m.Name })
@@ -95,13 +95,9 @@ func (in *Input) hostHasDriver() bool {
 
 // hostModule returns the nvidia module in the host's module tree, which udev would load at boot.
 func (in *Input) hostModule(root string) string {
-	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-		index, err := kmod.Within(root, path.Join(dir, in.Release, "modules.dep"))
-		if err != nil {
-			continue
-		}
-		if file := inIndex(index, "nvidia", "nvidia_current"); file != "" {
-			return "/" + path.Join(dir, in.Release, file)
+	for _, tree := range in.treesBelow(root) {
+		if file := inIndex(path.Join(tree, "modules.dep"), "nvidia", "nvidia_current"); file != "" {
+			return path.Join(strings.TrimPrefix(tree, root), file)
 		}
 	}
 	return ""
@@ -109,7 +105,7 @@ func (in *Input) hostModule(root string) string {
 
 // checkHostDriver finds a driver on the host. The GPU Operator takes nvidia-smi on the host's PATH for a
 // driver of the host and then ignores ours.
-func checkHostDriver(in *Input) result {
+func checkHostDriver(in *Input) Check {
 	root, err := in.host()
 	if err != nil {
 		return skip("whether the host has a driver of its own is not known: %v", err)

@@ -51,7 +51,7 @@ type Signatures struct {
 
 // checkSigning has two rules where the kernel enforces signatures: a module must have one, and its signer must be
 // among the kernel's keys. They are asked before anything is loaded, or compiled for minutes.
-func checkSigning(in *Input) result {
+func checkSigning(in *Input) Check {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
 	}
@@ -70,9 +70,9 @@ func checkSigning(in *Input) result {
 	default:
 		return skip("there are no modules to judge")
 	}
-	r := s.result(in, t)
-	r.detail = s
-	return r
+	c := s.result(in, t)
+	c.Signatures = s
+	return c
 }
 
 // of judges a module's file.
@@ -157,7 +157,7 @@ func (t trust) effect(v Verdict) Status {
 }
 
 // result is that of the worst of the signatures.
-func (s *Signatures) result(in *Input, t trust) result {
+func (s *Signatures) result(in *Input, t trust) Check {
 	worst := OK
 	for _, m := range s.Modules {
 		if e := t.effect(m.Verdict); e == Blocked || worst == OK {

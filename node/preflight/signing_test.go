@@ -16,8 +16,7 @@ import (
 func judged(t *testing.T, in Input) Check {
 	t.Helper()
 	in.defaults()
-	r := checkSigning(&in)
-	return Check{Name: Signing, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail}
+	return checkSigning(&in)
 }
 
 // TestSignatures: the verdict for each kind of signature, and what it means for a start.
@@ -79,96 +78,67 @@ func TestEnrol(t *testing.T) {
 		t.Errorf("%s, %+v", fix, got.Signatures)
 	}
 	assert.Contains(t, got.Finding, `the modules are signed by "Somebody else" (key ff), a key that the kernel does not know`)
+	text := string(require.Value(json.Marshal(got))(t))
+	assert.Contains(t, text, `{"name":"SB test db: 1aae51"}`)
+	assert.Contains(t, text, `"verdict":"foreign-key"`)
 	require.NoError(t, os.RemoveAll(filepath.Join(m.dir, "sys/firmware")))
 	if got = judged(t, in); !strings.Contains(got.Fix, "not started by UEFI") || got.Signatures.Enrol != "" || !strings.Contains(got.Fix, "switch module.sig_enforce off") {
 		t.Error(got.Fix)
 	}
 }
 
-// TestSignHere: the future signature of a mounted key is judged by its certificate, before anything is
-// compiled or signed.
-func TestSignHere(t *testing.T) {
+// TestWhatIsSeen: the future signature of a mounted key is judged by its certificate, before anything is compiled
+// or signed; one module of several may differ; a certificate that does not belong to a signature says nothing
+// about it; and the kernel's keys may be hidden.
+func TestWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	unsigned := b.write("unsigned.ko", plainModule)
-	for _, c := range []struct {
-		name   string
-		edit   func(*Input)
-		status Status
-		find   string
-	}{
-		{"to be compiled", func(i *Input) { i.HaveModules, i.SignWith = false, b.db.Certificate }, OK, `"SB test db" (key 1aae51)`},
-		{"to be compiled, foreign", func(i *Input) { i.HaveModules, i.SignWith = false, b.other.Certificate }, Blocked, "does not know"},
-		{"to be compiled, no key", func(i *Input) { i.HaveModules = false }, Blocked, "have no signature"},
-		{"to be signed", func(i *Input) { i.SignWith, i.Resign = b.db.Certificate, true }, OK, "which the kernel knows"},
-		{"left as they are", func(*Input) {}, Blocked, "have no signature"},
-	} {
-		_, in := b.machine(secure)
-		in.Load = []Loading{{"nvidia", unsigned}}
-		c.edit(&in)
-		if got := judged(t, in); got.Status != c.status || !strings.Contains(got.Finding, c.find) {
-			t.Errorf("%s: %s: %s", c.name, got.Status, got.Finding)
+	unsigned, stranger := b.write("unsigned.ko", plainModule), b.write("stranger.ko", require.Value(os.ReadFile(b.signed(b.other, nil)))(t))
+	good := b.signed(b.db, nil)
+	load := func(paths ...string) func(*machine, *Input) {
+		return func(_ *machine, in *Input) {
+			in.Load = nil
+			for i, path := range paths {
+				in.Load = append(in.Load, Loading{[]string{"nvidia", "nvidia-uvm"}[i], path})
+			}
 		}
 	}
-}
-
-// TestSome: one module of several differs from the others; one cannot be read.
-func TestSome(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	good, unsigned := b.signed(b.db, nil), b.write("unsigned.ko", plainModule)
-	_, in := b.machine(secure)
-	in.Certificate, in.Load = b.db.Certificate, []Loading{{"nvidia", good}, {"nvidia-uvm", unsigned}}
-	got := judged(t, in)
-	if got.Status != Blocked || !strings.Contains(got.Finding, "; nvidia-uvm has no signature") || strings.Contains(got.Finding, "SB test db") {
-		t.Errorf("%+v", got)
+	compile := func(with *sign.Signer) func(*machine, *Input) {
+		return func(_ *machine, in *Input) {
+			if in.HaveModules = false; with != nil {
+				in.SignWith = with.Certificate
+			}
+		}
 	}
-	in.Load = []Loading{{"nvidia", good}, {"nvidia-uvm", good + ".gone"}}
-	if got = judged(t, in); got.Status != Warning || !strings.Contains(got.Finding, "the signature of nvidia-uvm cannot be read") {
-		t.Errorf("%+v", got)
-	}
-	text, err := json.Marshal(got)
-	if err != nil || !strings.Contains(string(text), `{"name":"SB test db: 1aae51"}`) || !strings.Contains(string(text), `"verdict":"trusted"`) {
-		t.Errorf("%s, %v", text, err)
-	}
-}
-
-// TestOtherCertificate: a certificate that does not belong to a signature says nothing about it.
-func TestOtherCertificate(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	_, in := b.machine(secure)
-	in.Load, in.Certificate = []Loading{{"nvidia", b.signed(b.other, nil)}}, b.db.Certificate
-	if got := judged(t, in); got.Status != Warning || got.Signatures.Modules[0].Verdict != NotSeen || got.Signatures.Modules[0].Signer != "Somebody else" {
-		t.Errorf("%+v, %+v", got, got.Signatures)
-	}
-}
-
-// TestKeysNotSeen: the kernel's keys are hidden, wholly or in part.
-func TestKeysNotSeen(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	good := b.signed(b.db, nil)
 	for _, c := range []struct {
 		name    string
-		edit    func(m *machine, in *Input)
+		edit    func(*machine, *Input)
 		status  Status
-		verdict Verdict
+		verdict Verdict // of the last module
+		find    string
 	}{
-		{"no /proc/keys", func(m *machine, _ *Input) { m.gone("proc/keys") }, Warning, NotSeen},
-		{"no keyrings", func(m *machine, _ *Input) { m.write("proc/keys", "") }, Warning, NotSeen},
+		{"to be compiled", compile(b.db), OK, Trusted, `"SB test db" (key 1aae51)`},
+		{"to be compiled, foreign", compile(b.other), Blocked, ForeignKey, "does not know"},
+		{"to be compiled, no key", compile(nil), Blocked, Unsigned, "have no signature"},
+		{"to be signed", func(m *machine, in *Input) { load(unsigned)(m, in); in.SignWith, in.Resign = b.db.Certificate, true }, OK, Trusted, "which the kernel knows"},
+		{"left as they are", load(unsigned), Blocked, Unsigned, "have no signature"},
+		{"one is not signed", load(good, unsigned), Blocked, Unsigned, "signed modules only; nvidia-uvm has no signature"},
+		{"one cannot be read", load(good, good+".gone"), Warning, NotSeen, "the signature of nvidia-uvm cannot be read"},
+		{"another's certificate", load(stranger), Warning, NotSeen, `signed by "Somebody else"`},
+		{"no /proc/keys", func(m *machine, _ *Input) { m.gone("proc/keys") }, Warning, NotSeen, "cannot be seen"},
+		{"no keyrings", func(m *machine, _ *Input) { m.write("proc/keys", "") }, Warning, NotSeen, "cannot be seen"},
 		{"whether the kernel asks is not known", func(m *machine, _ *Input) {
 			m.gone("proc/keys")
 			m.gone("sys/module/module/parameters/sig_enforce")
 			m.gone("sys/kernel/security/lockdown")
-		}, Warning, NotSeen},
+		}, Warning, NotSeen, "cannot be seen"},
 	} {
 		m, in := b.machine(secure)
 		in.Certificate, in.Load = b.db.Certificate, []Loading{{"nvidia", good}}
 		c.edit(m, &in)
 		got := judged(t, in)
-		if got.Status != c.status || got.Signatures.Modules[0].Verdict != c.verdict {
-			t.Errorf("%s: %s: %s, %+v", c.name, got.Status, got.Finding, got.Signatures.Modules)
+		if s := got.Signatures; got.Status != c.status || s.Modules[len(s.Modules)-1].Verdict != c.verdict || !strings.Contains(got.Finding, c.find) {
+			t.Errorf("%s: %s: %s, %+v", c.name, got.Status, got.Finding, s.Modules)
 		}
 	}
 }

@@ -29,8 +29,8 @@ type gpu struct {
 	who    string // has it if it is lent
 }
 
-// patience is how many looks in a row a GPU that answered before may be silent: it may be in a reset.
-const patience = 2
+// maxSilent is how many looks in a row a GPU that answered before may be silent: it may be in a reset.
+const maxSilent = 2
 
 // Change is a GPU whose state is another one than at the last look.
 type Change struct {
@@ -79,7 +79,7 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 	for _, g := range bus {
 		k, seen := w.known[g.Address]
 		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound again begins with a working GPU
-			next := &gpu{silent: patience - 1}
+			next := &gpu{silent: maxSilent - 1}
 			if seen {
 				next = &gpu{was: k.was, state: k.state, who: k.who}
 			}
@@ -125,7 +125,7 @@ func (k *gpu) now() status.GPUState {
 		return status.GPULent
 	case k.Taken():
 		return status.GPUTaken
-	case k.silent >= patience || k.lost != "":
+	case k.silent >= maxSilent || k.lost != "":
 		return status.GPULost
 	case k.Driver == "" && k.was:
 		return status.GPULent

@@ -2,8 +2,6 @@ package status
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,15 +21,6 @@ var ErrNotReady = errors.New("the driver is not ready")
 // name, its probes know whether the node's status is about this instance or about another one that still
 // holds the node. The file's modification time is the heartbeat of the instance.
 const InstanceFile = "/run/driver-entrypoint.instance"
-
-// NewInstance returns a name that no other instance has.
-func NewInstance() string {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return fmt.Sprintf("pid-%d", os.Getpid())
-	}
-	return hex.EncodeToString(b[:])
-}
 
 // Mine returns ErrNotReady unless the instance of this container serves the driver, see Snapshot.Confirm. It
 // is the startup and readiness probe.
