@@ -42,11 +42,12 @@ type daemon struct {
 	err     error              // error of stopping, valid after done
 	after   bool               // Spec.After has run
 	needs   *daemon            // has to be ready while this one runs; nil: none
-	on      int                // the process of needs that this one was started on
+	on      *process           // of needs, on which this one was started
 	tried   bool               // it was started before
 
 	mu    sync.Mutex
 	state State
+	ready *process // nil: none
 }
 
 // Start starts the daemons in order, each when the one before it is ready. When a required one fails, it
@@ -164,24 +165,20 @@ func (d *daemon) supervise(ctx, stopCtx context.Context, p *process) {
 	}
 }
 
-// attend waits until the process of the daemon has ended, the daemon has to be stopped, or the daemon that it needs
-// is not the one any more on which it was started.
+// attend waits until the process of the daemon has ended, the daemon has to be stopped, or the process of the daemon
+// that it needs has ended.
 func (d *daemon) attend(ctx context.Context, p *process) (reason string, stop bool) {
-	for {
-		var look <-chan time.Time
-		if d.needs != nil {
-			if now := d.needs.snapshot(); !now.Ready || now.PID != d.on {
-				return "it is started again after " + d.spec.Needs + ", which has ended", false
-			}
-			look = time.After(watchInterval)
-		}
-		select {
-		case <-ctx.Done():
-			return "", true
-		case <-p.main.done:
-			return p.endedHow(), false
-		case <-look:
-		}
+	var needed <-chan struct{}
+	if d.on != nil {
+		needed = d.on.main.done
+	}
+	select {
+	case <-ctx.Done():
+		return "", true
+	case <-p.main.done:
+		return p.endedHow(), false
+	case <-needed:
+		return "it is started again after " + d.spec.Needs + ", which has ended", false
 	}
 }
 
@@ -190,9 +187,10 @@ func (d *daemon) needIsReady() bool {
 	if d.needs == nil {
 		return true
 	}
-	now := d.needs.snapshot()
-	d.on = now.PID
-	return now.Ready
+	d.needs.mu.Lock()
+	defer d.needs.mu.Unlock()
+	d.on = d.needs.ready
+	return d.on != nil
 }
 
 // sleep waits, and returns false if ctx ended first.
@@ -208,6 +206,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (d *daemon) up(p *process) {
 	d.set(func(s *State) {
 		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = p.main.pid, true, true, "", p.detail, time.Now()
+		d.ready = p
 	})
 }
 
@@ -217,6 +216,7 @@ func (d *daemon) down(reason string) {
 			s.Since = time.Now()
 		}
 		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason
+		d.ready = nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,20 +64,9 @@ type Facts struct {
 }
 
 func (f Facts) withDefaults() Facts {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{{&f.Root, "/"}, {&f.Sys, "/sys"}, {&f.Dev, "/dev"}, {&f.Work, "/run/driver-entrypoint"}, {&f.Drivers, "/drivers"}} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
-	if f.Wait <= 0 {
-		f.Wait = 30 * time.Second
-	}
-	if f.Log == nil {
-		f.Log = slog.New(slog.DiscardHandler)
-	}
+	f.Root, f.Sys, f.Dev = cmp.Or(f.Root, "/"), cmp.Or(f.Sys, "/sys"), cmp.Or(f.Dev, "/dev")
+	f.Work, f.Drivers = cmp.Or(f.Work, "/run/driver-entrypoint"), cmp.Or(f.Drivers, "/drivers")
+	f.Wait, f.Log = cmp.Or(f.Wait, 30*time.Second), cmp.Or(f.Log, slog.New(slog.DiscardHandler))
 	return f
 }
 
@@ -137,9 +127,10 @@ func (f Facts) manager() daemons.Spec {
 
 // subnetManager returns NVLSM. It stays in the foreground, and is ready when the fabric manager can reach it.
 func (f Facts) subnetManager(port *atomic.Pointer[Port]) daemons.Spec {
+	_, subnetConfig, _ := f.base(smConfigName, smConfig) //nolint:errcheck // NVLSM says what is wrong with it
 	return daemons.Spec{
 		Name: SubnetManager, Path: f.path(smProgram), Effect: effect,
-		Args:   []string{"--config", f.subnetConfig(), "--pid_file", f.path(fmRun + "/nvlsm.pid"), "--log_file", "stdout"},
+		Args:   []string{"--config", subnetConfig, "--pid_file", f.path(fmRun + "/nvlsm.pid"), "--log_file", "stdout"},
 		Env:    append(os.Environ(), "LD_LIBRARY_PATH="+f.path(smLibraries)), // of its plugin for the fabric manager
 		Socket: f.path(smSocket),
 		Before: f.prepareSubnet,
@@ -167,15 +158,6 @@ func (f Facts) resetGPUs(ctx context.Context) error {
 		return fmt.Errorf("reset the GPUs after the change of FABRIC_MODE: nvidia-smi -r: %w", err)
 	}
 	return nil
-}
-
-// subnetConfig returns NVLSM's configuration: the mounted file, or the image's.
-func (f Facts) subnetConfig() string {
-	mounted := filepath.Join(f.Drivers, smConfigName)
-	if _, err := os.Stat(mounted); err == nil {
-		return mounted
-	}
-	return f.path(smConfig)
 }
 
 // prepareSubnet waits for modules and port, and makes the folders and device files that NVLSM needs.

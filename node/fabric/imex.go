@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,24 +55,10 @@ func IMEX(f Facts) ([]daemons.Spec, error) {
 			if err := os.MkdirAll(f.Work, 0o755); err != nil {
 				return fmt.Errorf("configure nvidia-imex: %w", err)
 			}
-			return atomicwriter.WriteFile(config, imexSettings(text, nodes), 0o644)
+			return atomicwriter.WriteFile(config, apply(text, map[string]string{"DAEMONIZE": "0", "IMEX_NODE_CONFIG_FILE": nodes}), 0o644)
 		},
 		StartWait: time.Minute, StopWait: 10 * time.Second,
 	}}, nil
-}
-
-// imexSettings returns a configuration in which the program stays in the foreground and reads our list.
-func imexSettings(text []byte, nodes string) []byte {
-	var kept bytes.Buffer
-	for line := range bytes.Lines(text) {
-		key, _, _ := strings.Cut(string(line), "=")
-		if k := strings.TrimSpace(key); k != "DAEMONIZE" && k != "IMEX_NODE_CONFIG_FILE" {
-			kept.Write(bytes.TrimRight(line, "\n"))
-			kept.WriteByte('\n')
-		}
-	}
-	fmt.Fprintf(&kept, "DAEMONIZE=0\nIMEX_NODE_CONFIG_FILE=%s\n", nodes)
-	return kept.Bytes()
 }
 
 // checkNodes requires a list with an address.

@@ -36,10 +36,8 @@ func (f Facts) settings() (map[string]string, error) {
 	if err := checkSettings(f.Settings); err != nil {
 		return nil, err
 	}
-	all := maps.Clone(f.Settings)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{"DAEMONIZE": "1"} // only the exit code of the program that forks says that the fabric was set up
+	maps.Copy(all, f.Settings)
 	if f.Mode == "" {
 		return all, nil
 	}
@@ -144,8 +142,7 @@ func value(text []byte, key string) (value string) {
 	return value
 }
 
-// apply replaces KEY=value lines and appends the missing ones, sorted. It switches DAEMONIZE on if the file
-// has switched it off: only the exit code of the program that forks says that the fabric was set up.
+// apply replaces KEY=value lines and appends the missing ones, sorted.
 func apply(text []byte, settings map[string]string) []byte {
 	var out bytes.Buffer
 	done := map[string]bool{}
@@ -154,8 +151,6 @@ func apply(text []byte, settings map[string]string) []byte {
 		key = strings.TrimSpace(key)
 		value, set := settings[key]
 		switch {
-		case found && key == "DAEMONIZE":
-			out.WriteString("DAEMONIZE=1\n")
 		case found && set && !done[key]:
 			fmt.Fprintf(&out, "%s=%s\n", key, value)
 			done[key] = true

@@ -108,15 +108,3 @@ func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, fina
 		r.reported = reported{c.Status, c.Reason, c.Message, now}
 	}
 }
-
-// conditionDue returns the time at which the condition must be written again without a change.
-func (r *Reporter) conditionDue() time.Time {
-	st := r.source.Status()
-	if !st.Holding() {
-		return r.now().Add(heartbeat)
-	}
-	if c := conditionOf(st); c.Message != r.reported.message || c.Reason != r.reported.reason {
-		return r.reported.at.Add(messageEvery)
-	}
-	return r.reported.at.Add(heartbeat)
-}

@@ -49,24 +49,6 @@ func (r *Recorder) Record(e Event) {
 	}
 }
 
-// Due returns the time when Send has something to send; zero: there is nothing.
-func (r *Recorder) Due() time.Time {
-	var due time.Time
-	for _, x := range r.entries {
-		if x.pending == 0 {
-			continue
-		}
-		at := x.first
-		if !x.sent.IsZero() {
-			at = x.sent.Add(every)
-		}
-		if due.IsZero() || at.Before(due) {
-			due = at
-		}
-	}
-	return due
-}
-
 const every = 5 * time.Minute
 
 // Send sends the Events that are due, or with all every pending one. Those that could not be sent stay pending.

@@ -33,17 +33,11 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	}
-	if !r.Due().IsZero() {
-		t.Error("nothing is due at the start")
-	}
 	record(used, Event{About: Node(testNode), Reason: "Serving", Message: "it serves"})
 	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
 	now = now.Add(time.Minute)
 	record(used, used)
 	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
-	if due := r.Due(); !due.Equal(noon.Add(5 * time.Minute)) {
-		t.Errorf("due %v", due)
-	}
 	now = noon.Add(5 * time.Minute)
 	record()
 	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x3: used by a")
@@ -71,7 +65,7 @@ func TestRecorderFails(t *testing.T) {
 	r := &Recorder{Client: c, Now: func() time.Time { return noon }}
 	s.Do(func(st *apitest.State) { st.Down = true })
 	r.Record(Event{About: Pod("gpu", strings.Repeat("x", 250), ""), Reason: "A", Message: strings.Repeat("é", 2000)})
-	if err := r.Send(t.Context(), false); !errors.Is(err, ErrUnreachable) || r.Due().IsZero() {
+	if err := r.Send(t.Context(), false); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("down: %v", err)
 	}
 	s.Do(func(st *apitest.State) { st.Down = false })

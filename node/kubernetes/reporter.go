@@ -58,6 +58,7 @@ type Reporter struct {
 const (
 	repeatEvery = 10 * time.Minute // an Event is deleted after an hour; a state that lasts is reported again
 	compileWait = 5 * time.Second  // a phase that takes longer is a compile
+	lookEvery   = 5 * time.Second  // at a status that has not changed: something may be due
 )
 
 // StartReporter returns a reporter that follows the source until Close, or until ctx ends.
@@ -90,17 +91,15 @@ func (r *Reporter) Close(ctx context.Context) {
 
 func (r *Reporter) follow(ctx context.Context) {
 	defer close(r.done)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		r.report(ctx, false)
 		select {
 		case <-ctx.Done():
-			return
 		case <-r.source.Changed:
-		case <-timer.C:
+		case <-look.C:
 		}
-		r.report(ctx, false)
-		timer.Reset(max(time.Second, r.next().Sub(r.now())))
 	}
 }
 
@@ -122,39 +121,4 @@ func (r *Reporter) report(ctx context.Context, final bool) {
 			r.o.Idle(ctx)
 		}
 	}
-}
-
-// next returns the time at which there is something to do without a change of the status.
-func (r *Reporter) next() time.Time {
-	next := r.now().Add(heartbeat)
-	sooner := func(at time.Time) {
-		if !at.IsZero() && at.Before(next) {
-			next = at
-		}
-	}
-	if r.condition.on {
-		sooner(later(r.conditionDue(), r.condition.pause))
-	}
-	if r.taintsDue(r.source.Status()) {
-		sooner(r.taints.pause)
-	}
-	if r.events.on {
-		if due := r.recorder.Due(); !due.IsZero() {
-			sooner(later(due, r.events.pause))
-		}
-		if r.phase == compilePhase {
-			sooner(r.since.Add(compileWait))
-		}
-		if r.last.lasts() {
-			sooner(r.recorded.Add(repeatEvery))
-		}
-	}
-	return next
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

@@ -7,17 +7,12 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// taintsDue reports whether the startup taints have to be removed: once in a life, when the driver serves. A
-// status is about this boot, so a node that was only restarted keeps them until its driver is loaded again.
-func (r *Reporter) taintsDue(st status.Snapshot) bool {
-	return r.taints.on && !r.untainted && st.State == status.Serving && st.Holding()
-}
-
-// removeTaints removes the startup taints. They are never added: what adds them, and what they mean, is
-// others' business.
+// removeTaints removes the startup taints once in a life, when the driver serves. A status is about this boot, so a
+// node that was only restarted keeps them until its driver is loaded again. They are never added: what adds them,
+// and what they mean, is others' business.
 func (r *Reporter) removeTaints(ctx context.Context, st status.Snapshot) {
 	now := r.now()
-	if !r.taintsDue(st) || !r.taints.ready(now) {
+	if r.untainted || st.State != status.Serving || !st.Holding() || !r.taints.ready(now) {
 		return
 	}
 	removed, err := r.o.Client.RemoveTaints(ctx, r.o.Node, r.o.Taints)

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"crypto/x509"
 	"time"
 
@@ -83,16 +84,8 @@ type Input struct {
 
 // defaults sets the fields that are empty.
 func (in *Input) defaults() {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{
-		{&in.Sys, "/sys"}, {&in.Proc, "/proc"}, {&in.Root, "/"}, {&in.Host, "/proc/1/root"}, {&in.RunDir, "/run/nvidia"},
-	} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
+	in.Sys, in.Proc, in.Root = cmp.Or(in.Sys, "/sys"), cmp.Or(in.Proc, "/proc"), cmp.Or(in.Root, "/")
+	in.Host, in.RunDir = cmp.Or(in.Host, "/proc/1/root"), cmp.Or(in.RunDir, "/run/nvidia")
 	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
 		in.NeedDisk = defaultNeedDisk
 	}

@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,14 +45,7 @@ type Facts struct {
 }
 
 func (f Facts) withDefaults() Facts {
-	for _, d := range []struct {
-		field *string
-		value string
-	}{{&f.Root, "/"}, {&f.Drivers, "/drivers"}} {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
+	f.Root, f.Drivers = cmp.Or(f.Root, "/"), cmp.Or(f.Drivers, "/drivers")
 	if f.Now == nil {
 		f.Now = time.Now
 	}
