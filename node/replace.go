@@ -102,10 +102,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 			return err
 		}
 		n.countBlocked()
-		n.status.Change(func(st *status.Snapshot) {
-			st.State, st.WaitsFor, st.Ready, st.Holders = status.Waiting, status.ForHolders, false, busy.Holders
-			st.Reason = n.mustGo(old) + ": " + busy.Error()
-		})
+		n.status.Wait(status.ForHolders, n.mustGo(old)+": "+busy.Error(), busy.Holders)
 		if n.now().Sub(said) >= 30*time.Second {
 			said = n.now()
 			n.log.Info("waiting to replace the driver", "driver", old.Version, "reason", busy)
@@ -181,16 +178,10 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 		}
 		return fmt.Errorf("put driver %s back: %w", old.Version, err)
 	}
-	if err = n.makeNodes(ctx); err != nil {
-		err = n.makeNodes(ctx)
-	}
-	if err != nil {
+	if err := twice(func() error { return n.makeNodes(ctx) }); err != nil {
 		n.warn("device files of driver %s: %v", old.Version, err)
 	}
-	if err = n.Roots.MountOld(ctx, old.RootDir); err != nil {
-		err = n.Roots.MountOld(ctx, old.RootDir)
-	}
-	if err != nil { // modules alone are only half a driver
+	if err := twice(func() error { return n.Roots.MountOld(ctx, old.RootDir) }); err != nil { // modules alone are only half a driver
 		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)
 		return errors.Join(err, n.unload(ctx, n.driver))
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -93,18 +94,14 @@ func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 		return err
 	}
 	reason := fmt.Sprintf("%s: waiting for %s", n.mustGo(old), n.safeLoad)
+	var holders []kmod.Holder
 	if busy != nil {
 		n.countBlocked()
-		reason += "; " + busy.Error()
+		reason, holders = reason+"; "+busy.Error(), busy.Holders
 	}
-	n.status.Change(func(st *status.Snapshot) {
-		if st.State != status.Waiting {
-			n.log.Info("waiting for safe load", "reason", reason)
-		}
-		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = status.Waiting, status.ForSafeLoad, false, reason, nil
-		if busy != nil {
-			st.Holders = busy.Holders
-		}
-	})
+	if n.status.Get().State != status.Waiting {
+		n.log.Info("waiting for safe load", "reason", reason)
+	}
+	n.status.Wait(status.ForSafeLoad, reason, holders)
 	return nil
 }

@@ -251,9 +251,7 @@ func (n *Node) waitsForToolkit(reason string) {
 		n.status.Set(status.Starting, "")
 		return
 	}
-	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.WaitsFor, st.Ready, st.Reason = status.Waiting, status.ForToolkit, false, reason
-	})
+	n.status.Wait(status.ForToolkit, reason, nil)
 }
 
 // stage copies the driver root to the host's storage if there is any. It does not touch the root that is

@@ -82,11 +82,15 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.
 func (n *Node) removeNodes(nodes []devices.Node) {
-	err := n.Hardware.RemoveNodes(nodes)
-	if err != nil {
-		err = n.Hardware.RemoveNodes(nodes)
-	}
-	if err != nil {
+	if err := twice(func() error { return n.Hardware.RemoveNodes(nodes) }); err != nil {
 		n.warn("remove device files: %v", err)
 	}
+}
+
+// twice tries once more what failed, and is part of a way back.
+func twice(f func() error) error {
+	if f() == nil {
+		return nil
+	}
+	return f()
 }

@@ -23,7 +23,7 @@ func TestLeftovers(t *testing.T) {
 	f := in(t, "a.pid", "foreign.pid", "junk.pid")
 	old := spec("old", "fork", f[0])
 	var l logtest.Log
-	p := require.Value(launch(t.Context(), t.Context(), old.withDefaults(), quickly))(t)
+	p := require.Value(launch(t.Context(), t.Context(), old, quickly))(t)
 	left := p.main.pid
 	foreign := exec.CommandContext(t.Context(), "sleep", "60")
 	require.NoError(t, foreign.Start())
@@ -51,7 +51,7 @@ func TestLeftovers(t *testing.T) {
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid")
-	p := require.Value(launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly))(t)
+	p := require.Value(launch(t.Context(), t.Context(), spec("a", "fork", f[0]), quickly))(t)
 	stranger := &member{pid: p.main.pid, begun: "1"}
 	stranger.signal(unix.SIGKILL)
 	time.Sleep(20 * time.Millisecond)

@@ -3,7 +3,7 @@
 //
 // A daemon that ends is started again, with growing pauses and without a limit on attempts; its state says
 // that it is down and why. Programs that stay in the foreground are watched as children, programs that fork
-// through their pid file and a pidfd. The package does not decide what a dead daemon means for readiness.
+// through their pid file. The package does not decide what a dead daemon means for readiness.
 package daemons
 
 import (
@@ -42,16 +42,6 @@ type Spec struct {
 	StartWait time.Duration // for one whole start, default 1 min
 	StopWait  time.Duration // time between SIGTERM and SIGKILL, default 10 s
 	Required  bool          // Start fails if this daemon does not start; others are retried in the background
-}
-
-func (s Spec) withDefaults() Spec {
-	if s.StartWait <= 0 {
-		s.StartWait = time.Minute
-	}
-	if s.StopWait <= 0 {
-		s.StopWait = 10 * time.Second
-	}
-	return s
 }
 
 // State is the present state of a daemon. Reason says in one line why it is not ready; Since is when Ready

@@ -1,6 +1,7 @@
 package daemons
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +61,9 @@ func Start(ctx context.Context, log *slog.Logger, specs ...Spec) (*Supervisor, e
 func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supervisor, error) {
 	s := &Supervisor{changed: make(chan struct{}, 1)}
 	for _, spec := range specs {
+		spec.StartWait, spec.StopWait = cmp.Or(spec.StartWait, time.Minute), cmp.Or(spec.StopWait, 10*time.Second)
 		d := &daemon{
-			spec: spec.withDefaults(), timing: t, log: log.With("daemon", spec.Name), changed: s.changed, done: make(chan struct{}),
+			spec: spec, timing: t, log: log.With("daemon", spec.Name), changed: s.changed, done: make(chan struct{}),
 			state: State{Name: spec.Name, Effect: spec.Effect, Since: time.Now()},
 		}
 		i := slices.IndexFunc(s.daemons, func(b *daemon) bool { return b.spec.Name == spec.Needs })

@@ -38,11 +38,7 @@ func (r *Root) mounts() ([]mounttable.Mount, error) {
 	if r.foreign() != nil {
 		return nil, nil //nolint:nilerr // preflight says what is in the way
 	}
-	target, err := mounttable.RealPath(r.Target)
-	if err != nil {
-		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)
-	}
-	mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, target) })
+	mounts, err := mounttable.Below(r.Target)
 	if err != nil {
 		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)
 	}

@@ -29,12 +29,8 @@ func (r *Root) Unmount(ctx context.Context) error {
 }
 
 func (r *Root) unmountBelow(ctx context.Context, dir string) error {
-	dir, err := mounttable.RealPath(dir)
-	if err != nil {
-		return fmt.Errorf("unmount: %w", err)
-	}
 	for range maxMounts {
-		mounts, err := mounttable.Read(func(point string) bool { return mounttable.AtOrBelow(point, dir) })
+		mounts, err := mounttable.Below(dir)
 		if err == nil && len(mounts) == 0 {
 			return nil
 		}

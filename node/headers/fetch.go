@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,17 +65,9 @@ func (o Options) explain(ctx context.Context, err error) error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Root == "" {
-		o.Root = "/"
-	}
-	if o.Arch == "" {
-		o.Arch = runtime.GOARCH
-	}
+	o.Root, o.Arch, o.Log = cmp.Or(o.Root, "/"), cmp.Or(o.Arch, runtime.GOARCH), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

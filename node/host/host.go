@@ -114,6 +114,6 @@ func mounted(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m, err := mounttable.Containing(target)
-	return m.Point == target, err
+	mounts, err := mounttable.Read(func(point string) bool { return point == target })
+	return len(mounts) > 0, err
 }

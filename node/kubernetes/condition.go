@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -25,9 +24,6 @@ const maxMessage = 1024
 // SetCondition writes one condition of a node and leaves the others unchanged. It needs the verb patch on
 // nodes/status.
 func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, cond Condition) error {
-	if node == "" {
-		return errNoNode()
-	}
 	value := Patch{
 		"type": cond.Type, "status": cond.Status, "reason": cond.Reason, "message": truncate(cond.Message, maxMessage), "lastHeartbeatTime": formatTime(now),
 	}
@@ -36,11 +32,7 @@ func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, c
 	}
 	// The strategic merge of Kubernetes merges conditions by type.
 	body := Patch{"status": Patch{"conditions": []any{value}}}
-	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "nodes", node, "status"), Kind: strategicPatch, Body: body, Metadata: true}, nil)
-}
-
-func errNoNode() error {
-	return &noClusterError{errors.New("the name of the node is not known: set NODE_NAME from spec.nodeName")}
+	return c.onNode(ctx, node, Request{Method: http.MethodPatch, Kind: strategicPatch, Body: body, Metadata: true}, nil, "status")
 }
 
 // formatTime returns a time in the format of the API.

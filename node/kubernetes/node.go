@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -27,16 +28,22 @@ type Patch map[string]any
 
 // GetNode reads a node. It needs the verb get on nodes.
 func (c *Client) GetNode(ctx context.Context, name string) (n NodeObject, err error) {
-	if name == "" {
-		return n, errNoNode()
-	}
 	const most = 8 << 20 // a kubelet may list thousands of images
-	err = c.Do(ctx, Request{Method: http.MethodGet, Path: Path("api", "v1", "nodes", name), Most: most}, &n)
+	err = c.onNode(ctx, name, Request{Method: http.MethodGet, Most: most}, &n)
 	return n, err
 }
 
+// onNode sends a request about a node, or a part of it.
+func (c *Client) onNode(ctx context.Context, name string, r Request, answer any, part ...string) error {
+	if name == "" {
+		return &noClusterError{errors.New("the name of the node is not known: set NODE_NAME from spec.nodeName")}
+	}
+	r.Path = Path(append([]string{"api", "v1", "nodes", name}, part...)...)
+	return c.Do(ctx, r, answer)
+}
+
 func (c *Client) patchNode(ctx context.Context, name string, patch Patch) error {
-	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "nodes", name), Kind: MergePatch, Body: patch, Metadata: true}, nil)
+	return c.onNode(ctx, name, Request{Method: http.MethodPatch, Kind: MergePatch, Body: patch, Metadata: true}, nil)
 }
 
 // ChangeNode reads a node, calls edit for a patch, and applies the whole patch or nothing. When the node was
@@ -73,19 +80,13 @@ func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObje
 // Annotation returns the value of a node's annotation; "" when the node does not have it. It needs the verb
 // get on nodes.
 func (c *Client) Annotation(ctx context.Context, node, key string) (string, error) {
-	if node == "" {
-		return "", errNoNode()
-	}
 	var n NodeObject
-	err := c.Do(ctx, Request{Method: http.MethodGet, Path: Path("api", "v1", "nodes", node), Metadata: true}, &n)
+	err := c.onNode(ctx, node, Request{Method: http.MethodGet, Metadata: true}, &n)
 	return n.Metadata.Annotations[key], err
 }
 
 // Annotate sets a node's annotation. It needs the verb patch on nodes.
 func (c *Client) Annotate(ctx context.Context, node, key, value string) error {
-	if node == "" {
-		return errNoNode()
-	}
 	return c.patchNode(ctx, node, Patch{"metadata": Patch{"annotations": Patch{key: value}}})
 }
 

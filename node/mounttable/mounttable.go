@@ -43,6 +43,15 @@ func Read(keep func(point string) bool) ([]Mount, error) {
 	return ReadFile(self, keep)
 }
 
+// Below returns the mounts of this process at and below a folder, whose path may have links.
+func Below(dir string) ([]Mount, error) {
+	dir, err := RealPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Read(func(point string) bool { return AtOrBelow(point, dir) })
+}
+
 // ReadFile is Read for the mountinfo file of a process.
 func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 	f, err := os.Open(file)

@@ -129,13 +129,9 @@ func checkRDMA(in *Input) Check {
 	if !in.RDMA {
 		return skip("GPUDirect RDMA is not asked for")
 	}
-	card := false
-	vendors, err := filepath.Glob(filepath.Join(in.Sys, "bus/pci/devices/*/vendor"))
-	if err == nil {
-		card = slices.ContainsFunc(vendors, func(file string) bool { return value(file) == "0x15b3" })
-	}
+	cards, _ := filepath.Glob(filepath.Join(in.Sys, "bus/pci/devices/*/vendor")) //nolint:errcheck // the pattern is good
 	switch {
-	case !card:
+	case !slices.ContainsFunc(cards, func(file string) bool { return value(file) == "0x15b3" }):
 		return warn("Switch GPUDirect RDMA off for nodes without such a card.", "there is no network card for RDMA (15b3) on the PCI bus: nvidia-peermem will not be loaded")
 	case in.presence("ib_core", in.moduleTrees()) < loadable:
 		return warn("Install the RDMA drivers on the host or run their container (DOCA-OFED); nvidia-peermem is loaded once they are there.",

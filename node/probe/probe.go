@@ -8,6 +8,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,19 +69,6 @@ type Options struct {
 	Timeout time.Duration
 }
 
-func (o Options) withDefaults() Options {
-	if o.Probe == "" {
-		o.Probe = "/usr/local/bin/driver-probe"
-	}
-	if o.SMI == "" {
-		o.SMI = "/usr/bin/nvidia-smi"
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = time.Minute
-	}
-	return o
-}
-
 // Prober asks repeatedly and never leaves more than one child behind: while a child hangs in the kernel, Ask
 // returns its error at once instead of starting another one. The zero value is ready to use. It is safe for
 // concurrent use and runs one query at a time.
@@ -103,7 +91,8 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 	if p.hung != nil && p.hung.Still() {
 		return Answer{Devices: []Device{}, Err: p.hung.Error()}, p.hung
 	}
-	o = o.withDefaults()
+	o.Probe, o.SMI = cmp.Or(o.Probe, "/usr/local/bin/driver-probe"), cmp.Or(o.SMI, "/usr/bin/nvidia-smi")
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	a, err := p.askNVML(ctx, o, usage)
 	if errors.As(err, new(*cannotStartError)) && ctx.Err() == nil {
 		var second error

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // Store keeps the status of an instance up to date. It is safe for use by several goroutines.
@@ -114,6 +116,13 @@ func (s *Store) reportSave(err error) {
 // Set changes state and reason, the most frequent change.
 func (s *Store) Set(state State, reason string) {
 	s.Change(func(st *Snapshot) { st.State, st.Ready, st.Reason = state, state == Serving, reason })
+}
+
+// Wait sets what the instance waits for, and the processes that are in its way.
+func (s *Store) Wait(what, reason string, holders []kmod.Holder) {
+	s.Change(func(st *Snapshot) {
+		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = Waiting, what, false, reason, holders
+	})
 }
 
 // Get returns a copy that the caller may keep.

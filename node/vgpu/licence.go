@@ -56,7 +56,7 @@ func (f Facts) path(name string) string { return filepath.Join(f.Root, name) }
 
 // Licence is what the files of a licence say.
 type Licence struct {
-	Settings bool      // there is a gridd.conf
+	Settings []byte    // the text of gridd.conf; nil: there is none
 	Tokens   []Token   // those that can be used, also later or no longer
 	Until    time.Time // when the last of them expires; zero: never, or there are none
 	Notes    []string  // what a person should look at
@@ -80,7 +80,7 @@ func (f Facts) Licence() (Licence, error) {
 	case err != nil:
 		return l, fmt.Errorf("read the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
 	default:
-		l.Settings = true
+		l.Settings = text
 		if err := checkSettings(text); err != nil {
 			return l, fmt.Errorf("the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
 		}
@@ -175,7 +175,7 @@ func (l Licence) usable(now time.Time) bool {
 // String says what there is: "2 tokens, valid until 2030-01-02".
 func (l Licence) String() string {
 	switch {
-	case len(l.Tokens) == 0 && !l.Settings:
+	case len(l.Tokens) == 0 && l.Settings == nil:
 		return "no token and no gridd.conf: the image's own settings count"
 	case len(l.Tokens) == 0:
 		return "no token"
@@ -188,12 +188,8 @@ func (l Licence) String() string {
 // install copies the files to where nvidia-gridd reads them. It removes tokens that are no longer in the
 // folder of drivers' settings, if that has any.
 func (f Facts) install(l Licence) error {
-	if l.Settings {
-		text, err := bounded.File(filepath.Join(f.Drivers, settingsName), maxSettings)
-		if err == nil {
-			err = writeFile(f.path(settingsFile), text, 0o644)
-		}
-		if err != nil {
+	if l.Settings != nil {
+		if err := writeFile(f.path(settingsFile), l.Settings, 0o644); err != nil {
 			return fmt.Errorf("copy the licence settings: %w", err)
 		}
 	}
