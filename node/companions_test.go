@@ -49,3 +49,87 @@ func TestPeermem(t *testing.T) {
 		}
 	})
 }
+
+// Companions are loaded after the driver and unloaded before it, a successor of a killed instance keeps them, and a
+// driver is ready without them.
+func TestCompanions(t *testing.T) {
+	const (
+		fs, drv = "Name:nvidia-fs Version:535.261.03 SrcVersion:NVIDIA_FS535.261.03", "Name:gdrdrv Version:535.261.03 SrcVersion:GDRDRV535.261.03"
+		good    = " Loaded:true Foreign:false Reason:}"
+		who     = "nvidia_fs 2.17 was loaded by another program, perhaps by nvidia-gds-driver, which runs as pid 99 (nvidia-gds-driv) in pod gpu-operator/driver-x"
+		refusal = "failing symbol_get of non-GPLONLY symbol nvidia_p2p_get_pages."
+	)
+	stories(t, map[string]string{
+		"kept by a successor": `
+			direct
+			run 535 direct
+				8s see Ready:true | ` + fs + good + ` | ` + drv + good + `
+			end served absent | in order insert nvidia, insert nvidia_fs, insert gdrdrv, delete nvidia_fs, delete nvidia
+			leave 535, storage holder comes
+			run 535 direct
+			end served whole | -insert nvidia_fs | -delete nvidia_fs | State:detached | fio | nvidia_fs
+			users go
+			run 535 direct
+			end served absent`,
+		"left out": `
+			omit nvidia-fs
+			run 535 direct
+				8s see Ready:true | ` + drv + good + ` | Name:nvidia-fs Version: SrcVersion: Loaded:false Foreign:false Reason:the modules for kernel  have no nvidia-fs 2.13.5: it does not compile: no such field
+			end served absent`,
+		"refused": `
+			refuse nvidia_fs
+			run 535 direct
+				8s see Ready:true | ` + drv + good + ` | Loaded:false Foreign:false Reason:load nvidia_fs: the kernel refused the module nvidia_fs
+			end served absent`,
+		"another build replaces one as soon as no program uses it, while the driver stays": `
+			direct, leave 535, build b, storage holder comes
+			run 535 1m direct
+				10s see Ready:true | ` + fs + ` Loaded:true Foreign:false Reason: | nvidia_fs is in use by pid 4713 (fio) | ` + drv + `b Loaded:true
+				20s users go
+				40s see ` + fs + `b` + good + `
+			end served absent | in order delete nvidia_fs, delete nvidia
+			forgive record`,
+		"a stop that the kernel refuses half way loads them again": `
+			run 535 direct
+				on delete nvidia_modeset: uvm holder comes
+			end served whole | modules [gdrdrv i2c_core ipmi_devintf ipmi_msghandler nvidia nvidia_fs nvidia_modeset nvidia_uvm] | State:detached`,
+		"those of other programs stay, are named, and go with the driver": `
+			sidecar, direct, leave 535, lose nvidia_fs, nvidia_fs comes
+			run 535 direct
+				8s see Ready:true | Name:nvidia-fs Version:2.17 SrcVersion:NVIDIA_FS2.17 Loaded:true Foreign:true | ` + who + `
+			end served absent
+			run 535
+				4s nvidia_fs comes
+				4s pin nvidia_fs
+			end State:detached | ` + who,
+		"asked for later: compiled and loaded without touching the driver, which stays if that fails": `
+			leave 535, holder comes, uncached 535
+			run 535 direct
+				8s see ` + fs + good + ` | ` + drv + good + `
+			end served whole | -insert nvidia | +keep
+			lose nvidia_fs gdrdrv, uncached 535
+			run 535 direct
+				on compile: fail
+				8s see Ready:true | the modules of the loaded driver are not at hand | its companions are missing: injected failure
+			end served whole
+			kernel-log ` + refusal + `
+			run 535 direct
+				6s kernel-log ` + refusal + `
+			end served whole | a program could not open /dev/nvidia-fs*`,
+	})
+	for name, c := range map[string]struct {
+		says string
+		edit func(n *Node)
+	}{
+		"not in image": {"the image has no nvidia-fs; use an image with it (driver-build --companions nvidia-fs), or leave --gds (GDS_ENABLED) off", func(n *Node) { n.Info.Companions = nil }},
+		"for open only": {"is for the open kernel modules, and not for the proprietary ones", func(n *Node) {
+			n.Info.Companions[0].Flavours, n.Kernel.(*instance).extra = []string{"open"}, nil
+		}},
+		"made without it": {"have no nvidia-fs 2.13.5: they were made without it; use an image", func(n *Node) { n.Kernel.(*instance).extra = []string{"gdrdrv"} }},
+	} {
+		stories(t, map[string]string{name: `
+			run 535 direct
+				8s see Ready:true | ` + c.says + ` | Name:gdrdrv Version:` + map[bool]string{true: "535.261.03"}[name == "made without it"] + ` SrcVersion:
+			end served absent`}, c.edit)
+	}
+}

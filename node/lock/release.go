@@ -33,7 +33,8 @@ type named struct {
 
 // replaced returns the locked files whose names lead elsewhere now.
 func (l *Lock) replaced() []named {
-	return slices.DeleteFunc([]named{{&l.own, l.path}, {&l.legacy, l.legacyPath}}, func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) })
+	all := []named{{&l.own, l.path}, {&l.legacy, l.legacyPath}}
+	return slices.DeleteFunc(all, func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) })
 }
 
 // Lost compares the names with the files that we locked. It returns nil when they match, else a *LostError
