@@ -128,7 +128,8 @@ func askHere(ctx context.Context, ask asker, a *session.App, o *flags.Common, ru
 		func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) })
 	find := a.Programs(ctx, &programs.Finder{Present: true})
 	for _, arch := range (matrix.Selection{Archs: o.Selection.Archs}).ArchsOf(matrix.System{}) {
-		ask("programs "+arch, "fault", "take driver-build and its programs from one release or one build, in one folder", func(context.Context) (string, error) {
+		const fix = "take driver-build and its programs from one release or one build, in one folder"
+		ask("programs "+arch, "fault", fix, func(context.Context) (string, error) {
 			found, err := find(arch)
 			if errors.Is(err, programs.ErrNotMade) {
 				return err.Error(), nil // a build makes them
@@ -150,7 +151,8 @@ func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Mat
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
 		base, _, _ := strings.Cut(system.Base, "@") // what a digest names may be in the cache, and then no registry is asked
 		if !known[host] {
-			ask("bases of "+host, "fault", "reach it through a proxy (HTTPS_PROXY) or --registry-mirror "+host+"=MIRROR, trust its authority with --ca, log in with driver-build login "+host,
+			fix := "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, "
+			ask("bases of "+host, "fault", fix+"log in with driver-build login "+host,
 				func(ctx context.Context) (string, error) {
 					_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
 					return base + " is there", err
@@ -159,7 +161,8 @@ func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Mat
 		known[host] = true
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
-		ask("repository", "fault", "log in with driver-build login "+host+", trust its authority with --ca, ask its owner for the right to push to "+o.Repository,
+		fix := "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to "
+		ask("repository", "fault", fix+o.Repository,
 			func(ctx context.Context) (string, error) {
 				return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
 			})

@@ -51,7 +51,8 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (
 	if deep {
 		part = registry.Layers
 	}
-	err = withImage(ctx, a, ref, registry.OpenOptions{Arch: arch, Part: part}, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+	o := registry.OpenOptions{Arch: arch, Part: part}
+	err = withImage(ctx, a, ref, o, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
 		if deep {
 			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
 		} else {
@@ -63,7 +64,9 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (
 }
 
 // withImage opens an image for reading.
-func withImage(ctx context.Context, a *session.App, ref string, o registry.OpenOptions, f func(context.Context, *session.Session, *registry.Opened) error) error {
+func withImage(
+	ctx context.Context, a *session.App, ref string, o registry.OpenOptions, f func(context.Context, *session.Session, *registry.Opened) error,
+) error {
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		base, err := s.Registry.Open(ctx, ref, o)
 		if err != nil {

@@ -99,11 +99,11 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 func printLeft(a *session.App, left map[string][]string) {
 	for _, cause := range slices.Sorted(maps.Keys(left)) {
 		tags := left[cause]
-		fmt.Fprintf(a.Stderr, "warning: %d images are left out, because a build of them cannot work now: %s: %s", len(tags), cause, tags[0])
+		text := fmt.Sprintf("%d images are left out, because a build of them cannot work now: %s: %s", len(tags), cause, tags[0])
 		if len(tags) > 1 {
-			fmt.Fprintf(a.Stderr, " to %s", tags[len(tags)-1])
+			text += " to " + tags[len(tags)-1]
 		}
-		fmt.Fprintln(a.Stderr)
+		a.Warnings(text)
 	}
 }
 

@@ -24,18 +24,18 @@ const (
 	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
 )
 
-// absent says what is not where a reference says. It is fs.ErrNotExist and a mistake of the user.
-type absent string
+// absentError says what is not where a reference says. It is fs.ErrNotExist and a mistake of the user.
+type absentError string
 
-func (e absent) Error() string { return string(e) }
+func (e absentError) Error() string { return string(e) }
 
 // Is makes errors.Is(err, fs.ErrNotExist) true.
-func (absent) Is(target error) bool { return target == fs.ErrNotExist }
+func (absentError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // FailureKind is that of a name that there is not.
-func (absent) FailureKind() failure.Kind { return failure.Usage }
+func (absentError) FailureKind() failure.Kind { return failure.Usage }
 
-func absentf(format string, args ...any) error { return absent(fmt.Sprintf(format, args...)) }
+func absentf(format string, args ...any) error { return absentError(fmt.Sprintf(format, args...)) }
 
 // kinds of images on this machine, as references and outputs name them.
 var kinds = []string{"oci", "oci-archive", "docker-archive"}

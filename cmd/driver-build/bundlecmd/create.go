@@ -66,7 +66,8 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 func newCreate(a *session.App) *cobra.Command {
 	var o createFlags
 	cmd := &cobra.Command{
-		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong, Args: session.ImageArgs(cobra.ArbitraryArgs),
+		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Args:    session.ImageArgs(cobra.ArbitraryArgs),
 		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Images = args
