@@ -83,11 +83,11 @@ func partsOf(t Artifact) parts {
 
 // named returns a document that the index names.
 func (s *stored) named(d v1.Descriptor) (Artifact, error) {
-	m, err := s.blobs.named(d)
+	raw, err := s.blobs.named(d)
 	if err != nil {
 		return nil, err
 	}
-	return NewArtifact(m.Raw, s.blobs)
+	return NewArtifact(raw, s.blobs)
 }
 
 func (c *collector) add(t Artifact, depth int) error {

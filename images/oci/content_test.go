@@ -11,7 +11,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`))
 	f.Add([]byte(`{"schemaVersion":2,"config":{"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[]}`))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		_, _ = ChooseManifest("x", "amd64", Manifest{Raw: b}, func(v1.Descriptor) (Manifest, error) { return Manifest{Raw: b}, nil })
+		_, _ = ChooseManifest("x", "amd64", b, func(v1.Descriptor) ([]byte, error) { return b, nil })
 		_, _ = ParseManifest(b)
 	})
 }

@@ -45,37 +45,37 @@ func (l LocalRef) dockerEntries() (files, tarball.Manifest, error) {
 // application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here, as
 // go-containerregistry's tarball.Image does, would make the base's digest depend on the version of a compressor;
 // the price is that a push of such a base sends more bytes.
-func (l LocalRef) docker(ctx context.Context) (Manifest, Blobs, error) {
+func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 	f, entries, err := l.dockerEntries()
 	if err != nil {
-		return Manifest{}, Blobs{}, err
+		return nil, Blobs{}, err
 	}
 	e, err := dockerPick(entries, l.tag)
 	if err != nil {
-		return Manifest{}, Blobs{}, fmt.Errorf("%s: %w", l.Path, err)
+		return nil, Blobs{}, fmt.Errorf("%s: %w", l.Path, err)
 	}
 	config, err := f.read(e.Config, MaxConfig)
 	if err != nil {
-		return Manifest{}, Blobs{}, err
+		return nil, Blobs{}, err
 	}
 	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
 	if err != nil {
-		return Manifest{}, Blobs{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, l.Path, err)
+		return nil, Blobs{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, l.Path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return Manifest{}, Blobs{}, fmt.Errorf("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return nil, Blobs{}, fmt.Errorf("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
 	doc := NewDocument(config, types.OCIConfigJSON)
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: doc.Desc, Layers: make([]v1.Descriptor, len(e.Layers))}
 	names := map[v1.Hash]string{doc.Desc.Digest: e.Config}
 	for i, file := range e.Layers {
 		if m.Layers[i], err = f.dockerLayer(ctx, file, cf.RootFS.DiffIDs[i]); err != nil {
-			return Manifest{}, Blobs{}, fmt.Errorf("%s in %s: %w", file, l.Path, err)
+			return nil, Blobs{}, fmt.Errorf("%s in %s: %w", file, l.Path, err)
 		}
 		names[m.Layers[i].Digest] = file
 	}
 	raw, err := json.Marshal(m)
-	return Manifest{raw, HashOf(raw)}, Blobs{where: l.Path, open: func(d v1.Descriptor) (io.ReadCloser, error) { return f(names[d.Digest]) }}, err
+	return raw, Blobs{where: l.Path, open: func(d v1.Descriptor) (io.ReadCloser, error) { return f(names[d.Digest]) }}, err
 }
 
 func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error) {

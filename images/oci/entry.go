@@ -10,14 +10,14 @@ import (
 )
 
 // choose returns the manifest for linux/arch of the entry of a layout's index that the reference means.
-func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) (Manifest, error) {
+func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) ([]byte, error) {
 	d, err := l.entry(arch, entries)
 	if err != nil {
-		return Manifest{}, err
+		return nil, err
 	}
 	top, err := b.named(d)
 	if err != nil {
-		return Manifest{}, err
+		return nil, err
 	}
 	return ChooseManifest(l.text, arch, top, b.named)
 }

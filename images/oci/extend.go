@@ -15,7 +15,7 @@ import (
 // annotations are. config reads the existing config, whose diff IDs get those of the new layers, as cosign
 // does. The blobs of the result are only the new ones. If there is nothing to add, the result has the
 // existing manifest.
-func (a Attachment) Extend(existing Manifest, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
+func (a Attachment) Extend(existing []byte, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
 	out, err := a.extend(existing, config)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("extend %s: %w", a.Tag, err)
@@ -23,11 +23,11 @@ func (a Attachment) Extend(existing Manifest, config func(v1.Descriptor) ([]byte
 	return out, nil
 }
 
-func (a Attachment) extend(existing Manifest, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
-	if index, err := kindOf(existing.Raw); err != nil || index {
+func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
+	if index, err := kindOf(existing); err != nil || index {
 		return a, errors.Join(errors.New("what is there is no manifest of signatures or attestations"), err)
 	}
-	m, err := parseGeneric(existing.Raw)
+	m, err := parseGeneric(existing)
 	if err != nil {
 		return a, err
 	}
@@ -35,7 +35,7 @@ func (a Attachment) extend(existing Manifest, config func(v1.Descriptor) ([]byte
 	if err != nil {
 		return a, err
 	}
-	out := Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: NewDocument(existing.Raw, mediaTypeOf(existing.Raw))}
+	out := Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: NewDocument(existing, mediaTypeOf(existing))}
 	for _, l := range mine.Layers {
 		if slices.ContainsFunc(m.Layers, func(o v1.Descriptor) bool {
 			return o.Digest == l.Digest && o.MediaType == l.MediaType && maps.Equal(o.Annotations, l.Annotations)

@@ -123,7 +123,7 @@ func (g *graph) attach(all []Attachment) error {
 			there := g.index.Manifests[at]
 			raw, err := g.read(there)
 			if err == nil {
-				a, err = a.Extend(Manifest{raw, there.Digest}, g.read)
+				a, err = a.Extend(raw, g.read)
 			}
 			if err != nil {
 				return err

@@ -116,24 +116,24 @@ func (l LocalRef) Check() error {
 // Image reads the image for linux/arch: its manifest and config. A layer is read where it is when it is opened,
 // and verified then.
 func (l LocalRef) Image(ctx context.Context, arch string) (v1.Image, v1.Hash, error) {
-	m, b, err := l.open(ctx, arch)
+	raw, b, err := l.open(ctx, arch)
 	if err != nil {
 		return nil, v1.Hash{}, l.failed(err)
 	}
-	img, err := NewImage(m.Raw, b)
+	img, err := NewImage(raw, b)
 	if err != nil {
 		return nil, v1.Hash{}, l.failed(err)
 	}
-	return img, m.Digest, CheckPlatform(l.text, arch, img)
+	return img, HashOf(raw), CheckPlatform(l.text, arch, img)
 }
 
 // ManifestDigest is the digest of the manifest for linux/arch, or of the index itself when arch is empty.
 func (l LocalRef) ManifestDigest(ctx context.Context, arch string) (v1.Hash, error) {
-	m, _, err := l.open(ctx, arch)
+	raw, _, err := l.open(ctx, arch)
 	if err != nil {
 		return v1.Hash{}, l.failed(err)
 	}
-	return m.Digest, nil
+	return HashOf(raw), nil
 }
 
 // OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG],
@@ -144,11 +144,11 @@ func OpenLocal(ctx context.Context, ref string) (Artifact, error) {
 	if !ok {
 		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
 	}
-	m, b, err := l.open(ctx, "")
+	raw, b, err := l.open(ctx, "")
 	if err != nil {
 		return nil, l.failed(err)
 	}
-	t, err := NewArtifact(m.Raw, b)
+	t, err := NewArtifact(raw, b)
 	if err != nil {
 		return nil, l.failed(err)
 	}
@@ -156,16 +156,16 @@ func OpenLocal(ctx context.Context, ref string) (Artifact, error) {
 }
 
 // open returns the manifest for linux/arch and the blobs that it refers to.
-func (l LocalRef) open(ctx context.Context, arch string) (Manifest, Blobs, error) {
+func (l LocalRef) open(ctx context.Context, arch string) ([]byte, Blobs, error) {
 	if l.kind == "docker-archive" {
 		return l.docker(ctx)
 	}
 	index, b, err := l.index()
 	if err != nil {
-		return Manifest{}, Blobs{}, err
+		return nil, Blobs{}, err
 	}
-	m, err := l.choose(arch, index.Manifests, b)
-	return m, b, err
+	raw, err := l.choose(arch, index.Manifests, b)
+	return raw, b, err
 }
 
 // index reads the index of a layout or of an OCI archive.

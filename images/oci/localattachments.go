@@ -39,7 +39,7 @@ func (l LocalRef) attachments(ctx context.Context) (out []Attachment, err error)
 	if err != nil {
 		return nil, err
 	}
-	content, err := Collect(&stored{top.Raw, b})
+	content, err := Collect(&stored{top, b})
 	if err != nil {
 		return nil, err
 	}

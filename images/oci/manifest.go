@@ -18,12 +18,6 @@ import (
 // maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
 const maxDepth = 4
 
-// Manifest is a verified manifest: raw has the digest.
-type Manifest struct {
-	Raw    []byte
-	Digest v1.Hash
-}
-
 // PlatformError says that an image does not exist for the requested architecture.
 type PlatformError struct {
 	Ref  string
@@ -75,31 +69,31 @@ func mediaTypeOf(raw []byte) types.MediaType {
 
 // ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest.
 // With an empty arch, choose returns top.
-func ChooseManifest(ref, arch string, top Manifest, load func(v1.Descriptor) (Manifest, error)) (Manifest, error) {
+func ChooseManifest(ref, arch string, top []byte, load func(v1.Descriptor) ([]byte, error)) ([]byte, error) {
 	for range maxDepth {
-		index, err := kindOf(top.Raw)
+		index, err := kindOf(top)
 		if err != nil {
-			return Manifest{}, fmt.Errorf("%s: %w", ref, err)
+			return nil, fmt.Errorf("%s: %w", ref, err)
 		}
 		if !index || arch == "" {
 			return top, nil
 		}
 		var doc v1.IndexManifest
-		if err := json.Unmarshal(top.Raw, &doc); err != nil {
-			return Manifest{}, fmt.Errorf("%s: the index is malformed: %w", ref, err)
+		if err := json.Unmarshal(top, &doc); err != nil {
+			return nil, fmt.Errorf("%s: the index is malformed: %w", ref, err)
 		}
 		next, err := pick(ref, arch, doc.Manifests)
 		if err != nil {
-			return Manifest{}, err
+			return nil, err
 		}
 		if top, err = load(next); err == nil {
-			err = checkSize(next, top.Raw)
+			err = checkSize(next, top)
 		}
 		if err != nil {
-			return Manifest{}, fmt.Errorf("%s: %w", ref, err)
+			return nil, fmt.Errorf("%s: %w", ref, err)
 		}
 	}
-	return Manifest{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
+	return nil, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
 }
 
 // pick returns the entry for linux/arch. Of several variants it takes the most basic one, because every
@@ -150,27 +144,27 @@ func checkSize(d v1.Descriptor, raw []byte) error {
 
 // named returns the document that an index names. An index on this machine must state the platform of an image as the
 // image's config does.
-func (b Blobs) named(d v1.Descriptor) (Manifest, error) {
+func (b Blobs) named(d v1.Descriptor) ([]byte, error) {
 	raw, err := b.Document(d.Digest, MaxManifest)
 	if err == nil {
 		err = checkSize(d, raw)
 	}
 	if err != nil || b.manifest != nil || d.Platform == nil || d.Platform.OS == "unknown" {
-		return Manifest{raw, d.Digest}, err
+		return raw, err
 	}
 	img, err := NewImage(raw, b)
 	if err != nil {
-		return Manifest{raw, d.Digest}, nil //nolint:nilerr // an index or an artifact has no platform; a reader of the image says what is wrong with it
+		return raw, nil //nolint:nilerr // an index or an artifact has no platform; a reader of the image says what is wrong with it
 	}
 	cf, err := img.ConfigFile()
 	if err != nil {
-		return Manifest{}, err
+		return nil, err
 	}
 	is := v1.Platform{OS: cmp.Or(cf.OS, d.Platform.OS), Architecture: cf.Architecture, Variant: cmp.Or(cf.Variant, d.Platform.Variant)}
 	if is.OS != d.Platform.OS || is.Architecture != d.Platform.Architecture || d.Platform.Variant != "" && is.Variant != d.Platform.Variant {
-		return Manifest{}, fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
+		return nil, fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
 	}
-	return Manifest{raw, d.Digest}, nil
+	return raw, nil
 }
 
 // CheckPlatform refuses a single image for another architecture.

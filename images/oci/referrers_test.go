@@ -55,19 +55,19 @@ func TestExtend(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no json": "x", "an index": `{"schemaVersion":2,"manifests":[]}`, "a config that is a list": strings.ReplaceAll(imageConfig, `"x"`, `"y"`),
 	} {
-		_, err := a.Extend(Manifest{Raw: []byte(raw)}, none)
+		_, err := a.Extend([]byte(raw), none)
 		assert.ErrorContainsf(t, err, "extend sha256-x.sig", "%s", name)
 	}
 	failed := errors.New("no such blob")
-	_, err := a.Extend(Manifest{Raw: []byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`))}, func(v1.Descriptor) ([]byte, error) { return nil, failed })
+	_, err := a.Extend([]byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`)), func(v1.Descriptor) ([]byte, error) { return nil, failed })
 	assert.ErrorIs(t, err, failed)
 	other := func(v1.Descriptor) ([]byte, error) {
 		return []byte(`{"of":"others","rootfs":{"type":"layers","diff_ids":[]}}`), nil
 	}
-	added := require.Value(a.Extend(Manifest{Raw: []byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`))}, other))(t)
+	added := require.Value(a.Extend([]byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`)), other))(t)
 	config := require.Value(ReadBlob(added.Blobs[1], MaxConfig))(t)
 	assert.Equal(t, `{"of":"others","rootfs":{"type":"layers","diff_ids":["`+HashOf([]byte("layer")).String()+`"]}}`, string(config))
-	same := require.Value(a.Extend(Manifest{Raw: a.Manifest.Raw}, none))(t)
+	same := require.Value(a.Extend(a.Manifest.Raw, none))(t)
 	if !bytes.Equal(same.Manifest.Raw, a.Manifest.Raw) || len(same.Blobs) != 0 {
 		t.Errorf("the same content changed the manifest: %s", same.Manifest.Raw)
 	}

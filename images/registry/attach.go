@@ -100,26 +100,26 @@ func (s *session) listsReferrers(ctx context.Context, subject v1.Hash) (bool, er
 // tagChange adds to the manifest under a tag.
 type tagChange struct {
 	tag string
-	// merge gets the manifest that is there, which is empty if there is none, and returns the one to push, with
+	// merge gets the manifest that is there, nil if there is none, and returns the one to push, with
 	// the blobs that the registry may lack.
-	merge func(oci.Manifest) (oci.Attachment, error)
+	merge func([]byte) (oci.Attachment, error)
 }
 
 // listing adds referrers to the index under the fallback tag.
 func listing(subject v1.Hash, more []v1.Descriptor) tagChange {
-	return tagChange{oci.ReferrersTag(subject), func(m oci.Manifest) (oci.Attachment, error) {
-		raw, err := oci.AddReferrers(m.Raw, more)
+	return tagChange{oci.ReferrersTag(subject), func(there []byte) (oci.Attachment, error) {
+		raw, err := oci.AddReferrers(there, more)
 		return oci.Attachment{Manifest: oci.NewDocument(raw, types.OCIImageIndex)}, err
 	}}
 }
 
 // extension adds the layers of an attachment to those under its tag.
 func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
-	return tagChange{a.Tag, func(m oci.Manifest) (oci.Attachment, error) {
-		if m.Raw == nil {
+	return tagChange{a.Tag, func(there []byte) (oci.Attachment, error) {
+		if there == nil {
 			return a, nil
 		}
-		return a.Extend(m, func(d v1.Descriptor) ([]byte, error) { return p.s.config(ctx, d) })
+		return a.Extend(there, func(d v1.Descriptor) ([]byte, error) { return p.s.config(ctx, d) })
 	}}
 }
 
@@ -163,18 +163,18 @@ func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, er
 		defer lock.Unlock()
 	}
 	var a oci.Attachment
-	var merged v1.Hash // of the manifest that a adds to
+	var merged []byte // the manifest that a adds to
 	for round := range updateRounds {
 		began := time.Now()
 		there, err := p.s.tagged(ctx, c.tag)
-		if err == nil && round > 0 && there.Digest == merged {
+		if err == nil && round > 0 && bytes.Equal(there, merged) {
 			_, err = p.put(ctx, c.tag, a.Manifest)
 			return time.Since(began), err
 		}
 		if err == nil {
 			a, err = c.merge(there)
 		}
-		if err == nil && bytes.Equal(there.Raw, a.Manifest.Raw) {
+		if err == nil && bytes.Equal(there, a.Manifest.Raw) {
 			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
 			return 0, nil
 		}
@@ -184,7 +184,7 @@ func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, er
 		if err != nil {
 			return 0, err
 		}
-		merged = there.Digest
+		merged = there
 	}
 	return time.Nanosecond, nil // update waits, and tries again
 }

@@ -77,7 +77,7 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 	if err != nil {
 		return nil, err
 	}
-	a, err := oci.NewArtifact(top.Raw, p.blobs(ctx))
+	a, err := oci.NewArtifact(top, p.blobs(ctx))
 	if err != nil {
 		return nil, p.fail(err)
 	}
@@ -167,10 +167,10 @@ func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (al
 		return nil, err
 	}
 	for _, d := range listed {
-		m, err := f.byDigest(ctx, d.Digest)
+		raw, err := f.byDigest(ctx, d.Digest)
 		var a oci.Attachment
 		if err == nil {
-			a, err = f.attachment(ctx, subject, "", m)
+			a, err = f.attachment(ctx, subject, "", raw)
 		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, oci.ErrSubject) {
 			continue // removed, and the index under the fallback tag was not changed; or not its
@@ -181,14 +181,14 @@ func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (al
 		all = append(all, a)
 	}
 	for _, tag := range []string{oci.SignatureTag(subject), oci.AttestationTag(subject)} {
-		m, err := s.tagged(ctx, tag)
+		raw, err := s.tagged(ctx, tag)
 		if err != nil {
 			return nil, err
 		}
-		if m.Raw == nil {
+		if raw == nil {
 			continue
 		}
-		a, err := f.attachment(ctx, subject, tag, m)
+		a, err := f.attachment(ctx, subject, tag, raw)
 		if err != nil {
 			return nil, &itemError{"tag " + tag, err}
 		}
@@ -197,11 +197,11 @@ func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (al
 	return all, nil
 }
 
-func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, m oci.Manifest) (oci.Attachment, error) {
-	if f.count.Add(1) > maxAttachments || f.bytes.Add(int64(len(m.Raw))) > maxAttachmentBytes {
+func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, raw []byte) (oci.Attachment, error) {
+	if f.count.Add(1) > maxAttachments || f.bytes.Add(int64(len(raw))) > maxAttachmentBytes {
 		return oci.Attachment{}, fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes)
 	}
-	t, err := oci.NewArtifact(m.Raw, f.blobs(ctx))
+	t, err := oci.NewArtifact(raw, f.blobs(ctx))
 	if err != nil {
 		return oci.Attachment{}, err
 	}

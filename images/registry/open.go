@@ -55,29 +55,30 @@ func (c *Client) Open(ctx context.Context, ref string, o OpenOptions) (*Opened, 
 	if err != nil {
 		return nil, err
 	}
-	opened := &Opened{Name: p.ref.canonical(), Top: top.Digest, Digest: top.Digest}
+	opened := &Opened{Name: p.ref.canonical(), Top: oci.HashOf(top)}
 	if o.Arch == "" {
-		if opened.Artifact, err = oci.NewArtifact(top.Raw, p.blobs(ctx)); err != nil {
+		opened.Digest = opened.Top
+		if opened.Artifact, err = oci.NewArtifact(top, p.blobs(ctx)); err != nil {
 			return nil, p.fail(err)
 		}
 		return opened, nil
 	}
-	m, err := oci.ChooseManifest(ref, o.Arch, top, func(d v1.Descriptor) (oci.Manifest, error) { return p.byDigest(ctx, d.Digest) })
+	raw, err := oci.ChooseManifest(ref, o.Arch, top, func(d v1.Descriptor) ([]byte, error) { return p.byDigest(ctx, d.Digest) })
 	if err != nil {
 		return nil, err
 	}
-	opened.Digest = m.Digest
-	if opened.Manifest, err = oci.ParseManifest(m.Raw); err != nil {
+	opened.Digest = oci.HashOf(raw)
+	if opened.Manifest, err = oci.ParseManifest(raw); err != nil {
 		return nil, p.fail(err)
 	}
-	if o.Part >= Config || m.Digest == top.Digest {
-		err = p.image(ctx, m, o, opened)
+	if o.Part >= Config || opened.Digest == opened.Top {
+		err = p.image(ctx, raw, o, opened)
 	}
 	return opened, err
 }
 
 // image reads the config of an image, and the layers if they are wanted.
-func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened *Opened) error {
+func (p *pull) image(ctx context.Context, raw []byte, o OpenOptions, opened *Opened) error {
 	config := opened.Manifest.Config
 	if config.Size > oci.MaxConfig {
 		return p.fail(fmt.Errorf("its config is larger than %d bytes", oci.MaxConfig))
@@ -90,7 +91,7 @@ func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened 
 	if o.Part == Layers {
 		blobs = oci.StoreBlobs(p.opts.Store)
 	}
-	img, err := oci.NewImage(m.Raw, blobs)
+	img, err := oci.NewImage(raw, blobs)
 	if err != nil {
 		return p.fail(err)
 	}
@@ -112,10 +113,7 @@ func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened 
 
 // blobs is the content of the repository, by way of the store.
 func (p *pull) blobs(ctx context.Context) oci.Blobs {
-	manifest := func(h v1.Hash) ([]byte, error) {
-		m, err := p.byDigest(ctx, h)
-		return m.Raw, err
-	}
+	manifest := func(h v1.Hash) ([]byte, error) { return p.byDigest(ctx, h) }
 	return oci.RemoteBlobs(p.ref.repo.Name(), manifest, func(d v1.Descriptor) (io.ReadCloser, error) {
 		if err := p.blob(ctx, d); err != nil {
 			return nil, err

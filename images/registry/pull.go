@@ -88,7 +88,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 }
 
 // top returns the manifest that the reference names: from the store if it is there, else from the network.
-func (p *pull) top(ctx context.Context) (got oci.Manifest, err error) {
+func (p *pull) top(ctx context.Context) (got []byte, err error) {
 	var known v1.Hash
 	switch _, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known); { // one that cannot be read counts as missing
 	case p.ref.digest != (v1.Hash{}):
@@ -111,14 +111,14 @@ func (p *pull) top(ctx context.Context) (got oci.Manifest, err error) {
 		got, err = p.download(ctx, s, p.ref.tag, h)
 		return err
 	})
-	if err == nil && got.Digest != known {
-		err = p.opts.Store.Note(tagRecord, p.ref.canonical(), "", got.Digest)
+	if h := oci.HashOf(got); err == nil && h != known {
+		err = p.opts.Store.Note(tagRecord, p.ref.canonical(), "", h)
 	}
 	return got, err
 }
 
 // byDigest returns a manifest by its digest.
-func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
+func (p *pull) byDigest(ctx context.Context, h v1.Hash) ([]byte, error) {
 	got, ok := p.cached(h)
 	if ok {
 		return got, nil
@@ -134,24 +134,24 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
 }
 
 // cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
-func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
+func (p *pull) cached(h v1.Hash) ([]byte, bool) {
 	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
 	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
 		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
-	return oci.Manifest{Raw: raw, Digest: h}, err == nil
+	return raw, err == nil
 }
 
 // download downloads a manifest by its digest, or by a tag if the digest is zero, and keeps it in the store.
-func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) (oci.Manifest, error) {
+func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) ([]byte, error) {
 	if h != (v1.Hash{}) {
 		tag = h.String()
 	}
-	m, err := s.manifest(ctx, tag, h)
+	raw, err := s.manifest(ctx, tag, h)
 	if err == nil {
-		_, err = p.opts.Store.Put(m.Raw)
+		_, err = p.opts.Store.Put(raw)
 	}
-	return m, err
+	return raw, err
 }
 
 // headManifest asks for the digest of a tag. It is zero when the registry does not state it.
@@ -172,29 +172,25 @@ func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash,
 
 // manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that is zero.
 // oras-go's FetchReference tells wrong content from other errors by its text only.
-func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) (oci.Manifest, error) {
+func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) ([]byte, error) {
 	to := s.url("manifests", identifier)
 	raw, err := s.document(ctx, to, oci.MaxManifest)
-	if err != nil {
-		return oci.Manifest{}, err
+	if h := oci.HashOf(raw); err == nil && want != (v1.Hash{}) && h != want {
+		return nil, &fetch.MismatchError{URL: to, Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw))}
 	}
-	h := oci.HashOf(raw)
-	if want != (v1.Hash{}) && h != want {
-		return oci.Manifest{}, &fetch.MismatchError{URL: to, Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw))}
-	}
-	return oci.Manifest{Raw: raw, Digest: h}, nil
+	return raw, err
 }
 
-// tagged reads the manifest under a tag; without one it is empty.
-func (s *session) tagged(ctx context.Context, tag string) (oci.Manifest, error) {
-	m, err := s.manifest(ctx, tag, v1.Hash{})
+// tagged reads the manifest under a tag; without one it is nil.
+func (s *session) tagged(ctx context.Context, tag string) ([]byte, error) {
+	raw, err := s.manifest(ctx, tag, v1.Hash{})
 	if statusOf(err) == http.StatusNotFound {
-		return oci.Manifest{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		err = &itemError{"tag " + tag, err}
 	}
-	return m, err
+	return raw, err
 }
 
 // config downloads a blob into memory and verifies it.
