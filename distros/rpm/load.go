@@ -1,14 +1,13 @@
 package rpm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"slices"
@@ -93,7 +92,7 @@ func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, r
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = l.Unpacked.unpack(ctx.Err, file, limit, read); err != nil && ctx.Err() == nil {
+		if err = l.unpack(ctx.Err, file, limit, read); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
 		}
 	}
@@ -103,41 +102,17 @@ func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, r
 	return nil
 }
 
-// unpack passes the unpacked content of a file to read. That content must have the size, at most limit bytes, and the
-// digest that repomd.xml says.
-func (s checksum) unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
-	if s.Size > limit {
-		return fmt.Errorf("it has %d bytes, more than the %d allowed", s.Size, limit)
+// unpack passes the unpacked content of a file to read: as many bytes as repomd.xml says, or at most limit. Its digest
+// follows from that of the file.
+func (l listFile) unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
+	if l.Unpacked > limit {
+		return fmt.Errorf("it has %d bytes, more than the %d allowed", l.Unpacked, limit)
 	}
-	if s.Size > 0 {
-		limit = s.Size
+	size, err := compression.Unpack(stop, file, cmp.Or(l.Unpacked, limit), read)
+	if err == nil && l.Unpacked > 0 && size != l.Unpacked {
+		err = fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, l.Unpacked)
 	}
-	var sum hash.Hash
-	switch {
-	case s.SHA256 != "":
-		sum = sha256.New()
-	case s.SHA512 != "":
-		sum = sha512.New()
-	}
-	size, err := compression.Unpack(stop, file, limit, func(in io.Reader) error {
-		if sum != nil {
-			in = io.TeeReader(in, sum)
-		}
-		err := read(in)
-		if err == nil {
-			_, err = io.Copy(io.Discard, in)
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case s.Size > 0 && size != s.Size:
-		return fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, s.Size)
-	case sum != nil && hex.EncodeToString(sum.Sum(nil)) != s.Digest():
-		return errors.New("what it unpacks to has another digest than repomd.xml says")
-	}
-	return nil
+	return err
 }
 
 // fetch downloads a list from the folder that served repomd.xml, or from another mirror that has the same

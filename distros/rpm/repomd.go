@@ -27,8 +27,9 @@ type repomd struct {
 
 // listFile is one file of a repository.
 type listFile struct {
-	Href, Base    string   // relative to the repository, or to base
-	Sum, Unpacked checksum // of the file and of its unpacked content; Unpacked is zero if not known
+	Href, Base string // relative to the repository, or to base
+	Sum        checksum
+	Unpacked   int64 // bytes of its content; 0: not known
 }
 
 // checksum is the expected digest and size of a file.
@@ -72,7 +73,6 @@ type repomdXML struct {
 			Base string `xml:"base,attr"`
 		} `xml:"location"`
 		Sum       sumXML `xml:"checksum"`
-		Open      sumXML `xml:"open-checksum"`
 		Size      string `xml:"size"`
 		OpenSize  string `xml:"open-size"`
 		Timestamp string `xml:"timestamp"`
@@ -99,7 +99,7 @@ func parseRepomd(text []byte) (*repomd, error) {
 		time, err3 := whole(d.Timestamp)
 		_, err4 := joinURL("https://x", d.Location.Base, d.Location.Href)
 		r.Newest = max(r.Newest, time)
-		l := listFile{Href: d.Location.Href, Base: d.Location.Base}
+		l := listFile{Href: d.Location.Href, Base: d.Location.Base, Unpacked: open}
 		var err error
 		if l.Sum, err = newChecksum(d.Sum.Type, d.Sum.Value, size); err != nil {
 			if d.Type == "primary" {
@@ -109,10 +109,6 @@ func parseRepomd(text []byte) (*repomd, error) {
 		}
 		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return bad(fmt.Errorf("list %.40q at %.80q: %w", d.Type, l.Href, err))
-		}
-		// the digest of the unpacked content is only an additional check
-		if l.Unpacked, err = newChecksum(d.Open.Type, d.Open.Value, open); err != nil {
-			l.Unpacked = checksum{Size: open}
 		}
 		if _, twice := r.Lists[d.Type]; !twice {
 			r.Lists[d.Type] = l
