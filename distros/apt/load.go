@@ -139,15 +139,12 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		return nil, err
 	}
 	var entries []entry
-	size, err := compression.Unpack(ctx.Err, file, plain.size, func(in io.Reader) (err error) {
+	err = compression.Unpack(ctx.Err, file, plain.size, func(in io.Reader) (err error) {
 		entries, err = j.read(in, o.Arch)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distros.ErrIndex, err)
-	}
-	if known && size != plain.size {
-		return nil, fmt.Errorf("%w: it unpacks to %d bytes, its Release file says %d", distros.ErrIndex, size, plain.size)
 	}
 	return entries, nil
 }

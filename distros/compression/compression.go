@@ -91,27 +91,26 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	return &reader{out, in}, nil
 }
 
-// Unpack passes the content of a file, in whatever compression, to read, and returns how many bytes that were. More
-// than limit are an error, and so is what stop returns.
-func Unpack(stop func() error, file string, limit int64, read func(io.Reader) error) (size int64, err error) {
+// Unpack passes the content of a file, in whatever compression, to read. More bytes than limit are an error, and so is
+// what stop returns.
+func Unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
 	f, err := os.Open(file) //nolint:gosec // a path in the store
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer f.Close() //nolint:errcheck // read only
 	in := bufio.NewReaderSize(f, 128<<10)
 	kind, err := Detect(in)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	out, err := NewReader(in, kind)
 	if err != nil {
-		return 0, fmt.Errorf("decompress: %w", err)
+		return fmt.Errorf("decompress: %w", err)
 	}
 	defer out.Close() //nolint:errcheck // read only
-	content := &bounded.Limited{Reader: out, Left: limit, Err: fmt.Errorf("it unpacks to more bytes than %d", limit), Stop: stop}
-	err = read(content)
-	return limit - content.Left, err
+	tooMuch := fmt.Errorf("it unpacks to more bytes than %d", limit)
+	return read(&bounded.Limited{Reader: out, Left: limit, Err: tooMuch, Stop: stop})
 }
 
 // classify tells an error of the stream's source, which decoders may replace by their own, from damage.

@@ -87,12 +87,12 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 
 // read fetches and verifies a list and passes its unpacked content to the function read.
 func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, read func(io.Reader) error) error {
-	if l.Sum.Size > limit { // repomd.xml may be hostile: its sizes must not fill the disk
-		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, distros.ErrIndex, l.Sum.Size, limit)
+	if size := max(l.Sum.Size, l.Unpacked); size > limit { // repomd.xml may be hostile: its sizes must not fill the disk
+		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, distros.ErrIndex, size, limit)
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = l.unpack(ctx.Err, file, limit, read); err != nil && ctx.Err() == nil {
+		if err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
 		}
 	}
@@ -100,19 +100,6 @@ func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, r
 		return fmt.Errorf("list %s: %w", name, err)
 	}
 	return nil
-}
-
-// unpack passes the unpacked content of a file to read: as many bytes as repomd.xml says, or at most limit. Its digest
-// follows from that of the file.
-func (l listFile) unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
-	if l.Unpacked > limit {
-		return fmt.Errorf("it has %d bytes, more than the %d allowed", l.Unpacked, limit)
-	}
-	size, err := compression.Unpack(stop, file, cmp.Or(l.Unpacked, limit), read)
-	if err == nil && l.Unpacked > 0 && size != l.Unpacked {
-		err = fmt.Errorf("it unpacks to %d bytes, repomd.xml says %d", size, l.Unpacked)
-	}
-	return err
 }
 
 // fetch downloads a list from the folder that served repomd.xml, or from another mirror that has the same
