@@ -2,7 +2,6 @@ package apt
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -113,38 +112,4 @@ func (s *solver) refuse(it, by *item, c conflict) error {
 		}
 	}
 	return e
-}
-
-// verify checks the result: every chosen item has what it needs and conflicts with nothing, and no dependency
-// of an installed item broke. The solver ensures this; the check keeps a mistake in it from becoming a broken
-// image.
-func (s *solver) verify() error {
-	for _, name := range slices.Sorted(maps.Keys(s.current)) {
-		it := s.current[name]
-		for _, group := range it.depends {
-			if s.satisfied(group) || it.entry == nil && !s.metBefore(group) {
-				continue // it was broken before
-			}
-			return s.impossible(it, group)
-		}
-		if it.entry == nil {
-			continue
-		}
-		if c := s.conflicts(it); len(c) > 0 {
-			return s.refuse(it, it.by, c[0])
-		}
-	}
-	return nil
-}
-
-// metBefore reports whether the system met a dependency before any change.
-func (s *solver) metBefore(group []dpkg.Relation) bool {
-	for _, r := range group {
-		for _, it := range slices.Concat(s.known[r.Name], s.foreign[r.Name]) {
-			if it.entry == nil && it.meets(r) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -42,9 +42,6 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 			return nil, err
 		}
 	}
-	if err := s.verify(); err != nil {
-		return nil, err
-	}
 	var out []Package
 	for _, it := range s.current {
 		if it.entry == nil {
