@@ -37,22 +37,15 @@ func TestWriter(t *testing.T) {
 	if fi, err := os.Stat(s.Path(sum)); err != nil || fi.Mode().Perm() != 0o444 {
 		t.Errorf("blob: %v, %v; want mode 0444", fi, err)
 	}
-	checkEmpty(t, s, partialDir)
-}
-
-func TestWriterClose(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
 	w := require.Value(s.Create())(t)
 	require.Value(w.Write([]byte("x")))(t)
 	for range 2 {
 		assert.NoErrorf(t, w.Close(), "Close")
 	}
-	if _, _, err := w.Commit(); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("Commit after Close = %v; want fs.ErrClosed", err)
-	}
+	_, _, err := w.Commit()
+	assert.ErrorIsf(t, err, fs.ErrClosed, "Commit after Close")
+	assert.Equalf(t, false, s.Has(digest([]byte("x"))), "content that was not committed")
 	checkEmpty(t, s, partialDir)
-	checkEmpty(t, s, blobsDir)
 }
 
 func TestWritersAtOnce(t *testing.T) {
