@@ -13,10 +13,8 @@ import (
 
 // base is the guest's initial disk, and the files that start it.
 type base struct {
-	dir     string // root.ext4, initramfs, pki, kubeconfig
-	key     string
-	release string // of the kernel
-	vmlinux string
+	dir    string // root.ext4, initramfs, kubeconfig
+	kernel *lab.HostKernel
 }
 
 // cached returns a folder of the cache; see tool.Once. Of the folders with the same prefix, it keeps this
@@ -36,15 +34,13 @@ func makeBase(t testing.TB) base {
 	root := require.Value(tool.Project())(t)
 	guest := filepath.Join(root, "ci/cluster/guest")
 	key := require.Value(tool.CacheKey([]string{kernel.Release, filepath.Base(bin)}, guest, filepath.Join(root, "ci/lab/agent"), filepath.Join(root, "ci/lab/wire")))(t)
-	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
-	b.dir = cached(t, "base", key, func(dir string) {
+	return base{kernel: kernel, dir: cached(t, "base", key, func(dir string) {
 		pki, agent := t.TempDir(), filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
 		require.NoError(t, tool.Build(t.Context(), agent, "ci/lab/agent", "GOARCH=amd64"))
 		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
-	})
-	return b
+	})}
 }
 
 // makePKI makes the certificates that the guest's units name in a folder, and returns the administrator's

@@ -3,16 +3,19 @@ package cluster
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -34,26 +37,24 @@ const (
 	busyboxName  = "pause:1"
 )
 
-// pulled is an image that is on the node from the beginning.
-type pulled struct{ ref, digest string } // ref is "NAME:TAG" in the registry
-
-// images makes the images that the node needs. The registry serves them.
-func images(t testing.TB, b base, r *registry) []pulled {
+// images makes the images that are on the node from the beginning, and puts them into the registry as "NAME:TAG".
+func images(t testing.TB, b base, registry int) []string {
 	t.Helper()
 	all := map[string]v1.Image{busyboxName: busybox(t)}
 	for _, driver := range []string{Older, Newer} {
 		all[driverName+":"+driverTag(b, driver)] = driverImage(t, b, driver)
 	}
-	var list []pulled
-	for _, ref := range slices.Sorted(maps.Keys(all)) {
-		r.push(t, ref, all[ref])
-		list = append(list, pulled{ref, require.Value(all[ref].Digest())(t).String()})
+	for ref, image := range all {
+		to := require.Value(name.ParseReference(fmt.Sprintf("127.0.0.1:%d/%s", registry, ref), name.Insecure))(t)
+		require.NoError(t, remote.Write(to, image, remote.WithContext(t.Context())))
 	}
-	return list
+	return slices.Sorted(maps.Keys(all))
 }
 
 // driverTag returns the tag that driver-build gives the image with modules for the guest's kernel.
-func driverTag(b base, driver string) string { return driver + "-" + b.release + "-" + driverSystem }
+func driverTag(b base, driver string) string {
+	return driver + "-" + b.kernel.Release + "-" + driverSystem
+}
 
 // driverImage returns the image that driver-build of bin or DRIVER_E2E_BIN makes, rebuilt when one of the
 // programs has changed.
@@ -70,10 +71,10 @@ func driverImage(t testing.TB, b base, driver string) v1.Image {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
 	inputs := append(programs, program, filepath.Join(root, "matrix.yaml"), filepath.Join(root, "ci/cluster/images.go"))
-	key := require.Value(tool.CacheKey([]string{b.release, driver}, inputs...))(t)
+	key := require.Value(tool.CacheKey([]string{b.kernel.Release, driver}, inputs...))(t)
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
 		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
-		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
+		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.kernel.Release, "--builder", "chroot", "--base", from,
 			// On an emulated node unpacking images takes long: the image has only what serving needs.
 			"--profile", "compute", "--flavour", "proprietary",
 			"--matrix", filepath.Join(root, "matrix.yaml"), "--output", "oci:"+dir, "--progress", "plain")

@@ -13,11 +13,9 @@ const (
 
 // The limits are about five times the durations on an idle machine.
 const (
-	requestLimit  = 20 * time.Second
-	bootLimit     = 20 * time.Minute
-	restoreLimit  = 5 * time.Minute
-	quietChecksum = 800 * time.Millisecond // of the checksum that measures how busy the machine is
-	pullLimit     = 10 * time.Minute
-	nodeLimit     = 2 * time.Minute // of a command on the node
-	plugLimit     = time.Minute
+	requestLimit = 20 * time.Second
+	bootLimit    = 5 * time.Minute  // from the agent's start until the node is Ready
+	quietBoot    = 25 * time.Second // until the agent's start
+	pullLimit    = 10 * time.Minute
+	nodeLimit    = 2 * time.Minute // of a command on the node
 )

@@ -6,40 +6,25 @@ import (
 	"time"
 )
 
-// reportFailure prints what happened in the cluster, if the test failed.
+// reportFailure prints what happened in the cluster, if the test failed. The lab prints the console.
 func (c *Cluster) reportFailure() {
-	if !c.T.Failed() || c.machine == nil {
+	if !c.T.Failed() || c.core == nil {
 		return
-	}
-	var b strings.Builder
-	section := func(title, text string, err error) {
-		fmt.Fprintf(&b, "--- %s\n%s\n", title, strings.TrimSpace(tail(text)))
-		if err != nil {
-			fmt.Fprintf(&b, "(%v)\n", err)
-		}
 	}
 	kubectl := func(args ...string) {
 		out, err := c.TryKubectl(append(args, "--request-timeout=20s")...)
-		section("kubectl "+strings.Join(args, " "), out, err)
+		c.T.Logf("--- kubectl %s (%v)\n%s", strings.Join(args, " "), err, tail(out))
 	}
-	select {
-	case <-c.machine.Done:
-		section("QEMU ended", c.machine.Said.String(), c.machine.Err)
-	default:
-		kubectl("get", "pods", "-A", "-o", "wide")
-		kubectl("describe", "pods", "-A", "-l", DriverSelector)
-		kubectl("get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
-		list, _ := c.Pods(DriverSelector) //nolint:errcheck // kubectl says above what is wrong
-		for _, p := range list {
-			kubectl("logs", "-n", p.Namespace, p.Name, "--all-containers", "--prefix", "--tail=150")
-		}
-		out, err := c.tryNode(20*time.Second, "cat /run/nvidia/driver-status.json; "+
-			"grep -E '^(nvidia|drm)' /proc/modules; grep ' /run/nvidia' /proc/mounts; "+
-			"dmesg | tail -n 40; journalctl -n 60 --no-pager -u kubelet -u containerd | cut -c1-300; free -m; df -h /; true")
-		section("the node", out, err)
+	kubectl("get", "pods", "-A", "-o", "wide")
+	kubectl("describe", "pods", "-A", "-l", DriverSelector)
+	kubectl("get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
+	list, _ := c.Pods(DriverSelector) //nolint:errcheck // kubectl says above what is wrong
+	for _, p := range list {
+		kubectl("logs", "-n", p.Namespace, p.Name, "--all-containers", "--prefix", "--tail=150")
 	}
-	section("the console's end", c.machine.consoleText(), nil)
-	c.T.Log(b.String())
+	c.T.Log(tail(fmt.Sprint("--- the node: ", c.guest.RunFor(20*time.Second, "sh", "-c", "cat /run/nvidia/driver-status.json; "+
+		"grep -E '^(nvidia|drm)' /proc/modules; grep ' /run/nvidia' /proc/mounts; "+
+		"journalctl -n 60 --no-pager -u kubelet -u containerd | cut -c1-300; free -m; df -h /; dmesg | tail -n 40"))))
 }
 
 // tail keeps messages readable: errors are at the end.

@@ -34,6 +34,7 @@ type Config struct {
 	Programs    []string          // of this machine, for the guest's host, with their libraries
 	NoHeaders   bool              // the host has neither /usr/src nor the modules' links to the headers
 	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
+	System      *System           // nil: the lab's; of the fields above, another has Kernel, GPUs, MemoryMB and CommandLine
 }
 
 // Guest is a running guest. Its methods end the test when they fail, so call them in the test's own
@@ -88,6 +89,8 @@ func (g *Guest) ready(begin time.Time, limit time.Duration) bool {
 		quiet := quietBoot
 		if g.config.Firmware != nil {
 			quiet = quietStart
+		} else if g.config.System != nil {
+			quiet = g.config.System.Quiet
 		}
 		g.client.Patience = Measure(boot, quiet)
 		if g.console != nil {
@@ -184,7 +187,7 @@ func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.Mu
 func (g *Guest) end() {
 	g.t.Helper()
 	g.checkLog()
-	_ = g.client.send(wire.Request{Args: []string{"poweroff", "-f"}}) // stop says what comes of it
+	_ = g.client.send(wire.Request{Args: []string{"poweroff", "-f", "-f"}}) // twice for systemd; stop says what comes of it
 	assert.NoErrorf(g.t, g.qemu.stop(g.Limit(powerLimit)), "guest")
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,25 @@ type machine struct {
 	serial  net.Conn // the console, if the test types on it
 }
 
+// System is another system than the lab's own, whose process 1 is the script init. It starts the agent at the port
+// "agent".
+type System struct {
+	Initramfs string        // a file
+	Disk      string        // a file; what a guest writes to it is lost
+	Arguments []string      // more of QEMU's, for a network
+	Quiet     time.Duration // until the agent answers, on an idle machine
+}
+
 // startMachine starts QEMU with one end of a socket as the agent's port and one for each GPU.
 func startMachine(t testing.TB, c *Config) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	initramfs := filepath.Join(dir, "initramfs")
-	c.initramfs(t, initramfs)
+	if c.System != nil {
+		initramfs = c.System.Initramfs
+	} else {
+		c.initramfs(t, initramfs)
+	}
 	m := &machine{t: t, console: filepath.Join(dir, "console")}
 	port, theirs := qemu.SocketPair(t)
 	m.port = port
@@ -69,12 +83,21 @@ func commandLine(c *Config) string {
 	return strings.TrimSpace("console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine)
 }
 
-// arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks.
+// arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks. They request
+// software emulation, because KVM is often available and broken. Instructions for AES save time; vectors wider than
+// SSE are slow to emulate, and programs use them if the processor has them. A fake GPU needs memory that can be shared
+// with another process: the machine has to name the backend "ram".
+//
+// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU: for its
+// answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes the global lock and
+// waits for the device's. With ",thread=single" a guest with two can hang as well.
 func arguments(c *Config) []string {
-	// With two processors, guests hang now and then: see [qemu.Hardware].
-	args := append(qemu.Hardware("", "", 1, c.MemoryMB),
+	args := []string{
+		"-accel", "tcg", "-cpu", "Nehalem,+aes,+pclmulqdq", "-smp", "1", "-m", strconv.Itoa(c.MemoryMB),
+		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB), "-nodefaults", "-no-user-config", "-display", "none",
 		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", qemu.FirstFD), "-device", "virtio-serial-pci,addr=0x10",
-		"-device", "virtserialport,chardev=port")
+		"-device", "virtserialport,chardev=port,name=agent",
+	}
 	for i := range c.GPUs {
 		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, qemu.FirstFD+1+i, 5+i))
 	}
@@ -91,8 +114,12 @@ func disks(t testing.TB, c *Config) []string {
 			"-device", fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s,addr=0x%x", serial, serial, slot))
 		slot++
 	}
+	if c.System != nil {
+		add("root", c.System.Disk, "snapshot=on") // writes go to a temporary file
+		return append(args, c.System.Arguments...)
+	}
 	add("host", c.Kernel.disk, "readonly=on")
-	add("var", varDisk(t), "snapshot=on") // writes go to a temporary file
+	add("var", varDisk(t), "snapshot=on")
 	for i, name := range sortedKeys(c.Images) {
 		add(fmt.Sprint("image", i), c.Images[name].Disk, "readonly=on")
 	}

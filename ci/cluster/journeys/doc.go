@@ -1,3 +1,3 @@
-// Package journeys are the tests of what happens to drivers in a real cluster (package cluster): numbered,
-// each from the same state, one after the other.
+// Package journeys is the test of what happens to drivers in a real cluster (package cluster). A guest takes minutes
+// to boot, so one has the whole life.
 package journeys

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster"
-	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/node/status"
@@ -44,24 +43,10 @@ func values(c *cluster.Cluster, driver string, more ...string) []string {
 	}, more...)
 }
 
-// helmInstall installs the chart with a driver under a release's name.
-func helmInstall(t *testing.T, c *cluster.Cluster, release, driver string, more ...string) string {
+// helm installs or upgrades the chart with a driver.
+func helm(t *testing.T, c *cluster.Cluster, command, driver string, more ...string) {
 	t.Helper()
-	return c.Helm(append([]string{"install", release, chartDir(t), "-n", namespace, "--create-namespace"}, values(c, driver, more...)...)...)
-}
-
-// helmUpgrade upgrades a release to a driver.
-func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more ...string) string {
-	t.Helper()
-	return c.Helm(append([]string{"upgrade", release, chartDir(t), "-n", namespace}, values(c, driver, more...)...)...)
-}
-
-// withGPU returns a cluster whose node has a GPU.
-func withGPU(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	c := cluster.New(t)
-	c.PlugGPU(qemu.T4)
-	return c
+	c.Helm(append([]string{command, "nvidia-driver", chartDir(t), "-n", namespace, "--create-namespace"}, values(c, driver, more...)...)...)
 }
 
 func pods(t *testing.T, c *cluster.Cluster, selector string) []corev1.Pod {

@@ -1,6 +1,5 @@
-// Package qemu runs QEMU for the guests of ci/lab and ci/cluster: a process with sockets to the test and with
-// simulated GPUs, which ends with the test. What boots in it, and over which ports the test talks to it, is known
-// to these two packages.
+// Package qemu runs QEMU for the guests of ci/lab: a process with sockets to the test and with simulated GPUs, which
+// ends with the test. What boots in it, and over which ports the test talks to it, is known to package lab.
 package qemu
 
 import (
@@ -9,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,21 +20,6 @@ import (
 
 // FirstFD is the file descriptor in QEMU of the first of Start's files.
 const FirstFD = 3
-
-// Hardware returns the arguments that all guests share. They request software emulation, because KVM is often
-// available and broken; acceleration and processor are added to "tcg" and "Nehalem". Vectors wider than SSE
-// are slow to emulate, and programs use them if the processor has them. A fake GPU needs memory that can be
-// shared with another process: the machine has to name the backend "ram".
-//
-// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU:
-// for its answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes
-// the global lock and waits for the device's. With ",thread=single" a guest with two can hang as well.
-func Hardware(acceleration, processor string, cpus, memoryMB int) []string {
-	return []string{
-		"-accel", "tcg" + acceleration, "-cpu", "Nehalem" + processor, "-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),
-		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", memoryMB), "-nodefaults", "-no-user-config", "-display", "none",
-	}
-}
 
 // Process is a running QEMU.
 type Process struct {
