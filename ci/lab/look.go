@@ -136,13 +136,12 @@ func hold(t testing.TB, c *Client, r wire.Request) *Process {
 // Within calls ask until it returns true, at most for a limit on an idle machine, and returns the
 // last answer.
 func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
-	const pause = 100 * time.Millisecond
-	for end := time.Now().Add(g.Limit(limit)); !ask(); <-time.After(pause) {
-		if time.Now().After(end) {
-			return false
+	return g.client.Patience.Poll(limit, func() error {
+		if !ask() {
+			return errors.New("not yet")
 		}
-	}
-	return true
+		return nil
+	}) == nil
 }
 
 // Eventually fails the test with the description of a condition if the condition does not become true within

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,12 +19,19 @@ import (
 
 // machine is a running QEMU.
 type machine struct {
-	*qemu.Process
+	cmd     *exec.Cmd
+	done    chan struct{}
+	err     error           // of its end, after done
+	said    strings.Builder // its own messages; read them after done
 	t       testing.TB
+	gpus    []*qemu.GPU
 	port    net.Conn
 	console string   // file
 	serial  net.Conn // the console, if the test types on it
 }
+
+// firstFD is the file descriptor in QEMU of the first file that it is started with.
+const firstFD = 3
 
 // System is another system than the lab's own, whose process 1 is the script init. It starts the agent at the port
 // "agent".
@@ -43,14 +52,13 @@ func startMachine(t testing.TB, c *Config) *machine {
 	} else {
 		c.initramfs(t, initramfs)
 	}
-	m := &machine{t: t, console: filepath.Join(dir, "console")}
+	m := &machine{t: t, done: make(chan struct{}), console: filepath.Join(dir, "console")}
 	port, theirs := qemu.SocketPair(t)
 	m.port = port
 	files := []*os.File{theirs}
-	var gpus []*qemu.GPU
 	for _, model := range c.GPUs {
 		g := qemu.Serve(t, model)
-		gpus, files = append(gpus, g), append(files, g.File)
+		m.gpus, files = append(m.gpus, g), append(files, g.File)
 	}
 	args := append(arguments(c), disks(t, c)...)
 	if c.Firmware != nil {
@@ -61,19 +69,24 @@ func startMachine(t testing.TB, c *Config) *machine {
 	if c.Firmware != nil && c.Firmware.Debian {
 		serial, end := qemu.SocketPair(t)
 		m.serial, files = serial, append(files, end)
-		args = append(args, "-chardev", fmt.Sprintf("socket,id=console,fd=%d,logfile=%s", qemu.FirstFD+len(files)-1, m.console), "-serial", "chardev:console")
+		args = append(args, "-chardev", fmt.Sprintf("socket,id=console,fd=%d,logfile=%s", firstFD+len(files)-1, m.console), "-serial", "chardev:console")
 	} else {
 		args = append(args, "-serial", "file:"+m.console)
 	}
-	var err error
-	m.Process, err = qemu.Start(args, files...)
+	m.cmd = exec.Command("qemu-system-x86_64", args...)
+	m.cmd.ExtraFiles, m.cmd.Stdout, m.cmd.Stderr, m.cmd.WaitDelay = files, &m.said, &m.said, time.Second
+	// QEMU ends with the test even if the test is killed. It has a session of its own: a signal from the
+	// keyboard is for the test.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	err := m.cmd.Start()
 	for _, f := range files {
 		err = errors.Join(err, f.Close())
 	}
 	require.NoError(t, err)
-	for _, g := range gpus {
-		m.Own(g)
-	}
+	go func() {
+		m.err = m.cmd.Wait()
+		close(m.done)
+	}()
 	return m
 }
 
@@ -95,11 +108,11 @@ func arguments(c *Config) []string {
 	args := []string{
 		"-accel", "tcg", "-cpu", "Nehalem,+aes,+pclmulqdq", "-smp", "1", "-m", strconv.Itoa(c.MemoryMB),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", c.MemoryMB), "-nodefaults", "-no-user-config", "-display", "none",
-		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", qemu.FirstFD), "-device", "virtio-serial-pci,addr=0x10",
+		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", firstFD), "-device", "virtio-serial-pci,addr=0x10",
 		"-device", "virtserialport,chardev=port,name=agent",
 	}
 	for i := range c.GPUs {
-		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, qemu.FirstFD+1+i, 5+i))
+		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, firstFD+1+i, 5+i))
 	}
 	return args
 }
@@ -131,7 +144,16 @@ func disks(t testing.TB, c *Config) []string {
 
 // stop waits for QEMU's end, kills it after the limit, and ends the GPUs.
 func (m *machine) stop(limit time.Duration) error {
-	err := m.Stop(limit)
+	var err error
+	select {
+	case <-m.done:
+	case <-time.After(limit):
+		err = errors.Join(fmt.Errorf("it did not power off within %s and was killed", limit), m.cmd.Process.Kill())
+		<-m.done
+	}
+	for _, g := range m.gpus {
+		err = errors.Join(err, g.Close())
+	}
 	_ = m.port.Close()
 	if m.serial != nil {
 		_ = m.serial.Close()
@@ -142,14 +164,20 @@ func (m *machine) stop(limit time.Duration) error {
 // end says how QEMU ended, if it has ended.
 func (m *machine) end() error {
 	select {
-	case <-m.Done:
-		return fmt.Errorf("QEMU ended: %w: %s", errors.Join(m.Err), strings.TrimSpace(m.Said.String()))
+	case <-m.done:
+		return fmt.Errorf("QEMU ended: %w: %s", errors.Join(m.err), strings.TrimSpace(m.said.String()))
 	case <-time.After(time.Second):
 		return errors.New("QEMU still runs, but its port is closed")
 	}
 }
 
-func (m *machine) consoleText() string { return qemu.ReadConsole(m.console) }
+func (m *machine) consoleText() string {
+	text, err := os.ReadFile(m.console)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.ReplaceAll(string(text), "\r", "")
+}
 
 // keepConsole copies the console's log to a folder that outlives a failed test, and logs the path.
 func (m *machine) keepConsole() string {
