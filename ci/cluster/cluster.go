@@ -63,7 +63,7 @@ func (c *Cluster) start(registry int) (api int) {
 	c.T.Helper()
 	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(c.T) // a port on which no process listens now
 	require.NoError(c.T, l.Close())
-	api = portOf(c.T, l)
+	api = portOf(l)
 	c.guest = lab.Start(c.T, lab.Config{
 		Kernel: c.base.kernel, GPUs: []qemu.Model{qemu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",

@@ -1,25 +1,26 @@
 package cluster
 
 import (
-	"archive/tar"
-	"bytes"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
@@ -88,15 +89,19 @@ func driverImage(t testing.TB, b base, driver string) v1.Image {
 // busybox makes an image of this machine's static busybox.
 func busybox(t testing.TB) v1.Image {
 	t.Helper()
-	data := require.Value(os.ReadFile("/bin/busybox"))(t)
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "busybox", Mode: 0o755, Size: int64(len(data))}))
-	require.Value(w.Write(data))(t)
-	require.NoError(t, w.Close())
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image = require.Value(mutate.AppendLayers(image, static.NewLayer(b.Bytes(), types.OCIUncompressedLayer)))(t)
-	config := require.Value(image.ConfigFile())(t).DeepCopy()
-	config.OS, config.Architecture, config.Config.Entrypoint = "linux", "amd64", []string{"/busybox", "sleep", "infinity"}
-	return require.Value(mutate.ConfigFile(image, config))(t)
+	file := repotest.File{Name: "busybox", Body: testfile.Read(t, "/bin/busybox"), Mode: 0o755}
+	config := v1.Config{Entrypoint: []string{"/busybox", "sleep", "infinity"}}
+	return imagetest.Image(t, "amd64", config, repotest.Compress(t, ".gz", repotest.RawTar(t, file)))
 }
+
+// startRegistry starts an image registry on this machine's loopback and returns its port. The guest reaches it as
+// guestRegistry, whatever the port is.
+func startRegistry(t testing.TB) (port int) {
+	t.Helper()
+	quiet := ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))
+	server := httptest.NewServer(ggcr.New(quiet, ggcr.WithBlobHandler(ggcr.NewDiskBlobHandler(t.TempDir()))))
+	t.Cleanup(server.Close)
+	return portOf(server.Listener)
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port } //nolint:errcheck // listeners of TCP

@@ -15,7 +15,7 @@ const (
 const (
 	requestLimit = 20 * time.Second
 	bootLimit    = 5 * time.Minute  // from the agent's start until the node is Ready
-	quietBoot    = 25 * time.Second // until the agent's start
+	quietBoot    = 10 * time.Second // until the agent's start
 	pullLimit    = 10 * time.Minute
 	nodeLimit    = 2 * time.Minute // of a command on the node
 )

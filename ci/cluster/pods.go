@@ -63,22 +63,12 @@ func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 			return fmt.Errorf("%d driver pods: %s", len(list), Summary(list))
 		}
 		pod = list[0]
-		if !Ready(pod) || !strings.HasSuffix(DriverImage(pod), tag) {
+		if !Ready(pod) || !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return strings.HasSuffix(c.Image, tag) }) {
 			return errors.New(Summary(list))
 		}
 		return nil
 	})
 	return pod
-}
-
-// DriverImage returns the image of a pod's driver container.
-func DriverImage(p corev1.Pod) string {
-	for _, c := range p.Spec.Containers {
-		if c.Name == "nvidia-driver-ctr" {
-			return c.Image
-		}
-	}
-	return ""
 }
 
 // Summary returns a line about each pod, for messages.

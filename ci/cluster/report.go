@@ -28,10 +28,4 @@ func (c *Cluster) reportFailure() {
 }
 
 // tail keeps messages readable: errors are at the end.
-func tail(s string) string {
-	const most = 12000
-	if len(s) <= most {
-		return s
-	}
-	return "[...]" + s[len(s)-most:]
-}
+func tail(s string) string { return s[max(0, len(s)-12000):] }

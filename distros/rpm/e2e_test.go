@@ -1,6 +1,8 @@
 package rpm_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,13 +58,14 @@ func TestCreaterepo(t *testing.T) {
 			t.Parallel()
 			s.repository.Packages = packages
 			dir := s.repository.Create(t, t.TempDir())
-			url := realrepo.Serve(t, dir)
+			server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+			t.Cleanup(server.Close)
 			store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 			root := t.TempDir()
 			testfile.Write(t, filepath.Join(root, "etc/pki/rpm-gpg/KEY"), string(key.Public))
-			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n"
+			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+server.URL+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n"
 			if s.zypp {
-				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
+				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+server.URL+"/\ntype=rpm-md\n"
 			}
 			testfile.Write(t, filepath.Join(root, config, "r.repo"), text)
 			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{

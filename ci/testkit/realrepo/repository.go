@@ -2,8 +2,6 @@ package realrepo
 
 import (
 	"cmp"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,12 +59,4 @@ func (r Repository) Publish(t testing.TB, dir string) {
 	if r.PublishKey {
 		testfile.Write(t, filepath.Join(repodata, "repomd.xml.key"), string(r.Key.Public))
 	}
-}
-
-// Serve publishes a folder over HTTP until the test ends and returns its address, without a slash at the end.
-func Serve(t testing.TB, dir string) string {
-	t.Helper()
-	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
-	t.Cleanup(s.Close)
-	return s.URL
 }
