@@ -70,7 +70,8 @@ func (c *Cluster) start(registry int) (api int) {
 		System: &lab.System{
 			Initramfs: filepath.Join(c.base.dir, "initramfs"), Disk: filepath.Join(c.base.dir, "root.ext4"), Quiet: quietBoot,
 			Arguments: []string{
-				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d", api, guestRegistry, registry),
+				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
+					api, guestRegistry, registry),
 				"-device", "virtio-net-pci,netdev=net,addr=0x1a,romfile=", "-device", "virtio-rng-pci,addr=0x1b",
 			},
 		},
