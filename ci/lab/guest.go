@@ -187,7 +187,11 @@ func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.Mu
 func (g *Guest) end() {
 	g.t.Helper()
 	g.checkLog()
-	_ = g.client.send(wire.Request{Args: []string{"poweroff", "-f", "-f"}}) // twice for systemd; stop says what comes of it
+	args := []string{"poweroff", "-f"}
+	if g.config.System != nil { // systemd's ends services first
+		args = append(args, "-f")
+	}
+	_ = g.client.send(wire.Request{Args: args}) // stop says what comes of it
 	assert.NoErrorf(g.t, g.qemu.stop(g.Limit(powerLimit)), "guest")
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
