@@ -2,15 +2,12 @@ package node
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -65,33 +62,4 @@ func TestTwoInstances(t *testing.T) {
 			t.Errorf("the second one: served %v, error %v, %s", e.served, e.err, w.outcome())
 		}
 	})
-}
-
-// TestInUseAtStop is scenario 6.
-func TestInUseAtStop(t *testing.T) {
-	for policy, want := range map[string]error{config.BusyDetach: nil, config.BusyFail: ErrLeft, config.BusyWait: nil} {
-		t.Run(policy, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				e := w.run(life{version: v535, onBusy: policy}, func(*Node) {
-					w.at(10*time.Second, func() { w.meddle("holder comes") })
-				})
-				if !errors.Is(e.err, want) || w.outcome() != whole || e.status.State != status.Detached || len(e.status.Holders) != 1 {
-					t.Errorf("error %v, %s, status %+v", e.err, w.outcome(), e.status)
-				}
-				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s minus its margin of 5 s
-				if policy == config.BusyWait {
-					most = 31 * time.Second // the second signal
-				}
-				if took > most || took < most-2*time.Second {
-					t.Errorf("the stop took %s, want %s", took, most)
-				}
-				assert.Containsf(t, e.status.Reason, "pid 4711", "the holder is not named")
-				w.calm()
-				e = w.run(life{version: v535})
-				if e.err != nil || !e.served || w.outcome() != absent || slices.Contains(e.ops, "insert nvidia") {
-					t.Errorf("the successor: served %v, error %v, %s; operations %v", e.served, e.err, w.outcome(), e.ops)
-				}
-			})
-		})
-	}
 }

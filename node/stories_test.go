@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -110,6 +111,22 @@ func TestUpgrade(t *testing.T) {
 			run 535
 			end unserved whole | State:detached | up {Version:470.256.02`,
 	})
+}
+
+// A driver in use at the stop: the grace of 20 s minus its margin of 5 s passes, or with busy=wait the time until
+// the second signal. It stays, and the successor adopts it.
+func TestInUseAtStop(t *testing.T) {
+	for policy, ends := range map[string]string{
+		config.BusyDetach: "after 27s", config.BusyFail: "error ErrLeft: | after 27s", config.BusyWait: "after 42s",
+	} {
+		stories(t, map[string]string{policy: `
+			run 535
+				10s holder comes
+			end served whole | State:detached | Holders:[pid 4711 (python3) | in use by pid 4711 | ` + ends + `
+			well
+			run 535
+			end served absent | -insert nvidia`}, func(n *Node) { n.cfg.OnBusy = policy })
+	}
 }
 
 // Changes which others make to a driver that serves are reported and never repaired, and a stop nevertheless

@@ -63,7 +63,7 @@ func TestLentGPU(t *testing.T) {
 			run 535
 				11s holder comes
 				14s GPU vfio-pci
-				17s GPU goes
+				16s GPU goes
 				17s users go
 			end served absent | State: Ready | files []`,
 	})
@@ -77,6 +77,7 @@ func TestLostGPU(t *testing.T) {
 		"silent":                      {"GPU silent", "GPU nvidia", config.GPURequire, "all ones"},
 		"gone":                        {"GPU goes", "GPU comes", config.GPURequire, "not on the PCI bus any more"},
 		"Xid 79":                      {"kernel-log " + xid, "cached 535", config.GPURequire, xid},
+		"Xid 79, and bound anew":      {"kernel-log " + xid, "GPU unbound\n31s GPU nvidia", config.GPURequire, xid},
 		"gone, and that is a warning": {"GPU goes", "GPU comes", config.GPUWarn, "not on the PCI bus any more"},
 	} {
 		stories(t, map[string]string{name: `
