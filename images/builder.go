@@ -127,14 +127,10 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	layers = append(append(layers, namedLayer{recipe.CompanionsLayer, companions}), modules...)
 	layers = append(layers, namedLayer{"entrypoint", entrypoint})
 	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
-	var loaderCache []byte
 	if r.Distroless {
 		base = empty.Image
-		if loaderCache, err = b.loaderCache(ctx, r, layers); err != nil {
-			return nil, err
-		}
 	}
-	description, err := b.descriptionLayer(ctx, r, info, loaderCache)
+	description, err := b.descriptionLayer(ctx, r, info, base, layers)
 	if err != nil {
 		return nil, err
 	}

@@ -215,7 +215,7 @@ func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.
 	return b.descriptionLayer(ctx, r, driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
 		Toolchain: true, ID: strings.Repeat("0", 64), VGPU: r.VGPU, Companions: r.DescribeCompanions(true), Patches: r.PatchNotes(),
-	}, nil)
+	}, nil, nil)
 }
 
 // soleSet reads the set of modules that a compile left, and checks that it is the one that was requested.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -60,34 +62,49 @@ func (b *Builder) distrolessLayer(ctx context.Context, r *recipe.Recipe, base v1
 	})
 }
 
-// loaderCache is the cache of the dynamic loader for what is in the folder of libraries, which ldconfig makes elsewhere.
-func (b *Builder) loaderCache(ctx context.Context, r *recipe.Recipe, layers []namedLayer) (text []byte, err error) {
-	err = b.step(r.Target(), "loader cache", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		var all []v1.Layer
-		for _, l := range layers {
-			all = append(all, l.layer)
+// loaderCache is the cache of the dynamic loader, which ldconfig makes elsewhere: what layers have in the folder of
+// libraries, and what the base's own has in folders that the loader does not know.
+func (b *Builder) loaderCache(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, spool *rootfs.Spool, step *progress.Step,
+) ([]byte, error) {
+	var all []v1.Layer
+	for _, l := range layers {
+		all = append(all, l.layer)
+	}
+	tree, err := b.Layers().Outline(ctx, all, spool, step)
+	if err != nil {
+		return nil, err
+	}
+	arch, _ := distros.LookupArch(r.Arch)
+	libraries := map[string]string{}
+	folders := []string{strings.TrimPrefix(r.LibDir, "usr/"), r.LibDir}
+	for _, dir := range folders {
+		list, err := tree.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
-		tree, err := b.Layers().Outline(ctx, all, spool, step)
+		for _, e := range list {
+			if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
+				libraries[name] = "/" + dir + "/" + name
+			}
+		}
+	}
+	if !r.Distroless {
+		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		arch, _ := distros.LookupArch(r.Arch)
-		libraries := map[string]string{}
-		for _, dir := range []string{strings.TrimPrefix(r.LibDir, "usr/"), r.LibDir} {
-			list, err := tree.ReadDir(dir)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return false, err
-			}
-			for _, e := range list {
-				if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
-					libraries[name] = "/" + dir + "/" + name
-				}
+		text, err := lower.ReadFile(elffile.LoaderCachePath)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for name, at := range elffile.ReadLoaderCache(arch.Machine, text) {
+			if !slices.Contains(folders, strings.TrimPrefix(path.Dir(at), "/")) {
+				libraries[name] = at
 			}
 		}
-		text = elffile.LoaderCache(arch.Machine, libraries)
-		return false, nil
-	})
-	return text, err
+	}
+	return elffile.LoaderCache(arch.Machine, libraries), nil
 }
 
 // headersLayer has the headers of a kernel. It is for compiling only and records nothing.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/kernelmodules"
@@ -70,26 +71,30 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 	return l, nil
 }
 
-// descriptionLayer has one small file, and the loader's cache if there is one. It is a layer of its own, so that images
-// of all systems and drivers share the entrypoint.
-func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description, loaderCache []byte) (v1.Layer, error) {
+// descriptionLayer has what the image is and, with the layers that it lies on, the loader's cache, which the identity of the
+// image covers. It is a layer of its own, so that images of all systems and drivers share the entrypoint.
+func (b *Builder) descriptionLayer(
+	ctx context.Context, r *recipe.Recipe, info driverinfo.Description, base v1.Image, layers []namedLayer,
+) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("describe the image: %w", err)
 	}
 	inputs := []any{string(text), r.Compression, r.Epoch}
-	if loaderCache != nil {
-		inputs = append(inputs, loaderCache)
-	}
-	return b.layer(ctx, r, descriptionName, "description", inputs, func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+	fill := func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
-		if loaderCache != nil {
-			if err := tree.AddBytes("etc/ld.so.cache", 0o644, loaderCache); err != nil {
+		if layers != nil {
+			cache, err := b.loaderCache(ctx, r, base, layers, spool, step)
+			if err == nil {
+				err = tree.AddBytes(elffile.LoaderCachePath, 0o644, cache)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
 		return tree, tree.AddFile(driverinfo.Path, 0o644, int64(len(text)), bytes.NewReader(text))
-	})
+	}
+	return b.layer(ctx, r, descriptionName, "description", inputs, fill)
 }
 
 // entrypointLayer has the programs of this project.

@@ -172,7 +172,9 @@ func FuzzRead(f *testing.F) {
 	f.Add(library("libcuda.so.1", "libc.so.6"))
 	f.Add(library32())
 	f.Add(layout([]byte("\x00x\x00"), []elf.Dyn64{{Tag: int64(elf.DT_NEEDED), Val: 1}}, "\x00.modinfo\x00", elf.SHF_COMPRESSED))
+	f.Add(LoaderCache(elf.EM_X86_64, map[string]string{"libcuda.so.1": "/usr/lib/libcuda.so.1"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		ReadLoaderCache(elf.EM_X86_64, b)
 		file, err := read(b)
 		if err != nil {
 			if !errors.Is(err, ErrMagic) && !errors.Is(err, ErrFormat) {

@@ -26,6 +26,11 @@ func TestLoaderCache(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	testfile.Write(t, file, string(LoaderCache(elf.EM_X86_64, libraries)))
 	var order []string
+	text := testfile.Read(t, file)
+	assert.Same(t, libraries, ReadLoaderCache(elf.EM_X86_64, []byte("ld.so-1.7.0\x00"+text)))
+	for n := range text { // cut off
+		ReadLoaderCache(elf.EM_X86_64, []byte(text[:n]))
+	}
 	for line := range strings.Lines(string(require.Value(exec.CommandContext(t.Context(), ldconfig, "-p", "-C", file).CombinedOutput())(t))) {
 		if name, path, ok := strings.Cut(strings.TrimSpace(line), " (libc6,x86-64) => "); ok {
 			assert.Equal(t, libraries[name], path)

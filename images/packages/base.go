@@ -10,6 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
@@ -20,7 +21,7 @@ import (
 // baseFacts are the files of a base whose content planning and layering need; of all others only name, mode
 // and link count.
 var baseFacts = []string{
-	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf",
+	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf", elffile.LoaderCachePath,
 	"etc/apt/", "usr/share/keyrings/", "usr/share/gnupg/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
 	"etc/yum", "etc/distro.repos.d/", "etc/dnf/", "etc/zypp/", "etc/products.d/", "etc/pki/rpm-gpg", "etc/pki/tls/certs/", "etc/rhsm/",
 	"usr/lib/rpm/gnupg/", "usr/share/distribution-gpg-keys/", "run/secrets/redhat.repo",
@@ -30,7 +31,7 @@ var baseFacts = []string{
 const factsRecord = "base"
 
 // factsVersion is part of the key under which facts are kept: raise it when more of a base is to be kept.
-const factsVersion = "2"
+const factsVersion = "3"
 
 // IsDatabase reports whether a file is part of the record of what is installed.
 func IsDatabase(path string) bool { return path == dpkgStatus || isRPMDatabase(path) }

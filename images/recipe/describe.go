@@ -28,9 +28,9 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	}, nil
 }
 
-// fileListFormat is part of contentID, so that images without a list of their files and without
-// their configuration in it are out of date.
-const fileListFormat = "files.mtree 2"
+// format is part of contentID, so that images without a list of their files, without their configuration in it or without
+// the loader's cache are out of date.
+const format = "files.mtree 2, ld.so.cache"
 
 // contentID tells images of different content apart: it covers all that layers are made from, and neither the
 // time nor the compression, which change no file.
@@ -38,7 +38,7 @@ func (r *Recipe) contentID() (string, error) {
 	inputs := []any{
 		Version, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, Digests(r.Packages), r.Links,
 		r.Source.Digests(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
-		fileListFormat,
+		format,
 	}
 	if r.Distroless {
 		inputs = append(inputs, "distroless")
