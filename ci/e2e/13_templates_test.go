@@ -81,7 +81,7 @@ func bareRoot(t *testing.T) string {
 	t.Helper()
 	env := []string{"BASE_DIR=" + filepath.Join(workspace(t), "bare"), "BASE_INCLUDE=g++,gcc,libc6-dev,make,pkg-config,git,curl"}
 	lines := strings.Split(strings.TrimSpace(command{args: []string{filepath.Join(repository(t), "ci", "base"), "debian12", "amd64"}, env: env}.want(t, 0).stdout), "\n")
-	root := image{dir: strings.TrimPrefix(lines[len(lines)-1], "oci:"), tag: "debian12"}.unpack(t)
+	root := image{dir: strings.TrimPrefix(lines[len(lines)-1], "oci:")}.unpack(t)
 	testfile.Write(t, root+"/etc/resolv.conf", testfile.Read(t, "/etc/resolv.conf"))
 	return root
 }

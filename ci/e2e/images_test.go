@@ -1,20 +1,15 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/containerd/containerd/v2/pkg/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/match"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -58,15 +53,10 @@ func debian(t *testing.T, system, driver string) image {
 	return i
 }
 
-// open reads the image with go-containerregistry, by its tag.
+// open reads the image with go-containerregistry.
 func (i image) open(t *testing.T) v1.Image {
 	t.Helper()
-	index := require.Value(layout.ImageIndexFromPath(i.dir))(t)
-	tagged := require.Value(partial.FindImages(index, match.Name(i.tag)))(t)
-	if len(tagged) != 1 {
-		t.Fatalf("%s: %d images", i.ref(), len(tagged))
-	}
-	return tagged[0]
+	return ocitest.Open(t, i.dir)
 }
 
 // layer returns the layer of driver-build that has this name in its history.
@@ -96,17 +86,11 @@ func (i image) driverTree(t *testing.T) string {
 	return dir
 }
 
-// unpack unpacks an image with containerd's packages, as a node does, and returns its root folder.
+// unpack unpacks an image and returns its root folder.
 func (i image) unpack(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(scratch(t), "root")
-	require.NoError(t, os.Mkdir(root, 0o755))
-	for _, l := range require.Value(i.open(t).Layers())(t) {
-		packed := require.Value(l.Compressed())(t)
-		plain := require.Value(compression.DecompressStream(packed))(t)
-		_, err := archive.Apply(t.Context(), root, plain)
-		require.NoError(t, errors.Join(err, plain.Close(), packed.Close()))
-	}
+	ocitest.Unpack(t, i.open(t), root)
 	return root
 }
 

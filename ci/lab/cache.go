@@ -12,7 +12,7 @@ import (
 // tools are the programs that the lab starts, with the Debian package of each.
 var tools = []struct{ name, from string }{
 	{"qemu-system-x86_64", "qemu-system-x86"}, {"busybox", "busybox-static"}, {"depmod", "kmod"}, {"mke2fs", "e2fsprogs"},
-	{"mkfs.erofs", "erofs-utils"}, {"umoci", "umoci"}, {"dpkg-deb", "dpkg"},
+	{"mkfs.erofs", "erofs-utils"}, {"dpkg-deb", "dpkg"},
 	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"}, {"runc", "runc"},
 }
 

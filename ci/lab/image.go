@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -24,27 +22,18 @@ type Image struct {
 
 const keepImages = 4
 
-// ImageDisk makes a disk of an image in an OCI layout, or takes it from the cache. tag may be empty if the
-// layout has one image only.
-func ImageDisk(t testing.TB, dir, tag string) Image {
+// ImageDisk makes a disk of the image in an OCI layout, or takes it from the cache.
+func ImageDisk(t testing.TB, dir string) Image {
 	t.Helper()
-	const refName = "org.opencontainers.image.ref.name"
-	index := require.Value(layout.ImageIndexFromPath(dir))(t)
-	found := slices.DeleteFunc(require.Value(index.IndexManifest())(t).Manifests, func(d v1.Descriptor) bool {
-		return tag != "" && d.Annotations[refName] != tag
-	})
-	if len(found) != 1 || found[0].Annotations[refName] == "" { // umoci unpacks by name only
-		t.Fatalf("%s has %d images named %q: name one of them", dir, len(found), tag)
-	}
-	tag = found[0].Annotations[refName]
-	config := require.Value(require.Value(index.Image(found[0].Digest))(t).ConfigFile())(t).Config
+	img := ocitest.Open(t, dir)
+	config := require.Value(img.ConfigFile())(t).Config
 	image := Image{Env: config.Env, Command: slices.Concat(config.Entrypoint, config.Cmd)}
-	image.Disk = cached(t, "images/"+found[0].Digest.Hex+".erofs", func(path string) {
-		bundle := path + ".d"
-		require.NoError(t, os.RemoveAll(bundle))
-		tool.Must(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
-		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
-		require.NoError(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
+	image.Disk = cached(t, "images/"+require.Value(img.Digest())(t).Hex+".erofs", func(path string) {
+		root := path + ".d"
+		require.NoError(t, os.RemoveAll(root))
+		ocitest.Unpack(t, img, root)
+		makeErofs(t, root, path)
+		require.NoError(t, os.RemoveAll(root)) // after a failure the next attempt removes it
 	})
 	require.NoError(t, tool.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour))
 	return image

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -79,9 +80,8 @@ func (r rig) one(t *testing.T, pattern string) string {
 func (r rig) debian(t *testing.T) (system, base string) {
 	t.Helper()
 	base = strings.TrimPrefix(sh(t, r.root, nil, "ci/base", "debian12"), "oci:")
-	bundle := filepath.Join(t.TempDir(), "bundle")
-	sh(t, r.root, nil, "umoci", "unpack", "--image", base+":"+layoutTag(t, base), bundle)
-	system = filepath.Join(bundle, "rootfs")
+	system = filepath.Join(t.TempDir(), "root")
+	ocitest.Unpack(t, ocitest.Open(t, base), system)
 	for from, to := range map[string]string{base: "base", r.cache(t): "cache", "/proc": "proc"} {
 		to = filepath.Join(system, to)
 		require.NoError(t, os.MkdirAll(to, 0o755))
@@ -91,16 +91,6 @@ func (r rig) debian(t *testing.T) (system, base string) {
 	resolv := require.Value(os.ReadFile("/etc/resolv.conf"))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(system, "etc/resolv.conf"), resolv, 0o644))
 	return system, base
-}
-
-// layoutTag is the tag of the only image of a layout.
-func layoutTag(t *testing.T, dir string) string {
-	t.Helper()
-	m := regexp.MustCompile(`"org.opencontainers.image.ref.name":\s*"([^"]+)"`).FindSubmatch(require.Value(os.ReadFile(filepath.Join(dir, "index.json")))(t))
-	if m == nil {
-		t.Fatalf("%s has no tag", dir)
-	}
-	return string(m[1])
 }
 
 func (r rig) cache(t *testing.T) string {
@@ -179,8 +169,8 @@ func (r rig) image(t *testing.T) {
 	layout := filepath.Join(t.TempDir(), "layout")
 	archive := r.one(t, "driver-build-*-image.oci.tar")
 	sh(t, r.root, nil, "skopeo", "--insecure-policy", "copy", "oci-archive:"+archive, "oci:"+layout+":it")
-	bundle := filepath.Join(t.TempDir(), "bundle")
-	sh(t, r.root, nil, "umoci", "unpack", "--image", layout+":it", bundle)
-	said := sh(t, r.root, nil, "chroot", filepath.Join(bundle, "rootfs"), "/usr/bin/driver-build", "list", "--os", "debian12")
+	root := filepath.Join(t.TempDir(), "root")
+	ocitest.Unpack(t, ocitest.Open(t, layout), root)
+	said := sh(t, r.root, nil, "chroot", root, "/usr/bin/driver-build", "list", "--os", "debian12")
 	assert.Contains(t, said, "535.261.03")
 }

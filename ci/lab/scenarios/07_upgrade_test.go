@@ -12,9 +12,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// An upgrade without a reboot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses.
+// An upgrade without a reboot, from 470 to 535: idle, in use, and with a 535 that the kernel refuses. 470 is an image with
+// a distribution, 535 a thin one.
 func Test07Upgrade(t *testing.T) {
-	g := stage{products: map[string]product{"470": d470, "535": d535}, cached: []product{d470, d535}}.start(t)
+	lab.Gate(t)
+	g := stage{
+		products: map[string]product{"470": d470}, cached: []product{d470},
+		disks: map[string]lab.Image{"535": thin(t, lab.Kernel(t, "debian12"))},
+	}.start(t)
 	empty := look(g).withoutLock()
 	killed(t, g)
 	t.Run("disk full", func(t *testing.T) { fullDisk(t, g) })
@@ -42,10 +47,16 @@ func killed(t *testing.T, g *lab.Guest) {
 	p.Kill()
 }
 
+// upgradeIdle goes back as well, from the thin image.
 func upgradeIdle(t *testing.T, g *lab.Guest) {
 	p := ready(t, g, driver("535"))
 	serving(t, g, d535.driver)
 	contains(t, p.Output(), logtest.Unloading+`470\.256\.02`)
+	p.Signal(syscall.SIGKILL)
+	p.Kill()
+	p = ready(t, g, driver("470"))
+	serving(t, g, d470.driver)
+	contains(t, p.Output(), logtest.Unloading+`535\.261\.03`)
 	stops(t, p, 0)
 }
 
@@ -133,7 +144,7 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 func fullDisk(t *testing.T, g *lab.Guest) {
 	roots := g.Sh("ls -A /var/lib/nvidia-driver/roots")
 	// the files of the killed instance are not part of this test
-	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*")
+	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/.tmp-*")
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
 	out := fails(t, g, driver("535"), 11, 3*time.Minute, `disk: \d+ MiB are free in /var/lib/nvidia-driver, .*copying the driver root there takes .* Free space there`)
 	if strings.Contains(out, "unloading") {

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
@@ -18,33 +19,30 @@ func thin(t *testing.T, kernels ...*lab.HostKernel) lab.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	dir, tag := thinLayout(t, kernels...)
-	return lab.ImageDisk(t, dir, tag)
+	return lab.ImageDisk(t, thinLayout(t, "thin", kernels))
 }
 
-// thinLayout returns its OCI layout and tag.
-func thinLayout(t *testing.T, kernels ...*lab.HostKernel) (dir, tag string) {
+// thinLayout returns the OCI layout of such an image, one for each name.
+func thinLayout(t *testing.T, name string, kernels []*lab.HostKernel, flags ...string) string {
 	t.Helper()
-	flags, names := []string{"--builder", "chroot"}, []string{"thin", d535.tag()}
+	flags, names := append(flags, "--builder", "chroot"), []string{name, d535.tag()}
 	for _, k := range kernels {
 		flags, names = append(flags, "--kernel", k.Release), append(names, k.Release)
 	}
-	tag = d535.driver + "-" + kernels[0].Release + "-" + d535.system
 	if len(kernels) > 1 {
-		flags, tag = append(flags, "--one-image"), d535.tag()
+		flags = append(flags, "--one-image")
 	}
-	return d535.layoutOf(t, strings.Join(names, "-"), flags...), tag
+	return d535.layoutOf(t, strings.Join(names, "-"), flags...)
 }
 
 // takeModules copies the modules out of the thin image into a cache, as a node would have compiled them.
 func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 	t.Helper()
-	dir, tag := thinLayout(t, kernel)
-	bundle := filepath.Join(t.TempDir(), "bundle")
-	tool.Must(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
+	root := filepath.Join(t.TempDir(), "root")
+	ocitest.Unpack(t, ocitest.Open(t, thinLayout(t, "thin", []*lab.HostKernel{kernel})), root)
 	to := filepath.Join(state, "modules")
 	tool.Must(t, "mkdir", "-p", to)
-	tool.Must(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
+	tool.Must(t, "cp", "-a", filepath.Join(root, "usr/share/nvidia-driver/modules")+"/.", to)
 }
 
 // The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 const (
@@ -46,7 +47,7 @@ func refusals(site, stranger *testcert.Pair) []refusal {
 
 // Secure Boot with the site's own key in the firmware's db. For every defect of a signature, the kernel
 // refuses the module, preflight has predicted it, the start ends with 13 and gives the reason, and no state
-// is left. Modules that the site has signed load.
+// is left. Modules that the site has signed load: those of a thin image, and those of a cache.
 func Test20SecureBoot(t *testing.T) {
 	var site, stranger *testcert.Pair
 	var rows []refusal
@@ -54,7 +55,8 @@ func Test20SecureBoot(t *testing.T) {
 		site, stranger = newKey("The site's modules"), newKey("A stranger's modules")
 		rows = refusals(site, stranger)
 		c.Firmware = &lab.Firmware{Key: site}
-		sets := []forged{{name: "signed", key: site}}
+		c.Images["thin"] = signedThin(t, c.Kernel, site)
+		var sets []forged
 		for _, r := range rows {
 			sets = append(sets, r.forged)
 		}
@@ -66,9 +68,19 @@ func Test20SecureBoot(t *testing.T) {
 	for _, r := range rows {
 		refused(t, g, r, demanded)
 	}
-	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows`)
-	loadsSigned(t, g, with("535", "signed"))
+	predicts(t, g, driver("thin"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows`)
+	loadsSigned(t, g, driver("thin"))
 	signsHere(t, g, site)
+}
+
+// signedThin returns the thin image for a kernel whose modules driver-build has signed.
+func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair) lab.Image {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{"key.pem": by.KeyPEM(), "cert.pem": by.CertPEM()})
+	flags := []string{"--module-key", dir + "/key.pem", "--module-cert", dir + "/cert.pem"}
+	return lab.ImageDisk(t, thinLayout(t, "signed", []*lab.HostKernel{kernel}, flags...))
 }
 
 // refused requires that preflight, the kernel and a start refuse a set of modules.

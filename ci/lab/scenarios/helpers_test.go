@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -31,8 +32,7 @@ type product struct{ driver, system string }
 func (p product) layoutOf(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "debian", name)
-	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain",
-		"--compression", "gzip"} // umoci 0.4 reads no zstd
+	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain"}
 	cmd := exec.CommandContext(t.Context(), "ci/image", append(args, flags...)...)
 	cmd.Dir = "../../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -76,7 +76,7 @@ func (p product) image(t *testing.T) lab.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	return lab.ImageDisk(t, p.layout(t), "")
+	return lab.ImageDisk(t, p.layout(t))
 }
 
 // modules returns a folder that holds a module cache (kbuild.Cache) with the product's modules for a kernel:
@@ -121,9 +121,8 @@ func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ..
 // runIn is run in a root that prepare may change.
 func (p product) runIn(t *testing.T, kernel *lab.HostKernel, state string, prepare func(root string), args ...string) ([]byte, error) {
 	t.Helper()
-	root := filepath.Join(t.TempDir(), "bundle")
-	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
-	root = filepath.Join(root, "rootfs")
+	root := filepath.Join(t.TempDir(), "root")
+	ocitest.Unpack(t, ocitest.Open(t, p.layout(t)), root)
 	prepare(root)
 	for _, m := range []struct{ from, to string }{{kernel.Root, "host"}, {"/proc", "proc"}, {"/dev", "dev"}, {"/sys", "sys"}, {state, "var/lib/nvidia-driver"}} {
 		to := filepath.Join(root, m.to)

@@ -16,9 +16,9 @@ const libs = "usr/lib/x86_64-linux-gnu"
 // Every root that breaks a rule makes a program fail.
 func TestBrokenRoots(t *testing.T) {
 	private(t)
-	dir, image := Prepare(t), unpacked(t)
+	dir, image := Prepare(t), unpacked(t, "full")
 	t.Run("none", func(t *testing.T) {
-		sound(t, run(t, Options{Consumer: dir, Root: tree(t, image), Version: driver}))
+		sound(t, run(t, Options{Consumer: dir, Root: image.tree(t), Version: driver}))
 	})
 	for _, c := range []struct {
 		name     string
@@ -78,7 +78,7 @@ func TestBrokenRoots(t *testing.T) {
 		{name: "no modprobe", spoil: func(r spoiled) { r.remove("sbin/modprobe") }, problems: []string{"validator's modprobe: chroot"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := tree(t, image)
+			root := image.tree(t)
 			c.spoil(spoiled{T: t, dir: root})
 			all := strings.Join(run(t, Options{Consumer: dir, Root: root, Version: driver}).Problems(), "\n")
 			for _, p := range c.problems {

@@ -11,5 +11,5 @@
 // list, so that the same check serves every driver version.
 //
 // The package is for the tests of the real tier, on a machine without a loaded driver: everything needs root,
-// Debian's runc and umoci, and a base image from ci/base.
+// Debian's runc, and a base image from ci/base.
 package conformance

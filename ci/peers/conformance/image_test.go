@@ -1,73 +1,68 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// driver is the version in the image that the tests use: Debian's newest LTS driver.
+// driver is the version in the images that the tests use: Debian's newest LTS driver.
 const system, driver = "debian12", "535.261.03"
 
-// unpacked returns the root of that image, which driver-build makes from real packages and umoci unpacks.
-// Tests must not change it: they copy it with tree.
-func unpacked(t *testing.T) string {
-	t.Helper()
-	dir, err := theImage()
-	require.NoErrorf(t, err, "make the image of %s for %s", driver, system)
-	return dir
+// image is one that driver-build makes from real packages, and its root. Tests must not change the root: they copy it
+// with tree.
+type image struct {
+	v1.Image
+	root string
 }
 
-var theImage = sync.OnceValues(func() (string, error) {
-	ctx := context.Background() // all tests use this image, so no test's context; each command ends by itself
-	repo, err := tool.Project()
-	if err != nil {
-		return "", err
-	}
-	folder, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	layout := filepath.Join(folder, "image-layout")
-	line, err := tool.Run(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--compression", "gzip", // umoci 0.4 reads no zstd
-		"--output", "oci:"+layout)
-	if err != nil {
-		return "", err
-	}
-	_, digest, _ := strings.Cut(strings.TrimSpace(line), "@sha256:")
-	dir := filepath.Join(folder, "image-"+digest)
-	err = tool.Once(dir, func(partial string) error {
-		_, err := tool.Run(ctx, repo, nil, "umoci", "raw", "unpack", "--image", layout+":"+driver+"-"+system, partial)
-		return err
-	})
-	return dir, errors.Join(err, tool.Prune(filepath.Join(folder, "image-[0-9a-f]*"), 1, 0))
-})
+// kinds are the images, with the flags of driver-build for each.
+var kinds = map[string][]string{"full": nil, "thin": {"--kernel", "latest", "--builder", "chroot"}}
 
-// tree returns a copy of the image's root in which a test may add and remove files. It consists of hard
+// made has the images that were made; tests run one after the other.
+var made = map[string]image{}
+
+// unpacked returns the image of a kind.
+func unpacked(t *testing.T, kind string) image {
+	t.Helper()
+	if i, ok := made[kind]; ok {
+		return i
+	}
+	repo, folder := require.Value(tool.Project())(t), require.Value(cacheDir())(t)
+	dir := filepath.Join(folder, "layout-"+kind)
+	args := []string{"ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:" + dir}
+	require.Value(tool.Run(t.Context(), repo, nil, append(args, kinds[kind]...)...))(t)
+	i := image{Image: ocitest.Open(t, dir)}
+	i.root = filepath.Join(folder, "image-"+kind+"-"+require.Value(i.Digest())(t).Hex)
+	require.NoError(t, tool.Once(i.root, func(partial string) error { ocitest.Unpack(t, i, partial); return nil }))
+	require.NoError(t, tool.Prune(filepath.Join(folder, "image-"+kind+"-*"), 1, 0))
+	made[kind] = i
+	return i
+}
+
+// tree returns a copy of an image's root in which a test may add and remove files. It consists of hard
 // links: do not write to the contents of files. It looks as the entrypoint serves it by a link, beside device
 // nodes on the host: no dev, no sys, folders for sockets.
-func tree(t *testing.T, from string) string {
+func (i image) tree(t *testing.T) string {
 	t.Helper()
 	// Beside the original, because hard links do not cross file systems.
-	to, err := os.MkdirTemp(filepath.Dir(from), "tree-*") //nolint:usetesting // see above
+	to, err := os.MkdirTemp(filepath.Dir(i.root), "tree-*") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(to)) })
 	require.NoError(t, os.Chmod(to, 0o755))
-	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(i.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(from, path)
+		name, err := filepath.Rel(i.root, path)
 		if err != nil || name == "." {
 			return err
 		}
@@ -85,11 +80,11 @@ func tree(t *testing.T, from string) string {
 	return to
 }
 
-// container returns the image's root as a privileged container sees it: with /proc, this process's /dev and,
+// container returns an image's root as a privileged container sees it: with /proc, this process's /dev and,
 // when sys is true, /sys.
-func container(t *testing.T, image string, sys bool) string {
+func (i image) container(t *testing.T, sys bool) string {
 	t.Helper()
-	root := tree(t, image)
+	root := i.tree(t)
 	for _, dir := range []string{"dev", "sys"} {
 		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}

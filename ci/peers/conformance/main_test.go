@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // skips the test where the real tier does not run.
 func private(t *testing.T) context.Context {
 	t.Helper()
-	tool.Real(t, "it asks programs that are not ours: it needs root, runc, umoci and ci/e2e/setup")
+	tool.Real(t, "it asks programs that are not ours: it needs root, runc and ci/e2e/setup")
 	require.NoErrorf(t, mounts(), "make /run and /dev private")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)

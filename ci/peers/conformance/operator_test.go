@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -26,8 +25,8 @@ const (
 // when module, daemons and nvidia-smi do, in this order.
 func TestOperatorCommands(t *testing.T) {
 	private(t)
-	image := unpacked(t)
-	env := config(t).Env
+	image := unpacked(t, "full")
+	env := image.config(t).Env
 	for _, c := range []struct {
 		name, smi string   // smi: a program in the image that answers instead of the real nvidia-smi
 		files     []string // files that exist
@@ -43,7 +42,7 @@ func TestOperatorCommands(t *testing.T) {
 		{name: "ready without daemons", files: []string{refcnt}, smi: "true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := container(t, image, false) // sys is a folder in which a case makes a module
+			root := image.container(t, false) // sys is a folder in which a case makes a module
 			for _, f := range c.files {
 				testfile.Write(t, filepath.Join(root, f), "0\n")
 			}
@@ -76,20 +75,27 @@ func TestOperatorCommands(t *testing.T) {
 // The operator starts the image and its sidecars by these names: it gives the command itself, without a path.
 func TestOperatorFindsPrograms(t *testing.T) {
 	private(t)
-	root := container(t, unpacked(t), false)
-	c := config(t)
-	for _, name := range []string{"nvidia-driver", "sh", "mkdir", "cat", "mv", "rm", "nvidia-smi"} {
-		if code, output := sh(t, root, c.Env, "command -v "+name); code != 0 {
-			t.Errorf("%s is not on the image's PATH: %s", name, output)
+	for kind, sources := range map[string]string{"full": "test -d", "thin": "test ! -e"} {
+		i := unpacked(t, kind)
+		root, c := i.container(t, false), i.config(t)
+		for _, name := range []string{"nvidia-driver", "sh", "mkdir", "cat", "mv", "rm", "nvidia-smi"} {
+			if code, output := sh(t, root, c.Env, "command -v "+name); code != 0 {
+				t.Errorf("%s is not on the PATH of the %s image: %s", name, kind, output)
+			}
 		}
-	}
-	// The sidecars for GDS and GDRCopy compile against the sources; libnvidia-container's legacy mode runs ldconfig.
-	if code, output := sh(t, root, c.Env, "nvidia-driver version && test -d /usr/src/nvidia-"+driver+" && test -f /etc/ld.so.cache && test -x /sbin/ldconfig"); code != 0 {
-		t.Errorf("nvidia-driver version, sources, ldconfig: exit code %d: %s", code, output)
-	}
-	assert.Equalf(t, "nvidia-driver init", strings.Join(append(c.Entrypoint, c.Cmd...), " "), "the image runs")
-	for _, want := range []string{"DRIVER_VERSION=" + driver, "DRIVER_BRANCH=535", "DRIVER_TYPE=passthrough", "TARGETARCH=amd64", "NVIDIA_VISIBLE_DEVICES=void"} {
-		assert.Containsf(t, "\n"+strings.Join(c.Env, "\n")+"\n", "\n"+want+"\n", "the image's environment has no %s: %q", want, c.Env)
+		// The sidecars for GDS and GDRCopy compile against the sources; libnvidia-container's legacy mode runs ldconfig, and finds
+		// libraries in ld.so.cache only.
+		script := "nvidia-driver version && " + sources + " /usr/src/nvidia-" + driver +
+			" && /sbin/ldconfig -p | grep ' => /" + libs + "/libcuda.so.1$'"
+		if code, output := sh(t, root, c.Env, script); code != 0 {
+			t.Errorf("%s image: nvidia-driver version, sources, ldconfig: exit code %d: %s", kind, code, output)
+		}
+		assert.Equalf(t, "nvidia-driver init", strings.Join(append(c.Entrypoint, c.Cmd...), " "), "the %s image runs", kind)
+		for _, want := range []string{
+			"DRIVER_VERSION=" + driver, "DRIVER_BRANCH=535", "DRIVER_TYPE=passthrough", "TARGETARCH=amd64", "NVIDIA_VISIBLE_DEVICES=void",
+		} {
+			assert.Containsf(t, "\n"+strings.Join(c.Env, "\n")+"\n", "\n"+want+"\n", "the %s image's environment has no %s: %q", kind, want, c.Env)
+		}
 	}
 }
 
@@ -107,24 +113,7 @@ func sh(t *testing.T, root string, env []string, script string) (int, string) {
 }
 
 // config returns the image's configuration, with its environment and command.
-func config(t *testing.T) v1.Config {
+func (i image) config(t *testing.T) v1.Config {
 	t.Helper()
-	dir := require.Value(cacheDir())(t)
-	index := require.Value(layout.ImageIndexFromPath(filepath.Join(dir, "image-layout")))(t)
-	manifest := require.Value(index.IndexManifest())(t)
-	for _, m := range manifest.Manifests {
-		if m.Annotations["org.opencontainers.image.ref.name"] != driver+"-"+system {
-			continue
-		}
-		if m.MediaType.IsIndex() {
-			index = require.Value(index.ImageIndex(m.Digest))(t)
-			inner := require.Value(index.IndexManifest())(t)
-			m = inner.Manifests[0]
-		}
-		img := require.Value(index.Image(m.Digest))(t)
-		file := require.Value(img.ConfigFile())(t)
-		return file.Config
-	}
-	t.Fatalf("no image %s-%s in the layout", driver, system)
-	return v1.Config{}
+	return require.Value(i.ConfigFile())(t).Config
 }

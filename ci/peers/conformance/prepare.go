@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -31,7 +31,7 @@ func Prepare(t testing.TB) string {
 	key := require.Value(tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")))(t)
 	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, key)
-	err := tool.Once(dir, func(partial string) error { return build(t.Context(), repo, runc, partial) })
+	err := tool.Once(dir, func(partial string) error { return build(t, repo, runc, partial) })
 	require.NoErrorf(t, err, "prepare the programs that look at driver roots")
 	require.NoError(t, tool.Prune(filepath.Join(folder, "[0-9a-f]*"), 1, keep))
 	return dir
@@ -48,22 +48,19 @@ spec-dirs = ["/run/cdi"]
 `
 
 // build makes the folder.
-func build(ctx context.Context, repo, runc, dir string) error {
-	base, err := tool.Run(ctx, repo, nil, "ci/base", "debian12")
-	if err != nil {
-		return err
-	}
+func build(t testing.TB, repo, runc, dir string) error {
+	base := require.Value(tool.Run(t.Context(), repo, nil, "ci/base", "debian12"))(t)
+	ocitest.Unpack(t, ocitest.Open(t, strings.TrimPrefix(strings.TrimSpace(base), "oci:")), dir)
 	config := filepath.Join(dir, "etc/nvidia-container-runtime")
 	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
 	clients := filepath.Join(repo, "ci/peers/conformance/clients")
 	cgo := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
 	for _, step := range [][]string{
-		{"umoci", "raw", "unpack", "--image", strings.TrimPrefix(strings.TrimSpace(base), "oci:") + ":debian12", dir},
 		{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/usr/bin/", "tool", "./nvcdi-mock"},
 		{"cp", "--dereference", runc, dir + "/usr/sbin/runc"},
 		{"mkdir", config},
 	} {
-		if _, err := tool.Run(ctx, clients, cgo, step...); err != nil {
+		if _, err := tool.Run(t.Context(), clients, cgo, step...); err != nil {
 			return err
 		}
 	}

@@ -14,16 +14,18 @@ import (
 // The roots that the entrypoint serves, in each of its ways, satisfy every program.
 func TestServedRoots(t *testing.T) {
 	ctx := private(t)
-	dir, image := Prepare(t), unpacked(t)
+	dir := Prepare(t)
 	for _, c := range []struct {
-		name    string
-		storage bool
+		name, image string
+		storage     bool
 	}{
-		{"host storage", true},
-		{"bind of the image", false},
+		{"host storage", "full", true},
+		{"bind of the image", "full", false},
+		{"thin", "thin", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := &driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, Log: logtest.New(t)}
+			image := unpacked(t, c.image).container(t, true)
+			root := &driverroot.Root{Target: "/run/nvidia/driver", Image: image, ID: "0123456789abcdef", Version: driver, Log: logtest.New(t)}
 			if c.storage {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}

@@ -1,5 +1,6 @@
 // Package realrepo makes packages, repositories and base images for tests with the distributions' own
-// programs: rpmbuild, rpmsign, createrepo_c and rpm, gpg and umoci. It imitates no format. Package repotest writes repositories in Go, which may be wrong in one detail.
+// programs: rpmbuild, rpmsign, createrepo_c, rpm and gpg. It imitates no format. Package repotest writes repositories in
+// Go, which may be wrong in one detail.
 //
 // [Build], [Repository] and [Root] make small packages, repositories and systems of the rpm family from a
 // description. [Rocky] makes a whole system, and keeps it in the user's cache: where the repositories of Rocky Linux

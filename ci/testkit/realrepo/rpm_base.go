@@ -40,12 +40,9 @@ func install(t testing.TB, packages []string, dir string) {
 	tool.Must(t, append(append(rpm, "--install", "--define", "_pkgverify_level all"), packages...)...)
 	tool.Must(t, "ldconfig", "-r", root)                                 // the script of its package would run it
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "root/.rpmdb"))) // Debian's rpm keeps a lock in it
-	archive, image := filepath.Join(t.TempDir(), "root.tar"), filepath.Join(dir, "base")+":rocky9"
+	archive := filepath.Join(t.TempDir(), "root.tar")
 	tool.Must(t, "tar", "--sort=name", "--numeric-owner", "--xattrs", "-C", root, "-cf", archive, ".")
-	tool.Must(t, "umoci", "init", "--layout", filepath.Join(dir, "base"))
-	tool.Must(t, "umoci", "new", "--image", image)
-	tool.Must(t, "umoci", "config", "--image", image, "--config.env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
-	tool.Must(t, "umoci", "raw", "add-layer", "--image", image, archive)
+	tool.Must(t, filepath.Join(require.Value(tool.Project())(t), "ci/oci-layout"), archive, "amd64", filepath.Join(dir, "base"), "rocky9")
 }
 
 // ownPackages returns the packages of the system itself: its folders, its users, its name, key and

@@ -24,7 +24,7 @@ type System struct {
 func (s *System) Base() string { return "oci:" + filepath.Join(s.Dir, "base") }
 
 // recipe is part of a result's key in the cache: increase it when the same inputs give another result.
-const recipe = "2"
+const recipe = "3"
 
 // Rocky makes the repositories and the base of Rocky Linux 9, unless the cache has them.
 func Rocky(t testing.TB, headers Headers) *System {
