@@ -2,9 +2,7 @@ package node
 
 import (
 	"bytes"
-	"regexp"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
@@ -13,50 +11,34 @@ import (
 
 // The lines for which the tests in virtual machines wait.
 func TestLines(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		live func(w *world, log func(*Node))
-		want []string
-	}{
-		"start and stop": {func(w *world, log func(*Node)) { w.run(life{version: v535}, log) }, []string{
-			logtest.Ready + `535\.261\.03 flavour=proprietary kernel=6\.1\.0-1-amd64\n`, logtest.Up + `\S+\n`, logtest.Unloaded + `\n`,
-			logtest.PhaseFinished + `lock duration=\S+\n`, logtest.PhaseFinished + `modules duration=\S+\n`,
-		}},
-		"adopted": {func(w *world, log func(*Node)) {
-			w.leave(v535)
-			w.run(life{version: v535}, log)
-		}, []string{logtest.Adopting + `535\.261\.03\n`, `predecessor found left="driver 535\.261\.03 \(proprietary\) up" state=serving\n`}},
-		"replaced, and in use": {func(w *world, log func(*Node)) {
-			w.leave(v470)
-			w.meddle("holder comes")
-			w.run(life{version: v535, asks: time.Minute}, log, func(*Node) { w.at(20*time.Second, func() { w.users = nil }) })
-		}, []string{logtest.ToBeReplaced + `\S`, logtest.WaitsToReplace + `470\.256\.02: .*in use by pid 4711`, logtest.Unloading + `470\.256\.02\n`}},
-		"left in place": {func(w *world, log func(*Node)) {
-			w.run(life{version: v535}, log, func(*Node) { w.at(5*time.Second, func() { w.meddle("holder comes") }) })
-		}, []string{logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711`}},
-		"a node that is not fit": {func(w *world, log func(*Node)) {
-			w.preflightBad = true
-			w.run(life{version: v535, waits: true}, log)
-		}, []string{`error: ` + logtest.Unfit + `this node cannot run the driver as it is:\nheaders: no headers`}},
-		"meddlers": {func(w *world, log func(*Node)) {
-			w.run(life{version: v535, asks: time.Minute}, log, func(*Node) {
-				w.at(7*time.Second, func() { w.meddle("lock file removed") })
-				w.at(17*time.Second, func() { w.meddle("daemon dies") })
-			})
-		}, []string{logtest.LockRecreated, `error: ` + logtest.NotReady + `nvidia-persistenced is not running: `}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var log logtest.Log
-				c.live(w, func(n *Node) { n.log = log.Logger() })
-				for _, want := range c.want {
-					if !regexp.MustCompile(want).MatchString(log.String()) {
-						t.Errorf("no line like %q in\n%s", want, &log)
-					}
-				}
-			})
-		})
-	}
+	stories(t, map[string]string{
+		"start and stop": `
+			run 535
+			end log ` + logtest.Ready + `535\.261\.03 flavour=proprietary kernel=6\.1\.0-1-amd64\n | log ` + logtest.Up + `\S+\n | log ` + logtest.Unloaded + `\n | log ` +
+			logtest.PhaseFinished + `lock duration=\S+\n | log ` + logtest.PhaseFinished + `modules duration=\S+\n`,
+		"adopted": `
+			leave 535
+			run 535
+			end log ` + logtest.Adopting + `535\.261\.03\n | log predecessor found left="driver 535\.261\.03 \(proprietary\) up" state=serving\n`,
+		"replaced, and in use": `
+			leave 470, holder comes
+			run 535 1m
+				20s users go
+			end log ` + logtest.ToBeReplaced + `\S | log ` + logtest.WaitsToReplace + `470\.256\.02: .*in use by pid 4711 | log ` + logtest.Unloading + `470\.256\.02\n`,
+		"left in place": `
+			run 535
+				5s holder comes
+			end log ` + logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711`,
+		"a node that is not fit": `
+			unfit
+			run 535 waits
+			end log error: ` + logtest.Unfit + `this node cannot run the driver as it is:\nheaders: no headers`,
+		"meddlers": `
+			run 535 1m
+				7s lock file removed
+				17s daemon dies
+			end log ` + logtest.LockRecreated + ` | log error: ` + logtest.NotReady + `nvidia-persistenced is not running: `,
+	})
 }
 
 // JSON has the phase of each line of a start.

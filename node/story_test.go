@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ import (
 //	8s see a | !b                what its status shows then (statusText), and what it does not
 //	unused 18s                   nobody can ask for the usage of GPUs then
 //	on keep: fail                an event just before the operation's first time
-//	end a | !b | +op | -op | log a   what has come of it (lifeText), its operations, its log
+//	end a | !b | +op | -op | log a   what has come of it (lifeText), its operations, a line of its log (regexp)
 //
 // A life ends with an error if and only if its end has that word.
 func (w *world) tell(t *testing.T, story string, edit ...func(*Node)) {
@@ -77,7 +78,7 @@ func (w *world) tell(t *testing.T, story string, edit ...func(*Node)) {
 			prepare := func(n *Node) { n.cfg.Termination, n.log = last, log.Logger() }
 			e := w.run(l, slices.Concat([]func(*Node){prepare}, edit, during)...)
 			text := w.lifeText(t, e, last)
-			if (e.err != nil) != strings.Contains(rest, "error") || due > 0 {
+			if (e.err != nil) != (strings.Contains(rest, "error") && !strings.HasPrefix(rest, "log ")) || due > 0 {
 				t.Errorf("%s: %d events are to come; %s", line, due, text)
 			}
 			for part := range strings.SplitSeq(rest, " | ") {
@@ -88,6 +89,10 @@ func (w *world) tell(t *testing.T, story string, edit ...func(*Node)) {
 				switch {
 				case did && !slices.Contains(e.ops, op) || didNot && slices.Contains(e.ops, other):
 					t.Errorf("%s: %s: %v\n%s", line, part, e.ops, text)
+				case says && !strings.HasPrefix(said, "1× "):
+					if !regexp.MustCompile(said).MatchString(log.String()) {
+						t.Errorf("%s: %s in\n%s", line, part, &log)
+					}
 				case says:
 					if text, once := strings.CutPrefix(said, "1× "); once && strings.Count(log.String(), text) != 1 {
 						t.Errorf("%s: %s in\n%s", line, part, &log)
