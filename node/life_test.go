@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -251,14 +250,6 @@ func (w *world) check(l life, e end, dirty bool) error {
 		bad("no process, the marker says %s", text)
 	}
 	return errors.Join(errs...)
-}
-
-// must checks that a life ended without an error, whether it served, and what it left.
-func (w *world) must(t *testing.T, e end, served bool, left outcome) {
-	t.Helper()
-	if got := w.outcome(); e.err != nil || e.served != served || got != left {
-		t.Errorf("error %v, served %v, %s, status %+v; %v", e.err, e.served, got, e.status, e.ops)
-	}
 }
 
 // plain reports that no event of this life must make it fail.
