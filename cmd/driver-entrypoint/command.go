@@ -89,7 +89,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; stopCtx is a second one
 	root.AddCommand(p.initCommand(stopCtx), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
-		p.compileCommand(), p.bakeCommand(), p.unloadCommand(stopCtx), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
+		p.compileCommand(), p.bakeCommand(), p.unloadCommand(stopCtx), p.holdersCommand(), p.supportCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
 		p.withToolkitCommand(stopCtx), p.builderCommand(), p.evictCommand(),
 		p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
 		p.sidecarCommand("gdrcopy-ctr-run-with-dtk", "gdrdrv", "GDRCOPY_ENABLED"))

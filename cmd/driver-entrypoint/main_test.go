@@ -54,6 +54,7 @@ func TestRun(t *testing.T) {
 		{"init --metrics-addr :99999", nil, exitUsage, "", "a port below 65536"},
 		{"init --gpu-metrics-every -1s", nil, exitUsage, "", "must not be negative"},
 		{"compile --kernel ../6.1.0", nil, exitUsage, "", "as uname -r prints it"},
+		{"support", nil, exitUsage, "", "takes the path of the archive"},
 		{"status --frob", nil, exitUsage, "", "unknown flag"},
 		{"status", []string{"DRIVER_LOG_FORMAT=xml"}, exitUsage, "", "--log-format"},
 		{"probe", nil, exitUsage, "", "startup, ready, live"},

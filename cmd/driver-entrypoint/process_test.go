@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,12 @@ func TestProbes(t *testing.T) {
 	run1(exitUsage, "driver-build made", "init", "--accept-license", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "--accept-license", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "reload_nvidia_peermem", "--run-dir", dir)
+	archive := filepath.Join(dir, "support.tar")
+	run1(exitFailure, "the archive is not complete: preflight.txt: ", "support", archive, "--run-dir", dir)
+	listed := require.Value(exec.Command("tar", "-tf", archive).Output())(t)
+	for _, name := range []string{"status.txt", "status.json", "holders.txt", "pci.txt", "mounts.txt", "left-out.txt"} {
+		assert.Contains(t, string(listed), "nvidia-driver/"+name+"\n")
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver-status.json"), []byte("{"), 0o600))
 	const remedy = "driver-status.json cannot be used: unexpected EOF; a driver container replaces it when it starts; if none does, remove it"
 	run1(exitFailure, remedy, "status", "--run-dir", dir)

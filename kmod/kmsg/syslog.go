@@ -1,6 +1,7 @@
 package kmsg
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -37,6 +38,18 @@ func parseSyslog(text string) (lines []string) {
 		lines = append(lines, kernelText(withoutTime(strings.TrimRight(message, "\n")))...)
 	}
 	return lines[max(0, len(lines)-maxKmsgLines):]
+}
+
+// Matching returns the lines of the kernel's whole log that match, each with the time since boot, oldest first, at most
+// the last 4,000.
+func Matching(match *regexp.Regexp) (lines []string, err error) {
+	text, err := readSyslog()
+	for line := range strings.Lines(text) {
+		if _, message, ok := strings.Cut(line, ">"); ok && match.MatchString(message) {
+			lines = append(lines, kernelText(message)...)
+		}
+	}
+	return lines[max(0, len(lines)-10*maxKmsgLines):], err
 }
 
 // withoutTime removes "[    1.234567] ", which stands there unless the kernel is configured otherwise, and
