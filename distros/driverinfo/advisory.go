@@ -12,7 +12,7 @@ import (
 // The kinds of advisories. Kernels that a series breaks on have their own ranges: see Broken.
 const (
 	EndOfLife = "end-of-life" // NVIDIA ends the support of a branch
-	KnownBad  = "known-bad"   // a release with a fault that a newer release mends
+	KnownBad  = "known-bad"   // a release with a fault
 )
 
 // Month is the form of Advisory.Until.

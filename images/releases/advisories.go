@@ -119,7 +119,7 @@ type rated struct {
 	version, until string // until: the last month of support, where it is known
 	kind           Kind
 	ended          bool
-	faults         int // 1: it is known to be bad, for whatever nodes
+	faults         int // 1: it is known to be bad, for all nodes, or another release has that mended
 }
 
 func rate(d matrix.Driver, day time.Time) rated {
@@ -130,7 +130,9 @@ func rate(d matrix.Driver, day time.Time) rated {
 		case driverinfo.EndOfLife:
 			r.until, r.ended = a.Until, a.Warns(day)
 		case driverinfo.KnownBad:
-			r.faults = 1
+			if a.Affects == "" || a.Fixed != "" { // else it is bad for some nodes as all of its branch is
+				r.faults = 1
+			}
 		}
 	}
 	return r
