@@ -87,6 +87,8 @@ func drawLife(rt *rapid.T) life {
 func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(w *world){
+		"modules of the host":           func(w *world) { w.bring(t, v535) },
+		"modules of the host, detached": func(w *world) { w.bring(t, v535); w.leave(v535) },
 		"first start":  func(*world) {},
 		"second start": func(w *world) { w.run(life{version: v535}) },
 		"adopt":        func(w *world) { w.leave(v535) },

@@ -131,6 +131,7 @@ func (i *instance) Params(name string) (map[string]string, error) {
 func (i *instance) Insert(ctx context.Context, path string, params []string) error {
 	name, version := strings.TrimSuffix(filepath.Base(path), ".ko"), filepath.Base(filepath.Dir(path))
 	return i.do("insert "+name, func() error {
+		i.touch("insert " + name)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -178,6 +179,7 @@ func (i *instance) InsertInTree(_ context.Context, record func(string), names ..
 			record(name)
 		}
 		err := i.do("in-tree "+name, func() error {
+			i.touch("in-tree " + name)
 			if err := i.insert(name, "", nil); !errors.Is(err, kmod.ErrLoaded) {
 				inserted = append(inserted, name)
 			}
@@ -192,6 +194,7 @@ func (i *instance) InsertInTree(_ context.Context, record func(string), names ..
 
 func (i *instance) Delete(ctx context.Context, name string) error {
 	return i.do("delete "+name, func() error {
+		i.touch("delete " + name)
 		if err := ctx.Err(); err != nil { // as the child process that calls the kernel
 			return err
 		}

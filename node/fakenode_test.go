@@ -178,7 +178,12 @@ func (i *instance) Options() (kmod.Options, error) {
 }
 func (i *instance) Reasons(string) []string { return []string{"NVRM: RmInitAdapter failed"} }
 
-func (i *instance) Preflight(context.Context, preflight.Input) []preflight.Check {
+func (i *instance) Preflight(_ context.Context, in preflight.Input) []preflight.Check {
+	if in.HostModules != nil {
+		if text, fix := in.HostModules(); text != "" {
+			return []preflight.Check{{Name: preflight.Modules, Status: preflight.Blocked, Finding: text, Fix: fix}}
+		}
+	}
 	if i.preflightBad {
 		return []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked, Finding: "no headers"}}
 	}

@@ -130,6 +130,9 @@ func (w *world) begin(l life) (*instance, *Node) {
 	if l.onBusy != "" {
 		cfg.OnBusy = l.onBusy
 	}
+	if w.brings != "" {
+		cfg.Modules = config.ModulesHost
+	}
 	if l.waits {
 		cfg.OnPreflight = config.PreflightWait
 	}

@@ -36,7 +36,13 @@ func (n *Node) load(ctx context.Context) error {
 }
 
 func (n *Node) modulesStep() step {
-	return step{name: modulesStep, down: func(ctx context.Context) error { return n.unload(ctx, n.driver) }}
+	return step{name: modulesStep, down: func(ctx context.Context) error {
+		if n.driver.Source == status.FromHost {
+			n.removeNodes(n.driver.Nodes)
+			return nil
+		}
+		return n.unload(ctx, n.driver)
+	}}
 }
 
 const modulesStep = "modules"
@@ -49,10 +55,14 @@ func (n *Node) takeOver() {
 	} else {
 		n.driver = status.Driver{Signer: n.found.SignedBy()}
 	}
-	n.driver.Modules = stillLoaded(n.Kernel, n.driver.Modules, n.files())
+	if n.byHost() {
+		n.driver.Modules, n.driver.Source = n.hostModules(), status.FromHost
+	} else {
+		n.driver.Modules = stillLoaded(n.Kernel, n.driver.Modules, n.files())
+	}
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.Info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
-	if n.driver.Source == "" {
+	if n.driver.Source == "" || n.driver.Source == status.FromHost && !n.byHost() {
 		n.driver.Source = status.Adopted
 	}
 }

@@ -55,7 +55,7 @@ func (n *Node) replace(ctx context.Context) error {
 // unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again, because the
 // configuration says that it is not wanted.
 func (n *Node) unloadNouveau(ctx context.Context) error {
-	if !n.cfg.UnloadNouveau {
+	if !n.cfg.UnloadNouveau || n.byHost() {
 		return nil
 	}
 	stack, err := n.Kernel.Stack("nouveau")
@@ -146,7 +146,7 @@ func (n *Node) dropRestore() {
 
 // restore loads the modules of the old driver and serves its root again.
 func (n *Node) restore(ctx context.Context, old status.Driver) error {
-	if len(old.Modules) == 0 {
+	if len(old.Modules) == 0 || old.Source == status.FromHost {
 		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
 	}
 	n.driver = old

@@ -35,8 +35,11 @@ func (n *Node) stop(stopCtx context.Context, cause error) error {
 		}
 	})
 	done := "driver unloaded, root unmounted"
-	if len(n.up) == 0 {
+	switch {
+	case len(n.up) == 0:
 		done = "stopped; there was no driver to unload"
+	case n.driver.Source == status.FromHost:
+		done = "root unmounted; the modules stay: they are of the node's own system"
 	}
 	if err := n.takeDown(stopCtx, cause); err != nil {
 		return n.leave(stopCtx, cause, err)
@@ -163,7 +166,8 @@ func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 	if err != nil {
 		return errors.Join(cause, err)
 	}
-	if !loaded {
+	byHost := loaded && n.driver.Source == status.FromHost
+	if !loaded || byHost {
 		// A signal may have come before the phase recover removed what a dead predecessor left.
 		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
 		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
@@ -173,11 +177,11 @@ func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 	case cause != nil:
 		cause = n.failed(cause)
 		n.writeTermination(cause)
-	case loaded:
+	case loaded && !byHost:
 		n.status.Set(status.Detached, "stopped before it was replaced")
 		n.log.Info("stopped; the driver that was loaded before is left as it is")
 	default:
-		n.log.Info(done) //nolint:sloglint // one of two constants
+		n.log.Info(done) //nolint:sloglint // one of three constants
 		if err == nil {  // otherwise the successor has to know what is left
 			err = n.status.Remove()
 		}

@@ -25,6 +25,10 @@ func (n *Node) survey(ctx context.Context) error {
 	if n.options, err = n.Hardware.Options(); err != nil {
 		return fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
+	n.Hardware.KernelLog() // from here on it counts
+	if n.byHost() {
+		return n.surveyHost()
+	}
 	flavour, reason, err := n.Hardware.Flavour(n.gpus, n.Release, n.cfg.ModuleType)
 	if err != nil {
 		return fmt.Errorf("%w: %w", config.ErrConfig, err)
@@ -34,7 +38,6 @@ func (n *Node) survey(ctx context.Context) error {
 		return err
 	}
 	n.want = n.modules(flavour, n.Release, mellanox)
-	n.Hardware.KernelLog() // from here on it counts
 	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.Release, "gpus", len(n.gpus), "reason", reason)
 	if err := n.find(ctx); err != nil {
 		return err
@@ -136,7 +139,7 @@ func (n *Node) rdma() (bool, error) {
 // adds the modules that it lacks and replaces only those that differ. Otherwise all of it has to be replaced.
 func (n *Node) decide() (err error) {
 	wanted := n.wanted()
-	if n.prev != nil {
+	if n.prev != nil && n.prev.Source != status.FromHost {
 		wanted.Recorded = n.prev.Modules
 	}
 	if n.loaded, err = compare(n.Kernel, wanted); err != nil {
@@ -189,6 +192,9 @@ func (n *Node) facts() preflight.Input {
 	if n.prev != nil {
 		in.Previous = n.prev.Version
 	}
+	if n.byHost() {
+		in.HostModules = n.hostUnfit
+	}
 	if n.found != nil {
 		in.Certificate, in.Resign = n.found.SigningCertificate(), signer != nil
 	}
@@ -204,6 +210,12 @@ func (n *Node) facts() preflight.Input {
 
 // getModules makes the modules unless the loaded ones stay.
 func (n *Node) getModules(ctx context.Context) error {
+	if n.byHost() {
+		if text, fix := n.hostUnfit(); text != "" { // preflight was told to let it pass
+			return fmt.Errorf("%w: %s. %s", config.ErrConfig, text, fix)
+		}
+		return nil
+	}
 	if n.loaded.Whole() {
 		n.makeCompanions(ctx)
 		return ctx.Err()

@@ -135,6 +135,11 @@ func moduleFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
 
+// hostModulesFlag says whose modules a driver has.
+func hostModulesFlag(flags *pflag.FlagSet, c *config.Config) {
+	flags.StringVar(&c.Modules, "modules", c.Modules, "whose kernel modules: own (of the image, of the cache, or compiled) or host (the node's system loads those of this driver; a stop leaves them)")
+}
+
 // fabricFlags are the flags about NVLink switches, about memory across machines, and about vGPUs.
 func fabricFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Fabric, "fabric", c.Fabric, "who manages the node's NVLink switches: auto (this container), external (a service of the host; ready waits for it) or ignore")

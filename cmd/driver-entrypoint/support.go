@@ -17,11 +17,12 @@ import (
 
 func (p *program) supportCommand() *cobra.Command {
 	cfg := config.Defaults()
-	cmd := &cobra.Command{Use: "support FILE", Short: "collect what somebody who helps needs to know, as a tar archive",
-		Long: `support writes into FILE, or with - to stdout, what the other commands say (status, preflight, holders), the driver's
-parameters, PCI devices, modules, mounts, what the kernel logged about them, and the logs of compiles. It takes
-no environment, no configuration and no secret. left-out.txt in the archive names what is missing; the exit code is
-then 1, and the archive is there all the same.
+	cmd := &cobra.Command{Use: "support FILE", Short: "write a tar archive for those who help",
+		Long: `support writes into FILE, or with - to stdout, what the other commands say
+(status, preflight, holders), the driver's parameters, PCI devices, modules,
+mounts, what the kernel logged about them, and the logs of compiles. It takes no
+environment, no configuration and no secret. left-out.txt in the archive names
+what is missing; the exit code is then 1, and the archive is there all the same.
 
     kubectl exec -n NS POD -- nvidia-driver support - > support.tar`,
 		Args: func(cmd *cobra.Command, args []string) error {

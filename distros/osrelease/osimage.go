@@ -110,19 +110,24 @@ func firstWord(rest string) string {
 // 4.18.
 func openShift(rest string) string { return "4." + major(rest) }
 
+const (
+	hostModules = " (modules: host in the chart)"
+	micro       = "SUSE's Micro systems change only by transactional updates: install the driver's modules with transactional-update, and serve them from an image of the same driver" + hostModules
+)
+
 // ownWays are systems for which no image of driver-build can bring a driver, by ID: why, and what does.
 var ownWays = map[string]string{
 	"cos": "Google's Container-Optimized OS loads only modules that Google signed: let GKE install the driver (gpu-driver-version of the node pool)",
 	"talos": "Talos loads only modules that were signed when its kernel was built: add the system extensions nvidia-open-gpu-kernel-modules " +
-		"and nvidia-container-toolkit to the machine's image",
+		"and nvidia-container-toolkit to the machine's image, or the first one and an image of the same driver" + hostModules,
 	"bottlerocket": "Bottlerocket has the driver in its variants whose names end in -nvidia: use one of them for these nodes",
 	"rhcos": "OpenShift's nodes have no package manager of their own: if an image of RHEL serves them, add their name to its aliases in the matrix " +
 		"(aliases: [rhcos4.18]; since 4.19 their RHEL counts: [rhcos9.6])",
 	"scos": "OKD's nodes have no package manager of their own: an image of CentOS Stream serves them, add their name to its aliases in the matrix " +
 		"(aliases: [scos4.18])",
-	"sle-micro":           "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
-	"sl-micro":            "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
-	"opensuse-leap-micro": "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
+	"sle-micro":           micro,
+	"sl-micro":            micro,
+	"opensuse-leap-micro": micro,
 	"ubuntu-core":         "Ubuntu Core is made of snaps: use the kernel snap's driver",
 	"nixos":               "NixOS builds its driver itself: hardware.nvidia in the machine's configuration",
 	"windows":             "it runs Windows",

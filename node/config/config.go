@@ -32,6 +32,12 @@ const (
 	GPUWarn    = "warn"    // ready, with a warning
 )
 
+// Values of Config.Modules: whose modules the driver has.
+const (
+	ModulesOwn  = "own"  // this container's: of the image, of the cache, or compiled
+	ModulesHost = "host" // those that the node's own system loads
+)
+
 // Config is the configuration from flags, environment and the image. Paths are those inside of the container.
 type Config struct {
 	Pod, Image, Host     string // for messages and the lock's holder; may be empty
@@ -42,6 +48,7 @@ type Config struct {
 	Drivers     string // folder with <module>.conf: /drivers
 	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
 
+	Modules       string   // ModulesOwn or ModulesHost
 	ModuleType    string   // auto, open or proprietary
 	DRM           bool     // load nvidia-drm too
 	RDMA          bool     // load nvidia-peermem if there is a Mellanox device
@@ -84,7 +91,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
-		ModuleType: "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
+		Modules: ModulesOwn, ModuleType: "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
 		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true, VGPULicence: vgpu.LicenceWarn, Fabric: fabric.Auto, IMEX: fabric.IMEXOff,
 	}
 }
@@ -101,6 +108,7 @@ func (c Config) Check() error {
 			errs = append(errs, fmt.Errorf("%s is %q; it must be one of %v", flag, value, allowed))
 		}
 	}
+	oneOf("--modules (DRIVER_MODULES)", c.Modules, ModulesOwn, ModulesHost)
 	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--preflight-on-failure (DRIVER_PREFLIGHT_ON_FAILURE)", c.OnPreflight, PreflightExit, PreflightWait)

@@ -47,6 +47,7 @@ type Input struct {
 	SupportedErr error     // why there is no list
 
 	Fabric        func(fabric.Kernel) (text, fix string, fatal bool) // fabric.Facts.Check; nil: not asked
+	HostModules   func() (text, fix string)                          // why the driver that the node's own system loads cannot be served; nil: it loads none
 	Companions    []string                                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
 	GPUDirect     func() (text, fix string)                          // modules.Group.Check
 	VGPU          func() (text, fix string, fatal bool)              // vgpu.Facts.Check; nil: not asked

@@ -31,6 +31,11 @@ func checkModules(in *Input) Check {
 			others = append(others, m.Name)
 		}
 	}
+	if in.HostModules != nil && len(bad) == 0 {
+		if text, fix := in.HostModules(); text != "" {
+			return block(fix, "%s", text)
+		}
+	}
 	driver, loaded := in.module("nvidia")
 	stale := loaded && driver.Version != in.Info.Driver
 	switch {
@@ -106,6 +111,9 @@ func (in *Input) hostModule(root string) string {
 // checkHostDriver finds a driver on the host. The GPU Operator takes nvidia-smi on the host's PATH for a
 // driver of the host and then ignores ours.
 func checkHostDriver(in *Input) Check {
+	if in.HostModules != nil {
+		return skip("the node's own system brings the modules")
+	}
 	root, err := in.host()
 	if err != nil {
 		return skip("whether the host has a driver of its own is not known: %v", err)

@@ -53,6 +53,7 @@ const (
 	FromCache = "cache"
 	Compiled  = "compiled" // by the instance that loaded them
 	Adopted   = "adopted"  // another program loaded them, and they are the same build
+	FromHost  = "host"     // the node's own system loads them, as config.ModulesHost says: a stop leaves them
 )
 
 // Schema is increased when the meaning of a field changes.

@@ -16,6 +16,9 @@
 {{ include "nvidia-driver.identityEnv" . }}
 - {name: DRIVER_IMAGE, value: {{ .pool.ref | quote }}}
 - {name: DRIVER_CONFIG_DIGEST, value: {{ include "nvidia-driver.configDigest" . | quote }}}
+{{- if ne .pool.modules "own" }}
+- {name: DRIVER_MODULES, value: {{ .pool.modules }}}
+{{- end }}
 - {name: KERNEL_MODULE_TYPE, value: {{ .pool.kernelModuleType | quote }}}
 - {name: DRIVER_GRACE, value: {{ include "nvidia-driver.grace" .root | quote }}}
 - {name: DRIVER_LOCK_TIMEOUT, value: {{ $v.lockTimeout | quote }}}
@@ -108,6 +111,7 @@
 {{- $v := .root.Values -}}
 {{- $facts := list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs -}}
 {{- if ne $v.fabric.imex "none" }}{{ $facts = append $facts "imex" }}{{ end -}}
+{{- if ne .pool.modules "own" }}{{ $facts = append $facts .pool.modules }}{{ end -}}
 {{- if .pool.gds }}{{ $facts = append $facts "gds" }}{{ end -}}
 {{- if .pool.gdrcopy }}{{ $facts = append $facts "gdrcopy" }}{{ end -}}
 {{- $facts | toJson | sha256sum -}}

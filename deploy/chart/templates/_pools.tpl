@@ -58,6 +58,7 @@
 {{- range $key := list "gds" "gdrcopy" -}}
   {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key | default dict).enabled (hasKey $own $key)) -}}
 {{- end -}}
+{{- $_ := set $pool "modules" ($own.modules | default $v.modules) -}}
 {{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}
 {{- $_ := set $pool "moduleParameters" (mustMergeOverwrite (deepCopy $v.moduleParameters) (deepCopy ($own.moduleParameters | default dict))) -}}
 {{- $pool = mustMergeOverwrite $pool (include "nvidia-driver.image" (dict "root" .root "pool" $pool "at" $at) | fromJson) -}}

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// TestHostModules: a driver that the node's system loaded is served, and a stop leaves it. Another driver, or half of
+// one, is refused. TestEveryOperation has its failures.
+func TestHostModules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, filepath.Join(memory(t), "world"))
+		w.bring(t, v535)
+		before := maps.Clone(w.modules)
+		e := w.run(life{version: v535, param: "NVreg_A=1"}, func(n *Node) {
+			n.served = func() {
+				st := n.Snapshot()
+				assert.Equal(t, status.FromHost, st.Up.Source)
+				assert.Equal(t, 3, len(st.Up.Modules))
+				assert.Contains(t, strings.Join(st.Warnings, "\n"), "nvidia: the system of this node loaded it with other parameters: ")
+			}
+		})
+		w.must(t, e, true, absent)
+		assert.Same(t, before, w.modules)
+		e = w.run(life{version: v470})
+		assert.ErrorContains(t, e.err, "loaded nvidia of driver "+v535+", this image has driver "+v470+". Use the image of driver "+v535)
+		delete(w.modules, "nvidia_uvm")
+		e = w.run(life{version: v535})
+		assert.ErrorContains(t, e.err, "nvidia-uvm is not loaded", "modprobe nvidia-uvm")
+		if blocked, ok := errors.AsType[*preflight.BlockedError](e.err); !ok || !blocked.Has(preflight.Modules) {
+			t.Errorf("half a driver: %v", e.err)
+		}
+		assert.Equal(t, "", strings.Join(w.wrong, "; "))
+
+		w.brings = "" // the flag is taken away: then the driver is the container's, as any that another program loaded
+		w.cache[v535] = true
+		e = w.run(life{version: v535})
+		if _, left := w.modules["nvidia"]; left || !e.served || e.err != nil {
+			t.Errorf("served %v, %v; nvidia is left: %v", e.served, e.err, left)
+		}
+	})
+}
