@@ -57,13 +57,14 @@ var meanings = map[string]string{
 	"run-dir":       `folder`,
 	"sbom":          `^attach `,
 	"module-cert":   `certificate`,
+	"modules":       `modules`,
 	"source":        `URL or FILE of the driver's`,
 	"tag":           `TAG`,
 	"timeout":       `so long|how long`,
 }
 
 // lists are flags whose value differs: once or repeated, or another kind of file.
-var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "module-cert", "sbom", "inputs"}
+var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "module-cert", "modules", "sbom", "inputs"}
 
 // TestOneMeaning: a flag has the same type, the same letter and the same meaning wherever it is, and a letter
 // stands for one flag.
