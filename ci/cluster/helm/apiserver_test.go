@@ -24,6 +24,7 @@ func TestAPIServer(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true})
 	monitoring(t, p)
 	nodeFeatures(t, p)
+	readiness(t, p)
 	namespace(t, p, "gpu-system")
 	namespace(t, p, "nvidia-driver")
 	p.Wait(time.Minute, "the service account of the test pods", func() error {

@@ -75,6 +75,13 @@ func nodeFeatures(t *testing.T, p *control.Plane) {
 	p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/nodefeaturerules.nfd.k8s-sigs.io")
 }
 
+// readiness installs the definition of the Node Readiness Controller's rules.
+func readiness(t *testing.T, p *control.Plane) {
+	t.Helper()
+	p.Kubectl("create", "-f", "testdata/nodereadinessrules.yaml")
+	p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/nodereadinessrules.readiness.node.x-k8s.io")
+}
+
 // moduleDir returns the folder of a module that another module of this project requires.
 func moduleDir(t *testing.T, from, module string) string {
 	t.Helper()

@@ -153,10 +153,10 @@ securityContext:
   {{- include "nvidia-driver.evictSecurityContext" . | nindent 2 }}
 {{- end }}
 
-{{/* The tolerations of all pods on nodes; startup taints are tolerated whatever their effects. Input: root. */}}
+{{/* The tolerations of all pods on nodes; startup taints and that of the rule are tolerated whatever their effects. Input: root. */}}
 {{- define "nvidia-driver.tolerations" -}}
 {{- $all := .Values.tolerations -}}
-{{- range .Values.startupTaints -}}
+{{- range concat .Values.startupTaints (ternary (list "readiness.k8s.io/nvidia-driver") list .Values.nodeReadinessRule.enabled) -}}
 {{- $all = append $all (dict "key" . "operator" "Exists") -}}
 {{- end -}}
 {{- toYaml $all -}}
