@@ -156,7 +156,10 @@ securityContext:
 {{/* The tolerations of all pods on nodes; startup taints and that of the rule are tolerated whatever their effects. Input: root. */}}
 {{- define "nvidia-driver.tolerations" -}}
 {{- $all := .Values.tolerations -}}
-{{- range concat .Values.startupTaints (ternary (list "readiness.k8s.io/nvidia-driver") list .Values.nodeReadinessRule.enabled) -}}
+{{- if (.Values.nodeReadinessRule | default dict).enabled -}}
+{{- $all = append $all (dict "key" "readiness.k8s.io/nvidia-driver" "operator" "Exists") -}}
+{{- end -}}
+{{- range .Values.startupTaints -}}
 {{- $all = append $all (dict "key" . "operator" "Exists") -}}
 {{- end -}}
 {{- toYaml $all -}}
