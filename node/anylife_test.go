@@ -89,10 +89,10 @@ func TestEveryOperation(t *testing.T) {
 	for name, before := range map[string]func(w *world){
 		"modules of the host":           func(w *world) { w.bring(t, v535) },
 		"modules of the host, detached": func(w *world) { w.bring(t, v535); w.leave(v535) },
-		"first start":  func(*world) {},
-		"second start": func(w *world) { w.run(life{version: v535}) },
-		"adopt":        func(w *world) { w.leave(v535) },
-		"upgrade":      func(w *world) { w.leave(v470) },
+		"first start":                   func(*world) {},
+		"second start":                  func(w *world) { w.run(life{version: v535}) },
+		"adopt":                         func(w *world) { w.leave(v535) },
+		"upgrade":                       func(w *world) { w.leave(v470) },
 		"lacks both": func(w *world) {
 			w.leave(v535)
 			w.meddle("holder comes")
