@@ -32,6 +32,7 @@ func operated(g *lab.Guest, digest string) lab.Container {
 		With(lab.Mount{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"}).
 		With(lab.Mount{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"}).
 		With(lab.Mount{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"}).
+		With(lab.Mount{Host: "/lib/modules", Guest: "/run/host/lib/modules", ReadOnly: true}). // since 26.7, with usePrecompiled
 		With(lab.Mount{Host: "/sys/devices/system", Guest: "/sys/devices/system"}).
 		With(lab.Mount{Host: "/configmap/startup-probe.sh", Guest: probeScript, ReadOnly: true, File: true}).
 		With(lab.Mount{Host: "/run/nvidia/driver/lib/firmware", Guest: "/lib/firmware"}).
