@@ -181,7 +181,7 @@ func (i *instance) Reasons(string) []string { return []string{"NVRM: RmInitAdapt
 func (i *instance) Preflight(_ context.Context, in preflight.Input) []preflight.Check {
 	if in.HostModules != nil {
 		if text, fix := in.HostModules(); text != "" {
-			return []preflight.Check{{Name: preflight.Modules, Status: preflight.Blocked, Finding: text, Fix: fix}}
+			return []preflight.Check{{Name: "modules", Status: preflight.Blocked, Finding: text, Fix: fix}}
 		}
 	}
 	if i.preflightBad {

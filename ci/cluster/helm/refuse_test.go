@@ -125,7 +125,7 @@ var refused = map[string]struct {
 	"port":                      {[]string{"metrics.port=70000"}, "at '/metrics/port': maximum: got 70,000, want 65,535"},
 	"scraped but not served":    {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
 	"scraped twice":             {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
-	"a rule without condition": {[]string{"nodeReadinessRule.enabled=true"}, "set nodeCondition=true"},
+	"a rule without condition":  {[]string{"nodeReadinessRule.enabled=true"}, "set nodeCondition=true"},
 	"a taint of Kubernetes":     {[]string{"startupTaints[0]=node.kubernetes.io/not-ready"}, "manages that taint"},
 	"Konvoy's wrapper":          {[]string{"nvidia-driver.image.tag=x"}, "- nvidia-driver: write what is below it at the top"},
 	"the operator's version":    {[]string{"version=535.261.03"}, "- version: use driver"},

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
 )
 
