@@ -59,6 +59,6 @@ func testRootIsWritten(t *testing.T, s *suite) {
 		"/etc/x": "2", "/etc/y": "2", "/opt/deep/z": "2", "/tmp/t": "2", "/new/n": "2", "/out/ok": "",
 	})))
 	diff(t, "result", map[string]string{"ok": ""}, files)
-	files, _ = s.run(t, Step(t, layers, "{ cat /etc/x; find /etc/y /opt /tmp/t /new /out; } >/tmp/seen 2>/dev/null || true; mv /tmp/seen /out"))
+	files, _ = s.run(t, Step(t, layers, "seen=$(cat /etc/x; find /etc/y /opt /tmp/t /new /out 2>/dev/null || true); echo \"$seen\" >/out/seen"))
 	diff(t, "the root of another step", map[string]string{"seen": "1/opt\n/out\n"}, files)
 }
