@@ -257,10 +257,10 @@ func (w *world) statusText(st status.Snapshot) string {
 
 // lifeText is all that is known of a life that has ended.
 func (w *world) lifeText(t *testing.T, e end, last string) string {
-	kinds := ""
+	var kinds strings.Builder
 	for name, kind := range map[string]error{"ErrLeft": ErrLeft, "ErrConfig": config.ErrConfig, "ErrInUse": kmod.ErrInUse} {
 		if errors.Is(e.err, kind) {
-			kinds += " " + name
+			kinds.WriteString(" " + name)
 		}
 	}
 	message := require.Value(os.ReadFile(last))(t)
@@ -269,6 +269,6 @@ func (w *world) lifeText(t *testing.T, e end, last string) string {
 		files = modules.CheckFiles(up.Modules)
 	}
 	return fmt.Sprintf("%s %s, killed %v, after %s, error%s: %v\nmodules %v %s %v\n%d users, record: %s, files: %v\n%s\nlast words: %s",
-		map[bool]string{true: "served", false: "unserved"}[e.served], w.outcome(), e.killed, e.took, kinds, e.err,
+		map[bool]string{true: "served", false: "unserved"}[e.served], w.outcome(), e.killed, e.took, kinds.String(), e.err,
 		slices.Sorted(maps.Keys(w.modules)), w.modules["nvidia"].Version, w.params, len(w.users), w.untrue(e.status.Up), files, w.statusText(e.status), message)
 }

@@ -96,7 +96,8 @@ func metrics(folder string) (string, error) {
 
 // schemaPage returns the schemas in a folder as they are: each field has its comment in them.
 func schemaPage(folder string) (string, error) {
-	page := "---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n"
+	var page strings.Builder
+	page.WriteString("---\noutline: 2\n---\n# JSON schemas\n\nOf what programs print with `-o json` and of the files that they read; `docs/schema` has them too.\n")
 	files, err := filepath.Glob(filepath.Join(folder, "*.schema.json"))
 	if err != nil || len(files) == 0 {
 		return "", fmt.Errorf("find the schemas in %s: there are %d: %w", folder, len(files), err)
@@ -106,7 +107,7 @@ func schemaPage(folder string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read a schema: %w", err)
 		}
-		page += fmt.Sprintf("\n## %s\n\n```json\n%s```\n", strings.TrimSuffix(filepath.Base(file), ".schema.json"), text)
+		fmt.Fprintf(&page, "\n## %s\n\n```json\n%s```\n", strings.TrimSuffix(filepath.Base(file), ".schema.json"), text)
 	}
-	return page, nil
+	return page.String(), nil
 }
