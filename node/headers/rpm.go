@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -43,7 +44,8 @@ func (f *fetcher) rpm() (m manager, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	transport := plainTransport(pool, proxies{getenv: f.Getenv}.choose)
+	env := environment(f.Getenv).ProxyFunc()
+	transport := plainTransport(pool, func(r *http.Request) (*url.URL, error) { return env(r.URL) })
 	return &rpmManager{
 		fetcher: f, distro: d, arch: arch.Kernel, searched: map[string]bool{},
 		http: &fetch.Client{Store: f.store, HTTP: &http.Client{Transport: transport}, Attempts: attempts, UserAgent: "driver-entrypoint"},

@@ -1,7 +1,6 @@
 package headers
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -9,10 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 )
 
 const dialLimit = 10 * time.Second // a network without a way out drops packets, and each attempt then takes this long
@@ -32,7 +32,7 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log 
 		log.Warn("apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
 	}
 	t := &transport{logins: readLogins(root, log)}
-	proxies := proxies{conf: c, getenv: getenv, logins: t.logins}
+	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
 	t.Transport = plainTransport(pool, proxies.choose)
 	return t, nil
 }
@@ -51,16 +51,23 @@ func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, er
 	}
 }
 
+// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases. Lower case has precedence, as in curl
+// and apt.
+func environment(getenv func(string) string) *httpproxy.Config {
+	get := func(name string) string {
+		if v := getenv(strings.ToLower(name)); v != "" {
+			return v
+		}
+		return getenv(name)
+	}
+	return &httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get("NO_PROXY")}
+}
+
 // proxies chooses the proxy of a request.
 type proxies struct {
 	conf   conf
-	getenv func(string) string
+	env    *httpproxy.Config
 	logins []login
-}
-
-// variable reads HTTP_PROXY, HTTPS_PROXY or NO_PROXY. Lower case has precedence, as in curl and apt.
-func (p proxies) variable(name string) string {
-	return cmp.Or(p.getenv(strings.ToLower(name)), p.getenv(name))
 }
 
 // choose follows apt: apt.conf for this host, then its general setting, for https with http's settings as a
@@ -68,18 +75,16 @@ func (p proxies) variable(name string) string {
 // proxy.
 func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	text := p.setting(r.URL)
-	if text == "" {
-		if text = p.variable(strings.ToUpper(r.URL.Scheme) + "_PROXY"); text != "" && !strings.Contains(text, "://") {
-			text = "http://" + text
-		}
-	}
-	if text == "" || strings.EqualFold(text, "DIRECT") || strings.EqualFold(text, "false") || exempt(p.variable("NO_PROXY"), r.URL) {
+	switch {
+	case text == "":
+		return p.env.ProxyFunc()(r.URL)
+	case strings.EqualFold(text, "DIRECT"), strings.EqualFold(text, "false"):
 		return nil, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		// The error does not have the text, because that may contain a password.
-		return nil, fmt.Errorf("the proxy for %s, in apt.conf or the environment, is not a URL such as \"http://host:port\"", r.URL.Host)
+		return nil, fmt.Errorf("the proxy in apt.conf for %s is not a URL such as \"http://host:port\"", r.URL.Host)
 	}
 	if u.Scheme == "socks5h" { // apt's name for what net/http calls socks5: the proxy resolves names
 		u.Scheme = "socks5"
@@ -87,26 +92,11 @@ func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	if l, ok := find(p.logins, u); ok && u.User == nil {
 		u.User = url.UserPassword(l.user, l.password)
 	}
-	return u, nil
-}
-
-// exempt says whether NO_PROXY names the host: an address, a network, a name with those below it, or "*". golang.org/x/net
-// would do that with 180 kB of tables of international names in the node's program.
-func exempt(list string, u *url.URL) bool {
-	host := strings.ToLower(u.Hostname())
-	addr, _ := netip.ParseAddr(host)
-	for rule := range strings.SplitSeq(strings.ToLower(list), ",") {
-		rule = strings.TrimSpace(rule)
-		network, err := netip.ParsePrefix(rule)
-		name := strings.TrimPrefix(strings.TrimPrefix(rule, "*"), ".")
-		switch {
-		case rule == "*", err == nil && network.Contains(addr):
-			return true
-		case name != "" && (name == host || name == strings.ToLower(u.Host) || strings.HasSuffix(host, "."+name)):
-			return true
-		}
+	only := httpproxy.Config{HTTPProxy: u.String(), HTTPSProxy: u.String(), NoProxy: p.env.NoProxy}
+	if p.env.NoProxy == "" {
+		return u, nil // also for addresses of this machine, which the environment's rules exempt
 	}
-	return false
+	return only.ProxyFunc()(r.URL)
 }
 
 func (p proxies) setting(u *url.URL) string {

@@ -40,11 +40,6 @@ func TestProxies(t *testing.T) {
 		{name: "small before large", env: "HTTP_PROXY=http://e:1 http_proxy=http://e:2", url: "http://a.example/", want: "http://e:2"},
 		{name: "no proxy", env: "HTTP_PROXY=http://e:1 NO_PROXY=.example", url: "http://a.example/"},
 		{name: "no proxy, network", env: "HTTP_PROXY=http://e:1 no_proxy=10.0.0.0/8", url: "http://10.1.2.3/"},
-		{name: "no proxy, address", env: "HTTP_PROXY=e:1 NO_PROXY=a,10.1.2.3", url: "http://10.1.2.3/"},
-		{name: "no proxy, port", env: "HTTP_PROXY=e:1 NO_PROXY=A.example:80,a.example:8080", url: "http://a.example:8080/"},
-		{name: "no proxy, other port", env: "HTTP_PROXY=e:1 NO_PROXY=a.example:80", url: "http://a.example:8080/", want: "http://e:1"},
-		{name: "no proxy, another domain", env: "HTTP_PROXY=e:1 NO_PROXY=,.example,10.0.0.0/8", url: "http://an-example/", want: "http://e:1"},
-		{name: "no proxy at all", env: "HTTP_PROXY=http://e:1 NO_PROXY=*", url: "http://a.example/"},
 		{name: "no proxy for apt's", conf: `Acquire::http::Proxy "http://p:1";`, env: "no_proxy=b,a.example", url: "http://a.example/"},
 		{name: "no proxy for others", conf: `Acquire::http::Proxy "http://p:1";`, env: "no_proxy=b", url: "http://a.example/", want: "http://p:1"},
 		{name: "login in the URL", conf: `Acquire::http::Proxy "http://u:s@p:1";`, url: "http://a.example/", want: "http://u:s@p:1"},
@@ -57,14 +52,14 @@ func TestProxies(t *testing.T) {
 			t.Parallel()
 			c := parseDump(strings.ReplaceAll(test.conf, "; ", ";\n"))
 			logins := require.Value(parseLogins(test.logins))(t)
-			p := proxies{conf: c, logins: logins, getenv: func(name string) string {
+			p := proxies{conf: c, logins: logins, env: environment(func(name string) string {
 				for pair := range strings.FieldsSeq(test.env) {
 					if v, ok := strings.CutPrefix(pair, name+"="); ok {
 						return v
 					}
 				}
 				return ""
-			}}
+			})}
 			u := require.Value(url.Parse(test.url))(t)
 			got, err := p.choose(&http.Request{URL: u})
 			if test.want == "error" {
