@@ -31,6 +31,8 @@ func Test29HostModules(t *testing.T) {
 		stops(t, p, 0)
 		assert.Equalf(t, before, look(g).withoutLock(), "after a stop")
 	}
-	fails(t, g, host("470"), 11, 20*time.Second, `modules: the node's own system loaded nvidia of driver 535\.261\.03, this image has driver 470\.256\.02\. Use the image of driver 535\.261\.03`)
-	assert.Equalf(t, before, look(g).withoutLock(), "after another driver was refused")
+	contains(t, ends(t, g.Start(host("470")), 11, time.Minute),
+		`modules: the node's own system loaded nvidia of driver 535\.261\.03, this image has driver 470\.256\.02\. Use the image of driver 535\.261\.03`)
+	after := look(g)
+	assert.Equalf(t, before.modules+before.mounts+before.dev, after.modules+after.mounts+after.dev, "after another driver was refused")
 }
