@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -81,7 +80,7 @@ func (n *Node) hostModules() (all []status.Module) {
 			all = append(all, status.Module{Name: live.Name, SrcVersion: live.SrcVersion})
 		}
 	}
-	return slices.Clip(all)
+	return all
 }
 
 // byHost reports whether the node's system brings the modules.

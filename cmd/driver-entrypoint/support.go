@@ -17,7 +17,7 @@ import (
 
 func (p *program) supportCommand() *cobra.Command {
 	cfg := config.Defaults()
-	cmd := &cobra.Command{Use: "support FILE", Short: "write a tar archive for those who help",
+	cmd := &cobra.Command{Use: "support FILE", Short: "write a tar archive for a support request",
 		Long: `support writes into FILE, or with - to stdout, what the other commands say
 (status, preflight, holders), the driver's parameters, PCI devices, modules,
 mounts, what the kernel logged about them, and the logs of compiles. It takes no

@@ -1,4 +1,4 @@
-// Package support writes what somebody who helps from afar needs to know about a node into one tar archive.
+// Package support collects the facts of a node for a support request in one tar archive.
 //
 // It reads and changes nothing. It takes no environment, no arguments and no files of users: what it takes of the
 // machine is about NVIDIA's devices, modules and mounts.
