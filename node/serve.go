@@ -31,6 +31,8 @@ func (n *Node) serveRoot(ctx context.Context) error {
 	if err := n.putRoot(ctx); err != nil {
 		return err
 	}
+	n.driver.Version, n.driver.Flavour = n.want.Driver, n.want.Flavour
+	n.showDriver() // before the path: a successor clears it even if another program has unmounted the root
 	var err error
 	if firmware, err = n.Roots.Firmware(); err != nil {
 		n.warn("firmware: %v", err)
