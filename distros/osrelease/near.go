@@ -20,6 +20,15 @@ var unserved = []struct{ id, version, near, why string }{
 	{"photon", "", "debian12", ""},
 }
 
+// Hint says what a system needs besides the image of the one that it is made of, from its PRETTY_NAME; "" if that is nothing.
+func Hint(image string) string {
+	if strings.HasPrefix(image, "Fedora CoreOS ") {
+		return "Fedora CoreOS boots kernels that Fedora's mirrors have replaced: give the pods, or the matrix, the repository of Fedora's " +
+			"package fedora-repos-archive, which keeps the headers (docs/kernels.md#headers-on-nodes)"
+	}
+	return ""
+}
+
 // Advice says what to do for nodes of a system that no image is made for.
 func Advice(id, versionID string) string {
 	for _, u := range unserved {

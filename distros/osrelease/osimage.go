@@ -111,7 +111,7 @@ func firstWord(rest string) string {
 func openShift(rest string) string { return "4." + major(rest) }
 
 const (
-	hostModules = " (modules: host in the chart)"
+	hostModules = " (modules: host in the chart, which driver-build fleet writes for nodes whose labels name the driver: docs/fleet.md)"
 	micro       = "SUSE's Micro systems change only by transactional updates: install the driver's modules with transactional-update, and serve them from an image of the same driver" + hostModules
 )
 

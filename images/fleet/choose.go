@@ -43,10 +43,15 @@ func (c *chooser) choose(n *Node) *machine {
 	case g.Machines != "":
 		m.refuse(ForMachines, "its GPUs are for virtual machines (nvidia.com/gpu.workload.config=%s)", g.Machines)
 	default:
-		key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU})
+		var flavour string
+		m.host, flavour = hostModules(n.Labels)
+		key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, m.host, flavour})
 		if _, ok := c.known[key]; !ok {
-			m.need = needOf(g)
-			c.decide(m)
+			if m.need = needOf(g); m.host != "" {
+				c.overHost(m, flavour)
+			} else {
+				c.decide(m)
+			}
 			c.known[key] = *m
 		}
 		*m = c.known[key]

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -19,6 +20,7 @@ type machine struct {
 	code, reason string // why it gets nothing; "" if it gets a driver
 	target       matrix.Target
 	kernel       string   // of a precompiled image
+	host         string   // the driver whose modules the node's system loads; "" if the container brings them
 	flavours     []string // that work for its GPUs and kernel, the preferred one first
 	need         need     // what its GPUs ask of a driver
 	devices      []string // labels that name its GPUs
@@ -106,9 +108,11 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 		}
 		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m) })
 		im.add(m)
-		if text := c.heldBack(m); text != "" {
-			hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
-			hint.Nodes = append(hint.Nodes, m.Name)
+		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage)} {
+			if text != "" {
+				hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
+				hint.Nodes = append(hint.Nodes, m.Name)
+			}
 		}
 		if m.need.unknown != "" {
 			unknown[m.need.unknown] = append(unknown[m.need.unknown], m.Name)

@@ -33,7 +33,7 @@ func kept(key string) bool {
 		}
 	}
 	return key == LabelArch || key == LabelArchOld || slices.Contains(groups, key) || slices.Contains(cloudSystems, key) ||
-		slices.Contains(instanceTypes, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })
+		strings.HasPrefix(key, talosExtension+"n") || slices.Contains(instanceTypes, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })
 }
 
 // Presence says whether a node has a GPU.

@@ -68,7 +68,8 @@ type Pool struct {
 	System      string `json:"os" yaml:"os"`
 	Driver      string `json:"driver" yaml:"driver"`
 	Precompiled bool   `json:"-" yaml:"precompiled,omitempty"`
-	Kernel      string `json:"kernel,omitempty" yaml:"kernel,omitempty"` // of precompiled images
+	Kernel      string `json:"kernel,omitempty" yaml:"kernel,omitempty"`   // of precompiled images
+	Modules     string `json:"modules,omitempty" yaml:"modules,omitempty"` // "host": the nodes' system loads them
 	// KernelModuleType is set if only one flavour works for the nodes' GPUs and kernels; else the node decides.
 	KernelModuleType string            `json:"kernelModuleType,omitempty" yaml:"kernelModuleType,omitempty"`
 	NodeSelector     map[string]string `json:"nodeSelector" yaml:"nodeSelector"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -100,8 +101,11 @@ func (d *partition) base(m *machine) map[string]string {
 	} else if key != "" && m.Labels[LabelOSID] != "" {
 		take(LabelKernelMajor, LabelKernelMinor) // as Garden Linux, whose releases have a series each
 	}
-	if d.precompiled {
+	if d.precompiled && m.host == "" {
 		take(LabelKernel)
+	}
+	if m.host != "" {
+		take(LabelHostModules)
 	}
 	if !d.nfd {
 		take(m.GPUs.Label)
@@ -123,6 +127,9 @@ func groupLabel(labels map[string]string) string {
 // versionKey returns the label with the version of a node's system, as far as one image covers it: the major version if all
 // nodes of the system that get a driver have that label; "" if the image covers every version.
 func (d *partition) versionKey(m *machine) string {
+	if m.host != "" {
+		return ""
+	}
 	system, err := distros.FromIDs(m.ID, m.VersionID)
 	if err != nil {
 		return LabelOSVersion // an alias of the matrix
@@ -158,6 +165,9 @@ func (p part) pool(name string) Pool {
 		Name: name, NodeSelector: p.selector, System: m.target.System.ID, Driver: m.target.Driver.Version,
 		Precompiled: m.kernel != "", Kernel: m.kernel, KernelModuleType: m.moduleType(), Tag: m.tag(),
 	}
+	if m.host != "" {
+		pool.Modules = "host"
+	}
 	for _, m := range p.nodes {
 		pool.Nodes = append(pool.Nodes, m.Name)
 		if version := m.Driver(); version != "" && !slices.Contains(pool.Running, version) {
@@ -183,18 +193,23 @@ const (
 )
 
 // names returns a name for each pool. A name follows from what the nodes are (system, architecture, what their GPUs ask for,
-// and the kernel of a precompiled image), so that it stays when drivers change and nodes come: helm replaces the DaemonSet of a
+// the kernel of a precompiled image, the driver of the system's own modules), so that it stays when drivers change and nodes come: helm replaces the DaemonSet of a
 // pool whose name changes on all nodes at once. Only if several pools would have one name do the labels count that tell them
 // apart.
 func (d *partition) names() (names []string) {
 	count := map[string]int{}
-	for _, p := range d.pools {
-		count[p.title()+" "+p.nodes[0].kernel]++
+	of := func(p part) string {
+		if m := p.nodes[0]; m.host != "" {
+			return m.ID + " " + m.host
+		}
+		return distros.KernelTag(p.nodes[0].kernel)
 	}
 	for _, p := range d.pools {
-		kernel := p.nodes[0].kernel
-		extra := distros.KernelTag(kernel)
-		if count[p.title()+" "+kernel] > 1 || !d.nfd && groupLabel(p.selector) != "" { // there will be more groups
+		count[p.title()+" "+of(p)]++
+	}
+	for _, p := range d.pools {
+		extra := of(p)
+		if count[p.title()+" "+extra] > 1 || !d.nfd && groupLabel(p.selector) != "" { // there will be more groups
 			extra = selectorText(p.selector)
 		}
 		names = append(names, shortName(p.title(), extra))
@@ -207,11 +222,14 @@ func (d *partition) names() (names []string) {
 func (p part) title() string {
 	m := p.nodes[0]
 	title := strings.ReplaceAll(m.target.System.ID, ".", "")
+	if m.host != "" {
+		title = "host-r" + strconv.Itoa(matrix.Major(m.host))
+	}
 	if m.target.Arch != "amd64" {
 		title += "-" + strings.TrimSuffix(m.target.Arch, "64") // a name is short
 	}
 	class := m.need.class()
-	if class != "" && !slices.ContainsFunc(p.nodes, func(other *machine) bool { return other.need.class() != class }) {
+	if class != "" && m.host == "" && !slices.ContainsFunc(p.nodes, func(other *machine) bool { return other.need.class() != class }) {
 		title += "-" + class
 	}
 	return title
@@ -251,9 +269,9 @@ func (d *partition) unlabelled(m *machine, systems bool) string {
 		return "node feature discovery has not labelled it yet: ask again later"
 	case !d.nfd && m.GPUs.Label == "":
 		return "no label says that it has a GPU: install node feature discovery"
-	case d.precompiled && kernel == "":
+	case d.precompiled && m.host == "" && kernel == "":
 		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)
-	case d.precompiled && kernel != distros.KernelTag(m.Kernel):
+	case d.precompiled && m.host == "" && kernel != distros.KernelTag(m.Kernel):
 		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", LabelKernel, kernel, m.Kernel)
 	case m.Labels[LabelArch] == "" && m.Labels[LabelArchOld] == "":
 		return "it has no label " + LabelArch

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/fleet"
 )
 
-const nfd = "feature.node.kubernetes.io/"
+const nfd, talos = "feature.node.kubernetes.io/", "extensions.talos.dev/"
 
 // machines are what nodes of a fleet are: system and kernel.
 var machines = []struct{ id, version, image, kernel string }{
@@ -23,6 +23,7 @@ var machines = []struct{ id, version, image, kernel string }{
 	{"debian", "12", "Debian GNU/Linux 12 (bookworm)", "6.1.0-56-amd64"}, {"debian", "12", "Debian GNU/Linux 12 (bookworm)", "7.9.1"},
 	{"rocky", "9.4", "Rocky Linux 9.4 (Blue Onyx)", "5.14.0-427.42.1.el9_4.x86_64"}, {"rocky", "9.5", "Rocky Linux 9.5 (Blue Onyx)", "5.14.0-503.40.1.el9_5.x86_64"},
 	{"cos", "121", "Container-Optimized OS from Google", "6.6.93+"}, {"flatcar", "4081.2.0", "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "6.6.60-flatcar"},
+	{"talos", "v1.13.6", "Talos (v1.13.6)", "6.18.9-talos"},
 }
 
 // deviceNumbers are a Tesla T4, K80, V100 and P4, an RTX 5090, a GPU that no driver of the matrix drives, and one that is not in
@@ -57,6 +58,11 @@ func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
 		maybe("cloud.google.com/gke-accelerator", "nvidia-l4", "nvidia-tesla-t4")
 		maybe("cloud.google.com/gke-nodepool", "a", "b")
 		maybe("accelerator", "nvidia")
+		maybe(fleet.LabelHostModules, "595.91.07", "none", "", "")
+		if s.id == "talos" {
+			maybe(talos+"nvidia-open-gpu-kernel-modules-lts", "595.91.07-v1.13.6", "470.256.02-v1.12.0")
+			maybe(talos+"nvidia-container-toolkit-lts", "595.91.07-v1.17.8", "", "")
+		}
 		maybe("node.kubernetes.io/instance-type", "large", "small")
 		items = append(items, item(fmt.Sprintf("%s%d", name, i), labels, s.kernel, s.image))
 	}

@@ -32,6 +32,20 @@ func ubuntuNode(name string, more ...string) string {
 	return item(name, labels, "5.15.0-122-generic", ubuntu)
 }
 
+// talosNode is a node of Talos with a Tesla T4 and the labels of its extensions.
+func talosNode(name string, extensions ...string) string {
+	labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de_1eb8.present": "true", nfd + "pci-10de.present": "true"}
+	discover(labels, "talos", "v1.13.6", "6.18.9-talos")
+	for _, extension := range extensions {
+		key, value, _ := strings.Cut(extension, "=")
+		if !strings.Contains(key, "/") {
+			key = talos + key
+		}
+		labels[key] = value
+	}
+	return item(name, labels, "6.18.9-talos", "Talos (v1.13.6)")
+}
+
 // bareNode is a node without node feature discovery.
 func bareNode(name, labels, image string) string {
 	all := map[string]string{"kubernetes.io/arch": "amd64"}
@@ -46,7 +60,7 @@ func bareNode(name, labels, image string) string {
 // of its reason.
 func TestTold(t *testing.T) {
 	t.Parallel()
-	const product = "nvidia.com/gpu.product="
+	const product, host = "nvidia.com/gpu.product=", fleet.LabelHostModules + "="
 	for name, c := range map[string]struct {
 		nodes []string
 		want  map[string]string
@@ -91,6 +105,27 @@ func TestTold(t *testing.T) {
 			map[string]string{"azure": "ubuntu2204-dae448", "a-both": "ubuntu2204-dae448", "google": fleet.Alike},
 			"like google (T4: driver 595.91.07 for debian12) from nodes like a-both (T4: driver 595.91.07 for ubuntu22.04)",
 		},
+		"modules of the system": {
+			[]string{
+				talosNode("open", "nvidia-open-gpu-kernel-modules-production=595.91.07-v1.13.6"), talosNode("old", "nonfree-kmod-nvidia-lts=535.309.01-v1.12.1"),
+				talosNode("whole", "nvidia-open-gpu-kernel-modules-lts=595.91.07-v1.13.6", "nvidia-container-toolkit-lts=595.91.07-v1.19.1"),
+			},
+			map[string]string{"open": "host-r595-395501", "old": "host-r535-2c7d21", "whole": fleet.OwnWay}, "add the system extensions",
+		},
+		"modules of the system for another GPU": {
+			[]string{talosNode("closed", "nonfree-kmod-nvidia-production=595.91.07-v1.13.6", nfd+"pci-0302_10de_2b85.present=true")},
+			map[string]string{"closed": fleet.GPUUnsupported}, "driver 595.91.07, whose modules its system loads, does not drive its GPU (Tesla T4, NVIDIA GeForce RTX 5090)",
+		},
+		"modules of a driver that the matrix lacks": {
+			[]string{talosNode("open", "nvidia-open-gpu-kernel-modules=999.1-v1.13.6")},
+			map[string]string{"open": fleet.NoDriver}, "modules of driver 999.1, and none of the drivers that may be chosen for amd64 is that one",
+		},
+		"modules of the system, by a label of ours": {
+			[]string{
+				ubuntuNode("own", "1eb8", host+"none"), ubuntuNode("host", "1eb8", host+"535.309.01"), ubuntuNode("what", "1eb8"),
+			},
+			map[string]string{"own": "ubuntu2204", "host": "host-r535-649094", "what": fleet.Alike}, "no label tells nodes like what",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,10 +145,17 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestHint: a card that keeps a server at an old driver is named.
+// TestHint: a card that keeps a server at an old driver is named, and what Fedora CoreOS needs besides Fedora's image.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	p := require.Value(fleet.Decide(rows(t), parse(t, []string{ubuntuNode("one", "20b0", "128b"), ubuntuNode("two", "20b0", "128b"), ubuntuNode("three", "20b0")}), fleet.Options{At: at}))(t)
 	assert.Equalf(t, "[{NVIDIA A100-SXM4-40GB gets driver 470.256.02 because of GeForce GT 710: without it, driver 595.91.07 [one two]}]", fmt.Sprint(p.Hints), "hints")
 	assert.Same(t, []string{"ubuntu2204-r470"}, slices.Compact(slices.Sorted(maps.Values(poolsOf(p)))))
+
+	labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de_1eb8.present": "true", nfd + "pci-10de.present": "true"}
+	discover(labels, "fedora", "43", "6.17.7-300.fc43.x86_64")
+	coreOS := item("coreos", labels, "6.17.7-300.fc43.x86_64", "Fedora CoreOS 43.20251120.3.0")
+	p = require.Value(fleet.Decide(rows(t), parse(t, []string{coreOS}), fleet.Options{At: at}))(t)
+	assert.Same(t, map[string]string{"coreos": "fedora43"}, poolsOf(p))
+	assert.Containsf(t, fmt.Sprint(p.Hints), "package fedora-repos-archive", "hints")
 }
