@@ -287,7 +287,7 @@ func (i *instance) Lost() (err error) {
 		if i.lockFile == "" {
 			return nil
 		}
-		return &lock.LostError{Path: "/run/nvidia/nvidia-driver.pid", Gone: i.lockFile == "gone"}
+		return errors.New("another program replaced the lock file")
 	})
 }
 

@@ -24,7 +24,7 @@ func Log(w io.Writer, format string) *slog.Logger {
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: readable}))
 	}
-	return slog.New(&lines{out: &output{w: w}})
+	return slog.New(&lines{out: w, mu: new(sync.Mutex)})
 }
 
 // readable writes durations as "1.2s", which JSON would have in nanoseconds.
@@ -42,15 +42,9 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 //
 // Reasons and errors are sentences. They are not quoted and stand at the end.
 type lines struct {
-	out    *output
-	prefix string // of the open groups: "a.b."
-	own    parts  // attributes of the logger
-}
-
-// output is what a logger shares with those that With and WithGroup make of it.
-type output struct {
-	mu sync.Mutex
-	w  io.Writer
+	out io.Writer
+	mu  *sync.Mutex // of out, also of the loggers that With makes
+	own parts       // attributes of the logger
 }
 
 // parts are attributes in the order in which a line has them.
@@ -71,13 +65,13 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 	}
 	p := h.own
 	r.Attrs(func(a slog.Attr) bool {
-		p.add(h.prefix, a)
+		p.add(a)
 		return true
 	})
 	fmt.Fprintf(&line, "%s%s%s%s%s\n", kmsg.PrintableLines(r.Message), p.pairs, p.reason, p.err, p.more)
-	h.out.mu.Lock()
-	defer h.out.mu.Unlock()
-	_, err := h.out.w.Write(line.Bytes())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.out.Write(line.Bytes())
 	return err
 }
 
@@ -85,35 +79,17 @@ func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	for _, a := range attrs {
 		if a.Key != phaseKey {
-			with.own.add(h.prefix, a)
+			with.own.add(a)
 		}
 	}
 	return &with
 }
 
-func (h *lines) WithGroup(name string) slog.Handler {
-	with := *h
-	if name != "" {
-		with.prefix += name + "."
-	}
-	return &with
-}
+// WithGroup is part of the interface; nothing logs groups.
+func (h *lines) WithGroup(string) slog.Handler { return h }
 
-func (p *parts) add(prefix string, a slog.Attr) {
-	a.Value = a.Value.Resolve()
-	if a.Equal(slog.Attr{}) {
-		return
-	}
-	if a.Value.Kind() == slog.KindGroup {
-		if a.Key != "" {
-			prefix += a.Key + "."
-		}
-		for _, member := range a.Value.Group() {
-			p.add(prefix, member)
-		}
-		return
-	}
-	value := kmsg.PrintableLines(text(a.Value))
+func (p *parts) add(a slog.Attr) {
+	value := kmsg.PrintableLines(text(a.Value.Resolve()))
 	switch {
 	case value == "" && (a.Key == "reason" || a.Key == "error"):
 	case a.Key == "reason":
@@ -123,7 +99,7 @@ func (p *parts) add(prefix string, a slog.Attr) {
 	case strings.Contains(value, "\n"):
 		p.more += "\n| " + strings.ReplaceAll(strings.TrimSuffix(value, "\n"), "\n", "\n| ")
 	default:
-		p.pairs += " " + prefix + a.Key + "=" + quoted(value)
+		p.pairs += " " + a.Key + "=" + quoted(value)
 	}
 }
 

@@ -5,55 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"regexp"
 	"strings"
 	"testing"
-	"testing/slogtest"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
-
-func TestHandlers(t *testing.T) {
-	t.Parallel()
-	for format, parse := range map[string]func(*testing.T, string) map[string]any{"json": parseJSON, "text": parseLine} {
-		t.Run(format, func(t *testing.T) {
-			t.Parallel()
-			var out bytes.Buffer
-			slogtest.Run(t, func(*testing.T) slog.Handler { out.Reset(); return Log(&out, format).Handler() },
-				func(t *testing.T) map[string]any { return parse(t, out.String()) })
-		})
-	}
-}
-
-func parseJSON(t *testing.T, line string) map[string]any {
-	var record map[string]any
-	require.NoError(t, json.Unmarshal([]byte(line), &record))
-	return record
-}
-
-var pair = regexp.MustCompile(` ([\w.]+)=(\S+)`)
-
-func parseLine(_ *testing.T, line string) map[string]any {
-	record := map[string]any{slog.LevelKey: "INFO"}
-	if at, rest, found := strings.Cut(line, "Z "); found {
-		record[slog.TimeKey], line = at, rest
-	}
-	message, _, _ := strings.Cut(line, " ")
-	record[slog.MessageKey] = strings.TrimSuffix(message, "\n")
-	for _, m := range pair.FindAllStringSubmatch(line, -1) {
-		group, path := record, strings.Split(m[1], ".")
-		for _, name := range path[:len(path)-1] {
-			if group[name] == nil {
-				group[name] = map[string]any{}
-			}
-			group = group[name].(map[string]any)
-		}
-		group[path[len(path)-1]] = m[2]
-	}
-	return record
-}
 
 func TestLines(t *testing.T) {
 	t.Parallel()
@@ -89,7 +47,8 @@ func TestJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	Log(&out, "json").With(phaseKey, "load").Warn("slow", "duration", 1500*time.Millisecond, "error", errors.New("busy"))
-	got := parseJSON(t, out.String())
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	delete(got, slog.TimeKey)
 	for key, want := range map[string]any{"level": "WARN", "msg": "slow", "phase": "load", "duration": "1.5s", "error": "busy"} {
 		if got[key] != want {

@@ -69,38 +69,29 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	}
 	if err == nil {
 		b.Log.Info("the modules are ready for the driver container", "path", set.Dir)
-		b.tell(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)}, built)
+		b.tell(f, answer{Run: r.Run, Set: filepath.Base(set.Dir)})
 		return
 	}
 	b.Log.Error("no modules", "error", err)
+	a := answer{Run: r.Run, Reason: explain(err, b.Dir).Error()}
 	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		output := kbuild.CompileError{Jobs: failed.Jobs, Killed: failed.Killed, Errors: failed.Errors, Tail: failed.Tail}
-		b.tell(f, answer{Run: r.Run, Reason: failed.Err.Error(), Failure: &output, Full: errors.Is(failed.Err, unix.ENOSPC)})
-	} else if errors.As(err, new(*buildtree.NoHeadersError)) || errors.As(err, new(*kbuild.NoCompilerError)) || errors.Is(err, errRDMA) {
-		b.tell(f, answer{Run: r.Run, Reason: err.Error()}, broken)
-	} else {
-		b.tell(f, answer{Run: r.Run, Reason: explain(err, b.Dir).Error()})
+		a.Reason, a.Full, a.Failure = failed.Err.Error(), errors.Is(failed.Err, unix.ENOSPC), failed
+		failed.Err = nil // the reason
 	}
+	b.tell(f, a)
 }
 
-// tell raises flags for others, and answers, unless the driver container has another request by now, or none: what was compiled
-// then waits in the folder for its next one.
-func (b Builder) tell(f folder, a answer, flags ...string) {
+// tell answers, unless the driver container has another request by now, or none: what was compiled then waits in the folder for its
+// next one.
+func (b Builder) tell(f folder, a answer) {
 	if r, err := f.request(); errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != a.Run {
 		return
 	}
-	var errs []error
-	for _, flag := range flags {
-		errs = append(errs, f.raise(flag))
-	}
 	a.Schema = schema
-	if err := errors.Join(append(errs, put(f, answerFile, a))...); err != nil { // the driver container finds out by its deadline
+	if err := put(f, answerFile, a); err != nil { // the driver container finds out by its deadline
 		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
 	}
 }
-
-// errRDMA says that the two containers do not see the same RDMA driver.
-var errRDMA = errors.New("mount /run/mellanox/drivers/usr/src in both")
 
 // keepSets is how many sets stay in the folder: with and without a companion that was asked for later.
 const keepSets = 2
@@ -116,7 +107,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 	if len(r.RDMA) > 0 {
 		arch, _ := distros.LookupArch(r.Info.Arch)
 		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA[0] {
-			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: %w", name, r.RDMA[0], errRDMA), err)
+			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: mount /run/mellanox/drivers/usr/src in both", name, r.RDMA[0]), err)
 		}
 	}
 	id, err := kbuild.KernelID(r.Kernel, h, "", "")
@@ -132,7 +123,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 		b.Log.Info("the modules are there already", "path", set.Dir)
 		return set, nil
 	}
-	b.tell(f, answer{Run: r.Run}, started)
+	b.tell(f, answer{Run: r.Run})
 	set, err := job.Compile(ctx, b.Log)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,7 @@
 // that what earlier containers left does no harm. To the driver container the folder is untrusted input. To the
 // toolkit container it is what the driver container wrote, and it runs a compile of it.
 //
-// The package decides nothing about a node, signs nothing and loads nothing. The names of flags are those of
-// NVIDIA's containers; programs beside ours read them.
+// The package decides nothing about a node, signs nothing and loads nothing.
 package drivertoolkit
 
 import (
@@ -23,6 +22,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -117,9 +117,9 @@ func Invite(dir string) error {
 // flag that lets that container start is the last thing that is written.
 func (f folder) prepare(fill func() error) error {
 	for _, step := range []func() error{
-		func() error { return f.lower(requestFile, prepared, started, built, broken, answerFile, driverDir) },
+		func() error { return f.lower(requestFile, prepared, answerFile, driverDir) },
 		f.putProgram, fill,
-		func() error { return f.raise(prepared) },
+		func() error { return f.write(prepared, 0o644, strings.NewReader("")) },
 	} {
 		if err := step(); err != nil {
 			return err

@@ -17,22 +17,23 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// TestBrokenToolkit: a toolkit that cannot compile for the node's kernel says why, and raises the flag that
-// NVIDIA's containers look at.
+// TestBrokenToolkit: a toolkit that cannot compile for the node's kernel, or sees another RDMA driver, says why.
 func TestBrokenToolkit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		release string
 		spoil   func(p *pod) error
 		want    string
+		rdma    []string
 	}{
 		"another kernel": {"5.14.0-427.13.1.el9_4.x86_64", nil,
-			"the toolkit is for kernel 5.14.0-427.13.1.el9_4.x86_64, the node runs " + kbuildtest.Kernel + "; is the node being upgraded"},
-		"no headers":  {kbuildtest.Kernel, func(p *pod) error { return os.RemoveAll(p.toolkit + "/usr") }, "the toolkit has headers of no kernel; the node runs " + kbuildtest.Kernel},
-		"no compiler": {kbuildtest.Kernel, func(p *pod) error { return os.Remove(p.toolkit + "/bin/gcc-12") }, "no compiler for this kernel: it was built with gcc 12.2.0"},
+			"the toolkit is for kernel 5.14.0-427.13.1.el9_4.x86_64, the node runs " + kbuildtest.Kernel + "; is the node being upgraded", nil},
+		"no headers":  {kbuildtest.Kernel, func(p *pod) error { return os.RemoveAll(p.toolkit + "/usr") }, "the toolkit has headers of no kernel; the node runs " + kbuildtest.Kernel, nil},
+		"no compiler": {kbuildtest.Kernel, func(p *pod) error { return os.Remove(p.toolkit + "/bin/gcc-12") }, "no compiler for this kernel: it was built with gcc 12.2.0", nil},
 		"half of the headers": {kbuildtest.Kernel, func(p *pod) error {
 			return os.Remove(p.toolkit + "/usr/src/linux-headers-" + kbuildtest.Kernel + "/scripts/mod/modpost")
-		}, "scripts/mod/modpost is missing"},
+		}, "scripts/mod/modpost is missing", nil},
+		"no RDMA driver": {kbuildtest.Kernel, nil, `it sees the RDMA driver "", the driver container "ofa_kernel-1": mount /run/mellanox/drivers/usr/src in both`, []string{"ofa_kernel-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,10 +42,8 @@ func TestBrokenToolkit(t *testing.T) {
 				require.NoError(t, c.spoil(p))
 			}
 			p.run()
-			_, err := p.compile(nil)
+			_, err := p.compile(func(j *Job) { j.RDMA = c.rdma })
 			assert.Contains(t, require.ErrorAs[*UnavailableError](t, err).Error(), c.want)
-			p.wait("the flag", func() bool { return p.has(broken) })
-			assert.Equal(t, false, p.has(built) || p.has(started))
 		})
 	}
 }

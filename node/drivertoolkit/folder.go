@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,17 +25,9 @@ const (
 	BuilderVerb = "dtk-build-driver"    // the toolkit container, from the shared folder
 )
 
-// The flags: files whose existence says something to programs of other projects. Only the first one is for this program, too: what
-// the others say is in the answer.
+// What else is in the folder. The command of the toolkit container, which the operator writes, waits for the first one.
 const (
-	prepared = "dir_prepared"          // the toolkit container may start Program
-	started  = "driver_build_started"  // it compiles
-	built    = "driver_built"          // the modules are in the folder
-	broken   = "driver_toolkit_broken" // it cannot compile for this kernel
-)
-
-// What else is in the folder.
-const (
+	prepared    = "dir_prepared" // the toolkit container may start Program
 	requestFile = "request.json" // of the driver container
 	answerFile  = "answer.json"  // of the toolkit container
 	driverDir   = "driver"       // the sources, at their places in the image
@@ -128,8 +119,6 @@ func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 	}
 	return nil
 }
-
-func (f folder) raise(flag string) error { return f.write(flag, 0o644, strings.NewReader("")) }
 
 // lower removes flags and other files, whatever they are.
 func (f folder) lower(names ...string) error {

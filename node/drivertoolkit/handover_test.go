@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -40,17 +41,11 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("%v, %+v", names, set)
 	}
 	assert.Equal(t, "waiting for the Driver Toolkit container to start", waited[0])
-	for _, flag := range []string{started, built} {
-		p.wait(flag, func() bool { return p.has(flag) })
-	}
-	assert.Equal(t, false, p.has(broken))
 
 	// The driver container starts again: the other one gives it what is there.
 	require.NoError(t, Invite(p.dir))
-	p.wait("the flag is lowered", func() bool { return !p.has(built) })
 	again := require.Value(p.compile(nil))(t)
 	assert.Equal(t, set.Key.String(), again.Key.String())
-	assert.Equal(t, true, p.has(built))
 	assert.Equalf(t, "x", testfile.Read(t, count), "runs of make")
 	require.NoError(t, c.stop())
 }
@@ -63,14 +58,13 @@ func TestRestarts(t *testing.T) {
 	p := newPod(t, kbuildtest.Kernel, script)
 	first := p.run()
 	go func() {
-		p.wait("the first compile", func() bool { return p.has(started) && testExists(gate) })
+		p.wait("the first compile", func() bool { return testExists(gate) })
 		first.kill()
 		p.run()
 	}()
 	set := require.Value(p.compile(nil))(t)
 	assert.Equal(t, 5, len(set.Modules))
 	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make")
-	assert.Equal(t, true, p.has(built))
 }
 
 func testExists(path string) bool {
@@ -84,13 +78,13 @@ func TestFlagsOfBefore(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
 	testfile.Tree(t, p.dir, map[string]string{
-		prepared: "", started: "", built: "", broken: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", driverDir + "/x": "-> /etc/passwd",
+		prepared: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", driverDir + "/x": "-> /etc/passwd",
 		answerFile:                  `{"schema":4,"run":"0123456789abcdef","set":"x"}`,
 		modulesDir + "/x/nvidia.ko": "old",
 	})
 	_, err := p.compile(func(j *Job) { j.Timeout = 300 * time.Millisecond })
 	assert.ErrorContains(t, err, "gives no modules: it did not begin within 300ms; see whether openshift-driver-toolkit-ctr runs")
-	assert.Equalf(t, false, p.has(started) || p.has(built) || p.has(broken) || p.has(driverDir+"/x"), "old flags are left")
+	assert.Equalf(t, false, p.has(driverDir+"/x"), "old files are left")
 	p.run()
 	require.Value(p.compile(nil))(t)
 	assert.Equal(t, "root", testfile.Read(t, "/etc/passwd")[:4])
@@ -107,5 +101,19 @@ func TestCompileFails(t *testing.T) {
 		t.Fatalf("%#v, %v", failed, err)
 	}
 	assert.Contains(t, testfile.Read(t, failed.Log), "no such thing")
-	assert.Equal(t, false, p.has(built) || p.has(broken))
+}
+
+// TestCompanionLeftOut: a companion that does not compile there costs the companion only. Its reason, a text
+// of the toolkit container, is one plain line.
+func TestCompanionLeftOut(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
+	p.info.Companions = kbuildtest.Companions(t, p.image, filepath.Join(p.toolkit, "bin/gcc-12"))
+	testfile.Write(t, filepath.Join(p.image, p.info.Companions[0].Sources, "configure"), "#!/bin/sh\nKDIR=$MODULES_DIR/build\nprintf 'nvfs.c:1: error: no\\033[2J such field\\n' >&2; exit 1\n")
+	p.run()
+	set := require.Value(p.compile(func(j *Job) { j.Companions = driverinfo.Companions() }))(t)
+	_, there := set.File(driverinfo.GDRDrv)
+	if reason := set.OmittedReason(driverinfo.NvidiaFS); reason != "nvfs.c:1: error: no?[2J such field" || !there {
+		t.Errorf("%q, gdrdrv %v", reason, there)
+	}
 }

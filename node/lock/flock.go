@@ -23,50 +23,45 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// errReplaced means that the file was locked, but its name no longer leads to that file.
-var errReplaced = errors.New("file was replaced while it was being locked")
-
-// openAndLock opens a regular file, creates it if necessary, does not truncate it, and locks it. With
-// unix.EWOULDBLOCK it also returns the open file, so that the caller can read the holder. After errReplaced
-// the caller should try again.
-func openAndLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return f, err
+// lockFile opens a regular file, creates it if necessary, does not truncate it, and locks it; again while the file is
+// being replaced. The error is a *HeldError if another process holds it.
+func lockFile(path string) (*os.File, error) {
+	for range 20 {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if st, serr := f.Stat(); serr != nil || !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", path)
+		} else if err = flock(f, unix.LOCK_EX); errors.Is(err, unix.EWOULDBLOCK) {
+			err = &HeldError{Path: path, Holder: readHolder(f)}
+		}
+		if err == nil && isSameFile(f, path) {
+			return f, nil
 		}
 		f.Close()
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
 	}
-	if !isSameFile(f, path) {
-		f.Close()
-		return nil, errReplaced
-	}
-	return f, nil
+	return nil, fmt.Errorf("%s was replaced twenty times while it was being locked", path)
 }
 
-// lockFolder locks a folder. On a file system that cannot lock folders it returns nil: no instance has this
-// lock there.
+// lockFolder locks a folder. The error is a *HeldError if another process holds it. On a file system that cannot lock
+// folders it returns nil: no instance has this lock there.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return f, err
-		}
-		f.Close()
-		return nil, nil
+	if err = flock(f, unix.LOCK_EX); err == nil {
+		return f, nil
 	}
-	return f, nil
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, &HeldError{Path: dir}
+	}
+	return nil, nil
 }
 
 // isSameFile says whether path still leads to the open file.
@@ -82,10 +77,11 @@ func isSameFile(f *os.File, path string) bool {
 // overwrite replaces the content in place: a rename would give the name to a new inode, which nobody has
 // locked.
 func overwrite(f *os.File, content []byte) error {
-	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("write the holder into the lock file: %w", err)
+	err := f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(content, 0)
 	}
-	if _, err := f.WriteAt(content, 0); err != nil {
+	if err != nil {
 		return fmt.Errorf("write the holder into the lock file: %w", err)
 	}
 	return nil

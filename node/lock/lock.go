@@ -10,8 +10,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options of Acquire. Run is required.
@@ -63,44 +61,37 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 		return nil, fmt.Errorf("make the folder of the driver's lock: %w; is /run/nvidia mounted and writable?", err)
 	}
 	began := time.Now()
-	poll := time.NewTimer(0)
-	defer poll.Stop()
 	var lastLogged time.Time
 	for try := 0; ; try++ {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Run, ctx.Err())
-		case <-poll.C:
-		}
-		if ctx.Err() != nil { // both channels were ready
+		if ctx.Err() != nil {
 			return nil, fmt.Errorf("wait for the driver's lock %s: %w", o.Run, ctx.Err())
 		}
 		l, err := attempt(o)
-		if err == nil {
-			if !lastLogged.IsZero() {
+		held, waits := errors.AsType[*HeldError](err)
+		if !waits {
+			if err == nil && !lastLogged.IsZero() {
 				o.Log.Info("lock taken", "duration", time.Since(began).Round(time.Second))
 			}
-			return l, nil
+			return l, err
 		}
-		var held *HeldError
-		if !errors.As(err, &held) {
-			return nil, err
-		}
-		if try < quickAttempts {
-			poll.Reset(10 * time.Millisecond)
-			continue
-		}
-		if held.Waited = time.Since(began); held.Waited >= o.Timeout {
-			return nil, held
-		}
-		if now := time.Now(); lastLogged.IsZero() || now.Sub(lastLogged) >= o.LogInterval {
-			lastLogged = now
-			o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
-			if o.OnWait != nil {
-				o.OnWait(held.Holder)
+		pause := 10 * time.Millisecond
+		if held.Waited = time.Since(began); try >= quickAttempts {
+			if held.Waited >= o.Timeout {
+				return nil, held
 			}
+			if time.Since(lastLogged) >= o.LogInterval {
+				lastLogged = time.Now()
+				o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
+				if o.OnWait != nil {
+					o.OnWait(held.Holder)
+				}
+			}
+			pause = min(o.Poll, o.Timeout-held.Waited)
 		}
-		poll.Reset(min(o.Poll, o.Timeout-held.Waited))
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }
 
@@ -110,9 +101,7 @@ func attempt(o Options) (*Lock, error) {
 	l := &Lock{path: Path(o.Run), legacyPath: LegacyPath(o.Run), self: o.Self}
 	var err error
 	if l.own, err = lockFile(l.path); err == nil {
-		if l.folder, err = lockFolder(o.Run); errors.Is(err, unix.EWOULDBLOCK) {
-			err = heldBy(l.folder) // the holder's file was unlinked by force: the file of that name is a new, empty one that we made
-		}
+		l.folder, err = lockFolder(o.Run) // held: that file was unlinked by force, and is a new one that we made
 	}
 	if err == nil {
 		l.legacy, err = lockFile(l.legacyPath)
@@ -133,36 +122,6 @@ func wrapAttempt(err error) error {
 		return err
 	}
 	return fmt.Errorf("take the driver's lock: %w; is /run/nvidia mounted and writable?", err)
-}
-
-// lockFile calls openAndLock again while the file is being replaced, and returns a *HeldError instead of
-// unix.EWOULDBLOCK.
-func lockFile(path string) (*os.File, error) {
-	for range 20 {
-		f, err := openAndLock(path)
-		if errors.Is(err, errReplaced) {
-			continue
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return f, err
-		}
-		err = heldBy(f)
-		f.Close()
-		return nil, err
-	}
-	return nil, fmt.Errorf("%s: %w, twenty times", path, errReplaced)
-}
-
-func heldBy(f *os.File) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	e := &HeldError{Path: f.Name()}
-	if st.Mode().IsRegular() {
-		e.Holder = readHolder(f)
-	}
-	return e
 }
 
 // writeHolder writes the holder into both files.

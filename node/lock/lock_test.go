@@ -130,10 +130,10 @@ func TestTheirScript(t *testing.T) {
 	other.line(t)
 	pid := testfile.Read(t, LegacyPath(o.Run))
 	_, err := Acquire(t.Context(), o)
-	var held *HeldError
-	if !errors.As(err, &held) || held.Path != LegacyPath(o.Run) || held.Holder.PID != other.Process.Pid || testfile.Read(t, LegacyPath(o.Run)) != pid {
-		t.Errorf("they hold: %v", err)
-	}
+	held := require.ErrorAs[*HeldError](t, err)
+	assert.Equal(t, LegacyPath(o.Run), held.Path)
+	assert.Equal(t, other.Process.Pid, held.Holder.PID)
+	assert.Equal(t, pid, testfile.Read(t, LegacyPath(o.Run)))
 	if h, held, err := Peek(Path(o.Run)); held || err != nil {
 		t.Errorf("our own lock must be free meanwhile: %v %v", h, err)
 	}
@@ -160,17 +160,11 @@ func TestUnlinkedByForce(t *testing.T) {
 	o := options(dir)
 	l := acquire(t, o)
 	remove(t, Path(o.Run), LegacyPath(o.Run))
-	var lost *LostError
-	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != Path(o.Run) || !lost.Gone {
-		t.Errorf("Lost: %v", err)
-	}
+	assert.ErrorContains(t, l.Lost(), "removed the lock file "+Path(o.Run))
 	other := startInstance(t, dir) // it polls on new files, which it creates
 	time.Sleep(200 * time.Millisecond)
 	_, err := Acquire(t.Context(), o)
-	var held *HeldError
-	if !errors.As(err, &held) {
-		t.Fatalf("two holders: %v", err)
-	}
+	require.ErrorAs[*HeldError](t, err)
 	for end := time.Now().Add(time.Minute); l.Lost() != nil && time.Now().Before(end); time.Sleep(7 * time.Millisecond) {
 		_ = l.Retake() // the attempts of the other instance come in between sometimes
 	}
@@ -195,10 +189,7 @@ func TestLegacyTakenByOther(t *testing.T) {
 	if got := other.line(t); !strings.HasPrefix(got, "held") {
 		t.Fatal(got)
 	}
-	var lost *LostError
-	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != LegacyPath(o.Run) || lost.Gone || !strings.Contains(err.Error(), "fuser") {
-		t.Errorf("Lost: %v", err)
-	}
+	assert.ErrorContains(t, l.Lost(), "replaced the lock file "+LegacyPath(o.Run), "fuser")
 	assert.ErrorIsf(t, l.Retake(), ErrHeld, "Retake")
 	assert.NoError(t, l.Release())
 	if _, err := os.Stat(LegacyPath(o.Run)); err != nil {

@@ -6,24 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
-
-// LostError says that the name of a lock file now leads to another file than the one that we locked, or to
-// none.
-type LostError struct {
-	Path string
-	Gone bool // no file has that name
-}
-
-func (e *LostError) Error() string {
-	if e.Gone {
-		return fmt.Sprintf("another program removed the lock file %s; it will be made again", e.Path)
-	}
-	return fmt.Sprintf("another program replaced the lock file %s: another driver container may believe that it owns this node; find out who with "+
-		"`fuser %s`, and end it", e.Path, e.Path)
-}
 
 // named is a locked file with its name.
 type named struct {
@@ -37,14 +20,17 @@ func (l *Lock) replaced() []named {
 	return slices.DeleteFunc(all, func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) })
 }
 
-// Lost compares the names with the files that we locked. It returns nil when they match, else a *LostError
-// for each file that was removed or replaced (joined, our own file first). k8s-driver-manager removes
-// NVIDIA's file in normal operation; Retake repairs that.
+// Lost compares the names with the files that we locked. It returns nil when they match, else an error for each file
+// that was removed or replaced (joined, our own file first). k8s-driver-manager removes NVIDIA's file in normal
+// operation; Retake repairs that.
 func (l *Lock) Lost() error {
 	var errs []error
 	for _, f := range l.replaced() {
-		_, err := os.Lstat(f.path)
-		errs = append(errs, &LostError{Path: f.path, Gone: errors.Is(err, fs.ErrNotExist)})
+		text := "another program replaced the lock file %s: another driver container may believe that it owns this node; find out who with `fuser %[1]s`, and end it"
+		if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+			text = "another program removed the lock file %s; it will be made again"
+		}
+		errs = append(errs, fmt.Errorf(text, f.path))
 	}
 	return errors.Join(errs...)
 }
@@ -83,15 +69,6 @@ func (l *Lock) Release() error {
 	}
 	if err := l.own.Truncate(0); err != nil {
 		errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
-	}
-	for _, f := range []*os.File{l.legacy, l.own, l.folder} {
-		if f == nil {
-			continue
-		}
-		// The explicit unlock also frees the lock if a process has duplicated the descriptor in spite of the rules.
-		if err := flock(f, unix.LOCK_UN); err != nil {
-			errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
-		}
 	}
 	l.close()
 	l.own, l.legacy, l.folder = nil, nil, nil

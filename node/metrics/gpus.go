@@ -30,14 +30,11 @@ const scrapeWait = 4 * time.Second
 type gpus struct {
 	query func(ctx context.Context) (probe.Answer, error) // nil: the GPUs are never asked
 	every time.Duration
-	wait  time.Duration
-	now   func() time.Time
+	life  context.Context //nolint:containedctx // of the server: a scraper that closes its connection does not cancel the query
 
 	mu      sync.Mutex
 	latest  *answer
 	running chan struct{} // closed when the current query is over; nil: there is none
-	cancel  context.CancelFunc
-	stopped bool
 }
 
 type answer struct {
@@ -48,17 +45,15 @@ type answer struct {
 	at      time.Time
 }
 
-// refresh asks the GPUs when the last answer is too old, and waits at most g.wait for the answer. Only one
+// refresh asks the GPUs when the last answer is too old, and waits at most scrapeWait for the answer. Only one
 // query runs at a time: every scrape that comes meanwhile waits for the same query. After a query that hung,
 // as with a GPU that fell off the bus, a scrape does not wait for the next one.
 func (g *gpus) refresh(ctx context.Context) {
 	g.mu.Lock()
-	old := g.latest != nil && g.now().Sub(g.latest.at) >= g.every
-	if g.running == nil && g.query != nil && g.every > 0 && !g.stopped && (g.latest == nil || old) {
+	old := g.latest == nil || time.Since(g.latest.at) >= g.every
+	if old && g.running == nil && g.query != nil && g.every > 0 && g.life.Err() == nil {
 		g.running = make(chan struct{})
-		var bound context.Context // a scraper that closes its connection does not cancel the query
-		bound, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		go g.ask(bound, g.running)
+		go g.ask(g.running)
 	}
 	running, hung := g.running, g.latest != nil && g.latest.hung
 	g.mu.Unlock()
@@ -68,19 +63,18 @@ func (g *gpus) refresh(ctx context.Context) {
 	select {
 	case <-running:
 	case <-ctx.Done():
-	case <-time.After(g.wait):
+	case <-time.After(scrapeWait):
 	}
 }
 
-func (g *gpus) ask(ctx context.Context, done chan struct{}) {
+func (g *gpus) ask(done chan struct{}) {
 	defer close(done)
-	began := g.now()
-	reply, err := g.query(ctx)
-	at := g.now()
+	began := time.Now()
+	reply, err := g.query(g.life)
+	at := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cancel()
-	g.running, g.cancel = nil, nil
+	g.running = nil
 	switch {
 	case errors.Is(err, probe.ErrBusy): // the readiness check uses the probe: the next scrape asks again
 	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // the driver does not serve any GPU
@@ -96,20 +90,18 @@ func (g *gpus) last() (answer, bool) {
 	const enough = 2 * time.Minute
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.latest == nil || g.now().Sub(g.latest.at) > max(enough, 2*g.every) {
+	if g.latest == nil || time.Since(g.latest.at) > max(enough, 2*g.every) {
 		return answer{}, false
 	}
 	return *g.latest, true
 }
 
-// stop cancels the current query and waits for its end, which node/probe bounds.
-func (g *gpus) stop() {
+// end waits for the current query, which the end of g.life ends; node/probe bounds that.
+func (g *gpus) end() {
 	g.mu.Lock()
-	g.stopped = true
-	cancel, running := g.cancel, g.running
+	running := g.running
 	g.mu.Unlock()
 	if running != nil {
-		cancel()
 		<-running
 	}
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +86,6 @@ func series(t *testing.T, c *collector) map[string]float64 {
 	}
 	return all
 }
-
-func names(all map[string]float64) []string { return slices.Sorted(maps.Keys(all)) }
 
 // serve starts a server for the test and returns its address.
 func serve(t *testing.T, s *Server) string {

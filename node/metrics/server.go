@@ -29,7 +29,7 @@ type Server struct {
 
 // New returns a server that is not listening yet.
 func New(source Source, o Options) *Server {
-	s := &Server{gpus: &gpus{query: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
+	s := &Server{gpus: &gpus{query: source.GPUs, every: o.GPUEvery, life: context.Background()}}
 	c := &collector{source: source, version: o.Version, gpus: s.gpus}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", c.scrapes(make(chan struct{}, maxScrapes)))
@@ -81,6 +81,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.handler, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.gpus.life = ctx
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(netutil.LimitListener(listener, maxConnections)) }()
 	var err error
@@ -91,6 +94,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-ended:
 		err = fmt.Errorf("serve metrics on %s: %w", listener.Addr(), err)
 	}
-	s.gpus.stop()
+	cancel()
+	s.gpus.end()
 	return err
 }

@@ -73,9 +73,12 @@ type Options struct {
 // returns its error at once instead of starting another one. The zero value is ready to use. It is safe for
 // concurrent use and runs one query at a time.
 type Prober struct {
-	mu    sync.Mutex         // held during a query
-	hung  *daemons.HungError // of the last child that hung
-	usage usageQuery
+	mu   sync.Mutex         // held during a query
+	hung *daemons.HungError // of the last child that hung
+
+	usage  sync.Mutex // of what follows
+	ended  bool       // no further AskUsage
+	cancel context.CancelFunc
 }
 
 // Ask asks once. An answer without devices is no error. Errors are *daemons.HungError, ErrLost, the driver's own (the

@@ -17,7 +17,6 @@ import (
 // others started in the container (an exec of the runtime, all of the node's processes when the pod shares
 // its process ids) are no descendants and are not touched.
 type orphans struct {
-	proc     string
 	children <-chan os.Signal
 	signals  <-chan os.Signal // a signal during the wait ends the grace period: the container has to end at once
 }
@@ -82,22 +81,13 @@ func signalAll(pids []int, s unix.Signal) {
 
 // descendants lists the live (not zombie) processes below this one.
 func (r orphans) descendants() []int {
-	names, err := filepath.Glob(filepath.Join(r.proc, "[0-9]*"))
-	if err != nil {
-		return nil
-	}
+	entries, _ := os.ReadDir("/proc") //nolint:errcheck // without it nobody is found
 	below := map[int][]int{}
 	zombie := map[int]bool{}
-	for _, name := range names {
-		pid, err := strconv.Atoi(filepath.Base(name))
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join(name, "stat"))
-		if err != nil {
-			continue
-		}
-		if st, ok := kmod.ParseStat(stat); ok {
+	for _, e := range entries {
+		pid, _ := strconv.Atoi(e.Name())                                 //nolint:errcheck // 0: no process
+		stat, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat")) //nolint:errcheck // it has ended
+		if st, ok := kmod.ParseStat(stat); ok && pid > 0 {
 			below[st.Parent] = append(below[st.Parent], pid)
 			zombie[pid] = st.Dead
 		}

@@ -8,6 +8,7 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,10 +34,8 @@ const Marker = "DRIVER_ENTRYPOINT_WORKER_OF"
 type Options struct {
 	// Exe is the program of the worker, default /proc/self/exe: this program, even after its file was replaced.
 	Exe   string
-	Env   []string      // environment of the worker without the marker, default this process's own
-	Proc  string        // where proc is mounted, default /proc
 	Grace time.Duration // time between SIGTERM and SIGKILL for the worker's remaining processes, default 2 s
-	Log   *slog.Logger  // may be nil
+	Log   *slog.Logger
 	// Signals has the signals that came before Run; nil: none.
 	Signals chan os.Signal
 }
@@ -44,28 +43,6 @@ type Options struct {
 // killTimeout is how long processes may take to disappear after SIGKILL. A process that hangs in the kernel
 // is left behind: the container's end must not depend on it.
 const killTimeout = time.Second
-
-func (o Options) withDefaults() Options {
-	if o.Exe == "" {
-		o.Exe = "/proc/self/exe"
-	}
-	if o.Env == nil {
-		o.Env = os.Environ()
-	}
-	if o.Proc == "" {
-		o.Proc = "/proc"
-	}
-	if o.Grace <= 0 {
-		o.Grace = 2 * time.Second
-	}
-	if o.Signals == nil {
-		o.Signals = make(chan os.Signal, 128)
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return o
-}
 
 // IsWorker says whether Run started this process. It removes the marker, so that the worker's children do not
 // inherit it. Call it once, before main reads the environment.
@@ -92,7 +69,10 @@ func IsWorker() bool {
 // Call Run from the goroutine of main: the kernel sends the worker SIGTERM when the thread that started it
 // ends, and the main thread lasts as long as the process.
 func Run(argv []string, o Options) (exitCode int) {
-	o = o.withDefaults()
+	o.Exe, o.Grace = cmp.Or(o.Exe, "/proc/self/exe"), cmp.Or(o.Grace, 2*time.Second)
+	if o.Signals == nil {
+		o.Signals = make(chan os.Signal, 128)
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	runtime.GOMAXPROCS(1) // the shim only waits
@@ -117,7 +97,7 @@ func Run(argv []string, o Options) (exitCode int) {
 	}
 	FreeMemory()
 	status, early := forward(worker, children, signals)
-	r := orphans{proc: o.Proc, children: children, signals: signals}
+	r := orphans{children, signals}
 	if left := r.end(o.Grace); len(left) > 0 {
 		o.Log.Warn("processes that do not end after SIGKILL are left behind", "pids", left)
 	}
@@ -146,7 +126,7 @@ func start(argv []string, o Options) (int, error) {
 	if len(argv) == 0 {
 		return 0, errors.New("no arguments")
 	}
-	env := slices.DeleteFunc(slices.Clone(o.Env), func(v string) bool { return strings.HasPrefix(v, Marker+"=") })
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, Marker+"=") })
 	//nolint:gosec // it starts this program again with the same arguments
 	pid, err := syscall.ForkExec(o.Exe, argv, &syscall.ProcAttr{
 		Env:   append(env, fmt.Sprintf("%s=%d", Marker, os.Getpid())),

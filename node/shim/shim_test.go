@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -66,7 +67,7 @@ func TestWorkerCannotStart(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(string(out), "error: cannot start the worker, nothing was done path=/nonexistent: no such file") {
 		t.Errorf("got %d, %q", got, out)
 	}
-	assert.Equalf(t, 1, Run(nil, Options{}), "no arguments")
+	assert.Equalf(t, 1, Run(nil, Options{Log: slog.New(slog.DiscardHandler)}), "no arguments")
 }
 
 // The worker must not see the marker, and a marker of another process does not make a worker.
