@@ -18,7 +18,6 @@ import (
 func (n *Node) group() modules.Group {
 	return modules.Group{
 		Kernel: n.Kernel, Wanted: n.want.Companions, Info: n.Info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
-		Programs: n.Hardware.Programs,
 	}
 }
 
@@ -78,7 +77,7 @@ func (n *Node) followCompanions(ctx context.Context) {
 // nameLoaders adds to the error of a driver in use which companions other programs loaded, because their
 // containers have to end first. Without an error it logs them.
 func (n *Node) nameLoaders(stack []kmod.Module, d status.Driver, err error) error {
-	notes := strings.Join(n.group().Foreign(stack, d.Modules), "; ")
+	notes := strings.Join(modules.Foreign(stack, d.Modules), "; ")
 	if busy, ok := errors.AsType[*modules.InUseError](err); ok {
 		busy.Note = notes
 	} else if err == nil && notes != "" {

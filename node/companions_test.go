@@ -56,7 +56,7 @@ func TestCompanions(t *testing.T) {
 	const (
 		fs, drv = "Name:nvidia-fs Version:535.261.03 SrcVersion:NVIDIA_FS535.261.03", "Name:gdrdrv Version:535.261.03 SrcVersion:GDRDRV535.261.03"
 		good    = " Loaded:true Foreign:false Reason:}"
-		who     = "nvidia_fs 2.17 was loaded by another program, perhaps by nvidia-gds-driver, which runs as pid 99 (nvidia-gds-driv) in pod gpu-operator/driver-x"
+		who     = "nvidia_fs 2.17 was loaded by another program, perhaps by a sidecar of the GPU Operator (gds, gdrcopy)"
 		refusal = "failing symbol_get of non-GPLONLY symbol nvidia_p2p_get_pages."
 	)
 	stories(t, map[string]string{
@@ -94,7 +94,7 @@ func TestCompanions(t *testing.T) {
 				on delete nvidia_modeset: uvm holder comes
 			end served whole | modules [gdrdrv i2c_core ipmi_devintf ipmi_msghandler nvidia nvidia_fs nvidia_modeset nvidia_uvm] | State:detached`,
 		"those of other programs stay, are named, and go with the driver": `
-			sidecar, direct, leave 535, lose nvidia_fs, nvidia_fs comes
+			direct, leave 535, lose nvidia_fs, nvidia_fs comes
 			run 535 direct
 				8s see Ready:true | Name:nvidia-fs Version:2.17 SrcVersion:NVIDIA_FS2.17 Loaded:true Foreign:true | ` + who + `
 			end served absent

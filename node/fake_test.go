@@ -59,12 +59,11 @@ type world struct {
 	ignores bool   // the kernel ignores parameters
 	fewer   bool   // sets lack nvidia-modeset
 
-	direct   bool          // leave and everyOperation ask for companions
-	build    string        // of the companions in sets
-	omitted  string        // companion that sets lack
-	refused  string        // companion that the kernel refuses
-	pinned   string        // module with a reference that nothing explains
-	sidecars []kmod.Holder // processes that load companions
+	direct  bool   // leave and everyOperation ask for companions
+	build   string // of the companions in sets
+	omitted string // companion that sets lack
+	refused string // companion that the kernel refuses
+	pinned  string // module with a reference that nothing explains
 
 	leaks []string // modules that could not be removed; that is logged, and harms nobody
 	wrong []string // violations of the rules

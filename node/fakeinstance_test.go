@@ -38,8 +38,6 @@ type instance struct {
 	usageEnded bool
 }
 
-func (i *instance) Programs(string) []kmod.Holder { return i.sidecars }
-
 // do runs an operation of the instance under the world's lock.
 func (i *instance) do(op string, f func() error) error {
 	i.mu.Lock()

@@ -92,10 +92,9 @@ type Hardware interface {
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
 	AskUsage(ctx context.Context) (probe.Answer, error)
-	EndUsage()                          // ends AskUsage, which has the driver open, and allows no further calls
-	Reasons(gpu string) []string        // returns what the kernel's log says about a GPU
-	KernelLog() []string                // returns what the kernel has logged since the last call; the first call returns nothing
-	Programs(name string) []kmod.Holder // returns the processes of a program or script, with their pods
+	EndUsage()                   // ends AskUsage, which has the driver open, and allows no further calls
+	Reasons(gpu string) []string // returns what the kernel's log says about a GPU
+	KernelLog() []string         // returns what the kernel has logged since the last call; the first call returns nothing
 }
 
 // Lock is the node's lock while it is held; *lock.Lock implements it.

@@ -182,8 +182,6 @@ func (w *world) change(t *testing.T, what string) {
 		w.faster = "OTHER"
 	case what == "user of nouveau":
 		w.users = []kmod.Holder{{PID: 1, Command: "Xorg", Files: []string{"nouveau"}}}
-	case what == "sidecar":
-		w.sidecars = []kmod.Holder{{PID: 99, Command: "nvidia-gds-driv", PodName: "driver-x", PodNamespace: "gpu-operator"}}
 	case what == "forgive record": // it names what is about to be loaded, also while the driver serves
 		w.wrong = nil
 	case first == "pin":

@@ -142,30 +142,17 @@ func value(text []byte, key string) (value string) {
 	return value
 }
 
-// apply replaces KEY=value lines and appends the missing ones, sorted.
+// apply replaces settings: it returns the file without their lines, and then KEY=value lines, sorted.
 func apply(text []byte, settings map[string]string) []byte {
 	var out bytes.Buffer
-	done := map[string]bool{}
 	for line := range bytes.Lines(text) {
 		key, _, found := strings.Cut(string(line), "=")
-		key = strings.TrimSpace(key)
-		value, set := settings[key]
-		switch {
-		case found && set && !done[key]:
-			fmt.Fprintf(&out, "%s=%s\n", key, value)
-			done[key] = true
-		case found && set:
-		default:
-			out.Write(line)
+		if _, set := settings[strings.TrimSpace(key)]; !found || !set {
+			fmt.Fprintf(&out, "%s\n", bytes.TrimSuffix(line, []byte("\n")))
 		}
-	}
-	if b := out.Bytes(); len(b) > 0 && b[len(b)-1] != '\n' {
-		out.WriteByte('\n')
 	}
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		if !done[key] {
-			fmt.Fprintf(&out, "%s=%s\n", key, settings[key])
-		}
+		fmt.Fprintf(&out, "%s=%s\n", key, settings[key])
 	}
 	return out.Bytes()
 }

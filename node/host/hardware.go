@@ -35,7 +35,6 @@ type hardware struct {
 	prober  probe.Prober
 
 	supported func() (preflight.Supported, error) // returns the image's list, read once
-	staging   func() (need, spare uint64)         // of the driver root, see driverroot.Root.Room
 
 	mu     sync.Mutex
 	mark   *kmsg.Mark // position in the kernel's log at which the driver was last asked
@@ -93,7 +92,6 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 	in.RunDir, in.StateDir, in.Info, in.FetchHeaders, in.UnloadNouveau = h.cfg.Run, h.cfg.StateDir, h.info, h.cfg.Fetch, h.cfg.UnloadNouveau
 	in.CanCompile, in.Serves = h.canCompile(in.Flavour), h.serves(in.Release)
 	in.Supported, in.SupportedErr = h.supported()
-	in.Staging = h.staging
 	in.Fabric = h.fabric(in.GPUs)
 	in.VGPU = func() (text, fix string, fatal bool) { return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU) }
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {

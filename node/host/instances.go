@@ -20,19 +20,7 @@ const (
 // Instances returns the processes on this node that are instances of this program: one for each container,
 // with its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests.
 // Processes of other containers are visible with hostPID only.
-func Instances(proc string) []kmod.Holder { return processes(proc, isInstance) }
-
-// Programs returns the processes that run a program, or a shell script of that name, one for each container.
-func (h *hardware) Programs(name string) []kmod.Holder { return programs("/proc", name) }
-
-func programs(proc, name string) []kmod.Holder {
-	return processes(proc, func(args []string) bool {
-		return slices.ContainsFunc(args[:min(len(args), 2)], func(a string) bool { return filepath.Base(a) == name })
-	})
-}
-
-// processes returns the processes whose command line matches, one for each container, with its pod.
-func processes(proc string, match func(args []string) bool) []kmod.Holder {
+func Instances(proc string) []kmod.Holder {
 	d, err := os.Open(proc)
 	if err != nil {
 		return nil
@@ -44,7 +32,7 @@ func processes(proc string, match func(args []string) bool) []kmod.Holder {
 	}
 	var pids []int
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && match(arguments(filepath.Join(proc, name, "cmdline"))) {
+		if pid, err := strconv.Atoi(name); err == nil && isInstance(arguments(filepath.Join(proc, name, "cmdline"))) {
 			pids = append(pids, pid)
 		}
 	}

@@ -13,10 +13,9 @@ import (
 var companions = map[string]struct {
 	flag    string // of driver-entrypoint, with the variable that NVIDIA's containers know
 	product string // for which it is
-	sidecar string // program of NVIDIA's sidecar that loads it
 }{
-	driverinfo.NvidiaFS: {"--gds (GDS_ENABLED)", "GPUDirect Storage", "nvidia-gds-driver"},
-	driverinfo.GDRDrv:   {"--gdrcopy (GDRCOPY_ENABLED)", "GDRCopy", "nvidia-gdrcopy-driver"},
+	driverinfo.NvidiaFS: {"--gds (GDS_ENABLED)", "GPUDirect Storage"},
+	driverinfo.GDRDrv:   {"--gdrcopy (GDRCOPY_ENABLED)", "GDRCopy"},
 }
 
 // Wanted returns the names of the companions that a configuration asks for.

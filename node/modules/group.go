@@ -23,8 +23,6 @@ type Group struct {
 	Options kmod.Options
 	// Toolkit: a Driver Toolkit container compiles what the image has the sources of.
 	Toolkit bool
-	// Programs returns the processes that run a program.
-	Programs func(name string) []kmod.Holder
 }
 
 // Compiles reports whether a wanted companion can be compiled for the driver, here or in a Driver Toolkit
@@ -194,33 +192,23 @@ func (c *change) delete(ctx context.Context, live kmod.Module) error {
 // foreign explains a companion that another program loaded. It stays: taking it away from that program would
 // only make it load it again.
 func (c *change) foreign(live kmod.Module, want *status.Module) error {
-	text := c.loadedBy(live)
+	text := loadedBy(live)
 	if want == nil {
 		return errors.New(text)
 	}
 	return fmt.Errorf("%s, and this image's %s is not loaded: switch one of them off", text, want.Version)
 }
 
-// loadedBy says who loaded a companion, if it was not this program. The kernel does not tell; the processes
-// of NVIDIA's sidecar are named if there are any.
-func (g Group) loadedBy(live kmod.Module) string {
-	text := fmt.Sprintf("%s %s was loaded by another program", live.Name, live.Version)
-	for name, c := range companions {
-		if kmod.ModuleName(name) != live.Name {
-			continue
-		}
-		if running := g.Programs(c.sidecar); len(running) > 0 {
-			return fmt.Sprintf("%s, perhaps by %s, which runs as %s", text, c.sidecar, processes(running))
-		}
-	}
-	return text
+// loadedBy says that another program loaded a companion. The kernel does not tell which.
+func loadedBy(live kmod.Module) string {
+	return fmt.Sprintf("%s %s was loaded by another program, perhaps by a sidecar of the GPU Operator (gds, gdrcopy)", live.Name, live.Version)
 }
 
-// Foreign says for each loaded companion that another program loaded who that may be.
-func (g Group) Foreign(stack []kmod.Module, recorded []status.Module) (notes []string) {
+// Foreign says which of the loaded companions another program loaded.
+func Foreign(stack []kmod.Module, recorded []status.Module) (notes []string) {
 	for _, m := range stack {
 		if (status.Module{Name: m.Name}).Companion() && !Named(recorded, m.Name) {
-			notes = append(notes, g.loadedBy(m))
+			notes = append(notes, loadedBy(m))
 		}
 	}
 	return notes

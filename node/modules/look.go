@@ -19,7 +19,7 @@ func (g Group) Look(modules []status.Module, before []status.Companion) (states 
 			now.Reason = old.Reason
 			again = again || now.Reason != "" && now.Loaded && !now.Foreign && live.Refs == 0
 		case now.Foreign:
-			now.Reason = g.loadedBy(live)
+			now.Reason = loadedBy(live)
 		case now.Loaded:
 		case old.Foreign:
 			now.Reason = "the other program that had loaded it has unloaded it"
