@@ -2,12 +2,19 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -61,5 +68,78 @@ func TestTwoInstances(t *testing.T) {
 		if e := <-second; e.err != nil || !e.served || w.outcome() != absent {
 			t.Errorf("the second one: served %v, error %v, %s", e.served, e.err, w.outcome())
 		}
+	})
+}
+
+// TestBeat checks that an instance updates its heartbeat while it waits for the lock.
+func TestBeat(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.locked = true
+		_, n := w.begin(life{version: v535})
+		n.instanceFile = filepath.Join(w.dir, "instance")
+		n.status.ChangeUnsaved(func(st *status.Snapshot) { st.Instance = rand.Text() })
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		w.at(9*time.Minute, func() {
+			assert.NoError(t, status.Alive(n.instanceFile, time.Now()))
+		})
+		assert.NoError(t, n.Run(ctx, t.Context()))
+		_, n = w.begin(life{version: v535})
+		n.instanceFile = "/nonexistent/instance"
+		assert.Errorf(t, n.Run(ctx, t.Context()), "no name of the instance")
+	})
+}
+
+// TestVerbs checks that the verbs preflight and compile change nothing that is loaded, and write no status.
+func TestVerbs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.leave(v470)
+		saved := w.saved
+		_, n := w.begin(life{version: v535})
+		checks, err := n.Preflight(t.Context())
+		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev != nil {
+			t.Errorf("%v, %v, %v", checks, n.prev, err)
+		}
+		for _, want := range []string{status.Compiled, "cache"} {
+			_, n := w.begin(life{version: v535})
+			n.cfg.DRM = true
+			set, source, err := n.Compile(context.Background(), "")
+			if err != nil || source != want || len(set.Modules) != 3 {
+				t.Errorf("%v from %s, %v; want %s", set, source, err, want)
+			}
+		}
+		if w.saved != saved || w.outcome() != whole {
+			t.Errorf("%s, status %+v", w.outcome(), w.saved)
+		}
+	})
+}
+
+// TestUnload checks that `unload` takes down what an instance left.
+func TestUnload(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var log logtest.Log
+		for _, prepare := range []func(){func() {}, func() { w.leave(v535) }, func() { w.leave(v470) }, func() { w.layers = []string{v470} },
+			func() {
+				w.nodes = []devices.Node{{Path: "/dev/nvidia0", Made: true}}
+				w.saved.Up = &status.Driver{Nodes: w.nodes}
+			}} {
+			prepare()
+			i, n := w.begin(life{version: v535})
+			n.log = log.Logger()
+			if err := n.Unload(t.Context(), t.Context()); err != nil || w.outcome() != absent {
+				t.Errorf("error %v, %s", err, w.outcome())
+			}
+			i.over()
+			w.saved = &status.Snapshot{Schema: status.Schema, BootID: "boot", State: status.Detached, Reason: "x"}
+		}
+		assert.Equal(t, 3, strings.Count(log.String(), "there was no driver to unload"))
+		w.saved = nil
+		w.leave(v535)
+		w.meddle("holder comes")
+		i, n := w.begin(life{version: v535, onBusy: config.BusyFail})
+		if err := n.Unload(t.Context(), t.Context()); !errors.Is(err, ErrLeft) || w.outcome() != whole {
+			t.Errorf("in use: error %v, %s", err, w.outcome())
+		}
+		i.over()
 	})
 }

@@ -2,13 +2,18 @@ package node
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -55,4 +60,55 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s: %v, %v, %s", c.name, n.want.Modules, err, &said)
 		}
 	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	many := &modules.InUseError{}
+	for pid := range 10 {
+		many.Holders = append(many.Holders, kmod.Holder{PID: pid + 1, Command: "python3", Files: []string{"/dev/nvidia0"}})
+	}
+	why, lost := errors.New("no GPU"), errors.New("file gone")
+	for _, test := range []struct {
+		err  error
+		want []string
+	}{
+		{many, []string{"Could not unload NVIDIA driver kernel modules, driver is in use by pid 1 (python3)", "pid 8 ", "and 2 more", "Stop these processes"}},
+		{&modules.InUseError{Module: "nvidia_uvm"}, []string{"module nvidia_uvm has references", "hostPID"}},
+		{&RollbackError{Old: v470, New: v535, Err: why}, []string{"driver 535.261.03 failed to start, 470.256.02 is loaded again: no GPU"}},
+		{&RollbackError{Old: v470, New: v535, Err: why, Restore: lost}, []string{"535.261.03 failed to start: no GPU; and 470.256.02 could not be put back: file gone"}},
+	} {
+		for _, want := range test.want {
+			assert.Contains(t, test.err.Error(), want)
+		}
+	}
+	if strings.Contains(many.Error(), "pid 9 ") {
+		t.Errorf("too long: %v", many)
+	}
+	if both := (&RollbackError{Err: why, Restore: lost}); !errors.Is(both, why) || !errors.Is(both, lost) {
+		t.Error("the reasons are lost")
+	}
+}
+
+// TestWriteTermination checks the file of the termination message, of which Kubernetes keeps 4096 bytes.
+func TestWriteTermination(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "termination-log")
+	n := &Node{cfg: config.Config{Termination: file}, log: logtest.New(t)}
+	n.writeTermination(errors.New("x"))
+	assert.Errorf(t, assert.Err(os.Stat(file)), "outside of Kubernetes nothing is written")
+	for _, test := range []struct {
+		text string
+		size int
+	}{{"short", 5}, {strings.Repeat("x", 4096), 4096}, {strings.Repeat("x", 9000), 4096}, {"x" + strings.Repeat("é", 4000), 4095}} {
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		n.writeTermination(errors.New(test.text))
+		if got, err := os.ReadFile(file); err != nil || len(got) != test.size || !strings.HasPrefix(test.text, string(got)) {
+			t.Errorf("%d bytes of %d, %v", len(got), len(test.text), err)
+		}
+	}
+	n.cfg.Termination = ""
+	n.writeTermination(errors.New("x"))
+	n.cfg.Termination = t.TempDir() // a folder cannot be written
+	n.writeTermination(errors.New("x"))
 }

@@ -3,7 +3,6 @@ package daemons
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -93,12 +93,7 @@ func adopt(pid int, isOurs func(pid int) bool) *member {
 }
 
 func readPID(file string) (int, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 64))
+	text, err := bounded.File(file, 64)
 	if err != nil {
 		return 0, err
 	}
@@ -193,13 +188,8 @@ func strays(mark string, since uint64, known []*member) (found []*member) {
 		if !startedSince(pid, since) {
 			return false
 		}
-		f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil {
-			return false
-		}
-		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, 1<<20))
-		return err == nil && slices.Contains(strings.Split(string(text), "\x00"), mark)
+		text := bounded.Head(fmt.Sprintf("/proc/%d/environ", pid), 1<<20)
+		return slices.Contains(strings.Split(string(text), "\x00"), mark)
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())

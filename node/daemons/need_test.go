@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // A daemon that needs another one is ended and started again after that one, also while that one does not
@@ -78,10 +79,6 @@ func TestNeedNeverReady(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
-
-	upper.Needs = "nobody"
-	_, err := start(t.Context(), l.Logger(), quickly, []Spec{upper})
-	assert.ErrorContains(t, err, "needs nobody, which is not started before it")
 }
 
 // A program that prints nothing is explained by its log, if it wrote that.
@@ -96,4 +93,17 @@ func TestLogFile(t *testing.T) {
 	for name, got := range map[string][]string{"of an earlier run": logTail(file, time.Now().Add(time.Hour)), "none": logTail("", time.Time{}), "a folder": logTail(filepath.Dir(file), time.Time{})} {
 		assert.Equalf(t, 0, len(got), "%s", name)
 	}
+}
+
+func TestPersistenced(t *testing.T) {
+	t.Parallel()
+	if got := Persistenced(t.TempDir()); len(got) != 0 {
+		t.Errorf("an empty image has %+v", got)
+	}
+	root := testfile.Tree(t, t.TempDir(), map[string]string{"usr/bin/nvidia-persistenced": ""})
+	specs := Persistenced(root)
+	if len(specs) != 1 || specs[0].Name != "nvidia-persistenced" {
+		t.Fatalf("%+v", specs)
+	}
+	assert.Equal(t, root+"/var/run/nvidia-persistenced/socket", specs[0].Socket)
 }

@@ -66,21 +66,17 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 			spec: spec, timing: t, log: log.With("daemon", spec.Name), changed: s.changed, done: make(chan struct{}),
 			state: State{Name: spec.Name, Effect: spec.Effect, Since: time.Now()},
 		}
-		i := slices.IndexFunc(s.daemons, func(b *daemon) bool { return b.spec.Name == spec.Needs })
-		if i >= 0 {
+		if i := slices.IndexFunc(s.daemons, func(b *daemon) bool { return b.spec.Name == spec.Needs }); i >= 0 {
 			d.needs = s.daemons[i]
 		}
 		var p *process
 		var err error
-		switch unknown := spec.Needs != "" && i < 0; {
-		case unknown:
-			err = fmt.Errorf("start %s: it needs %s, which is not started before it", spec.Name, spec.Needs)
-		case d.needIsReady():
+		if d.needIsReady() {
 			p, err = d.start(ctx, ctx)
-		default:
+		} else {
 			d.down("it waits for " + spec.Needs)
 		}
-		if err != nil && (spec.Required || ctx.Err() != nil || !d.tried) {
+		if err != nil && (spec.Required || ctx.Err() != nil) {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 			defer cancel()
 			return nil, errors.Join(err, s.Stop(stopCtx))

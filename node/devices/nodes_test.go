@@ -248,8 +248,8 @@ func FuzzParseInformation(f *testing.F) {
 	f.Add([]byte(informationText(0, "No")))
 	f.Add([]byte("Device Minor: 4294967296\nGPU Excluded: Yes"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if info, err := parseInformation(text); err == nil && info.minor > maxMinor {
-			t.Errorf("minor %d", info.minor)
+		if minor, _, err := parseInformation(text); err == nil && minor > maxMinor {
+			t.Errorf("minor %d", minor)
 		}
 	})
 }

@@ -64,20 +64,14 @@ func lines(text []byte) iter.Seq[string] {
 	}
 }
 
-// information has the fields of /proc/driver/nvidia/gpus/<address>/information for a device node.
-type information struct {
-	minor    uint32
-	excluded bool // by the NVreg_ExcludedGpus parameter: the driver refuses to open it
-}
-
-func parseInformation(text []byte) (information, error) {
+// parseInformation parses /proc/driver/nvidia/gpus/<address>/information. The driver refuses to open a GPU that its parameter
+// NVreg_ExcludedGpus excludes.
+func parseInformation(text []byte) (minor uint32, excluded bool, err error) {
 	fields := parseFields(text)
-	minor, err := parseMinor(fields["Device Minor"])
-	if err != nil {
-		return information{}, fmt.Errorf("its Device Minor: %w", err)
+	if minor, err = parseMinor(fields["Device Minor"]); err != nil {
+		return 0, false, fmt.Errorf("its Device Minor: %w", err)
 	}
-	// The field was called "GPU Blacklisted" until release 450.
-	return information{minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes"}, nil
+	return minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes", nil // its name until release 450
 }
 
 // capability is what a file below /proc/driver/nvidia/capabilities says about the node that grants it.
@@ -152,12 +146,12 @@ func (n Nodes) Minors() (map[string]uint32, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ask the driver for its GPUs: %w", err)
 		}
-		info, err := parseInformation(text)
+		minor, excluded, err := parseInformation(text)
 		if err != nil {
 			return nil, fmt.Errorf("ask the driver for its GPUs: %s: %w", path, err)
 		}
-		if !info.excluded {
-			minors[e.Name()] = info.minor
+		if !excluded {
+			minors[e.Name()] = minor
 		}
 	}
 	return minors, nil

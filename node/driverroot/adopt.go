@@ -45,19 +45,14 @@ func (r *Root) adoptable() (bool, string) {
 	case base.Deleted():
 		return false, "what is mounted there was removed at its source"
 	}
-	return r.usable(r.Target, r.Storage == "" && isSameFile(r.Target, r.Image))
-}
-
-// usable says whether the root at dir serves our driver. own says that dir is this container's own root.
-func (r *Root) usable(dir string, own bool) (bool, string) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(r.Target)
 	if err != nil {
 		return false, fmt.Sprintf("it cannot be read: %v", err)
 	}
 	defer root.Close()
 	m, err := readMarker(root)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && own:
+	case errors.Is(err, fs.ErrNotExist) && r.Storage == "" && isSameFile(r.Target, r.Image): // this container's own root
 		return true, ""
 	case errors.Is(err, fs.ErrNotExist):
 		return false, "it is the root of a container, which may be gone, and not a copy on the host's storage"

@@ -88,22 +88,9 @@ func (r *Root) removeUnused(dir string) error {
 	return r.removeTree(tmp)
 }
 
-// removeTree removes a folder of ours, but never enters a mount: if somebody mounted a /dev into the root, it
-// would remove the host's devices. It refuses a folder with mounts in it.
+// removeTree removes a folder of ours through a view of its parent that has no mounts: if somebody mounted a /dev into
+// the root, it would remove the host's devices. The kernel does not remove a mount point of this container.
 func (r *Root) removeTree(dir string) error {
-	mounts, err := mounttable.Below(dir)
-	if err != nil {
-		return err
-	}
-	if len(mounts) > 0 {
-		return fmt.Errorf("%s is mounted in %s, which cannot be removed before: umount %s", mounts[0].Source, dir, mounts[0].Point)
-	}
-	return r.removeBare(dir)
-}
-
-// removeBare removes a folder through a view of its parent that has no mounts, so that it cannot enter one
-// that appears meanwhile. The kernel does not remove a mount point of this container.
-func (r *Root) removeBare(dir string) error {
 	view, err := r.bare(filepath.Dir(dir))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -169,4 +170,93 @@ func TestWhiteoutOfNothing(t *testing.T) {
 		dir, _ := stageLog(t, r)
 		assert.Samef(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(dir, "usr/share/one")), "%s", init)
 	}
+}
+
+func TestOverlayLowers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options string
+		want    []string
+	}{
+		"containerd":            {"rw,lowerdir=/s/3/fs:/s/1/fs,upperdir=/s/9/fs,workdir=/s/9/work,index=off", []string{"/s/3/fs", "/s/1/fs"}},
+		"the new mount calls":   {"rw,lowerdir+=/s/3/fs,lowerdir+=/s/1/fs,datadir+=/s/0,upperdir=/s/9/fs", []string{"/s/3/fs", "/s/1/fs"}},
+		"layers with data only": {"ro,lowerdir=/a::/data,metacopy=on", []string{"/a", "/data"}},
+		"CRI-O, many layers":    {"rw,lowerdir=l/ABC:l/DEF,upperdir=x/diff", nil},
+		"escapes":               {`lowerdir=/a\:b:/c,upperdir=/s/9/fs`, nil},
+		"in a user's name":      {"lowerdir=/a,upperdir=/b,userxattr", nil},
+		"no overlay":            {"rw,errors=remount-ro", nil},
+		"too many":              {"lowerdir=" + strings.Repeat("/a:", maxLayers) + "/a", nil},
+	} {
+		assert.Samef(t, c.want, overlayLowers(c.options), "%s", name)
+	}
+	if !metacopy("rw,metacopy=on") || metacopy("rw,metacopy=off") {
+		t.Error("the option metacopy is not understood")
+	}
+}
+
+func FuzzOverlayLowers(f *testing.F) {
+	f.Add("rw,lowerdir=/s/3/fs:1/fs,upperdir=/s/9/fs,workdir=/s/9/work")
+	f.Add("lowerdir+=/a,lowerdir+=b,upperdir=/")
+	f.Add("lowerdir=::,upperdir=,lowerdir")
+	f.Fuzz(func(t *testing.T, options string) {
+		for _, lower := range overlayLowers(options) {
+			if !filepath.IsAbs(lower) || lower != filepath.Clean(lower) {
+				t.Errorf("path %q", lower)
+			}
+		}
+		metacopy(options)
+	})
+}
+
+// Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
+// linked.
+func TestLinkOfWhatChanges(t *testing.T) {
+	tool.AsRoot(t, "it mounts")
+	dir := t.TempDir()
+	lower, dst := open(t, dir), open(t, t.TempDir())
+	var shown unix.Stat_t
+	for name, change := range map[string]func(file string){
+		"written": func(file string) { // with the same size and time
+			st := require.Value(os.Stat(file))(t)
+			require.NoError(t, os.WriteFile(file, []byte("changed!"), 0o644))
+			require.NoError(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
+		},
+		"grown": func(file string) { require.NoError(t, os.Truncate(file, 1<<20)) },
+		"replaced": func(file string) {
+			testfile.Write(t, dir+"/new", "original")
+			require.NoError(t, os.Rename(dir+"/new", file))
+		},
+		"mode": func(file string) { require.NoError(t, os.Chmod(file, 0o600)) },
+		"a link": func(file string) {
+			require.NoError(t, os.Remove(file))
+			require.NoError(t, os.Symlink("/etc/passwd", file))
+		},
+		"gone": func(file string) { require.NoError(t, os.Remove(file)) },
+	} {
+		testfile.Write(t, dir+"/"+name, "original")
+		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
+		if find([]*os.File{lower}, name, &shown) == nil {
+			t.Fatalf("%s: not found as it is", name)
+		}
+		time.Sleep(40 * time.Millisecond) // times of file systems have a limited resolution
+		change(filepath.Join(dir, name))
+		if find([]*os.File{lower}, name, &shown) != nil {
+			t.Errorf("%s: found", name)
+		}
+		// Changed after it was found. A change of data with the same size and time cannot be detected; it could not
+		// be detected a moment later either.
+		if name != "written" && linkFile(lower, name, dst, name, &shown) {
+			t.Errorf("%s: linked", name)
+		}
+		if _, err := os.Lstat(filepath.Join(dst.Name(), name)); name != "written" && err == nil {
+			t.Errorf("%s: a name is left", name)
+		}
+	}
+}
+
+func open(t *testing.T, dir string) *os.File {
+	t.Helper()
+	f := require.Value(os.Open(dir))(t)
+	t.Cleanup(func() { f.Close() })
+	return f
 }

@@ -55,7 +55,11 @@ func (r *Root) sync(ctx context.Context) error {
 	}
 	defer roots.Close()
 	waiting := map[*os.Root]marker{}
-	for _, e := range readDir(roots, ".") {
+	entries, err := fs.ReadDir(roots.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}

@@ -96,7 +96,7 @@ func TestSwitches(t *testing.T) {
 		t.Fatalf("%+v", states)
 	}
 	assert.Equal(t, "nv-fabricmanager starts --config /work/fabricmanager.cfg\n"+
-		"nv-fabricmanager configuration LOG_LEVEL=2 DAEMONIZE=1 FABRIC_MODE=1 NEW=a=b\nnv-fabricmanager has set up the fabric\n", f.journal(t))
+		"nv-fabricmanager configuration DAEMONIZE=1 FABRIC_MODE=1 LOG_LEVEL=2 NEW=a=b\nnv-fabricmanager has set up the fabric\n", f.journal(t))
 
 	// It dies: that is told, with what it means, and it is started again.
 	require.NoError(t, unix.Kill(states[0].PID, unix.SIGKILL))
@@ -130,7 +130,7 @@ func TestNVLink5(t *testing.T) {
 	assert.Equal(t, "mlx5_1 port 1, GUID "+guid+", the first of 2 that could be used", states[0].Detail)
 	const first = "nvlsm starts --config /root/usr/share/nvidia/nvlsm/nvlsm.conf --pid_file /root/var/run/nvidia-fabricmanager/nvlsm.pid --log_file stdout --guid " + guid +
 		"\nnvlsm serves\nnv-fabricmanager starts --config /work/fabricmanager.cfg --fm-sm-mgmt-port-guid " + guid +
-		"\nnv-fabricmanager configuration LOG_LEVEL=4 DAEMONIZE=1 FABRIC_MODE=0\nnv-fabricmanager has set up the fabric\n"
+		"\nnv-fabricmanager configuration LOG_LEVEL=4 FABRIC_MODE=0 DAEMONIZE=1\nnv-fabricmanager has set up the fabric\n"
 	assert.Equal(t, first, f.journal(t))
 
 	require.NoError(t, unix.Kill(states[0].PID, unix.SIGKILL))

@@ -19,7 +19,7 @@ func TestMountedConfiguration(t *testing.T) {
 	f := machine(t, image, nvswitch("0000:05:00.0"), map[string]string{"drivers/fabricmanager.cfg": "LOG_LEVEL=3\nFABRIC_MODE=2", "drivers/nvlsm.conf": "guid 0x1\n"})
 	f.Settings = map[string]string{"LOG_LEVEL": "1", "FABRIC_MODE": "0"}
 	require.NoError(t, f.withDefaults().configure())
-	assert.Equal(t, "LOG_LEVEL=1\nFABRIC_MODE=0\nDAEMONIZE=1\n", string(require.Value(os.ReadFile(f.config()))(t)))
+	assert.Equal(t, "DAEMONIZE=1\nFABRIC_MODE=0\nLOG_LEVEL=1\n", string(require.Value(os.ReadFile(f.config()))(t)))
 	_, path, err := f.base(smConfigName, smConfig)
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(f.Drivers, "nvlsm.conf"), path)

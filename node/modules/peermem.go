@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -74,4 +77,38 @@ func (p Peermem) waitMellanox(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// If Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources search for it at
+// the first path, Mellanox's container has it at the second one.
+const (
+	ofedSource    = "usr/src/ofa_kernel"
+	ofedContainer = "run/mellanox/drivers/usr/src/ofa_kernel"
+)
+
+// OFED finds the sources of Mellanox's driver below root and creates the link through which NVIDIA's sources
+// find them. It returns a name of the symbols that they offer to other modules, because modules that were
+// compiled against other symbols differ; "" if there are no such sources.
+func OFED(root, kernelArch, release string) (string, error) {
+	source, container := filepath.Join(root, ofedSource), filepath.Join(root, ofedContainer)
+	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(container); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err := os.Symlink("/"+ofedContainer, source); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("link the sources of Mellanox's driver: %w", err)
+		}
+	}
+	for _, dir := range []string{source, container} {
+		for _, folder := range []string{filepath.Join(kernelArch, release), release, "default"} { // as nvidia-peermem.Kbuild
+			sum, _, err := kbuild.Digest(filepath.Join(dir, folder, "Module.symvers"))
+			if err == nil {
+				return "ofa_kernel-" + sum[:12], nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return "", err
+			}
+		}
+	}
+	return "", nil
 }

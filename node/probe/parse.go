@@ -1,11 +1,9 @@
 package probe
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -30,12 +28,8 @@ func parseProbe(text []byte) (Answer, error) {
 		Devices []Device `json:"devices"` // utilisation in percent
 		Error   string   `json:"error"`
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&raw); err != nil {
+	if err := json.Unmarshal(text, &raw); err != nil {
 		return a, fmt.Errorf("not the JSON that is expected: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return a, errors.New("text after the JSON")
 	}
 	if len(raw.Devices) > maxDevices {
 		return a, errTooMany

@@ -65,7 +65,7 @@ func Test27FabricSwitch(t *testing.T) {
 	if v := driverLoaded(g); v != "" {
 		t.Errorf("driver %s is still loaded", v)
 	}
-	contains(t, g.Read("/"+fabrictest.Journal), `nv-fabricmanager configuration LOG_LEVEL=4 DAEMONIZE=1 FABRIC_MODE=0\nnv-fabricmanager has set up the fabric\n`, `nv-fabricmanager stops\n$`)
+	contains(t, g.Read("/"+fabrictest.Journal), `nv-fabricmanager configuration LOG_LEVEL=4 FABRIC_MODE=0 DAEMONIZE=1\nnv-fabricmanager has set up the fabric\n`, `nv-fabricmanager stops\n$`)
 }
 
 // A ConnectX function whose real vital product data say SMDL=SW_MNG makes NVLSM run, and then the fabric
