@@ -28,6 +28,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options of Acquire. Run is required.
@@ -160,6 +162,7 @@ func (l *Lock) writeHolder() error {
 func (l *Lock) close() {
 	for _, f := range []*os.File{l.legacy, l.own, l.folder} {
 		if f != nil {
+			_ = flock(f, unix.LOCK_UN) // a child has the file open, too, until it starts its program
 			f.Close()
 		}
 	}
