@@ -3,14 +3,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Names are the environment variables of flags: the first one that is set counts.
@@ -106,4 +109,34 @@ func (n Names) Unknown(env []string, prefix string, others ...string) (texts []s
 // service reports whether Kubernetes, or Docker before it, sets such a variable for a service.
 func service(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
+}
+
+// Width is that of a terminal on which help has to fit, in columns.
+const Width = 80
+
+// joined finds the ends of lines inside a paragraph.
+var joined = lazyregexp.New(`(\S)\n(\S)`)
+
+// Help prints what a command does, and its usage.
+func Help(c *cobra.Command, _ []string) {
+	about := joined().ReplaceAllString(cmp.Or(c.Long, c.Short), "$1 $2")
+	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", Fold(about, " ", "\n"), c.UsageString())
+}
+
+// Fold puts a break into lines that are wider than Width, where they have a gap, else at a space.
+func Fold(text, gap, broken string) string {
+	end, indent, _ := strings.Cut(broken, "\n")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		for len(strings.TrimSuffix(line, "\n")) > Width {
+			at := strings.LastIndex(line[:Width-1], gap)
+			if at <= len(indent) {
+				at = strings.LastIndexByte(line[:Width-1], ' ')
+			}
+			b.WriteString(line[:at] + end + "\n")
+			line = indent + line[at+1:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
