@@ -135,9 +135,10 @@ func moduleFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
 
-// hostModulesFlag says whose modules a driver has.
-func hostModulesFlag(flags *pflag.FlagSet, c *config.Config) {
+// sourceFlags say whose modules a driver has.
+func sourceFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Modules, "modules", c.Modules, "whose kernel modules: own (of the image, of the cache, or compiled) or host (the node's system loads those of this driver; a stop leaves them)")
+	flags.StringSliceVar(&c.ModuleImages, "module-image", nil, "root of a mounted image with modules, searched after this image; several times")
 }
 
 // fabricFlags are the flags about NVLink switches, about memory across machines, and about vGPUs.

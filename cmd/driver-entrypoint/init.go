@@ -47,7 +47,7 @@ func (p *program) startCommand(stopCtx context.Context, cfg *config.Config, befo
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
-	hostModulesFlag(f, cfg)
+	sourceFlags(f, cfg)
 	moduleFlags(f, cfg)
 	fabricFlags(f, cfg)
 	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")

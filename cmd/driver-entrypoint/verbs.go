@@ -87,7 +87,7 @@ func (p *program) preflightCommand() *cobra.Command {
 			return err
 		}}
 	formatFlag(cmd, &format)
-	hostModulesFlag(cmd.Flags(), &cfg)
+	sourceFlags(cmd.Flags(), &cfg)
 	moduleFlags(cmd.Flags(), &cfg)
 	fabricFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -88,14 +89,15 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	return nil, ErrMiss
 }
 
-// Has reports whether there is a set whose key matches. It reads manifests only, no modules, and moves
-// nothing aside.
-func (c Cache) Has(match func(Key) bool) bool {
+// Keys returns the keys of all sets. It reads manifests only, no modules, and moves nothing aside.
+func (c Cache) Keys() (keys []Key) {
 	entries, err := c.entries()
-	return err == nil && slices.ContainsFunc(entries, func(e entry) bool {
-		m, err := readManifest(filepath.Join(c.Dir, e.name))
-		return err == nil && match(m.Key)
-	})
+	for _, e := range entries {
+		if m, merr := readManifest(filepath.Join(c.Dir, e.name)); err == nil && merr == nil {
+			keys = append(keys, m.Key)
+		}
+	}
+	return keys
 }
 
 // verify completes readManifest: it compares the bytes of the modules, moves a damaged entry aside, and
@@ -135,12 +137,17 @@ type entry struct {
 
 // entries returns the folders of the cache, the most recently used first.
 func (c Cache) entries() ([]entry, error) {
-	list, err := os.ReadDir(c.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var list []fs.DirEntry
+	dir, err := os.Open(c.Dir)
+	if err == nil {
+		defer dir.Close()
+		list, err = dir.ReadDir(maxEntries)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("list the cached modules: %w", err)
 	}
 	var all []entry
-	for _, e := range list[:min(len(list), maxEntries)] {
+	for _, e := range list {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}

@@ -9,8 +9,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // collect takes the modules from the finished tree, strips debug information, and checks them.
@@ -69,6 +76,43 @@ func (f File) Mismatch(release, version string) string {
 		return fmt.Sprintf("has version %.80q, not %s", f.Info.Version, version)
 	}
 	return ""
+}
+
+// Describe replaces what the manifest of a set from elsewhere says of its modules by what they say themselves, makes
+// the reasons for missing ones printable, and compares each module with the set's key.
+func (s *Set) Describe() (err error) {
+	for i := range s.Omitted {
+		s.Omitted[i].Reason = strings.ReplaceAll(kmsg.PrintableLines(s.Omitted[i].Reason), "\n", " ")
+	}
+	for i := range s.Modules {
+		f, version := &s.Modules[i], s.Key.Driver
+		if slices.Contains(driverinfo.Companions(), f.Name) {
+			version = "" // its own
+		}
+		if f.Info, err = kmod.ReadInfo(f.Path); err != nil {
+			return err
+		}
+		if wrong := f.Mismatch(s.Key.Release, version); wrong != "" {
+			return fmt.Errorf("%s.ko: the module %s", f.Name, wrong)
+		}
+		if err := f.checkMachine(s.Key.Arch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f File) checkMachine(arch string) error {
+	in, err := bounded.Open(f.Path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	file, err := elffile.Read(in, f.Size)
+	if want, _ := distros.LookupArch(arch); err == nil && file.Machine != want.Machine {
+		err = fmt.Errorf("%s.ko: the module is for %s, not %s", f.Name, file.Machine, arch)
+	}
+	return err
 }
 
 // readFile returns the description of a finished module.

@@ -26,6 +26,7 @@ const (
 	maxManifest    = 4 << 20
 	maxSetModules  = 32
 	maxModule      = 1 << 30
+	maxSet         = 2 << 30 // all modules
 )
 
 // manifest is the file that makes a folder an entry. It is the last file that is written.
@@ -58,7 +59,11 @@ type manifestFile struct {
 
 // readManifest reads dir's manifest. Errors are *CorruptError or file errors.
 func readManifest(dir string) (*manifest, error) {
-	raw, err := bounded.File(filepath.Join(dir, ManifestName), maxManifest)
+	path := filepath.Join(dir, ManifestName)
+	if err := regular(path); err != nil {
+		return nil, err
+	}
+	raw, err := bounded.File(path, maxManifest)
 	if _, large := errors.AsType[*bounded.TooLargeError](err); large {
 		err = corrupt("%s: %v", ManifestName, err)
 	}
@@ -66,6 +71,16 @@ func readManifest(dir string) (*manifest, error) {
 		return nil, err
 	}
 	return parseManifest(raw)
+}
+
+// regular refuses links, which may lead out of the cache, and devices and pipes, of which an open alone can have an
+// effect or no end.
+func regular(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = corrupt("%s is no regular file", filepath.Base(path))
+	}
+	return err
 }
 
 func parseManifest(raw []byte) (*manifest, error) {
@@ -87,8 +102,9 @@ func parseManifest(raw []byte) (*manifest, error) {
 	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules || len(m.Omitted) > maxCompanions {
 		return nil, corrupt("%s has schema %d, %d modules and reasons for %d", ManifestName, m.Schema, len(m.Modules), len(m.Omitted))
 	}
+	left := int64(maxSet)
 	for _, f := range m.Modules {
-		if !moduleName().MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || !hexSum().MatchString(f.SHA256) {
+		if left -= f.Size; !moduleName().MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || left < 0 || !hexSum().MatchString(f.SHA256) {
 			return nil, corrupt("%s has a bad entry for %q", ManifestName, f.Name)
 		}
 	}
@@ -139,8 +155,11 @@ func (m *manifest) seal() ([]byte, error) {
 // verify reads every module. Errors are *CorruptError, ctx's cause, or file errors.
 func (m *manifest) verify(ctx context.Context, dir string) error {
 	for _, f := range m.Modules {
-		sum := crc64.New(crc64.MakeTable(crc64.ECMA))
-		size, err := readAll(ctx, filepath.Join(dir, f.Name+".ko"), sum, f.Size+1)
+		path, sum := filepath.Join(dir, f.Name+".ko"), crc64.New(crc64.MakeTable(crc64.ECMA))
+		if err := regular(path); err != nil {
+			return err
+		}
+		size, err := readAll(ctx, path, sum, f.Size+1)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,7 @@ type Config struct {
 	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
 
 	Modules       string   // ModulesOwn or ModulesHost
+	ModuleImages  []string // roots of mounted images with modules
 	ModuleType    string   // auto, open or proprietary
 	DRM           bool     // load nvidia-drm too
 	RDMA          bool     // load nvidia-peermem if there is a Mellanox device
@@ -128,6 +129,11 @@ func (c Config) Check() error {
 	}
 	if c.Toolkit != "" && (!filepath.IsAbs(c.Toolkit) || c.ToolkitTimeout <= 0) {
 		errs = append(errs, fmt.Errorf("--toolkit-dir is %q and --toolkit-timeout is %s; the first must be an absolute path, the second positive", c.Toolkit, c.ToolkitTimeout))
+	}
+	for _, dir := range c.ModuleImages {
+		if !filepath.IsAbs(dir) {
+			errs = append(errs, fmt.Errorf("--module-image (DRIVER_MODULE_IMAGE) is %q; it must be the absolute path of a mounted image", dir))
+		}
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))

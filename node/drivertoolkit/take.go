@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -53,15 +52,7 @@ func (f folder) take(ctx context.Context, name string, j Job) (_ *kbuild.Set, er
 	if slices.ContainsFunc([]string{key.Arch, key.Kernel, key.Compiler}, func(text string) bool { return plain(text) != text }) {
 		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
 	}
-	for i := range set.Omitted { // what a compiler said
-		set.Omitted[i].Reason = plain(set.Omitted[i].Reason)
-	}
-	for i := range set.Modules {
-		if err := describe(&set.Modules[i], key, j); err != nil {
-			return nil, fmt.Errorf("%s.ko: %w", set.Modules[i].Name, err)
-		}
-	}
-	return set, nil
+	return set, set.Describe()
 }
 
 // copySet copies the files of a set.
@@ -93,24 +84,6 @@ func (f folder) copySet(from, to string) error {
 		if err = errors.Join(err, out.Close()); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// describe replaces the manifest's description of a module with the module's own, and compares that with what
-// is wanted.
-func describe(m *kbuild.File, k kbuild.Key, j Job) error {
-	info, err := kmod.ReadInfo(m.Path)
-	if err != nil {
-		return err
-	}
-	m.Info = info
-	version := k.Driver
-	if slices.Contains(j.Companions, m.Name) {
-		version = "" // its own
-	}
-	if wrong := m.Mismatch(k.Release, version); wrong != "" {
-		return fmt.Errorf("the module %s", wrong)
 	}
 	return nil
 }

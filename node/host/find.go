@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Find prefers modules of the image to those of the cache. It does not compare compilers: the modules exist
+// Find prefers modules of the image to those of mounted images, and these to the cache's. It does not compare compilers: the modules exist
 // already. Sets that were compiled for another machine name their kernel by its headers only; the kernel
 // itself checks whether the symbols fit.
 func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, error) {
@@ -41,13 +40,11 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 // findWith finds modules that were compiled with the patches and no others.
 func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*kbuild.Set, string, error) {
 	fits := s.fits(w, patches)
+	s.lookBeside(w, fits)
 	// miss is joined with the error for damaged modules; damaged is their source.
 	miss, damaged := kbuild.ErrMiss, ""
-	for _, from := range []struct {
-		cache  kbuild.Cache
-		source string
-	}{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, status.FromImage}, {s.cache(), status.FromCache}} {
-		set, err := from.cache.Find(ctx, fits)
+	for _, from := range s.places() {
+		set, err := from.find(ctx, fits)
 		if err == nil {
 			set, source := s.signedBefore(ctx, set, from.source)
 			return set, source, nil
@@ -57,6 +54,7 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 		}
 		if errors.As(err, new(*kbuild.CorruptError)) {
 			miss, damaged = err, from.source
+			s.warnOnce(err.Error())
 		}
 	}
 	return nil, damaged, miss
@@ -76,19 +74,26 @@ func (s *supply) fits(w node.Want, patches []string) func(kbuild.Key) bool {
 	}
 }
 
+func sameNames(w node.Want, k kbuild.Key) bool {
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release
+}
+
 // match reports whether a set fits, as far as the name of the kernel shows it. A driver of whole GPUs and one
 // for vGPU guests may have the same version: the variables of make tell their modules apart. So do the
 // patches of the sources; the node's RDMA driver is no patch.
 func (s *supply) match(w node.Want, k kbuild.Key) bool {
 	patched := slices.DeleteFunc(slices.Clone(k.Patches), func(name string) bool { return !strings.Contains(name, "@sha256:") })
-	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Method == kbuild.Method &&
+	return sameNames(w, k) && k.Arch == s.info.Arch && k.Method == kbuild.Method &&
 		slices.Equal(k.Variables, driverinfo.MakeVariables(s.info.VGPU)) && slices.Equal(patched, s.info.PatchNames(w.Flavour))
 }
 
-// cached reports whether the cache has a set for a kernel. It does not check the set for damage: Find does.
+// cached reports whether the cache or a mounted image has a set for a kernel. It does not check the set for damage:
+// Find does.
 func (s *supply) cached(flavour, release string) bool {
 	w := node.Want{Driver: s.info.Driver, Flavour: flavour, Release: release}
-	return s.cache().Has(func(k kbuild.Key) bool { return s.match(w, k) })
+	return slices.ContainsFunc(s.places()[1:], func(p place) bool {
+		return slices.ContainsFunc(p.cache.Keys(), func(k kbuild.Key) bool { return s.match(w, k) })
+	})
 }
 
 // rdma returns the name of the node's RDMA driver, which modules are compiled with besides the driver's

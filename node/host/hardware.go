@@ -75,7 +75,7 @@ func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavo
 }
 
 // serves returns the flavours that this machine can load for a kernel: those of the image's modules, those
-// that can be compiled, and those of modules in the cache.
+// that can be compiled, and those of modules in mounted images and in the cache.
 func (h *hardware) serves(release string) (flavours []string) {
 	precompiled := h.info.Serves(release)
 	for _, f := range h.info.Flavours {
@@ -90,7 +90,7 @@ func (h *hardware) serves(release string) (flavours []string) {
 // to compile.
 func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []preflight.Check {
 	in.RunDir, in.StateDir, in.Info, in.FetchHeaders, in.UnloadNouveau = h.cfg.Run, h.cfg.StateDir, h.info, h.cfg.Fetch, h.cfg.UnloadNouveau
-	in.CanCompile, in.Serves = h.canCompile(in.Flavour), h.serves(in.Release)
+	in.CanCompile, in.Serves, in.LeftAlone = h.canCompile(in.Flavour), h.serves(in.Release), h.supply.leftAlone
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(in.GPUs)
 	in.VGPU = func() (text, fix string, fatal bool) { return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU) }

@@ -61,8 +61,9 @@ func apart(cfg config.Config) error {
 	return nil
 }
 
-// Signer returns the certificate of the mounted key, except for modules that this key has signed, and for
-// modules of an image that were signed when the image was built.
+// Signer returns the certificate of the mounted key, except for modules that this key has signed, for modules of an
+// image that were signed when the image was built, and for those of a mounted image: their signature is what proves
+// where they come from.
 func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	switch {
 	case s.signer == nil:
@@ -70,6 +71,7 @@ func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	case set == nil:
 		return s.signer.Certificate
 	case bytes.Equal(set.Certificate, s.signer.Certificate.Raw),
+		source == status.FromMounted,
 		source == status.FromImage && isSigned(set),
 		set.SigHash == "": // the kernel does not check signatures
 		return nil

@@ -83,7 +83,7 @@ func TestLoadSigner(t *testing.T) {
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
-	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, log: logtest.New(t),
+	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64", Toolchain: true}, log: logtest.New(t),
 		image: t.TempDir(), scratch: filepath.Join(t.TempDir(), "scratch")}
 	if key != "" {
 		var err error

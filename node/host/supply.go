@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ const (
 	keepSets     = 6                                // number of sets of modules in the cache: two drivers on three kernels
 )
 
-// supply supplies module files: from the image, from the cache on the host's storage, or compiled.
+// supply supplies module files: from the image, from mounted images, from the cache on the host's storage, or compiled.
 type supply struct {
 	cfg     config.Config
 	info    driverinfo.Description
@@ -44,6 +45,8 @@ type supply struct {
 
 	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
+	leftAlone []string // what mounted images have that does not fit, by the last Find
+	said      sync.Map // what warnOnce has logged
 }
 
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
@@ -52,9 +55,16 @@ func (s *supply) cache() kbuild.Cache {
 	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
 }
 
+// moduleImage is a mounted image as the origin of headers.
+const moduleImage = "module image"
+
 // headers searches for headers without changing anything.
 func (s *supply) headers(release string) (buildtree.Headers, error) {
-	roots := []buildtree.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
+	roots := []buildtree.Root{{Dir: "/", Name: "image"}}
+	for _, dir := range s.cfg.ModuleImages {
+		roots = append(roots, buildtree.Root{Dir: dir, Name: moduleImage})
+	}
+	roots = append(roots, buildtree.Root{Dir: "/host", Name: "host"})
 	if hostVisible() {
 		roots = append(roots, buildtree.Root{Dir: rootOfInit, Name: "host"})
 	}
@@ -93,7 +103,7 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	if err != nil {
 		return h, err
 	}
-	if strings.HasPrefix(h.Build, rootOfInit) {
+	if strings.HasPrefix(h.Build, rootOfInit) || h.Origin == moduleImage { // kubelet mounts images noexec
 		if h, err = s.copyHeaders(ctx, h); err != nil {
 			return h, err
 		}
@@ -106,16 +116,17 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	return h, nil
 }
 
-// copyHeaders copies headers of the host into this container: make cannot work through the root of process 1.
+// copyHeaders copies headers into this container: make cannot work through the root of process 1, nor start programs of
+// a mounted image.
 func (s *supply) copyHeaders(ctx context.Context, h buildtree.Headers) (buildtree.Headers, error) {
 	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
 	if err := errors.Join(os.MkdirAll(s.work(), 0o700), os.RemoveAll(dir)); err != nil {
-		return h, fmt.Errorf("make room for the host's headers: %w", err)
+		return h, fmt.Errorf("make room for the kernel's headers: %w", err)
 	}
 	copied, err := h.Copy(ctx, dir)
 	if err == nil {
-		s.log.Info("host's headers copied", "path", strings.TrimPrefix(h.Build, rootOfInit), "duration", time.Since(begin).Round(time.Millisecond))
+		s.log.Info("headers copied", "origin", h.Origin, "path", strings.TrimPrefix(h.Build, rootOfInit), "duration", time.Since(begin).Round(time.Millisecond))
 	}
 	return copied, err
 }

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 
 // Missing says that an image without a toolchain has no modules for a kernel, and how to fix that.
 func Missing(info driverinfo.Description, release, flavour string) (finding, fix string) {
-	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain (driver-build --kernel %s ...).", release)
+	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain, or add its modules (driver-build --kernel %s ...).", release)
 	kernels := info.Kernels()
 	switch {
 	case len(kernels) == 0:
@@ -24,13 +25,22 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
 }
 
-// checkAvailable checks that there are modules for this kernel, or that they can be compiled.
+// checkAvailable checks that there are modules for this kernel, or that they can be compiled. It names the mounted
+// images that are of no use here.
 func checkAvailable(in *Input) Check {
+	c := available(in)
+	c.Finding = strings.Join(append([]string{c.Finding}, in.LeftAlone...), "; ")
+	return c
+}
+
+func available(in *Input) Check {
 	switch {
 	case in.Stays:
 		return ok("the driver that is loaded stays")
 	case in.HaveModules && in.Source == "image":
 		return ok("the image has modules for kernel %s", in.Release)
+	case in.HaveModules && in.Source == "mounted" && len(in.Load) > 0:
+		return ok("a mounted image has modules for kernel %s: %s", in.Release, filepath.Dir(in.Load[0].Path))
 	case in.HaveModules:
 		return ok("there are modules for kernel %s (%s)", in.Release, in.Source)
 	case in.CanCompile && in.Damaged != "":

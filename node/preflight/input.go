@@ -54,8 +54,9 @@ type Input struct {
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
-	HaveModules bool              // modules for this kernel are in the image or in the cache: nothing is compiled
-	Source      string            // where they are: "image", "cache"
+	HaveModules bool              // modules for this kernel are in the image, in a mounted one or in the cache: nothing is compiled
+	Source      string            // where they are: "image", "mounted", "cache"
+	LeftAlone   []string          // sentences: what mounted images of modules have that does not fit
 	Stays       bool              // the loaded driver is the wanted one: nothing is loaded
 	Damaged     string            // what was found damaged during the search for modules
 	Load        []Loading         // the modules to load, in order; without Path where they have to be compiled

@@ -49,11 +49,12 @@ const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-l
 
 // Where the modules of a driver come from (Driver.Source).
 const (
-	FromImage = "image"
-	FromCache = "cache"
-	Compiled  = "compiled" // by the instance that loaded them
-	Adopted   = "adopted"  // another program loaded them, and they are the same build
-	FromHost  = "host"     // the node's own system loads them, as config.ModulesHost says: a stop leaves them
+	FromImage   = "image"
+	FromMounted = "mounted" // an image of modules that is mounted beside this one
+	FromCache   = "cache"
+	Compiled    = "compiled" // by the instance that loaded them
+	Adopted     = "adopted"  // another program loaded them, and they are the same build
+	FromHost    = "host"     // the node's own system loads them, as config.ModulesHost says: a stop leaves them
 )
 
 // Schema is increased when the meaning of a field changes.
@@ -128,7 +129,7 @@ type Timing struct {
 type Driver struct {
 	Version string `json:"version"`        // of the driver
 	Flavour string `json:"flavour"`        // open or proprietary
-	Source  string `json:"source"`         // where the modules came from: image, cache, compiled
+	Source  string `json:"source"`         // where the modules came from: image, mounted, cache, compiled
 	CUDA    string `json:"cuda,omitempty"` // highest version of CUDA that it runs natively, as NVML reports it, else as its image says: "12.2"
 	// owner of the key, and how: "ACME modules (sha256, key 1AAE…)"; empty: not signed
 	Signer   string         `json:"signer,omitempty"`

@@ -81,7 +81,7 @@ func (t table) row(name, format string, args ...any) {
 
 // sources are the words for Driver.Source.
 var sources = map[string]string{
-	FromImage: ", from the image", FromCache: ", from the cache", Compiled: ", compiled on this node", Adopted: ", loaded by another program",
+	FromImage: ", from the image", FromMounted: ", from a module image", FromCache: ", from the cache", Compiled: ", compiled on this node", Adopted: ", loaded by another program",
 	FromHost: ", of the node's own system",
 }
 

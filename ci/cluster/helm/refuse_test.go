@@ -114,6 +114,7 @@ var refused = map[string]struct {
 	"two subscriptions":         {[]string{"image.tag=535.261.03-rhel9", "subscription.fromNode=true", "subscription.rhelSecret=a"}, "use one of them"},
 	"subscription that is none": {[]string{"subscription.rhelSecret=A b"}, "at '/subscription/rhelSecret'"},
 	"taint with an effect":      {[]string{"startupTaints[0]=a:NoSchedule"}, "at '/startupTaints/0'"},
+	"modules of no registry":    {[]string{"pools[0].name=a", "pools[0].moduleImages={580.178.04-modules}"}, "at '/pools/0/moduleImages/0'"},
 	"image of no registry":      {[]string{"prePull.images={580.178.04-debian12}"}, "at '/prePull/images/0'"},
 	"what preflight does":       {[]string{"preflight.onFailure=restart"}, "at '/preflight/onFailure': value must be one of 'wait', 'exit'"},
 	"key outside its folder":    {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
@@ -191,6 +192,9 @@ func TestOldKubernetes(t *testing.T) {
 		{"v1.23.0", "acceptLicense=true", ""},
 		{"v1.28.15", "evictGPUPods=true", "evictGPUPods needs Kubernetes 1.29"},
 		{"v1.28.15-gke.1", "evictGPUPods=true", "evictGPUPods needs Kubernetes 1.29"},
+		{"v1.32.9", "moduleImages={registry.example.com/driver:1-modules}", "moduleImages need Kubernetes 1.33"},
+		{"v1.32.9", "prePull.images={registry.example.com/driver:1-modules}", "moduleImages need Kubernetes 1.33"},
+		{"v1.33.0-gke.1", "moduleImages={registry.example.com/driver:1-modules}", ""},
 		{"v1.29.0-eks-1", "evictGPUPods=true", ""},
 	} {
 		t.Run(tc.version+" "+tc.value, func(t *testing.T) {

@@ -19,6 +19,11 @@
 {{- if ne .pool.modules "own" }}
 - {name: DRIVER_MODULES, value: {{ .pool.modules }}}
 {{- end }}
+{{- with .pool.moduleImages }}
+{{- $folders := list }}
+{{- range $i, $_ := . }}{{ $folders = append $folders (printf "/run/module-images/%d" $i) }}{{ end }}
+- {name: DRIVER_MODULE_IMAGE, value: {{ join "," $folders | quote }}}
+{{- end }}
 - {name: KERNEL_MODULE_TYPE, value: {{ .pool.kernelModuleType | quote }}}
 - {name: DRIVER_GRACE, value: {{ include "nvidia-driver.grace" .root | quote }}}
 - {name: DRIVER_LOCK_TIMEOUT, value: {{ $v.lockTimeout | quote }}}
@@ -112,6 +117,7 @@
 {{- $facts := list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs -}}
 {{- if ne $v.fabric.imex "none" }}{{ $facts = append $facts "imex" }}{{ end -}}
 {{- if ne .pool.modules "own" }}{{ $facts = append $facts .pool.modules }}{{ end -}}
+{{- with .pool.moduleImages }}{{ $facts = append $facts . }}{{ end -}}
 {{- if .pool.gds }}{{ $facts = append $facts "gds" }}{{ end -}}
 {{- if .pool.gdrcopy }}{{ $facts = append $facts "gdrcopy" }}{{ end -}}
 {{- $facts | toJson | sha256sum -}}

@@ -4,7 +4,7 @@
 {{- define "nvidia-driver.pools" -}}
 {{- include "nvidia-driver.foreign" . -}}
 {{- /* Helm takes a key without a value away, with its default. */ -}}
-{{- range $key, $empty := dict "env" list "extraArgs" list "poolOverrides" dict "moduleParameters" dict "nodeSelector" dict "affinity" dict "podLabels" dict "evictGPUPods" false -}}
+{{- range $key, $empty := dict "env" list "extraArgs" list "moduleImages" list "poolOverrides" dict "moduleParameters" dict "nodeSelector" dict "affinity" dict "podLabels" dict "evictGPUPods" false -}}
   {{- if not (get $.Values $key) -}}{{- $_ := set $.Values $key $empty -}}{{- end -}}
 {{- end -}}
 {{- if not (include "nvidia-driver.repository" .) -}}
@@ -59,6 +59,7 @@
   {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key | default dict).enabled (hasKey $own $key)) -}}
 {{- end -}}
 {{- $_ := set $pool "modules" ($own.modules | default $v.modules) -}}
+{{- $_ := set $pool "moduleImages" (ternary $own.moduleImages $v.moduleImages (hasKey $own "moduleImages")) -}}
 {{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}
 {{- $_ := set $pool "moduleParameters" (mustMergeOverwrite (deepCopy $v.moduleParameters) (deepCopy ($own.moduleParameters | default dict))) -}}
 {{- $pool = mustMergeOverwrite $pool (include "nvidia-driver.image" (dict "root" .root "pool" $pool "at" $at) | fromJson) -}}

@@ -10,6 +10,25 @@
 {{- if $v.hostStateDir }}
 - {name: state, mountPath: /var/lib/nvidia-driver}
 {{- end }}
+{{- include "nvidia-driver.moduleMounts" .pool.moduleImages }}
+{{- end }}
+
+{{/* Images of modules. Input: list of references. */}}
+{{- define "nvidia-driver.moduleMounts" -}}
+{{- range $i, $_ := . }}
+- {name: module-image-{{ $i }}, mountPath: /run/module-images/{{ $i }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* Their volumes. Input: dict root, images. */}}
+{{- define "nvidia-driver.moduleVolumes" -}}
+{{- $version := .root.Capabilities.KubeVersion.Version -}}
+{{- if and .images (semverCompare "<1.33.0-0" $version) -}}
+  {{- fail (printf "moduleImages need Kubernetes 1.33 (image volumes); this is %s. Use an image with modules for each kernel (precompiled.enabled=true)" $version) -}}
+{{- end -}}
+{{- range $i, $image := .images }}
+- {name: module-image-{{ $i }}, image: {reference: {{ $image | quote }}, pullPolicy: {{ $.root.Values.image.pullPolicy }}}}
+{{- end }}
 {{- end }}
 
 {{- define "nvidia-driver.signingMount" -}}
@@ -87,6 +106,7 @@
 {{- with $v.hostStateDir }}
 - {name: state, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
 {{- end }}
+{{- include "nvidia-driver.moduleVolumes" (dict "root" .root "images" .pool.moduleImages) }}
 {{- end }}
 
 {{- define "nvidia-driver.volumes" -}}
