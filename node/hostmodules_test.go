@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -33,6 +34,13 @@ func TestHostModules(t *testing.T) {
 			t.Errorf("served %v, %v; it left %s", e.served, e.err, got)
 		}
 		assert.Same(t, before, w.modules)
+		w.users = []kmod.Holder{{PID: 98, Command: "nvidia-persiste", Files: []string{"/dev/nvidiactl"}}}
+		e = w.run(life{version: v535})
+		assert.Equalf(t, absent, w.outcome(), "a program of the host has the driver open, %v", e.err)
+		w.users[0].Container = "c"
+		e = w.run(life{version: v535})
+		assert.Equalf(t, whole, w.outcome(), "a container has the driver open, %v", e.err)
+		w.users = nil
 		e = w.run(life{version: v470})
 		assert.ErrorContains(t, e.err, "loaded nvidia of driver "+v535+", this image has driver "+v470+". Use the image of driver "+v535)
 		delete(w.modules, "nvidia_uvm")

@@ -22,8 +22,13 @@ func (n *Node) free(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	byHost := n.driver.Source == status.FromHost // then the modules stay, and the host's own programs do not use our root
+	holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool { return byHost && h.Container == "" && h.Pod == "" })
 	if len(holders) > 0 {
 		return &modules.InUseError{Holders: holders}
+	}
+	if byHost {
+		return nil
 	}
 	if len(ours) > 0 { // they raise the counts too, and their part cannot be distinguished
 		return nil
