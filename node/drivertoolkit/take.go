@@ -44,7 +44,7 @@ func (f folder) take(ctx context.Context, name string, j Job) (_ *kbuild.Set, er
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", plain(key.Driver), plain(key.Flavour), plain(key.Release))
+		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", key.Driver, key.Flavour, key.Release)
 	}
 	if len(set.Certificate) > 0 {
 		return nil, errors.New("they are signed, and the toolkit container has no key")
@@ -52,7 +52,10 @@ func (f folder) take(ctx context.Context, name string, j Job) (_ *kbuild.Set, er
 	if slices.ContainsFunc([]string{key.Arch, key.Kernel, key.Compiler}, func(text string) bool { return plain(text) != text }) {
 		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
 	}
-	return set, set.Describe()
+	if err := set.Describe(); err != nil {
+		return nil, err
+	}
+	return set, nil
 }
 
 // copySet copies the files of a set.

@@ -54,7 +54,7 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 		}
 		if errors.As(err, new(*kbuild.CorruptError)) {
 			miss, damaged = err, from.source
-			s.warnOnce(err.Error())
+			s.sayOnce(s.log.Warn, err.Error())
 		}
 	}
 	return nil, damaged, miss

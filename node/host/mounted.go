@@ -77,13 +77,13 @@ images:
 		}
 		text := fmt.Sprintf("the module image at %s has %s", root, cmp.Or(strings.Join(has, ", "), "no modules in "+imageModules))
 		s.leftAlone = append(s.leftAlone, text)
-		s.warnOnce(text + ": it is left alone")
+		s.sayOnce(s.log.Info, text+": it is left alone")
 	}
 }
 
-// warnOnce logs a sentence that every search finds again.
-func (s *supply) warnOnce(text string) {
+// sayOnce logs a sentence that every search finds again.
+func (s *supply) sayOnce(log func(string, ...any), text string) {
 	if _, said := s.said.LoadOrStore(text, true); !said {
-		s.log.Warn(text) //nolint:sloglint // the sentence is a finding of preflight, too
+		log(text)
 	}
 }

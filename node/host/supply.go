@@ -46,7 +46,7 @@ type supply struct {
 	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
 	leftAlone []string // what mounted images have that does not fit, by the last Find
-	said      sync.Map // what warnOnce has logged
+	said      sync.Map // what sayOnce has logged
 }
 
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }

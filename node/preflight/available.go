@@ -25,11 +25,13 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
 }
 
-// checkAvailable checks that there are modules for this kernel, or that they can be compiled. It names the mounted
-// images that are of no use here.
+// checkAvailable checks that there are modules for this kernel, or that they can be compiled. It says what mounted images
+// have if none of them has the modules.
 func checkAvailable(in *Input) Check {
 	c := available(in)
-	c.Finding = strings.Join(append([]string{c.Finding}, in.LeftAlone...), "; ")
+	if !in.Stays && in.Source != "image" && in.Source != "mounted" {
+		c.Finding = strings.Join(append([]string{c.Finding}, in.LeftAlone...), "; ")
+	}
 	return c
 }
 
