@@ -52,7 +52,7 @@ func TestNeeds(t *testing.T) {
 	if alive(second[1].PID) || down[1].Restarts != 1 {
 		t.Errorf("the upper one runs without the lower one: %+v", down)
 	}
-	assert.Contains(t, Down(down), "upper is not running: it is started again after lower, which has ended (nothing works)")
+	assert.Contains(t, Down(down), "; upper is not running: it is started again after lower, which has ended (nothing works)")
 
 	require.NoError(t, os.Remove(broken))
 	up := eventually(t, s, "both are up again", func(st []State) bool { return ready(st[0]) && ready(st[1]) })

@@ -238,29 +238,3 @@ func TestDeaf(t *testing.T) {
 		}
 	}
 }
-
-// Stop while a daemon is down, waits for its next start, or is being started.
-func TestStopWhileDown(t *testing.T) {
-	t.Parallel()
-	waiting := spec("waiting", "fail")
-	waiting.Required = false
-	starting := spec("starting", "run")
-	starting.Required = false
-	starting.Socket = "/nonexistent/socket"
-	starting.StartWait = 50 * time.Millisecond
-	tm := quickly
-	tm.first, tm.longest = 100*time.Millisecond, time.Hour
-	var l logtest.Log
-	s := started(t, &l, tm, waiting, starting)
-	time.Sleep(150 * time.Millisecond)
-	began := time.Now()
-	if err := s.Stop(t.Context()); err != nil || time.Since(began) > 30*time.Second {
-		t.Errorf("%v after %v", err, time.Since(began))
-	}
-}
-
-func TestDown(t *testing.T) {
-	t.Parallel()
-	got := Down([]State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})
-	assert.Equal(t, "b is not running: it ended; c is not running: no socket", got)
-}

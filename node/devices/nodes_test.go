@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -98,20 +97,6 @@ var complete = map[string]string{
 	"char/237:0": "../nvidia-caps/nvidia-cap0", "char/237:1": "../nvidia-caps/nvidia-cap1", "char/237:12": "../nvidia-caps/nvidia-cap12",
 }
 
-func TestCreateAndRemove(t *testing.T) {
-	t.Parallel()
-	n := loaded(t)
-	created := create(t, n)
-	assert.Same(t, complete, dev(t, n.Dev))
-	assert.Equal(t, 0, len(create(t, n)))
-	text := require.Value(json.Marshal(created))(t)
-	var back []Node
-	require.NoError(t, json.Unmarshal(text, &back))
-	require.NoError(t, n.Remove(back))
-	assert.Samef(t, []string{"char"}, testfile.List(t, n.Dev), "left")
-	require.NoError(t, n.Remove(back))
-}
-
 // create returns what Create recorded.
 func create(t *testing.T, n Nodes) (recorded []Node) {
 	t.Helper()
@@ -158,6 +143,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	maps.Copy(want, complete)
 	want["nvidiactl"], want["char/195:254"] = "600 0:0 195:255", "../elsewhere"
 	assert.Same(t, want, dev(t, n.Dev))
+	assert.Equal(t, 0, len(create(t, n)))
 	// What others put in place since then stays, and what existed before stays, too.
 	require.NoError(t, os.Remove(at("nvidia2")))
 	testfile.Write(t, at("nvidia2"), "theirs")

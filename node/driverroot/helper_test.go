@@ -2,7 +2,6 @@ package driverroot
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -121,24 +120,4 @@ func points(t *testing.T, r *Root) []string {
 		found = append(found, rel)
 	}
 	return found
-}
-
-// holdFile starts a process that keeps a file open until the test ends, and returns when the file is open.
-func holdFile(t *testing.T, path string) (release func()) {
-	t.Helper()
-	f := require.Value(os.Open(path))(t)
-	cmd := exec.Command("sleep", "60")
-	cmd.ExtraFiles = []*os.File{f}
-	require.NoError(t, cmd.Start())
-	f.Close()
-	var done bool
-	release = func() {
-		if !done {
-			done = true
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	}
-	t.Cleanup(release)
-	return release
 }

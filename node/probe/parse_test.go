@@ -142,19 +142,6 @@ func FuzzParseSMI(f *testing.F) {
 	})
 }
 
-func TestAt(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		a, b string
-		want bool
-	}{
-		{"00000000:05:00.0", "0000:05:00.0", true}, {"0000:05:00.0", "0000:05:00.0", true}, {"0000:AF:00.0", "0000:af:00.0", true},
-		{"10000:05:00.0", "00010000:05:00.0", true}, {"0001:05:00.0", "0000:05:00.0", false}, {"0000:06:00.0", "0000:05:00.0", false}, {"", "0000:05:00.0", false},
-	} {
-		assert.Equalf(t, test.want, (Device{PCI: test.a}).At(test.b), "At(%q, %q)", test.a, test.b)
-	}
-}
-
 // TestParseCUDA: a version of another form is left out.
 func TestParseCUDA(t *testing.T) {
 	t.Parallel()
