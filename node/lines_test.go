@@ -2,11 +2,14 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/node/cli"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // The lines for which the tests in virtual machines wait.
@@ -49,5 +52,96 @@ func TestLinesAsJSON(t *testing.T) {
 		w.run(life{version: v535}, func(n *Node) { n.log = cli.Log(&lines, "json") })
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"unloading the driver","phase":"replace","driver":"470.256.02"}`)
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"driver unloaded, root unmounted"}`)
+	})
+}
+
+// lose removes modules as rmmod does.
+func (w *world) lose(modules ...string) {
+	for _, name := range modules {
+		if err := w.delete(name); err != nil {
+			w.wrong = append(w.wrong, "rmmod "+name+": "+err.Error())
+		}
+	}
+}
+
+// full asks for nvidia-drm and nvidia-peermem too.
+func full(n *Node) {
+	n.cfg.DRM, n.cfg.RDMA = true, true
+	k := n.Kernel.(*instance)
+	k.extra, k.mellanox = []string{"nvidia-drm", "nvidia-peermem"}, true
+}
+
+// Modules that are missing beside the wanted nvidia are loaded at once, while other programs use it, and nothing else
+// changes.
+func TestLacksModules(t *testing.T) {
+	told := map[string]string{}
+	for _, lost := range []string{"nvidia_modeset", "nvidia_uvm", "nvidia_modeset nvidia_uvm"} {
+		for cached, compiles := range map[string]string{"cached": "-", "uncached": "+"} {
+			told[cached+" "+lost] = `
+			leave 535, holder comes, ` + cached + ` 535, lose ` + lost + `
+			run 535
+				11s see Ready:true
+			end served whole | 1 users | -insert nvidia | ` + compiles + `compile | files: <nil> | log ` + logtest.Completing + v535 + `: nvidia_`
+		}
+	}
+	stories(t, told)
+	stories(t, map[string]string{"all that was asked for": `
+			load mlx5_core
+			run 535
+				7s holder comes
+			end served whole | +insert nvidia_drm | +insert nvidia_peermem
+			lose nvidia_drm nvidia_peermem nvidia_modeset
+			run 535
+			end served whole | 1 users | -insert nvidia | +insert nvidia_drm | +insert nvidia_peermem | -delete nvidia_uvm`}, full)
+}
+
+// TestSnapshotOfALife checks that a listener receives each state including the last one, before others can
+// take the node.
+func TestSnapshotOfALife(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var n *Node
+		var i *instance
+		seen := map[status.State]bool{}
+		var last status.Snapshot
+		locked := false
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		e := w.run(life{version: v535}, func(node *Node) {
+			n, i = node, node.Kernel.(*instance)
+			n.ended = func() { last, locked = n.Snapshot(), i.holds }
+			go func() {
+				defer close(ended)
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-n.Changed():
+						if st := n.Snapshot(); st.Holding() {
+							seen[st.State] = true
+						}
+						before := n.Snapshot().State
+						_, err := n.AskUsage(ctx)
+						if st := n.Snapshot().State; st == before && (err == nil) != (st == status.Serving) { // else it changed meanwhile
+							t.Errorf("usage in state %s: %v", st, err)
+						}
+					}
+				}
+			}()
+		})
+		time.Sleep(time.Second)
+		cancel()
+		<-ended
+		if e.err != nil || !seen[status.Starting] || !seen[status.Serving] || last.State != status.Absent || last.Up != nil || !locked || !i.usageEnded {
+			t.Errorf("error %v, seen %v, last %+v, locked %v", e.err, seen, last, locked)
+		}
+		if c := last.Counters; c.Compiled != 1 || c.CacheMisses != 1 || c.CacheHits != 0 || c.BlockedUnloads != 0 {
+			t.Errorf("%+v", c)
+		}
+		w.meddle("holder comes")
+		w.leave(v535)
+		w.meddle("holder comes")
+		if e := w.run(life{version: v535}); e.status.Counters.BlockedUnloads != 1 || e.status.Counters.CacheHits != 1 {
+			t.Errorf("%+v", e.status.Counters)
+		}
 	})
 }

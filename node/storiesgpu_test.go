@@ -34,7 +34,7 @@ func TestLentGPU(t *testing.T) {
 			run 535 1m
 				9s see Ready:true | GPUs ` + ours + other + `lent | !/dev/nvidia1
 				11s GPU unbound
-				19s see Ready:true | GPUs ` + ours + other + `lent | !/dev/nvidia1
+				19s see Ready:true | GPUs ` + ours + other + `lent | !/dev/nvidia1 | lent to no driver: echo ` + second + ` > /sys/bus/pci/drivers/nvidia/bind gives it to this one
 				21s GPU nvidia
 				29s see Ready:true | GPUs ` + ours + other + `ours works | /dev/nvidia1
 				30s kernel-log NVRM: Attempting to remove device ` + second + ` with non-zero usage count!

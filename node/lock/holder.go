@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,22 +30,20 @@ type Holder struct {
 // String is the form for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12, since
 // 2026-01-02T15:04:05Z`.
 func (h Holder) String() string {
-	var parts []string
+	var pid, since string
 	if h.PID > 0 {
-		parts = append(parts, "pid "+strconv.Itoa(h.PID))
-	}
-	for _, v := range []struct{ name, value string }{{"pod", h.Pod}, {"image", h.Image}, {"host", h.Host}} {
-		if v.value != "" {
-			parts = append(parts, v.name+" "+v.value)
-		}
+		pid = strconv.Itoa(h.PID)
 	}
 	if !h.Since.IsZero() {
-		parts = append(parts, "since "+h.Since.UTC().Format(time.RFC3339))
+		since = h.Since.UTC().Format(time.RFC3339)
 	}
-	if len(parts) == 0 {
-		return "a process that left no name"
+	var parts []string
+	for _, v := range [][2]string{{"pid", pid}, {"pod", h.Pod}, {"image", h.Image}, {"host", h.Host}, {"since", since}} {
+		if v[1] != "" {
+			parts = append(parts, v[0]+" "+v[1])
+		}
 	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), "a process that left no name")
 }
 
 // maxContent limits what is read of a lock file: any process on the node may have written it.

@@ -39,7 +39,7 @@ func parseProbe(text []byte) (Answer, error) {
 		if err != nil {
 			return a, err
 		}
-		dev.Memory, dev.Fabric, dev.Licence = reported.Memory, reported.Fabric.checked(), reported.Licence.checked()
+		dev.Memory, dev.Fabric, dev.Licence = reported.Memory, reported.Fabric, reported.Licence
 		if reported.Utilization != nil {
 			dev.Utilization = ratio(*reported.Utilization)
 		}

@@ -62,38 +62,6 @@ func answer(addresses ...string) Answer {
 	return a
 }
 
-// TestLentAndBack: unbound, bound to vfio-pci, unbound, bound to nvidia. The other GPU works all the time,
-// and nothing is broken at any time.
-func TestLentAndBack(t *testing.T) {
-	t.Parallel()
-	n := newNode(one, two)
-	assert.Equal(t, "GPU 0000:05:00.0 (10de:1eb8) is new\nGPU 0000:06:00.0 (10de:1eb8) is new", n.changes())
-	n.Answered(answer(one, two))
-	assert.Equal(t, one+" ours works\n"+two+" ours works", n.state())
-	assert.Equal(t, false, n.None())
-	for _, step := range []struct{ driver, override, change, state string }{
-		{"", "", "is lent to no driver", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
-		{"", "vfio-pci", "is lent to vfio-pci", two + " lent lent to vfio-pci"},
-		{"vfio-pci", "vfio-pci", "", two + " lent lent to vfio-pci"},
-		{"vfio-pci", "", "", two + " lent lent to vfio-pci"},
-		{"", "", "is lent to no driver", two + " lent lent to no driver: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
-		{"nvidia", "", "is the driver's again", two + " ours works"},
-	} {
-		n.bus[1].Driver, n.bus[1].Override = step.driver, step.override
-		want := ""
-		if step.change != "" {
-			want = "GPU 0000:06:00.0 (10de:1eb8) " + step.change
-		}
-		assert.Equalf(t, want, n.changes(), "%+v", step)
-		assert.Equalf(t, one+" ours works\n"+step.state, n.state(), "%+v", step)
-		assert.Equalf(t, "", n.changes(), "a second look")
-	}
-	n.bus[0].Driver, n.bus[1].Driver = "vfio-pci", ""
-	n.changes()
-	assert.Equal(t, true, n.None())
-	assert.Equal(t, false, new(Watch).None())
-}
-
 // TestFirstLook: what is on the bus when the driver starts.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
