@@ -109,7 +109,7 @@ func TestUpgrade(t *testing.T) {
 			end served absent
 			leave 470, holder comes
 			run 535
-			end unserved whole | State:detached | up {Version:470.256.02`,
+			end unserved whole | State:detached | up {Version:470.256.02 | BlockedUnloads:1`,
 	})
 }
 

@@ -2,10 +2,14 @@ package node
 
 import (
 	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
@@ -95,4 +99,86 @@ func TestWriteTermination(t *testing.T) {
 	n.writeTermination(errors.New("x"))
 	n.cfg.Termination = t.TempDir() // a folder cannot be written
 	n.writeTermination(errors.New("x"))
+}
+
+// adoptKernel has modules and the parameters that they show.
+type adoptKernel struct {
+	Kernel
+	modules map[string]kmod.Module
+	params  map[string]map[string]string
+	flavour error
+}
+
+func (k adoptKernel) Module(name string) (kmod.Module, error) {
+	m, ok := k.modules[name]
+	if !ok {
+		return m, fs.ErrNotExist
+	}
+	return m, nil
+}
+func (k adoptKernel) Flavour() (string, error) { return "open", k.flavour }
+func (k adoptKernel) Params(name string) (map[string]string, error) {
+	if p, ok := k.params[name]; ok {
+		return p, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	const driver = "535.261.03"
+	names := []string{"nvidia", "nvidia_uvm", "nvidia_modeset"}
+	var files []status.Module
+	loaded := map[string]kmod.Module{}
+	for _, name := range names {
+		files = append(files, status.Module{Name: name, SrcVersion: name + "-1"})
+		loaded[name] = kmod.Module{Name: name, Version: driver, SrcVersion: name + "-1"}
+	}
+	unreadable := errors.New("unreadable")
+	for name, c := range map[string]struct {
+		edit func(k *adoptKernel, w *wantedDriver)
+		want verdict
+		err  error
+	}{
+		"all agree":      {func(*adoptKernel, *wantedDriver) {}, verdict{Adopted: true}, nil},
+		"record alone":   {func(_ *adoptKernel, w *wantedDriver) { w.Recorded, w.Files = w.Files, nil }, verdict{Adopted: true}, nil},
+		"nothing loaded": {func(k *adoptKernel, _ *wantedDriver) { clear(k.modules) }, verdict{}, nil},
+		"two missing": {func(k *adoptKernel, _ *wantedDriver) {
+			delete(k.modules, "nvidia_uvm")
+			delete(k.modules, "nvidia_modeset")
+		},
+			verdict{Adopted: true, Lacking: names[1:], Reasons: []string{"nvidia_uvm is not loaded", "nvidia_modeset is not loaded"}}, nil},
+		"one missing, one differs": {func(k *adoptKernel, _ *wantedDriver) {
+			delete(k.modules, "nvidia_modeset")
+			k.modules["nvidia_uvm"] = kmod.Module{Name: "nvidia_uvm", Version: driver, SrcVersion: "2"}
+		}, verdict{Adopted: true, Lacking: names[2:], Differing: names[1:2], Reasons: []string{
+			"another build of nvidia_uvm is loaded (srcversion 2, ours has nvidia_uvm-1)", "nvidia_modeset is not loaded"}}, nil},
+		"nvidia differs": {func(k *adoptKernel, _ *wantedDriver) {
+			delete(k.modules, "nvidia_uvm")
+			k.modules["nvidia"] = kmod.Module{Name: "nvidia", Version: "470.256.02"}
+		}, verdict{Reasons: []string{"nvidia 470.256.02 is loaded, wanted is 535.261.03"}}, nil},
+		"flavour": {func(_ *adoptKernel, w *wantedDriver) { w.Flavour = "proprietary" }, verdict{Reasons: []string{"the open flavour is loaded, wanted is proprietary"}}, nil},
+		"unknown": {func(_ *adoptKernel, w *wantedDriver) { w.Files = w.Files[:2] },
+			verdict{Adopted: true, Differing: names[2:], Reasons: []string{"nvidia_modeset was loaded by another program: there is no record of it and no file to compare with"}}, nil},
+		"recorded parameters": {func(_ *adoptKernel, w *wantedDriver) {
+			w.Recorded = []status.Module{{Name: "nvidia_uvm", SrcVersion: "nvidia_uvm-1", Params: []string{"a=1"}}}
+		}, verdict{Adopted: true, Differing: names[1:2], Reasons: []string{`nvidia_uvm was loaded with parameters ["a=1"], wanted are []`}}, nil},
+		"live parameters": {func(k *adoptKernel, w *wantedDriver) {
+			k.params, w.Options = map[string]map[string]string{"nvidia": {"a": "2"}}, kmod.Options{"nvidia": {"a=1"}}
+		}, verdict{Reasons: []string{"nvidia is loaded with other parameters: a is 2, wanted 1"}}, nil},
+		"nvidia-uvm of 470 has no version": {func(k *adoptKernel, _ *wantedDriver) {
+			k.modules["nvidia_uvm"] = kmod.Module{Name: "nvidia_uvm", SrcVersion: "nvidia_uvm-1"}
+		}, verdict{Adopted: true}, nil},
+		"no version of nvidia": {func(k *adoptKernel, _ *wantedDriver) { k.modules["nvidia"] = kmod.Module{Name: "nvidia"} },
+			verdict{Reasons: []string{"nvidia  is loaded, wanted is 535.261.03"}}, nil},
+		"no answer": {func(k *adoptKernel, _ *wantedDriver) { k.flavour = unreadable }, verdict{}, unreadable},
+	} {
+		k, w := adoptKernel{modules: maps.Clone(loaded)}, wantedDriver{Driver: driver, Flavour: "open", Modules: names, Files: files}
+		c.edit(&k, &w)
+		got, err := compare(k, w)
+		if diff := cmp.Diff(c.want, got); diff != "" || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+		assert.Equalf(t, got.Adopted && len(got.Reasons) == 0, got.Whole(), "%s: whole", name)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
@@ -29,9 +28,6 @@ type marker struct {
 	Schema  int              `json:"schema"`
 	Version string           `json:"version"`
 	ID      string           `json:"id"`
-	Staged  time.Time        `json:"staged"`
-	Files   int              `json:"files"`
-	Bytes   int64            `json:"bytes"`
 	Checked map[string]int64 `json:"checked"`
 	Boot    string           `json:"boot,omitempty"` // the boot in which it was staged, until it is on the disk: see Sync
 }

@@ -130,14 +130,14 @@ func (r *Root) copy(ctx context.Context, roots string) (sum copied, err error) {
 	if sum, err = c.tree(ctx, src, dst); err != nil {
 		return sum, err
 	}
-	if err := r.finish(dst, sum); err != nil {
+	if err := r.finish(dst); err != nil {
 		return sum, err
 	}
 	return sum, os.Rename(tmp, r.staged)
 }
 
 // finish adds what a root has in addition to the image: the link to the firmware, and the marker.
-func (r *Root) finish(dst *os.File, sum copied) error {
+func (r *Root) finish(dst *os.File) error {
 	root, err := rootAt(dst)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (r *Root) finish(dst *os.File, sum copied) error {
 	if err := serveFirmware(root, r.Version); err != nil {
 		return err
 	}
-	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID, Files: sum.files, Bytes: sum.bytes, Staged: time.Now().UTC().Truncate(time.Second)}
+	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID}
 	if m.Boot, err = bootID(); err != nil {
 		return err
 	}

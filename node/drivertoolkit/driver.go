@@ -116,16 +116,17 @@ func Invite(dir string) error {
 // prepare replaces what is asked for. The earlier request goes first, so that the toolkit container says nothing more about it. The
 // flag that lets that container start is the last thing that is written.
 func (f folder) prepare(fill func() error) error {
-	for _, step := range []func() error{
-		func() error { return f.lower(requestFile, prepared, answerFile, driverDir) },
-		f.putProgram, fill,
-		func() error { return f.write(prepared, 0o644, strings.NewReader("")) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	err := f.lower(requestFile, prepared, answerFile, driverDir)
+	if err == nil {
+		err = f.putProgram()
 	}
-	return nil
+	if err == nil {
+		err = fill()
+	}
+	if err == nil {
+		err = f.write(prepared, 0o644, strings.NewReader(""))
+	}
+	return err
 }
 
 // putProgram copies this program into the folder. A child that is forked meanwhile would have the copy open

@@ -34,13 +34,6 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if os.Getenv("LOCK_TEST_DAEMON") != "" { // this process must not inherit the lock
-		cmd := exec.Command("sleep", "300")
-		if err := cmd.Start(); err != nil {
-			os.Exit(1)
-		}
-		fmt.Println("daemon", cmd.Process.Pid)
-	}
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if err := l.Release(); err != nil {
@@ -79,10 +72,10 @@ func (p *process) line(t *testing.T) string {
 	return p.out.Text()
 }
 
-func startInstance(t *testing.T, dir string, env ...string) *process {
+func startInstance(t *testing.T, dir string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), hold+"="+dir, "GORACE=atexit_sleep_ms=0"), env...)
+	cmd.Env = append(os.Environ(), hold+"="+dir, "GORACE=atexit_sleep_ms=0")
 	return start(t, cmd)
 }
 

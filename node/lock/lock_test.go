@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,38 +61,29 @@ func TestAcquireAndRelease(t *testing.T) {
 }
 
 // Another instance of ours holds the lock: Acquire waits, names the holder, and takes the lock when that
-// instance ends in any way.
+// instance is killed.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	for _, end := range []string{"release", "SIGKILL"} {
-		t.Run(end, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			other := startInstance(t, dir)
-			other.line(t)
-			o := options(dir)
-			var l logtest.Log
-			o.Log, o.Timeout, o.LogInterval = l.Logger(), 2*time.Minute, 100*time.Millisecond
-			want := regexp.MustCompile(fmt.Sprintf(logtest.LockWait+`pid %d, pod gpu/one, image driver:1, host node1, since `, other.Process.Pid))
-			said := func() int { return len(want.FindAllString(l.String(), -1)) }
-			began := time.Now()
-			go func() {
-				for said() < 2 && time.Since(began) < time.Minute {
-					time.Sleep(5 * time.Millisecond)
-				}
-				if end == "release" {
-					_ = other.in.Close()
-				} else {
-					_ = other.Process.Kill()
-				}
-			}()
-			got := acquire(t, o)
-			if n := said(); n < 2 || n > 2+int(time.Since(began)/o.LogInterval) {
-				t.Errorf("said %d times %q:\n%s", n, want, &l)
-			}
-			assert.NoError(t, got.Release())
-		})
+	dir := t.TempDir()
+	other := startInstance(t, dir)
+	other.line(t)
+	o := options(dir)
+	var l logtest.Log
+	o.Log, o.Timeout, o.LogInterval = l.Logger(), 2*time.Minute, 100*time.Millisecond
+	want := regexp.MustCompile(fmt.Sprintf(logtest.LockWait+`pid %d, pod gpu/one, image driver:1, host node1, since `, other.Process.Pid))
+	said := func() int { return len(want.FindAllString(l.String(), -1)) }
+	began := time.Now()
+	go func() {
+		for said() < 2 && time.Since(began) < time.Minute {
+			time.Sleep(5 * time.Millisecond)
+		}
+		_ = other.Process.Kill()
+	}()
+	got := acquire(t, o)
+	if n := said(); n < 2 || n > 2+int(time.Since(began)/o.LogInterval) {
+		t.Errorf("said %d times %q:\n%s", n, want, &l)
 	}
+	assert.NoError(t, got.Release())
 }
 
 func TestTimeoutAndCancel(t *testing.T) {
@@ -197,22 +187,6 @@ func TestLegacyTakenByOther(t *testing.T) {
 	if _, err := os.Stat(LegacyPath(o.Run)); err != nil {
 		t.Errorf("their file was removed: %v", err)
 	}
-}
-
-// A daemon of a killed holder lives on; it must not keep the lock.
-func TestDaemonDoesNotInherit(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	other := startInstance(t, dir, "LOCK_TEST_DAEMON=1")
-	var pid int
-	require.Value(fmt.Sscanf(other.line(t), "daemon %d", &pid))(t)
-	defer func() { _ = unix.Kill(pid, syscall.SIGKILL) }()
-	other.line(t)
-	_ = other.Process.Kill()
-	o := options(dir)
-	o.Timeout = time.Minute
-	defer acquire(t, o).Release()
-	assert.NoErrorf(t, unix.Kill(pid, 0), "the daemon is gone, so nothing was shown")
 }
 
 func remove(t *testing.T, paths ...string) {

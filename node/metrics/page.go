@@ -2,9 +2,9 @@ package metrics
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,29 +73,13 @@ var (
 
 // write writes all series, ordered by metric and labels.
 func (p *page) write(w io.Writer) error {
-	out := bufio.NewWriter(w)
+	out := bufio.NewWriter(w) // keeps the first error
 	for _, name := range slices.Sorted(maps.Keys(p.families)) {
 		f := p.families[name]
-		lines := []string{"# HELP ", name, " ", escapeHelp.Replace(f.metric.help), "\n# TYPE ", name, " ", f.metric.kind, "\n"}
+		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, escapeHelp.Replace(f.metric.help), name, f.metric.kind)
 		for _, s := range slices.Sorted(maps.Keys(f.series)) {
-			lines = append(lines, s, " ", number(f.series[s]), "\n")
-		}
-		for _, text := range lines {
-			if _, err := out.WriteString(text); err != nil {
-				return err
-			}
+			fmt.Fprintf(out, "%s %s\n", s, strconv.FormatFloat(f.series[s], 'g', -1, 64))
 		}
 	}
 	return out.Flush()
-}
-
-// number returns a value in the form that the format prescribes.
-func number(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "+Inf"
-	case math.IsInf(v, -1):
-		return "-Inf"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
 }

@@ -142,20 +142,7 @@ func device(uuid, name, pci string) (Device, error) {
 
 // sysfsAddress turns NVIDIA's 00000000:05:00.0 into the kernel's 0000:05:00.0.
 func sysfsAddress(pci string) (string, bool) {
-	head, function, ok := strings.Cut(strings.TrimSpace(pci), ".")
-	parts := strings.Split(head, ":")
-	if !ok || len(parts) != 3 {
-		return "", false
-	}
-	var n [4]uint64
-	for i, field := range []struct {
-		text string
-		bits int
-	}{{parts[0], 32}, {parts[1], 8}, {parts[2], 5}, {function, 3}} {
-		var err error
-		if n[i], err = strconv.ParseUint(field.text, 16, field.bits); err != nil {
-			return "", false
-		}
-	}
-	return fmt.Sprintf("%04x:%02x:%02x.%x", n[0], n[1], n[2], n[3]), true
+	var domain, bus, device, function uint32
+	_, err := fmt.Sscanf(pci+"|", "%x:%x:%x.%x|", &domain, &bus, &device, &function)
+	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, device, function), err == nil && bus < 256 && device < 32 && function < 8
 }
