@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
 	"maps"
@@ -89,36 +88,30 @@ func TestLeaveCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	cert := server.Certificate()
-	mounted, none := &instance{signer: cert}, &instance{}
-	signed := &kbuild.Set{Certificate: cert.Raw}
-	for _, c := range []struct {
-		name  string
-		check preflight.Check
-		left  bool
-	}{
-		{"blocked by the key", preflight.Check{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}, true},
-		{"blocked by something else", preflight.Check{Status: preflight.Blocked, Signatures: &preflight.Signatures{}}, false},
-		{"another check", preflight.Check{Status: preflight.Blocked}, false},
-		{"no block", preflight.Check{Status: preflight.Warning, Signatures: &preflight.Signatures{Enrol: "mokutil"}}, false},
-	} {
-		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
-			var said logtest.Log
-			n := &Node{cfg: config.Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), Machine: Machine{Supplier: none}, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
-			if found == nil {
-				n.Supplier = mounted
-			}
-			n.leaveCertificate([]preflight.Check{c.check})
-			data, err := os.ReadFile(filepath.Join(n.cfg.StateDir, preflight.CertificateFile))
-			if c.left != (err == nil) || c.left && !bytes.Equal(data, cert.Raw) {
-				t.Errorf("%s, %s: %v; %s", c.name, who, err, &said)
-			}
-			if c.left && !strings.Contains(said.String(), "is not a folder of the host") {
-				t.Errorf("%s: %s", who, &said)
-			}
+	leave := func(dir string, set *kbuild.Set, c preflight.Check) (left []byte, said string) {
+		var log logtest.Log
+		n := &Node{cfg: config.Config{StateDir: dir}, log: log.Logger(), Machine: Machine{Supplier: &instance{}}, found: set, status: status.NewStore(status.Snapshot{}, nil, nil)}
+		if set == nil { // a key is mounted
+			n.Supplier = &instance{signer: cert}
 		}
+		n.leaveCertificate([]preflight.Check{c})
+		left, _ = os.ReadFile(filepath.Join(dir, preflight.CertificateFile))
+		return left, log.String()
 	}
-	var said logtest.Log
-	n := &Node{cfg: config.Config{StateDir: "/proc/nowhere"}, log: said.Logger(), Machine: Machine{Supplier: mounted}, status: status.NewStore(status.Snapshot{}, nil, nil)}
-	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
-	assert.Contains(t, said.String(), "could not be left for mokutil")
+	blocked := preflight.Check{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}
+	for _, set := range []*kbuild.Set{nil, {Certificate: cert.Raw}} {
+		left, said := leave(filepath.Join(t.TempDir(), "state"), set, blocked)
+		assert.Equal(t, string(cert.Raw), string(left))
+		assert.Contains(t, said, "is not a folder of the host")
+	}
+	for name, c := range map[string]preflight.Check{
+		"blocked by something else": {Status: preflight.Blocked, Signatures: &preflight.Signatures{}},
+		"another check":             {Status: preflight.Blocked},
+		"no block":                  {Status: preflight.Warning, Signatures: &preflight.Signatures{Enrol: "mokutil"}},
+	} {
+		left, _ := leave(t.TempDir(), nil, c)
+		assert.Equalf(t, "", string(left), "%s", name)
+	}
+	_, said := leave("/proc/nowhere", nil, blocked)
+	assert.Contains(t, said, "could not be left for mokutil")
 }

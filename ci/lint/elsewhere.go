@@ -112,7 +112,7 @@ var Elsewhere = map[string]map[string]string{
 		"kubectl drain ":                         "needs a kubelet",
 	},
 	"hardware": {
-		"echo ":                              "needs a GPU: TestLentAndBack",
+		"echo ":                              "needs a GPU: TestLentGPU",
 		"driver-build --matrix guests.yaml ": "needs NVIDIA's guest driver",
 	},
 }

@@ -56,24 +56,18 @@ func (f Facts) path(name string) string { return filepath.Join(f.Root, name) }
 
 // Licence is what the files of a licence say.
 type Licence struct {
-	Settings []byte    // the text of gridd.conf; nil: there is none
-	Tokens   []Token   // those that can be used, also later or no longer
-	Until    time.Time // when the last of them expires; zero: never, or there are none
-	Notes    []string  // what a person should look at
-}
-
-// Token is a client configuration token.
-type Token struct {
-	Name        string
-	From, Until time.Time // zero: not limited
-	data        []byte
+	Settings []byte            // the text of gridd.conf; nil: there is none
+	Tokens   map[string][]byte // by name; those that can be used, also later or no longer
+	Until    time.Time         // when the last of them expires; zero: never, or there are none
+	Usable   bool              // one of them gets a licence now
+	Notes    []string          // what a person should look at
 }
 
 // Licence reads the files of the licence and changes nothing. An error is about a file that nvidia-gridd
 // could not use: a wrong file in the place of a token or of the settings.
 func (f Facts) Licence() (Licence, error) {
 	f = f.withDefaults()
-	var l Licence
+	l := Licence{Tokens: map[string][]byte{}}
 	text, err := bounded.File(filepath.Join(f.Drivers, settingsName), maxSettings)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -140,36 +134,26 @@ func (f Facts) tokens(l *Licence) error {
 		if err != nil {
 			return fmt.Errorf("read the licence token %s: %w", name, err)
 		}
-		t := Token{Name: e.Name(), data: data}
-		if t.From, t.Until, err = tokenTimes(data); err != nil {
+		from, until, err := tokenTimes(data)
+		switch {
+		case err != nil:
 			return fmt.Errorf("the licence token %s: %w: download it again from the licence server", name, err)
+		case !until.IsZero() && !f.Now().Before(until):
+			l.Notes = append(l.Notes, fmt.Sprintf("the licence token %s expired on %s: download a new one from the licence server", e.Name(), until.Format(time.RFC3339)))
+		case f.Now().Before(from):
+			l.Notes = append(l.Notes, fmt.Sprintf("the licence token %s is valid from %s on: is the clock of this machine right?", e.Name(), from.Format(time.RFC3339)))
+		default:
+			l.Usable = true
 		}
-		l.Notes = append(l.Notes, t.notes(f.Now())...)
-		l.Tokens, never = append(l.Tokens, t), never || t.Until.IsZero()
-		if t.Until.After(l.Until) {
-			l.Until = t.Until
+		l.Tokens[e.Name()], never = data, never || until.IsZero()
+		if until.After(l.Until) {
+			l.Until = until
 		}
 	}
 	if never {
 		l.Until = time.Time{}
 	}
 	return nil
-}
-
-// notes says what is wrong with the times of a token.
-func (t Token) notes(now time.Time) []string {
-	switch {
-	case !t.Until.IsZero() && !now.Before(t.Until):
-		return []string{fmt.Sprintf("the licence token %s expired on %s: download a new one from the licence server", t.Name, t.Until.Format(time.RFC3339))}
-	case now.Before(t.From):
-		return []string{fmt.Sprintf("the licence token %s is valid from %s on: is the clock of this machine right?", t.Name, t.From.Format(time.RFC3339))}
-	}
-	return nil
-}
-
-// usable reports whether a token can get a licence now.
-func (l Licence) usable(now time.Time) bool {
-	return slices.ContainsFunc(l.Tokens, func(t Token) bool { return len(t.notes(now)) == 0 })
 }
 
 // String says what there is: "2 tokens, valid until 2030-01-02".
@@ -201,14 +185,14 @@ func (f Facts) install(l Licence) error {
 		return fmt.Errorf("look for old licence tokens: %w", err)
 	}
 	for _, name := range old {
-		if !slices.ContainsFunc(l.Tokens, func(t Token) bool { return t.Name == filepath.Base(name) }) {
+		if l.Tokens[filepath.Base(name)] == nil {
 			if err := os.Remove(name); err != nil {
 				return fmt.Errorf("remove an old licence token: %w", err)
 			}
 		}
 	}
-	for _, t := range l.Tokens {
-		if err := writeFile(filepath.Join(f.path(tokensDir), t.Name), t.data, tokenMode); err != nil {
+	for name, data := range l.Tokens {
+		if err := writeFile(filepath.Join(f.path(tokensDir), name), data, tokenMode); err != nil {
 			return fmt.Errorf("copy a licence token: %w", err)
 		}
 	}

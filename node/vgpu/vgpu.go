@@ -25,7 +25,7 @@ func (f Facts) Check(licence string) (text, fix string, fatal bool) {
 	switch {
 	case err != nil:
 		return err.Error(), "Correct the files of the licence: the Secret of vgpu.licensing.secretName, or the folder that is mounted at " + f.Drivers + ".", true
-	case len(l.Tokens) > 0 && !l.usable(f.Now()):
+	case len(l.Tokens) > 0 && !l.Usable:
 		return strings.Join(l.Notes, "; "), "Without a valid token the vGPUs get no licence, and become slow.", false
 	case len(l.Notes) > 0:
 		return "licence: " + l.String() + "; " + strings.Join(l.Notes, "; "), "Correct the files of the licence.", false
