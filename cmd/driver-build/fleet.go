@@ -33,9 +33,15 @@ with a GPU gets no driver, they print nothing and end with exit code 7; all such
 type fleetFlags struct {
 	flags.Common
 	format      string
-	precompiled bool
+	precompiled string // "", wholeImages or moduleImages
 	allow       []string
 }
+
+// The values of --precompiled.
+const (
+	wholeImages  = "images"
+	moduleImages = "modules"
+)
 
 func newFleetCmd(a *session.App) *cobra.Command {
 	var o fleetFlags
@@ -48,7 +54,8 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, "driver flavour matrix cuda repository", flags.Judged)
 	session.Describe(f, "driver", "driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
-	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
+	session.Mode(f, &o.precompiled, "precompiled", "compile for the nodes' kernels: whole images, and a pool for each kernel, "+
+		"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages)
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
 	session.Format(f, &o.format, "table, json, github, gitlab or values")
@@ -63,12 +70,17 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err := fleet.CheckReasons(o.allow); err != nil {
 		return err
 	}
+	beside := o.precompiled == moduleImages
+	if beside && o.format == "values" && (o.Repository == "" || a.Offline) {
+		return session.Usagef("values with --precompiled=modules have the images that the registry has: give --repository, and not --offline")
+	}
 	all, err := readNodes(ctx, a, args)
 	if err != nil {
 		return err
 	}
 	p, err := fleet.Decide(m, all, fleet.Options{
-		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled, CUDA: o.CUDA, At: o.Day,
+		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled == wholeImages, Beside: beside,
+		CUDA: o.CUDA, At: o.Day,
 	})
 	if err != nil {
 		return err
@@ -78,7 +90,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if unserved != nil && o.format != "json" {
 		return unserved
 	}
-	if o.Repository != "" && !a.Offline && o.format != "values" {
+	if o.Repository != "" && !a.Offline && (o.format != "values" || beside) {
 		if err := askRegistry(ctx, a, m, p, o.Repository); err != nil {
 			return err
 		}
@@ -130,6 +142,7 @@ func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet
 		for i := range lacking {
 			p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
 		}
+		p.AddModuleImages(repository)
 		return err
 	})
 }
@@ -143,7 +156,7 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
 	}
 	tasks, err := p.Tasks(o.Batch)
 	if o.format == "table" {
-		return printFleet(a, p, tasks) // without commands, if a name cannot be a word of one
+		return o.printTable(a, p, tasks) // without commands, if a name cannot be a word of one
 	}
 	if err != nil {
 		return err
@@ -151,16 +164,16 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
 	return printTasks(a, tasks, o.format)
 }
 
-// printFleet prints what people want to know: which nodes get what, who gets nothing and why, and the commands
+// printTable prints what people want to know: which nodes get what, who gets nothing and why, and the commands
 // that build what is missing.
-func printFleet(a *session.App, p *fleet.Plan, tasks []status.Task) error {
+func (o *fleetFlags) printTable(a *session.App, p *fleet.Plan, tasks []status.Task) error {
 	out := a.Stdout
 	var rows [][]string
 	for i := range p.Images {
 		im := &p.Images[i]
 		var pools, running []string
 		for _, pool := range p.Pools {
-			if pool.Tag == im.Tag {
+			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, o.Repository+":"+im.Tag) {
 				pools, running = append(pools, pool.Name), append(running, pool.Running...)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -73,6 +75,14 @@ func TestFleet(t *testing.T) {
 	require.NoError(t, yaml.Load([]byte(r.Stdout), &values))
 	assert.Equalf(t, u.Host+"/gpu/driver", values.Image.Repository, "repository")
 	assert.Equalf(t, 1, len(values.Pools), "pools")
+
+	const set = "535.261.03-6.1.0-56-amd64-debian12-modules"
+	command += "--precompiled=modules "
+	assert.Containsf(t, u.tool(t, command).Want(t, 0).Stdout, "--arch amd64 --kernel 6.1.0-56-amd64 --profile modules ", "the build of modules")
+	assert.Equalf(t, false, strings.Contains(u.tool(t, command+"--format values").Want(t, 0).Stdout, "moduleImages"), "without their image")
+	whole := require.Value(name.ParseReference(u.Host + "/gpu/driver:535.261.03-debian12"))(t)
+	require.NoError(t, remote.Tag(require.Value(name.NewTag(u.Host+"/gpu/driver:"+set))(t), require.Value(remote.Get(whole))(t)))
+	assert.Containsf(t, u.tool(t, command+"--format values").Want(t, 0).Stdout, "      moduleImages:\n        - "+u.Host+"/gpu/driver:"+set+"\n", "with it")
 }
 
 // TestFleetRefuses: input that is no list prints nothing, and says what is wrong with which file.
@@ -88,9 +98,10 @@ func TestFleetRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		cut:                               {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
-		none + " --format values":         {3, "no node of a cluster gets a driver"},
-		file + " --allow-unserved no-gpu": {2, `"no-gpu" is no reason that can be accepted: use bad-report, vgpu-guest, system-unknown`},
+		cut:                       {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
+		none + " --format values": {3, "no node of a cluster gets a driver"},
+		file + " --precompiled=modules --format values": {2, "values with --precompiled=modules have the images that the registry has: give --repository"},
+		file + " --allow-unserved no-gpu":               {2, `"no-gpu" is no reason that can be accepted: use bad-report, vgpu-guest, system-unknown`},
 	} {
 		r := u.tool(t, "fleet "+args).Want(t, c.code, c.want)
 		assert.Equalf(t, "", r.Stdout, "%s: standard output", args)

@@ -75,7 +75,7 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 		all = append(all, one)
 	}
 	if slices.ContainsFunc(all, func(m *machine) bool { return m.Labels != nil }) {
-		p.choosePools(all, o.Precompiled)
+		p.choosePools(all, o)
 	}
 	p.collect(c, all)
 	return p, nil
@@ -108,6 +108,9 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 		}
 		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m) })
 		im.add(m)
+		if tag := m.setTag(c.options); tag != "" {
+			grouped(&p.Images, images, tag, func() Image { return c.set(m) }).add(m)
+		}
 		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage)} {
 			if text != "" {
 				hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })

@@ -80,6 +80,9 @@ func checkPlan(t rapid.TB, all []fleet.Node, p *fleet.Plan) {
 	places := map[string][]string{}
 	for _, im := range p.Images {
 		for _, n := range im.Nodes {
+			if strings.HasSuffix(im.Tag, "-modules") { // beside the driver's
+				continue
+			}
 			places[n] = append(places[n], "image "+im.Tag)
 		}
 	}
@@ -207,6 +210,7 @@ func TestOptions(t *testing.T) {
 		"the open modules of an old driver":     {fleet.Options{At: at, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "of the drivers that may be chosen, none is made for debian12 on amd64"},
 		"the proprietary modules of a new one":  {fleet.Options{At: at, Flavours: []string{"proprietary"}}, "595.91.07-debian12", ""},
 		"precompiled: the kernel is in the tag": {fleet.Options{At: at, Precompiled: true}, "595.91.07-6.1.0-56-amd64-debian12", ""},
+		"modules beside: the image of them":     {fleet.Options{At: at, Beside: true}, "595.91.07-6.1.0-56-amd64-debian12-modules", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ func (im *Image) add(m *machine) {
 	if !slices.Contains(im.Archs, m.target.Arch) {
 		im.Archs, im.targets = append(im.Archs, m.target.Arch), append(im.targets, m.target)
 	}
-	if m.kernel != "" && !slices.Contains(im.Flavours, m.flavours[0]) {
+	if im.Kernel != "" && !slices.Contains(im.Flavours, m.flavours[0]) {
 		im.Flavours = append(im.Flavours, m.flavours[0])
 	}
 }
@@ -96,7 +96,9 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 		if im.Asked {
 			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
 		}
-		b.Selection.Flavours = im.Flavours
+		if b.Selection.Flavours, b.Given.Profile = im.Flavours, ""; im.modules {
+			b.Given.Profile = modulesProfile
+		}
 		t, err := status.NewTask(&b, im.group(), reason)
 		if err != nil {
 			return nil, err
@@ -104,6 +106,40 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
+}
+
+// A build with modulesProfile makes an image with nothing but modules, whose tag ends in modulesSuffix.
+const (
+	modulesProfile = "modules"
+	modulesSuffix  = "-modules"
+)
+
+// setTag returns the tag of the image with nothing but the modules for a machine's kernel; "" if it needs none.
+func (m *machine) setTag(o Options) string {
+	if !o.Beside || m.host != "" {
+		return ""
+	}
+	tag, _ := recipe.KernelTags(m.target, m.Kernel)
+	return tag + modulesSuffix
+}
+
+// set is the image with nothing but the modules for a machine's kernel, before it is added.
+func (c *chooser) set(m *machine) Image {
+	im := c.image(m)
+	im.Tag, im.Kernel, im.modules = m.setTag(c.options), m.Kernel, true
+	return im
+}
+
+// AddModuleImages gives pools the images of modules that the registry has. It has been asked.
+func (p *Plan) AddModuleImages(repository string) {
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		for _, im := range p.Images {
+			if slices.Contains(pool.sets, im.Tag) && im.Asked && !slices.Contains(im.Missing, pool.arch) {
+				pool.ModuleImages = append(pool.ModuleImages, repository+":"+im.Tag)
+			}
+		}
+	}
 }
 
 // Hint is what machines with a driver could do better.

@@ -21,6 +21,7 @@ type Options struct {
 	Drivers     []string       // versions of the matrix; empty: all
 	Flavours    []string       // of the modules; empty: all
 	Precompiled bool           // images with the modules of one kernel, and a pool for each kernel
+	Beside      bool           // images of modules beside the driver's, for the kernels of the nodes
 	CUDA        *releases.CUDA // that workloads need; nil: any
 	At          time.Time      // decides which branches are still supported
 }
@@ -59,6 +60,7 @@ type Image struct {
 	Missing  []string `json:"missing,omitempty"`  // architectures that the registry lacks
 
 	targets []matrix.Target // one for each architecture
+	modules bool            // nothing else is in it
 }
 
 // Pool is a pool of the chart: nodes that get the same image and the same settings. As YAML it is what the
@@ -76,6 +78,11 @@ type Pool struct {
 	Tag              string            `json:"tag" yaml:"-"`
 	Running          []string          `json:"running,omitempty" yaml:"-"` // versions of drivers that labels of the nodes name
 	Nodes            []string          `json:"nodes" yaml:"-"`
+	// ModuleImages have the modules for kernels of the nodes, as far as the registry has such images.
+	ModuleImages []string `json:"moduleImages,omitempty" yaml:"moduleImages,omitempty"`
+
+	arch string
+	sets []string // tags of all images of modules for its nodes
 }
 
 // Without are machines that get no driver for one reason.

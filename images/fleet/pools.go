@@ -31,8 +31,8 @@ type part struct {
 
 // choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node that no selector
 // can choose alone gets nothing instead.
-func (p *Plan) choosePools(all []*machine, precompiled bool) {
-	d := &partition{all: all, precompiled: precompiled, whole: map[string]bool{}}
+func (p *Plan) choosePools(all []*machine, o Options) {
+	d := &partition{all: all, precompiled: o.Precompiled, whole: map[string]bool{}}
 	d.nfd = slices.ContainsFunc(all, func(m *machine) bool { return m.code == "" && HasChartLabel(m.Labels) })
 	p.NFD = d.nfd
 	d.refuseUnlabelled()
@@ -43,7 +43,7 @@ func (p *Plan) choosePools(all []*machine, precompiled bool) {
 		}
 	}
 	for i, name := range d.names() {
-		p.Pools = append(p.Pools, d.pools[i].pool(name))
+		p.Pools = append(p.Pools, d.pools[i].pool(name, o))
 	}
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
@@ -159,17 +159,21 @@ func (d *partition) matching(sel map[string]string) (found []*machine) {
 }
 
 // pool is a part with everything that the chart needs.
-func (p part) pool(name string) Pool {
+func (p part) pool(name string, o Options) Pool {
 	m := p.nodes[0]
 	pool := Pool{
 		Name: name, NodeSelector: p.selector, System: m.target.System.ID, Driver: m.target.Driver.Version,
 		Precompiled: m.kernel != "", Kernel: m.kernel, KernelModuleType: m.moduleType(), Tag: m.tag(),
+		arch: m.target.Arch,
 	}
 	if m.host != "" {
 		pool.Modules = "host"
 	}
 	for _, m := range p.nodes {
 		pool.Nodes = append(pool.Nodes, m.Name)
+		if tag := m.setTag(o); tag != "" && !slices.Contains(pool.sets, tag) {
+			pool.sets = append(pool.sets, tag)
+		}
 		if version := m.Driver(); version != "" && !slices.Contains(pool.Running, version) {
 			pool.Running = append(pool.Running, version)
 		}

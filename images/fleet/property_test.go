@@ -161,6 +161,7 @@ func TestAnyFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		all := drawNodes(rt, "n", 14)
 		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+		o.Beside = !o.Precompiled && rapid.Bool().Draw(rt, "modules beside")
 		decide := func(all []fleet.Node) (*fleet.Plan, string) {
 			p, err := fleet.Decide(m, all, o)
 			if err != nil {
