@@ -94,7 +94,7 @@ var readers = []string{
 
 // noFile are the flags with a text that is no file to read.
 var noFile = strings.Fields(`allow-unserved arch at builder builder-tls cache cache-from cache-to companions compression cuda deny driver export file-tag
-	flavour format headers html identity kernel kernel-flavour mirror modules mount-from only os output policy profile progress provenance
+	flavour format headers html identity kernel kernel-flavour mirror modules mount-from only os output policy precompiled profile progress provenance
 	pull-secret registry-mirror repository require image-signer signature-format tag title to type username values`)
 
 // TestEveryFileIsClassified: a new flag or argument with a text is in one of the two lists.

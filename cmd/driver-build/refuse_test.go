@@ -73,6 +73,7 @@ var wrong = map[string][]string{
 	"keep-days":              {"0", "-1", "x"},
 	"jobs":                   {"0", "65", "many", "99999999999999999999"},
 	"progress":               {"loud"},
+	"precompiled":            {"true", "maybe"},
 	"recipe":                 {"/nope", "FOLDER", "GARBAGE", "EMPTY"},
 	"ca":                     {"/nope", "FOLDER", "GARBAGE"},
 	"registry-mirror":        {"x", "=x", "x=", "docker.io=https:", "https://h.example=x", "docker.io=m.example/A"},
