@@ -117,19 +117,4 @@ func TestCompanions(t *testing.T) {
 				6s kernel-log ` + refusal + `
 			end served whole | a program could not open /dev/nvidia-fs*`,
 	})
-	for name, c := range map[string]struct {
-		says string
-		edit func(n *Node)
-	}{
-		"not in image": {"the image has no nvidia-fs; use an image with it (driver-build --companions nvidia-fs), or leave --gds (GDS_ENABLED) off", func(n *Node) { n.Info.Companions = nil }},
-		"for open only": {"is for the open kernel modules, and not for the proprietary ones", func(n *Node) {
-			n.Info.Companions[0].Flavours, n.Kernel.(*instance).extra = []string{"open"}, nil
-		}},
-		"made without it": {"have no nvidia-fs 2.13.5: they were made without it; use an image", func(n *Node) { n.Kernel.(*instance).extra = []string{"gdrdrv"} }},
-	} {
-		stories(t, map[string]string{name: `
-			run 535 direct
-				8s see Ready:true | ` + c.says + ` | Name:gdrdrv Version:` + map[bool]string{true: "535.261.03"}[name == "made without it"] + ` SrcVersion:
-			end served absent`}, c.edit)
-	}
 }

@@ -141,7 +141,6 @@ func TestCompare(t *testing.T) {
 		err  error
 	}{
 		"all agree":      {func(*adoptKernel, *wantedDriver) {}, verdict{Adopted: true}, nil},
-		"record alone":   {func(_ *adoptKernel, w *wantedDriver) { w.Recorded, w.Files = w.Files, nil }, verdict{Adopted: true}, nil},
 		"nothing loaded": {func(k *adoptKernel, _ *wantedDriver) { clear(k.modules) }, verdict{}, nil},
 		"two missing": {func(k *adoptKernel, _ *wantedDriver) {
 			delete(k.modules, "nvidia_uvm")
