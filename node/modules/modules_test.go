@@ -43,7 +43,7 @@ func TestMissingCompanions(t *testing.T) {
 		{"new, closed", image("2.17.5"), driverinfo.Proprietary, kernel, set, "nvidia-fs 2.17.5 needs the open kernel modules", "KERNEL_MODULE_TYPE=open"},
 		{"new, open", image("2.17.5"), driverinfo.Open, "6.12.1", set, "nvidia-fs 2.17.5", ""},
 		{"symbol_get", image(old), driverinfo.Proprietary, "6.12.48+deb13-amd64", set, "kernel 6.12.48+deb13-amd64 refuses", "KERNEL_MODULE_TYPE=open"},
-		{"made without it", image(old), driverinfo.Proprietary, kernel, &kbuild.Set{}, "have no nvidia-fs 2.13.5: they were made without it", "use an image whose nvidia-fs compiles"},
+		{"made without it", image(old), driverinfo.Proprietary, kernel, &kbuild.Set{}, "have no nvidia-fs 2.13.5: they were made without it", "compiles for this kernel"},
 		{"left out", image(old), driverinfo.Proprietary, kernel, without, "GPUDirect Storage will be missing: the modules for kernel  have no nvidia-fs 2.13.5: nvfs-core.c:2282: error", "compiles for this kernel"},
 	} {
 		text, fix := Group{Info: test.info, Wanted: Wanted(true, false), Flavour: test.flavour, Set: test.set}.Check(test.kernel)
