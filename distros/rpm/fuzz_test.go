@@ -55,7 +55,7 @@ func FuzzFilelists(f *testing.F) {
 func FuzzModules(f *testing.F) {
 	f.Add([]byte(moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.x86_64") + moduleDefault("nodejs", `"10"`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, err := parseModules(strings.NewReader(string(data)))
+		docs, err := ParseModules(strings.NewReader(string(data)))
 		if err != nil {
 			return
 		}

@@ -29,7 +29,7 @@ const (
 // loaded is the content of the lists of one repository.
 type loaded struct {
 	entries []entry
-	modules []module
+	modules []Module
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
@@ -55,7 +55,7 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 		total += len(f.entries)
 	}
 	x.entries = make([]entry, 0, total)
-	var modules []module
+	var modules []Module
 	for i := range found {
 		x.entries = append(x.entries, found[i].entries...)
 		modules = append(modules, found[i].modules...)
@@ -76,9 +76,9 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 		return l, err
 	}
 	l.entries = b.entries
-	if list, ok := r.md.Lists["modules"]; ok {
+	if list, ok := r.md.Lists["modules"]; ok && o.Modules != nil {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
-			l.modules, err = parseModules(in)
+			l.modules, err = o.Modules(in)
 			return err
 		})
 	}

@@ -17,14 +17,13 @@ const (
 	maxModuleDepth = 20
 )
 
-// module is one document of a list of modules: a build of a stream, or the default stream of a module.
-type module struct {
+// Module is one document of a list of modules: a build of a stream, or the default stream of a module.
+type Module struct {
 	IsDefault bool
 	Name      string
 	Stream    string
 	Version   uint64
 	Context   string
-	arch      string
 	Requires  []map[string][]string // alternatives; each has the accepted streams by module; empty: any
 	Artifacts []string              // name-epoch:version-release.arch
 }
@@ -41,7 +40,6 @@ type (
 		Stream       string `yaml:"stream"`
 		Version      uint64 `yaml:"version"`
 		Context      string `yaml:"context"`
-		Arch         string `yaml:"arch"`
 		Dependencies []struct {
 			Requires map[string][]string `yaml:"requires"`
 		} `yaml:"dependencies"`
@@ -55,9 +53,9 @@ type (
 	}
 )
 
-// parseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
+// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
 // those of obsolete streams and translations.
-func parseModules(in io.Reader) (docs []module, err error) {
+func ParseModules(in io.Reader) (docs []Module, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var doc bytes.Buffer
 	n := 0
@@ -95,7 +93,7 @@ func parseModules(in io.Reader) (docs []module, err error) {
 }
 
 // parseModuleDoc reads one document; it returns nil for one that is not used here.
-func parseModuleDoc(text []byte) (*module, error) {
+func parseModuleDoc(text []byte) (*Module, error) {
 	if !bytes.Contains(text, []byte("modulemd")) || bytes.Contains(text, []byte("document: modulemd-translations")) {
 		return nil, nil
 	}
@@ -110,13 +108,13 @@ func parseModuleDoc(text []byte) (*module, error) {
 		if err := h.Data.Decode(&d); err != nil {
 			return nil, err
 		}
-		return &module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
+		return &Module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
 	case h.Document == "modulemd" && h.Version == 2:
 		var b moduleBuild
 		if err := h.Data.Decode(&b); err != nil {
 			return nil, err
 		}
-		d := &module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, arch: b.Arch, Artifacts: b.Artifacts.RPMs}
+		d := &Module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, Artifacts: b.Artifacts.RPMs}
 		for _, dep := range b.Dependencies {
 			d.Requires = append(d.Requires, dep.Requires)
 		}

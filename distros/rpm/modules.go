@@ -19,12 +19,15 @@ type moduleState struct {
 }
 
 func (o Options) moduleState() (s moduleState, err error) {
+	if o.Modules == nil {
+		return s, nil
+	}
 	s.Defaults = map[string]string{}
 	if s.ModuleState, err = repoconf.ReadModuleState(o.Root); err != nil {
 		return s, err
 	}
 	err = repoconf.EachFile(o.Root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
-		docs, err := parseModules(bytes.NewReader(data))
+		docs, err := o.Modules(bytes.NewReader(data))
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
 		}
@@ -43,7 +46,7 @@ func (o Options) moduleState() (s moduleState, err error) {
 // overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
 // an active stream has its name, or if it provides that name, except if it comes from a source with
 // module_hotfixes. The notes name enabled streams without a usable build.
-func hideByModules(entries []entry, docs []module, state moduleState) (notes []string) {
+func hideByModules(entries []entry, docs []Module, state moduleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -116,7 +119,7 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 
 // activeBuilds returns which builds are active, by index in docs: of each active stream the newest version
 // whose own needs can be met.
-func activeBuilds(docs []module, state moduleState) (active map[int]bool, notes []string) {
+func activeBuilds(docs []Module, state moduleState) (active map[int]bool, notes []string) {
 	streams := map[string]string{}
 	for _, d := range docs {
 		if d.IsDefault && d.Stream != "" {
@@ -162,7 +165,7 @@ func activeBuilds(docs []module, state moduleState) (active map[int]bool, notes 
 // pick returns the builds to use among those of a stream: the newest version (one build for each repository,
 // all of one context) that fits the active streams. needs are the streams that it activates in addition, by
 // module.
-func pick(docs []module, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
+func pick(docs []Module, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
 	builds = slices.Clone(builds)
 	slices.SortStableFunc(builds, func(a, b int) int {
 		return cmp.Or(cmp.Compare(docs[b].Version, docs[a].Version), strings.Compare(docs[a].Context, docs[b].Context))
@@ -184,7 +187,7 @@ func pick(docs []module, builds []int, streams map[string]string, state moduleSt
 
 // fits reports whether one of the alternatives of a build's needs can be met, and which streams would have to
 // become active for it.
-func fits(d module, streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
+func fits(d Module, streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
 	if len(d.Requires) == 0 {
 		return nil, true
 	}

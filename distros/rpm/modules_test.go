@@ -122,8 +122,8 @@ func TestModuleMistakes(t *testing.T) {
 		assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), r.options(t))), distros.ErrIndex, "%s: Open", name)
 	}
 	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
-		if docs, err := parseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
-			t.Errorf("parseModules(%q) = %v, %v", text, docs, err)
+		if docs, err := ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
+			t.Errorf("ParseModules(%q) = %v, %v", text, docs, err)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func BenchmarkModules(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	start := time.Now()
 	for b.Loop() {
-		require.Value(parseModules(bytes.NewReader(text.Bytes())))(b)
+		require.Value(ParseModules(bytes.NewReader(text.Bytes())))(b)
 	}
 	b.ReportMetric(time.Since(start).Seconds()/float64(b.N), "s/list")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type Options struct {
 	Arch    string            // mandatory, rpm's name: "x86_64", "aarch64"
 	Vars    repoconf.Vars     // for mirror lists
 	Mirror  distros.Mirror    // replaces URLs, see repoconf.WithMirror
+	// ParseModules, so that streams of modules that are not active hide their packages. nil for a program that looks
+	// for packages that no module has, such as kernel headers; it then has no reader of YAML.
+	Modules func(io.Reader) ([]Module, error)
 
 	Keyrings      [][]byte  // additional trusted keys for every source, binary or armoured
 	AllowExpired  bool      // accept signatures of keys that have expired

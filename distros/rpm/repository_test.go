@@ -58,7 +58,7 @@ func (r *repository) options(t *testing.T) Options {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	return Options{
-		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Root: testfile.FS(nil), Arch: "x86_64", Now: testNow,
+		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Root: testfile.FS(nil), Arch: "x86_64", Now: testNow, Modules: ParseModules,
 		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: repotest.Public(t, testKeys().good)}},
 	}
 }

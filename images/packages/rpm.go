@@ -36,7 +36,7 @@ func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Met
 		return nil, o, fmt.Errorf("there are no rpm packages for architecture %q", s.Arch)
 	}
 	o = rpm.Options{
-		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: arch.Kernel,
+		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: arch.Kernel, Modules: rpm.ParseModules,
 		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback,
 	}
 	db, err := rpmdb.Read(o.Root)
