@@ -80,98 +80,63 @@ func TestWithoutFlavour(t *testing.T) {
 	}
 }
 
+// TestRPMHeaders: % stands for the release, # for the release without its flavour.
 func TestRPMHeaders(t *testing.T) {
 	t.Parallel()
+	const devel, image, dir, modules = "kernel-devel-uname-r = %", "kernel-uname-r = %", "usr/src/kernels/%", "kernel-modules-% kernel-modules-extra-%"
 	for _, tt := range []struct{ system, release, headers, images, dir, modules, vers, extra string }{
+		{"centos7", "3.10.0-1160.119.1.el7.x86_64", devel, image, dir, "", "7", "C7.9.2009-base C7.9.2009-updates"},
 		{
-			"centos7", "3.10.0-1160.119.1.el7.x86_64", "kernel-devel-uname-r = 3.10.0-1160.119.1.el7.x86_64", "kernel-uname-r = 3.10.0-1160.119.1.el7.x86_64",
-			"usr/src/kernels/3.10.0-1160.119.1.el7.x86_64", "", "7", "C7.9.2009-base C7.9.2009-updates",
-		},
-		{
-			"rhel8", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
-			"usr/src/kernels/4.18.0-477.10.1.el8_8.x86_64",
-			"kernel-modules-4.18.0-477.10.1.el8_8.x86_64 kernel-modules-extra-4.18.0-477.10.1.el8_8.x86_64", "8.8 8",
+			"rhel8", "4.18.0-477.10.1.el8_8.x86_64", devel, image, dir, modules, "8.8 8",
 			"rhel-8-for-x86_64-baseos-eus-rpms rhel-8-for-x86_64-appstream-eus-rpms",
 		},
 		{
-			"rocky8", "4.18.0-553.16.1.rt7.357.el8_10.x86_64",
-			"(kernel-devel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64 or kernel-rt-devel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64)",
-			"kernel-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64 kernel-rt-uname-r = 4.18.0-553.16.1.rt7.357.el8_10.x86_64",
-			"usr/src/kernels/4.18.0-553.16.1.rt7.357.el8_10.x86_64",
-			"kernel-rt-modules-4.18.0-553.16.1.rt7.357.el8_10.x86_64 kernel-rt-modules-extra-4.18.0-553.16.1.rt7.357.el8_10.x86_64", "8.10 8", "",
+			"rocky8", "4.18.0-553.16.1.rt7.357.el8_10.x86_64", "(kernel-devel-uname-r = % or kernel-rt-devel-uname-r = %)",
+			"kernel-uname-r = % kernel-rt-uname-r = %", dir, "kernel-rt-modules-% kernel-rt-modules-extra-%", "8.10 8", "",
 		},
 		{
-			"rocky9", "5.14.0-427.13.1.el9_4.aarch64+64k", "kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k",
-			"kernel-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k kernel-64k-uname-r = 5.14.0-427.13.1.el9_4.aarch64+64k",
-			"usr/src/kernels/5.14.0-427.13.1.el9_4.aarch64+64k",
-			"kernel-64k-modules-5.14.0-427.13.1.el9_4.aarch64 kernel-64k-modules-extra-5.14.0-427.13.1.el9_4.aarch64", "9.4 9", "",
+			"rocky9", "5.14.0-427.13.1.el9_4.aarch64+64k", devel, "kernel-uname-r = % kernel-64k-uname-r = %", dir,
+			"kernel-64k-modules-# kernel-64k-modules-extra-#", "9.4 9", "",
+		},
+		{"rhel9", "5.14.0-427.el9.x86_64", devel, image, dir, modules, "9", ""},
+		{"rocky9", "4.18.0-477.10.1.el8_8.x86_64", devel, image, dir, modules, "", ""},
+		{
+			"ol8", "5.15.0-206.153.7.el8uek.x86_64", "kernel-uek-devel-uname-r = %",
+			"kernel-uname-r = % kernel-uek-uname-r = %", dir, "kernel-uek-modules-% kernel-uek-modules-extra-%", "8", "",
+		},
+		{"ol9", "5.14.0-162.6.1.el9_1.x86_64", devel, image, dir, modules, "9.1 9", ""},
+		{"amzn2", "4.14.355-275.570.amzn2.x86_64", devel, image, dir, "", "2", ""},
+		{"amzn2", "5.10.226-214.880.amzn2.x86_64", devel, image, dir, "", "2", "amzn2extra-kernel-5.10"},
+		{"amzn2023", "6.1.112-122.189.amzn2023.x86_64", devel, image, dir, "kernel-modules-extra-%", "latest", ""},
+		{"amzn2023", "6.12.29-33.102.amzn2023.x86_64", devel, image, dir, "kernel6.12-modules-extra-%", "latest", ""},
+		{"fedora44", "7.2.7-200.fc44.x86_64", devel, image, dir, modules, "44", ""},
+		{
+			"sles15.6", "6.4.0-150600.23.25-default", "kernel-default-devel = #", "kernel-default = #",
+			"usr/src/linux-#-obj/x86_64/default usr/src/linux-#-obj/aarch64/default",
+			"kernel-default=# kernel-default-optional=#", "15.6", "",
 		},
 		{
-			"rhel9", "5.14.0-427.el9.x86_64", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "kernel-uname-r = 5.14.0-427.el9.x86_64",
-			"usr/src/kernels/5.14.0-427.el9.x86_64", "kernel-modules-5.14.0-427.el9.x86_64 kernel-modules-extra-5.14.0-427.el9.x86_64", "9", "",
+			"opensuse-leap15.6", "6.4.0-150600.23.25-64kb", "kernel-64kb-devel = #", "kernel-64kb = #",
+			"usr/src/linux-#-obj/x86_64/64kb usr/src/linux-#-obj/aarch64/64kb", "kernel-64kb=# kernel-64kb-optional=#", "15.6",
+			"",
 		},
 		{
-			"rocky9", "4.18.0-477.10.1.el8_8.x86_64", "kernel-devel-uname-r = 4.18.0-477.10.1.el8_8.x86_64", "kernel-uname-r = 4.18.0-477.10.1.el8_8.x86_64",
-			"usr/src/kernels/4.18.0-477.10.1.el8_8.x86_64", "kernel-modules-4.18.0-477.10.1.el8_8.x86_64 kernel-modules-extra-4.18.0-477.10.1.el8_8.x86_64", "", "",
+			"sles15.3", "5.3.18-57-default", "kernel-default-devel = #", "kernel-default = #",
+			"usr/src/linux-#-obj/x86_64/default usr/src/linux-#-obj/aarch64/default",
+			"kernel-default=# kernel-default-optional=#", "", "",
 		},
-		{
-			"ol8", "5.15.0-206.153.7.el8uek.x86_64", "kernel-uek-devel-uname-r = 5.15.0-206.153.7.el8uek.x86_64",
-			"kernel-uname-r = 5.15.0-206.153.7.el8uek.x86_64 kernel-uek-uname-r = 5.15.0-206.153.7.el8uek.x86_64",
-			"usr/src/kernels/5.15.0-206.153.7.el8uek.x86_64", "kernel-uek-modules-5.15.0-206.153.7.el8uek.x86_64 kernel-uek-modules-extra-5.15.0-206.153.7.el8uek.x86_64", "8", "",
-		},
-		{
-			"ol9", "5.14.0-162.6.1.el9_1.x86_64", "kernel-devel-uname-r = 5.14.0-162.6.1.el9_1.x86_64", "kernel-uname-r = 5.14.0-162.6.1.el9_1.x86_64",
-			"usr/src/kernels/5.14.0-162.6.1.el9_1.x86_64", "kernel-modules-5.14.0-162.6.1.el9_1.x86_64 kernel-modules-extra-5.14.0-162.6.1.el9_1.x86_64", "9.1 9", "",
-		},
-		{
-			"amzn2", "4.14.355-275.570.amzn2.x86_64", "kernel-devel-uname-r = 4.14.355-275.570.amzn2.x86_64", "kernel-uname-r = 4.14.355-275.570.amzn2.x86_64",
-			"usr/src/kernels/4.14.355-275.570.amzn2.x86_64", "", "2", "",
-		}, {
-			"amzn2", "5.10.226-214.880.amzn2.x86_64", "kernel-devel-uname-r = 5.10.226-214.880.amzn2.x86_64", "kernel-uname-r = 5.10.226-214.880.amzn2.x86_64",
-			"usr/src/kernels/5.10.226-214.880.amzn2.x86_64", "", "2", "amzn2extra-kernel-5.10",
-		},
-		{
-			"amzn2023", "6.1.112-122.189.amzn2023.x86_64", "kernel-devel-uname-r = 6.1.112-122.189.amzn2023.x86_64", "kernel-uname-r = 6.1.112-122.189.amzn2023.x86_64",
-			"usr/src/kernels/6.1.112-122.189.amzn2023.x86_64", "kernel-modules-extra-6.1.112-122.189.amzn2023.x86_64", "latest", "",
-		},
-		{
-			"amzn2023", "6.12.29-33.102.amzn2023.x86_64", "kernel-devel-uname-r = 6.12.29-33.102.amzn2023.x86_64", "kernel-uname-r = 6.12.29-33.102.amzn2023.x86_64",
-			"usr/src/kernels/6.12.29-33.102.amzn2023.x86_64", "kernel6.12-modules-extra-6.12.29-33.102.amzn2023.x86_64", "latest", "",
-		},
-		{
-			"fedora44", "7.2.7-200.fc44.x86_64", "kernel-devel-uname-r = 7.2.7-200.fc44.x86_64", "kernel-uname-r = 7.2.7-200.fc44.x86_64",
-			"usr/src/kernels/7.2.7-200.fc44.x86_64", "kernel-modules-7.2.7-200.fc44.x86_64 kernel-modules-extra-7.2.7-200.fc44.x86_64", "44", "",
-		},
-		{
-			"sles15.6", "6.4.0-150600.23.25-default", "kernel-default-devel = 6.4.0-150600.23.25", "kernel-default = 6.4.0-150600.23.25",
-			"usr/src/linux-6.4.0-150600.23.25-obj/x86_64/default usr/src/linux-6.4.0-150600.23.25-obj/aarch64/default",
-			"kernel-default=6.4.0-150600.23.25 kernel-default-optional=6.4.0-150600.23.25", "15.6", "",
-		},
-		{
-			"opensuse-leap15.6", "6.4.0-150600.23.25-64kb", "kernel-64kb-devel = 6.4.0-150600.23.25", "kernel-64kb = 6.4.0-150600.23.25",
-			"usr/src/linux-6.4.0-150600.23.25-obj/x86_64/64kb usr/src/linux-6.4.0-150600.23.25-obj/aarch64/64kb",
-			"kernel-64kb=6.4.0-150600.23.25 kernel-64kb-optional=6.4.0-150600.23.25", "15.6", "",
-		},
-		{
-			"sles15.3", "5.3.18-57-default", "kernel-default-devel = 5.3.18-57", "kernel-default = 5.3.18-57",
-			"usr/src/linux-5.3.18-57-obj/x86_64/default usr/src/linux-5.3.18-57-obj/aarch64/default", "kernel-default=5.3.18-57 kernel-default-optional=5.3.18-57", "", "",
-		},
-		{
-			"centos9", "5.14.0-570.el9.x86_64", "kernel-devel-uname-r = 5.14.0-570.el9.x86_64", "kernel-uname-r = 5.14.0-570.el9.x86_64",
-			"usr/src/kernels/5.14.0-570.el9.x86_64", "kernel-modules-5.14.0-570.el9.x86_64 kernel-modules-extra-5.14.0-570.el9.x86_64", "9", "",
-		},
+		{"centos9", "5.14.0-570.el9.x86_64", devel, image, dir, modules, "9", ""},
 		{ // 862 is the build of CentOS 7.5 too
-			"centos9", "5.14.0-862.el9.aarch64+64k", "kernel-devel-uname-r = 5.14.0-862.el9.aarch64+64k",
-			"kernel-uname-r = 5.14.0-862.el9.aarch64+64k kernel-64k-uname-r = 5.14.0-862.el9.aarch64+64k",
-			"usr/src/kernels/5.14.0-862.el9.aarch64+64k", "kernel-64k-modules-5.14.0-862.el9.aarch64 kernel-64k-modules-extra-5.14.0-862.el9.aarch64", "9", "",
+			"centos9", "5.14.0-862.el9.aarch64+64k", devel, "kernel-uname-r = % kernel-64k-uname-r = %", dir,
+			"kernel-64k-modules-# kernel-64k-modules-extra-#", "9", "",
 		},
 		{
-			"centos10", "6.12.0-55.el10.x86_64+rt", "kernel-devel-uname-r = 6.12.0-55.el10.x86_64+rt", "kernel-uname-r = 6.12.0-55.el10.x86_64+rt kernel-rt-uname-r = 6.12.0-55.el10.x86_64+rt",
-			"usr/src/kernels/6.12.0-55.el10.x86_64+rt", "kernel-rt-modules-6.12.0-55.el10.x86_64 kernel-rt-modules-extra-6.12.0-55.el10.x86_64", "10", "",
+			"centos10", "6.12.0-55.el10.x86_64+rt", devel, "kernel-uname-r = % kernel-rt-uname-r = %", dir,
+			"kernel-rt-modules-# kernel-rt-modules-extra-#", "10", "",
 		},
 		{
-			"azurelinux3.0", "6.6.64.2-7.azl3", "(kernel-devel = 6.6.64.2-7.azl3 or kernel-hwe-devel = 6.6.64.2-7.azl3)", "kernel = 6.6.64.2-7.azl3 kernel-hwe = 6.6.64.2-7.azl3",
-			"usr/src/linux-headers-6.6.64.2-7.azl3", "kernel-drivers-gpu-6.6.64.2-7.azl3", "3.0", "",
+			"azurelinux3.0", "6.6.64.2-7.azl3", "(kernel-devel = % or kernel-hwe-devel = %)", "kernel = % kernel-hwe = %",
+			"usr/src/linux-headers-%", "kernel-drivers-gpu-%", "3.0", "",
 		},
 		{"azurelinux3.0", "6.6.64", "", "", "", "", "", ""},
 		{"azurelinux3.0", "6.6.64.2-7.azl3 or bash", "", "", "", "", "", ""},
@@ -181,11 +146,15 @@ func TestRPMHeaders(t *testing.T) {
 		{"rhel9", "../../etc", "", "", "", "", "", ""},
 		{"rhel9", "5.14.0/../../etc", "", "", "", "", "", ""},
 		{"rhel9", "5" + strings.Repeat("1", 64), "", "", "", "", "", ""},
-		{"rhel9", "5.14.0-site1", "kernel-devel-uname-r = 5.14.0-site1", "kernel-uname-r = 5.14.0-site1 kernel-site1-uname-r = 5.14.0-site1", "usr/src/kernels/5.14.0-site1", "", "", ""},
+		{"rhel9", "5.14.0-site1", devel, "kernel-uname-r = % kernel-site1-uname-r = %", dir, "", "", ""},
 		{"sles15.6", "6.4.0", "", "", "", "", "", ""},
 		{"sles15.6", "6.4.0-default", "", "", "", "", "", ""},
 	} {
 		d := lookup(t, tt.system)
+		plain, _, _ := strings.Cut(strings.NewReplacer("-default", "+", "-64kb", "+").Replace(tt.release), "+")
+		for _, want := range []*string{&tt.headers, &tt.images, &tt.dir, &tt.modules} {
+			*want = strings.NewReplacer("%", tt.release, "#", plain).Replace(*want)
+		}
 		got := tt
 		join := func(s []string) string { return strings.Join(s, " ") }
 		got.headers, got.images, got.dir = join(d.Headers(tt.release)), join(d.KernelImages(tt.release)), join(d.BuildDirs(tt.release))

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func parseRelease(text []byte) (*release, error) {
 	r.architectures = strings.Fields(p.Get("Architectures"))
 	if p.Get("No-Support-for-Architecture-all") == "Packages" {
 		// Debian lists binary-all, but its packages are also in binary-amd64.
-		r.architectures = without(r.architectures, "all")
+		r.architectures = slices.DeleteFunc(r.architectures, func(a string) bool { return a == "all" })
 	}
 	r.notAutomatic, _ = truth(p.Get("NotAutomatic"))
 	r.byHash, _ = truth(p.Get("Acquire-By-Hash"))
@@ -120,14 +121,4 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 		}
 	}
 	return fmt.Errorf("%w: it is for %q (suite %q), not for %q", distros.ErrIndex, r.codename, r.suite, suite)
-}
-
-func without(list []string, word string) []string {
-	var out []string
-	for _, w := range list {
-		if w != word {
-			out = append(out, w)
-		}
-	}
-	return out
 }

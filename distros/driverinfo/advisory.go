@@ -3,7 +3,6 @@ package driverinfo
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/lazyregexp"
@@ -105,17 +104,4 @@ func (a Advisory) Check() string {
 		}
 	}
 	return ""
-}
-
-// checkAdvisories refuses advisories that contradict each other.
-func checkAdvisories(all []Advisory) error {
-	for n, a := range all {
-		if wrong := a.Check(); wrong != "" {
-			return fmt.Errorf("%w: an advisory: %s", ErrFormat, wrong)
-		}
-		if slices.ContainsFunc(all[:n], func(b Advisory) bool { return a.ID == b.ID || a.Kind == EndOfLife && b.Kind == EndOfLife }) {
-			return fmt.Errorf("%w: two advisories %s, or two ends of life", ErrFormat, a.ID)
-		}
-	}
-	return nil
 }

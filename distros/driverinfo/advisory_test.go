@@ -1,7 +1,6 @@
 package driverinfo
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -32,27 +31,5 @@ func TestAdvisoryByDay(t *testing.T) {
 		assert.Equalf(t, c.warns, c.a.Warns(day), "%s on %s: Warns", c.a.ID, c.day)
 		assert.Equalf(t, c.near, c.a.Near(day), "%s on %s: Near", c.a.ID, c.day)
 		assert.Equal(t, c.text, c.a.Text(day))
-	}
-}
-
-// TestAdvisoriesOfNote: what a note must not say.
-func TestAdvisoriesOfNote(t *testing.T) {
-	t.Parallel()
-	fault := Advisory{ID: "x", Kind: KnownBad, Reason: "r", Source: "s"}
-	end := Advisory{ID: "e", Kind: EndOfLife, Until: "2026-06", Source: "s"}
-	other := end
-	other.ID = "f"
-	assert.NoError(t, checkAdvisories([]Advisory{fault, end}))
-	for name, all := range map[string][]Advisory{
-		"one twice":   {fault, fault},
-		"two ends":    {end, other},
-		"no id":       {{Kind: KnownBad, Reason: "r", Source: "s"}},
-		"no kind":     {{ID: "x", Reason: "r", Source: "s"}},
-		"control":     {{ID: "x\n", Kind: KnownBad, Reason: "r", Source: "s"}},
-		"long source": {{ID: "x", Kind: KnownBad, Reason: "r", Source: strings.Repeat("s", maxReason+1)}},
-		"fixed":       {{ID: "x", Kind: KnownBad, Reason: "r", Source: "s", Fixed: "../1"}},
-		"no month":    {{ID: "x", Kind: EndOfLife, Source: "s", Until: "June"}},
-	} {
-		assert.ErrorIsf(t, checkAdvisories(all), ErrFormat, "%s", name)
 	}
 }

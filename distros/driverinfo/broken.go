@@ -129,18 +129,3 @@ func (i Description) Breaks(k Kernel, flavour string) *BrokenError {
 	}
 	return nil
 }
-
-// check returns what is wrong with a range: "" if nothing is.
-func (b Broken) check() string {
-	switch {
-	case !seriesShape().MatchString(b.From) || b.Below != "" && !seriesShape().MatchString(b.Below):
-		return fmt.Sprintf("%.80q to %.80q are no versions of kernels", b.From, b.Below)
-	case b.Below != "" && compare(numbers(b.From), numbers(b.Below)) >= 0:
-		return fmt.Sprintf("%s is not below %s", b.From, b.Below)
-	case b.Reason == "":
-		return "it has no reason"
-	case len(b.Reason) > maxReason:
-		return fmt.Sprintf("its reason is longer than %d bytes", maxReason)
-	}
-	return checkFlavours(b.Flavours)
-}

@@ -21,8 +21,9 @@ var (
 	releaseShape = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
 )
 
-const maxReason = 1024 // bytes; maxBytes bounds the lists
+const maxReason = 1024 // bytes of a text of an advisory
 
+// check refuses what becomes a part of a path or of a label. The matrix has checked the rest, and a digest pins the image.
 func (i Description) check() error {
 	bad := func(what, got, want string) error {
 		return fmt.Errorf("%w: %s %.80q is not %s", ErrFormat, what, got, want)
@@ -50,19 +51,8 @@ func (i Description) check() error {
 			return bad("kernel limit", series, "a kernel series, such as 5.15")
 		}
 	}
-	if len(i.Kernel.Reason) > maxReason {
-		return fmt.Errorf("%w: the reason of the kernel limit is longer than %d bytes", ErrFormat, maxReason)
-	}
-	for _, b := range i.Kernel.Broken {
-		if wrong := b.check(); wrong != "" {
-			return fmt.Errorf("%w: a range of kernels: %s", ErrFormat, wrong)
-		}
-	}
 	if i.CUDA != "" && !cudaShape().MatchString(i.CUDA) {
 		return bad("cuda", i.CUDA, "a version of CUDA, such as 12.8")
-	}
-	if err := checkAdvisories(i.Advisories); err != nil {
-		return err
 	}
 	return i.checkLists()
 }
@@ -82,17 +72,12 @@ func (i Description) checkLists() error {
 	if err := i.checkCompanions(); err != nil {
 		return err
 	}
-	if err := i.checkPatches(); err != nil {
-		return err
-	}
-	for n, p := range i.Precompiled {
+	for _, p := range i.Precompiled {
 		switch {
 		case !releaseShape().MatchString(p.Kernel):
 			return fmt.Errorf("%w: modules for %.80q: this is no kernel release", ErrFormat, p.Kernel)
 		case !slices.Contains(i.Flavours, p.Flavour):
 			return fmt.Errorf("%w: %.80q modules for %s: the image has no such flavour", ErrFormat, p.Flavour, p.Kernel)
-		case slices.Contains(i.Precompiled[:n], p):
-			return fmt.Errorf("%w: %s modules for %s are named twice", ErrFormat, p.Flavour, p.Kernel)
 		}
 	}
 	return nil

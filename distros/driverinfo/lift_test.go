@@ -55,26 +55,3 @@ func TestLift(t *testing.T) {
 		assert.Samef(t, c.want, got, "%s", name)
 	}
 }
-
-// TestPatchesOfNote: what a note must not say of patches.
-func TestPatchesOfNote(t *testing.T) {
-	t.Parallel()
-	const sum = "1c3da337b4a48386191124196b00186610879d57fdb4bff72d05e2259b1f2c32"
-	good := Patch{"a", sum, []string{Open}}
-	for name, c := range map[string]struct {
-		list []Patch
-		says string
-	}{
-		"none": {nil, ""}, "one": {[]Patch{good}, ""}, "two": {[]Patch{good, {"b", sum, []string{Proprietary, Open}}}, ""},
-		"twice": {[]Patch{good, good}, "sorted by name"}, "no digest": {[]Patch{{"a", "x", []string{Open}}}, "needs a name"},
-		"a path": {[]Patch{{"../a", sum, []string{Open}}}, "needs a name"}, "no flavour": {[]Patch{{"a", sum, nil}}, "needs a name"},
-		"bad flavour": {[]Patch{{"a", sum, []string{"x"}}}, "flavours"},
-	} {
-		err := Description{Patches: c.list}.checkPatches()
-		if c.says == "" {
-			assert.NoErrorf(t, err, "%s", name)
-		} else {
-			assert.ErrorContainsf(t, err, c.says, "%s", name)
-		}
-	}
-}

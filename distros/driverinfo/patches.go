@@ -1,9 +1,6 @@
 package driverinfo
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Patch is a change to the sources of the kernel modules of some flavours.
 type Patch struct {
@@ -21,19 +18,4 @@ func (i Description) PatchNames(flavour string) (names []string) {
 		}
 	}
 	return names
-}
-
-func (i Description) checkPatches() error {
-	for n, p := range i.Patches {
-		switch {
-		case !wordShape().MatchString(p.Name) || !idShape().MatchString(p.SHA256) || len(p.Flavours) == 0:
-			return fmt.Errorf("%w: patch %.80q: it needs a name, a sha256 and flavours", ErrFormat, p.Name)
-		case n > 0 && i.Patches[n-1].Name >= p.Name:
-			return fmt.Errorf("%w: patch %.80q: patches are sorted by name, each once", ErrFormat, p.Name)
-		}
-		if wrong := checkFlavours(p.Flavours); wrong != "" {
-			return fmt.Errorf("%w: patch %s: %s", ErrFormat, p.Name, wrong)
-		}
-	}
-	return nil
 }

@@ -156,9 +156,8 @@ func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total
 	return sum, size, nil
 }
 
-// Stat returns the size of a file and when it was last changed, without its content: by a HEAD request or, if a server
-// does not answer HEAD or answers without a size, by a request for the first byte. What the server does not state is
-// zero. Errors are those of Get.
+// Stat returns the size of a file and when it was last changed, without its content, by a request for its first byte:
+// servers refuse HEAD in several ways. What the server does not state is zero. Errors are those of Get.
 func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed time.Time, err error) {
 	u, err := parseURL(rawURL)
 	switch {
@@ -172,40 +171,22 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed t
 			return fi.Size(), fi.ModTime().UTC(), nil
 		}
 	default:
-		var refused *StatusError
-		size, changed, err = c.askSize(ctx, u, http.MethodHead, nil)
-		if err == nil && size < 0 || errors.As(err, &refused) && noHead(refused.Code) {
-			size, changed, err = c.askSize(ctx, u, http.MethodGet, http.Header{"Range": {"bytes=0-0"}})
-		}
+		err = c.ask(ctx, u, http.MethodGet, http.Header{"Range": {"bytes=0-0"}}, func(resp *http.Response, _ io.Reader) error {
+			if date, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
+				changed = date.UTC()
+			}
+			switch size = max(resp.ContentLength, 0); resp.StatusCode {
+			case http.StatusOK:
+			case http.StatusPartialContent:
+				_, size, _ = contentRange(resp.Header.Get("Content-Range"))
+			default:
+				return statusError(resp, u)
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", redactURL(u), err)
 	}
-	return max(size, 0), changed, nil
-}
-
-// noHead reports whether an answer may concern only HEAD: servers and object stores with signed addresses
-// refuse HEAD in several ways.
-func noHead(code int) bool {
-	return code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented || code == http.StatusForbidden || code == http.StatusBadRequest
-}
-
-// askSize sends one request; the size is -1 when the answer has none.
-func (c *Client) askSize(ctx context.Context, u *url.URL, method string, header http.Header) (size int64, changed time.Time, err error) {
-	err = c.ask(ctx, u, method, header, func(resp *http.Response, _ io.Reader) (err error) {
-		if changed, err = http.ParseTime(resp.Header.Get("Last-Modified")); err != nil {
-			changed = time.Time{}
-		}
-		switch size = resp.ContentLength; resp.StatusCode {
-		case http.StatusOK:
-		case http.StatusPartialContent:
-			if _, size, _ = contentRange(resp.Header.Get("Content-Range")); size == 0 {
-				size = -1
-			}
-		default:
-			return statusError(resp, u)
-		}
-		return nil
-	})
-	return size, changed.UTC(), err
+	return size, changed, nil
 }

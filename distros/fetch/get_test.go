@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -53,137 +54,78 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestGetResumes: the answers of a server, one for each request.
 func TestGetResumes(t *testing.T) {
 	t.Parallel()
 	data := content(300_000)
-	tests := map[string]struct {
-		handle   func(n int, w http.ResponseWriter, r *http.Request)
-		requests int
-	}{
-		"body cut once": {func(n int, w http.ResponseWriter, r *http.Request) {
-			if n == 1 {
-				cut(w, data, 100_000)
-			}
-			if got := r.Header.Get("Range"); got != "bytes=100000-" {
-				http.Error(w, "Range: "+got, http.StatusBadRequest)
-				return
-			}
-			if r.Header.Get("If-Range") == "" {
-				http.Error(w, "no If-Range", http.StatusBadRequest)
-				return
-			}
-			whole(w, r, data)
-		}, 2},
-		"body cut more often than there are attempts, but further each time": {func(n int, w http.ResponseWriter, r *http.Request) {
-			if n < 8 {
-				w.Header().Set("Content-Range", "bytes "+strings.TrimPrefix(r.Header.Get("Range"), "bytes=")+"299999/300000")
-				if n > 1 {
-					w.WriteHeader(http.StatusPartialContent)
-				} else {
-					w.Header().Set("Content-Length", "300000")
-				}
-				_, _ = w.Write(data[(n-1)*10_000 : n*10_000])
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
-			}
-			whole(w, r, data)
-		}, 8},
-		"server without ranges": {func(n int, w http.ResponseWriter, _ *http.Request) {
-			if n == 1 {
-				cut(w, data, 100_000)
-			}
-			_, _ = w.Write(data)
-		}, 2},
-		"end of body is end of connection": {func(n int, w http.ResponseWriter, r *http.Request) {
-			if n > 1 {
-				whole(w, r, data)
-				return
-			}
-			conn, buf, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				return
-			}
-			_, _ = buf.WriteString("HTTP/1.0 200 OK\r\n\r\n")
-			_, _ = buf.Write(data[:1000])
-			_ = errors.Join(buf.Flush(), conn.Close())
-		}, 2},
-		"server error in between": {func(n int, w http.ResponseWriter, r *http.Request) {
-			switch n {
-			case 1:
-				cut(w, data, 100_000)
-			case 2:
-				w.WriteHeader(http.StatusBadGateway)
-			default:
-				whole(w, r, data)
-			}
-		}, 3},
-		"answers with another range": {func(n int, w http.ResponseWriter, r *http.Request) {
-			switch n {
-			case 1:
-				cut(w, data, 100_000)
-			case 2:
-				w.Header().Set("Content-Range", "bytes 5-10/300000")
+	half := func(w http.ResponseWriter, _ *http.Request) { cut(w, data, 100_000) }
+	rest := func(w http.ResponseWriter, r *http.Request) { whole(w, r, data) }
+	pieces := []http.HandlerFunc{}
+	for n := range 7 {
+		pieces = append(pieces, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Range", "bytes "+strings.TrimPrefix(r.Header.Get("Range"), "bytes=")+"299999/300000")
+			if n > 0 {
 				w.WriteHeader(http.StatusPartialContent)
-			default:
-				whole(w, r, data)
-			}
-		}, 3},
-		"file changed in between, without validators": {func(n int, w http.ResponseWriter, r *http.Request) {
-			if n == 1 {
+			} else {
 				w.Header().Set("Content-Length", "300000")
-				_, _ = w.Write(content(100_000))
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
 			}
-			whole(w, r, data) // two halves that do not fit: only a third request, from the start, can settle it
-		}, 3},
+			_, _ = w.Write(data[n*10_000 : (n+1)*10_000])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
 	}
-	for name, test := range tests {
+	for name, answers := range map[string][]http.HandlerFunc{
+		"body cut once": {half, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") != "bytes=100000-" || r.Header.Get("If-Range") == "" {
+				http.Error(w, fmt.Sprint(r.Header), http.StatusBadRequest)
+				return
+			}
+			rest(w, r)
+		}},
+		"body cut more often than there are attempts, but further each time": append(pieces, rest),
+		"server without ranges": {half, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(data) }},
+		"end of body is end of connection": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, buf, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_, _ = buf.WriteString("HTTP/1.0 200 OK\r\n\r\n" + string(data[:1000]))
+				_ = errors.Join(buf.Flush(), conn.Close())
+			}
+		}, rest},
+		"server error in between": {half, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, rest},
+		"answers with another range": {half, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Range", "bytes 5-10/300000")
+			w.WriteHeader(http.StatusPartialContent)
+		}, rest},
+		// Two halves that do not fit: only a third request, from the start, can settle it.
+		"file changed in between, without validators": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "300000")
+			_, _ = w.Write(content(100_000))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, rest, rest},
+	} {
 		for _, size := range []int64{300_000, 0} {
 			if size == 0 && name == "end of body is end of connection" {
 				continue // impossible to detect
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				srv := serve(t, test.handle)
+				srv := serve(t, func(n int, w http.ResponseWriter, r *http.Request) { answers[n-1](w, r) })
 				c := newClient(t)
-				f := File{URL: srv.URL, SHA256: digest(data), Size: size}
+				f := File{URL: srv.URL + "/x?token=secret", SHA256: digest(data), Size: size}
 				if name == "file changed in between, without validators" {
 					// In one process the whole first half was seen; for another process it is a half of unknown origin.
 					c.Attempts = 1
-					if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) {
-						t.Fatalf("first Get = %v; want ErrUnreachable", err)
+					if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
+						t.Fatalf("first Get = %v; want ErrUnreachable, io.ErrUnexpectedEOF", err)
 					}
+					checkEmpty(t, c.Store, blobsDir)
 				}
 				get(t, c, f)
-				assert.Equalf(t, test.requests, srv.count(), "requests")
+				assert.Equalf(t, len(answers), srv.count(), "requests")
 			})
 		}
 	}
-}
-
-func TestGetResumesLater(t *testing.T) {
-	t.Parallel()
-	data := content(300_000)
-	broken := true
-	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		if broken {
-			cut(w, data, 120_000)
-		}
-		whole(w, r, data)
-	})
-	c := newClient(t)
-	c.Attempts = 1
-	f := File{URL: srv.URL + "/x?token=secret", SHA256: digest(data), Size: int64(len(data))}
-	if _, _, err := c.Get(t.Context(), f, nil); !errors.Is(err, ErrUnreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Fatalf("Get = %v; want ErrUnreachable, io.ErrUnexpectedEOF", err)
-	}
-	checkEmpty(t, c.Store, blobsDir)
-	broken = false
-	store := require.Value(OpenStore(c.Store.dir))(t)
-	later := &Client{Store: store, HTTP: c.HTTP}
-	get(t, later, f)
-	assert.Equalf(t, "bytes=120000-", srv.request(1).Header.Get("Range"), "Range of the later client")
 }
 
 // A client that was killed between the last byte and the rename has the whole file. It must not request a

@@ -1,13 +1,10 @@
 package rpm
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -125,44 +122,5 @@ func TestModuleMistakes(t *testing.T) {
 		if docs, err := ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
 			t.Errorf("ParseModules(%q) = %v, %v", text, docs, err)
 		}
-	}
-}
-
-func TestArtifactName(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{"nodejs-1:10.1-1.module_el8.x86_64": "nodejs x86_64", "a-b-0:1-1.noarch": "a-b noarch", "x": "", "x.y": "", "a-1.y": "", "-1-1.y": ""} {
-		name, arch, ok := artifactName(text)
-		if got := name + " " + arch; ok != (want != "") || ok && got != want {
-			t.Errorf("artifactName(%q) = %q, %v; want %q", text, got, ok, want)
-		}
-	}
-}
-
-// BenchmarkModules reads a list as large as that of RHEL 8's AppStream.
-func BenchmarkModules(b *testing.B) {
-	var text bytes.Buffer
-	for i := range 900 {
-		var artifacts []string
-		for j := range 60 {
-			artifacts = append(artifacts, fmt.Sprintf("package-%d-%d-0:1.2.3-4.module_el8.9.0+1234+abcdef01.x86_64", i, j))
-		}
-		text.WriteString(moduleDocument(fmt.Sprintf("m%d:1", i), "1", "c", "platform: [el8]", artifacts...))
-	}
-	b.SetBytes(int64(text.Len()))
-	start := time.Now()
-	for b.Loop() {
-		require.Value(ParseModules(bytes.NewReader(text.Bytes())))(b)
-	}
-	b.ReportMetric(time.Since(start).Seconds()/float64(b.N), "s/list")
-}
-
-func TestAccepts(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		want []string
-		have string
-		ok   bool
-	}{{nil, "x", true}, {[]string{"a", "b"}, "b", true}, {[]string{"a"}, "b", false}, {[]string{"-a"}, "b", true}, {[]string{"-a", "-b"}, "b", false}} {
-		assert.Equalf(t, c.ok, accepts(slices.Clone(c.want), c.have), "accepts(%q, %q)", c.want, c.have)
 	}
 }
