@@ -23,7 +23,7 @@ type entry struct {
 	keys       []string // see distros.Package.Keys
 	hotfix     bool     // the source has module_hotfixes: modules hide none of its packages
 
-	size, installed int64
+	size int64
 
 	table                                    *table
 	requires, provides, conflicts, obsoletes span // of table.relations
@@ -144,7 +144,7 @@ func (e *entry) make() *Package {
 			Name: e.name, EVR: e.evr, Arch: e.arch, Files: e.filesOf(),
 			Provides: e.relations(e.provides), Requires: e.requirements(e.requires), Conflicts: e.requirements(e.conflicts), Obsoletes: e.relations(e.obsoletes),
 		},
-		Origin: e.origin, Priority: e.priority, InstalledSize: e.installed, Hidden: e.hidden,
+		Origin: e.origin, Priority: e.priority, Hidden: e.hidden,
 	}
 	if digest := hex.EncodeToString([]byte(e.digest)); len(e.digest) == 64 {
 		p.SHA512 = digest

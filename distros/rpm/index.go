@@ -2,7 +2,6 @@ package rpm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -19,12 +18,11 @@ type Package struct {
 	distros.Package
 	Metadata rpmfile.Metadata `json:"-"` // not embedded: both have a Name and an Arch
 
-	Origin        string `json:"-"` // id of its source, "baseos", for messages
-	Priority      int    `json:"-"` // of its source; the lower number wins
-	InstalledSize int64  `json:"-"` // bytes
+	Origin   string `json:"-"` // id of its source, "baseos", for messages
+	Priority int    `json:"-"` // of its source; the lower number wins
 	// Hidden says why the package is not available although the repository holds it: it belongs to a stream of a
 	// module that is not active, an active stream shadows it, or the source excludes it. It is empty for all
-	// packages except those that Index.hidden returns.
+	// packages except some that Index.Providing returns.
 	Hidden string `json:"-"`
 }
 
@@ -128,15 +126,10 @@ func (x *Index) Versions(name string) []*Package {
 
 // WhatProvides returns the packages that meet a relation by their name, by something they provide, or by a
 // file of the primary list. The order is that of their names, then that of Versions.
-func (x *Index) WhatProvides(want rpmfile.Relation) []*Package { return x.providers(want, false) }
-
-// hidden returns the hidden packages that would otherwise meet a relation, for messages; see Package.Hidden.
-func (x *Index) hidden(want rpmfile.Relation) []*Package { return x.providers(want, true) }
-
-func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
+func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
 	var out []*Package
 	for _, i := range x.provides[want.Name] {
-		if (x.entries[i].hidden != "") != hidden {
+		if x.entries[i].hidden != "" {
 			continue
 		}
 		if p := x.at(int(i)); p.Metadata.Meets(want) {
@@ -165,74 +158,6 @@ func (x *Index) Obsoleting(name string) []*Package {
 		}
 	}
 	return out
-}
-
-// Find returns one package without its dependencies. The argument is "name" for the candidate, or
-// "name.arch", "name-version", "name-version-release" or "name = version" for exactly that package. The error
-// is *distros.UnresolvableError with the versions that exist.
-func (x *Index) Find(want string) (*Package, error) {
-	if p, ok := x.Candidate(want); ok {
-		return p, nil
-	}
-	if req, err := rpmfile.ParseRequirement(want); err == nil && req.Kind == "" && req.Relation.Op != "" {
-		rel := req.Relation
-		if found := x.WhatProvides(rel); len(found) > 0 {
-			return found[0], nil
-		}
-		return nil, x.missing(want, rel.Name)
-	}
-	for _, name := range prefixes(want) {
-		for _, p := range x.Versions(name) {
-			if p.called(want) {
-				return p, nil
-			}
-		}
-	}
-	return nil, x.missing(want, prefixes(want)...)
-}
-
-// prefixes returns the parts of a text that may be the name of a package, the longest first: "a-1-2.x" may be
-// "a-1-2", "a-1" or "a".
-func prefixes(want string) []string {
-	out := []string{want}
-	if i := strings.LastIndexByte(want, '.'); i > 0 {
-		out = append(out, want[:i])
-	}
-	for range 2 {
-		i := strings.LastIndexByte(want, '-')
-		if i <= 0 {
-			break
-		}
-		want = want[:i]
-		out = append(out, want)
-	}
-	return out
-}
-
-// called reports whether a text names this package.
-func (p *Package) called(want string) bool {
-	e := p.Metadata.EVR
-	for _, version := range []string{"", "-" + e.Version, "-" + e.Version + "-" + e.Release, "-" + p.Version} {
-		if want == p.Name+version || want == p.Name+version+"."+p.Arch {
-			return true
-		}
-	}
-	return false
-}
-
-// missing returns the error that explains why a package was not found.
-func (x *Index) missing(want string, names ...string) error {
-	e := &distros.UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
-	for _, name := range names {
-		for _, p := range x.Versions(name) {
-			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s)", p, p.Arch, p.Origin))
-			e.Reason = "no repository has this version"
-		}
-		for _, p := range x.hidden(rpmfile.Relation{Name: name}) {
-			e.Versions = append(e.Versions, fmt.Sprintf("%s.%s (%s), but %s", p, p.Arch, p.Origin, p.Hidden))
-		}
-	}
-	return e
 }
 
 // Arch returns rpm's name of the architecture that the packages are for.

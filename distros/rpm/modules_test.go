@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // moduleDocument returns the YAML document of a build of a stream, in the form that RHEL uses.
@@ -92,8 +91,8 @@ func TestModules(t *testing.T) {
 			if notes := strings.Join(x.Notes(), "\n"); c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
 				t.Errorf("Notes = %q; want %q", notes, c.note)
 			}
-			for _, p := range x.hidden(rpmfile.Relation{Name: "nodejs"}) {
-				if !strings.Contains(p.Hidden, "module") || !strings.Contains(p.Hidden, "nodejs") {
+			for _, p := range x.Providing("nodejs") {
+				if p.Hidden != "" && (!strings.Contains(p.Hidden, "module") || !strings.Contains(p.Hidden, "nodejs")) {
 					t.Errorf("%s is hidden because %q", p, p.Hidden)
 				}
 			}

@@ -78,9 +78,7 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 	case "location":
 		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
-		if b.e.size, err = number(x.Attr("package")); err == nil {
-			b.e.installed, err = number(x.Attr("installed"))
-		}
+		b.e.size, err = number(x.Attr("package"))
 	}
 	return err
 }

@@ -97,11 +97,11 @@ func TestRealPrimary(t *testing.T) {
 	require.NoError(t, b.readPrimary(f))
 	x := &Index{arch: "x86_64", entries: b.entries}
 	x.build()
-	p := require.Value(x.Find("0ad-data"))(t)
+	p, _ := x.Candidate("0ad-data")
 	assert.Same(t, distros.Package{
 		Name: "0ad-data", Version: "0.0.26-2.fc38", Arch: "noarch", Size: 1493523190, URL: "https://example.com/os/Packages/0/0ad-data-0.0.26-2.fc38.noarch.rpm",
 		SHA256: "9d4882481909c8c5cdd4b59988f17fc015d8703f5fbc587d07bd44038fbdb9ac",
 	}, p.Package)
-	assert.Equal(t, "[0ad-data = 0.0.26-2.fc38] [dejavu-sans-fonts dejavu-sans-mono-fonts] [] [] 3296032344",
-		fmt.Sprint(p.Metadata.Provides, p.Metadata.Requires, p.Metadata.Conflicts, p.Metadata.Obsoletes, p.InstalledSize))
+	assert.Equal(t, "[0ad-data = 0.0.26-2.fc38] [dejavu-sans-fonts dejavu-sans-mono-fonts] [] []",
+		fmt.Sprint(p.Metadata.Provides, p.Metadata.Requires, p.Metadata.Conflicts, p.Metadata.Obsoletes))
 }

@@ -62,14 +62,9 @@ func (r *rpmRepositories) resolve(ctx context.Context, want, _ []string) ([]dist
 	return all, err
 }
 
-// find ignores the driver: drivers are never taken from rpm packages.
+// find finds nothing: the matrix names packages of drivers and companions for Debian only.
 func (r *rpmRepositories) find(want, _ string) (*distros.Package, error) {
-	p, err := r.index.Find(want)
-	if err != nil {
-		return nil, err
-	}
-	found := r.pinned(p)
-	return &found, nil
+	return nil, &distros.UnresolvableError{Relation: want, Reason: "which is not taken from rpm packages"}
 }
 
 // kernels picks the kernels out of what packages provide.
