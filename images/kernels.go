@@ -98,7 +98,7 @@ func (p *Planner) indexedKernels(
 	cached = true
 	list, err = remembered(p, k, func() ([]packages.Kernel, error) {
 		cached = false
-		list, err := packages.Kernels(ctx, repos, t.Distro, t.Arch, step)
+		list, err := packages.Kernels(ctx, repos, t.Distro, step)
 		orderKernels(list, t.Distro.KernelFlavour(t.Arch))
 		return list, err
 	})

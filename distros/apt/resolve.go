@@ -65,7 +65,7 @@ func parseWant(want string) (dpkg.Relation, error) {
 	if versioned {
 		text += " (= " + version + ")"
 	}
-	rels, err := dpkg.ParseRelations(text, "")
+	rels, err := dpkg.ParseRelations(text)
 	if err != nil || len(rels) != 1 || len(rels[0]) != 1 || strings.ContainsAny(name, " \t|,()[]<>") {
 		return dpkg.Relation{}, fmt.Errorf("package %q was asked for: %w: want name, name=version or name:architecture", want, distros.ErrSources)
 	}
@@ -99,7 +99,7 @@ func (it *item) chain() []string {
 	return out
 }
 
-func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
+func newItem(p dpkg.Paragraph, e *entry) (*item, error) {
 	it := &item{
 		entry: e, name: p.Get("Package"), version: dpkg.Version(p.Get("Version")), arch: p.Get("Architecture"),
 		multiArch: p.Get("Multi-Arch"), paragraph: p,
@@ -114,7 +114,7 @@ func newItem(p dpkg.Paragraph, e *entry, arch string) (*item, error) {
 		if v == "" {
 			continue
 		}
-		rels, err := dpkg.ParseRelations(v, arch)
+		rels, err := dpkg.ParseRelations(v)
 		if err != nil {
 			return nil, fmt.Errorf("%w: package %s: %s: %w", distros.ErrIndex, it, f.field, err)
 		}

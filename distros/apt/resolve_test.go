@@ -97,7 +97,6 @@ func TestResolve(t *testing.T) {
 		{"foreign helps", "a 1; Depends: b\nb 1", "b 1 i386; Multi-Arch: foreign", "a", "a 1"},
 		{"foreign does not help", "a 1; Depends: b\nb 1", "b 1 i386; Multi-Arch: same", "a", "a 1, b 1"},
 		{"foreign demanded and there", "a 1; Depends: b:i386", "b 1 i386", "a", "a 1"},
-		{"build profiles and other archs do not count", "a 1; Depends: b [arm64], c <!nocheck>\nc 1", "", "a", "a 1, c 1"},
 		{"what was broken stays so", "a 1", "b 1; Depends: missing", "a", "a 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func (x *Index) solver(st *dpkg.Status) (*solver, error) {
 		return s, nil
 	}
 	for _, p := range st.Packages() {
-		it, err := newItem(p, nil, s.arch)
+		it, err := newItem(p, nil)
 		if err != nil {
 			return nil, fmt.Errorf("installed packages: %w", err)
 		}
@@ -85,7 +85,7 @@ func (s *solver) item(e *entry) (*item, error) {
 	if err != nil {
 		return nil, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
 	}
-	it, err := newItem(p, e, s.arch)
+	it, err := newItem(p, e)
 	if err != nil {
 		return nil, fmt.Errorf("package repository %s: %w", e.repo.name(), err)
 	}

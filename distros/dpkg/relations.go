@@ -2,7 +2,6 @@ package dpkg
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -65,32 +64,27 @@ func (rs Relations) String() string {
 // has fewer than 2000.
 const maxRelations = 20000
 
-// ParseRelations parses a field such as Depends or Provides for binary packages of one architecture. It drops
-// alternatives that are restricted to other architectures ("[arm64]", "[!i386]"), alternatives that only a
-// build profile activates, and groups without a remaining alternative. Mistakes are ErrFormat.
-func ParseRelations(text, arch string) (Relations, error) {
+// ParseRelations parses a field such as Depends or Provides of a binary package, which names neither architectures in
+// square brackets nor build profiles: those are resolved when it is built. Mistakes are ErrFormat.
+func ParseRelations(text string) (Relations, error) {
 	var out Relations
 	count := 0
 	for group := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(group) == "" {
 			continue // an empty field or a trailing comma; dpkg accepts both
 		}
-		var kept []Relation
+		var alternatives []Relation
 		for alternative := range strings.SplitSeq(group, "|") {
 			if count++; count > maxRelations {
 				return nil, fmt.Errorf("relation: %w: more than %d packages in one field", ErrFormat, maxRelations)
 			}
-			r, applies, err := parseRelation(alternative, arch)
+			r, err := parseRelation(strings.TrimSpace(alternative))
 			if err != nil {
 				return nil, fmt.Errorf("relation %.80q: %w: %s", strings.TrimSpace(alternative), ErrFormat, err.Error())
 			}
-			if applies {
-				kept = append(kept, r)
-			}
+			alternatives = append(alternatives, r)
 		}
-		if len(kept) > 0 {
-			out = append(out, kept)
-		}
+		out = append(out, alternatives)
 	}
 	return out, nil
 }
@@ -99,62 +93,31 @@ type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
-// parseRelation parses name[:qualifier] [(op version)] [[arch ...]] [<profile ...> ...].
-func parseRelation(s, arch string) (r Relation, applies bool, err error) {
-	s = strings.TrimSpace(s)
-	end := strings.IndexAny(s, " \t\n\r([<")
+// parseRelation parses name[:qualifier] [(op version)].
+func parseRelation(s string) (r Relation, err error) {
+	end := strings.IndexAny(s, " \t\n\r(")
 	if end < 0 {
 		end = len(s)
 	}
 	name, qualifier, qualified := strings.Cut(s[:end], ":")
 	r.Name, r.ArchQual = name, qualifier
 	if !validPackage(name) {
-		return r, false, syntaxError("want a package name")
+		return r, syntaxError("want a package name")
 	}
 	if qualified && !validWord(qualifier) {
-		return r, false, syntaxError("want an architecture after the colon")
+		return r, syntaxError("want an architecture after the colon")
 	}
-	applies = true
-	profiles, profilesApply := false, false
-	for s = strings.TrimSpace(s[end:]); s != ""; s = strings.TrimSpace(s) {
-		var inner string
-		open := s[0]
-		if inner, s, err = bracket(s); err != nil {
-			return r, false, err
-		}
-		switch {
-		case open == '(' && r.Op == "":
-			if r.Op, r.Version, err = parseConstraint(inner); err != nil {
-				return r, false, err
-			}
-		case open == '[':
-			if applies, err = archApplies(inner, arch); err != nil {
-				return r, false, err
-			}
-		case open == '<':
-			profiles = true
-			if len(strings.Fields(inner)) == 0 {
-				return r, false, syntaxError("empty build profile")
-			}
-			profilesApply = profilesApply || noProfileApplies(inner)
-		default:
-			return r, false, syntaxError("two version restrictions")
-		}
+	restriction := strings.TrimSpace(s[end:])
+	if restriction == "" {
+		return r, nil
 	}
-	return r, applies && (!profiles || profilesApply), nil
-}
-
-// bracket splits the first bracketed part off a string.
-func bracket(s string) (inner, rest string, err error) {
-	closing := map[byte]string{'(': ")", '[': "]", '<': ">"}[s[0]]
-	if closing == "" {
-		return "", "", syntaxError("want (version), [architectures] or <profiles> after the name")
+	inner, opened := strings.CutPrefix(restriction, "(")
+	inner, closed := strings.CutSuffix(inner, ")")
+	if !opened || !closed {
+		return r, syntaxError("want (version) after the name")
 	}
-	inner, rest, ok := strings.Cut(s[1:], closing)
-	if !ok {
-		return "", "", syntaxError("a bracket is not closed")
-	}
-	return strings.TrimSpace(inner), rest, nil
+	r.Op, r.Version, err = parseConstraint(strings.TrimSpace(inner))
+	return r, err
 }
 
 func parseConstraint(s string) (string, Version, error) {
@@ -176,29 +139,6 @@ func parseConstraint(s string) (string, Version, error) {
 		return "", "", syntaxError("want one version in brackets")
 	}
 	return op, Version(version), nil
-}
-
-// archApplies evaluates "amd64 arm64" or "!i386 !armhf". It knows the wildcards of the packages that we read:
-// any, linux-any, any-<cpu>.
-func archApplies(list, arch string) (bool, error) {
-	words := strings.Fields(list)
-	if len(words) == 0 {
-		return false, syntaxError("empty list of architectures")
-	}
-	negated, listed := strings.HasPrefix(words[0], "!"), false
-	for _, w := range words {
-		name, not := strings.CutPrefix(w, "!")
-		if not != negated || !validWord(name) {
-			return false, syntaxError("want architectures, all or none with an exclamation mark")
-		}
-		listed = listed || name == arch || name == "any" || name == "linux-any" || name == "any-"+arch || name == "linux-"+arch
-	}
-	return listed != negated, nil
-}
-
-// noProfileApplies evaluates one <a !b> list without active build profiles: only negated terms hold.
-func noProfileApplies(list string) bool {
-	return !slices.ContainsFunc(strings.Fields(list), func(w string) bool { return w[0] != '!' })
 }
 
 // validPackage follows policy 5.6.1, except that it accepts upper case, which old archives have in virtual

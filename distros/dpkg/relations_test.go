@@ -12,31 +12,24 @@ import (
 
 func TestParseRelations(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{ // field -> its relations for amd64
-		"":                            "",
-		" , ":                         "",
-		"libc6":                       "libc6",
-		"libc6 (>= 2.34), gcc-12":     "libc6 (>= 2.34), gcc-12",
-		"libc6(>=2.34)|musl,x":        "libc6 (>= 2.34) | musl, x",
-		"a:any (>> 1:2-3), b:native":  "a:any (>> 1:2-3), b:native",
-		"a (<< 1)\n , b\t(= 2)\n":     "a (<< 1), b (= 2)",
-		"a (< 1), b (> 2), c (3)":     "a (<= 1), b (>= 2), c (= 3)",
-		"a [amd64], b [!amd64]":       "a",
-		"a [arm64 amd64] | b [arm64]": "a",
-		"a [!arm64 !i386]":            "a",
-		"a [any] | b [linux-any] | c [any-amd64] | d [linux-amd64] | e [hurd-any]": "a | b | c | d",
-		"a <!nocheck>, b <cross>, c <cross> <!nocheck>, d <!x !y>, e <!x y>":       "a, c, d",
-		"a:i386 (= 1) [amd64] <!cross>":                                            "a:i386 (= 1)",
-		"libstdc++6, g++-12, 0ad, lib-2.0":                                         "libstdc++6, g++-12, 0ad, lib-2.0",
-		"x [arm64] | y [arm64]":                                                    "",
+	tests := map[string]string{ // field -> its relations
+		"":                                 "",
+		" , ":                              "",
+		"libc6":                            "libc6",
+		"libc6 (>= 2.34), gcc-12":          "libc6 (>= 2.34), gcc-12",
+		"libc6(>=2.34)|musl,x":             "libc6 (>= 2.34) | musl, x",
+		"a:any (>> 1:2-3), b:native":       "a:any (>> 1:2-3), b:native",
+		"a (<< 1)\n , b\t(= 2)\n":          "a (<< 1), b (= 2)",
+		"a (< 1), b (> 2), c (3)":          "a (<= 1), b (>= 2), c (= 3)",
+		"libstdc++6, g++-12, 0ad, lib-2.0": "libstdc++6, g++-12, 0ad, lib-2.0",
 	}
 	for in, want := range tests {
-		got, err := ParseRelations(in, "amd64")
+		got, err := ParseRelations(in)
 		if err != nil || got.String() != want {
 			t.Errorf("ParseRelations(%q) = %q, %v; want %q", in, got, err, want)
 		}
 	}
-	got, err := ParseRelations("a:any (>= 1) | b, c", "amd64")
+	got, err := ParseRelations("a:any (>= 1) | b, c")
 	want := Relations{{{"a", "any", ">=", "1"}, {Name: "b"}}, {{Name: "c"}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -46,14 +39,14 @@ func TestParseRelations(t *testing.T) {
 func TestParseRelationsErrors(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
-		"|", "a |", "a | | b", "a b", "a (", "a (>= 1", "a (>= )", "a ()", "a (=> 1)", "a (>= 1 2)", "a (>= 1) (<< 2)", "a [", "a []", "a [!amd64 i386]",
-		"a <", "a <>", "(>= 1)", "a:", "a:b:c", "a: any", "-a", "ä", "a!", "a (>= 1) x", "${misc:Depends}", "a [x y!]",
+		"|", "a |", "a | | b", "a b", "a (", "a (>= 1", "a (>= )", "a ()", "a (=> 1)", "a (>= 1 2)", "a (>= 1) (<< 2)", "a [amd64]", "a <!nocheck>",
+		"(>= 1)", "a:", "a:b:c", "a: any", "-a", "ä", "a!", "a (>= 1) x", "${misc:Depends}",
 	} {
-		if got, err := ParseRelations(in, "amd64"); !errors.Is(err, ErrFormat) {
+		if got, err := ParseRelations(in); !errors.Is(err, ErrFormat) {
 			t.Errorf("ParseRelations(%q) = %q, %v; want ErrFormat", in, got, err)
 		}
 	}
-	assert.ErrorIsf(t, assert.Err(ParseRelations(strings.Repeat("a,", maxRelations+1), "amd64")), ErrFormat, "too many")
+	assert.ErrorIsf(t, assert.Err(ParseRelations(strings.Repeat("a,", maxRelations+1))), ErrFormat, "too many")
 }
 
 func TestRelationMatches(t *testing.T) {
@@ -67,15 +60,15 @@ func TestRelationMatches(t *testing.T) {
 }
 
 func FuzzRelations(f *testing.F) {
-	for _, s := range []string{"a (>= 1) | b:any [amd64] <!cross>, c", "a [!x", "(", "a<><"} {
+	for _, s := range []string{"a (>= 1) | b:any, c", "a [!x", "("} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		got, err := ParseRelations(in, "amd64")
+		got, err := ParseRelations(in)
 		if err != nil {
 			return
 		}
-		again, err := ParseRelations(got.String(), "amd64")
+		again, err := ParseRelations(got.String())
 		if err != nil || !cmp.Equal(got, again) {
 			t.Errorf("%q became %q, which reads as %q, %v", in, got, again, err)
 		}

@@ -74,7 +74,7 @@ func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
 }
 
 // kernels picks the kernels out of the names of packages.
-func (r *debRepositories) kernels(d distros.Distro, arch string) (all []Kernel) {
+func (r *debRepositories) kernels(d distros.Distro) (all []Kernel) {
 	for _, name := range r.index.Names("linux-headers-") {
 		release, flavour, ok := d.KernelOf(name)
 		if !ok {
@@ -87,17 +87,17 @@ func (r *debRepositories) kernels(d distros.Distro, arch string) (all []Kernel) 
 		whole := slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := r.index.Candidate(image); return ok })
 		all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL, whole})
 	}
-	return usable(all, func(flavour string) string { return r.defaultSeries(d, flavour, arch) })
+	return usable(all, func(flavour string) string { return r.defaultSeries(d, flavour) })
 }
 
 // defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is
 // none.
-func (r *debRepositories) defaultSeries(d distros.Distro, flavour, arch string) string {
+func (r *debRepositories) defaultSeries(d distros.Distro, flavour string) string {
 	meta, ok := r.index.Candidate(d.KernelMeta(flavour))
 	if !ok {
 		return ""
 	}
-	depends, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"), arch)
+	depends, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"))
 	if err != nil {
 		return ""
 	}

@@ -26,7 +26,7 @@ type Repositories interface {
 	// find gives one package alone. A want without a version means the one of a driver's time.
 	find(want, driver string) (*distros.Package, error)
 	// kernels lists the kernels with headers, in any order.
-	kernels(d distros.Distro, arch string) []Kernel
+	kernels(d distros.Distro) []Kernel
 }
 
 // Kernel is a kernel with the address of its headers.
@@ -65,11 +65,11 @@ func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositor
 }
 
 // Kernels lists the kernels that the repositories have headers of, in any order.
-func Kernels(ctx context.Context, repos Repositories, d distros.Distro, arch string, step *progress.Step) ([]Kernel, error) {
+func Kernels(ctx context.Context, repos Repositories, d distros.Distro, step *progress.Step) ([]Kernel, error) {
 	if err := load(ctx, repos, step); err != nil {
 		return nil, fmt.Errorf("package repositories of %s: %w", d.ID(), err)
 	}
-	return repos.kernels(d, arch), nil
+	return repos.kernels(d), nil
 }
 
 func load(ctx context.Context, repos Repositories, step *progress.Step) error {

@@ -68,7 +68,7 @@ func (r *rpmRepositories) find(want, _ string) (*distros.Package, error) {
 }
 
 // kernels picks the kernels out of what packages provide.
-func (r *rpmRepositories) kernels(d distros.Distro, _ string) (all []Kernel) {
+func (r *rpmRepositories) kernels(d distros.Distro) (all []Kernel) {
 	system, ok := d.(distros.RPM)
 	if !ok {
 		return nil

@@ -79,7 +79,7 @@ func TestClosure(t *testing.T) {
 			t.Parallel()
 			d := require.Value(distros.Lookup("debian12"))(t)
 			f := debManager{fetcher: &fetcher{Options: Options{Release: test.release}}}
-			p, err := f.plan(test.x, test.libc, d.Headers(test.release), "amd64", &UnavailableError{Release: test.release})
+			p, err := f.plan(test.x, test.libc, d.Headers(test.release), &UnavailableError{Release: test.release})
 			if test.err != "" {
 				assert.ErrorContainsf(t, err, test.err, "want an error with")
 				return
@@ -102,7 +102,7 @@ func TestClosureIsBounded(t *testing.T) {
 		s = append(s, strings.Repeat("x", n)+"linux-headers-1 1: "+strings.Repeat("x", n+1)+"linux-headers-1")
 	}
 	f := debManager{fetcher: &fetcher{}}
-	assert.ErrorContains(t, assert.Err(f.plan(s, "", []string{"linux-headers-1"}, "amd64", &UnavailableError{})), "more than 50 packages")
+	assert.ErrorContains(t, assert.Err(f.plan(s, "", []string{"linux-headers-1"}, &UnavailableError{})), "more than 50 packages")
 }
 
 func TestNewest(t *testing.T) {

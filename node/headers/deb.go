@@ -54,7 +54,7 @@ func (f *debManager) find(ctx context.Context, wants []string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.plan(index, libc, wants, arch.Debian, e)
+	return f.plan(index, libc, wants, e)
 }
 
 // libc returns the version of the image's C library; "" when the image has no list of its packages.

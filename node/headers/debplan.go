@@ -18,7 +18,7 @@ type catalogue interface {
 
 // plan returns the wanted packages with the header packages that they need. libc is the version of the image's C library; "" if it is
 // not known.
-func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, arch string, e *UnavailableError) (*plan, error) {
+func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, e *UnavailableError) (*plan, error) {
 	var chosen []*apt.Package
 	for _, name := range wants {
 		p, ok := x.Candidate(name)
@@ -29,7 +29,7 @@ func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, arch s
 		chosen = append(chosen, p)
 	}
 	all, err := closure(chosen, func(p *apt.Package, chosen []*apt.Package) ([]*apt.Package, error) {
-		return debNeeds(x, libc, arch, p, chosen)
+		return debNeeds(x, libc, p, chosen)
 	})
 	if err != nil {
 		e.Err = err
@@ -44,9 +44,9 @@ func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, arch s
 
 // debNeeds returns the header packages that a package needs. Its other dependencies the image has, or the compile does not need them,
 // except the C library: without the right one fixdep and modpost, which every module needs, do not start.
-func debNeeds(x catalogue, libc dpkg.Version, arch string, p *apt.Package, chosen []*apt.Package) (more []*apt.Package, err error) {
+func debNeeds(x catalogue, libc dpkg.Version, p *apt.Package, chosen []*apt.Package) (more []*apt.Package, err error) {
 	for _, field := range []string{"Pre-Depends", "Depends"} {
-		groups, err := dpkg.ParseRelations(p.Paragraph.Get(field), arch)
+		groups, err := dpkg.ParseRelations(p.Paragraph.Get(field))
 		if err != nil {
 			return nil, fmt.Errorf("package %s: %s: %w", label(p.Package), field, err)
 		}
@@ -105,7 +105,7 @@ func newest(x catalogue, release string) string {
 	if !ok {
 		return ""
 	}
-	groups, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"), meta.Arch)
+	groups, err := dpkg.ParseRelations(meta.Paragraph.Get("Depends"))
 	if err != nil {
 		return ""
 	}
