@@ -173,15 +173,3 @@ func TestNearest(t *testing.T) {
 		assert.Equalf(t, test.want, strings.Join(Nearest(test.word, among), " "), "Nearest(%.20q, %q reversed)", test.word, test.among)
 	}
 }
-
-func TestArch(t *testing.T) {
-	t.Parallel()
-	for _, a := range Archs() {
-		if got, ok := LookupArch(a.Name); !ok || got != a {
-			t.Errorf("LookupArch(%q) = %v, %v", a.Name, got, ok)
-		}
-	}
-	if _, ok := LookupArch("x86_64"); ok {
-		t.Error("x86_64 is not a name of Go")
-	}
-}

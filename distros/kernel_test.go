@@ -222,29 +222,15 @@ func TestArchOfRelease(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+// TestNoHeaders: what is no release of a kernel leads to no package; TestKernelOf has those that do.
+func TestNoHeaders(t *testing.T) {
 	t.Parallel()
-	for release, want := range map[string]string{
-		"6.1.0-38-amd64":              "linux-headers-6.1.0-38-amd64",
-		"6.12.107+deb12-amd64":        "linux-headers-6.12.107+deb12-amd64",
-		"6.8.0-31-generic":            "linux-headers-6.8.0-31-generic",
-		"5.15.0-1009-aws":             "linux-headers-5.15.0-1009-aws",
-		"5.10.1-netflix-12":           "linux-headers-5.10.1-netflix-12",
-		"4.15.0~rc1":                  "",
-		"":                            "",
-		"6.1.0/../../etc":             "",
-		"6.1.0 amd64":                 "",
-		"6.1.0_Custom":                "",
-		"amd64":                       "",
-		"-6":                          "",
-		"6" + strings.Repeat("1", 64): "",
+	for _, release := range []string{
+		"4.15.0~rc1", "", "6.1.0/../../etc", "6.1.0 amd64", "6.1.0_Custom", "amd64", "-6", "6" + strings.Repeat("1", 64),
 	} {
 		for _, d := range All() {
-			if d.PackageManager() != "apt" {
-				continue
-			}
-			if got := strings.Join(d.Headers(release), " "); got != want {
-				t.Errorf("%s: Headers(%q) = %q; want %q", d.ID(), release, got, want)
+			if got := d.Headers(release); d.PackageManager() == "apt" && got != nil {
+				t.Errorf("%s: Headers(%q) = %q", d.ID(), release, got)
 			}
 		}
 	}

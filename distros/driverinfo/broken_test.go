@@ -40,16 +40,3 @@ func TestCheckFlavour(t *testing.T) {
 		assert.Equalf(t, c.want, got, "%s (%s), %s modules, %v", c.release, c.version, c.flavour, c.broken)
 	}
 }
-
-func TestCompareKernels(t *testing.T) {
-	t.Parallel()
-	order := []string{"2.6.32", "3.10", "4.4", "4.15", "5.4", "5.15", "6.1", "6.12"}
-	for i, a := range order {
-		for j, b := range order {
-			if got := CompareKernels(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
-				t.Errorf("CompareKernels(%s, %s) = %d", a, b, got)
-			}
-		}
-	}
-	assert.Equalf(t, 0, CompareKernels("6.1.192", "6.1"), "6.1.192 is not within 6.1")
-}

@@ -95,6 +95,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"set's flavour": {`"flavour": "proprietary"`, `"flavour": "open"`, "no such flavour"},
 		"driver":        {`"418.226.00"`, `"../../etc"`, "is not a driver version"},
 		"branch":        {`"R418"`, `"418"`, "is not a driver branch"},
+		"vgpu":          {`"id":`, `"vgpu": "oracle", "id":`, `vgpu "oracle" is not one of nvidia, aws, azure, google`},
 		"os":            {`"debian11"`, `"Debian 11"`, "is not a system"},
 		"arch":          {`"amd64"`, `""`, "is not an architecture"},
 		"profile":       {`"full"`, `"a/b"`, "is not a profile"},
@@ -173,16 +174,6 @@ func TestCheckKernel(t *testing.T) {
 		if got := fmt.Sprint(i.CheckKernel(c.release)); got != c.want && (c.want != "" || got != "<nil>") {
 			t.Errorf("%s with %q: %s, want %s", c.release, c.overridden, got, c.want)
 		}
-	}
-}
-
-func TestSeries(t *testing.T) {
-	t.Parallel()
-	for release, want := range map[string]string{
-		"6.1.0-38-amd64": "6 1 true", "5.15": "5 15 true", "4.18.0-553.el8": "4 18 true", "6.x": "0 0 false", "": "0 0 false", "-1.2": "0 0 false",
-	} {
-		major, minor, ok := Series(release)
-		assert.Equalf(t, want, fmt.Sprint(major, minor, ok), "%q", release)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -34,7 +35,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("x"), 1},
-		{Usage(errors.New("x")), 2},
+		{Usage(errors.New("x")), 2}, {Usage(pgp.ErrSignature), 2}, {failure.Errorf(failure.Step, "tried: %w", pgp.ErrSignature), 5},
 		{matrix.Errors{{Message: "x"}}, 2},
 		{&matrix.IncompatibleError{}, 2},
 		{assert.Err(distros.Lookup("x")), 2},

@@ -94,22 +94,6 @@ func TestParseEVR(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	t.Parallel()
-	lines := [][]string{{"1"}, {"1-1"}, {"0:1-1.1", "1-1.1", ":1-1.1"}, {"2"}, {"1:0-1", "01:0-1"}, {"2:0"}, {"10:0"}}
-	for i, line := range lines {
-		for j, other := range lines {
-			for _, a := range line {
-				for _, b := range other {
-					if got, want := Compare(splitEVR(a), splitEVR(b)), sign3(i-j); got != want {
-						t.Errorf("Compare(%q, %q) = %d, want %d", a, b, got, want)
-					}
-				}
-			}
-		}
-	}
-}
-
 func sign3(n int) int { return max(-1, min(1, n)) }
 
 func relation(t testing.TB, text string) Relation {
