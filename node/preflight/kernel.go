@@ -145,11 +145,11 @@ func checkMemory(in *Input) Check {
 }
 
 func checkDisk(in *Input) Check {
+	if what := notFolder(in.StateDir, "", "roots", "modules"); in.StateDir != "" && what != "" {
+		return block("Remove it on the node (rm).", "%s", what)
+	}
 	if in.NeedDisk == 0 || in.StateDir == "" {
 		return skip("nothing has to be stored")
-	}
-	if what := notFolder(in.StateDir, "", "roots", "modules"); what != "" {
-		return block("Remove it on the node (rm).", "%s", what)
 	}
 	dir := in.StateDir
 	for !exists(dir) && dir != "/" && dir != "." {
