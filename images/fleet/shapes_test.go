@@ -151,14 +151,3 @@ func TestCloudNames(t *testing.T) {
 	amd := decide(t, shape{labels: map[string]string{karpenter: "radeon-pro-v520", "karpenter.k8s.aws/instance-gpu-manufacturer": "amd"}})
 	assert.Equalf(t, fleet.GPUUnknown, place(amd), "a GPU of AMD")
 }
-
-// TestDeviceLabels: with deviceLabelFields: [class, vendor, device] node feature discovery makes no label that
-// the chart's affinity knows. The pools choose by these labels then, without the affinity.
-func TestDeviceLabels(t *testing.T) {
-	t.Parallel()
-	t4, none := map[string]string{nfd + "pci-0302_10de_1eb8.present": "true"}, map[string]string{nfd + "pci-0200_8086_1521.present": "true"}
-	p := decide(t, shape{labels: t4}, shape{labels: t4}, shape{labels: none})
-	assert.Equalf(t, "595.91.07 "+fleet.NoGPU, place(p), "the plan")
-	assert.Equalf(t, false, p.NFD, "nfd.enabled")
-	assert.Equalf(t, "true", p.Pools[0].NodeSelector[nfd+"pci-0302_10de_1eb8.present"], "the selector")
-}
