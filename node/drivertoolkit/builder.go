@@ -107,7 +107,8 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 	if len(r.RDMA) > 0 {
 		arch, _ := distros.LookupArch(r.Info.Arch)
 		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA[0] {
-			return nil, errors.Join(fmt.Errorf("it sees the RDMA driver %q, the driver container %q: mount /run/mellanox/drivers/usr/src in both", name, r.RDMA[0]), err)
+			const text = "it sees the RDMA driver %q, the driver container %q: mount /run/mellanox/drivers/usr/src in both"
+			return nil, errors.Join(fmt.Errorf(text, name, r.RDMA[0]), err)
 		}
 	}
 	id, err := kbuild.KernelID(r.Kernel, h, "", "")

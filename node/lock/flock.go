@@ -106,7 +106,8 @@ func (l *Lock) replaced() []named {
 func (l *Lock) Lost() error {
 	var errs []error
 	for _, f := range l.replaced() {
-		text := "another program replaced the lock file %s: another driver container may believe that it owns this node; find out who with `fuser %[1]s`, and end it"
+		text := "another program replaced the lock file %s: another driver container may believe that it owns this node; " +
+			"find out who with `fuser %[1]s`, and end it"
 		if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
 			text = "another program removed the lock file %s; it will be made again"
 		}
