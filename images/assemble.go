@@ -46,9 +46,11 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 	}
 	config := &v1.ConfigFile{
 		Architecture: r.Arch, OS: "linux", Variant: baseConfig.Variant, Created: v1.Time{Time: r.Time()},
-		Config: v1.Config{
-			Env: environment(r, baseConfig.Config.Env), Entrypoint: []string{recipe.EntrypointLink}, Cmd: []string{"init"}, WorkingDir: "/", Labels: labels,
-		},
+		Config: v1.Config{Labels: labels},
+	}
+	if r.Profile != recipe.ModulesOnly {
+		config.Config.Env, config.Config.WorkingDir = environment(r, baseConfig.Config.Env), "/"
+		config.Config.Entrypoint, config.Config.Cmd = []string{recipe.EntrypointLink}, []string{"init"}
 	}
 	var below []v1.Layer
 	for _, a := range adds {

@@ -98,8 +98,12 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
+	whole := r.Profile != recipe.ModulesOnly
 	eg.Go(func() (err error) {
 		var links map[string]string
+		if !whole {
+			return nil
+		}
 		if r.Toolchain {
 			links = r.Links
 		}
@@ -115,12 +119,14 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if r.Sources {
 		eg.Go(func() (err error) { companions, err = b.companionsLayer(ectx, r); return err })
 	}
-	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
+	if whole {
+		eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
+	}
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
 	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
-	layers := []namedLayer{{"packages", packages}, {"user-mode driver", driver.user}, {recipe.FabricLayer, fabric}}
+	layers := []namedLayer{{"packages", packages}, {userMode(r), driver.user}, {recipe.FabricLayer, fabric}}
 	if r.Sources {
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
@@ -130,7 +136,11 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if r.Distroless {
 		base = empty.Image
 	}
-	description, err := b.descriptionLayer(ctx, r, info, base, layers)
+	var loaded []namedLayer
+	if whole {
+		loaded = layers
+	}
+	description, err := b.descriptionLayer(ctx, r, info, base, loaded)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,14 @@ type driverLayers struct{ user, kernel v1.Layer }
 // driverSpecs are what they are made from.
 type driverSpecs struct{ user, kernel layer.Spec }
 
+// userMode is the name of the layer of what the profile keeps of the driver.
+func userMode(r *recipe.Recipe) string {
+	if r.Profile == recipe.ModulesOnly {
+		return "licence"
+	}
+	return "user-mode driver"
+}
+
 func userModeKey(r *recipe.Recipe) (string, error) {
 	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 }
@@ -50,7 +58,7 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 		return driverLayers{}, err
 	}
 	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
-	of := driverSpecs{user: spec(r, "user-mode driver", user), kernel: spec(r, "kernel sources", kernel)}
+	of := driverSpecs{user: spec(r, userMode(r), user), kernel: spec(r, "kernel sources", kernel)}
 	for {
 		have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
 		if needKernel || have.user == nil { // it is made in the same pass

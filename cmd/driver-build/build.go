@@ -43,7 +43,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "source profile lock repository")
 	session.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	session.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
-		"cuda what CUDA and NVML need; cuda-tu10x, cuda-ga10x one firmware (default: the matrix's)")
+		"cuda what CUDA and NVML need; cuda-tu10x, cuda-ga10x one firmware; modules nothing: only those of --kernel (default: the matrix's)")
 	session.Choice(f, &o.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
 	o.output.AddTo(f, "push to the repository, tagged <driver>-<os>")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -28,7 +29,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"--deny":                 words(append(releases.WarningKinds(), "all")...),
 	"--cuda":                 words(cudaReleases()...),
 	"--flavour":              words(matrix.Proprietary, matrix.Open),
-	"--profile":              words(matrix.Profiles()...),
+	"--profile":              words(append(matrix.Profiles(), string(recipe.ModulesOnly))...),
 	"--kernel":               words("latest", "all"),
 	"verify --kernel":        cobra.NoFileCompletions,
 	"--builder":              words("auto", "chroot", "buildkit"),

@@ -50,7 +50,7 @@ func kernelUser(t *testing.T) *user {
 	u.offers("ubuntu16.04", "4.4.0-1092-aws", "5.2.0-1-generic")
 	for _, tag := range []string{
 		"535.261.03-6.12.43_deb12-amd64-debian12", "535-6.1.0-38-amd64-debian12", "535.261.03-debian12", "418.87.01-ubuntu16.04",
-		"418.87.01-6.1.0-9-amd64-debian12", "latest",
+		"418.87.01-6.1.0-9-amd64-debian12", "535.261.03-6.1.0-38-amd64-debian12-modules", "latest",
 	} {
 		ref, err := name.ParseReference(u.Host + "/gpu/driver:" + tag)
 		if err == nil {
@@ -168,6 +168,8 @@ func TestKernelTags(t *testing.T) {
 		{"--kernel latest --kernel " + imagetest.OldKernel, []string{thin(imagetest.Kernel), thin(imagetest.OldKernel)}},
 		{"--kernel all --one-image", []string{newDriver + "-debian12"}},
 		{"--kernel latest --with-toolchain --one-image", []string{newDriver + "-debian12"}},
+		{"--kernel latest --profile modules", []string{strings.ReplaceAll(thin(imagetest.Kernel), "debian12", "debian12-modules")}},
+		{"--kernel all --profile modules --one-image", []string{newDriver + "-debian12-modules"}},
 	} {
 		var got []string
 		for _, r := range u.recipes(t, c.flags) {
@@ -201,6 +203,8 @@ func TestKernelUsage(t *testing.T) {
 		want  string
 	}{
 		{"--kernel latest --kernel-flavour aws", 2, "aws"},
+		{"--profile modules", 2, "give --kernel RELEASE or latest too"},
+		{"--profile modules --kernel latest --with-toolchain", 2, "leave out --with-toolchain"},
 		{"--kmm --kernel latest --flavour open --flavour proprietary", 2, "give one --flavour"},
 		{"--kernel 6.1.0-99-amd64", 6, "headers of kernel 6.1.0-99-amd64"},
 		{"--kernel latest:2 --output oci-archive:x.tar", 2, "an archive holds one image"},

@@ -99,11 +99,11 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 func printLeft(a *session.App, left map[string][]string) {
 	for _, cause := range slices.Sorted(maps.Keys(left)) {
 		tags := left[cause]
-		text := fmt.Sprintf("%d images are left out, because a build of them cannot work now: %s: %s", len(tags), cause, tags[0])
+		named := tags[0]
 		if len(tags) > 1 {
-			text += " to " + tags[len(tags)-1]
+			named = fmt.Sprintf("%d images, %s to %s", len(tags), named, tags[len(tags)-1])
 		}
-		a.Warnings(text)
+		a.Warnings("left out, because a build cannot work now: " + cause + ": " + named)
 	}
 }
 

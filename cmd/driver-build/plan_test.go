@@ -93,6 +93,11 @@ func TestPlanKernels(t *testing.T) {
 	if got := args("--kernel latest"); len(got) != 1 || !strings.Contains(got[0], "--kernel "+imagetest.Kernel+" ") {
 		t.Errorf("%q", got)
 	}
+	set := args("--kernel latest --profile modules") // from the same entry of the lock
+	if len(set) != 1 || !strings.HasPrefix(set[0], "535.261.03-"+imagetest.Kernel+"-debian12-modules ") || !strings.Contains(set[0], " --profile modules ") {
+		t.Errorf("%q", set)
+	}
+	u.Run(t, append(strings.Fields(strings.SplitN(set[0], " ", 2)[1]), "--dry-run")...).Want(t, 0)
 	assert.Equalf(t, dists, u.Requests("/dists/"), "with a lock the repositories were asked")
 	u.Run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).Want(t, 0)
 }
@@ -124,7 +129,7 @@ func TestPlanOutage(t *testing.T) {
 	u.Fault(refuse(500, "/v2/base/debian12"))
 	u.Cache = t.TempDir()
 	r := u.plan(t, "--format json --at 2020-01-01")
-	r.Want(t, 0, "images are left out, because a build of them cannot work now: registry "+u.Host+": ", "-debian12")
+	r.Want(t, 0, "left out, because a build cannot work now: registry "+u.Host+": ", "-debian12")
 	if strings.Count(r.Stderr, "warning: ") != 1 || strings.Contains(r.Stdout, "-debian12\"") || !strings.Contains(r.Stdout, "-ubuntu18.04\"") || !strings.Contains(all.Stdout, "-debian12\"") {
 		t.Errorf("%s\n%s", r.Stderr, r.Stdout)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -51,16 +52,13 @@ type Image struct {
 
 // Tag is the tag that the image gets.
 func (im Image) Tag() string {
-	tag, _ := im.tags()
+	tag, _ := recipe.Tags(im.Target, im.Plan)
 	return tag
 }
 
-// tags are the tag and its aliases.
-func (im Image) tags() (tag string, aliases []string) {
-	if len(im.Plan.Kernels) > 0 && !im.Plan.Together {
-		return recipe.KernelTags(im.Target, im.Plan.Kernels[0])
-	}
-	return im.Target.Tag(), recipe.AliasTags(im.Target)
+// lockName is the name of the lock's entry. Modules alone are made from that of the image that has them.
+func (im Image) lockName() string {
+	return lockfile.Name(strings.TrimSuffix(im.Tag(), recipe.ModulesSuffix), im.Target.Arch)
 }
 
 // Group is the images that share a tag: a single one, or those of an index, which has one for each
@@ -95,7 +93,7 @@ func (b *Batch) Groups(list ListKernels) (groups []Group, err error) {
 	}
 	position := map[string]int{}
 	for _, im := range all {
-		tag, aliases := im.tags()
+		tag, aliases := recipe.Tags(im.Target, im.Plan)
 		if _, ok := position[tag]; !ok {
 			position[tag] = len(groups)
 			groups = append(groups, Group{Tag: tag, Aliases: aliases})

@@ -86,6 +86,19 @@ func (k *Kernels) Check() error {
 	return CheckKernelFlavours(k.Flavours)
 }
 
+// CheckProfile finds what an image of modules cannot have.
+func (b *Batch) CheckProfile() error {
+	switch k := &b.Kernels; {
+	case b.Plan.Profile != recipe.ModulesOnly:
+		return nil
+	case !k.Compile():
+		return failure.New(failure.Usage, "--profile modules is the modules for a kernel and nothing else: give --kernel RELEASE or latest too")
+	case k.Toolchain || k.Sources || k.KMM:
+		return failure.New(failure.Usage, "--profile modules is modules and nothing else: leave out --with-toolchain, --with-sources and --kmm")
+	}
+	return nil
+}
+
 // CheckKernelFlavours returns an error for a text that cannot be the flavour of a kernel.
 func CheckKernelFlavours(flavours []string) error {
 	for _, f := range flavours {

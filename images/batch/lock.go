@@ -177,9 +177,9 @@ func (b *Batch) LockedPins(im Image) (*recipe.Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := lockfile.Name(im.Tag(), im.Target.Arch)
+	name := im.lockName()
 	command := b.lockCommand(name)
-	locked, ok := b.Lock.Find(im.Tag(), im.Target.Arch)
+	locked, ok := b.Lock.Images[name]
 	if !ok {
 		return nil, fmt.Errorf("%s is not locked: %s", name, command)
 	}
@@ -204,7 +204,7 @@ func (b *Batch) explain(ctx context.Context, builder *images.Builder, im Image, 
 	if planErr != nil {
 		return err // the first error says more
 	}
-	name := lockfile.Name(im.Tag(), im.Target.Arch)
+	name := im.lockName()
 	if changes := lockfile.ComparePins(*im.Pins, now.Pins()); len(changes) > 0 {
 		return &lockfile.MismatchError{Target: name, Changes: changes, Command: b.lockCommand(name), Err: err}
 	}

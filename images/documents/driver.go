@@ -24,6 +24,9 @@ func (g *graph) addDriver(i *Image, image string) string {
 	id := g.add(c)
 	g.relate(image, contains, id)
 	for _, p := range i.recipe.Source.Packages {
+		if i.modulesOnly() && !recipe.HasKernelSources(p.Name) {
+			continue
+		}
 		g.relate(id, contains, g.add(i.pinned(p, debianSource(p.Name, p.Version, i.Driver))))
 	}
 	g.addComponents(i, id)

@@ -27,9 +27,11 @@ func (g *graph) addImage(i *Image) string {
 	if base.Digest != "" {
 		g.relate(id, descendantOf, g.add(i.otherImage("Base-"+i.Arch, "base", base)))
 	}
-	system := g.add(component{id: "System-" + i.Arch, purpose: "OPERATING-SYSTEM", name: cmp.Or(i.systemID, "unknown"), version: i.systemVersion})
-	g.relate(id, contains, system)
-	g.addPackages(i, system)
+	if !i.modulesOnly() {
+		system := g.add(component{id: "System-" + i.Arch, purpose: "OPERATING-SYSTEM", name: cmp.Or(i.systemID, "unknown"), version: i.systemVersion})
+		g.relate(id, contains, system)
+		g.addPackages(i, system)
+	}
 	if i.Driver != "" {
 		g.addModules(i, id, g.addDriver(i, id))
 	}
@@ -45,6 +47,9 @@ func (i *Image) otherImage(id, word string, image recipe.Base) component {
 	c.purl = imagePURL(c.name, image.Digest, map[string]string{"arch": i.Arch, "tag": tag, "repository_url": name})
 	return c
 }
+
+// modulesOnly says that the image has nothing of a system and of the user-mode driver.
+func (i *Image) modulesOnly() bool { return i.Profile == string(recipe.ModulesOnly) }
 
 // tag is the one that the image was built for. Others may name the same image, and are not in its document.
 func (i *Image) tag() string { return i.Labels[recipe.OCIPrefix+"version"] }

@@ -113,6 +113,10 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	i := &Image{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
 	// An image without os-release has packages of no known system.
 	i.systemID, i.systemVersion, _ = osrelease.Read(tree.OpenFS())
+	if i.modulesOnly() { // it has none, and its compiler's packages are of the system that its name says
+		version := max(0, strings.IndexAny(i.System, "0123456789"))
+		i.systemID, i.systemVersion = i.System[:version], i.System[version:]
+	}
 	return i, i.addFiles(tree, outlined)
 }
 

@@ -77,11 +77,11 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 		return fmt.Errorf("%w: profile %s: driver %s for %s has no %s: use the profile %s", ErrContent, r.Profile, r.Driver, r.Arch, firmware, recipe.CUDA)
 	}
 	for _, name := range []string{r.LibDir + "/libnvidia-ml.so." + r.Driver, r.LibDir + "/libcuda.so." + r.Driver, "usr/bin/nvidia-smi", recipe.LicenceFile} {
-		if !user.Exists(name) {
+		if r.Profile.Keeps(name, r.LibDir, "") && !user.Exists(name) {
 			return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, name, r.Driver, r.Arch)
 		}
 	}
-	if r.VGPU != "" && !user.Exists(recipe.Gridd) {
+	if r.VGPU != "" && r.Profile.Keeps(recipe.Gridd, r.LibDir, "") && !user.Exists(recipe.Gridd) {
 		return fmt.Errorf("%w: it has no %s: is this a driver for vGPU guests?", ErrContent, recipe.Gridd)
 	}
 	for _, flavour := range r.Flavours {

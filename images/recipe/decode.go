@@ -104,6 +104,8 @@ func (r *Recipe) check() error {
 		}
 		c.that(k.Toolkit != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
 	}
+	c.that(r.Profile != ModulesOnly || len(r.Kernels) > 0 && r.Distroless && len(r.Packages)+len(r.Fabric) == 0 && !r.Sources && !r.KMM,
+		"its profile is %s, and it has no kernel, or more than modules", ModulesOnly)
 	c.that(len(r.Kernels) == 0 || len(r.PrecompiledFlavours) > 0, "it names kernels, and no flavour of their modules")
 	for _, p := range r.AllPackages() {
 		c.that(p.Name != "" && p.Version != "" && p.Arch != "", "package %.100q: name, version and architecture must be there", p.Name)

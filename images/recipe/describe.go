@@ -35,9 +35,13 @@ const format = "files.mtree 2, ld.so.cache"
 // contentID tells images of different content apart: it covers all that layers are made from, and neither the
 // time nor the compression, which change no file.
 func (r *Recipe) contentID() (string, error) {
+	programs := r.Entrypoint
+	if r.Profile == ModulesOnly { // it has none
+		programs = nil
+	}
 	inputs := []any{
 		Version, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, Digests(r.Packages), r.Links,
-		r.Source.Digests(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
+		r.Source.Digests(), r.LibDir, r.LibDir32, programs, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
 		format,
 	}
 	if r.Distroless {

@@ -79,8 +79,12 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 	for _, p := range d.Patches {
 		patches = append(patches, p.Name+" sha256:"+p.SHA256)
 	}
+	title := "NVIDIA driver " + d.Driver + " for " + d.OS
+	if Profile(d.Profile) == ModulesOnly {
+		title = "Kernel modules of " + title
+	}
 	return map[string]string{
-		OCIPrefix + "title": "NVIDIA driver " + d.Driver + " for " + d.OS, OCIPrefix + "source": ProjectURL, OCIPrefix + "licenses": Licence(d.VGPU),
+		OCIPrefix + "title": title, OCIPrefix + "source": ProjectURL, OCIPrefix + "licenses": Licence(d.VGPU),
 		LabelDriver: d.Driver, LabelSystem: d.OS, LabelProfile: d.Profile, LabelContent: d.ID, LabelVGPU: d.VGPU,
 		LabelFlavours: strings.Join(d.Flavours, ","),
 		LabelKernels:  strings.Join(d.Kernels(), ","), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
@@ -89,8 +93,11 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 
 // Variables are those of the environment that follow from what an image says of itself: what the GPU Operator and
 // NVIDIA's container runtime expect of a driver image. void keeps the runtime from injecting a driver into the
-// driver's own container.
+// driver's own container. An image that starts nothing has none.
 func Variables(d driverinfo.Description) map[string]string {
+	if Profile(d.Profile) == ModulesOnly {
+		return nil
+	}
 	kind := "passthrough"
 	if d.VGPU != "" {
 		kind = "vgpu"

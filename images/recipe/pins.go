@@ -29,13 +29,14 @@ type Pins struct {
 func New(t matrix.Target, o Options) (*Recipe, error) {
 	d := t.Distro
 	r := &Recipe{
-		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
+		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch,
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
 		Compression: o.compression(d), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
 		CUDA: releases.CUDAOf(t.Driver.Version, t.Driver.CUDA), Advisories: releases.AdvisoriesOf(t.Driver), VGPU: t.Driver.VGPU,
-		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
+		Toolchain: true, Sources: true, Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 		Base: Base{Location: cmp.Or(o.Base, t.System.Base)},
 	}
+	r.Tag, r.Aliases = Tags(t, o)
 	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)
@@ -43,7 +44,9 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	if err := r.ask(t, o); err != nil {
 		return nil, err
 	}
-	r.Patches = patches(t.Driver, r.Source, r.Flavours)
+	if r.Patches = patches(t.Driver, r.Source, r.Flavours); r.Profile == ModulesOnly {
+		r.bare()
+	}
 	return r, nil
 }
 
@@ -56,6 +59,9 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 	}
 	r.Base = base
 	r.Packages, r.Compiler, r.Source.Packages = slices.Clone(p.Packages), slices.Clone(p.Compiler), slices.Clone(p.Driver)
+	if r.Profile == ModulesOnly {
+		r.Packages = nil
+	}
 	for i, c := range r.Companions {
 		if c.File != nil {
 			continue

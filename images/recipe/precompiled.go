@@ -28,9 +28,29 @@ func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	if o.Signer != nil {
 		r.Signer = sign.Fingerprint(o.Signer.Raw)
 	}
-	if !o.Together {
-		r.Tag, r.Aliases = KernelTags(t, o.Kernels[0])
+}
+
+// bare takes everything but modules out of a recipe that has them. What it asks for stays, so that one lock is for both images.
+// What is known of the driver goes with its own image: news of it make no set of modules out of date.
+func (r *Recipe) bare() {
+	r.Distroless, r.Fabric, r.Kernel, r.CUDA, r.Advisories = true, nil, driverinfo.KernelRule{}, "", nil
+}
+
+// ModulesSuffix ends the tags of images with nothing but modules.
+const ModulesSuffix = "-modules"
+
+// Tags are the tags that the image of a target gets with options: the first one names it, the others are aliases.
+func Tags(t matrix.Target, o Options) (tag string, aliases []string) {
+	if tag, aliases = t.Tag(), AliasTags(t); len(o.Kernels) > 0 && !o.Together {
+		tag, aliases = KernelTags(t, o.Kernels[0])
 	}
+	if o.Profile == ModulesOnly {
+		tag += ModulesSuffix
+		for i := range aliases {
+			aliases[i] += ModulesSuffix
+		}
+	}
+	return tag, aliases
 }
 
 // KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and
@@ -52,8 +72,9 @@ func AliasTags(t matrix.Target) (aliases []string) {
 	return aliases
 }
 
-// HasTag says whether a tag is one that an image of the target has: for any kernel, or for one.
+// HasTag says whether a tag is one that an image of the target has: for any kernel, or for one, or with modules only.
 func HasTag(t matrix.Target, tag string) bool {
+	tag = strings.TrimSuffix(tag, ModulesSuffix)
 	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
 		front, ok := strings.CutSuffix(tag, "-"+system)
 		if ok && (front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front,
@@ -83,6 +104,9 @@ func (r *Recipe) sets() []driverinfo.Precompiled {
 	return all
 }
 
+// HasKernelSources says whether one of Debian's packages has sources of the kernel modules.
+func HasKernelSources(name string) bool { return strings.HasSuffix(name, "kernel-source") }
+
 // kernelPins are the digests of what the sources of a flavour come from.
 func (s Source) kernelPins(flavour string) []string {
 	if s.Runfile != nil {
@@ -90,7 +114,7 @@ func (s Source) kernelPins(flavour string) []string {
 	}
 	var sums []string
 	for _, p := range s.Packages {
-		if strings.HasSuffix(p.Name, "kernel-source") && PackageFlavour(p.Name) == flavour {
+		if HasKernelSources(p.Name) && PackageFlavour(p.Name) == flavour {
 			sums = append(sums, p.Digest())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// Profile is the part of the user-mode driver that goes into an image.
+// Profile is the part of the user-mode driver that goes into an image. With ModulesOnly the image has nothing else either.
 type Profile string
 
 // The profiles.
@@ -21,6 +21,9 @@ const (
 	// CUDA with the firmware of some GPUs: Turing and GA100, or the newer ones.
 	CUDATU10x Profile = cudaWith + "tu10x"
 	CUDAGA10x Profile = cudaWith + "ga10x"
+
+	// ModulesOnly is compiled modules and their licence: for an image that is mounted beside another one, and starts nothing.
+	ModulesOnly Profile = "modules"
 )
 
 // cudaWith begins the profiles with a part of the firmware; the rest names the file, gsp_tu10x.bin.
@@ -28,8 +31,8 @@ const cudaWith = "cuda-"
 
 // ParseProfile reads the value of --profile.
 func ParseProfile(s string) (Profile, error) {
-	if !slices.Contains(matrix.Profiles(), s) {
-		return "", fmt.Errorf("profile %q is not known: use full, compute, cuda, cuda-tu10x or cuda-ga10x", s)
+	if !slices.Contains(matrix.Profiles(), s) && s != string(ModulesOnly) {
+		return "", fmt.Errorf("profile %q is not known: use full, compute, cuda, cuda-tu10x, cuda-ga10x or modules", s)
 	}
 	return Profile(s), nil
 }
@@ -70,6 +73,8 @@ var (
 func (p Profile) Keeps(name, libDir, libDir32 string) bool {
 	base := path.Base(name)
 	switch {
+	case p == ModulesOnly:
+		return name == LicenceFile
 	case HasPrefix(alwaysFolders, name):
 		return p.keepsFirmware(base)
 	case InFolder(name, "etc/OpenCL"):

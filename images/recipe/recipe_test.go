@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 	_, err := ParseCompression("lz4")
 	assert.ErrorContains(t, err, "lz4", "gzip or zstd")
 	_, err = ParseProfile("tiny")
-	assert.ErrorContains(t, err, "tiny", "full, compute, cuda, cuda-tu10x or cuda-ga10x")
+	assert.ErrorContains(t, err, "tiny", "full, compute, cuda, cuda-tu10x, cuda-ga10x or modules")
 	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
 	assert.Equal(t, "https://example.com/x.run", secret.Public().Source.Runfile.URL)
 	secret = Recipe{Source: Source{Redist: &fetch.File{URL: "https://user:secret@example.com/x"}},

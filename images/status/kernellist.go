@@ -246,7 +246,9 @@ func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bo
 		}
 		t.Driver = d
 		tag, aliases := recipe.KernelTags(t, k.Release)
-		ready = append(append(ready, tag), aliases...)
+		for _, tag := range append(aliases, tag) {
+			ready = append(ready, tag, tag+recipe.ModulesSuffix)
+		}
 		flavours := d.Flavours
 		if len(q.Selection.Flavours) > 0 {
 			flavours = q.Selection.Flavours

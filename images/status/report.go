@@ -241,12 +241,13 @@ func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
 		other = []string{"amd64", "x86_64"}
 	}
 	for _, tag := range r.tags {
+		tag = strings.TrimSuffix(tag, recipe.ModulesSuffix)
 		front, back := t.Driver.Version+"-", "-"+t.System.ID
 		if len(tag) <= len(front)+len(back) || !strings.HasPrefix(tag, front) || !strings.HasSuffix(tag, back) {
 			continue
 		}
 		kernel := tag[len(front) : len(tag)-len(back)]
-		if !slices.ContainsFunc(other, func(arch string) bool { return strings.Contains(kernel, arch) }) {
+		if !slices.Contains(kernels, kernel) && !slices.ContainsFunc(other, func(arch string) bool { return strings.Contains(kernel, arch) }) {
 			kernels = append(kernels, kernel)
 		}
 	}

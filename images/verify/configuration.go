@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // withoutEffect are the fields of a configuration that no container runtime looks at.
@@ -162,7 +163,7 @@ func checkDescription(s *subject) {
 		}
 	}
 	s.checkOtherLabels()
-	if d, err := distros.Lookup(info.OS); err == nil {
+	if d, err := distros.Lookup(info.OS); err == nil && !s.modulesOnly() {
 		if id, version, err := osrelease.Read(s.tree.OpenFS()); err != nil || !distros.Userland(d).Matches(id, version) {
 			s.fail(driverinfo.Path, "os is %q, etc/os-release says %q %q", info.OS, id, version)
 		}
@@ -170,11 +171,19 @@ func checkDescription(s *subject) {
 	if !info.Toolchain && len(info.Precompiled) == 0 {
 		s.fail(driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
 	}
+	if i := slices.IndexFunc(s.all, beside); i >= 0 && s.modulesOnly() {
+		s.fail(s.all[i].Path, "is neither modules nor their licence: the image's description says that it has nothing else")
+	}
 	for _, flavour := range info.Flavours {
 		if dir := recipe.KernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
 			s.fail(driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
 		}
 	}
+}
+
+// beside says whether an entry is not one of an image of modules.
+func beside(e *rootfs.Entry) bool {
+	return e.Kind != rootfs.Dir && e.Path != driverinfo.Path && e.Path != recipe.FileList && !recipe.HasPrefix([]string{recipe.ModulesDir + "/", "licenses/"}, e.Path)
 }
 
 // sorted puts the words of a list in order: labels have the order of the request.

@@ -93,6 +93,7 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 		i.System = id + version
 	}
 	s := &subject{tree: tree, all: tree.All(), config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}}
+	s.info, s.infoErr = driverinfo.Read(tree.OpenFS())
 	s.findFolders()
 	s.findDriver()
 	checkVersion(s)
@@ -114,9 +115,11 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 			i.Firmware = append(i.Firmware, "/"+e.Path)
 		}
 	}
-	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
-		i.Description = &info
-		if s.which(probe) == nil {
+	if s.infoErr == nil { // verify says what is wrong with one that cannot be read
+		i.Description = &s.info
+		if s.modulesOnly() {
+			i.System = s.info.OS
+		} else if s.which(probe) == nil {
 			i.Lacks = []string{recipe.ProbeName}
 		}
 	}

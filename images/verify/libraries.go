@@ -27,6 +27,10 @@ func checkVersion(s *subject) {
 		}
 	}
 	versions := slices.Sorted(maps.Keys(seen))
+	if len(versions) == 0 && s.modulesOnly() {
+		s.version = s.info.Driver
+		return
+	}
 	if len(versions) == 0 {
 		s.fail("", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
 		return

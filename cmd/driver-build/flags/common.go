@@ -72,7 +72,7 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.Sources.Base, "base", "", "base `IMAGE` instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
 	f.StringVar(&c.Sources.Mirror, "mirror", "", "package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL")
 	f.StringVar(&c.Sources.Source, "source", "", "`URL` or FILE of the driver's archive; the row's checksum still applies")
-	f.StringVar(&c.Given.Profile, "profile", "", "`NAME`: full, compute, cuda, cuda-tu10x or cuda-ga10x (default: the matrix's)")
+	f.StringVar(&c.Given.Profile, "profile", "", "`NAME`: full, compute, cuda, cuda-tu10x, cuda-ga10x or modules (default: the matrix's)")
 	f.StringVar(&c.Entrypoint, "entrypoint", "", "FILE: driver-entrypoint of the images (default: the one of this version)")
 	f.BoolVar(&c.Given.AllowMissing, "allow-missing-programs", false,
 		"leave out driver-probe, with a warning, where it is neither here nor can be made")
@@ -153,7 +153,10 @@ func (c *Common) Choose(a *session.App) (*matrix.Matrix, error) {
 	if c.Sources.Source != "" && len(c.Targets) > 1 {
 		return nil, session.Usagef("--source is one archive: it needs one driver and one architecture")
 	}
-	return m, c.options(a, m.Defaults.Profile)
+	if err := c.options(a, m.Defaults.Profile); err != nil {
+		return nil, err
+	}
+	return m, c.CheckProfile()
 }
 
 // Take is Choose of targets that are known without a matrix.

@@ -1,0 +1,84 @@
+package images
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// TestModulesOnly: an image of modules has the layer of the image that has them too, compiled once, and nothing that
+// starts. It is what an empty cache gives, whatever the programs are, and only modules make it out of date.
+func TestModulesOnly(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	target := r.target(t, pair("debian12", newDriver))
+	o := recipe.Options{Kernels: []string{imagetest.Kernel}}
+	_, whole := made(t, r.b, target, o)
+	o.Profile = recipe.ModulesOnly
+	planned, img := made(t, r.b, target, o)
+	assert.Equalf(t, 1, int(f.runs.Load()), "compiles")
+	assert.Equal(t, "535.261.03-6.1.0-56-amd64-debian12-modules", planned.Tag)
+	wantFit(t, r.b, img)
+
+	layers := layersOf(t, img)
+	assert.Equalf(t, 4, len(layers), "layers: licence, modules, description, list of files")
+	var have []string
+	for _, l := range layersOf(t, whole) {
+		have = append(have, digestOf(t, l))
+	}
+	assert.Equalf(t, true, slices.Contains(have, digestOf(t, layers[1])), "the image with everything has the layer of modules, too")
+	var others []string
+	for _, e := range treeOf(t, img).All() {
+		if e.Kind != rootfs.Dir && !recipe.InFolder(e.Path, recipe.ModulesDir) {
+			others = append(others, e.Path)
+		}
+	}
+	assert.Same(t, []string{recipe.LicenceFile, driverinfo.Path, recipe.FileList}, others)
+	config := require.Value(img.ConfigFile())(t).Config
+	assert.Equalf(t, 0, len(config.Entrypoint)+len(config.Cmd)+len(config.Env), "command and variables")
+	for name, want := range map[string]string{
+		recipe.LabelProfile: "modules", recipe.LabelKernels: imagetest.Kernel, recipe.LabelDriver: newDriver, recipe.LabelSystem: "debian12",
+		recipe.LabelFlavours: "proprietary", recipe.OCIPrefix + "version": planned.Tag, recipe.OCIPrefix + "base.digest": "",
+	} {
+		assert.Equalf(t, want, config.Labels[name], "%s", name)
+	}
+
+	empty := newBuilder(t, r.World, t.TempDir())
+	empty.Runner, empty.Binaries = func(context.Context) (runner.Runner, error) { return &fakeRunner{t: t}, nil }, r.b.Binaries
+	_, again := made(t, empty, target, o)
+	assert.Equalf(t, digestOf(t, img), digestOf(t, again), "the image of an empty cache")
+	before := require.Value(planned.Describe())(t).ID
+	planned.Entrypoint = nil
+	assert.Equalf(t, before, require.Value(planned.Describe())(t).ID, "with other programs")
+	target.Driver.Advisories = append(target.Driver.Advisories, driverinfo.Advisory{ID: "x", Kind: driverinfo.KnownBad, Reason: "news"})
+	assert.Equalf(t, before, require.Value(require.Value(r.b.Plan(t.Context(), target, o))(t).Describe())(t).ID, "after news of the driver")
+	o.Signer = signers()[0].Certificate
+	if is := require.Value(require.Value(r.b.Plan(t.Context(), target, o))(t).Describe())(t); is.ID == before {
+		t.Error("another signer makes no other image")
+	}
+}
+
+// TestModulesOnlyHidesNothing: an image that says it is one of modules and has more is not fit.
+func TestModulesOnlyHidesNothing(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	img := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Profile: recipe.ModulesOnly})
+	tree := treeOf(t, img)
+	require.NoError(t, tree.AddBytes("usr/bin/more", 0o755, []byte("#!/bin/sh")))
+	findings := require.Value(examiner(r.b).Examine(t.Context(), tree, require.Value(img.ConfigFile())(t)))(t)
+	if !slices.ContainsFunc(findings, func(f verify.Finding) bool {
+		return f.Severity == verify.Error && f.Path == "usr/bin/more" && strings.Contains(f.Message, "neither modules nor their licence")
+	}) {
+		t.Errorf("%v", findings)
+	}
+}
