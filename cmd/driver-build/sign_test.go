@@ -88,6 +88,9 @@ func TestSignCommand(t *testing.T) {
 		t.Error(r.Stdout)
 	}
 	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
+	// One architecture under two names in a layout, which sbom reads without either.
+	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "amd64", "--output", "oci:"+u.Path("two"), "--tag", "a", "--tag", "b").Want(t, 0)
+	u.Run(t, "sbom", "oci:"+u.Path("two")).Want(t, 0)
 	// One architecture, under the tag that it was built with.
 	r = u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
 	r.Want(t, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -65,7 +66,8 @@ func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Has
 			continue
 		}
 		named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
-		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
+		_, other := errors.AsType[*oci.PlatformError](err)
+		if other || errors.Is(err, fs.ErrNotExist) { // a layout may have names for one architecture only
 			missing = err
 			continue
 		}
