@@ -82,3 +82,16 @@ func TestModulesOnlyHidesNothing(t *testing.T) {
 		t.Errorf("%v", findings)
 	}
 }
+
+// TestNoToolchain: an image that gets its modules from elsewhere has neither them nor what makes them, and none of the base.
+func TestNoToolchain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	planned, img := made(t, r.b, r.target(t, pair("debian12", newDriver)), recipe.Options{Thin: true})
+	assert.Equal(t, "535.261.03-debian12", planned.Tag)
+	assert.Equalf(t, 2, len(planned.Flavours), "flavours of the modules that it takes")
+	wantFit(t, r.b, img)
+	tree := treeOf(t, img)
+	wantPaths(t, tree, false, "usr/src", "usr/bin/gcc", recipe.ModulesDir, "etc/apt")
+	wantPaths(t, tree, true, libDir+"/libcuda.so."+newDriver, "usr/bin/nvidia-smi", recipe.BinDir+"/"+recipe.EntrypointName)
+}

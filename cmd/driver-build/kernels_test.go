@@ -203,6 +203,7 @@ func TestKernelUsage(t *testing.T) {
 		want  string
 	}{
 		{"--kernel latest --kernel-flavour aws", 2, "aws"},
+		{"--kernel latest --no-toolchain", 2, "--no-toolchain is about images without modules"},
 		{"--profile modules", 2, "give --kernel RELEASE or latest too"},
 		{"--profile modules --kernel latest --with-toolchain", 2, "leave out --with-toolchain"},
 		{"--kmm --kernel latest --flavour open --flavour proprietary", 2, "give one --flavour"},

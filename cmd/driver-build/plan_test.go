@@ -87,6 +87,9 @@ func TestPlanKernels(t *testing.T) {
 			t.Errorf("%s is not planned: %s", k, got)
 		}
 	}
+	if got := args("--no-toolchain"); len(got) != 1 || !strings.HasPrefix(got[0], "535.261.03-debian12 ") || !strings.Contains(got[0], " --no-toolchain ") {
+		t.Errorf("%q", got)
+	}
 	u.tool(t, "lock --os debian12 --arch amd64 --kernel latest").Want(t, 0)
 	u.offers("debian12", "6.1.0-99-amd64")
 	dists := u.Requests("/dists/")

@@ -109,7 +109,7 @@ func (b *Batch) Groups(list ListKernels) (groups []Group, err error) {
 func (b *Batch) Arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{
-		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources, "--kmm": k.KMM,
+		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--no-toolchain": k.Thin, "--with-sources": k.Sources, "--kmm": k.KMM,
 		"--allow-incompatible": b.Selection.AllowIncompatible, "--allow-missing-programs": b.Given.AllowMissing,
 		"--insecure-registry": b.Given.Insecure, "--no-fabric": b.Selection.NoFabric, "--no-patches": b.Selection.NoPatches,
 	}
@@ -136,7 +136,7 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
 	words := b.Arguments("--matrix", "--lock", "--arch", "--base", "--mirror", "--flavour", "--kernel", "--kernel-from", "--kernel-flavour",
-		"--one-image", "--with-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--no-fabric", "--no-patches", "--companions")
+		"--one-image", "--with-toolchain", "--no-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--no-fabric", "--no-patches", "--companions")
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}

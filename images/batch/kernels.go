@@ -24,6 +24,7 @@ type Kernels struct {
 	Flavours  []string // of the kernels that "latest" and "all" mean
 	Modules   []string // to compile; empty: all that the sources offer
 	Together  bool     // one image for all kernels instead of one image a kernel
+	Thin      bool     // without kernels: neither compiler nor sources
 	Toolchain bool     // compiler and sources go in as well
 	Sources   bool     // the sources of the kernel modules go in as well
 	KMM       bool     // the modules are laid out for Kernel Module Management too
@@ -61,6 +62,9 @@ func (k *Kernels) Check() error {
 			}
 		}
 		return nil
+	}
+	if k.Thin {
+		return errors.New("--no-toolchain is about images without modules: with --kernel, only --with-toolchain puts one in")
 	}
 	for _, spec := range k.Specs {
 		if recipe.IsListed(spec) {
@@ -127,7 +131,9 @@ func (b *Batch) Offered(ctx context.Context, plans *Plans) ListKernels {
 // expand turns a target into images: without kernels one image, else one for each kernel, or one for all kernels.
 func (b *Batch) expand(t matrix.Target, k *Kernels, list ListKernels) (all []Image, err error) {
 	if !k.Compile() {
-		return []Image{{Target: t, Plan: b.Plan}}, nil
+		o := b.Plan
+		o.Thin = k.Thin
+		return []Image{{Target: t, Plan: o}}, nil
 	}
 	releases, err := k.Releases(t, b.Selection, list)
 	if err != nil {

@@ -40,7 +40,10 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)
+	} else if o.Thin {
+		r.Toolchain, r.Sources = false, false
 	}
+	r.Distroless = !r.Toolchain && o.Base == "" && len(d.Distroless(t.Arch).Packages) > 0
 	if err := r.ask(t, o); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.PrecompiledFlavours = CompiledFlavours(t, o.Flavours)
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours
-		r.Distroless = o.Base == "" && len(t.Distro.Distroless(t.Arch).Packages) > 0
 	}
 	r.Modules, r.KMM = slices.Sorted(slices.Values(o.Modules)), o.KMM
 	for _, release := range o.Kernels {

@@ -133,6 +133,7 @@ type Options struct {
 
 	Kernels   []string // releases to compile modules for
 	Together  bool     // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
+	Thin      bool     // without Kernels: neither compiler nor sources are in the image, which gets modules from elsewhere
 	Toolchain bool     // with Kernels: compiler and sources are in the image all the same, for other kernels
 	Sources   bool     // with Kernels: the sources of the modules are in the image
 	Flavours  []string // with Kernels: of those modules; empty: the one that the driver's own installer would take

@@ -169,7 +169,7 @@ func checkDescription(s *subject) {
 		}
 	}
 	if !info.Toolchain && len(info.Precompiled) == 0 {
-		s.fail(driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
+		s.find(Note, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: a node needs an image of modules beside it, or a system that loads them")
 	}
 	if i := slices.IndexFunc(s.all, beside); i >= 0 && s.modulesOnly() {
 		s.fail(s.all[i].Path, "is neither modules nor their licence: the image's description says that it has nothing else")

@@ -74,6 +74,7 @@ func checkSources(s *subject) {
 	}
 	switch {
 	case found:
+	case s.infoErr == nil && !s.info.Toolchain && len(s.info.Precompiled) == 0: // checkDescription says so
 	case s.hasModules():
 		s.find(Note, "", "no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used", s.version)
 	default:

@@ -15,7 +15,7 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 	kernels := info.Kernels()
 	switch {
 	case len(kernels) == 0:
-		return "this image has neither modules nor a toolchain: it was not made as it should be", "Build the image again."
+		return "this image has neither modules nor a toolchain", fix
 	case slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: flavour}):
 		return fmt.Sprintf("this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build", flavour, release),
 			"Pull the image again, or build it again."

@@ -205,7 +205,7 @@ var cases = []struct {
 		i.HaveModules, i.Source, i.Load = true, "mounted", []Loading{{Name: "nvidia", Path: "/run/module-images/1/set/nvidia.ko"}}
 	}, OK, "a mounted image has modules for kernel " + release + ": /run/module-images/1/set", ""},
 	{"mounted modules of no use", Available, nil, func(i *Input) { thin("6.1.0-37-amd64")(i); i.LeftAlone = []string{"and x"} }, Blocked, "this node runs " + release + "; and x", "add its modules"},
-	{"the image was made wrongly", Available, nil, thin(), Blocked, "neither modules nor a toolchain", "Build the image again."},
+	{"the modules are to come from beside", Available, nil, thin(), Blocked, "neither modules nor a toolchain", "add its modules"},
 	{"the image is damaged", Available, nil, func(i *Input) { thin(release)(i); i.Damaged = "nvidia.ko has changed" }, Blocked, "should have proprietary modules for kernel " + release + ", but they are damaged, or were made by another version of driver-build (nvidia.ko has changed)", "Pull the image again"},
 	{"the other flavour", Available, nil, func(i *Input) { thin(release)(i); i.Flavour = driverinfo.Open }, Blocked, "no open modules for kernel " + release + ", only proprietary ones", "Use an image for this kernel"},
 

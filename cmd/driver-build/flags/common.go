@@ -39,7 +39,7 @@ type Common struct {
 // The names of flags that belong together, for AddTo.
 const (
 	Targets  = "os driver arch flavour all allow-incompatible no-fabric no-patches companions matrix"
-	Kernels  = "kernel kernel-from kernel-flavour modules one-image with-toolchain with-sources kmm"
+	Kernels  = "kernel kernel-from kernel-flavour modules one-image with-toolchain no-toolchain with-sources kmm"
 	Programs = "entrypoint allow-missing-programs"
 	Sources  = "base mirror"
 	Judged   = "deny at"
@@ -82,6 +82,7 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringSliceVar(&k.Modules, "modules", nil, "with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the sources offer)")
 	f.BoolVar(&k.Together, "one-image", false, "with --kernel, one image <driver>-<os> for all kernels instead of one <driver>-<kernel>-<os> each")
 	f.BoolVar(&k.Toolchain, "with-toolchain", false, "with --kernel, put compiler and sources in as well, for nodes with other kernels")
+	f.BoolVar(&k.Thin, "no-toolchain", false, "without --kernel, leave out compiler and sources, for nodes that get modules from an image beside or from their system")
 	f.BoolVar(&k.Sources, "with-sources", false, "with --kernel, put the sources of the kernel modules in as well, for drivers that build on them (GDS, GDRCopy)")
 	f.BoolVar(&k.KMM, "kmm", false, "with --kernel, lay the modules out for Kernel Module Management too: /opt/lib/modules/<kernel>, with the files of depmod")
 	f.StringSliceVar(&c.deny, "deny", nil, "`KIND` of warning that makes the command fail with exit code 3: end-of-life, known-bad, kernel-broken or all (repeatable)")
