@@ -97,7 +97,7 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
 		}
 		if b.Selection.Flavours, b.Given.Profile = im.Flavours, ""; im.modules {
-			b.Given.Profile = modulesProfile
+			b.Given.Profile = string(recipe.ModulesOnly)
 		}
 		t, err := status.NewTask(&b, im.group(), reason)
 		if err != nil {
@@ -108,19 +108,13 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 	return tasks, nil
 }
 
-// A build with modulesProfile makes an image with nothing but modules, whose tag ends in modulesSuffix.
-const (
-	modulesProfile = "modules"
-	modulesSuffix  = "-modules"
-)
-
 // setTag returns the tag of the image with nothing but the modules for a machine's kernel; "" if it needs none.
 func (m *machine) setTag(o Options) string {
 	if !o.Beside || m.host != "" {
 		return ""
 	}
 	tag, _ := recipe.KernelTags(m.target, m.Kernel)
-	return tag + modulesSuffix
+	return tag + recipe.ModulesSuffix
 }
 
 // set is the image with nothing but the modules for a machine's kernel, before it is added.
