@@ -219,6 +219,8 @@ func TestTexts(t *testing.T) {
 	assert.Contains(t, r.Values("pull"), "  pullSecrets: [pull]")
 	one := bundle.Result{Done: r.Done[1:2]}
 	assert.Contains(t, one.Values(""), "  digest: sha256:")
+	one.Done[0].Tags = []string{"550.1-6.1.0-56-amd64-debian12-modules"}
+	assert.Equal(t, "moduleImages:\n  - "+site+":"+one.Done[0].Tags[0]+"@"+one.Done[0].Descriptor.Digest.String()+"\nimage:\n  repository: "+site+"\n", one.Values(""))
 	for _, origin := range []string{"", bundletest.Origin} {
 		for name, text := range require.Value(bundle.Policies(origin, site, ed25519.PublicKey(make([]byte, ed25519.PublicKeySize))))(t) {
 			var document map[string]any

@@ -8,6 +8,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // References returns a line REPOSITORY[:TAG]@DIGEST for each name of an image, a base or a chart.
@@ -31,20 +33,30 @@ func (r *Result) References() (all []string) {
 // with several, the chart's pools name them by tags. secret is the name of the secret with the credentials of
 // the registry; "" if it needs none.
 func (r *Result) Values(secret string) string {
-	var images []Item
+	var images, sets []Item
 	for _, i := range r.Done {
-		if i.Kind == Image {
+		switch {
+		case i.Kind != Image:
+		case len(i.Tags) > 0 && strings.HasSuffix(i.Tags[0], recipe.ModulesSuffix):
+			sets = append(sets, i)
+		default:
 			images = append(images, i)
 		}
 	}
-	if len(images) == 0 {
+	if len(images)+len(sets) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "image:\n  repository: %s\n", images[0].Repository)
+	for n, i := range sets {
+		if n == 0 {
+			b.WriteString("moduleImages:\n")
+		}
+		fmt.Fprintf(&b, "  - %s:%s@%s\n", i.Repository, i.Tags[0], i.Descriptor.Digest)
+	}
+	fmt.Fprintf(&b, "image:\n  repository: %s\n", append(images, sets...)[0].Repository)
 	if len(images) == 1 {
 		fmt.Fprintf(&b, "  digest: %s\n", images[0].Descriptor.Digest)
-	} else {
+	} else if len(images) > 1 {
 		b.WriteString("  # Set the tag here, or os, driver or digest for each of the pools:\n")
 		for _, i := range images {
 			fmt.Fprintf(&b, "  # %s  %s\n", i.Descriptor.Digest, strings.Join(i.Tags, " "))

@@ -91,7 +91,7 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.Releases, "releases", "", "`FILE` or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 	session.Images(f, "base", "kernel-from")
 	session.Check(f, batch.CheckMirror, "mirror")
-	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "with-sources", "kernel-flavour")
+	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "no-toolchain", "with-sources", "kernel-flavour")
 }
 
 // Load reads the matrix, the file given, the one in the current folder, or the embedded one, and checks the flags.
