@@ -45,7 +45,9 @@ func (c *chooser) choose(n *Node) *machine {
 	default:
 		var flavour string
 		m.host, flavour = hostModules(n.Labels)
-		key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, m.host, flavour})
+		key := fmt.Sprintf("%q", []any{
+			n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, m.host, flavour,
+		})
 		if _, ok := c.known[key]; !ok {
 			if m.need = needOf(g); m.host != "" {
 				c.overHost(m, flavour)

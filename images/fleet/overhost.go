@@ -58,7 +58,8 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		return 1
 	}
 	var bad error
-	for _, s := range slices.SortedStableFunc(slices.Values(c.matrix.Systems), func(a, b matrix.System) int { return packages(a) - packages(b) }) {
+	systems := slices.SortedStableFunc(slices.Values(c.matrix.Systems), func(a, b matrix.System) int { return packages(a) - packages(b) })
+	for _, s := range systems {
 		for _, t := range c.candidates(s.ID, m.Arch) {
 			for _, f := range t.Flavours {
 				if t.Driver.Version != m.host || flavour != "" && f != flavour {
@@ -80,6 +81,6 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		m.refuse(GPUUnsupported, "driver %s, whose modules its system loads, does not drive its GPU (%s): %v", m.host, m.need, bad)
 		return
 	}
-	m.refuse(NoDriver, "its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: add it to the matrix "+
-		"(driver-build drivers %s), or give the system modules of one that is there", m.host, m.Arch, m.host)
+	m.refuse(NoDriver, "its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
+		"add it to the matrix (driver-build drivers %s), or give the system modules of one that is there", m.host, m.Arch, m.host)
 }
