@@ -82,5 +82,5 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		return
 	}
 	m.refuse(NoDriver, "its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
-		"add it to the matrix (driver-build drivers %s), or give the system modules of one that is there", m.host, m.Arch, m.host)
+		"add it to the matrix (driver-build matrix add-driver %s), or give the system modules of one that is there", m.host, m.Arch, m.host)
 }

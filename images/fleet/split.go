@@ -24,10 +24,10 @@ var ofGPU = func() []string {
 	return keys
 }()
 
-// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they are tried: modules of
-// the system's own, GPUs, groups of machines, what is there only once a driver runs (a new node would never get one), and the series of the kernel,
-// which changes with the system. The whole version of the kernel is no key: its next update would take the driver from the
-// nodes. (A pool of precompiled images has it anyway.)
+// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they are tried:
+// modules of the system's own, GPUs, groups of machines, what is there only once a driver runs (a new node would never get
+// one), and the series of the kernel, which changes with the system. The whole version of the kernel is no key: its next update
+// would take the driver from the nodes. (A pool of precompiled images has it anyway.)
 var keysThatDiffer = slices.Concat(labelsOfHost, ofGPU[:3], []string{byDevice}, ofGPU[3:],
 	cloudSystems, groups, instanceTypes, []string{"nvidia.com/gpu.family", "nvidia.com/gpu.product"},
 	[]string{LabelKernelMajor, LabelKernelMajor + "," + LabelKernelMinor},
