@@ -322,16 +322,6 @@ func TestSourcesAndKeysOfTheBase(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	a := newArchive(t)
-	a.publish(t, keys().ed)
-	ctx, cancel := context.WithCancel(t.Context())
-	r := require.Value(OpenReleases(ctx, a.options(t)))(t)
-	cancel()
-	assert.ErrorIsf(t, assert.Err(r.Load(ctx)), context.Canceled, "Load")
-}
-
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	debian := []Source{{URIs: []string{"http://deb.example/debian"}}, {URIs: []string{"http://deb.example/debian-security/"}}}

@@ -314,33 +314,6 @@ func TestGetRedirects(t *testing.T) {
 	})
 }
 
-func TestGetCancelled(t *testing.T) {
-	t.Parallel()
-	data := content(300_000)
-	started, release := make(chan struct{}), make(chan struct{})
-	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "300000")
-		_, _ = w.Write(data[:1000])
-		_ = http.NewResponseController(w).Flush()
-		close(started)
-		select {
-		case <-release:
-		case <-r.Context().Done():
-		}
-	})
-	defer close(release)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("interrupted")
-	go func() { <-started; cancel(why) }()
-	c := newClient(t)
-	begin := time.Now()
-	_, _, err := c.Get(ctx, File{URL: srv.URL, SHA256: digest(data), Size: 300_000}, nil)
-	if !errors.Is(err, why) || errors.Is(err, ErrUnreachable) || time.Since(begin) > 30*time.Second {
-		t.Errorf("Get = %v after %v; want the cause of the context at once", err, time.Since(begin))
-	}
-	checkEmpty(t, c.Store, blobsDir)
-}
-
 func TestGetStalls(t *testing.T) {
 	t.Parallel()
 	data := content(300_000)

@@ -121,13 +121,6 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-func TestOpenStoreFails(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	assert.Errorf(t, assert.Err(OpenStore(file)), "OpenStore of a file succeeded")
-}
-
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	s, data := newStore(t), []byte("a package")
@@ -226,31 +219,4 @@ func TestPruneBesideUse(t *testing.T) {
 		}
 		wg.Wait()
 	}
-}
-
-// TestRemoveDamaged: one damaged blob makes it look at all of them.
-func TestRemoveDamaged(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	var blobs []string
-	for _, text := range []string{"a", "b", "c"} {
-		blobs = append(blobs, require.Value(s.Put([]byte(text)))(t))
-	}
-	assert.Equal(t, 0, require.Value(s.RemoveDamaged(blobs[0]))(t))
-	for _, blob := range blobs[:2] {
-		require.NoError(t, errors.Join(os.Chmod(s.Path(blob), 0o600), os.WriteFile(s.Path(blob), []byte("x"), 0o600)))
-	}
-	assert.Equal(t, 0, require.Value(s.RemoveDamaged(blobs[2]))(t))
-	assert.Equal(t, 2, require.Value(s.RemoveDamaged(blobs[0]))(t))
-	assert.Equal(t, true, s.Has(blobs[2]) && !s.Has(blobs[0]) && !s.Has(blobs[1]))
-}
-
-// TestEarlier: the cache of an earlier version is known by its folders, and its downloads are used.
-func TestEarlier(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	assert.Equal(t, 0, len(s.Earlier()))
-	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "layers"), 0o700))
-	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "tmp"), 0o700))
-	assert.Same(t, []string{"layers", "tmp"}, s.Earlier())
 }

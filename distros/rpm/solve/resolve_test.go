@@ -173,6 +173,7 @@ func resolveCases() []resolveCase {
 		{name: "only the other architecture", index: "a 1-1; requires: v\nb 1-1 i686; provides: v; requires: c\nc 1-1 i686\nc 1-1", want: "a", result: "a 1-1, b 1-1.i686, c 1-1"},
 		{name: "only the other architecture, asked for", index: "b 1-1 i686", want: "b", result: "b 1-1.i686"},
 		{name: "the other architecture brings its own", index: "a 1-1; requires: v\nb 1-1 i686; provides: v\nb 1-1", want: "a", result: "a 1-1, b 1-1.i686, b 1-1"},
+		{name: "a conflict upgrades the other architecture", index: "a 1-1; requires: libc\nlibc 2-1; conflicts: lib32 < 2\nlib32 2-1 i686", system: "lib32 1-1 i686", want: "a", result: "a 1-1, lib32 2-1.i686<1-1, libc 2-1"},
 		{name: "dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
 		{name: "deep dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: d\nd 1-1; requires: e\ne 1-1; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
 		{name: "older of a requirement", index: "a 1-1; requires: b\nb 2-1; requires: missing\nb 1-1", want: "a", result: "a 1-1, b 1-1"},
@@ -340,21 +341,6 @@ func TestFileLists(t *testing.T) {
 				t.Errorf("Resolve(%s) = %q, %v, lists asked: %v; want %q, %v", tt.want, short(got), err, asked, tt.result, tt.asked)
 			}
 		})
-	}
-}
-
-// TestArchitectures: packages are those of the machine's architecture; of 32 bits there are those that nothing else can replace.
-func TestArchitectures(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ arch, index, system, want, result string }{
-		{"aarch64", "a 1-1 aarch64; requires: b\nb 1-1 noarch", "", "a", "a 1-1.aarch64, b 1-1.noarch"},
-		{"x86_64", "a 1-1; requires: libc\nlibc 2-1; conflicts: lib32 < 2\nlib32 2-1 i686", "lib32 1-1 i686", "a", "a 1-1, lib32 2-1.i686<1-1, libc 2-1"},
-	} {
-		x := newRepositories(tt.arch, described(t, tt.index))
-		got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
-		if err != nil || short(got) != tt.result {
-			t.Errorf("%s: Resolve(%s) = %q, %v; want %q", tt.arch, tt.want, short(got), err, tt.result)
-		}
 	}
 }
 
