@@ -49,7 +49,7 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List)
 func listLayer(
 	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) (List, error),
 ) (made v1.Layer, digest string, err error) {
-	of.Single, of.NoOutline = true, true
+	of.Single = true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}

@@ -55,7 +55,6 @@ type Spec struct {
 	Key         string
 	Content     string // key of the content without its compression, of a layer that is dear to make; "": it is made again
 	Single      bool   // no other image has it
-	NoOutline   bool   // its outline is made only if something asks for it
 	Compression recipe.Compression
 	Time        time.Time // of all files
 }
@@ -155,26 +154,28 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 
 // Write compresses a tree and notes the result in the cache. At the same time it makes the layer's outline, so that the
 // layer need not be read for it.
-func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (made v1.Layer, err error) {
+func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
+	content, copied := io.Pipe()
 	eg, ectx := errgroup.WithContext(ctx)
 	var rec, outline Record
 	eg.Go(func() (err error) {
-		rec, err = c.compress(ectx, of.Compression, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ectx, w, of.Time) })
+		rec, err = c.compress(ectx, of.Compression, tree.Bytes(), step, func(w io.Writer) error {
+			return tree.WriteTar(ectx, io.MultiWriter(w, copied), of.Time)
+		})
+		_ = copied.CloseWithError(err) // never fails; nil is the end
 		return err
 	})
-	if !of.NoOutline {
-		eg.Go(func() (err error) {
-			outline, err = c.compress(ectx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error { return tree.WriteOutline(ectx, w) })
-			return err
-		})
+	eg.Go(func() (err error) {
+		outline, err = c.compress(ectx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error { return rootfs.Outline(ectx, content, w) })
+		_ = content.CloseWithError(err) // never fails
+		return err
+	})
+	err := eg.Wait()
+	if err == nil {
+		_, err = c.noteOutline(rec.Digest, outline)
 	}
-	if err := eg.Wait(); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	if !of.NoOutline {
-		if _, err := c.noteOutline(rec.Digest, outline); err != nil {
-			return nil, err
-		}
 	}
 	if of.Content != "" {
 		if _, err := c.note(of.Content, rec); err != nil {

@@ -127,15 +127,6 @@ func (l LocalRef) Image(ctx context.Context, arch string) (v1.Image, v1.Hash, er
 	return img, HashOf(raw), CheckPlatform(l.text, arch, img)
 }
 
-// ManifestDigest is the digest of the manifest for linux/arch, or of the index itself when arch is empty.
-func (l LocalRef) ManifestDigest(ctx context.Context, arch string) (v1.Hash, error) {
-	raw, _, err := l.open(ctx, arch)
-	if err != nil {
-		return v1.Hash{}, l.failed(err)
-	}
-	return HashOf(raw), nil
-}
-
 // OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG],
 // oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly
 // one entry.

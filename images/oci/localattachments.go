@@ -103,11 +103,11 @@ func (f *finder) add(h v1.Hash, tag string) error {
 		return err
 	}
 	if tag != "" && path.Ext(tag) == "" {
-		list, err := ParseReferrers(raw)
+		list, err := parseReferrers(raw)
 		if err != nil {
 			return fmt.Errorf("%s: %w", tag, err)
 		}
-		for _, d := range list {
+		for _, d := range list.Manifests {
 			if err := f.add(d.Digest, ""); err != nil {
 				return err
 			}

@@ -11,14 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// ParseReferrers reads an index of referrers as a registry sends it: a page of its referrers API, or the
-// index under [ReferrersTag]. The entries are sorted by digest, each once. What an entry says of its manifest
-// is not verified: read the manifest.
-func ParseReferrers(raw []byte) ([]v1.Descriptor, error) {
-	index, err := parseReferrers(raw)
-	return SortDigests(index.Manifests), err
-}
-
+// parseReferrers reads an index of referrers. What an entry says of its manifest is not verified: read the manifest.
 func parseReferrers(raw []byte) (index v1.IndexManifest, err error) {
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return index, fmt.Errorf("the index of referrers is malformed: %w", err)

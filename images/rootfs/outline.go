@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 )
 
 // Outline reads a layer and writes its outline: the layer without the contents of its files. It has the same members,
@@ -18,40 +17,21 @@ func Outline(ctx context.Context, layer io.Reader, w io.Writer) error {
 	tw := tar.NewWriter(w)
 	err := eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
 		sum := sha256.New()
-		n, err := io.Copy(sum, r)
+		size, err := io.Copy(sum, r)
 		if err != nil {
 			return err
 		}
-		return writeOutlined(tw, hdr, n, hex.EncodeToString(sum.Sum(nil)))
-	})
-	return errors.Join(err, tw.Close())
-}
-
-// WriteOutline writes the outline of the layer that WriteTar writes.
-func (t *Tree) WriteOutline(ctx context.Context, w io.Writer) error {
-	tw := tar.NewWriter(w)
-	err := t.members(ctx, time.Time{}, func(hdr *tar.Header, content *section) error {
-		sum := emptySHA256
-		if hdr.Size > 0 {
-			var err error
-			if sum, err = content.digest(); err != nil {
-				return err
-			}
+		out := &tar.Header{
+			Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Mode: hdr.Mode, Uid: hdr.Uid, Gid: hdr.Gid,
+			Devmajor: hdr.Devmajor, Devminor: hdr.Devminor, Format: tar.FormatPAX, PAXRecords: records(xattrs(hdr)),
 		}
-		return writeOutlined(tw, hdr, hdr.Size, sum)
+		if hdr.Typeflag == tar.TypeReg {
+			out.PAXRecords[paxElided], out.PAXRecords[paxSize] = "1", strconv.FormatInt(size, 10)
+			out.PAXRecords[paxSHA256] = hex.EncodeToString(sum.Sum(nil))
+		}
+		return tw.WriteHeader(out)
 	})
 	return errors.Join(err, tw.Close())
-}
-
-func writeOutlined(tw *tar.Writer, hdr *tar.Header, size int64, sum string) error {
-	out := &tar.Header{
-		Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Mode: hdr.Mode, Uid: hdr.Uid, Gid: hdr.Gid,
-		Devmajor: hdr.Devmajor, Devminor: hdr.Devminor, Format: tar.FormatPAX, PAXRecords: records(xattrs(hdr)),
-	}
-	if hdr.Typeflag == tar.TypeReg {
-		out.PAXRecords[paxElided], out.PAXRecords[paxSize], out.PAXRecords[paxSHA256] = "1", strconv.FormatInt(size, 10), sum
-	}
-	return tw.WriteHeader(out)
 }
 
 // Members are the members of an outline that was read, so that several trees can have it.

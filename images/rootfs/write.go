@@ -17,21 +17,6 @@ import (
 // parents that neither tree has. The same tree gives the same bytes.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
 	tw, buf := tar.NewWriter(w), make([]byte, 256<<10)
-	err := t.members(ctx, mtime, func(hdr *tar.Header, content *section) error {
-		if err := tw.WriteHeader(hdr); err != nil || hdr.Size == 0 {
-			return err
-		}
-		_, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{content.open()}, buf)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return tw.Close()
-}
-
-// members calls f for each member of the layer that WriteTar writes.
-func (t *Tree) members(ctx context.Context, mtime time.Time, f func(*tar.Header, *section) error) error {
 	first := map[*section]string{}
 	for _, e := range t.withParents() {
 		if err := ctx.Err(); err != nil {
@@ -45,11 +30,15 @@ func (t *Tree) members(ctx context.Context, mtime time.Time, f func(*tar.Header,
 				first[e.content] = e.Path
 			}
 		}
-		if err := f(hdr, e.content); err != nil {
+		err := tw.WriteHeader(hdr)
+		if err == nil && hdr.Size > 0 {
+			_, err = io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{e.content.open()}, buf)
+		}
+		if err != nil {
 			return fmt.Errorf("write %s: %w", e.Path, err)
 		}
 	}
-	return nil
+	return tw.Close()
 }
 
 func header(e *Entry, mtime time.Time) *tar.Header {

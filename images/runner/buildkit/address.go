@@ -1,6 +1,7 @@
 package buildkit
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/url"
@@ -54,10 +55,14 @@ const kubeParameter = `(context=` + parameter + `|(namespace|container)=` + kube
 // Check finds mistakes in an address, and in the files of the TLS if the address needs it, without network.
 func Check(address string, t TLS) error {
 	u, _, err := parse(address)
-	if err == nil && u.Scheme == "tcp" {
-		err = t.check()
+	if err != nil || u.Scheme != "tcp" {
+		return err
 	}
-	return err
+	d, err := dial(context.Background(), Options{Address: address, TLS: t}) // it connects when it is first used
+	if err != nil {
+		return err
+	}
+	return d.Close()
 }
 
 // FindProgram looks for the program that an address needs on this machine, such as kubectl.

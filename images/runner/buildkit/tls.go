@@ -2,7 +2,6 @@ package buildkit
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +9,6 @@ import (
 	"strings"
 
 	"github.com/moby/buildkit/client"
-
-	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 // TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
@@ -30,36 +26,6 @@ func DefaultTLS() TLS {
 		CA: os.Getenv("BUILDKIT_TLS_CACERT"), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
 		ServerName: os.Getenv("BUILDKIT_TLS_SERVERNAME"), Dir: os.Getenv("BUILDKIT_TLS_DIR"),
 	}
-}
-
-// maxPEM bounds a certificate with its chain, or a key, in bytes.
-const maxPEM = 1 << 20
-
-// check reads the files.
-func (t TLS) check() error {
-	t, err := t.resolve()
-	if err != nil {
-		return err
-	}
-	if t.CA != "" {
-		if _, err := registry.Authorities(t.CA); err != nil {
-			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
-		}
-	}
-	if t.Cert == "" {
-		return nil
-	}
-	cert, err := bounded.File(t.Cert, maxPEM)
-	if err == nil {
-		var key []byte
-		if key, err = bounded.File(t.Key, maxPEM); err == nil {
-			_, err = tls.X509KeyPair(cert, key)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
-	}
-	return nil
 }
 
 func (t TLS) options(host string) ([]client.ClientOpt, error) {

@@ -96,8 +96,7 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	in, end := ahead(io.TeeReader(r, sum))
-	defer end()
+	in := bufio.NewReaderSize(io.TeeReader(r, sum), 256<<10)
 	u.own = map[string]bool{}
 	_, err = archive.Apply(ctx, u.root, in, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
 	if err != nil {
@@ -113,19 +112,6 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 		return fmt.Errorf("its content is sha256:%s, not %s as its image says: it is damaged, remove it from the cache or pull it again", got, want)
 	}
 	return nil
-}
-
-// ahead reads in a goroutine, so that decompression and unpacking run at the same time. After end it does not read.
-func ahead(from io.Reader) (in io.Reader, end func()) {
-	const block = 256 << 10 // bytes
-	out, to := io.Pipe()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, block))
-		_ = to.CloseWithError(err) // nil is the end
-	}()
-	return bufio.NewReaderSize(out, block), func() { _ = out.Close(); <-done }
 }
 
 // accept says whether a member is unpacked, and with what. It ignores owners, extended attributes and setuid
