@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
@@ -130,9 +129,4 @@ func TestSignRefuses(t *testing.T) {
 	made := require.Value(Sign(t.Context(), request(Legacy), liar{good, nil}))(t)
 	report := verify(t, made, "p256")
 	assert.NoError(t, report.Err())
-}
-
-func TestPreAuthEncoding(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, string(dsse.PAE(statementType, []byte("a b"))), string(preAuthEncoding(statementType, []byte("a b"))))
 }

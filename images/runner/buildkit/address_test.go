@@ -55,8 +55,10 @@ func TestTLSFiles(t *testing.T) {
 	for _, bad := range []TLS{{Dir: dir, CA: "x"}, {Cert: "x"}, {Key: "x"}, {Dir: t.TempDir()}} {
 		assert.Errorf(t, assert.Err(bad.resolve()), "%+v was accepted", bad)
 	}
-	if _, err := New(t.Context(), Options{Address: "tcp://127.0.0.1:1", TLS: TLS{CA: dir + "/none"}}); err == nil || errors.Is(err, runner.ErrUnavailable) {
-		t.Errorf("a CA that is not there: %v", err)
+	for _, bad := range []TLS{{CA: dir + "/none"}, {CA: dir + "/ca.pem"}, {Cert: dir + "/cert.pem", Key: dir + "/key.pem"}} {
+		if err := Check("tcp://127.0.0.1:1", bad); err == nil || errors.Is(err, runner.ErrUnavailable) {
+			t.Errorf("%+v: %v", bad, err)
+		}
 	}
 }
 
