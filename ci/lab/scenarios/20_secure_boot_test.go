@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"crypto"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -73,14 +74,14 @@ func Test20SecureBoot(t *testing.T) {
 	signsHere(t, g, site)
 }
 
-// signedThin returns the thin image for a kernel whose modules driver-build has signed.
-func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair) lab.Image {
+// signedThin returns the thin image for a kernel, made with further flags, whose modules driver-build has signed.
+func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair, flags ...string) lab.Image {
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
 	dir := testfile.Tree(t, t.TempDir(), map[string]string{"key.pem": by.KeyPEM(), "cert.pem": by.CertPEM()})
-	flags := []string{"--module-key", dir + "/key.pem", "--module-cert", dir + "/cert.pem"}
-	return lab.ImageDisk(t, thinLayout(t, "signed", []*lab.HostKernel{kernel}, flags...))
+	name := "signed" + strings.Join(flags, "")
+	return lab.ImageDisk(t, thinLayout(t, name, []*lab.HostKernel{kernel}, append(flags, "--module-key", dir+"/key.pem", "--module-cert", dir+"/cert.pem")...))
 }
 
 // refused requires that preflight, the kernel and a start refuse a set of modules.

@@ -18,7 +18,7 @@ func Test30ModuleImage(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
 		site = newKey("The site's modules")
 		c.Firmware, c.NoHeaders = &lab.Firmware{Key: site}, true
-		c.Images["modules"] = signedThin(t, c.Kernel, site)
+		c.Images["modules"] = signedThin(t, c.Kernel, site, "--profile", "modules")
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, forged{name: "unsigned"})
 	}}.start(t)
 	g.Sh(`mkdir /run/modules && mount --bind /lab/images/modules /run/modules && mount -o remount,bind,ro,noexec,nosuid /run/modules
