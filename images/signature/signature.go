@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -29,15 +30,6 @@ const (
 	Bundle Format = "bundle" // sigstore bundles 0.3 as referrers
 	Both   Format = "both"
 )
-
-// ParseFormat returns the format with a name.
-func ParseFormat(text string) (Format, error) {
-	switch f := Format(text); f {
-	case Legacy, Bundle, Both:
-		return f, nil
-	}
-	return "", fmt.Errorf("%q is no format of signatures: give legacy, bundle or both", text)
-}
 
 // Subject is an image or an index, with what belongs to it.
 type Subject struct {
@@ -97,8 +89,8 @@ func (r Request) documents() (all []document, err error) {
 	if len(r.Subjects) == 0 {
 		return nil, errors.New("there is no image to sign")
 	}
-	if _, err := ParseFormat(string(r.Format)); err != nil {
-		return nil, err
+	if !slices.Contains([]Format{Legacy, Bundle, Both}, r.Format) {
+		return nil, fmt.Errorf("%q is no format of signatures: give legacy, bundle or both", r.Format)
 	}
 	identities, err := r.identities()
 	if err != nil {
