@@ -96,6 +96,7 @@ func TestContradictions(t *testing.T) {
 		sign + "--export a --import b":                              {"give one of"},
 		sign + "--export a --module-key k":                          {"give one of"},
 		"verify h.example/a:1 --kernel 6.1":                         {"--kernel is for --deep"},
+		"verify dst:1":                                              {`"dst:1" names no registry, and no layout or archive here`},
 		"verify h.example/a:1 --source y":                           {"for --rebuild"},
 		"plan --all --repository h.example/a --module-cert x":       {"give --kernel"},
 		"bundle verify x --key a --allow-unsigned":                  {"--key", "--allow-unsigned"},

@@ -118,6 +118,9 @@ func ImageArgs(count cobra.PositionalArgs) cobra.PositionalArgs {
 			if args[i], err = image(args[i]); err != nil {
 				return Usagef("%s: %w", cmd.Name(), err)
 			}
+			if !oci.IsLocal(args[i]) && !strings.Contains(args[i], "/") {
+				return Usagef("%s: %q names no registry, and no layout or archive here has that name: give REGISTRY/PATH:TAG, or oci:DIR:TAG", cmd.Name(), args[i])
+			}
 		}
 		return nil
 	}
