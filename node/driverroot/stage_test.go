@@ -134,7 +134,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
 }
 
-// On a full disk a damaged root is staged again in the place of roots that nobody mounts. If that is not enough, nothing is left.
+// On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that gives. If that is not enough, nothing is left.
 func TestStageMakesRoom(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
@@ -142,12 +142,22 @@ func TestStageMakesRoom(t *testing.T) {
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
 	require.NoError(t, unix.Mount("small", r.Storage, "tmpfs", 0, "size=10m"))
 	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
+	need, spare := r.Room()
+	if need < 3<<20 || need > 4<<20 || spare != 0 {
+		t.Errorf("an empty disk: %d, %d", need, spare)
+	}
 	served := *r
 	served.ID = "f" + testID[1:]
 	mounted(t, &served)
 	dir := require.Value(r.Stage(t.Context()))(t)
+	if need, spare := r.Room(); need != 0 || spare != 0 {
+		t.Errorf("staged: %d, %d", need, spare)
+	}
 	testfile.Write(t, dir+"/usr/bin/nvidia-smi", "damaged")
 	assert.ErrorIsf(t, os.WriteFile(r.Storage+"/filling", make([]byte, 10<<20), 0o600), unix.ENOSPC, "fill the disk")
+	if need, spare := r.Room(); need < 3<<20 || spare < 3<<20 || spare > 4<<20 {
+		t.Errorf("full: %d, %d", need, spare)
+	}
 	assert.Equalf(t, false, reused(t, r), "the damaged root is used")
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Join(r.Storage, rootsDir))), "the root that is mounted, and ours")
 	testfile.Write(t, r.Image+"/usr/lib/bigger", strings.Repeat("x", 8<<20))

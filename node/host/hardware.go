@@ -33,6 +33,7 @@ type hardware struct {
 	release string
 	supply  *supply
 	prober  probe.Prober
+	staging func() (need, spare uint64) // of the driver root, see driverroot.Root.Room
 
 	supported func() (preflight.Supported, error) // returns the image's list, read once
 
@@ -93,6 +94,7 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 	in.CanCompile, in.Serves, in.LeftAlone = h.canCompile(in.Flavour), h.serves(in.Release), h.supply.leftAlone
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(in.GPUs)
+	in.Staging = h.staging
 	in.VGPU = func() (text, fix string, fatal bool) { return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU) }
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded

@@ -77,6 +77,8 @@ type Input struct {
 
 	NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
+	// Staging returns how many bytes the driver root will take there, and how many it can free for that; nil: none.
+	Staging func() (need, spare uint64)
 
 	Now  func() time.Time                 // nil: the clock
 	Free func(dir string) (uint64, error) // free bytes of a file system; nil: statfs

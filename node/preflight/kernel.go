@@ -145,11 +145,15 @@ func checkMemory(in *Input) Check {
 }
 
 func checkDisk(in *Input) Check {
-	if what := notFolder(in.StateDir, "", "roots", "modules"); in.StateDir != "" && what != "" {
-		return block("Remove it on the node (rm).", "%s", what)
+	var need, spare uint64
+	if in.Staging != nil {
+		need, spare = in.Staging()
 	}
-	if in.NeedDisk == 0 || in.StateDir == "" {
+	if in.NeedDisk+need == 0 || in.StateDir == "" {
 		return skip("nothing has to be stored")
+	}
+	if what := notFolder(in.StateDir, "", "roots", "modules"); what != "" {
+		return block("Remove it on the node (rm).", "%s", what)
 	}
 	dir := in.StateDir
 	for !exists(dir) && dir != "/" && dir != "." {
@@ -161,6 +165,9 @@ func checkDisk(in *Input) Check {
 		return skip("free space of %s is not known: %v", in.StateDir, err)
 	case free < in.NeedDisk:
 		return block("Free space there, or mount a larger file system.", "%s are free in %s, %s are needed", size(free), in.StateDir, size(in.NeedDisk))
+	case free+spare < in.NeedDisk+need:
+		return block("Free space there, or mount a larger file system, or no folder: then the image itself is served.",
+			"%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s", size(free), in.StateDir, size(spare), size(in.NeedDisk+need))
 	default:
 		return ok("%s free in %s", size(free), in.StateDir)
 	}
