@@ -21,23 +21,32 @@ const (
 	digest      = "2557654321"
 )
 
-// operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
-// probe from a ConfigMap, its mounts, among them the volume over /lib/firmware, which kubelet makes in the
-// folder of the later driver root. The one mount that the operator's pod does not have is that of the
+// operated returns the pod as the GPU Operator 26.7 makes it of its default NVIDIADriver with GPUDirect Storage: the
+// volumes of its manifest in their order, the command, the variables, the probe from a ConfigMap. The volume over
+// /lib/firmware is a folder that the kubelet makes in the later driver root. The host's modules are there with
+// precompiled drivers of SLES and SL Micro only. The operator's pod does not have the lab's two variables and the
 // compiled modules: to compile them in a guest takes half an hour.
 func operated(g *lab.Guest, digest string) lab.Container {
 	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
-	pod := light("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "KERNEL_MODULE_TYPE=auto",
-		"GDS_ENABLED=true", "DRIVER_CONFIG_DIGEST="+digest).Without("/lib/modules").Without("/drivers").Without("/sys").
-		With(lab.Mount{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"}).
-		With(lab.Mount{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"}).
-		With(lab.Mount{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"}).
-		With(lab.Mount{Host: "/lib/modules", Guest: "/run/host/lib/modules", ReadOnly: true}). // since 26.7, with usePrecompiled
-		With(lab.Mount{Host: "/sys/devices/system", Guest: "/sys/devices/system"}).
-		With(lab.Mount{Host: "/configmap/startup-probe.sh", Guest: probeScript, ReadOnly: true, File: true}).
-		With(lab.Mount{Host: "/run/nvidia/driver/lib/firmware", Guest: "/lib/firmware"}).
-		With(lab.Mount{Host: "/sys/module/firmware_class/parameters/path", Guest: "/sys/module/firmware_class/parameters/path", File: true})
+	pod := driver("535", "NVIDIA_VISIBLE_DEVICES=void", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "DRIVER_CONFIG_DIGEST="+digest,
+		"KERNEL_MODULE_TYPE=auto", "GDS_ENABLED=true")
 	pod.Command, pod.Args = []string{"nvidia-driver"}, []string{"init"}
+	pod.Mounts = []lab.Mount{
+		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
+		{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"},
+		{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"},
+		{Host: "/var/log", Guest: "/var/log"},
+		{Host: "/dev/log", Guest: "/dev/log"},
+		{Host: "/etc/os-release", Guest: "/host-etc/os-release", ReadOnly: true, File: true},
+		{Host: "/run/mellanox/drivers/usr/src", Guest: "/run/mellanox/drivers/usr/src"},
+		{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"},
+		{Host: "/sys/module/firmware_class/parameters/path", Guest: "/sys/module/firmware_class/parameters/path", File: true},
+		{Host: "/sys/devices/system", Guest: "/sys/devices/system"},
+		{Host: "/run/nvidia/driver/lib/firmware", Guest: "/lib/firmware"},
+		{Host: "/configmap/startup-probe.sh", Guest: probeScript, ReadOnly: true, File: true},
+		{Host: "/lib/modules", Guest: "/run/host/lib/modules", ReadOnly: true},
+		{Host: modulesDir, Guest: modulesDir},
+	}
 	return pod
 }
 
@@ -130,12 +139,13 @@ func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) st
 	p := g.Start(lab.Container{
 		Image: "535", Name: "k8s-driver-manager", Command: []string{"driver-manager"}, Args: []string{verb},
 		Env: []string{"NODE_NAME=gpu-node-1", "NVIDIA_VISIBLE_DEVICES=void", "ENABLE_GPU_POD_EVICTION=true", "ENABLE_AUTO_DRAIN=false",
-			"OPERATOR_NAMESPACE=gpu-operator", "DRIVER_CONFIG_DIGEST=" + digest},
+			"DRAIN_USE_FORCE=false", "DRAIN_TIMEOUT_SECONDS=0s", "OPERATOR_NAMESPACE=gpu-operator", "DRIVER_CONFIG_DIGEST=" + digest},
 		Mounts: []lab.Mount{
 			{Host: "/manager/drivermanager", Guest: "/usr/local/bin/driver-manager", ReadOnly: true, File: true},
 			{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
 			{Host: "/", Guest: "/host", ReadOnly: true},
 			{Host: "/sys", Guest: "/sys"},
+			{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"},
 		},
 	})
 	defer p.Kill()
