@@ -89,11 +89,11 @@ func (o *buildFlags) choose(a *session.App) (d matrix.Defaults, err error) {
 }
 
 // check finds mistakes in the flags about what becomes of images.
-func (o *buildFlags) check(getenv func(string) string) (err error) {
+func (o *buildFlags) check(ctx context.Context, getenv func(string) string) (err error) {
 	if o.output.Repository = o.Repository; o.output.Push && o.Repository == "" {
 		return session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	}
-	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(getenv), o.signer.Check(o.Kernels.Compile() || o.recipe != ""),
+	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(ctx, getenv), o.signer.Check(o.Kernels.Compile() || o.recipe != ""),
 		o.public.CheckTargets(o.Targets, o.pushed(), o.layers.To), o.imageSigner.Check(false)); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 			a.Warnings(t.Tag() + " " + t.Arch + ": built although " + rule)
 		}
 	}
-	if err := o.check(a.Getenv); err != nil {
+	if err := o.check(ctx, a.Getenv); err != nil {
 		return err
 	}
 	signer, err := o.signer.Load(a)

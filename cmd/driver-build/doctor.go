@@ -52,7 +52,7 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	if err == nil {
 		_, err = m.Select(matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true})
 	}
-	if err := errors.Join(err, runners.Check(a.Getenv)); err != nil {
+	if err := errors.Join(err, runners.Check(ctx, a.Getenv)); err != nil {
 		return session.Usage(err)
 	}
 	var found []*session.Finding

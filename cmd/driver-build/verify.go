@@ -74,7 +74,7 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 }
 
 // check finds mistakes in the flags, and reads the keys.
-func (o *verifyFlags) check(getenv func(string) string) (err error) {
+func (o *verifyFlags) check(ctx context.Context, getenv func(string) string) (err error) {
 	switch {
 	case len(o.keys) == 0 && (o.trust.Identity != "" || len(o.trust.Require) > 0):
 		return session.Usagef("--identity and --require are about what is signed: give --key FILE too")
@@ -90,7 +90,7 @@ func (o *verifyFlags) check(getenv func(string) string) (err error) {
 		return err
 	}
 	o.again.Keys = o.trust.Keys
-	err = errors.Join(o.trust.Check(), o.runners.Check(getenv))
+	err = errors.Join(o.trust.Check(), o.runners.Check(ctx, getenv))
 	if err == nil && o.again.Source != "" {
 		o.again.Source, err = fetch.Address("--source", o.again.Source)
 	}
@@ -98,7 +98,7 @@ func (o *verifyFlags) check(getenv func(string) string) (err error) {
 }
 
 func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) error {
-	if err := o.check(a.Getenv); err != nil {
+	if err := o.check(ctx, a.Getenv); err != nil {
 		return err
 	}
 	return withImage(ctx, a, image, registry.OpenOptions{Arch: o.arch, Part: registry.Layers}, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {

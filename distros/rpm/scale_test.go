@@ -32,7 +32,6 @@ func TestScale(t *testing.T) {
 		all = append(all, p)
 	}
 	list := repotest.Primary(all)
-	all = nil
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -197,9 +197,9 @@ const (
 )
 
 // names returns a name for each pool. A name follows from what the nodes are (system, architecture, what their GPUs ask for,
-// the kernel of a precompiled image, the driver of the system's own modules), so that it stays when drivers change and nodes come: helm replaces the DaemonSet of a
-// pool whose name changes on all nodes at once. Only if several pools would have one name do the labels count that tell them
-// apart.
+// the kernel of a precompiled image, the driver of the system's own modules), so that it stays when drivers change and nodes
+// come: helm replaces the DaemonSet of a pool whose name changes on all nodes at once. Only if several pools would have one name
+// do the labels count that tell them apart.
 func (d *partition) names() (names []string) {
 	count := map[string]int{}
 	of := func(p part) string {

@@ -157,8 +157,9 @@ func NewTask(b *batch.Batch, g batch.Group, reason string) (Task, error) {
 // pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
 // single spaces, and a shell takes them as they are.
 func pipelineArguments(b *batch.Batch) ([]string, error) {
-	words := b.Arguments("--one-image", "--with-toolchain", "--no-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--no-patches", "--companions", "--modules",
-		"--flavour", "--profile", "--base", "--kernel-from")
+	words := b.Arguments("--one-image", "--with-toolchain", "--no-toolchain", "--with-sources", "--kmm", "--allow-incompatible",
+		"--allow-missing-programs", "--insecure-registry", "--no-fabric", "--no-patches", "--companions", "--modules", "--flavour", "--profile",
+		"--base", "--kernel-from")
 	for _, w := range b.Arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))
 	}

@@ -134,7 +134,8 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
 }
 
-// On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that gives. If that is not enough, nothing is left.
+// On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that
+// gives. If that is not enough, nothing is left.
 func TestStageMakesRoom(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)

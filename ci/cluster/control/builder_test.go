@@ -118,7 +118,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	text := string(require.Value(os.ReadFile(examples + "buildkitd.yaml"))(t))
 	const address = "kube-pod://buildkitd-0?namespace=" + namespace
-	require.NoError(t, buildkit.Check(address, buildkit.TLS{}))
+	require.NoError(t, buildkit.Check(t.Context(), address, buildkit.TLS{}))
 	assert.Contains(t, text, address)
 	assert.Contains(t, string(require.Value(os.ReadFile("../../../docs/build.md"))(t)), address)
 }

@@ -67,7 +67,7 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 
 // Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
 // of --builder.
-func (r *Runners) Check(getenv func(string) string) (err error) {
+func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err error) {
 	if r.compiles < 1 || r.compiles > 64 {
 		return session.Usagef("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
@@ -84,7 +84,7 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 	if r.address == "" {
 		return nil
 	}
-	err = buildkit.Check(r.address, r.tls)
+	err = buildkit.Check(ctx, r.address, r.tls)
 	if err == nil && len(r.values) > 0 { // BUILDKIT_HOST is for all builds, also for those that compile nothing
 		err = buildkit.FindProgram(r.address)
 	}

@@ -53,12 +53,12 @@ var forms = map[string]form{
 const kubeParameter = `(context=` + parameter + `|(namespace|container)=` + kubeName + `)`
 
 // Check finds mistakes in an address, and in the files of the TLS if the address needs it, without network.
-func Check(address string, t TLS) error {
+func Check(ctx context.Context, address string, t TLS) error {
 	u, _, err := parse(address)
 	if err != nil || u.Scheme != "tcp" {
 		return err
 	}
-	d, err := dial(context.Background(), Options{Address: address, TLS: t}) // it connects when it is first used
+	d, err := dial(ctx, Options{Address: address, TLS: t}) // it connects when it is first used
 	if err != nil {
 		return err
 	}

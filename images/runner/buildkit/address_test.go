@@ -24,10 +24,10 @@ func TestAddresses(t *testing.T) {
 		"podman-container://buildkitd", "nerdctl-container://buildkitd?namespace=k8s.io", "kube-pod://buildkitd-0?namespace=ci&container=buildkit",
 		"kube-pod://b?context=arn:aws:eks:eu-west-1:1234:cluster/ci", "kube-pod://b?context=a%20b", "ssh://me@builder:22/run/buildkit/buildkitd.sock", "ssh://[::1]",
 	} {
-		assert.NoErrorf(t, Check(address, TLS{}), "%s", address)
+		assert.NoErrorf(t, Check(t.Context(), address, TLS{}), "%s", address)
 	}
 	for _, address := range []string{"", "/run/buildkit.sock", "https://builder:1234"} {
-		assert.ErrorContains(t, Check(address, TLS{}), "no known form: use docker-container://NAME?context=CONTEXT, kube-pod://POD")
+		assert.ErrorContains(t, Check(t.Context(), address, TLS{}), "no known form: use docker-container://NAME?context=CONTEXT, kube-pod://POD")
 	}
 	for _, address := range []string{
 		"unix://run/buildkit.sock", "unix://", "tcp://builder", "tcp://:1234", "tcp://builder:12%34", "kube-pod://", "kube-pod://-x",
@@ -37,7 +37,7 @@ func TestAddresses(t *testing.T) {
 		"ssh://-oProxyCommand=x", "ssh://-oProxyCommand@x", "ssh://me:word@x", "ssh://x/a;reboot", "ssh://x/$(reboot)", "ssh://x/%24(reboot)", "ssh://x?a=b",
 	} {
 		scheme, _, _ := strings.Cut(address, ":")
-		assert.ErrorContainsf(t, Check(address, TLS{}), "is not of the form "+forms[scheme].usual, "%s", address)
+		assert.ErrorContainsf(t, Check(t.Context(), address, TLS{}), "is not of the form "+forms[scheme].usual, "%s", address)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestTLSFiles(t *testing.T) {
 		assert.Errorf(t, assert.Err(bad.resolve()), "%+v was accepted", bad)
 	}
 	for _, bad := range []TLS{{CA: dir + "/none"}, {CA: dir + "/ca.pem"}, {Cert: dir + "/cert.pem", Key: dir + "/key.pem"}} {
-		if err := Check("tcp://127.0.0.1:1", bad); err == nil || errors.Is(err, runner.ErrUnavailable) {
+		if err := Check(t.Context(), "tcp://127.0.0.1:1", bad); err == nil || errors.Is(err, runner.ErrUnavailable) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
