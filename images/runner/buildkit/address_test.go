@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -55,7 +56,8 @@ func TestTLSFiles(t *testing.T) {
 	for _, bad := range []TLS{{Dir: dir, CA: "x"}, {Cert: "x"}, {Key: "x"}, {Dir: t.TempDir()}} {
 		assert.Errorf(t, assert.Err(bad.resolve()), "%+v was accepted", bad)
 	}
-	for _, bad := range []TLS{{CA: dir + "/none"}, {CA: dir + "/ca.pem"}, {Cert: dir + "/cert.pem", Key: dir + "/key.pem"}} {
+	require.NoError(t, unix.Mkfifo(dir+"/pipe", 0o600))
+	for _, bad := range []TLS{{CA: dir + "/none"}, {CA: dir + "/ca.pem"}, {CA: dir + "/pipe"}, {Cert: dir + "/cert.pem", Key: dir + "/key.pem"}} {
 		if err := Check(t.Context(), "tcp://127.0.0.1:1", bad); err == nil || errors.Is(err, runner.ErrUnavailable) {
 			t.Errorf("%+v: %v", bad, err)
 		}

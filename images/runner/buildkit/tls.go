@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/moby/buildkit/client"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
@@ -28,6 +30,9 @@ func DefaultTLS() TLS {
 	}
 }
 
+// maxPEM bounds a certificate with its chain, or a key, in bytes.
+const maxPEM = 1 << 20
+
 func (t TLS) options(host string) ([]client.ClientOpt, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -35,6 +40,14 @@ func (t TLS) options(host string) ([]client.ClientOpt, error) {
 	t, err := t.resolve()
 	if err != nil {
 		return nil, err
+	}
+	for _, file := range []string{t.CA, t.Cert, t.Key} { // BuildKit's client reads them whole, whatever they are
+		if file == "" {
+			continue
+		}
+		if _, err := bounded.File(file, maxPEM); err != nil {
+			return nil, fmt.Errorf("read the TLS files for a buildkitd: %w", err)
+		}
 	}
 	opts := []client.ClientOpt{client.WithServerConfigSystem(cmp.Or(t.ServerName, host))}
 	if t.CA != "" {
