@@ -10,10 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // process is a started daemon.
@@ -202,68 +199,4 @@ func connect(ctx context.Context, socket string) error {
 		return fmt.Errorf("its socket does not answer: %w", err)
 	}
 	return conn.Close()
-}
-
-// endedHow says how the process ended.
-func (p *process) endedHow() string {
-	text := fmt.Sprintf("process %d: %s", p.main.pid, p.main.how)
-	if lines := p.said(); len(lines) > 0 {
-		text += ": " + lines[len(lines)-1]
-	}
-	return text
-}
-
-// terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after wait or as
-// soon as stopCtx ends. The error names the processes that are still there afterwards.
-func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
-	p.collect()
-	all := func(s unix.Signal) {
-		for _, m := range p.all() {
-			m.signal(s)
-		}
-	}
-	all(unix.SIGTERM)
-	all(unix.SIGCONT) // a stopped process would not handle SIGTERM
-	if gone := p.waitGone(stopCtx, wait); p.collect() || !gone {
-		all(unix.SIGKILL)
-		p.waitGone(context.WithoutCancel(stopCtx), killTimeout)
-	}
-	var left []string
-	for _, m := range p.all() {
-		if !m.gone() {
-			left = append(left, fmt.Sprint(m.pid))
-		}
-		m.forget()
-	}
-	if p.out != nil {
-		p.out.close()
-	}
-	if len(left) > 0 {
-		return fmt.Errorf("process %s does not end after SIGKILL: it hangs in the kernel", strings.Join(left, ", "))
-	}
-	return nil
-}
-
-// collect adds processes of this start that are not known yet: helpers of the daemon and processes that were
-// started meanwhile.
-func (p *process) collect() (more bool) {
-	if p.mark == "" {
-		return false
-	}
-	found := strays(p.mark, p.since, p.all())
-	p.rest = append(p.rest, found...)
-	return len(found) > 0
-}
-
-func (p *process) all() []*member { return append([]*member{p.main}, p.rest...) }
-
-func (p *process) waitGone(stopCtx context.Context, wait time.Duration) bool {
-	ctx, cancel := context.WithTimeout(stopCtx, wait)
-	defer cancel()
-	return until(ctx, 10*time.Millisecond, func() error {
-		if slices.ContainsFunc(p.all(), func(m *member) bool { return !m.gone() }) {
-			return errors.New("it still runs")
-		}
-		return nil
-	}) == nil
 }

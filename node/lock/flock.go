@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// flock never waits. unix.EWOULDBLOCK means that another process holds a lock that excludes this one.
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
+		}
+		return nil
+	}
+}
+
+// lockFile opens a regular file, creates it if necessary, does not truncate it, and locks it; again while the file is
+// being replaced. The error is a *HeldError if another process holds it.
+func lockFile(path string) (*os.File, error) {
+	for range 20 {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if st, serr := f.Stat(); serr != nil || !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", path)
+		} else if err = flock(f, unix.LOCK_EX); errors.Is(err, unix.EWOULDBLOCK) {
+			err = &HeldError{Path: path, Holder: readHolder(f)}
+		}
+		if err == nil && isSameFile(f, path) {
+			return f, nil
+		}
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s was replaced twenty times while it was being locked", path)
+}
+
+// lockFolder locks a folder. The error is a *HeldError if another process holds it. On a file system that cannot lock
+// folders it returns nil: no instance has this lock there.
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = flock(f, unix.LOCK_EX); err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, &HeldError{Path: dir}
+	}
+	return nil, nil
+}
+
+// isSameFile says whether path still leads to the open file.
+func isSameFile(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(open, named)
+}
+
+// overwrite replaces the content in place: a rename would give the name to a new inode, which nobody has
+// locked.
+func overwrite(f *os.File, content []byte) error {
+	err := f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(content, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("write the holder into the lock file: %w", err)
+	}
+	return nil
+}
