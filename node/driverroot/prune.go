@@ -90,9 +90,21 @@ func (r *Root) removeUnused(dir string) error {
 	return r.removeTree(tmp)
 }
 
-// removeTree removes a folder of ours through a view of its parent that has no mounts: if somebody mounted a /dev into
-// the root, it would remove the host's devices. The kernel does not remove a mount point of this container.
+// removeTree removes a folder of ours, whole or not at all: it refuses one with mounts.
 func (r *Root) removeTree(dir string) error {
+	mounts, err := mounttable.Below(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is mounted in %s, which cannot be removed before: umount %s", mounts[0].Source, dir, mounts[0].Point)
+	}
+	return r.removeBare(dir)
+}
+
+// removeBare removes a folder through a view of its parent that has no mounts: if another program mounts a /dev into
+// it meanwhile, the host's devices stay. The kernel does not remove a mount point of this container.
+func (r *Root) removeBare(dir string) error {
 	view, err := r.bare(filepath.Dir(dir))
 	if err != nil {
 		return err

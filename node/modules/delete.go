@@ -69,7 +69,7 @@ func (s Stack) DeleteInTree(ctx context.Context, names []string) {
 	}
 }
 
-// InUseError says that the driver cannot be unloaded because somebody holds it.
+// InUseError says that the driver cannot be unloaded, and who holds it.
 type InUseError struct {
 	Holders []kmod.Holder // empty: something inside of the kernel
 	Module  string        // the module that was refused or has references without a known holder; may be empty
