@@ -260,7 +260,7 @@ func TestFabricVerified(t *testing.T) {
 		if require.NoError(t, tree.Delete(c.path)); c.body != "" {
 			require.NoError(t, tree.AddBytes(c.path, 0o755, []byte(c.body)))
 		}
-		findings := require.Value(examiner(r.b).Examine(t.Context(), tree, config))(t)
+		findings := examined(t, r.b, tree, config)
 		var fabric []string
 		for _, f := range findings {
 			if f.Rule == "fabric" {

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,6 +119,12 @@ func made(t *testing.T, b *Builder, target matrix.Target, o recipe.Options) (*re
 func refused(t *testing.T, b *Builder, target matrix.Target) error {
 	t.Helper()
 	return assert.Err(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))
+}
+
+// examined are the findings about an image whose files are in a tree.
+func examined(t *testing.T, b *Builder, tree *rootfs.Tree, config *v1.ConfigFile) []verify.Finding {
+	t.Helper()
+	return require.Value(examiner(b).Examine(t.Context(), tree, config, require.Value(json.Marshal(config))(t), nil))(t)
 }
 
 // wantFit fails unless verify finds an image fit.

@@ -75,7 +75,7 @@ func TestModulesOnlyHidesNothing(t *testing.T) {
 	img := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Profile: recipe.ModulesOnly})
 	tree := treeOf(t, img)
 	require.NoError(t, tree.AddBytes("usr/bin/more", 0o755, []byte("#!/bin/sh")))
-	findings := require.Value(examiner(r.b).Examine(t.Context(), tree, require.Value(img.ConfigFile())(t)))(t)
+	findings := examined(t, r.b, tree, require.Value(img.ConfigFile())(t))
 	if !slices.ContainsFunc(findings, func(f verify.Finding) bool {
 		return f.Severity == verify.Error && f.Path == "usr/bin/more" && strings.Contains(f.Message, "neither modules nor their licence")
 	}) {

@@ -112,7 +112,7 @@ func TestEveryChange(t *testing.T) {
 			if applies := require.Value(c.apply(tree, e))(t); !applies {
 				continue
 			}
-			findings := require.Value(examiner(r.b).Examine(t.Context(), tree, config))(t)
+			findings := examined(t, r.b, tree, config)
 			assert.NoErrorf(t, noticed(findings, e.Path), "%s, %s", e.Path, c.name)
 		}
 	}
@@ -156,7 +156,7 @@ func TestChangedList(t *testing.T) {
 	} {
 		tree, changed := whole.Clone(), config.DeepCopy()
 		require.NoError(t, c.apply(tree, changed))
-		findings := require.Value(examiner(r.b).Examine(t.Context(), tree, changed))(t)
+		findings := examined(t, r.b, tree, changed)
 		if !slices.ContainsFunc(findings, func(f verify.Finding) bool {
 			return f.Rule == "files" && f.Severity == verify.Error && strings.Contains(f.Message, c.want)
 		}) {

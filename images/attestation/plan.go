@@ -79,21 +79,13 @@ func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attach
 }
 
 // subjects are the artifact, which comes first, and the images in it.
-func subjects(t oci.Artifact, have []oci.Attachment) (all []signature.Subject, err error) {
+func subjects(t oci.Artifact, have []oci.Attachment) ([]signature.Subject, error) {
 	content, err := oci.Collect(t)
 	if err != nil {
 		return nil, fmt.Errorf("read what is to be signed: %w", err)
 	}
-	for _, d := range slices.Backward(content.Documents) {
-		s := signature.Subject{Descriptor: d.Desc}
-		for _, a := range have {
-			if a.Subject == d.Desc.Digest {
-				s.Attachments = append(s.Attachments, a)
-			}
-		}
-		all = append(all, s)
-	}
-	return all, nil
+	slices.Reverse(content.Documents)
+	return signature.Subjects(content.Documents, have), nil
 }
 
 // Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move last,

@@ -114,7 +114,7 @@ func newChart(meta []byte, archive func(name string) ([]byte, error)) (*HelmChar
 		return nil, err
 	}
 	config, layer := oci.BytesBlob(chartConfigType, text, nil), oci.BytesBlob(chartType, packed, nil)
-	d, err := newDocument(v1.Manifest{
+	d, err := oci.NewManifest(v1.Manifest{
 		Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
 		Annotations: map[string]string{TitleAnnotation: name, "org.opencontainers.image.version": version},
 	})

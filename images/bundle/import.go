@@ -241,15 +241,7 @@ func (t *transfer) signatures(ctx context.Context, p part, brought []oci.Attachm
 		}
 	}
 	request := signature.Request{Repository: p.Repository, Tags: p.Tags, Format: signature.Legacy}
-	for _, d := range p.Documents {
-		s := signature.Subject{Descriptor: d.Desc}
-		for _, a := range slices.Concat(there, brought) {
-			if a.Subject == d.Desc.Digest {
-				s.Attachments = append(s.Attachments, a)
-			}
-		}
-		request.Subjects = append(request.Subjects, s)
-	}
+	request.Subjects = signature.Subjects(p.Documents, slices.Concat(there, brought))
 	made, err := signature.Sign(ctx, request, t.Sign)
 	signed := map[v1.Hash]bool{}
 	for _, a := range made {

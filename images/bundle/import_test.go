@@ -108,6 +108,7 @@ func (s *server) importAll(t *testing.T, b *bundle.Bundle) (*bundle.Result, erro
 	return b.Import(t.Context(), client(t), bundle.ImportOptions{To: s.repository(), Jobs: 1})
 }
 
+// TestImport asks, imports twice at once into registries of both kinds, and again what is there.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
@@ -116,8 +117,11 @@ func TestImport(t *testing.T) {
 		result := require.Value(b.Import(t.Context(), client(t), bundle.ImportOptions{To: s.repository(), DryRun: true}))(t)
 		assert.Equal(t, int64(0), s.puts.Load()+s.patches.Load())
 		assert.Equal(t, len(b.List.Items), len(result.Done))
-		result = require.Value(b.Import(t.Context(), client(t), bundle.ImportOptions{To: s.repository()}))(t)
-		assert.Equal(t, len(b.List.Items), len(result.Done))
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { assert.NoError(t, assert.Err(s.importAll(t, b))) })
+		}
+		both.Wait()
 		found(t, s, b.List)
 		puts := s.puts.Load()
 		result = require.Value(b.Import(t.Context(), client(t), bundle.ImportOptions{To: s.repository()}))(t)
@@ -147,18 +151,6 @@ func TestKilled(t *testing.T) {
 		require.Value(b.Import(t.Context(), client(t), bundle.ImportOptions{To: broken.repository()}))(t)
 		found(t, broken, b.List)
 	}
-}
-
-func TestTwoAtOnce(t *testing.T) {
-	t.Parallel()
-	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
-	s := newServer(t, true)
-	var both sync.WaitGroup
-	for range 2 {
-		both.Go(func() { assert.NoError(t, assert.Err(s.importAll(t, b))) })
-	}
-	both.Wait()
-	found(t, s, b.List)
 }
 
 func TestAbsent(t *testing.T) {

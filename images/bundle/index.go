@@ -21,16 +21,7 @@ const (
 // manifestOf returns the bundle's manifest for the bytes of its list.
 func manifestOf(list []byte) (oci.Document, error) {
 	layer := oci.BytesBlob(MediaType, list, map[string]string{TitleAnnotation: "bundle.json"})
-	return newDocument(v1.Manifest{ArtifactType: MediaType, Config: emptyConfig.Desc, Layers: []v1.Descriptor{layer.Desc}})
-}
-
-// newDocument makes a manifest a document.
-func newDocument(m v1.Manifest) (oci.Document, error) {
-	m.SchemaVersion, m.MediaType = 2, types.OCIManifestSchema1
-	raw, err := json.Marshal(m)
-	d := oci.NewDocument(raw, m.MediaType)
-	d.Desc.ArtifactType = m.ArtifactType
-	return d, err
+	return oci.NewManifest(v1.Manifest{ArtifactType: MediaType, Config: emptyConfig.Desc, Layers: []v1.Descriptor{layer.Desc}})
 }
 
 // index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.

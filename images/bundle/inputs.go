@@ -65,7 +65,7 @@ func filesArtifact(files []oci.Blob) (*oci.Content, error) {
 	for _, f := range files {
 		layers = append(layers, f.Desc)
 	}
-	d, err := newDocument(v1.Manifest{ArtifactType: inputsType, Config: emptyConfig.Desc, Layers: layers})
+	d, err := oci.NewManifest(v1.Manifest{ArtifactType: inputsType, Config: emptyConfig.Desc, Layers: layers})
 	return &oci.Content{Blobs: append(files, emptyConfig), Documents: []oci.Document{d}}, err
 }
 

@@ -65,13 +65,6 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeStock(t *testing.T) {
-	t.Parallel()
-	s := require.Value(bundle.DecodeStock([]byte(`{"source":"registry.site/x","blobs":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","size":3}]}`)))(t)
-	assert.Equal(t, int64(3), s.Blobs[0].Size)
-	assert.Errorf(t, assert.Err(bundle.DecodeStock([]byte(`{}`))), "an empty document")
-}
-
 func FuzzDecode(f *testing.F) {
 	p := bundletest.Plan(f, bundletest.Options(f), bundletest.Artifacts(f))
 	f.Add(require.Value(p.List.Encode())(f))

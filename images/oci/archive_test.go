@@ -35,6 +35,13 @@ func open(t *testing.T, ref string) (v1.Image, error) {
 	return img, err
 }
 
+// artifactOf opens what a reference names.
+func artifactOf(t *testing.T, ref string) (Artifact, error) {
+	t.Helper()
+	l, _ := ParseLocal(ref)
+	return l.Artifact(t.Context())
+}
+
 // The content of a layout is read in place and verified.
 func TestLayoutDamaged(t *testing.T) {
 	t.Parallel()
@@ -186,7 +193,7 @@ func TestDescriptorsLie(t *testing.T) {
 			index = bytes.ReplaceAll(index, []byte(c.old), []byte(c.to))
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), index, 0o600))
-		a, err := OpenLocal(t.Context(), "oci:"+dir)
+		a, err := artifactOf(t, "oci:"+dir)
 		if err == nil {
 			err = WriteLayout(t.Context(), filepath.Join(t.TempDir(), "y"), "x", a)
 		}
@@ -211,7 +218,7 @@ func TestArchiveName(t *testing.T) {
 		assert.Equal(t, want, index.Manifests[0].Annotations[containerdNameAnnotation])
 		assert.Equal(t, strings.TrimSuffix(want, ":1"), require.Value(LocalRepository(l))(t))
 		for _, ref := range []string{o.String() + ":1", o.String() + ":" + want} {
-			require.Value(OpenLocal(t.Context(), ref))(t)
+			require.Value(artifactOf(t, ref))(t)
 		}
 	}
 }

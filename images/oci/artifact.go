@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -60,6 +61,15 @@ func HashOf(b []byte) v1.Hash {
 // NewDocument is a manifest or an index of that type.
 func NewDocument(raw []byte, mediaType types.MediaType) Document {
 	return Document{raw, v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: HashOf(raw)}}
+}
+
+// NewManifest is a manifest of OCI's type. Its descriptor has its artifact type and its annotations.
+func NewManifest(m v1.Manifest) (Document, error) {
+	m.SchemaVersion, m.MediaType = 2, types.OCIManifestSchema1
+	raw, err := json.Marshal(m)
+	d := NewDocument(raw, m.MediaType)
+	d.Desc.ArtifactType, d.Desc.Annotations = m.ArtifactType, m.Annotations
+	return d, err
 }
 
 // BytesBlob is a blob with this content and these annotations.

@@ -79,17 +79,12 @@ func IsAttachmentTag(tag string) bool {
 func NewReferrer(subject v1.Descriptor, artifactType string, layers []Blob, annotations map[string]string) (Attachment, error) {
 	config := BytesBlob(EmptyConfig, []byte("{}"), nil)
 	m := v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Config: config.Desc, Annotations: maps.Clone(annotations),
+		ArtifactType: artifactType, Config: config.Desc, Annotations: maps.Clone(annotations),
 		Subject: &v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest},
 	}
 	for _, l := range layers {
 		m.Layers = append(m.Layers, l.Desc)
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return Attachment{}, fmt.Errorf("make a manifest of type %s for %s: %w", artifactType, subject.Digest, err)
-	}
-	d := NewDocument(raw, m.MediaType)
-	d.Desc.ArtifactType, d.Desc.Annotations = artifactType, m.Annotations
-	return Attachment{Subject: subject.Digest, Manifest: d, Blobs: append([]Blob{config}, layers...)}, nil
+	d, err := NewManifest(m)
+	return Attachment{Subject: subject.Digest, Manifest: d, Blobs: append([]Blob{config}, layers...)}, err
 }

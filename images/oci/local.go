@@ -127,14 +127,9 @@ func (l LocalRef) Image(ctx context.Context, arch string) (v1.Image, v1.Hash, er
 	return img, HashOf(raw), CheckPlatform(l.text, arch, img)
 }
 
-// OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG],
-// oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly
-// one entry.
-func OpenLocal(ctx context.Context, ref string) (Artifact, error) {
-	l, ok := ParseLocal(ref)
-	if !ok {
-		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
-	}
+// Artifact opens what a reference names: an image, a whole index or any other. Without a tag the source must have
+// exactly one entry.
+func (l LocalRef) Artifact(ctx context.Context) (Artifact, error) {
 	raw, b, err := l.open(ctx, "")
 	if err != nil {
 		return nil, l.failed(err)

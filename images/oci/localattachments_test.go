@@ -74,7 +74,7 @@ func TestLayoutAttachments(t *testing.T) {
 	want := []string{hex(top) + spdx, hex(top) + ".sig" + sig + "++", hex(child) + spdx, hex(onTop.Manifest.Desc) + spdx}
 	for _, ref := range []string{"oci:" + layout, "oci:" + layout + ":x", "oci-archive:" + archive} {
 		assert.Samef(t, want, found(t, ref), "%s", ref)
-		a := require.Value(OpenLocal(t.Context(), ref))(t)
+		a := require.Value(artifactOf(t, ref))(t)
 		assert.Equal(t, top.Digest, imagetest.Digest(t, a))
 		l, _ := ParseLocal(ref)
 		_, digest, err := l.Image(t.Context(), "amd64")
@@ -88,7 +88,7 @@ func TestLayoutAttachments(t *testing.T) {
 	require.NoError(t, WriteLayout(t.Context(), layout, "x", index, append(all, signatureOf(t, top.Digest, "c"))...))
 	want[1] += "+"
 	assert.Same(t, want, found(t, "oci:"+layout+":x"))
-	assert.ErrorContains(t, assert.Err(OpenLocal(t.Context(), "oci:"+layout)), "several images")
+	assert.ErrorContains(t, assert.Err(artifactOf(t, "oci:"+layout)), "several images")
 }
 
 // TestForeignLayouts reads layouts of other programs: a referrer without annotations, a fallback index with a

@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -365,27 +364,6 @@ func TestCopy(t *testing.T) {
 			copied(to.host()+"/mirror/driver:2", to.host()+"/other:2", Stats{Mounted: 7, Existing: 1, Attachments: 3})
 		})
 	}
-}
-
-// TestCopyLocal copies from a layout and an archive what was written there, with all that belongs to it.
-func TestCopyLocal(t *testing.T) {
-	t.Parallel()
-	f, dir := newFake(t), t.TempDir()
-	img := imagetest.RandomImage(t, "amd64", 1000, "one")
-	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, imagetest.Digest(t, img), "p", "s")}
-	require.NoError(t, oci.WriteLayout(t.Context(), dir+"/layout", "1", img, all...))
-	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "driver", "1", img, all...))
-	for i, from := range []string{"oci:" + dir + "/layout", "oci-archive:" + dir + "/a.tar"} {
-		to := fmt.Sprintf("%s/team%d/driver:1", f.host(), i)
-		// Offline forbids downloads. The target's registry is no source of them.
-		c := client(t, func(o *Options) { o.Offline = true })
-		_, stats, err := c.Copy(t.Context(), from, to)
-		if err != nil || stats.Attachments != 2 || stats.Uploaded != 6 {
-			t.Errorf("%s: %+v, %v", from, stats, err)
-		}
-		assert.Samef(t, sorted(names(t, all)), sorted(names(t, require.Value(client(t).Attachments(t.Context(), to))(t))), "%s", from)
-	}
-	assert.ErrorIs(t, assert.Err(client(t, func(o *Options) { o.Offline = true }).Attachments(t.Context(), f.host()+"/team0/driver:1")), fetch.ErrOffline)
 }
 
 // TestAttachIndex: a referrer may be an index. What it names goes with it.

@@ -97,9 +97,7 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 func keepTags(source, to string) (all []Transfer, err error) {
 	_, name, _ := imagename.Split(source)
 	if local, ok := oci.ParseLocal(source); ok {
-		kind, rest, _ := strings.Cut(source, ":")
-		name = strings.TrimPrefix(strings.TrimPrefix(rest, local.Path), ":")
-		if name = name[strings.LastIndexByte(name, ':')+1:]; name == "" && kind != "docker-archive" {
+		if name = local.Tag()[strings.LastIndexByte(local.Tag(), ':')+1:]; name == "" && !strings.HasPrefix(source, "docker-archive:") {
 			return localTransfers(source, to)
 		}
 	}

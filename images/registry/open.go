@@ -45,7 +45,7 @@ type Opened struct {
 // fetch.ErrOffline.
 func (c *Client) Open(ctx context.Context, ref string, o OpenOptions) (*Opened, error) {
 	if local, ok := oci.ParseLocal(ref); ok {
-		return c.openLocal(ctx, local, ref, o)
+		return openLocal(ctx, local, o)
 	}
 	p, err := c.newPull("pull", ref, o)
 	if err != nil {
@@ -123,12 +123,12 @@ func (p *pull) blobs(ctx context.Context) oci.Blobs {
 }
 
 // openLocal reads an artifact on this machine, where it is.
-func (c *Client) openLocal(ctx context.Context, local oci.LocalRef, ref string, o OpenOptions) (*Opened, error) {
+func openLocal(ctx context.Context, local oci.LocalRef, o OpenOptions) (*Opened, error) {
 	opened := &Opened{Name: local.Path}
 	var err error
 	if o.Arch != "" {
 		opened.Image, opened.Digest, err = local.Image(ctx, o.Arch)
-	} else if opened.Artifact, err = oci.OpenLocal(ctx, ref); err == nil {
+	} else if opened.Artifact, err = local.Artifact(ctx); err == nil {
 		opened.Digest, err = opened.Artifact.Digest()
 		opened.Top = opened.Digest
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
@@ -83,29 +82,27 @@ func annotated(document []byte) (licence string) {
 	return licence
 }
 
-// artifactLicence asks annotations and the labels of images, also of those of an index: tools that convert
-// images drop the annotations.
+// artifactLicence asks annotations, and the labels of images: tools that convert images drop the annotations.
 func artifactLicence(a oci.Artifact) (licence string, err error) {
-	raw, err := a.RawManifest()
-	if licence = annotated(raw); err != nil || licence != "" {
-		return licence, err
-	}
-	if index, ok := a.(v1.ImageIndex); ok {
-		images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
-		for _, img := range images {
-			if licence == "" && err == nil {
-				licence, err = artifactLicence(img)
-			}
-		}
-		return licence, err
-	}
-	img, ok := a.(v1.Image)
-	if !ok {
-		return "", nil
-	}
-	config, err := img.ConfigFile()
+	content, err := oci.Collect(a)
 	if err != nil {
 		return "", err
 	}
-	return config.Config.Labels[driverinfo.VGPULabel], nil
+	for _, d := range content.Documents {
+		licence = cmp.Or(licence, annotated(d.Raw))
+	}
+	for _, b := range content.Blobs {
+		if licence != "" || !b.Desc.MediaType.IsConfig() {
+			continue
+		}
+		raw, err := oci.ReadBlob(b, oci.MaxConfig)
+		if err != nil {
+			return "", err
+		}
+		var image v1.ConfigFile
+		if json.Unmarshal(raw, &image) == nil {
+			licence = image.Config.Labels[driverinfo.VGPULabel]
+		}
+	}
+	return licence, nil
 }

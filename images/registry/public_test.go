@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -52,15 +53,17 @@ func TestCheckPublicArtifact(t *testing.T) {
 	annotatedIndex, ok := mutate.Annotations(empty.Index, guest).(v1.ImageIndex)
 	assert.Equal(t, true, ok)
 	labelled, annotated, whole := image(t, guest, nil), image(t, nil, guest), image(t, nil, nil)
+	layout := "oci:" + t.TempDir()
+	require.NoError(t, oci.WriteLayout(t.Context(), strings.TrimPrefix(layout, "oci:"), "x", labelled))
 	for name, a := range map[string]oci.Artifact{
-		"a label": labelled, "an annotation": annotated,
+		"a label": labelled, "a label in a layout": require.Value(artifact(t, client(t), layout))(t), "an annotation": annotated,
 		"an index with one":         mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}, mutate.IndexAddendum{Add: labelled}),
 		"an annotation of an index": annotatedIndex,
 	} {
 		err := CheckPublicArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil })
 		assert.ErrorContainsf(t, err, "licence: aws", "%s", name)
 		raw := require.Value(a.RawManifest())(t)
-		if err := CheckPublicDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (name == "a label" || name == "an index with one") {
+		if err := CheckPublicDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (strings.HasPrefix(name, "a label") || name == "an index with one") {
 			t.Errorf("%s as a document: %v", name, err)
 		}
 	}

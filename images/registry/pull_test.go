@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -81,6 +81,7 @@ func TestBaseOffline(t *testing.T) {
 	m := require.Value(img.Manifest())(t)
 	require.NoError(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
 	assert.ErrorIsf(t, assert.Err(base(t, offline, ref, "amd64")), fetch.ErrOffline, "Base offline without a layer")
+	assert.ErrorIsf(t, assert.Err(offline.Attachments(t.Context(), ref)), fetch.ErrOffline, "attachments")
 	assert.Equalf(t, 0, len(f.log), "requests while offline: %v", f.log)
 }
 
@@ -146,20 +147,9 @@ func TestMirrors(t *testing.T) {
 func TestManifestKinds(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	put := func(name, mediaType string, doc any) {
-		raw := require.Value(json.Marshal(doc))(t)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/v2/x/manifests/"+name, strings.NewReader(string(raw)))
-		require.NoError(t, err)
-		req.Header.Set("Content-Type", mediaType)
-		resp := require.Value(f.Client().Do(req))(t)
-		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
-			t.Fatalf("put %s: %s %v", name, resp.Status, err)
-		}
-	}
-	m := map[string]any{"schemaVersion": 1, "name": "x"}
-	put("old", "application/vnd.docker.distribution.manifest.v1+json", m)
-	put("odd", "application/vnd.oci.image.manifest.v1+json", map[string]any{"schemaVersion": 2})
-	put("list", "application/vnd.oci.image.manifest.v1+json", []int{1})
+	put(t, f, "x", "old", types.DockerManifestSchema1, []byte(`{"schemaVersion":1,"name":"x"}`))
+	put(t, f, "x", "odd", types.OCIManifestSchema1, []byte(`{"schemaVersion":2}`))
+	put(t, f, "x", "list", types.OCIManifestSchema1, []byte("[1]"))
 	for name, want := range map[string]string{"old": "2015", "odd": "neither an image nor an index", "list": "malformed"} {
 		assert.ErrorContainsf(t, assert.Err(base(t, client(t), f.host()+"/x:"+name, "amd64")), want, "%s", name)
 	}

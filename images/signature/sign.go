@@ -132,7 +132,7 @@ func newEnvelope(d document, signature []byte) *envelope {
 // the layers.
 func newTagged(subject v1.Hash, to storage, layers []oci.Blob) (oci.Attachment, error) {
 	a := oci.Attachment{Subject: subject, Tag: oci.ReferrersTag(subject) + string(to)}
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	var m v1.Manifest
 	cf := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}}
 	for _, l := range layers {
 		m.Layers = append(m.Layers, l.Desc)
@@ -145,8 +145,7 @@ func newTagged(subject v1.Hash, to storage, layers []oci.Blob) (oci.Attachment, 
 	}
 	a.Blobs = append(slices.Clone(layers), oci.BytesBlob(types.OCIConfigJSON, config, nil))
 	m.Config = a.Blobs[len(layers)].Desc
-	raw, err := json.Marshal(m)
-	a.Manifest = oci.NewDocument(raw, m.MediaType)
+	a.Manifest, err = oci.NewManifest(m)
 	return a, err
 }
 

@@ -88,18 +88,6 @@ func TestOnce(t *testing.T) {
 	assert.Equal(t, 5, c.n) // two names, two predicates, and the bundle that signs
 }
 
-// TestRecursive signs an index and its images.
-func TestRecursive(t *testing.T) {
-	t.Parallel()
-	r := request(Legacy)
-	r.Subjects = []Subject{{Descriptor: index}, {Descriptor: image, Predicates: []Predicate{sbom}}}
-	made := sign(t, r, "ed25519")
-	assert.Equal(t, 3, len(made))
-	for n, tag := range []string{oci.SignatureTag(index.Digest), oci.AttestationTag(image.Digest), oci.SignatureTag(image.Digest)} {
-		assert.Equal(t, tag, made[n].Tag)
-	}
-}
-
 func TestSignRefuses(t *testing.T) {
 	t.Parallel()
 	good := signerOf(t, "p256")

@@ -38,6 +38,20 @@ type Subject struct {
 	Predicates  []Predicate      // to attest; Verify does not read them
 }
 
+// Subjects are documents, each with those of the attachments that belong to it.
+func Subjects(all []oci.Document, attachments []oci.Attachment) (subjects []Subject) {
+	for _, d := range all {
+		s := Subject{Descriptor: d.Desc}
+		for _, a := range attachments {
+			if a.Subject == d.Desc.Digest {
+				s.Attachments = append(s.Attachments, a)
+			}
+		}
+		subjects = append(subjects, s)
+	}
+	return subjects
+}
+
 // Predicate is what an attestation says about its subject.
 type Predicate struct {
 	Type string          // URI: "https://spdx.dev/Document"

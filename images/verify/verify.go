@@ -5,7 +5,6 @@ package verify
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -172,7 +171,7 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 		return nil, fmt.Errorf("read the image's configuration and manifest: %w", err)
 	}
 	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
-		findings, err = e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}, signers)
+		findings, err = e.Examine(ctx, tree, config, raw, manifest.Annotations, signers...)
 		return err
 	})
 	return findings, err
@@ -196,16 +195,12 @@ func (e Examiner) unpacked(
 	return use(tree)
 }
 
-// Examine is Verify of an image whose files are in a tree.
-func (e Examiner) Examine(ctx context.Context, tree *rootfs.Tree, config *v1.ConfigFile, signers ...*x509.Certificate) (findings []Finding, err error) {
-	raw, err := json.Marshal(config)
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	return e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw}, signers)
-}
-
-func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certificate) ([]Finding, error) {
+// Examine is Verify of an image whose files are in a tree: its configuration, as it is and as it is written, and the
+// annotations of its manifest are those of the image.
+func (e Examiner) Examine(
+	ctx context.Context, tree *rootfs.Tree, config *v1.ConfigFile, raw []byte, annotations map[string]string, signers ...*x509.Certificate,
+) ([]Finding, error) {
+	s := &subject{tree: tree, config: config, rawConfig: raw, annotations: annotations}
 	s.all, s.wantSigned = s.tree.All(), len(signers) > 0
 	if err := s.digests(ctx); err != nil {
 		return nil, err
