@@ -2,13 +2,11 @@ package bundle_test
 
 import (
 	"bytes"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
@@ -69,17 +67,4 @@ func TestRefused(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, failure.Usage, failure.KindOf(err))
 	}
-}
-
-func TestSince(t *testing.T) {
-	t.Parallel()
-	artifacts := bundletest.Artifacts(t)
-	all := bundletest.Plan(t, bundletest.Options(t), artifacts)
-	o := bundletest.Options(t)
-	o.Since = []bundle.Stock{require.Value(bundle.DecodeStock(require.Value(all.List.Encode())(t)))(t)}
-	p := bundletest.Plan(t, o, artifacts)
-	assert.Equal(t, len(p.List.Blobs), len(p.List.Absent))
-	assert.Equal(t, all.Manifest.Digest.String(), p.List.Absent[0].Source)
-	names := members(t, bundletest.Bytes(t, o, artifacts))
-	assert.Equal(t, p.List.Documents[len(p.List.Documents)-1].Digest.Hex, strings.TrimPrefix(names[len(names)-1].name, "blobs/sha256/"))
 }

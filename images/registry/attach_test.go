@@ -89,7 +89,7 @@ func TestAttach(t *testing.T) {
 			img := imagetest.RandomImage(t, "amd64", 1000, "one")
 			index := imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 1000, "one"))
 			ref := f.host() + "/team/driver:1"
-			mustPush(t, ref, index)
+			assert.Equalf(t, 3, mustPush(t, ref, index).Uploaded, "blobs: the layer of both images once")
 			onIndex, onImage := referrer(t, describe(t, index), "index"), referrer(t, describe(t, img), "image")
 			second := referrer(t, describe(t, img), "another")
 			onReferrer := referrer(t, onImage.Manifest.Desc, "referrer")

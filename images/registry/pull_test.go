@@ -63,9 +63,11 @@ func TestBaseOffline(t *testing.T) {
 	f := newFake(t)
 	img := imagetest.RandomImage(t, "amd64", 100, "one")
 	ref := f.host() + "/x:1"
-	mustPush(t, ref, imagetest.Index(t, img))
+	mustPush(t, ref, imagetest.Index(t, img, imagetest.RandomImage(t, "arm64", 100, "one")))
 	c := client(t)
 	require.Value(base(t, c, ref, "amd64"))(t)
+	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
+	assert.Same(t, want, require.ErrorAs[*oci.PlatformError](t, assert.Err(base(t, c, ref, "riscv64"))))
 	f.forget()
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
 	for _, r := range []string{ref, f.host() + "/x@" + imagetest.Digest(t, img).String()} {

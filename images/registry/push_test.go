@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
@@ -50,37 +49,6 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 	if got := mustPush(t, ref, more); got.Existing != 2 || got.Uploaded != 2 {
 		t.Errorf("one layer more: %+v; want 2 existing, 2 uploaded", got)
 	}
-}
-
-func TestPushIndex(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	amd, arm := imagetest.RandomImage(t, "amd64", 1000, "shared", "amd"), imagetest.RandomImage(t, "arm64", 1000, "shared", "arm")
-	index := imagetest.Index(t, amd, arm)
-	ref := f.host() + "/team/driver:1-os"
-	if got := mustPush(t, ref, index); got.Uploaded != 5 {
-		t.Errorf("Push(index) = %+v; want 5 uploaded: the shared layer once", got)
-	}
-	puts := []string{}
-	for _, line := range f.log {
-		if strings.HasPrefix(line, "PUT") && strings.Contains(line, "/manifests/") {
-			puts = append(puts, line[strings.LastIndex(line, "/")+1:])
-		}
-	}
-	if diff := cmp.Diff([]string{imagetest.Digest(t, amd).String(), imagetest.Digest(t, arm).String(), "1-os"}, puts); diff != "" {
-		t.Errorf("order of manifests (-want +got):\n%s", diff)
-	}
-	c := client(t)
-	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
-		got := require.Value(base(t, c, ref, arch))(t)
-		if got.Digest != imagetest.Digest(t, want) || imagetest.Digest(t, got.Image) != got.Digest {
-			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, imagetest.Digest(t, want))
-		}
-		imagetest.SameLayers(t, got.Image, want)
-	}
-	_, err := base(t, c, ref, "riscv64")
-	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
-	assert.Same(t, want, require.ErrorAs[*oci.PlatformError](t, err))
 }
 
 func TestPushMounts(t *testing.T) {
