@@ -49,7 +49,7 @@ type transfer struct {
 
 	mu     sync.Mutex
 	result Result
-	there  map[string]bool // repository@digest of the manifests that were there before, and of their blobs
+	there  map[string]bool // repository@digest of the items that the registry had
 	done   int64           // bytes of blobs
 	total  int64
 }
@@ -118,27 +118,16 @@ func (t *transfer) parallel(ctx context.Context, n int, f func(ctx context.Conte
 	return jobs.Wait()
 }
 
-// ask finds the manifests that are there: so are their blobs, which a repeated import need not ask for.
+// ask finds the items that are there.
 func (t *transfer) ask(ctx context.Context) error {
 	return t.parallel(ctx, len(t.needs.parts), func(ctx context.Context, n int) error {
-		p := t.needs.parts[n]
-		found, err := t.client.Has(ctx, p.ref())
-		if err != nil || !found {
-			return err
-		}
+		ref := t.needs.parts[n].ref()
+		found, err := t.client.Has(ctx, ref)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.there[p.ref()] = true
-		for _, b := range p.Blobs {
-			t.there[p.Repository+"@"+b.Desc.Digest.String()] = true
-		}
-		return nil
+		t.there[ref] = found
+		return err
 	})
-}
-
-// has says whether all repositories that need a blob had it before.
-func (t *transfer) has(h v1.Hash) bool {
-	return !slices.ContainsFunc(t.needs.users[h], func(repository string) bool { return !t.there[repository+"@"+h.String()] })
 }
 
 // pushBlobs pushes the blobs of the bundle, and those that can only be mounted.
@@ -167,9 +156,6 @@ func (t *transfer) pushBlobs(ctx context.Context) error {
 func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 	sent := 0
 	for _, repository := range t.needs.users[b.Desc.Digest] {
-		if t.has(b.Desc.Digest) {
-			break
-		}
 		state, err := t.client.PushBlob(ctx, repository, b)
 		if err != nil {
 			return err

@@ -20,9 +20,6 @@ func (t *transfer) search(ctx context.Context) error {
 	absent, lacking := t.bundle.List.Absent, []Absent{}
 	err := t.parallel(ctx, len(absent), func(ctx context.Context, n int) error {
 		h := absent[n].Digest
-		if t.has(h) {
-			return nil
-		}
 		found, err := t.client.FindBlob(ctx, h, slices.Concat(t.needs.users[h], all)...)
 		if err == nil && !found {
 			t.mu.Lock()
