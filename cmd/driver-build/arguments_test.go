@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -61,16 +60,7 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	walk(root)
-	assert.Samef(t, []string{}, names(t, dir), "files")
-}
-
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	all := []string{}
-	for _, e := range require.Value(os.ReadDir(dir))(t) {
-		all = append(all, e.Name())
-	}
-	return all
+	assert.Equalf(t, 0, len(testfile.List(t, dir)), "files")
 }
 
 // TestContradictions: flags that exclude or need each other, names that there are not, and files and keys that are of another
@@ -82,7 +72,7 @@ func TestContradictions(t *testing.T) {
 	p12, cert := commandtest.SignKey(t)
 	key, public := u.imageKey(t, "site")
 	u.tool(t, "list").Want(t, 0) // writes the matrix
-	before, asked := names(t, u.Dir), u.Requests("/")
+	before, asked := testfile.List(t, u.Dir), u.Requests("/")
 	const build, old, kernel = "--os debian12 --driver " + newDriver + " ", "--os ubuntu18.04 --driver 418.87.01 ", "--os debian12 --driver " + newDriver + " --kernel latest "
 	sign, signed := "sign-modules "+ref+" ", build+"--repository h.example/a --image-key "+key+" "
 	for args, parts := range map[string][]string{
@@ -92,8 +82,6 @@ func TestContradictions(t *testing.T) {
 		build + "--kmm":            {"--kmm", "give --kernel"},
 		build + "--image-key a --image-signer b --repository h.example/a": {"--image-key and --image-signer"},
 		"lock --lock none":                                          {"--lock none is for builds"},
-		"lock some-target":                                          {"targets follow --update"},
-		sign + "--export a --import b":                              {"give one of"},
 		sign + "--export a --module-key k":                          {"give one of"},
 		"verify h.example/a:1 --kernel 6.1":                         {"--kernel is for --deep"},
 		"verify dst:1":                                              {`"dst:1" names no registry, and no layout or archive here`},
@@ -103,6 +91,8 @@ func TestContradictions(t *testing.T) {
 		"bundle import x --to h.example/a --key a --allow-unsigned": {"--key", "--allow-unsigned"},
 		"sign-image h.example/a:1 --type x:y":                       {"--image-key"},
 		"drivers no-branch":                                         {"no-branch", "R535"},
+		"gpus 1eb8 nothing":                                         {`GPU "nothing" is not in the list`},
+		"gpus 1eb8 --node-feature-rules":                            {"about all GPUs: leave out 1eb8"},
 		"completion tcsh":                                           {"tcsh"},
 		"login h.example -u me":                                     {"--password-stdin"},
 		"":                                                          {"nothing to build", "--all", "driver-build list"},
@@ -125,7 +115,6 @@ func TestContradictions(t *testing.T) {
 		sign:                                                                                    {"--module-key KEY, --export DIR and --import DIR"},
 		sign + "--image-key k":                                                                  {"driver-build sign-image IMAGE"},
 		sign + "--module-key k":                                                                 {"k"},
-		sign + "--module-key k --export d":                                                      {"one of"},
 		sign + "--import d":                                                                     {"--module-cert"},
 		sign + "--export d --module-cert c":                                                     {"belong to a key"},
 		sign + "--import d --module-cert c --unsigned-modules":                                  {"--export"},
@@ -155,7 +144,7 @@ func TestContradictions(t *testing.T) {
 			t.Errorf("%s: stdout %q, stderr %q", args, r.Stdout, r.Stderr)
 		}
 	}
-	assert.Samef(t, before, names(t, u.Dir), "files of the user")
+	assert.Samef(t, before, testfile.List(t, u.Dir), "files of the user")
 	assert.Equalf(t, asked, u.Requests("/"), "something was asked")
 	for _, epoch := range []string{"yesterday", "-1"} {
 		u.Env["SOURCE_DATE_EPOCH"] = epoch
@@ -168,12 +157,12 @@ func TestOtherLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	text := `{"schema": 3, "newField": {}}`
-	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), []byte(text), 0o600))
+	file := u.file(t, "matrix.lock", text)
 	for _, args := range []string{"lock", "lock --update", "check", "--os debian12 --driver " + newDriver} {
 		u.tool(t, args).Want(t, 2, "matrix.lock: a lock of a later driver-build: its schema is 3, this program knows 2")
 	}
-	assert.Equal(t, text, string(require.Value(os.ReadFile(u.Path("matrix.lock")))(t)))
-	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), []byte("# What the images\nschema: 1\ntargets: {}\n"), 0o600))
+	assert.Equal(t, text, testfile.Read(t, file))
+	testfile.Write(t, file, "# What the images\nschema: 1\ntargets: {}\n")
 	for _, args := range []string{"lock", "--os debian12 --driver " + newDriver} {
 		u.tool(t, args).Want(t, 2, "an earlier driver-build wrote it", "driver-build lock --update")
 	}

@@ -5,14 +5,13 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -31,13 +30,18 @@ func (u *user) keyPair(t *testing.T, name string, key crypto.Signer, seal func([
 	t.Helper()
 	kind, content := seal(require.Value(x509.MarshalPKCS8PrivateKey(key))(t))
 	der := require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)
-	private, public = u.Path(name+".key"), u.Path(name+".pub")
-	require.NoError(t, errors.Join(os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600),
-		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600)))
-	return private, public
+	return u.file(t, name+".key", testcert.PEM(kind, content)), u.file(t, name+".pub", testcert.PEM("PUBLIC KEY", der))
 }
 
 func plain(der []byte) (string, []byte) { return "PRIVATE KEY", der }
+
+// counts checks how often parts are in a text.
+func counts(t *testing.T, text string, parts map[string]int) {
+	t.Helper()
+	for part, n := range parts {
+		assert.Equalf(t, n, strings.Count(text, part), "how often there is %q:\n%s", part, text)
+	}
+}
 
 // TestBuildSigned: a build signs what it writes and pushes, with SBOM and provenance of the index and each
 // image; verify wants that of the right key.
@@ -53,23 +57,17 @@ func TestBuildSigned(t *testing.T) {
 	ref := repository + ":535.261.03-debian12"
 	for _, image := range []string{ref, "oci:" + u.Path("dist"), "oci-archive:" + u.Path("image.tar")} {
 		r := u.Run(t, "verify", image, "--arch", "arm64", "--key", other, "--key", public).Want(t, 0)
-		for part, n := range map[string]int{"note: image-signature: ": 3, ": https://spdx.dev/Document by key": 3, ": https://slsa.dev/provenance/v1 by key": 4, "warning: ": 0} {
-			if got := strings.Count(r.Stdout, part); got != n {
-				t.Errorf("%s: %d times %q, want %d\n%s", image, got, part, n, r.Stdout)
-			}
-		}
+		counts(t, r.Stdout, map[string]int{"note: image-signature: ": 3, ": https://spdx.dev/Document by key": 3, ": https://slsa.dev/provenance/v1 by key": 4, "warning: ": 0})
 		assert.Contains(t, r.Stdout, " as "+repository+", "+ref+"\n")
 		r = u.Run(t, "verify", image, "--key", other).Want(t, session.ExitMismatch)
 		assert.Contains(t, r.Stdout, "error: image-signature: ")
 	}
 	again := u.Run(t, append(args, "--offline")...).Want(t, 0)
 	assert.Equal(t, first.Stdout, again.Stdout)
-	r := u.Run(t, "verify", ref, "--key", public)
-	assert.Equalf(t, 3, strings.Count(r.Stdout, "note: image-signature: "), "%s", r.Stdout)
+	u.wantSigned(t, 3, 0, ref, public)
 
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+u.Path("plain"), "--sbom=cyclonedx").Want(t, 0) // without a key
-	index := string(require.Value(os.ReadFile(u.Path("plain/index.json")))(t))
-	assert.Containsf(t, index, "application/vnd.cyclonedx+json", "index.json")
+	assert.Containsf(t, testfile.Read(t, u.Path("plain/index.json")), "application/vnd.cyclonedx+json", "index.json")
 }
 
 // TestRebuildPushed: what a build pushed with its provenance, an index of two architectures, is built again
@@ -83,10 +81,7 @@ func TestRebuildPushed(t *testing.T) {
 		"--provenance", "--sbom", "--image-key", private).Want(t, 0)
 	u.Cache = t.TempDir()
 	r := u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", public).Want(t, 0)
-	for _, part := range []string{"(amd64): built again from its provenance", "(arm64): built again",
-		"the index of these images has the same digest"} {
-		assert.Contains(t, r.Stdout, part)
-	}
+	counts(t, r.Stdout, map[string]int{"(amd64): built again from its provenance": 1, "(arm64): built again": 1, "the index of these images has the same digest": 1})
 	_, foreign := u.imageKey(t, "foreign")
 	r = u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", foreign).Want(t, 5)
 	assert.Contains(t, r.Stdout, ".att: none of the given keys made it")
@@ -101,13 +96,11 @@ func TestRecipe(t *testing.T) {
 		args := []string{"--os", system, "--driver", driver}
 		want := u.Run(t, append(args, "--output", "oci:"+u.Path("one"))...).Digest(t)
 		printed := u.Run(t, append(args, "--dry-run")...).Stdout
-		require.NoError(t, os.WriteFile(u.Path("recipe.json"), []byte(printed), 0o600))
 		r := require.Value(recipe.Decode([]byte(printed)))(t)
 		body := require.Value(documents.Provenance(r, documents.Run{}))(t)
-		require.NoError(t, os.WriteFile(u.Path("provenance.json"), body, 0o600))
 		u.Cache = t.TempDir()
-		for _, file := range []string{"recipe.json", "provenance.json"} {
-			assert.Equal(t, want, u.Run(t, "--recipe", u.Path(file), "--output", "oci:"+u.Path(file+"-image")).Digest(t))
+		for _, file := range []string{u.file(t, "recipe.json", printed), u.file(t, "provenance.json", string(body))} {
+			assert.Equal(t, want, u.Run(t, "--recipe", file, "--output", "oci:"+file+"-image").Digest(t))
 		}
 		assert.Equal(t, printed, u.Run(t, "--recipe", u.Path("recipe.json"), "--dry-run").Stdout)
 		u.Run(t, append(args, "--recipe", u.Path("recipe.json"))...).Want(t, 2, "--recipe says what is built")

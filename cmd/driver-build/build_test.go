@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -24,8 +26,7 @@ func TestBuild(t *testing.T) {
 	oci, ociFile, docker := u.Path("dist"), u.Path("image.oci.tar"), u.Path("image.tar")
 	repository := u.Host + "/team/driver"
 	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+oci, "--output", "oci-archive:"+ociFile, "--output", "docker-archive:"+docker,
-		"--push", "--repository", repository)
-	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
+		"--push", "--repository", repository).Want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
 	var digest string
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	tag := "535.261.03-debian12"
@@ -40,21 +41,14 @@ func TestBuild(t *testing.T) {
 		u.Run(t, "verify", image).Want(t, 0)
 		r := u.Run(t, "inspect", image, "-o", "json").Want(t, 0)
 		var i verify.Inspection
-		if err := json.Unmarshal([]byte(r.Stdout), &i); err != nil || i.Driver != newDriver || i.System != "debian12" {
-			t.Errorf("%s: %+v, %v", image, i, err)
-		}
-		if !strings.HasSuffix(image, docker) && i.Digest != digest {
-			t.Errorf("%s: digest %s, want %s", image, i.Digest, digest)
-		}
+		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &i))
+		assert.Equalf(t, newDriver+" debian12", i.Driver+" "+i.System, "%s", image)
+		assert.Equalf(t, true, i.Digest == digest || strings.HasSuffix(image, docker), "%s: digest %s, want %s", image, i.Digest, digest)
 	}
-	r = u.Run(t, "inspect", "oci:"+oci).Want(t, 0)
-	goldentest.Compare(t, "testdata/inspect.txt", u.Normal(r.Stdout))
-	r = u.Run(t, "inspect", "oci:"+oci, "--deep").Want(t, 0)
-	goldentest.Compare(t, "testdata/inspect-deep.txt", u.Normal(r.Stdout))
+	goldentest.Compare(t, "testdata/inspect.txt", u.Normal(u.Run(t, "inspect", "oci:"+oci).Want(t, 0).Stdout))
+	goldentest.Compare(t, "testdata/inspect-deep.txt", u.Normal(u.Run(t, "inspect", "oci:"+oci, "--deep").Want(t, 0).Stdout))
 	r = u.Run(t, "verify", "oci:"+oci, "-o", "json").Want(t, 0)
-	if findings := commandtest.Items[verify.Finding](t, r, "verify.schema.json"); len(findings) != 1 {
-		t.Errorf("%s", r.Stdout)
-	}
+	assert.Equalf(t, 1, len(commandtest.Items[verify.Finding](t, r, "verify.schema.json")), "%s", r.Stdout)
 	u.Run(t, "verify", u.Base("debian12")).Want(t, 5, "breaks the driver container's contract")
 	r = u.Run(t, "push", oci, u.Host+"/other/place:x").Want(t, 0, "blobs: ")
 	assert.Equal(t, u.Host+"/other/place:x@"+digest+"\n", r.Stdout)
@@ -68,12 +62,9 @@ func TestDryRun(t *testing.T) {
 	u := newUser(t)
 	r := u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--dry-run", "--profile", "compute").Want(t, 0)
 	var planned recipe.Recipe
-	if err := json.Unmarshal([]byte(r.Stdout), &planned); err != nil || planned.Tag != "418.87.01-ubuntu18.04" || planned.Profile != recipe.Compute || len(planned.Packages) == 0 {
-		t.Errorf("%+v, %v", planned, err)
-	}
-	if _, err := os.Stat("dist"); err == nil || u.Requests(".run") != 0 {
-		t.Error("a dry run built something")
-	}
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &planned))
+	assert.Equalf(t, true, planned.Tag == "418.87.01-ubuntu18.04" && planned.Profile == recipe.Compute && len(planned.Packages) > 0, "%+v", planned)
+	assert.Equalf(t, true, assert.Err(os.Stat("dist")) != nil && u.Requests(".run") == 0, "a dry run built something")
 }
 
 // TestOffline: after fetch, or after a build, a build sends no request and the digest is the same.
@@ -83,9 +74,8 @@ func TestOffline(t *testing.T) {
 	target := []string{"--os", "debian12", "--driver", newDriver}
 	u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("none"))...).Want(t, 4, "--offline")
 	r := u.Run(t, append([]string{"fetch"}, target...)...).Want(t, 0)
-	if n := strings.Count(r.Stdout, "sha256:"); n < 20 || !strings.Contains(r.Stdout, u.Base("debian12")) {
-		t.Errorf("%d lines:\n%s", n, r.Stdout)
-	}
+	assert.Equalf(t, true, strings.Count(r.Stdout, "sha256:") >= 20, "lines:\n%s", r.Stdout)
+	assert.Contains(t, r.Stdout, u.Base("debian12"))
 	u.Fault(refuse(500, ""))
 	first := u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("one"))...).Want(t, 0)
 	u.Fault(nil)
@@ -99,8 +89,7 @@ func TestOffline(t *testing.T) {
 func TestManyTargets(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--output", "oci:"+u.Path("index"))
-	r.Want(t, 0)
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--output", "oci:"+u.Path("index")).Want(t, 0)
 	assert.Equalf(t, 1, strings.Count(r.Stdout, "\n"), "an index is one line: %s", r.Stdout)
 	for _, arch := range []string{"amd64", "arm64"} {
 		u.Run(t, "verify", "oci:"+u.Path("index"), "--arch", arch).Want(t, 0)
@@ -112,20 +101,18 @@ func TestManyTargets(t *testing.T) {
 func TestAllowIncompatible(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "--output", "oci:"+u.Path("x"))
-	r.Want(t, 0, "warning: 418.87.01-debian12 amd64: built although")
-	r = u.Run(t, "inspect", "oci:"+u.Path("x"), "-o", "json")
-	assert.Contains(t, r.Stdout, recipe.LabelOverridden)
+	u.Run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "--output", "oci:"+u.Path("x")).
+		Want(t, 0, "warning: 418.87.01-debian12 amd64: built although")
+	assert.Contains(t, u.Run(t, "inspect", "oci:"+u.Path("x"), "-o", "json").Stdout, recipe.LabelOverridden)
 }
 
 func TestSource(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	file := u.Path("driver.run")
-	require.NoError(t, os.WriteFile(file, u.Runs[newDriver+" amd64"], 0o600))
+	file := u.file(t, "driver.run", string(u.Runs[newDriver+" amd64"]))
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "--output", "oci:"+u.Path("a")).Want(t, 0)
 	u.Run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--source", u.URL+imagetest.RunPath(newDriver, "amd64"), "--output", "oci:"+u.Path("b")).Want(t, 0)
-	require.NoError(t, os.WriteFile(file, u.Runs[oldDriver+" amd64"], 0o600))
+	testfile.Write(t, file, string(u.Runs[oldDriver+" amd64"]))
 	u.Cache = t.TempDir()
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "--output", "oci:"+u.Path("c")).Want(t, 5, "driver.run")
 }
@@ -135,9 +122,7 @@ func TestBuildKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	pipe, link, file := u.Path("pipe"), u.Path("link"), u.Path("file.tar")
-	for _, err := range []error{unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(file, link)} {
-		require.NoError(t, err)
-	}
+	require.NoError(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(file, link)))
 	read := make(chan []byte, 1)
 	go func() {
 		data, err := os.ReadFile(pipe)
@@ -145,14 +130,11 @@ func TestBuildKeepsWhatIsThere(t *testing.T) {
 		read <- data
 	}()
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "docker-archive:"+pipe, "--output", "oci-archive:"+link).Want(t, 0)
-	require.NoError(t, os.WriteFile(u.Path("read.tar"), <-read, 0o600))
-	for _, image := range []string{"docker-archive:" + u.Path("read.tar"), "oci-archive:" + file} {
+	for _, image := range []string{"docker-archive:" + u.file(t, "read.tar", string(<-read)), "oci-archive:" + file} {
 		u.Run(t, "verify", image).Want(t, 0)
 	}
 	for name, kind := range map[string]os.FileMode{pipe: os.ModeNamedPipe, link: os.ModeSymlink} {
-		if info, err := os.Lstat(name); err != nil || info.Mode().Type() != kind {
-			t.Errorf("%s is %v, %v", name, info, err)
-		}
+		assert.Equalf(t, kind, require.Value(os.Lstat(name))(t).Mode().Type(), "%s", name)
 	}
 }
 
@@ -181,10 +163,8 @@ func TestManyFail(t *testing.T) {
 	})
 	r := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist")).Want(t, 3, "6 of 12 targets")
 	assert.Equalf(t, 6, strings.Count(r.Stdout, "@sha256:"), "images that were built")
-	for cause, most := range map[string]int{"do not allow to pull": 1, "535.101.01.run": 1} {
-		if n := strings.Count(r.Stderr, cause); n != most {
-			t.Errorf("%s is named %d times:\n%s", cause, n, r.Stderr)
-		}
+	for _, cause := range []string{"do not allow to pull", "535.101.01.run"} {
+		assert.Equalf(t, 1, strings.Count(r.Stderr, cause), "how often %s is named:\n%s", cause, r.Stderr)
 	}
 	u.Fault(nil)
 	again := u.Run(t, "--all", "--progress", "quiet", "--output", "oci:"+u.Path("dist")).Want(t, 0)

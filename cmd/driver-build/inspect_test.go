@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -42,12 +38,8 @@ func TestInspectPullsNoLayer(t *testing.T) {
 	quick, blobs := see()
 	assert.Equalf(t, 1, blobs, "blobs: the config")
 	deep, blobs := see("--deep")
-	if blobs < 4 {
-		t.Errorf("--deep asked for %d blobs", blobs)
-	}
-	if quick.Deep || !deep.Deep || len(quick.Packages) > 0 || len(deep.Packages) == 0 || len(deep.Libraries) == 0 {
-		t.Errorf("at once: %+v\n--deep: %+v", quick, deep)
-	}
+	assert.Equalf(t, true, blobs >= 4, "--deep asked for %d blobs", blobs)
+	assert.Equalf(t, true, deep.Deep && len(deep.Packages) > 0 && len(deep.Libraries) > 0, "--deep: %+v", deep)
 	deep.Deep, deep.Libraries, deep.Programs, deep.Lacks, deep.Firmware, deep.Packages, deep.Description = false, nil, nil, nil, nil, nil, nil
 	assert.Samef(t, deep, quick, "what labels and files say (-files +labels)")
 
@@ -76,9 +68,7 @@ func TestSBOM(t *testing.T) {
 	assert.Same(t, want, same)
 	assert.Equal(t, 0, strings.Count(want, "VARIANT_OF"))
 	doc, _ := u.sbom(t, docker) // it has a manifest of its own, so another digest
-	if len(doc.Packages) != strings.Count(want, `"SPDXID": `)-1 {
-		t.Errorf("%d packages", len(doc.Packages))
-	}
+	assert.Equalf(t, strings.Count(want, `"SPDXID": `)-1, len(doc.Packages), "packages")
 	index := "oci:" + u.Path("index")
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64,arm64", "--output", index).Want(t, 0)
 	_, text := u.sbom(t, index)
@@ -87,7 +77,7 @@ func TestSBOM(t *testing.T) {
 	assert.Equalf(t, false, strings.Contains(text, "amd64"), "the document for arm64 has amd64")
 	r := u.Run(t, "sbom", layout, "--format", "cyclonedx").Want(t, 0)
 	var cdx struct{ BOMFormat, SpecVersion string }
-	require.NoError(t, json.NewDecoder(bytes.NewReader([]byte(r.Stdout))).Decode(&cdx))
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &cdx))
 	assert.Equal(t, "CycloneDX 1.6", cdx.BOMFormat+" "+cdx.SpecVersion)
 }
 
@@ -98,12 +88,10 @@ func TestGuest(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	data := imagetest.Run(t, newDriver, "amd64", append(imagetest.DriverFiles(newDriver, "amd64"), imagetest.GuestFiles(newDriver, "amd64")...), nil)
-	archive := u.Path("NVIDIA-Linux-x86_64-" + newDriver + "-grid-azure.run")
-	require.NoError(t, os.WriteFile(archive, data, 0o600))
+	archive := u.file(t, "NVIDIA-Linux-x86_64-"+newDriver+"-grid-azure.run", string(data))
 	systems, _, _ := strings.Cut(u.Matrix(), "drivers:")
-	file := u.Path("guest.yaml")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "%sdrivers:\n  - version: %s\n    vgpu: azure\n    archives: {amd64: {url: file://%s, sha256: %x}}\n",
-		systems, newDriver, archive, sha256.Sum256(data)), 0o600))
+	file := u.file(t, "guest.yaml", fmt.Sprintf("%sdrivers:\n  - version: %s\n    vgpu: azure\n    archives: {amd64: {url: file://%s, sha256: %x}}\n",
+		systems, newDriver, archive, sha256.Sum256(data)))
 	build := []string{"--matrix", file, "--os", "debian12", "--driver", newDriver}
 	with := func(more ...string) []string { return append(build[:len(build):len(build)], more...) }
 	const refusal = "violates NVIDIA's vGPU EULA"
@@ -119,15 +107,13 @@ func TestGuest(t *testing.T) {
 	for said, args := range map[string][]string{
 		"for vGPU guests, licence: azure": {"inspect", image}, "LicenseRef-NVIDIA-vGPU": {"sbom", image}, "vGPU azure": {"list", "--matrix", file, "--os", "debian12"},
 	} {
-		r := u.Run(t, args...).Want(t, 0)
-		assert.Contains(t, r.Stdout, said)
+		assert.Contains(t, u.Run(t, args...).Want(t, 0).Stdout, said)
 	}
 	u.Run(t, "push", image, "quay.io/me/driver").Want(t, 2, refusal)
 	u.Run(t, "push", u.Host+"/team/driver:"+newDriver+"-debian12", "quay.io/me/driver").Want(t, 2, refusal)
 	u.Run(t, "push", image, u.Host+"/other/driver").Want(t, 0)
-	pair := testcert.New(x509.Certificate{Subject: pkix.Name{CommonName: "modules"}}, nil)
-	key := u.Path("key.pem")
-	require.NoError(t, os.WriteFile(key, []byte(pair.KeyPEM()+pair.CertPEM()), 0o600))
+	pair := testcert.Authority("modules")
+	key := u.file(t, "key.pem", pair.KeyPEM()+pair.CertPEM())
 	u.Run(t, "sign-modules", image, "--module-key", key, "--push", "--repository", "quay.io/me/driver").Want(t, 2, refusal)
 	bundle := u.Path("b.tar")
 	u.Run(t, "bundle", "create", "--repository", u.Host+"/team/driver", "--output", bundle).Want(t, 0)

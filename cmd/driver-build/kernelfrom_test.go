@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -59,8 +59,7 @@ func TestKernelFrom(t *testing.T) {
 		{"--kernel-from " + u.Host + "/toolkit/gone:1", 4, []string{"toolkit/gone"}},
 		{"--kernel-from " + one + " --builder buildkit=unix:///nonexistent/buildkitd.sock", 4, []string{"unix:///nonexistent/buildkitd.sock"}},
 	} {
-		args := append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(c.flags)...)
-		u.Run(t, args...).Want(t, c.code, c.want...)
+		u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(c.flags)...)...).Want(t, c.code, c.want...)
 	}
 }
 
@@ -94,26 +93,22 @@ func TestKernelFromLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
-	lock := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--lock", u.Path("matrix.lock"), "--kernel-from", ref}
-	locked := func() string { return string(require.Value(os.ReadFile(u.Path("matrix.lock")))(t)) }
-	matrix := []string{"--matrix", u.Path("matrix.yaml")}
-	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
-	first := locked()
+	target := " --os debian12 --driver " + newDriver + " --arch amd64 --kernel-from " + ref
+	lock := append(strings.Fields(target), "--lock", u.Path("matrix.lock"))
+	u.tool(t, "lock"+target).Want(t, 0)
+	first := testfile.Read(t, u.Path("matrix.lock"))
 	for _, part := range []string{`"toolkit":{"name":`, `"kernelFrom":["` + ref, "only from " + ref, `{"release":"` + imagetest.Kernel} {
 		assert.Contains(t, first, part)
 	}
 	planned := u.Run(t, append(lock, "--dry-run")...).Want(t, 0)
 
 	u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.OldKernel)...)
-	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
-	assert.Equalf(t, first, locked(), "the lock without --update")
-	again := u.Run(t, append(lock, "--dry-run")...).Want(t, 0)
-	assert.Equal(t, planned.Stdout, again.Stdout)
-	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--check", "--update", "--kernel", "all")...)...).Want(t, 3)
-	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--update", "--kernel", "all")...)...).Want(t, 0)
-	if second := locked(); second == first || !strings.Contains(second, "all from "+ref) {
-		t.Errorf("the lock after --update:\n%s", second)
-	}
+	u.tool(t, "lock"+target).Want(t, 0)
+	assert.Equalf(t, first, testfile.Read(t, u.Path("matrix.lock")), "the lock without --update")
+	assert.Equal(t, planned.Stdout, u.Run(t, append(lock, "--dry-run")...).Want(t, 0).Stdout)
+	u.tool(t, "lock --check --update --kernel all"+target).Want(t, 3)
+	u.tool(t, "lock --update --kernel all"+target).Want(t, 0)
+	assert.Contains(t, testfile.Read(t, u.Path("matrix.lock")), "all from "+ref)
 	u.Run(t, append(lock, "--dry-run", "--kernel", "latest")...).Want(t, 2, "is not locked", "--kernel-from "+ref)
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--lock", u.Path("matrix.lock"), "--kernel", imagetest.Kernel, "--dry-run").
 		Want(t, 2, "image with kernels", ref)
@@ -148,9 +143,7 @@ func TestKernelFromCheck(t *testing.T) {
 	}
 	for ref, kernel := range map[string]string{two: imagetest.Kernel, cloud: imagetest.CloudKernel} {
 		row := check(0, ref)[newDriver+"-"+kernel+"-debian12 amd64"]
-		if row.Headers == nil || row.Headers.State != status.VerdictOK || row.Kernel != kernel || row.Image.State != status.Missing || row.Broken {
-			t.Errorf("%s: %+v", ref, row)
-		}
+		assert.Equalf(t, true, row.Headers.State == status.VerdictOK && row.Kernel == kernel && row.Image.State == status.Missing && !row.Broken, "%s: %+v", ref, row)
 	}
 	row := check(3, none, "1 of 1 pairs")[newDriver+"-debian12 amd64"]
 	assert.Equal(t, status.VerdictFailed, row.Headers.State)
@@ -180,9 +173,7 @@ func TestKernelsFrom(t *testing.T) {
 	} {
 		assert.Equal(t, want, got)
 	}
-	r = u.Run(t, "kernels", "--from", ref, "--os", "debian12", "--kernel-flavour", "amd64").Want(t, 0)
-	assert.Contains(t, r.Stdout, "FROM")
-	assert.Equal(t, 2, strings.Count(r.Stdout, "\n"))
+	counts(t, u.Run(t, "kernels", "--from", ref, "--os", "debian12", "--kernel-flavour", "amd64").Want(t, 0).Stdout, map[string]int{"FROM": 1, "\n": 2})
 	u.Run(t, "kernels", "--from", ref, "--dates").Want(t, 2, "--from asks no package repository")
 	u.Run(t, "kernels", "--from", ref, "--kernel-flavour", "rt").Want(t, 2, ref+" has no kernel of it")
 }

@@ -52,11 +52,7 @@ func kernelUser(t *testing.T) *user {
 		"535.261.03-6.12.43_deb12-amd64-debian12", "535-6.1.0-38-amd64-debian12", "535.261.03-debian12", "418.87.01-ubuntu16.04",
 		"418.87.01-6.1.0-9-amd64-debian12", "535.261.03-6.1.0-38-amd64-debian12-modules", "latest",
 	} {
-		ref, err := name.ParseReference(u.Host + "/gpu/driver:" + tag)
-		if err == nil {
-			err = remote.Write(ref, empty.Image)
-		}
-		require.NoError(t, err)
+		require.NoError(t, remote.Write(require.Value(name.ParseReference(u.Host+"/gpu/driver:"+tag))(t), empty.Image))
 	}
 	return u
 }
@@ -79,9 +75,7 @@ func TestKernels(t *testing.T) {
 		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.Stdout)
 	}
 	goldentest.Compare(t, "testdata/kernels.table", u.Normal(text.String()))
-	if n := u.Requests("/tags/list"); n != 2 {
-		t.Errorf("the tags were listed %d times by 2 calls", n)
-	}
+	assert.Equalf(t, 2, u.Requests("/tags/list"), "lists of the tags by 2 calls")
 	assert.Equalf(t, 0, u.Requests("/pool/"), "packages were asked for")
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/pool/") && !strings.Contains(r.URL.Path, "cloud") {
@@ -92,9 +86,9 @@ func TestKernels(t *testing.T) {
 	r := u.kernels(t, "--os debian12 --dates -o json"+repository).Want(t, 0, "Last-Modified")
 	goldentest.Compare(t, "testdata/kernels.json", r.Stdout)
 	goldentest.Schema(t, "kernels.schema.json", r.Stdout)
-	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.Stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.Stdout, "DATE") {
-		t.Error(r.Stdout)
-	}
+	r = u.kernels(t, "--os debian12 --dates")
+	assert.Contains(t, r.Stdout, "2026-06-20T10:00:00Z")
+	assert.Contains(t, r.Stdout, "DATE")
 	u.kernels(t, "--os ubuntu18.04").Want(t, 0, "note: the package repositories of ubuntu18.04 amd64 offer no kernel headers")
 	u.kernels(t, "--os debian12 --driver 418.87.01").Want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
 }
@@ -105,9 +99,8 @@ func TestKernelsWithoutRegistry(t *testing.T) {
 	u := kernelUser(t)
 	for repository, part := range map[string]string{u.Host + "/gpu/none": "404", "localhost:1/x": "connection refused"} {
 		r := u.kernels(t, "--os debian12 -o json --repository "+repository).Want(t, 0, "note: which images exist is not known", part)
-		if rows := commandtest.Items[map[string]any](t, r, "kernels.schema.json"); len(rows) != 4 || rows[0]["images"] != nil {
-			t.Errorf("%s", r.Stdout)
-		}
+		rows := commandtest.Items[map[string]any](t, r, "kernels.schema.json")
+		assert.Equalf(t, true, len(rows) == 4 && rows[0]["images"] == nil, "%s", r.Stdout)
 	}
 	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none").Want(t, 0, "note: ")
 	assert.Contains(t, r.Stdout, "unknown")
@@ -137,17 +130,13 @@ func TestKernelsFailures(t *testing.T) {
 	} {
 		r := u.kernels(t, args).Want(t, tt.code, tt.part)
 		assert.Equalf(t, "", r.Stdout, "%s", args)
-		if t.Failed() {
-			t.Fatalf("driver-build kernels %s", args)
-		}
 	}
 	// One system of two fails: the other is listed.
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Publish()
 	r := u.kernels(t, "--os debian12 --os ubuntu16.04").Want(t, 3, "1 of 2 systems", "inconsistent repository")
-	if !strings.Contains(r.Stdout, "6.1.0-38-amd64") || strings.Contains(r.Stdout, "ubuntu16.04") {
-		t.Error(r.Stdout)
-	}
+	assert.Contains(t, r.Stdout, "6.1.0-38-amd64")
+	assert.Equalf(t, false, strings.Contains(r.Stdout, "ubuntu16.04"), "%s", r.Stdout)
 }
 
 // TestKernelTags: which images --kernel means, by the tags of their recipes. The test compiles nothing.
@@ -213,8 +202,8 @@ func TestKernelUsage(t *testing.T) {
 		u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).Want(t, c.code, c.want)
 	}
 	u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--kernel", "6.99.0-1-generic", "--dry-run").Want(t, 2, "is newer than", "--allow-incompatible")
-	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--kernel", imagetest.Kernel, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock")
-	r.Want(t, 4, "unix:///nonexistent/buildkitd.sock")
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--kernel", imagetest.Kernel, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock").
+		Want(t, 4, "unix:///nonexistent/buildkitd.sock")
 }
 
 // TestFetchKernels: fetch also downloads what a compile needs.
@@ -222,9 +211,7 @@ func TestFetchKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	r := u.Run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2").Want(t, 0)
-	for _, name := range []string{"linux-headers-" + imagetest.Kernel, "linux-headers-" + imagetest.OldKernel, "linux-kbuild-6.1", "gcc-12", "libcuda1"} {
-		if n := strings.Count(r.Stdout, "/"+name+"_"); n != 1 {
-			t.Errorf("%s is listed %d times in:\n%s", name, n, r.Stdout)
-		}
-	}
+	counts(t, r.Stdout, map[string]int{
+		"/linux-headers-" + imagetest.Kernel + "_": 1, "/linux-headers-" + imagetest.OldKernel + "_": 1, "/linux-kbuild-6.1_": 1, "/gcc-12_": 1, "/libcuda1_": 1,
+	})
 }

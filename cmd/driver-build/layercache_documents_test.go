@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,9 +131,7 @@ func TestDocumentsLie(t *testing.T) {
 				args = append(args, "--image-key", key)
 			}
 			u.Run(t, args...).Want(t, 0)
-			var image manifest
-			raw := u.get(t, "team/driver/manifests/535.261.03-debian12", &image)
-			subject := oci.HashOf(raw)
+			subject := oci.HashOf(u.get(t, "team/driver/manifests/535.261.03-debian12", new(v1.Manifest)))
 			good := u.lie(t, subject, c.change, c.key)
 			layers := u.layers(t, "team/driver", subject.String())
 			before, runner := u.requestsFor(layers), u.fresh(t)
@@ -140,10 +139,7 @@ func TestDocumentsLie(t *testing.T) {
 			assert.Equalf(t, true, u.requestsFor(layers) > before, "the layers are read\n%s", r.Stderr)
 			var list v1.IndexManifest
 			u.get(t, "team/driver/manifests/"+oci.ReferrersTag(subject), &list)
-			found := false
-			for _, d := range list.Manifests {
-				found = found || d.Digest.String() == good
-			}
+			found := slices.ContainsFunc(list.Manifests, func(d v1.Descriptor) bool { return d.Digest.String() == good })
 			assert.Equalf(t, true, found, "the right document is attached: %v", list.Manifests)
 		})
 	}

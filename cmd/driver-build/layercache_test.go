@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -109,36 +107,11 @@ func TestUnsignedLayersTaintNoSignedBuild(t *testing.T) {
 func TestRegistryIsDown(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasPrefix(r.URL.Path, "/v2/team/cache/") {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return true
-		}
-		return false
-	})
+	u.Fault(refuse(503, "/v2/team/cache/"))
 	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache", "--cache-to", u.Host+"/team/cache")
 	r.Want(t, 0, "the build goes on without", "later builds do not find the layers")
 	assert.Equalf(t, 1, strings.Count(r.Stderr, "no layers are taken from"), "%s", r.Stderr)
-	_, err := os.Stat(u.Path("dist/index.json"))
-	require.NoError(t, err)
-}
-
-// manifest is the part of an image's manifest that tests read and change.
-type manifest struct {
-	raw    []byte
-	Config struct{ Digest string }
-	Layers []struct {
-		Digest      string
-		Annotations map[string]string
-	}
-}
-
-func (u *user) manifest(t *testing.T, repository, tag string) (m manifest) {
-	t.Helper()
-	resp := require.Value(http.Get(u.URL + "/v2/" + repository + "/manifests/" + tag))(t)
-	m.raw = require.Value(io.ReadAll(resp.Body))(t)
-	require.NoError(t, errors.Join(resp.Body.Close(), json.Unmarshal(m.raw, &m)))
-	return m
+	require.NoError(t, assert.Err(os.Stat(u.Path("dist/index.json"))))
 }
 
 // TestRegistryLies: whatever a registry serves, the image has the digest of a build without it, or the build
@@ -148,9 +121,10 @@ func TestRegistryLies(t *testing.T) {
 	u := newUser(t)
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
 	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...).Want(t, 0)
-	config := u.manifest(t, "team/cache", "535.261.03-ubuntu18.04").Config.Digest
+	var m v1.Manifest
+	u.get(t, "team/cache/manifests/535.261.03-ubuntu18.04", &m)
 	blob := func(r *http.Request) bool {
-		return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v2/team/cache/blobs/") && !strings.HasSuffix(r.URL.Path, config)
+		return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v2/team/cache/blobs/") && !strings.HasSuffix(r.URL.Path, m.Config.Digest.String())
 	}
 	for name, fault := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"gone": func(w http.ResponseWriter, r *http.Request) bool {
@@ -168,23 +142,15 @@ func TestRegistryLies(t *testing.T) {
 	} {
 		u.Fault(fault)
 		m := u.fresh(t)
-		r := m.Run(t, append(target, "--output", "oci:"+m.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
-		r.Want(t, 0, "layer is made here, because the registry's copy cannot be used")
+		from := append(target, "--cache-from", u.Host+"/team/cache")
+		r := m.Run(t, append(from, "--output", "oci:"+m.Path("dist"))...).Want(t, 0, "layer is made here, because the registry's copy cannot be used")
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", name)
 		// A push finds out when the blobs cannot be mounted.
-		m = u.fresh(t)
-		r = m.Run(t, append(target, "--push", "--repository", u.Host+"/"+name+"/driver", "--cache-from", u.Host+"/team/cache")...)
-		r.Want(t, 0)
+		r = u.fresh(t).Run(t, append(from, "--push", "--repository", u.Host+"/"+name+"/driver")...).Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", name)
 		u.Fault(nil)
 	}
-	u.refusesMounts(t, target, want)
-}
-
-// refusesMounts: where the registry mounts nothing, layers are fetched from one repository and sent to the
-// other.
-func (u *user) refusesMounts(t *testing.T, target []string, want result) {
-	t.Helper()
+	// Where the registry mounts nothing, layers are fetched from one repository and sent to the other.
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("mount") != "" {
 			w.WriteHeader(http.StatusForbidden)
@@ -192,10 +158,8 @@ func (u *user) refusesMounts(t *testing.T, target []string, want result) {
 		}
 		return false
 	})
-	defer u.Fault(nil)
 	before := u.downloads()
-	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/unmounted/driver", "--cache-from", u.Host+"/team/cache")...)
-	r.Want(t, 0)
+	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/unmounted/driver", "--cache-from", u.Host+"/team/cache")...).Want(t, 0)
 	assert.Equal(t, want.Digest(t), r.Digest(t))
 	assert.Equalf(t, before, u.downloads(), "%s", r.Stderr)
 }
@@ -270,8 +234,7 @@ func TestManifestsLie(t *testing.T) {
 				assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", r.Stderr)
 				u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
 			}
-			r := u.fresh(t).Run(t, append(append(target, "--push", "--repository", u.Host+"/signed/"+name, "--image-key", key), from...)...)
-			r.Want(t, 0)
+			r := u.fresh(t).Run(t, append(append(target, "--push", "--repository", u.Host+"/signed/"+name, "--image-key", key), from...)...).Want(t, 0)
 			assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", r.Stderr)
 		})
 	}

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/node/cli"
 )
@@ -31,44 +29,35 @@ func TestReport(t *testing.T) {
 	repository := u.Host + "/gpu/driver"
 	page := func(args string) string {
 		t.Helper()
-		file := u.Path("page.html")
-		r := u.tool(t, "report --releases none --arch amd64,arm64 --html "+file+" "+args).Want(t, 0)
+		r := u.tool(t, "report --releases none --arch amd64,arm64 --html "+u.Path("page.html")+" "+args).Want(t, 0)
 		assert.Equalf(t, "", r.Stdout, "stdout")
-		text := require.Value(os.ReadFile(file))(t)
-		return string(text)
+		return testfile.Read(t, u.Path("page.html"))
 	}
 	first := page("")
-	if count(first, "buildable") != 3 || count(first, "excluded") == 0 || !strings.Contains(first, "No registry was asked") || u.Requests("/v2/gpu") != 0 {
-		t.Errorf("without a registry: %d can be built, %d cannot", count(first, "buildable"), count(first, "excluded"))
-	}
+	assert.Equalf(t, true, count(first, "buildable") == 3 && count(first, "excluded") > 0, "without a registry")
+	assert.Contains(t, first, "No registry was asked")
+	assert.Equal(t, 0, u.Requests("/v2/gpu"))
 	assert.Equalf(t, first, page(""), "the same inputs gave another page")
-	if empty := page("--repository " + repository); count(empty, "missing") != 3 {
-		t.Errorf("an empty registry: %d are missing", count(empty, "missing"))
-	}
+	assert.Equalf(t, 3, count(page("--repository "+repository), "missing"), "an empty registry")
 	built := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository).Want(t, 0)
 	got := page("--repository " + repository)
 	for _, want := range []string{built.Digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
 		assert.Containsf(t, got, want, "the page")
 	}
-	if count(got, "built") != 1 || count(got, "missing") != 3 {
-		t.Errorf("%d built, %d missing", count(got, "built"), count(got, "missing"))
-	}
+	assert.Equalf(t, "1 3", fmt.Sprint(count(got, "built"), count(got, "missing")), "built and missing")
 	// The base changes: with --compare the image is out of date.
 	assert.Equalf(t, 1, count(page("--compare --repository "+repository), "built"), "what was just built is not up to date")
 	p := u.Archives["debian12"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["debian12"].Publish()
-	if old := page("--compare --repository " + repository); count(old, "out-of-date") != 1 || !strings.Contains(old, "other packages, options or driver-build") {
-		t.Errorf("%d out of date", count(old, "out-of-date"))
-	}
-	if some := page("--os debian12 --title Ours"); strings.Contains(some, "ubuntu16.04") || !strings.Contains(some, "<h1>Ours</h1>") {
-		t.Error("the page shows what was not asked for")
-	}
+	old := page("--compare --repository " + repository)
+	assert.Equalf(t, 1, count(old, "out-of-date"), "after the change")
+	assert.Containsf(t, old, "other packages, options or driver-build", "after the change")
+	some := page("--os debian12 --title Ours")
+	assert.Equalf(t, true, strings.Contains(some, "<h1>Ours</h1>") && !strings.Contains(some, "ubuntu16.04"), "the page shows what was not asked for")
 	r := u.tool(t, "report --html - --arch amd64,arm64 --releases none --offline --repository "+repository)
 	r.Want(t, 0, "note: the registry was not asked (--offline)")
-	if !strings.HasPrefix(r.Stdout, "<!doctype html>") || count(r.Stdout, "buildable") != 3 {
-		t.Errorf("%.200s", r.Stdout)
-	}
+	assert.Equalf(t, true, strings.HasPrefix(r.Stdout, "<!doctype html>") && count(r.Stdout, "buildable") == 3, "%.200s", r.Stdout)
 }
 
 func TestReportFails(t *testing.T) {
@@ -86,21 +75,10 @@ func TestReportFails(t *testing.T) {
 	}
 	// A registry that does not answer for an image is reported; a registry that lists no tags is still asked for
 	// images.
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, "/tags/list") {
-			w.WriteHeader(http.StatusForbidden)
-			return true
-		}
-		if strings.Contains(r.URL.Path, "/manifests/") {
-			w.WriteHeader(http.StatusForbidden)
-			return true
-		}
-		return false
-	})
-	r := u.tool(t, "report --html - --arch amd64,arm64 --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
-	r.Want(t, 0, "note: images with compiled modules are not shown")
+	u.Fault(refuse(403, "/v2/gpu/driver/"))
+	r := u.tool(t, "report --html - --arch amd64,arm64 --releases none --os debian12 --repository "+u.Host+"/gpu/driver").Want(t, 0, "note: images with compiled modules are not shown")
 	assert.Equalf(t, 1, count(r.Stdout, "unknown"), "unknown")
-	assert.Equalf(t, "old", string(require.Value(os.ReadFile(old))(t)), "the page that was there")
+	assert.Equalf(t, "old", testfile.Read(t, old), "the page that was there")
 }
 
 // TestHelp: every command has a help that fits a terminal, an example that calls it, and a group.
@@ -121,14 +99,10 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	each(newRootCmd(&session.App{}))
-	r := call(t.Context(), t, nil, "version").Want(t, 0)
-	if !strings.HasPrefix(r.Stdout, "driver-build ") {
-		t.Errorf("%q", r.Stdout)
-	}
-	flag := call(t.Context(), t, nil, "--version").Want(t, 0)
-	assert.Equal(t, strings.TrimSpace(r.Stdout), strings.TrimSpace(flag.Stdout))
-	r = call(t.Context(), t, nil, "completion", "bash").Want(t, 0)
-	assert.Containsf(t, r.Stdout, "driver-build", "no completion")
+	said := call(t.Context(), t, nil, "version").Want(t, 0).Stdout
+	assert.Equalf(t, true, strings.HasPrefix(said, "driver-build "), "%q", said)
+	assert.Equal(t, said, call(t.Context(), t, nil, "--version").Want(t, 0).Stdout)
+	assert.Containsf(t, call(t.Context(), t, nil, "completion", "bash").Want(t, 0).Stdout, "driver-build", "no completion")
 }
 
 func TestList(t *testing.T) {
@@ -139,9 +113,8 @@ func TestList(t *testing.T) {
 		goldentest.Compare(t, "testdata/list."+format, r.Stdout)
 	}
 	r := u.Run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver).Want(t, 0)
-	if lines := strings.Count(r.Stdout, "\n"); lines != 2 || !strings.Contains(r.Stdout, "418.87.01-ubuntu16.04") {
-		t.Error(r.Stdout)
-	}
+	assert.Equalf(t, 2, strings.Count(r.Stdout, "\n"), "lines")
+	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
 	goldentest.Schema(t, "list.schema.json", u.Run(t, "list", "-o", "json", "--excluded").Stdout)
 	// The matrix in the program itself.
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01").Want(t, 0)
@@ -160,7 +133,7 @@ func (u *user) withComponents(t *testing.T, archives map[string][]byte) {
 		fmt.Fprintf(&b, "      %s: {amd64: {url: %s, sha256: %x, size: %d}}\n", name, u.URL+path, sha256.Sum256(archives[name]), len(archives[name]))
 	}
 	text := strings.Replace(u.Matrix(), "  - version: "+newDriver+"\n", b.String(), 1)
-	require.NoError(t, os.WriteFile(u.Path("components.yaml"), []byte(text), 0o644))
+	u.file(t, "components.yaml", text)
 }
 
 // twoComponents are no archives: enough for commands that do not read them.
@@ -184,9 +157,7 @@ func TestListComponents(t *testing.T) {
 		assert.Contains(t, r.Stdout, want)
 	}
 	r = u.components(t, "list --os debian12 --driver "+newDriver+" --no-fabric").Want(t, 0)
-	if strings.Contains(r.Stdout, "nscq") {
-		t.Errorf("--no-fabric: %s", r.Stdout)
-	}
+	assert.Equalf(t, false, strings.Contains(r.Stdout, "nscq"), "--no-fabric: %s", r.Stdout)
 }
 
 // TestEnvironment: variables take the place of flags that are not given.
@@ -199,13 +170,9 @@ func TestEnvironment(t *testing.T) {
 	}
 	kernels := []string{"kernels", "--os", "debian12", "--offline", "--repository", "registry.example.com/gpu/driver"}
 	call(t.Context(), t, env, kernels...).Want(t, 4, "offline")
-	if _, err := os.Stat(dir + "/cache"); err != nil {
-		t.Error(err)
-	}
+	assert.Equal(t, "cache", strings.Join(testfile.List(t, dir), " "))
 	call(t.Context(), t, env, append(kernels, "--cache", dir+"/other")...).Want(t, 4, "offline")
-	if _, err := os.Stat(dir + "/other"); err != nil {
-		t.Error(err)
-	}
+	assert.Equal(t, "cache other", strings.Join(testfile.List(t, dir), " "))
 	env["DRIVER_BUILD_CA"] = "/no/such.pem"
 	call(t.Context(), t, env, kernels...).Want(t, 2, "DRIVER_BUILD_CA", "/no/such.pem")
 }

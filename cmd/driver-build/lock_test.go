@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
 
@@ -34,30 +34,21 @@ func TestLock(t *testing.T) {
 	first := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("one"))...).Want(t, 0)
 	u.Cache = t.TempDir()
 	r := u.tool(t, "lock --arch amd64 "+target).Want(t, 0)
-	if r.Stdout == "" || strings.Count(r.Stdout, "\n") != 1 || !strings.HasPrefix(r.Stdout, "535.261.03-debian12/amd64: new, base ") {
-		t.Errorf("%q", r.Stdout)
-	}
-	data := require.Value(os.ReadFile(u.Path("matrix.lock")))(t)
-	goldentest.Compare(t, "testdata/matrix.lock", u.Normal(string(data)))
-	if n := u.Requests("/pool/"); n == 0 {
-		t.Error("the first build downloaded nothing")
-	}
+	assert.Equalf(t, true, strings.Count(r.Stdout, "\n") == 1 && strings.HasPrefix(r.Stdout, "535.261.03-debian12/amd64: new, base "), "%q", r.Stdout)
+	goldentest.Compare(t, "testdata/matrix.lock", u.Normal(testfile.Read(t, u.Path("matrix.lock"))))
+	assert.Equalf(t, true, u.Requests("/pool/") > 0, "the first build downloaded nothing")
 	u.Cache = t.TempDir()
 	indexes := u.Requests("/dists/")
 	second := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("two"))...).Want(t, 0)
 	assert.Equalf(t, second.Digest(t), first.Digest(t), "the digests differ")
-	if n := u.Requests("/dists/"); n != indexes {
-		t.Errorf("%d indexes were asked for", n-indexes)
-	}
+	assert.Equalf(t, indexes, u.Requests("/dists/"), "requests for indexes")
 	u.Cache = t.TempDir()
 	u.tool(t, "fetch "+target).Want(t, 0)
 	u.Fault(refuse(500, ""))
 	third := u.Run(t, append(strings.Fields(target), "--offline", "--output", "oci:"+u.Path("three"))...).Want(t, 0)
 	assert.Equalf(t, third.Digest(t), first.Digest(t), "the digests differ offline")
 	u.Fault(nil)
-	if r := u.tool(t, "lock --arch amd64 --check --arch amd64 "+target); r.Code != 0 || r.Stdout != "" {
-		t.Errorf("check: %+v", r)
-	}
+	assert.Equal(t, "", u.tool(t, "lock --check --arch amd64 "+target).Want(t, 0).Stdout)
 	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--output", "oci:"+u.Path("x"))...).Want(t, 2,
 		"535.261.03-debian12/arm64 is not locked: driver-build lock --matrix "+u.Path("matrix.yaml")+" --arch arm64 --update 535.261.03-debian12/arm64")
 	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--lock", "none", "--output", "oci:"+u.Path("x"))...).Want(t, 0)
@@ -72,32 +63,24 @@ func TestLockUpdate(t *testing.T) {
 	target := " --os debian12 --driver " + newDriver
 	u.tool(t, "lock --all --arch amd64,arm64").Want(t, 0)
 	assert.Equalf(t, 6, len(u.lock(t).Images), "targets are locked")
-	before, _ := os.ReadFile(u.Path("matrix.lock"))
+	before := testfile.Read(t, u.Path("matrix.lock"))
 	a := u.Archives["debian12"]
 	p := a.Find("libtirpc3", "amd64")
 	old := a.Path(*p)
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	a.Publish()
 	u.tool(t, "lock").Want(t, 0)
-	if after, _ := os.ReadFile(u.Path("matrix.lock")); string(before) != string(after) {
-		t.Error("lock without --update changed something")
-	}
+	assert.Equalf(t, before, testfile.Read(t, u.Path("matrix.lock")), "lock without --update")
 	r := u.tool(t, "lock --update --check").Want(t, 3, "matrix.lock is not up to date")
-	if strings.Count(r.Stdout, "\n") != 1 || !strings.Contains(r.Stdout, "535.261.03-debian12/amd64: package libtirpc3: ") || !strings.Contains(r.Stdout, " -> 9:") {
-		t.Error(r.Stdout)
-	}
+	assert.Equalf(t, 1, strings.Count(r.Stdout, "\n"), "%s", r.Stdout)
+	assert.Contains(t, r.Stdout, "535.261.03-debian12/amd64: package libtirpc3: ")
+	assert.Contains(t, r.Stdout, " -> 9:")
 	// While the server has the old file the lock works. When the file is removed, the build says what replaced
 	// it.
 	u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Cache = t.TempDir()
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == old {
-			http.NotFound(w, r)
-		}
-		return r.URL.Path == old
-	})
-	r = u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...)
-	r.Want(t, 4, "is not what was locked", "404", "package libtirpc3: ", " -> 9:", "--update 535.261.03-debian12/amd64")
+	u.Fault(refuse(404, old))
+	u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...).Want(t, 4, "is not what was locked", "404", "package libtirpc3: ", " -> 9:", "--update 535.261.03-debian12/amd64")
 	u.tool(t, "check"+target).Want(t, 3)
 	u.tool(t, "lock --update 535.261.03-debian12x").Want(t, 2, "did you mean 535.261.03-debian12")
 	u.tool(t, "lock 535.261.03-debian12").Want(t, 2, "targets follow --update")
@@ -105,11 +88,8 @@ func TestLockUpdate(t *testing.T) {
 	u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Fault(nil)
 	// A build refuses a row that changed; the next lock resolves it again, also without --update.
-	u.PutRun(oldDriver, "amd64", imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil))
-	u.Runs[oldDriver+" amd64"] = append(u.Runs[oldDriver+" amd64"], "\n"...)
-	u.PutRun(oldDriver, "amd64", u.Runs[oldDriver+" amd64"])
-	r = u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--output", "oci:"+u.Path("y"))
-	r.Want(t, 2, "driver archive: ", " -> ", "--update 418.87.01-ubuntu18.04/amd64")
+	u.PutRun(oldDriver, "amd64", append(u.Runs[oldDriver+" amd64"], "\n"...))
+	u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--output", "oci:"+u.Path("y")).Want(t, 2, "driver archive: ", " -> ", "--update 418.87.01-ubuntu18.04/amd64")
 	u.tool(t, "lock --check").Want(t, 3)
 	u.tool(t, "lock").Want(t, 0)
 	u.tool(t, "lock --check").Want(t, 0)
@@ -122,8 +102,7 @@ func TestLockKernels(t *testing.T) {
 	target := " --os debian12 --driver " + newDriver
 	dry := func(flags string) string {
 		t.Helper()
-		r := u.Run(t, strings.Fields(target+" --dry-run "+flags)...).Want(t, 0)
-		return r.Stdout
+		return u.Run(t, strings.Fields(target+" --dry-run "+flags)...).Want(t, 0).Stdout
 	}
 	plain := dry("--kernel latest")
 	u.tool(t, "lock --arch amd64 --kernel latest"+target).Want(t, 0)
@@ -154,26 +133,22 @@ func TestLockForm(t *testing.T) {
 	target := "--os ubuntu18.04 --driver " + oldDriver
 	host := strings.TrimPrefix(u.URL, "http://")
 	u.tool(t, "lock "+target+" --mirror http://me:secret@"+host).Want(t, 0)
-	data, _ := os.ReadFile(u.Path("matrix.lock"))
-	if s := string(data); strings.Contains(s, "secret") || strings.Contains(s, u.Dir) || !strings.Contains(s, `"mirror":`) {
-		t.Error(s)
-	}
+	locked := testfile.Read(t, u.Path("matrix.lock"))
+	assert.Equalf(t, false, strings.Contains(locked, "secret") || strings.Contains(locked, u.Dir), "%s", locked)
+	assert.Contains(t, locked, `"mirror":`)
 	var asked atomic.Bool // requests are served at the same time
 	u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
-		if _, password, _ := r.BasicAuth(); password == "secret" {
-			asked.Store(true)
-		}
+		_, password, _ := r.BasicAuth()
+		asked.CompareAndSwap(false, password == "secret")
 		return false
 	})
 	u.Cache = t.TempDir()
 	u.Run(t, append(strings.Fields(target), "--mirror", "http://me:secret@"+host, "--output", "oci:"+u.Path("x"))...).Want(t, 0)
-	if !asked.Load() {
-		t.Error("the mirror was asked without its credentials")
-	}
+	assert.Equalf(t, true, asked.Load(), "the mirror was asked without its credentials")
 	u.Run(t, append(strings.Fields(target), "--mirror", "http://localhost:1/x", "--output", "oci:"+u.Path("x"))...).Want(t, 2, "mirror: ", "http://localhost:1/x", "HOST/PATH=URL")
 	u.Cache = t.TempDir()
 	u.Run(t, append(strings.Fields(target), "--mirror", host+"=http://localhost:1", "--output", "oci:"+u.Path("x"))...).Want(t, 4, "localhost:1")
-	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), append([]byte("<<<<<<< HEAD\n"), data...), 0o600))
+	u.file(t, "matrix.lock", "<<<<<<< HEAD\n"+locked)
 	u.Run(t, strings.Fields(target)...).Want(t, 2, "merge", "driver-build lock")
 	u.tool(t, "lock --arch amd64 "+target).Want(t, 2, "merge")
 	u.tool(t, "lock --arch amd64 --update "+target).Want(t, 0)

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,15 +59,11 @@ func TestAddDriver(t *testing.T) {
 	r, d := u.add(t, "580.159.04")
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/add-driver.yaml", r.Stdout)
-	if len(d.Archives) != 2 || d.Kernel.Max != "7.1" || len(d.Flavours) != 2 {
-		t.Errorf("%+v", d)
-	}
+	assert.Equalf(t, true, len(d.Archives) == 2 && d.Kernel.Max == "7.1" && len(d.Flavours) == 2, "%+v", d)
 	// A limit that no source names is left out.
 	r, d = u.add(t, "535.104.05 --arch arm64 --arch arm64")
 	r.Want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
-	if len(d.Archives) != 1 || d.Kernel.Max != "" || d.Kernel.Min != "3.10" {
-		t.Errorf("%+v", d)
-	}
+	assert.Equalf(t, true, len(d.Archives) == 1 && d.Kernel.Max == "" && d.Kernel.Min == "3.10", "%+v", d)
 	for args, parts := range map[string][]string{
 		"418.87.01":                        {"driver 418.87.01 is there already"},
 		"418.87.1":                         {"is there already as 418.87.01"},
@@ -124,7 +119,7 @@ func TestAddDriverSources(t *testing.T) {
 	beside(sum, "NVIDIA-Linux-x86_64-535.1.run")
 	r, _ = u.add(t, "535.400.01"+fresh)
 	r.Want(t, 2, "sha256sum: it is of another file", "no checksum is known")
-	u.Fault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
+	u.Fault(refuse(502, ""))
 	r, _ = u.add(t, "535.400.01 --download"+fresh)
 	r.Want(t, 4, "502")
 }
@@ -152,9 +147,7 @@ func TestAddDriverFromManifest(t *testing.T) {
 	r, d := u.add(t, "630.10.01"+from)
 	r.Want(t, 0)
 	want := matrix.Archive{URL: u.URL + "/redist/" + name, SHA256: sum, Size: int64(len(data))}
-	if d.Archives["amd64"] != want || len(d.Archives) != 1 {
-		t.Errorf("%+v", d)
-	}
+	assert.Same(t, map[string]matrix.Archive{"amd64": want}, d.Archives)
 	assert.Containsf(t, r.Stdout, "# sha256 from the manifest "+u.URL+"/redist/redistrib_630.10.01.json; added 2027-01-15\n", "the comment")
 	r, _ = u.add(t, "630.10.01 --download"+from)
 	r.Want(t, 0)

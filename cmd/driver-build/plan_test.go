@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -38,9 +38,8 @@ func TestPlan(t *testing.T) {
 	r := u.plan(t, both+"--format github").Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	var matrix struct{ Include []map[string]string }
-	if err := json.Unmarshal([]byte(r.Stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.Stdout, "\n") != 1 {
-		t.Errorf("%v: %s", err, r.Stdout)
-	}
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &matrix))
+	assert.Equalf(t, "5 1", fmt.Sprint(len(matrix.Include), strings.Count(r.Stdout, "\n")), "jobs and lines: %s", r.Stdout)
 	r = u.plan(t, both+"--format gitlab").Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	for _, entry := range matrix.Include { // what a pipeline does with it
@@ -53,63 +52,57 @@ func TestPlan(t *testing.T) {
 	var child map[string]struct{ Script []string }
 	r = u.plan(t, both+"--format gitlab")
 	goldentest.Compare(t, "testdata/plan-empty.gitlab", r.Stdout)
-	if err := yaml.Load([]byte(r.Stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
-		t.Errorf("%v: %s", err, r.Stdout)
-	}
+	require.NoError(t, yaml.Load([]byte(r.Stdout), &child))
+	assert.Equalf(t, "1 1", fmt.Sprint(len(child), len(child["nothing-to-build"].Script)), "jobs and their lines: %s", r.Stdout)
 	// A package of one system gets a newer version: the images of that system are out of date.
 	p := u.Archives["ubuntu18.04"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["ubuntu18.04"].Publish()
 	r = u.plan(t, both)
-	if strings.Count(r.Stdout, "-ubuntu18.04") != 2 || strings.Count(r.Stdout, "\n") != 3 || !strings.Contains(r.Stdout, " out of date: other packages") {
-		t.Error(r.Stdout)
-	}
-	if r = u.plan(t, both+"--profile compute --os debian12 --driver "+newDriver); !strings.Contains(r.Stdout, "out of date: its profile is full, now compute") {
-		t.Error(r.Stdout)
-	}
+	assert.Equal(t, "2 3", fmt.Sprint(strings.Count(r.Stdout, "-ubuntu18.04"), strings.Count(r.Stdout, "\n")))
+	assert.Contains(t, r.Stdout, " out of date: other packages")
+	assert.Contains(t, u.plan(t, both+"--profile compute --os debian12 --driver "+newDriver).Stdout, "out of date: its profile is full, now compute")
 }
 
 // TestPlanKernels: the plan names each kernel, so that every job builds what was planned.
 func TestPlanKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	args := func(flags string) (all []string) {
+	args := func(flags string) string {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags).Want(t, 0)
+		var all []string
 		for _, task := range commandtest.Items[status.Task](t, r, "plan.schema.json") {
 			all = append(all, task.Tag+" "+task.Args)
 		}
-		return all
+		return strings.Join(all, "\n")
 	}
-	got := strings.Join(args("--kernel latest:2 --modules nvidia,nvidia-uvm"), "\n")
+	one := func(planned, tag, flag string) string {
+		t.Helper()
+		assert.Equalf(t, true, strings.HasPrefix(planned, tag+" ") && strings.Contains(planned, flag) && !strings.Contains(planned, "\n"), "%q", planned)
+		return strings.TrimPrefix(planned, tag+" ")
+	}
+	got := args("--kernel latest:2 --modules nvidia,nvidia-uvm")
 	for _, k := range []string{imagetest.Kernel, imagetest.OldKernel} {
-		if !strings.Contains(got, "535.261.03-"+k+"-debian12 --os debian12 --driver 535.261.03 --arch amd64 --kernel "+k+" --modules nvidia,nvidia-uvm --matrix") {
-			t.Errorf("%s is not planned: %s", k, got)
-		}
+		assert.Contains(t, got, "535.261.03-"+k+"-debian12 --os debian12 --driver 535.261.03 --arch amd64 --kernel "+k+" --modules nvidia,nvidia-uvm --matrix")
 	}
-	if got := args("--no-toolchain"); len(got) != 1 || !strings.HasPrefix(got[0], "535.261.03-debian12 ") || !strings.Contains(got[0], " --no-toolchain ") {
-		t.Errorf("%q", got)
-	}
+	one(args("--no-toolchain"), "535.261.03-debian12", " --no-toolchain ")
 	u.tool(t, "lock --os debian12 --arch amd64 --kernel latest").Want(t, 0)
 	u.offers("debian12", "6.1.0-99-amd64")
 	dists := u.Requests("/dists/")
-	if got := args("--kernel latest"); len(got) != 1 || !strings.Contains(got[0], "--kernel "+imagetest.Kernel+" ") {
-		t.Errorf("%q", got)
+	const locked = "535.261.03-" + imagetest.Kernel + "-debian12"
+	kernel := one(args("--kernel latest"), locked, "--kernel "+imagetest.Kernel+" ")
+	set := one(args("--kernel latest --profile modules"), locked+"-modules", " --profile modules ") // from the same entry of the lock
+	for _, planned := range []string{set, kernel} {
+		u.Run(t, strings.Fields(planned+" --dry-run")...).Want(t, 0)
 	}
-	set := args("--kernel latest --profile modules") // from the same entry of the lock
-	if len(set) != 1 || !strings.HasPrefix(set[0], "535.261.03-"+imagetest.Kernel+"-debian12-modules ") || !strings.Contains(set[0], " --profile modules ") {
-		t.Errorf("%q", set)
-	}
-	u.Run(t, append(strings.Fields(strings.SplitN(set[0], " ", 2)[1]), "--dry-run")...).Want(t, 0)
 	assert.Equalf(t, dists, u.Requests("/dists/"), "with a lock the repositories were asked")
-	u.Run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).Want(t, 0)
 }
 
 func TestPlanFailures(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "plan", "--repository", u.Host+"/x", "--matrix", "../../matrix.yaml")
-	r.Want(t, 2, "choose some with --os and --driver", "driver-build matrix init", "--all")
+	u.Run(t, "plan", "--repository", u.Host+"/x", "--matrix", "../../matrix.yaml").Want(t, 2, "choose some with --os and --driver", "driver-build matrix init", "--all")
 	u.tool(t, "plan").Want(t, 2, "--repository")
 	u.tool(t, "plan --repository localhost:1/x").Want(t, 4, "localhost:1")
 	u.plan(t, "--kernel latest --module-cert /no/such").Want(t, 2, "/no/such")
@@ -120,8 +113,7 @@ func TestPlanFailures(t *testing.T) {
 	u.Run(t, "plan", "--matrix", u.Path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.Path("a b"), "--os", "debian12", "--driver", newDriver).Want(t, 2, "cannot be an argument")
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
-	r = u.plan(t, "--os ubuntu18.04").Want(t, 0)
-	assert.Equalf(t, 2, strings.Count(r.Stdout, " cannot be planned: "), "%v", r.Stdout)
+	assert.Equal(t, 2, strings.Count(u.plan(t, "--os ubuntu18.04").Want(t, 0).Stdout, " cannot be planned: "))
 }
 
 // TestPlanOutage: images whose base is out of reach are no jobs, and one line says so for each registry.
@@ -131,8 +123,7 @@ func TestPlanOutage(t *testing.T) {
 	all := u.plan(t, "--format json").Want(t, 0)
 	u.Fault(refuse(500, "/v2/base/debian12"))
 	u.Cache = t.TempDir()
-	r := u.plan(t, "--format json --at 2020-01-01")
-	r.Want(t, 0, "left out, because a build cannot work now: registry "+u.Host+": ", "-debian12")
+	r := u.plan(t, "--format json --at 2020-01-01").Want(t, 0, "left out, because a build cannot work now: registry "+u.Host+": ", "-debian12")
 	if strings.Count(r.Stderr, "warning: ") != 1 || strings.Contains(r.Stdout, "-debian12\"") || !strings.Contains(r.Stdout, "-ubuntu18.04\"") || !strings.Contains(all.Stdout, "-debian12\"") {
 		t.Errorf("%s\n%s", r.Stderr, r.Stdout)
 	}
@@ -161,27 +152,20 @@ func TestCheck(t *testing.T) {
 	before := u.Requests("/dists/")
 	r := u.tool(t, "check --arch amd64,arm64 --repository "+repository).Want(t, 0)
 	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.Normal(r.Stdout), "sha256:DIGEST"))
-	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
-		t.Errorf("%d questions about indexes", n)
-	}
-	if n := u.Requests("418.87.01.run"); n != 1 {
-		t.Errorf("the archive of one driver for two systems was asked for %d times", n)
-	}
+	assert.Equalf(t, true, u.Requests("/dists/")-before <= 12, "an InRelease and its indexes for each of five places")
+	assert.Equalf(t, 1, u.Requests("418.87.01.run"), "requests for the archive of one driver for two systems")
 	r = u.tool(t, "check -o json --os debian12 --arch amd64 --base "+u.Host+"/none/such:1").Want(t, 3, "1 of 1 pairs")
-	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != status.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
-		t.Errorf("%+v", row.Base)
-	}
+	base := rows(t, r)["535.261.03-debian12 amd64"].Base
+	assert.Equal(t, status.VerdictFailed, base.State)
+	assert.Contains(t, base.Detail, "none/such")
 	r = u.tool(t, "check -o json --os debian12 --arch amd64,arm64 --repository "+repository).Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Image.State != status.Current || row.Headers.State != status.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != status.VerdictNone || row.Broken {
 		t.Errorf("%+v", row)
 	}
-	if row := all["418.87.01-debian12 amd64"]; !strings.Contains(row.Excluded, "kernel-too-new") || row.Base != nil {
-		t.Errorf("%+v", row)
-	}
-	if row := all["535.261.03-debian12 arm64"]; row.Image.State != status.Missing { // one image, of the other architecture
-		t.Errorf("%+v", row.Image)
-	}
+	row := all["418.87.01-debian12 amd64"]
+	assert.Equalf(t, true, strings.Contains(row.Excluded, "kernel-too-new") && row.Base == nil, "%+v", row)
+	assert.Equalf(t, status.Missing, all["535.261.03-debian12 arm64"].Image.State, "one image, of the other architecture")
 }
 
 // TestCheckBroken: a fault is reported for the pairs that need the broken part, and for no others.
@@ -191,13 +175,7 @@ func TestCheckBroken(t *testing.T) {
 	u.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("short"))
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.Contains(r.URL.Path, "/base/ubuntu16.04/") {
-			http.NotFound(w, r)
-			return true
-		}
-		return false
-	})
+	u.Fault(refuse(404, "/base/ubuntu16.04/"))
 	r := u.tool(t, "check -o json --repository localhost:1/gpu/driver").Want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
@@ -210,9 +188,7 @@ func TestCheckBroken(t *testing.T) {
 		if got := [3]string{row.Base.State, row.Archive.State, row.Headers.State}; got != want || row.Broken == (pair == "535.261.03-debian12 amd64") {
 			t.Errorf("%s: %v, want %v, %+v", pair, got, want, row)
 		}
-		if row.Image.State != status.Unknown || row.Image.Why == "" {
-			t.Errorf("%s: %+v", pair, row.Image)
-		}
+		assert.Equalf(t, true, row.Image.State == status.Unknown && row.Image.Why != "", "%s: %+v", pair, row.Image)
 	}
 	assert.Contains(t, all["418.87.01-ubuntu18.04 amd64"].Archive.Detail, "has 5 bytes, and should have ")
 	r = u.tool(t, "check").Want(t, 3)
@@ -234,11 +210,10 @@ func TestCheckComponents(t *testing.T) {
 	assert.Equal(t, "fabricmanager "+newDriver+", imex "+newDriver, row.Components.Detail)
 	u.Put("/redist/imex-linux-x86_64-"+newDriver+"-archive.tar.xz", []byte("a size that lies"))
 	row = check(3, "")
-	if row.Components.State != status.VerdictFailed || !row.Broken || !strings.Contains(row.Components.Detail, "imex: ") || !strings.Contains(row.Components.Detail, "has 16 bytes, and should have 4") {
-		t.Errorf("%+v", row.Components)
-	}
-	row = check(0, " --no-fabric")
-	assert.Equal(t, status.VerdictNone, row.Components.State)
+	assert.Equalf(t, true, row.Components.State == status.VerdictFailed && row.Broken, "%+v", row.Components)
+	assert.Contains(t, row.Components.Detail, "imex: ")
+	assert.Contains(t, row.Components.Detail, "has 16 bytes, and should have 4")
+	assert.Equal(t, status.VerdictNone, check(0, " --no-fabric").Components.State)
 }
 
 // TestCheckLock: a locked file that was removed breaks its pair, although the repositories have a newer one.
@@ -246,34 +221,18 @@ func TestCheckLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.tool(t, "lock --os debian12 --arch amd64,arm64").Want(t, 0)
-	r := u.tool(t, "check -o json --arch amd64,arm64").Want(t, 0)
-	all := rows(t, r)
-	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != status.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
-		t.Errorf("%+v", row.Lock)
+	check := func(code int) (amd64, arm64, other status.Checked) {
+		all := rows(t, u.tool(t, "check -o json --arch amd64,arm64").Want(t, code))
+		return all["535.261.03-debian12 amd64"], all["535.261.03-debian12 arm64"], all["535.261.03-ubuntu16.04 amd64"]
 	}
-	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != status.VerdictNone {
-		t.Errorf("%+v", row.Lock)
-	}
+	_, arm64, other := check(0)
+	assert.Equalf(t, true, arm64.Lock.State == status.VerdictOK && strings.HasPrefix(arm64.Lock.Detail, "base and ") && arm64.Image == nil, "%+v", arm64.Lock)
+	assert.Equal(t, status.VerdictNone, other.Lock.State)
 	gone := u.Archives["debian12"].Path(*u.Archives["debian12"].Find("libtirpc3", "amd64"))
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == gone {
-			http.NotFound(w, r)
-		}
-		return r.URL.Path == gone
-	})
-	r = u.tool(t, "check -o json --arch amd64,arm64").Want(t, 3)
-	all = rows(t, r)
-	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
-		t.Errorf("%+v", row)
-	}
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool { // as repositories of a subscription answer
-		if r.URL.Path == gone {
-			http.Error(w, "no certificate", http.StatusForbidden)
-		}
-		return r.URL.Path == gone
-	})
-	r = u.tool(t, "check -o json --os debian12").Want(t, 0)
-	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
-		t.Errorf("%+v", row.Lock)
-	}
+	u.Fault(refuse(404, gone))
+	amd64, arm64, _ := check(3)
+	assert.Equalf(t, true, amd64.Lock.State == status.VerdictFailed && strings.Contains(amd64.Lock.Detail, "404") && !arm64.Broken, "%+v", amd64)
+	u.Fault(refuse(403, gone)) // as repositories of a subscription answer
+	amd64, _, _ = check(0)
+	assert.Equalf(t, true, amd64.Lock.State == status.VerdictUnknown && strings.Contains(amd64.Lock.Detail, "1 of "), "%+v", amd64.Lock)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -23,8 +23,7 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	matrix := u.Path("own.yaml")
-	require.NoError(t, os.WriteFile(matrix, []byte(u.Matrix()), 0o600))
+	matrix := u.file(t, "own.yaml", u.Matrix())
 	args := []string{"doctor", "--matrix", matrix, "--os", "ubuntu16.04"}
 	states := func(r result) map[string]string {
 		found := map[string]string{}
@@ -41,9 +40,7 @@ func TestDoctor(t *testing.T) {
 	}
 	r = u.Run(t, append(args, "--repository", "localhost:1/x")...).Want(t, 3, "1 of ")
 	for line := range strings.SplitSeq(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
-		if fault := strings.HasPrefix(line, "FAULT"); fault != strings.Contains(line, " repository ") {
-			t.Errorf("%s", line)
-		}
+		assert.Equalf(t, strings.HasPrefix(line, "FAULT"), strings.Contains(line, " repository "), "%s", line)
 	}
 	assert.Contains(t, r.Stdout, "; to do: log in with driver-build login localhost:1")
 	assert.Equal(t, "", states(u.Run(t, append(args, "-o", "json", "--offline")...))["bases of HOST"])
@@ -87,8 +84,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	cache := filepath.Join(t.TempDir(), "cache")
-	matrix := u.Path("matrix.yaml")
-	require.NoError(t, os.WriteFile(matrix, []byte(u.Matrix()), 0o600))
+	matrix := u.file(t, "matrix.yaml", u.Matrix())
 	before := u.Requests("/")
 	for _, c := range []struct {
 		args, want []string
@@ -116,9 +112,7 @@ func TestCompletion(t *testing.T) {
 	assert.Equalf(t, before, u.Requests("/"), "something was downloaded")
 	assert.Errorf(t, assert.Err(os.Stat(cache)), "the cache was made")
 	words, _ := offered(t, "--os", "debian12", "--driver", "") // of the matrix in the program
-	if !slices.Contains(words, "535.261.03") || slices.Contains(words, "418.87.01") {
-		t.Errorf("drivers of debian12: %q", words)
-	}
+	assert.Equalf(t, true, slices.Contains(words, "535.261.03") && !slices.Contains(words, "418.87.01"), "drivers of debian12: %q", words)
 }
 
 // typing calls driver-build with a password on stdin.
@@ -151,13 +145,10 @@ func TestLogin(t *testing.T) {
 	})
 	login := []string{"login", w.Host, "-u", "ci", "--password-stdin"}
 	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "not logged in, or no such image (401)", "driver-build login "+w.Host)
-	r := typing(t, "wrong\n", login...)
-	r.Want(t, session.ExitNetwork, "does not accept this user and password (401)")
-	if _, err := os.Stat(file); err == nil || strings.Contains(r.Stderr, "wrong") {
-		t.Errorf("a wrong password was kept, or told: %s", r.Stderr)
-	}
-	r = typing(t, "right\r\n", login...)
-	r.Want(t, 0, "logged in to "+w.Host+" as ci", file)
+	r := typing(t, "wrong\n", login...).Want(t, session.ExitNetwork, "does not accept this user and password (401)")
+	assert.Errorf(t, assert.Err(os.Stat(file)), "a wrong password was kept")
+	assert.Equalf(t, false, strings.Contains(r.Stderr, "wrong"), "a password was told: %s", r.Stderr)
+	r = typing(t, "right\r\n", login...).Want(t, 0, "logged in to "+w.Host+" as ci", file)
 	assert.Equal(t, "", r.Stdout)
 	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitMismatch) // it is read, and is no driver image
 	typing(t, "", "verify", w.Host+"/base/none:1").Want(t, session.ExitNetwork, "no such image, tag or blob (404)")
@@ -165,9 +156,7 @@ func TestLogin(t *testing.T) {
 	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "does not accept the stored user and password (401)")
 	typing(t, "", "logout", w.Host).Want(t, 0, "removed from "+file)
 	typing(t, "", "logout", w.Host).Want(t, 0, "has no credentials of "+w.Host)
-	if text := string(require.Value(os.ReadFile(file))(t)); strings.Contains(text, w.Host) {
-		t.Error(text)
-	}
+	assert.Equalf(t, false, strings.Contains(testfile.Read(t, file), w.Host), "the credentials are there")
 	for args, want := range map[string]string{
 		"login " + w.Host:                             "-u USER",
 		"login " + w.Host + " -u ci":                  "--password-stdin",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -50,8 +50,7 @@ func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 		return append(imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel), arch...)
 	}))(t)
 	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", kbuild.ManifestName} {
-		data := require.Value(os.ReadFile(filepath.Join(made.Dir, name)))(t)
-		files = append(files, repotest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
+		files = append(files, repotest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: testfile.Read(t, filepath.Join(made.Dir, name))})
 	}
 	return files
 }
@@ -67,36 +66,26 @@ func TestSignCommand(t *testing.T) {
 	r.Want(t, 0)
 	u.Env[flags.PassphraseVariable] = "correct"
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[0], "oci:"+u.Path("out")+":a@sha256:") || !strings.HasPrefix(lines[3], u.Host+"/gpu/driver:b@sha256:") {
-		t.Errorf("stdout: %s", r.Stdout)
-	}
+	assert.Equalf(t, 4, len(lines), "lines of %s", r.Stdout)
+	assert.Contains(t, lines[0], "oci:"+u.Path("out")+":a@sha256:")
+	assert.Contains(t, lines[3], u.Host+"/gpu/driver:b@sha256:")
 	for _, arch := range []string{"amd64", "arm64"} {
 		r = u.Run(t, "inspect", "--deep", u.Host+"/gpu/driver:a", "--arch", arch).Want(t, 0)
 		assert.Containsf(t, r.Stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
-		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--module-cert", cert); strings.Contains(r.Stdout, "module-signature") {
-			t.Errorf("%s: %s", arch, r.Stdout)
-		}
+		counts(t, u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--module-cert", cert).Stdout, map[string]int{"module-signature": 0})
 	}
 	_, other := commandtest.SignKey(t)
-	if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--module-cert", other); !strings.Contains(r.Stdout, "error: module-signature: ") || r.Code != session.ExitMismatch {
-		t.Errorf("%d: %s", r.Code, r.Stdout)
-	}
-	if r = u.Run(t, "verify", ref); !strings.Contains(r.Stdout, "note: module-signature: ") {
-		t.Errorf("%s", r.Stdout)
-	}
-	if r = u.Run(t, "inspect", "--deep", ref); !strings.Contains(r.Stdout, "2 modules, unsigned") {
-		t.Error(r.Stdout)
-	}
+	r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--module-cert", other).Want(t, session.ExitMismatch)
+	assert.Contains(t, r.Stdout, "error: module-signature: ")
+	assert.Contains(t, u.Run(t, "verify", ref).Stdout, "note: module-signature: ")
+	assert.Contains(t, u.Run(t, "inspect", "--deep", ref).Stdout, "2 modules, unsigned")
 	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 	// One architecture under two names in a layout, which sbom reads without either.
 	u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "amd64", "--output", "oci:"+u.Path("two"), "--tag", "a", "--tag", "b").Want(t, 0)
 	u.Run(t, "sbom", "oci:"+u.Path("two")).Want(t, 0)
 	// One architecture, under the tag that it was built with.
-	r = u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
-	r.Want(t, 0)
-	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+newDriver+"-debian12@sha256:") {
-		t.Error(r.Stdout)
-	}
+	r = u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar")).Want(t, 0)
+	assert.Contains(t, r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+newDriver+"-debian12@sha256:")
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
@@ -106,12 +95,7 @@ func TestSignOffline(t *testing.T) {
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := u.Path("key.pem"), u.Path("cert.pem")
-	openssl := func(args ...string) {
-		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), "openssl", args...).CombinedOutput(); err != nil {
-			t.Fatalf("openssl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	openssl := func(args ...string) { tool.Must(t, append([]string{"openssl"}, args...)...) }
 	openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Site", "-days", "9", "-keyout", key, "-out", cert)
 	want := u.Run(t, "sign-modules", ref, "--module-key", key, "--module-cert", cert, "--output", "oci:"+u.Path("online")).Want(t, 0)
 	for _, whole := range []bool{false, true} {
@@ -122,7 +106,9 @@ func TestSignOffline(t *testing.T) {
 		}
 		r := u.Run(t, args...).Want(t, 0, "4 modules to sign")
 		assert.Equalf(t, filepath.Join(dir, kernelmodules.RequestName), strings.TrimSpace(r.Stdout), "stdout: %s", r.Stdout)
-		for _, m := range readRequest(t, dir).Modules {
+		var request kernelmodules.SigningRequest
+		require.NoError(t, json.Unmarshal([]byte(testfile.Read(t, filepath.Join(dir, kernelmodules.RequestName))), &request))
+		for _, m := range request.Modules {
 			name := filepath.Join(dir, m.SHA256)
 			if whole {
 				openssl("cms", "-sign", "-binary", "-noattr", "-nocerts", "-md", m.Hash, "-in", name+".ko", "-signer", cert, "-inkey", key, "-outform", "DER", "-out", name+".p7s")
@@ -134,14 +120,4 @@ func TestSignOffline(t *testing.T) {
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "whole modules %v: %s, with the key %s", whole, r.Stdout, want.Stdout)
 		require.NoError(t, os.RemoveAll(dir))
 	}
-}
-
-func readRequest(t *testing.T, dir string) (q kernelmodules.SigningRequest) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, kernelmodules.RequestName))
-	if err == nil {
-		err = json.Unmarshal(text, &q)
-	}
-	require.NoError(t, err)
-	return q
 }
