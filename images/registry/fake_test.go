@@ -3,11 +3,11 @@ package registry
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -28,23 +28,22 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake is go-containerregistry's registry, made strict and complete: blobs belong to repositories and can be
-// mounted, uploads can be resumed, a manifest needs its blobs, and tests can inject faults.
+// mounted, a manifest needs its blobs, and tests can inject faults.
 type fake struct {
 	*httptest.Server
 	inner http.Handler
 
 	mu      sync.Mutex
 	blobs   map[string]map[string][]byte // repository -> digest -> content
-	uploads map[string][]byte
-	serial  int
-	log     []string // "METHOD path"
-	taken   int64    // bytes of PATCH bodies
+	log     []string                     // "METHOD path"
+	taken   int64                        // bytes of PATCH bodies
+	mounted int                          // blobs
 	fault   func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newFake(t *testing.T, options ...ggcr.Option) *fake {
 	t.Helper()
-	f := &fake{blobs: map[string]map[string][]byte{}, uploads: map[string][]byte{}}
+	f := &fake{blobs: map[string]map[string][]byte{}}
 	f.inner = ggcr.New(append(options, ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))...)
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
@@ -75,10 +74,16 @@ func (f *fake) count(method, part string) (n int) {
 	return n
 }
 
+// left is how many uploads were neither finished nor cancelled.
+func (f *fake) left() int {
+	const uploads = "/blobs/uploads/"
+	return f.count(http.MethodPost, uploads) - f.mounted - f.count(http.MethodPut, uploads) - f.count(http.MethodDelete, uploads)
+}
+
 func (f *fake) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log, f.taken = nil, 0
+	f.log, f.taken, f.mounted = nil, 0, 0
 }
 
 func (f *fake) Get(_ context.Context, repo string, h v1.Hash) (io.ReadCloser, error) {
@@ -91,26 +96,39 @@ func (f *fake) Get(_ context.Context, repo string, h v1.Hash) (io.ReadCloser, er
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-func (f *fake) put(repo string, b []byte) {
+// Put keeps a blob, which was verified.
+func (f *fake) Put(_ context.Context, path string, h v1.Hash, r io.ReadCloser) error {
+	b, err := io.ReadAll(r)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.put(strings.TrimSuffix(path, "/blobs"), h.String(), b)
+	}
+	return err
+}
+
+func (f *fake) put(repo, digest string, b []byte) {
 	if f.blobs[repo] == nil {
 		f.blobs[repo] = map[string][]byte{}
 	}
-	f.blobs[repo][oci.HashOf(b).String()] = b
+	f.blobs[repo][digest] = b
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.log = append(f.log, r.Method+" "+r.URL.Path)
+	if r.Method == http.MethodPatch {
+		f.taken += r.ContentLength
+	}
 	fault := f.fault
 	f.mu.Unlock()
 	if fault != nil && fault(w, r) {
 		return
 	}
 	repo, rest, isBlob := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/blobs/")
-	id, isUpload := strings.CutPrefix(rest, "uploads/")
 	switch {
-	case isBlob && isUpload:
-		f.upload(w, r, repo, id)
+	case isBlob && r.Method == http.MethodPost && f.mount(repo, r.URL.Query()):
+		w.WriteHeader(http.StatusCreated)
 	case isBlob && r.Method == http.MethodGet:
 		f.blob(w, r, repo, rest)
 	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/") && !f.complete(r):
@@ -154,59 +172,15 @@ func (f *fake) blob(w http.ResponseWriter, r *http.Request, repo, digest string)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 }
 
-func (f *fake) upload(w http.ResponseWriter, r *http.Request, repo, id string) {
+func (f *fake) mount(repo string, q url.Values) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	have, known := f.uploads[id]
-	if r.Method != http.MethodPost && !known {
-		http.Error(w, `{"errors":[{"code":"BLOB_UPLOAD_UNKNOWN"}]}`, http.StatusNotFound)
-		return
+	b, ok := f.blobs[q.Get("from")][q.Get("mount")]
+	if ok {
+		f.put(repo, q.Get("mount"), b)
+		f.mounted++
 	}
-	status := http.StatusAccepted
-	switch r.Method {
-	case http.MethodPost:
-		q := r.URL.Query()
-		if b, ok := f.blobs[q.Get("from")][q.Get("mount")]; ok {
-			f.put(repo, b)
-			w.WriteHeader(http.StatusCreated)
-			return
-		}
-		f.serial++
-		id = fmt.Sprint(f.serial)
-		f.uploads[id] = nil
-	case http.MethodPatch:
-		if cr := r.Header.Get("Content-Range"); (len(have) > 0 || cr != "") && !strings.HasPrefix(cr, fmt.Sprintf("%d-", len(have))) {
-			http.Error(w, "", http.StatusRequestedRangeNotSatisfiable)
-			return
-		}
-		f.mu.Unlock()
-		b, err := io.ReadAll(r.Body)
-		f.mu.Lock()
-		f.taken += int64(len(b))
-		f.uploads[id] = append(f.uploads[id], b...)
-		if err != nil {
-			return
-		}
-	case http.MethodPut:
-		if oci.HashOf(have).String() != r.URL.Query().Get("digest") {
-			http.Error(w, `{"errors":[{"code":"DIGEST_INVALID"}]}`, http.StatusBadRequest)
-			return
-		}
-		f.put(repo, have)
-		delete(f.uploads, id)
-		w.WriteHeader(http.StatusCreated)
-		return
-	case http.MethodDelete:
-		delete(f.uploads, id)
-		status = http.StatusNoContent
-	case http.MethodGet:
-		status = http.StatusNoContent
-	}
-	w.Header().Set("Location", path.Join("/v2", repo, "blobs/uploads", id)) // relative, as the standard allows
-	if n := len(f.uploads[id]); n > 0 {
-		w.Header().Set("Range", fmt.Sprintf("0-%d", n-1))
-	}
-	w.WriteHeader(status)
+	return ok
 }
 
 // cut closes the connection without an answer.

@@ -284,7 +284,7 @@ func TestCredentialsStayAtHome(t *testing.T) {
 			return true
 		case r.Method == http.MethodPost:
 			rec := httptest.NewRecorder()
-			f.upload(rec, r, "x", "")
+			f.inner.ServeHTTP(rec, r)
 			w.Header().Set("Location", away.URL+rec.Header().Get("Location")+"?_state=abc")
 			w.WriteHeader(http.StatusAccepted)
 			return true
