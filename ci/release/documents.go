@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/driver-container/driver-container/images/bundle"
 )
@@ -60,7 +61,7 @@ func (m *maker) manPages() ([]string, error) {
 
 // chart packs the chart as driver-build packs it into bundles.
 func (m *maker) chart(context.Context) error {
-	c, err := bundle.ReadChart(filepath.Join(m.source.dir, "deploy", "chart"))
+	c, err := bundle.ReadChart("", filepath.Join(m.source.dir, "deploy", "chart"))
 	if err != nil {
 		return err
 	}
@@ -72,5 +73,5 @@ func (m *maker) chart(context.Context) error {
 	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(m.out, c.Name+"-"+c.Version+".tgz"), archive, 0o644)
+	return os.WriteFile(filepath.Join(m.out, strings.ReplaceAll(c.Title, " ", "-")+".tgz"), archive, 0o644)
 }

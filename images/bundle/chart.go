@@ -46,15 +46,10 @@ var (
 	chartVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 )
 
-// HelmChart is a chart as an artifact of a registry.
-type HelmChart struct {
-	Name, Version string
-	Content       *oci.Content
-}
-
 // ReadChart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: of a folder with Chart.yaml, or
-// of the archive that `helm package` makes, whose bytes stay. The same chart gives the same digest.
-func ReadChart(file string) (*HelmChart, error) {
+// of the archive that `helm package` makes, whose bytes stay. The same chart gives the same digest. Its repository is
+// below origin.
+func ReadChart(origin, file string) (a Artifact, err error) {
 	pack := func(name string) ([]byte, error) { return packChart(file, name) }
 	meta, err := bounded.File(filepath.Join(file, chartFile), maxMeta)
 	if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
@@ -64,14 +59,13 @@ func ReadChart(file string) (*HelmChart, error) {
 		}
 		pack = func(string) ([]byte, error) { return archive, nil }
 	}
-	var c *HelmChart
 	if err == nil {
-		c, err = newChart(meta, pack)
+		a, err = newChart(origin, meta, pack)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the chart %s: %w", file, err)
+		err = fmt.Errorf("read the chart %s: %w", file, err)
 	}
-	return c, nil
+	return a, err
 }
 
 // findMeta reads Chart.yaml in an archive, at DIR/Chart.yaml.
@@ -94,31 +88,34 @@ func findMeta(archive []byte) ([]byte, error) {
 }
 
 // newChart makes the artifact of Chart.yaml and of the archive of a chart with its name.
-func newChart(meta []byte, archive func(name string) ([]byte, error)) (*HelmChart, error) {
+func newChart(origin string, meta []byte, archive func(name string) ([]byte, error)) (a Artifact, err error) {
 	fields := map[string]any{}
-	err := yaml.Unmarshal(meta, &fields)
+	err = yaml.Unmarshal(meta, &fields)
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(fields)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("its Chart.yaml is malformed: %w", err)
+		return a, fmt.Errorf("its Chart.yaml is malformed: %w", err)
 	}
 	name, _ := fields["name"].(string)
 	version, _ := fields["version"].(string)
 	if !chartName.MatchString(name) || !chartVersion.MatchString(version) {
-		return nil, fmt.Errorf("its Chart.yaml has the name %q and the version %q, which are no name and version of a chart", name, version)
+		return a, fmt.Errorf("its Chart.yaml has the name %q and the version %q, which are no name and version of a chart", name, version)
 	}
 	packed, err := archive(name)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	config, layer := oci.BytesBlob(chartConfigType, text, nil), oci.BytesBlob(chartType, packed, nil)
 	d, err := oci.NewManifest(v1.Manifest{
 		Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
 		Annotations: map[string]string{TitleAnnotation: name, "org.opencontainers.image.version": version},
 	})
-	return &HelmChart{name, version, &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}}}, err
+	return Artifact{
+		Kind: Chart, Title: name + " " + version, Repository: origin + "/charts/" + name, Tags: []string{strings.ReplaceAll(version, "+", "_")},
+		Content: &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}},
+	}, err
 }
 
 // packChart makes the archive of a chart in a folder: files below a folder of its name, all of 1970, without those that

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/bundletest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
@@ -18,23 +19,23 @@ import (
 func TestChart(t *testing.T) {
 	t.Parallel()
 	const ours = "../../deploy/chart"
-	c := require.Value(bundle.ReadChart(ours))(t)
-	assert.Equal(t, "nvidia-driver", c.Name)
+	c := require.Value(bundle.ReadChart(bundletest.Origin, ours))(t)
+	assert.Equal(t, bundletest.Origin+"/charts/nvidia-driver", c.Repository)
 	dir := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(ours)))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "Chart.yaml"), time.Now(), time.Now()))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "old.tgz"), []byte("ignored"), 0o600))
-	again := require.Value(bundle.ReadChart(dir))(t)
+	again := require.Value(bundle.ReadChart(bundletest.Origin, dir))(t)
 	assert.Equal(t, c.Content.Top().Desc.Digest, again.Content.Top().Desc.Digest)
 
 	archive := filepath.Join(t.TempDir(), "c.tgz")
 	require.NoError(t, os.WriteFile(archive, require.Value(oci.ReadBlob(c.Content.Blobs[0], 1<<20))(t), 0o600))
-	again = require.Value(bundle.ReadChart(archive))(t)
+	again = require.Value(bundle.ReadChart(bundletest.Origin, archive))(t)
 	assert.Equal(t, c.Content.Top().Desc.Digest, again.Content.Top().Desc.Digest)
 
 	var config struct{ Name, Version, KubeVersion string }
 	require.NoError(t, json.Unmarshal(require.Value(oci.ReadBlob(c.Content.Blobs[1], 1<<20))(t), &config))
-	assert.Equal(t, c.Version, config.Version)
+	assert.Same(t, []string{config.Version}, c.Tags)
 	assert.Equal(t, ">=1.23.0-0", config.KubeVersion)
 }
 
@@ -49,11 +50,11 @@ func TestChartRefused(t *testing.T) {
 		for name, text := range files {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
-		assert.ErrorContains(t, assert.Err(bundle.ReadChart(dir)), want)
+		assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, dir)), want)
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte("name: x\nversion: 1.0.0"), 0o600))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "x")))
-	assert.ErrorContains(t, assert.Err(bundle.ReadChart(dir)), "no regular file")
-	assert.ErrorContains(t, assert.Err(bundle.ReadChart("/etc/hostname")), "neither a folder nor an archive")
+	assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, dir)), "no regular file")
+	assert.ErrorContains(t, assert.Err(bundle.ReadChart(bundletest.Origin, "/etc/hostname")), "neither a folder nor an archive")
 }

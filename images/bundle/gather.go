@@ -97,13 +97,10 @@ func local(ctx context.Context, s Selection) (charts []Artifact, files []oci.Blo
 	for _, name := range s.Charts {
 		if ref, ok := strings.CutPrefix(name, chartScheme); ok {
 			err = imagename.CheckImage(ref)
-		} else if c, chartErr := ReadChart(name); chartErr != nil {
-			err = chartErr
 		} else {
-			charts = append(charts, Artifact{
-				Kind: Chart, Title: c.Name + " " + c.Version, Repository: s.Origin + "/charts/" + c.Name,
-				Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
-			})
+			var chart Artifact
+			chart, err = ReadChart(s.Origin, name)
+			charts = append(charts, chart)
 		}
 		if err != nil {
 			return nil, nil, failure.Errorf(failure.Usage, "--chart: %w", err)

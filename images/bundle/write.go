@@ -15,7 +15,7 @@ import (
 // Artifact is an image, an index or anything else with a place in a repository, and what belongs to it.
 type Artifact struct {
 	Kind        Kind
-	Title       string // for people; may be empty
+	Title       string // for people: of a chart its name and version
 	Repository  string // at the origin, with its registry
 	Tags        []string
 	Content     *oci.Content
