@@ -25,9 +25,6 @@ const (
 	blobFolder = "blobs/sha256/"
 )
 
-// padding fills content up to whole blocks.
-func padding(size int64) int64 { return -size & (blockSize - 1) }
-
 // members reads an archive from its beginning to its end. Every byte that is no content has one possible value,
 // so that links, sparse members, owners, times and bytes between members are noticed. Errors about the archive
 // are findings.
@@ -70,7 +67,7 @@ func (m *members) next() (name string, size int64, err error) {
 	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
 		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage", m.at-blockSize)
 	}
-	m.rest, m.pad = h.Size, padding(h.Size)
+	m.rest, m.pad = h.Size, -h.Size&(blockSize-1)
 	return h.Name, h.Size, nil
 }
 

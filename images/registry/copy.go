@@ -33,7 +33,7 @@ func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.
 		for _, b := range all.Blobs {
 			c.origins.Store(b.Desc.Digest, r.repo.Name())
 		}
-		from = r.pinned(source.Digest) // the tag may move meanwhile
+		from = r.repo.Name() + "@" + source.Digest.String() // the tag may move meanwhile
 	}
 	attachments, err := c.Attachments(ctx, from)
 	if err != nil {

@@ -46,9 +46,6 @@ func (r reference) canonical() string {
 	return s
 }
 
-// pinned returns the repository with a digest.
-func (r reference) pinned(h v1.Hash) string { return r.repo.Name() + "@" + h.String() }
-
 // mirror is a registry, or a folder of one, that has the content of another registry.
 type mirror struct {
 	registry name.Registry
