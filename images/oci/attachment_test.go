@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -40,4 +41,27 @@ func TestLayerNames(t *testing.T) {
 	assert.Equal(t, "config", names[require.Value(img.ConfigName())(t)])
 	img = require.Value(mutate.ConfigFile(img, &v1.ConfigFile{Architecture: "arm64", RootFS: require.Value(img.ConfigFile())(t).RootFS}))(t)
 	assert.Equalf(t, "layer 2 of 3 arm64", namesWithArch(img)[require.Value(layers[1].Digest())(t)], "without a history")
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`))
+	f.Add([]byte(`{"schemaVersion":2,"config":{"digest":"sha256:` + strings.Repeat("a", 64) + `"},"layers":[]}`))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_, _ = ChooseManifest("x", "amd64", b, func(v1.Descriptor) ([]byte, error) { return b, nil })
+		_, _ = ParseManifest(b)
+	})
+}
+
+// TestNamed: a name means what lies in this folder, except where it names the host of a registry.
+func TestNamed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"dist", "sub/dist", "h.example/dist", "localhost/dist"} {
+		require.NoError(t, WriteLayout(t.Context(), dir, "x", imagetest.RandomImage(t, "amd64", 10, "x")))
+	}
+	for text, want := range map[string]string{
+		"dist": "oci:dist", "dist:x": "oci:dist:x", "./dist": "oci:./dist", "sub/dist": "oci:sub/dist", "oci:dist": "oci:dist",
+		"absent": "absent", "h.example/dist:x": "h.example/dist:x", "localhost/dist": "localhost/dist",
+	} {
+		assert.Equalf(t, want, Named(text), "%s", text)
+	}
 }

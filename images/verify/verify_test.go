@@ -7,9 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // TestCheckSet: a module that the kernel of its set refuses is found.
@@ -50,5 +55,17 @@ func TestCheckSet(t *testing.T) {
 		if len(got) != len(c.want) || len(got) > 0 && !strings.Contains(got[0], c.want[0]) {
 			t.Errorf("%s: %s", what, cmp.Diff(c.want, got))
 		}
+	}
+}
+
+func TestSummarizeBase(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, digest, want string }{
+		{"docker.io/library/debian:12-slim", "sha256:1", "docker.io/library/debian:12-slim@sha256:1"},
+		{"", "sha256:1", "sha256:1"},
+		{"", "", ""},
+	} {
+		img := require.Value(mutate.Config(empty.Image, v1.Config{Labels: map[string]string{recipe.OCIPrefix + "base.name": c.name, recipe.OCIPrefix + "base.digest": c.digest}}))(t)
+		assert.Equalf(t, c.want, require.Value(Summarize(img))(t).Base, "base %q %q", c.name, c.digest)
 	}
 }
