@@ -1,6 +1,9 @@
 package oci
 
 import (
+	"bytes"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,4 +67,86 @@ func TestNamed(t *testing.T) {
 	} {
 		assert.Equalf(t, want, Named(text), "%s", text)
 	}
+}
+
+func descriptor(text string) v1.Descriptor {
+	return v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: int64(len(text)), Digest: HashOf([]byte(text)), ArtifactType: text}
+}
+
+func TestAddReferrers(t *testing.T) {
+	t.Parallel()
+	a, b := descriptor("a"), descriptor("b")
+	first := require.Value(AddReferrers(nil, []v1.Descriptor{b}))(t)
+	kept := bytes.Replace(first, []byte(`{`), []byte(`{"annotations":{"of":"others"},`), 1)
+	both := require.Value(AddReferrers(kept, []v1.Descriptor{b, a}))(t)
+	if !strings.Contains(string(both), `"of":"others"`) || bytes.Equal(both, kept) {
+		t.Errorf("%s", both)
+	}
+	got := require.Value(parseReferrers(both))(t).Manifests
+	want := []v1.Descriptor{a, b}
+	slices.SortFunc(want, func(x, y v1.Descriptor) int { return strings.Compare(x.Digest.Hex, y.Digest.Hex) })
+	assert.Same(t, want, got)
+	assert.Equalf(t, string(both), string(require.Value(AddReferrers(both, []v1.Descriptor{a}))(t)), "an index that has it")
+	changed := a
+	changed.Annotations = map[string]string{"x": "y"}
+	got = require.Value(parseReferrers(require.Value(AddReferrers(both, []v1.Descriptor{changed}))(t)))(t).Manifests
+	if len(got) != 2 || !slices.ContainsFunc(got, func(d v1.Descriptor) bool { return d.Annotations["x"] == "y" }) {
+		t.Errorf("%+v; want the entry replaced", got)
+	}
+	huge := descriptor("h")
+	huge.Annotations = map[string]string{"x": strings.Repeat("x", MaxManifest)}
+	assert.ErrorContains(t, assert.Err(AddReferrers(both, []v1.Descriptor{huge})), "remove old ones")
+	for _, bad := range []string{"", "[]", "{}", `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}`} {
+		assert.Errorf(t, assert.Err(AddReferrers([]byte(bad), want)), "%q was accepted", bad)
+	}
+}
+
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	a := require.Value(NewReferrer(descriptor("s"), "x", []Blob{BytesBlob("x", []byte("layer"), nil)}, nil))(t)
+	a.Tag = "sha256-x.sig"
+	none := func(v1.Descriptor) ([]byte, error) { return []byte("[]"), nil }
+	imageConfig := strings.Replace(string(a.Manifest.Raw), string(EmptyConfig), string(types.OCIConfigJSON), 1)
+	for name, raw := range map[string]string{
+		"no json": "x", "an index": `{"schemaVersion":2,"manifests":[]}`, "a config that is a list": strings.ReplaceAll(imageConfig, `"x"`, `"y"`),
+	} {
+		_, err := a.Extend([]byte(raw), none)
+		assert.ErrorContainsf(t, err, "extend sha256-x.sig", "%s", name)
+	}
+	failed := errors.New("no such blob")
+	_, err := a.Extend([]byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`)), func(v1.Descriptor) ([]byte, error) { return nil, failed })
+	assert.ErrorIs(t, err, failed)
+	other := func(v1.Descriptor) ([]byte, error) {
+		return []byte(`{"of":"others","rootfs":{"type":"layers","diff_ids":[]}}`), nil
+	}
+	added := require.Value(a.Extend([]byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`)), other))(t)
+	config := require.Value(ReadBlob(added.Blobs[1], MaxConfig))(t)
+	assert.Equal(t, `{"of":"others","rootfs":{"type":"layers","diff_ids":["`+HashOf([]byte("layer")).String()+`"]}}`, string(config))
+	same := require.Value(a.Extend(a.Manifest.Raw, none))(t)
+	if !bytes.Equal(same.Manifest.Raw, a.Manifest.Raw) || len(same.Blobs) != 0 {
+		t.Errorf("the same content changed the manifest: %s", same.Manifest.Raw)
+	}
+}
+
+// FuzzReferrers: an index that is accepted can be extended, and then has what was added, once.
+func FuzzReferrers(f *testing.F) {
+	f.Add([]byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`))
+	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"mediaType":"x","size":-1,"digest":"sha256:` + strings.Repeat("a", 64) + `"}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		before, err := parseReferrers(raw)
+		if err != nil {
+			return
+		}
+		out, err := AddReferrers(raw, []v1.Descriptor{descriptor("new")})
+		if err != nil {
+			if len(raw) < MaxManifest/8 {
+				t.Errorf("extend an index that was accepted: %v", err)
+			}
+			return
+		}
+		after, err := parseReferrers(out)
+		if err != nil || len(after.Manifests) == 0 || len(after.Manifests) > len(before.Manifests)+1 {
+			t.Errorf("%d entries became %d, %v", len(before.Manifests), len(after.Manifests), err)
+		}
+	})
 }
