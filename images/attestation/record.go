@@ -156,13 +156,9 @@ func (r Record) fillFromRegistry(ctx context.Context, top v1.Hash, all []Documen
 // attached returns the content of a document that is attached to its subject: with its key, its subject in
 // it, and attested by one of the finder's keys if that has keys. What cannot be read counts as missing.
 func (r Record) attached(have []oci.Attachment, d Document) []byte {
-	subject := signature.Subject{Descriptor: v1.Descriptor{Digest: d.Subjects[0]}}
+	subject := signature.Subjects([]oci.Document{{Desc: v1.Descriptor{Digest: d.Subjects[0]}}}, have)[0]
 	var found [][]byte
-	for _, a := range have {
-		if a.Subject != d.Subjects[0] {
-			continue
-		}
-		subject.Attachments = append(subject.Attachments, a)
+	for _, a := range subject.Attachments {
 		if a.Tag != "" || a.Manifest.Desc.ArtifactType != d.Referrer || a.Manifest.Desc.Annotations[recipe.LabelKey] != d.Key {
 			continue
 		}
