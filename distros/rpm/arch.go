@@ -9,13 +9,10 @@ var archs = map[string][]string{
 	"x86_64":    {"x86_64", "noarch", "i686", "i586", "i486", "i386"},
 	"x86_64_v2": {"x86_64_v2", "x86_64", "noarch", "i686", "i586", "i486", "i386"},
 	"aarch64":   {"aarch64", "noarch"},
-	"ppc64le":   {"ppc64le", "noarch"},
-	"s390x":     {"s390x", "noarch"},
-	"i686":      {"i686", "i586", "i486", "i386", "noarch"},
 }
 
 // ranks orders the architectures of packages with one name and version; noarch ranks beside the best one.
-var ranks = []string{"x86_64_v2", "x86_64", "aarch64", "ppc64le", "s390x", "noarch", "i686", "i586", "i486", "i386"}
+var ranks = []string{"x86_64_v2", "x86_64", "aarch64", "noarch", "i686", "i586", "i486", "i386"}
 
 // KnownArch reports whether this package knows the architecture.
 func KnownArch(arch string) bool { return slices.Contains(ranks, arch) }

@@ -1,6 +1,7 @@
 package rpm
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type builder struct {
 	list               kind // the kind of relations being read
 }
 
-// kind is one of the four lists of relations of a package.
+// kind is one of the four lists of relations of a package, an index in kindNames.
 type kind int
 
 const (
@@ -41,6 +42,8 @@ const (
 	obsoletes
 	kinds
 )
+
+var kindNames = []string{"requires", "provides", "conflicts", "obsoletes"}
 
 func newBuilder(r *repo, base, arch string) *builder {
 	return &builder{repo: r, base: base, wanted: archs[arch], table: newTable()}
@@ -71,12 +74,6 @@ func (b *builder) skip() bool {
 	return b.e.arch != "" && !slices.Contains(b.wanted, b.e.arch)
 }
 
-// span returns the range of the relations of a kind. The relations of one kind must be contiguous in the
-// list.
-func (b *builder) span(k kind) *span {
-	return [kinds]*span{&b.e.requires, &b.e.provides, &b.e.conflicts, &b.e.obsoletes}[k]
-}
-
 func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
 	if len(epoch) == 1 && epoch[0] == '0' {
 		epoch = nil
@@ -84,10 +81,10 @@ func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
 	return rpmfile.EVR{Epoch: b.text(epoch), Version: b.text(version), Release: b.text(release)}
 }
 
-// relations begins the list of relations of one kind.
+// relations begins the list of relations of one kind, which must be contiguous.
 func (b *builder) relations(k kind) {
 	n := uint32(len(b.table.relations)) //nolint:gosec // bounded by maxRelations
-	*b.span(k) = span{n, n}
+	b.e.lists[k] = span{n, n}
 }
 
 func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) error {
@@ -102,20 +99,11 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 	}
 	r := relation{name: b.text(name)}
 	if len(flags) > 0 && len(version) > 0 {
-		switch string(flags) {
-		case "LT":
-			r.op = 1
-		case "LE":
-			r.op = 2
-		case "EQ":
-			r.op = 3
-		case "GE":
-			r.op = 4
-		case "GT":
-			r.op = 5
-		default:
+		op := slices.Index(flagNames, string(flags))
+		if op < 0 {
 			return fmt.Errorf("unknown flags %.20q of a relation", flags)
 		}
+		r.op = uint8(op) //nolint:gosec // of six
 		r.evr = b.table.evr(b.evr(epoch, version, release))
 	}
 	if name[0] == '(' {
@@ -126,7 +114,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 		}
 	}
 	b.table.relations = append(b.table.relations, r)
-	b.span(k).to++
+	b.e.lists[k].to++
 	return nil
 }
 
@@ -161,7 +149,7 @@ func (b *builder) end() error {
 	}
 	if s, err := newChecksum(b.digestType, b.digest, e.size); err != nil {
 		b.hide(err.Error())
-	} else if raw, err := hex.DecodeString(s.Digest()); err == nil {
+	} else if raw, err := hex.DecodeString(cmp.Or(s.SHA256, s.SHA512)); err == nil {
 		e.digest = b.table.texts.copy(raw)
 	}
 	var err error

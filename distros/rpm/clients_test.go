@@ -21,48 +21,25 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// subscribed returns a repository that requires a client certificate, and the options that reach it with the
-// redhat.repo of a machine.
-func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
-	t.Helper()
-	r = newRepository(t, basics()...)
+// TestSubscriptionFiles: redhat.repo of a machine may name the files of an older pair, with which a repository is
+// reached that requires a client certificate; without any pair the error says what to mount.
+func TestSubscriptionFiles(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, basics()...)
 	r.publish(t)
 	ca := testcert.Authority("entitlement")
 	client := ca.Client("node")
-	cert, key = client.CertPEM(), client.KeyPEM()
+	cert, key := client.CertPEM(), client.KeyPEM()
 	server := httptest.NewUnstartedServer(r)
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	r.url = server.URL + "/os"
-	o = r.options(t)
+	repo := "[rhel]\nname=x\nbaseurl=" + r.url + "\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nsslcacert=/etc/rhsm/ca/ca.pem\n" +
+		"sslclientcert=/etc/pki/entitlement/1.pem\nsslclientkey=/etc/pki/entitlement/1-key.pem\n"
+	o := r.options(t)
 	o.Root = testfile.FS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
-	o.Machine = testfile.FS(map[string]string{
-		"run/secrets/rhsm/ca/ca.pem":                    testcert.PEM("CERTIFICATE", server.Certificate().Raw),
-		"run/secrets/etc-pki-entitlement/1.pem":         cert,
-		"run/secrets/etc-pki-entitlement/1-key.pem":     key,
-		"run/secrets/etc-pki-entitlement/note-key.text": "",
-		"run/secrets/redhat.repo": "[rhel]\nname=x\nbaseurl=" + r.url + "\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nsslcacert=/etc/rhsm/ca/ca.pem\n" +
-			"sslclientcert=/etc/pki/entitlement/1.pem\nsslclientkey=/etc/pki/entitlement/1-key.pem\n",
-	})
-	o.Sources = require.Value(repoconf.WithSubscription(nil, o.Root, o.Machine, nil))(t)
-	return r, o, cert, key
-}
-
-// TestSubscriptionFiles checks that redhat.repo may name the files of an older pair, and that without any
-// pair the error says what to mount.
-func TestSubscriptionFiles(t *testing.T) {
-	t.Parallel()
-	r, o, cert, key := subscribed(t)
-	machine := o.Machine.(interface { //nolint:errcheck // it is an fstest.MapFS
-		ReadFile(string) ([]byte, error)
-	})
-	read := func(name string) string {
-		data := require.Value(machine.ReadFile(name))(t)
-		return string(data)
-	}
-	repo, ca := read("run/secrets/redhat.repo"), read("run/secrets/rhsm/ca/ca.pem")
+	o.Sources = require.Value(repoconf.WithSubscription(nil, o.Root, testfile.FS(map[string]string{"run/secrets/redhat.repo": repo}), nil))(t)
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -77,7 +54,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		{"not a pair", map[string]string{"etc/pki/entitlement/1.pem": cert, "etc/pki/entitlement/1-key.pem": "hello"}, "sslclientcert"},
 	} {
 		o := o
-		files := map[string]string{"run/secrets/redhat.repo": repo, "run/secrets/rhsm/ca/ca.pem": ca}
+		files := map[string]string{"run/secrets/rhsm/ca/ca.pem": testcert.PEM("CERTIFICATE", server.Certificate().Raw)}
 		maps.Copy(files, c.files)
 		o.Machine = testfile.FS(files)
 		_, err := OpenReleases(t.Context(), o)

@@ -25,9 +25,9 @@ type entry struct {
 
 	size int64
 
-	table                                    *table
-	requires, provides, conflicts, obsoletes span // of table.relations
-	files                                    span // of table.files
+	table *table
+	lists [kinds]span // of table.relations
+	files span        // of table.files
 }
 
 type span struct{ from, to uint32 }
@@ -48,7 +48,11 @@ type relation struct {
 	op   uint8  // index in operators
 }
 
-var operators = [...]string{"", "<", "<=", "=", ">=", ">"}
+// operators are rpm's signs for the operators that the lists call by name.
+var (
+	operators = []string{"", "<", "<=", "=", ">=", ">"}
+	flagNames = []string{"", "LT", "LE", "EQ", "GE", "GT"}
+)
 
 func (t *table) relation(r relation) rpmfile.Relation {
 	return rpmfile.Relation{Name: r.name, Op: operators[r.op], EVR: t.evrs[r.evr]}
@@ -112,7 +116,7 @@ func (e *entry) providedNames(yield func(string) bool) {
 	if !yield(e.name) {
 		return
 	}
-	for _, r := range e.relationsOf(e.provides) {
+	for _, r := range e.relationsOf(provides) {
 		if !yield(r.name) {
 			return
 		}
@@ -124,8 +128,8 @@ func (e *entry) providedNames(yield func(string) bool) {
 	}
 }
 
-func (e *entry) relationsOf(s span) []relation {
-	return e.table.relations[s.from:s.to]
+func (e *entry) relationsOf(k kind) []relation {
+	return e.table.relations[e.lists[k].from:e.lists[k].to]
 }
 
 func (e *entry) filesOf() []string {
@@ -142,7 +146,7 @@ func (e *entry) make() *Package {
 		Package: distros.Package{Name: e.name, Version: e.evr.String(), Arch: e.arch, URL: e.url, Size: e.size, Keys: e.keys},
 		Metadata: rpmfile.Metadata{
 			Name: e.name, EVR: e.evr, Arch: e.arch, Files: e.filesOf(),
-			Provides: e.relations(e.provides), Requires: e.requirements(e.requires), Conflicts: e.requirements(e.conflicts), Obsoletes: e.relations(e.obsoletes),
+			Provides: e.relations(provides), Requires: e.requirements(requires), Conflicts: e.requirements(conflicts), Obsoletes: e.relations(obsoletes),
 		},
 		Origin: e.origin, Priority: e.priority, Hidden: e.hidden,
 	}
@@ -154,9 +158,9 @@ func (e *entry) make() *Package {
 	return p
 }
 
-func (e *entry) requirements(s span) []rpmfile.Requirement {
+func (e *entry) requirements(k kind) []rpmfile.Requirement {
 	var out []rpmfile.Requirement
-	for _, r := range e.relationsOf(s) {
+	for _, r := range e.relationsOf(k) {
 		if q, err := e.table.requirement(r); err == nil {
 			out = append(out, q)
 		}
@@ -164,9 +168,9 @@ func (e *entry) requirements(s span) []rpmfile.Requirement {
 	return out
 }
 
-func (e *entry) relations(s span) []rpmfile.Relation {
+func (e *entry) relations(k kind) []rpmfile.Relation {
 	var out []rpmfile.Relation
-	for _, r := range e.relationsOf(s) {
+	for _, r := range e.relationsOf(k) {
 		out = append(out, e.table.relation(r))
 	}
 	return out

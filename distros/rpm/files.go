@@ -79,7 +79,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 // requiredFiles adds the files that packages require and that no primary list names.
 func (x *Index) requiredFiles(wanted map[string]bool) {
 	for i := range x.entries {
-		for _, r := range x.entries[i].relationsOf(x.entries[i].requires) {
+		for _, r := range x.entries[i].relationsOf(requires) {
 			if strings.HasPrefix(r.name, "/") && len(x.provides[r.name]) == 0 {
 				wanted[r.name] = true
 			}

@@ -63,7 +63,7 @@ func (x *Index) build() {
 		for name := range e.providedNames {
 			add(x.provides, name, i)
 		}
-		for _, r := range e.relationsOf(e.obsoletes) {
+		for _, r := range e.relationsOf(obsoletes) {
 			add(x.obsolete, r.name, i)
 		}
 	}

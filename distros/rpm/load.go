@@ -50,11 +50,6 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 		return nil, err
 	}
 	x := &Index{releases: r, arch: r.options.Arch, notes: slices.Clone(r.notes)}
-	total := 0
-	for _, f := range found {
-		total += len(f.entries)
-	}
-	x.entries = make([]entry, 0, total)
 	var modules []Module
 	for i := range found {
 		x.entries = append(x.entries, found[i].entries...)
@@ -117,7 +112,8 @@ func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
 			break // the location does not depend on the mirror
 		}
 		previous = url
-		file, _, err = r.client.Get(ctx, fetch.File{URL: url, SHA256: l.Sum.SHA256, SHA512: l.Sum.SHA512, Size: l.Sum.Size}, nil)
+		l.Sum.URL = url
+		file, _, err = r.client.Get(ctx, l.Sum, nil)
 		var lie *fetch.MismatchError
 		switch {
 		case err == nil:

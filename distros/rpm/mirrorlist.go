@@ -3,6 +3,8 @@ package rpm
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -21,8 +24,8 @@ const (
 
 // mirrors is the content of a mirror list or a metalink.
 type mirrors struct {
-	folders []string   // that hold repodata, best first
-	sums    []checksum // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
+	folders []string     // that hold repodata, best first
+	sums    []fetch.File // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
 }
 
 // parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes are
@@ -105,5 +108,6 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 
 // permits reports whether a repomd.xml is one of those that the metalink names.
 func (m mirrors) permits(repomd []byte) bool {
-	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s checksum) bool { return s.Matches(repomd) })
+	short, long := fmt.Sprintf("%x", sha256.Sum256(repomd)), fmt.Sprintf("%x", sha512.Sum512(repomd))
+	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(f fetch.File) bool { return f.SHA256 == short || f.SHA512 == long })
 }

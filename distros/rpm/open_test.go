@@ -355,16 +355,17 @@ func TestDigest(t *testing.T) {
 func TestPackagesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t,
-		repotest.RPM{Name: "climbs", Listing: repotest.Listing{Href: "../../etc/x.rpm"}}, repotest.RPM{Name: "weak", Listing: repotest.Listing{DigestType: "sha", Digest: strings.Repeat("0", 40)}},
+		repotest.RPM{Name: "climbs", Obsoletes: []string{"old"}, Listing: repotest.Listing{Href: "../../etc/x.rpm"}}, repotest.RPM{Name: "weak", Listing: repotest.Listing{DigestType: "sha", Digest: strings.Repeat("0", 40)}},
 		repotest.RPM{Name: "media", Listing: repotest.Listing{Base: "media://1234#1"}}, repotest.RPM{Name: "rich", Requires: []string{"(a or"}},
-		repotest.RPM{Name: "elsewhere", Listing: repotest.Listing{Base: "https://example.com/pool/", Href: "a/b+c~1^2.rpm"}}, repotest.RPM{Name: "escaped", Listing: repotest.Listing{Href: "a/b%5E1.rpm"}},
-		repotest.RPM{Name: "excluded"}, repotest.RPM{Name: "long", Listing: repotest.Listing{DigestType: "sha512", Digest: strings.Repeat("0a", 64)}},
+		repotest.RPM{Name: "elsewhere", Obsoletes: []string{"old", "older", "old"}, Listing: repotest.Listing{Base: "https://example.com/pool/", Href: "a/b+c~1^2.rpm"}}, repotest.RPM{Name: "escaped", Listing: repotest.Listing{Href: "a/b%5E1.rpm"}},
+		repotest.RPM{Name: "large", Listing: repotest.Listing{Size: maxPackage + 1}},
+		repotest.RPM{Name: "excluded"}, repotest.RPM{Name: "long", Obsoletes: []string{"old"}, Listing: repotest.Listing{DigestType: "sha512", Digest: strings.Repeat("0a", 64)}},
 	)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
 	o.Sources[0].Exclude = []string{"excl*.x86_64"}
 	x := require.Value(openIndex(t.Context(), o))(t)
-	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
+	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "large": "allowed", "excluded": "exclude=excl*.x86_64"} {
 		if p, ok := x.Candidate(name); ok {
 			t.Errorf("Candidate(%s) = %v", name, p)
 		}
@@ -376,6 +377,9 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 		if p, ok := x.Candidate(name); !ok || p.URL != url {
 			t.Errorf("URL of %s = %+v; want %s", name, p, url)
 		}
+	}
+	if got := x.Obsoleting("old"); len(got) != 2 || got[0].Name != "elsewhere" || got[1].Name != "long" {
+		t.Errorf("Obsoleting(old) = %v; want elsewhere and long", got)
 	}
 	if p, ok := x.Candidate("long"); !ok || p.SHA512 != strings.Repeat("0a", 64) || p.SHA256 != "" {
 		t.Errorf("Candidate(long) = %+v", p)

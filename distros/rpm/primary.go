@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -91,26 +92,15 @@ func (b *builder) readFormat(x *xmlReader) error {
 	if x.Depth != 4 {
 		return nil
 	}
-	b.list = -1
-	switch string(x.Name) {
-	case "requires":
-		b.list = requires
-	case "provides":
-		b.list = provides
-	case "conflicts":
-		b.list = conflicts
-	case "obsoletes":
-		b.list = obsoletes
-	case "file":
+	if b.list = kind(slices.Index(kindNames, string(x.Name))); b.list >= 0 {
+		b.relations(b.list)
+	} else if string(x.Name) == "file" {
 		text, err := x.Content()
 		if err != nil || text == nil {
 			return err
 		}
 		return b.file(text)
-	default:
-		return nil
 	}
-	b.relations(b.list)
 	return nil
 }
 

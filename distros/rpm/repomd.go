@@ -2,8 +2,6 @@ package rpm
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -13,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // maxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
@@ -27,39 +26,25 @@ type repomd struct {
 
 // listFile is one file of a repository.
 type listFile struct {
-	Href, Base string // relative to the repository, or to base
-	Sum        checksum
-	Unpacked   int64 // bytes of its content; 0: not known
+	Href, Base string     // relative to the repository, or to base
+	Sum        fetch.File // without its URL
+	Unpacked   int64      // bytes of its content; 0: not known
 }
 
-// checksum is the expected digest and size of a file.
-type checksum struct {
-	SHA256, SHA512 string // hex, lower case; one of the two is set
-	Size           int64  // bytes; 0: not known
-}
-
-// Digest returns the SHA-256, or the SHA-512 if there is no SHA-256, in hex.
-func (s checksum) Digest() string {
-	if s.SHA256 != "" {
-		return s.SHA256
-	}
-	return s.SHA512
-}
-
-// newChecksum returns the checksum for a digest of kind "sha256" or "sha512", the names that metadata uses.
+// newChecksum returns a file without its URL for a digest of kind "sha256" or "sha512", the names that metadata uses.
 // Other kinds are an error, as they are too weak.
-func newChecksum(kind, value string, size int64) (checksum, error) {
+func newChecksum(kind, value string, size int64) (fetch.File, error) {
 	value = strings.ToLower(strings.TrimSpace(value))
 	b, err := hex.DecodeString(value)
 	switch kind = strings.ToLower(kind); {
 	case err == nil && kind == "sha256" && len(b) == 32:
-		return checksum{SHA256: value, Size: size}, nil
+		return fetch.File{SHA256: value, Size: size}, nil
 	case err == nil && kind == "sha512" && len(b) == 64:
-		return checksum{SHA512: value, Size: size}, nil
+		return fetch.File{SHA512: value, Size: size}, nil
 	case kind == "sha256" || kind == "sha512":
-		return checksum{}, fmt.Errorf("%.80q is not a %s", value, kind)
+		return fetch.File{}, fmt.Errorf("%.80q is not a %s", value, kind)
 	}
-	return checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
+	return fetch.File{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
 }
 
 // repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some repositories write fractions.
@@ -188,17 +173,6 @@ func climb(folder, href string) (above, rest string, err error) {
 		path = path[:last]
 	}
 	return host + path, rest, nil
-}
-
-// Matches reports whether the checksum is that of some bytes. It does not compare the size: the digest is
-// enough.
-func (s checksum) Matches(data []byte) bool {
-	if s.SHA256 != "" {
-		have := sha256.Sum256(data)
-		return s.SHA256 == hex.EncodeToString(have[:])
-	}
-	have := sha512.Sum512(data)
-	return s.SHA512 == hex.EncodeToString(have[:])
 }
 
 // safePath reports whether a relative path stays below its start and needs no cleaning.

@@ -51,7 +51,7 @@ func FuzzRepomd(f *testing.F) {
 			return
 		}
 		for kind, l := range md.Lists {
-			if len(l.Sum.Digest()) != 64 && len(l.Sum.Digest()) != 128 || l.Sum.Size < 0 || l.Unpacked < 0 {
+			if len(l.Sum.SHA256) != 64 && len(l.Sum.SHA512) != 128 || l.Sum.Size < 0 || l.Unpacked < 0 {
 				t.Errorf("list %q: %+v", kind, l)
 			}
 			if u, err := joinURL("https://h/r", l.Base, l.Href); err != nil || strings.Contains(u, "/../") {

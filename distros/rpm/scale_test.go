@@ -1,7 +1,6 @@
 package rpm
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -48,18 +46,4 @@ func TestScale(t *testing.T) {
 		t.Errorf("WhatProvides = %v", got)
 	}
 	runtime.KeepAlive(list)
-}
-
-// TestTooLarge checks that the sizes in a list are bounded before anything is downloaded.
-func TestTooLarge(t *testing.T) {
-	t.Parallel()
-	r := &repo{}
-	l := listFile{Href: "a", Sum: checksum{SHA256: strings.Repeat("0", 64), Size: maxPrimary + 1}}
-	err := r.read(t.Context(), "primary", l, maxPrimary, nil)
-	if !errors.Is(err, distros.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
-		t.Error(err)
-	}
-	if x := readListed(t, listed("a", "noarch", maxPackage+1)); !strings.Contains(x.entries[0].hidden, "allowed") {
-		t.Errorf("%+v", x.entries)
-	}
 }

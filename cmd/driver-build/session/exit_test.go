@@ -54,7 +54,7 @@ func TestExitCode(t *testing.T) {
 		{verify.ErrUnfit, 5},
 		{&distros.UnresolvableError{}, 6}, {distros.ErrSources, 6}, {&distros.UnresolvableError{}, 6}, {distros.ErrSources, 6},
 		{pgp.ErrSignature, 5}, {pgp.ErrExpired, 5}, {distros.ErrIndex, 5}, {rpm.ErrRollback, 5}, {rpmdb.ErrFormat, 5}, {rpmfile.ErrFormat, 5},
-		{rpmfile.ErrUnsafePath, 5}, {rpmfile.ErrSignature, 5}, {rpmfile.ErrDigest, 5}, {rpmfile.ErrKey, 5},
+		{rpmfile.ErrUnsafePath, 5}, {rpmfile.ErrSignature, 5}, {rpmfile.ErrDigest, 5},
 		{SignalError{Signal: os.Interrupt}, 130}, {SignalError{Signal: syscall.SIGTERM}, 143}, {SignalError{Signal: strange{}}, 1},
 	} {
 		err := c.err

@@ -250,11 +250,3 @@ func TestWithSubscription(t *testing.T) {
 		}
 	}
 }
-
-// rootOf returns a root file system of text files.
-func TestModuleStateMistake(t *testing.T) {
-	t.Parallel()
-	if _, err := ReadModuleState(testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, distros.ErrSources) {
-		t.Errorf("readModuleState = %v", err)
-	}
-}

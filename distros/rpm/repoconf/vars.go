@@ -31,7 +31,7 @@ var releaseProvides = []string{
 // on SUSE's systems from etc/products.d/baseproduct; otherwise from os-release), and the files of
 // etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
 func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, error) {
-	v := Vars{"arch": arch, "basearch": baseArch(arch)}
+	v := Vars{"arch": arch, "basearch": arch}
 	for _, find := range []func() (string, error){
 		func() (string, error) { return productVersion(root) },
 		func() (string, error) { return installedRelease(installed), nil },
@@ -47,18 +47,14 @@ func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, erro
 		}
 	}
 	for _, dir := range varFolders {
-		files, err := ListFiles(root, dir)
+		err := EachFile(root, dir, "", func(name string, data []byte) error {
+			if value, _, _ := strings.Cut(string(data), "\n"); validVar(path.Base(name)) {
+				v[path.Base(name)] = strings.TrimSpace(value)
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read repository variables: %w", err)
-		}
-		for _, name := range files {
-			data, err := ReadFile(root, path.Join(dir, name), maxConfig)
-			if err != nil {
-				return nil, fmt.Errorf("read repository variables: %w", err)
-			}
-			if value, _, _ := strings.Cut(string(data), "\n"); validVar(name) {
-				v[name] = strings.TrimSpace(value)
-			}
 		}
 	}
 	return v, nil
@@ -204,13 +200,4 @@ func ReadOptional(root fs.FS, name string) ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
-}
-
-// baseArch returns the value of $basearch for an architecture.
-func baseArch(arch string) string {
-	switch arch {
-	case "i686", "i586", "i486":
-		return "i386"
-	}
-	return arch
 }

@@ -15,7 +15,7 @@ type bdbReader struct {
 
 // ReadBDB reads the file Packages. Its keys have 4 bytes and are the numbers of packages; its values are
 // headers. The record with number 0 holds the highest number that was assigned. pageSize is in bytes. Errors are ErrFormat.
-func ReadBDB(data []byte) (c Contents, pageSize int, err error) {
+func ReadBDB(data []byte) (c Contents, pageSize uint32, err error) {
 	meta, err := parseBDB(data)
 	if err != nil {
 		return c, 0, err
@@ -26,7 +26,7 @@ func ReadBDB(data []byte) (c Contents, pageSize int, err error) {
 			return c, 0, fmt.Errorf("bucket %d: %w", bucket, err)
 		}
 	}
-	return r.out, meta.pageSize, nil
+	return r.out, uint32(meta.pageSize), nil
 }
 
 // page returns a page and marks it as visited.

@@ -24,8 +24,8 @@ func sample(pageSize int) Contents {
 
 func TestBDBRoundTrip(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{512, 4096, 32768, 65536} {
-		want := sample(size)
+	for _, size := range []uint32{512, 4096, 32768, 65536} {
+		want := sample(int(size))
 		data := WriteBDB(want, size)
 		got, pages, err := ReadBDB(data)
 		require.NoError(t, err)

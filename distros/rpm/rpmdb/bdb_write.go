@@ -25,8 +25,8 @@ type bdbWriter struct {
 // WriteBDB returns a file Packages of version 9, which Berkeley DB 4.6 and later read, with the
 // page size of the base's file. The number of buckets is a power of two, so that the next bucket
 // begins a doubling of its own.
-func WriteBDB(c Contents, pageSize int) []byte {
-	w := &bdbWriter{pageSize: pageSize}
+func WriteBDB(c Contents, pageSize uint32) []byte {
+	w := &bdbWriter{pageSize: int(pageSize)}
 	n := uint32(2)
 	for int(n)*bdbPerBucket < len(c.Records) {
 		n *= 2

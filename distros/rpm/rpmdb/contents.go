@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // ErrFormat means that a database is damaged, of an unknown version, or larger than the bounds.
@@ -21,11 +22,12 @@ const (
 // le is the byte order of all numbers: systems of other processors have no drivers.
 var le = binary.LittleEndian
 
-// Record is a blob with its number, which is not 0.
+// Record is an installed package.
 type Record struct {
-	Number uint32
+	Number uint32 // not 0
 	Blob   []byte
-	Stamp  uint32 // ndb only: when it was written, seconds since 1970
+	Stamp  uint32          // ndb only: when it was written, seconds since 1970
+	Header *rpmfile.Header // of Blob; the functions that read a file leave it out
 }
 
 // Contents is the content of a file: the records, after reading in any order, and the highest number ever

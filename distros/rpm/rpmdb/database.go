@@ -17,76 +17,56 @@ import (
 type Database struct {
 	folder   string
 	files    []string // names of the files in the folder that belong to the database
-	backend  backend
-	packages []pkg
-	last     uint32
-}
-
-// pkg is an installed package.
-type pkg struct {
-	number uint32
-	header *rpmfile.Header
-	stamp  uint32
-}
-
-// backend is one of the formats, with the data that it keeps from the base's files.
-type backend interface {
-	// kind returns rpm's name of the format.
-	kind() string
-	// write returns all files of a database with these packages, which are sorted by number. The keys are the
-	// names of the files in the database's folder.
-	write(packages []pkg, last uint32) (map[string][]byte, error)
+	format   format
+	detail   uint32 // see format
+	contents Contents
 }
 
 // Read reads the database of a system: the first of usr/lib/sysimage/rpm and var/lib/rpm that has one, also
 // through links if root follows them. A malformed header is an error. Errors are ErrFormat, or wrap
 // fs.ErrNotExist if there is no database.
 func Read(root fs.FS) (*Database, error) {
-	found, err := locate(root)
+	d, err := locate(root)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database: %w", err)
 	}
-	d := &Database{folder: found.folder, files: found.files}
-	name := path.Join(found.folder, found.format.file)
-	c, b, err := found.format.open(root, name)
-	if err != nil {
+	name := path.Join(d.folder, d.format.file)
+	if d.contents, d.detail, err = d.format.read(root, name); err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", name, err)
 	}
-	d.backend, d.last = b, c.Last
-	slices.SortFunc(c.Records, func(a, b Record) int { return cmp.Compare(a.Number, b.Number) })
-	for i, r := range c.Records {
-		if i > 0 && r.Number == c.Records[i-1].Number {
+	records := d.contents.Records
+	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(a.Number, b.Number) })
+	for i, r := range records {
+		if i > 0 && r.Number == records[i-1].Number {
 			return nil, fmt.Errorf("rpm database %s: %w: two packages have the number %d", name, ErrFormat, r.Number)
 		}
-		h, err := rpmfile.ParseHeader(r.Blob)
-		if err != nil {
+		if records[i].Header, err = rpmfile.ParseHeader(r.Blob); err != nil {
 			return nil, fmt.Errorf("rpm database %s: %w: package %d: %w; rpm --rebuilddb in the base leaves broken packages out", name, ErrFormat, r.Number, err)
 		}
-		d.packages = append(d.packages, pkg{r.Number, h, r.Stamp})
 	}
 	return d, nil
 }
 
 // Kind returns rpm's name of the format: "bdb", "ndb" or "sqlite".
-func (d *Database) Kind() string { return d.backend.kind() }
+func (d *Database) Kind() string { return d.format.kind }
 
 // Packages returns the installed packages in the order of their numbers, which is the order of installation.
 // Imported keys are among them: packages with the name gpg-pubkey, without files.
 func (d *Database) Packages() []*rpmfile.Header {
-	out := make([]*rpmfile.Header, len(d.packages))
-	for i, p := range d.packages {
-		out[i] = p.header
+	out := make([]*rpmfile.Header, len(d.contents.Records))
+	for i, p := range d.contents.Records {
+		out[i] = p.Header
 	}
 	return out
 }
 
 // Metadata returns what the headers of the packages say of their dependencies, in the order of Packages.
 func (d *Database) Metadata() ([]rpmfile.Metadata, error) {
-	all := make([]rpmfile.Metadata, len(d.packages))
-	for i, p := range d.packages {
+	all := make([]rpmfile.Metadata, len(d.contents.Records))
+	for i, p := range d.contents.Records {
 		var err error
-		if all[i], err = p.header.Metadata(); err != nil {
-			return nil, fmt.Errorf("rpm database %s: package %d: %w", d.folder, p.number, err)
+		if all[i], err = p.Header.Metadata(); err != nil {
+			return nil, fmt.Errorf("rpm database %s: package %d: %w", d.folder, p.Number, err)
 		}
 	}
 	return all, nil
@@ -95,9 +75,9 @@ func (d *Database) Metadata() ([]rpmfile.Metadata, error) {
 // Keys returns the imported keys, armoured.
 func (d *Database) Keys() [][]byte {
 	var keys [][]byte
-	for _, p := range d.packages {
-		text := p.header.Text(rpmfile.TagDescription)
-		if p.header.Text(rpmfile.TagName) == keyPackage && strings.Contains(text, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
+	for _, p := range d.contents.Records {
+		text := p.Header.Text(rpmfile.TagDescription)
+		if p.Header.Text(rpmfile.TagName) == keyPackage && strings.Contains(text, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
 			keys = append(keys, []byte(text))
 		}
 	}
@@ -113,11 +93,11 @@ func (d *Database) Keys() [][]byte {
 // Packages that are installed side by side (kernels, see rpmfile.InstallOnly) and imported keys replace only the same
 // version. Packages that a new one obsoletes are removed as well.
 func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte, removed []string, err error) {
-	packages, last, err := install(d.packages, d.last, installed)
+	after, err := install(d.contents, installed)
 	if err != nil {
 		return nil, nil, fmt.Errorf("rpm database %s: %w", d.folder, err)
 	}
-	files, err := d.backend.write(packages, last)
+	files, err := d.format.write(after, d.detail)
 	if err != nil {
 		return nil, nil, fmt.Errorf("rpm database %s: write %s: %w", d.folder, d.Kind(), err)
 	}
@@ -136,11 +116,11 @@ func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte,
 // Gone returns the files of the packages that With removes from the database for these packages, except those that
 // another package has as well.
 func (d *Database) Gone(installed []*rpmfile.Header) ([]string, error) {
-	after, _, err := install(d.packages, d.last, installed)
+	after, err := install(d.contents, installed)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", d.folder, err)
 	}
-	if len(after) == len(d.packages)+len(installed) {
+	if len(after.Records) == len(d.contents.Records)+len(installed) {
 		return nil, nil
 	}
 	all, err := d.Metadata()
@@ -148,12 +128,12 @@ func (d *Database) Gone(installed []*rpmfile.Header) ([]string, error) {
 		return nil, err
 	}
 	kept, stays := map[uint32]bool{}, map[string]bool{}
-	for _, p := range after {
-		kept[p.number] = true
+	for _, p := range after.Records {
+		kept[p.Number] = true
 	}
 	var gone []string
-	for i, p := range d.packages {
-		if !kept[p.number] {
+	for i, p := range d.contents.Records {
+		if !kept[p.Number] {
 			gone = append(gone, all[i].Files...)
 			continue
 		}

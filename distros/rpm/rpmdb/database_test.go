@@ -19,8 +19,11 @@ import (
 // system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
-	b := map[string]backend{"bdb": bdb{4096}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
-	d := &Database{folder: folders[1], backend: b}
+	i := slices.IndexFunc(formats(), func(f format) bool { return f.kind == kind })
+	d := &Database{folder: folders[1], format: formats()[i]}
+	if kind == "bdb" {
+		d.detail = 4096
+	}
 	changed, _, err := d.With(headers)
 	require.NoError(t, err)
 	return apply(fstest.MapFS{}, changed, nil)
@@ -73,7 +76,7 @@ func TestWith(t *testing.T) {
 				}
 				now := read(t, apply(base, changed, removed))
 				assert.Same(t, test.want, names(now.Packages()))
-				assert.Equalf(t, uint32(len(test.have)+len(test.add)), now.last, "last number")
+				assert.Equalf(t, uint32(len(test.have)+len(test.add)), now.contents.Last, "last number")
 			})
 		}
 	}
@@ -83,7 +86,7 @@ func TestWithRefuses(t *testing.T) {
 	t.Parallel()
 	d := read(t, system(t, "sqlite", made(t, "a 1-1 noarch")))
 	full := *d
-	full.last = MaxNumber
+	full.contents.Last = MaxNumber
 	for name, try := range map[string]func() error{
 		"no name": func() error {
 			_, _, err := d.With([]*rpmfile.Header{header(t, entry(rpmfile.TagVersion, "1"))})

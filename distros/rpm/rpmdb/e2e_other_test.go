@@ -39,8 +39,8 @@ func TestOtherRPMs(t *testing.T) {
 	rpm("--initdb")
 	install(files[:2]...)
 	d := recordIn(t, root, files[2:4]...)
-	if d.Kind() != "ndb" || d.folder != folders[0] || d.last != 4 {
-		t.Fatalf("%s in %s, last number %d", d.Kind(), d.folder, d.last)
+	if d.Kind() != "ndb" || d.folder != folders[0] || d.contents.Last != 4 {
+		t.Fatalf("%s in %s, last number %d", d.Kind(), d.folder, d.contents.Last)
 	}
 	index, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db"))
 	for question, want := range map[string]string{
@@ -72,7 +72,7 @@ func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	t.Helper()
 	folder := filepath.Join(root, folders[0])
 	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
-	written := require.Value(ndb{}.write(d.packages, d.last))(t)
+	written := require.Value(writeNDB(d.contents, 0))(t)
 	require.NoError(t, os.Remove(filepath.Join(folder, "Index.db")))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644))
 	rpm("-qa")

@@ -158,7 +158,7 @@ func TestBDBTools(t *testing.T) {
 	file := filepath.Join(folder, "Packages")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	for _, size := range []int{512, 1024, 4096, 32768} {
-		require.NoError(t, os.WriteFile(file, WriteBDB(sample(size), size), 0o600))
+		require.NoError(t, os.WriteFile(file, WriteBDB(sample(size), uint32(size)), 0o600))
 		tool.Must(t, "db5.3_verify", file)
 	}
 	require.NoError(t, os.Remove(file))
@@ -174,7 +174,8 @@ func TestBDBTools(t *testing.T) {
 		t.Fatalf("db5.3_load: %v\n%s", err, out)
 	}
 	d := recordIn(t, dir, files[2:4]...)
-	assert.Samef(t, []uint32{11, 3, 10, 11}, []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}, "numbers")
+	installed := d.contents.Records
+	assert.Samef(t, []uint32{11, 3, 10, 11}, []uint32{d.contents.Last, installed[0].Number, installed[1].Number, installed[2].Number}, "numbers")
 	tool.Must(t, "db5.3_verify", file)
 	want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"
 	assert.Equalf(t, want, ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}), "rpm -qa")

@@ -12,39 +12,39 @@ import (
 const keyPackage = "gpg-pubkey"
 
 // install returns the packages after an installation. New packages get the next numbers, as with rpm.
-func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint32, error) {
-	packages, byName := slices.Clone(have), map[string][]int{}
+func install(have Contents, installed []*rpmfile.Header) (Contents, error) {
+	packages, last, byName := slices.Clone(have.Records), have.Last, map[string][]int{}
 	for i, p := range packages {
-		name := p.header.Text(rpmfile.TagName)
+		name := p.Header.Text(rpmfile.TagName)
 		byName[name] = append(byName[name], i)
 	}
 	for _, h := range installed {
 		if err := recordable(h, last); err != nil {
-			return nil, 0, err
+			return have, err
 		}
 		name := h.Text(rpmfile.TagName)
 		for _, i := range byName[name] {
-			if old := packages[i].header; old != nil && replaces(h, old) {
-				packages[i].header = nil
+			if old := packages[i].Header; old != nil && replaces(h, old) {
+				packages[i].Header = nil
 			}
 		}
-		if err := obsolete(h, packages[:len(have)]); err != nil {
-			return nil, 0, err
+		if err := obsolete(h, packages[:len(have.Records)]); err != nil {
+			return have, err
 		}
 		last++
 		byName[name] = append(byName[name], len(packages))
-		packages = append(packages, pkg{last, h, stamp(h)})
+		packages = append(packages, Record{last, h.Bytes(), stamp(h), h})
 	}
-	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })
+	packages = slices.DeleteFunc(packages, func(p Record) bool { return p.Header == nil })
 	if len(packages) > MaxRecords {
-		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
+		return have, fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
 	}
-	return packages, last, nil
+	return Contents{packages, last}, nil
 }
 
 // obsolete removes the packages of before that a new one obsoletes by name and version; for rpm, the names
 // that they provide do not count. Packages that are installed together do not obsolete each other.
-func obsolete(h *rpmfile.Header, before []pkg) error {
+func obsolete(h *rpmfile.Header, before []Record) error {
 	if !h.Has(rpmfile.TagObsoleteName) {
 		return nil
 	}
@@ -53,19 +53,19 @@ func obsolete(h *rpmfile.Header, before []pkg) error {
 		return err
 	}
 	for i, p := range before {
-		if p.header == nil || p.header.Text(rpmfile.TagName) == m.Name {
+		if p.Header == nil || p.Header.Text(rpmfile.TagName) == m.Name {
 			continue
 		}
 		for _, o := range m.Obsoletes {
-			if o.Name != p.header.Text(rpmfile.TagName) {
+			if o.Name != p.Header.Text(rpmfile.TagName) {
 				continue
 			}
-			old, err := p.header.Metadata()
+			old, err := p.Header.Metadata()
 			if err != nil {
 				return err
 			}
 			if o.Matches(rpmfile.Relation{Name: old.Name, Op: "=", EVR: old.EVR}) {
-				before[i].header = nil
+				before[i].Header = nil
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // writeNDBIndex writes Index.db for the packages of a Packages.db of the same generation.
-func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
+func writeNDBIndex(packages []Record, generation uint32) ([]byte, error) {
 	head := make([]byte, ndbPage)
 	for at := 0; at < ndbPage; at += ndbIndexSlotSize {
 		copy(head[at:], ndbIndexSlotMagic)
@@ -73,7 +73,7 @@ type ndbPosting struct {
 }
 
 // newNDBTable returns the table of an index, a whole number of pages.
-func newNDBTable(packages []pkg, x index) ([]byte, error) {
+func newNDBTable(packages []Record, x index) ([]byte, error) {
 	t := &ndbTable{offsets: map[string]uint32{}, tried: map[uint32]ndbPath{}}
 	list, keyBytes, err := t.collect(packages, x)
 	if err != nil {
@@ -103,16 +103,16 @@ func newNDBTable(packages []pkg, x index) ([]byte, error) {
 
 // collect returns the postings of all packages, each once, and assigns every key its offset. Offset 0 is
 // never used.
-func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes int, err error) {
+func (t *ndbTable) collect(packages []Record, x index) (list []ndbPosting, keyBytes int, err error) {
 	keyBytes = 1
 	for _, p := range packages {
 		seen := map[posting]bool{}
-		for _, item := range x.postings(p.header) {
+		for _, item := range x.postings(p.Header) {
 			if seen[item] {
 				continue
 			}
 			seen[item] = true
-			list = append(list, ndbPosting{item.key, p.number, item.position})
+			list = append(list, ndbPosting{item.key, p.Number, item.position})
 			if t.offsets[item.key] == 0 {
 				t.offsets[item.key] = uint32(keyBytes)
 				keyBytes += len(ndbKey(item.key))

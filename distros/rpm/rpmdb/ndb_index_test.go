@@ -79,7 +79,7 @@ func readNDBTable(t *testing.T, data []byte) []ndbPosting {
 
 func TestNDBIndex(t *testing.T) {
 	t.Parallel()
-	var packages []pkg
+	var packages []Record
 	want := 0
 	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, MaxNumber} {
 		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
@@ -87,15 +87,15 @@ func TestNDBIndex(t *testing.T) {
 			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two positions of one key
 		}
 		want += len(names)
-		packages = append(packages, pkg{number: number, header: header(t, entry(rpmfile.TagBaseNames, names))})
+		packages = append(packages, Record{Number: number, Header: header(t, entry(rpmfile.TagBaseNames, names))})
 	}
 	data := require.Value(writeNDBIndex(packages, 1))(t)
 	got := readNDBIndex(t, data)
 	var expect []string
 	for _, p := range packages {
 		for _, x := range indexes {
-			for _, item := range x.postings(p.header) {
-				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, item.key, p.number, item.position))
+			for _, item := range x.postings(p.Header) {
+				expect = append(expect, fmt.Sprintf("%d %q %d %d", x.tag, item.key, p.Number, item.position))
 			}
 		}
 	}
@@ -111,6 +111,6 @@ func TestNDBCollisions(t *testing.T) {
 	names := slices.Repeat([]string{"__init__.py"}, 100000)
 	h := header(t, entry(rpmfile.TagBaseNames, names))
 	i := slices.IndexFunc(indexes, func(x index) bool { return x.tag == rpmfile.TagBaseNames })
-	data := require.Value(newNDBTable([]pkg{{number: 1, header: h}}, indexes[i]))(t)
+	data := require.Value(newNDBTable([]Record{{Number: 1, Header: h}}, indexes[i]))(t)
 	assert.Equalf(t, 100000, binary.LittleEndian.Uint32(data[16:]), "postings")
 }

@@ -103,7 +103,7 @@ func ndbBlob(data []byte, number uint32) (Record, error) {
 	case adler32.Checksum(data[:len(data)-ndbBlobTail]) != le.Uint32(tail):
 		return Record{}, fmt.Errorf("%w: its checksum is wrong", ErrFormat)
 	}
-	return Record{number, data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], le.Uint32(data[8:])}, nil
+	return Record{Number: number, Blob: data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], Stamp: le.Uint32(data[8:])}, nil
 }
 
 // ndbBlobSize returns the size of the blob for a header of length bytes, in whole blocks.

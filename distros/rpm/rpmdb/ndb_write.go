@@ -4,6 +4,16 @@ import (
 	"hash/adler32"
 )
 
+// writeNDB writes both files of ndb, with the generation that follows that of the base.
+func writeNDB(c Contents, generation uint32) (map[string][]byte, error) {
+	generation++
+	found, err := writeNDBIndex(c.Records, generation)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"Packages.db": WriteNDB(c, generation), "Index.db": found}, nil
+}
+
 // WriteNDB returns a Packages.db: as many pages of slots as needed, and the blobs without gaps. The
 // generation must differ from that of the base and equal that of Index.db.
 func WriteNDB(c Contents, generation uint32) []byte {

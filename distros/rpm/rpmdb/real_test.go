@@ -45,7 +45,7 @@ func TestSystems(t *testing.T) {
 			data := systemFile(t, s.name)
 			system := rooted(path.Base(s.name), data)
 			d := read(t, system)
-			if got := []any{d.Kind(), len(d.Packages()), int(d.last), len(d.Keys())}; !cmp.Equal(got, []any{s.kind, s.packages, s.last, s.keys}) {
+			if got := []any{d.Kind(), len(d.Packages()), int(d.contents.Last), len(d.Keys())}; !cmp.Equal(got, []any{s.kind, s.packages, s.last, s.keys}) {
 				t.Errorf("Read: %v, want %v", got, s)
 			}
 			if !slices.Equal(bytesOf(d.Packages()), readKnown(t, path.Base(s.name), data)) {
@@ -60,8 +60,8 @@ func TestSystems(t *testing.T) {
 			if want := append(names(d.Packages()), "zlib-test 1-1 x86_64"); !slices.Equal(names(now.Packages()), want) {
 				t.Errorf("after With: %s", cmp.Diff(want, names(now.Packages())))
 			}
-			if now.last != d.last+1 || now.Kind() != d.Kind() || now.folder != d.folder {
-				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.last)
+			if now.contents.Last != d.contents.Last+1 || now.Kind() != d.Kind() || now.folder != d.folder {
+				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.contents.Last)
 			}
 			want := bytesOf(now.Packages())
 			if s.kind == "bdb" { // the known library reads only large values

@@ -25,27 +25,22 @@ const (
 	sqliteLimitSQL    = 1
 )
 
-// sqlite is the backend of SQLite. It keeps nothing from the base's file: see write.
-type sqlite struct{}
-
-func (sqlite) kind() string { return "sqlite" }
-
-// openSQLite reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to merge the log
+// readSQLiteFile reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to merge the log
 // that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not copy a journal of the
 // other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can name files that SQLite would then
 // delete.
-func openSQLite(root fs.FS, name string) (c Contents, b backend, err error) {
+func readSQLiteFile(root fs.FS, name string) (c Contents, detail uint32, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
-		return c, nil, fmt.Errorf("copy it: %w", err)
+		return c, 0, fmt.Errorf("copy it: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file := filepath.Join(dir, sqliteFile)
 	if err := copyFile(root, name, file); err != nil {
-		return c, nil, fmt.Errorf("copy it: %w", err)
+		return c, 0, fmt.Errorf("copy it: %w", err)
 	}
 	if err := copyFile(root, name+"-wal", file+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return c, nil, fmt.Errorf("copy %s-wal: %w", name, err)
+		return c, 0, fmt.Errorf("copy %s-wal: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
 	defer cancel()
@@ -55,11 +50,11 @@ func openSQLite(root fs.FS, name string) (c Contents, b backend, err error) {
 	})
 	switch {
 	case ctx.Err() != nil:
-		return c, nil, fmt.Errorf("read it: took more than %v: %w", sqliteTimeout, ctx.Err())
+		return c, 0, fmt.Errorf("read it: took more than %v: %w", sqliteTimeout, ctx.Err())
 	case err != nil && !errors.Is(err, ErrFormat):
-		return c, nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return c, 0, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	return c, sqlite{}, err
+	return c, 0, err
 }
 
 func copyFile(root fs.FS, name, to string) error {

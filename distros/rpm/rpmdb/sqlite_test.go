@@ -128,7 +128,7 @@ func FuzzReadSQLite(f *testing.F) {
 		if len(data) == 0 {
 			return
 		}
-		if _, _, err := openSQLite(fstest.MapFS{sqliteFile: {Data: data}}, sqliteFile); err != nil && !errors.Is(err, ErrFormat) {
+		if _, _, err := readSQLiteFile(fstest.MapFS{sqliteFile: {Data: data}}, sqliteFile); err != nil && !errors.Is(err, ErrFormat) {
 			t.Errorf("not ErrFormat: %v", err)
 		}
 	})

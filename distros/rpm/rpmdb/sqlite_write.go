@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// write makes a new rpmdb.sqlite: the base's file may have any schema, including triggers that would run on
+// writeSQLite makes a new rpmdb.sqlite: the base's file may have any schema, including triggers that would run on
 // each write. The new file does not use a write-ahead log, so that everyone who may read the file can read
 // the database: with a log, SQLite needs to write beside it. rpm switches to a log when it next writes.
-func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err error) {
+func writeSQLite(c Contents, _ uint32) (files map[string][]byte, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err e
 	file := filepath.Join(dir, sqliteFile)
 	// On failure the file is deleted, so nothing has to be synced to the disk.
 	pragmas := []string{"page_size=4096", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"}
-	if err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) error { return fillSQLite(ctx, conn, packages, last) }); err != nil {
+	if err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) error { return fillSQLite(ctx, conn, c) }); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(file)
@@ -34,7 +34,7 @@ func (sqlite) write(packages []pkg, last uint32) (files map[string][]byte, err e
 }
 
 // fillSQLite makes tables like rpm 4.16 to 4.20, and indexes after their tables are filled, which is faster.
-func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32) error {
+func fillSQLite(ctx context.Context, conn *sql.Conn, c Contents) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -49,19 +49,19 @@ func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32
 	if err := exec("CREATE TABLE 'Packages' (hnum INTEGER PRIMARY KEY AUTOINCREMENT,blob BLOB NOT NULL)"); err != nil {
 		return err
 	}
-	for _, p := range packages {
-		if err := exec("INSERT INTO 'Packages' VALUES(?, ?)", int64(p.number), p.header.Bytes()); err != nil {
+	for _, p := range c.Records {
+		if err := exec("INSERT INTO 'Packages' VALUES(?, ?)", int64(p.Number), p.Blob); err != nil {
 			return err
 		}
 	}
 	if err := exec("DELETE FROM sqlite_sequence"); err != nil {
 		return err
 	}
-	if err := exec("INSERT INTO sqlite_sequence VALUES('Packages', ?)", int64(last)); err != nil {
+	if err := exec("INSERT INTO sqlite_sequence VALUES('Packages', ?)", int64(c.Last)); err != nil {
 		return err
 	}
 	for _, x := range indexes {
-		if err := fillSQLiteIndex(ctx, tx, packages, x); err != nil {
+		if err := fillSQLiteIndex(ctx, tx, c.Records, x); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func fillSQLite(ctx context.Context, conn *sql.Conn, packages []pkg, last uint32
 
 // fillSQLiteIndex makes one of the tables that find packages. The names in the statements are constants of
 // this package.
-func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) error {
+func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []Record, x index) error {
 	kind := "TEXT"
 	if x.binary {
 		kind = "BLOB"
@@ -86,7 +86,7 @@ func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) e
 	defer insert.Close() //nolint:errcheck // frees memory
 	count := 0
 	for _, p := range packages {
-		list := x.postings(p.header)
+		list := x.postings(p.Header)
 		if count += len(list); count > maxPostings {
 			return tooMany(x)
 		}
@@ -95,7 +95,7 @@ func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []pkg, x index) e
 			if x.binary {
 				key = []byte(item.key)
 			}
-			if _, err := insert.ExecContext(ctx, key, int64(p.number), int64(item.position)); err != nil {
+			if _, err := insert.ExecContext(ctx, key, int64(p.Number), int64(item.position)); err != nil {
 				return fmt.Errorf("table %s: %w", x.table, err)
 			}
 		}

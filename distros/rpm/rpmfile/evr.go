@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -71,13 +72,14 @@ func (v EVR) String() string {
 // then releases. A missing epoch counts as 0, a missing release as older than any other. In a Relation a
 // missing release matches all releases: see Relation.Matches.
 func Compare(a, b EVR) int {
-	if c := compareEpochs(a.Epoch, b.Epoch); c != 0 {
-		return c
+	c := compareEpochs(a.Epoch, b.Epoch)
+	if c == 0 {
+		c = CompareVersions(a.Version, b.Version)
 	}
-	if c := CompareVersions(a.Version, b.Version); c != 0 {
-		return c
+	if c == 0 {
+		c = CompareVersions(a.Release, b.Release)
 	}
-	return CompareVersions(a.Release, b.Release)
+	return c
 }
 
 func compareEpochs(a, b string) int {
@@ -92,16 +94,18 @@ func CompareVersions(a, b string) int {
 	if a == b {
 		return 0
 	}
-	for a != "" || b != "" {
+	for {
 		a, b = strings.TrimLeftFunc(a, separates), strings.TrimLeftFunc(b, separates)
-		if c, both, done := compareMarks(a, b); done {
+		beginning := begins(a)
+		if c := cmp.Compare(beginning, begins(b)); c != 0 {
 			return c
-		} else if both {
+		}
+		switch beginning {
+		case end:
+			return 0
+		case tilde, caret:
 			a, b = a[1:], b[1:]
 			continue
-		}
-		if a == "" || b == "" {
-			break
 		}
 		kind := isAlpha
 		if isDigit(a[0]) {
@@ -123,40 +127,31 @@ func CompareVersions(a, b string) int {
 		}
 		a, b = a[na:], b[nb:]
 	}
-	return min(len(a), 1) - min(len(b), 1) // at least one of them has ended: the other one is newer
 }
 
-// compareMarks compares a tilde or a caret at the beginning of the texts. If done is true, c is the result;
-// if both is true, the texts begin with the same mark, which can be skipped.
-func compareMarks(a, b string) (c int, both, done bool) {
-	tildeA, tildeB := strings.HasPrefix(a, "~"), strings.HasPrefix(b, "~")
-	caretA, caretB := strings.HasPrefix(a, "^"), strings.HasPrefix(b, "^")
+// What the rest of a version begins with, the oldest first.
+const (
+	tilde = iota
+	end
+	caret
+	sequence
+)
+
+func begins(s string) int {
 	switch {
-	case tildeA && tildeB:
-		return 0, true, false
-	case tildeA:
-		return -1, false, true
-	case tildeB:
-		return 1, false, true
-	case caretA && caretB:
-		return 0, true, false
-	case caretA && b == "" || caretB && a != "":
-		return 1, false, true
-	case caretA || caretB:
-		return -1, false, true
+	case s == "":
+		return end
+	case s[0] == '~':
+		return tilde
+	case s[0] == '^':
+		return caret
 	}
-	return 0, false, false
+	return sequence
 }
 
 // compareNumbers compares decimal numbers without leading zeros.
 func compareNumbers(a, b string) int {
-	switch {
-	case len(a) < len(b):
-		return -1
-	case len(a) > len(b):
-		return 1
-	}
-	return strings.Compare(a, b)
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func stretch(s string, kind func(byte) bool) int {

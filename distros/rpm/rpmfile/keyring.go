@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,14 +39,14 @@ func usable(key openpgp.Key, at time.Time) error {
 	switch key.PublicKey.PubKeyAlgo {
 	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoDSA:
 		if bits, err := key.PublicKey.BitLength(); err != nil || bits < minBits {
-			return fmt.Errorf("%w: it has %d bits, want at least %d", ErrKey, bits, minBits)
+			return fmt.Errorf("it has %d bits, want at least %d", bits, minBits)
 		}
 	}
 	if revoked(key, at) {
-		return fmt.Errorf("%w: it was revoked", ErrKey)
+		return errors.New("it was revoked")
 	}
 	if primary.KeyExpired(self, at) || subkey && key.PublicKey.KeyExpired(key.SelfSignature, at) {
-		return fmt.Errorf("%w: it was not valid on %s, when it signed (expired, or not yet made)", ErrKey, at.UTC().Format(time.DateOnly))
+		return fmt.Errorf("it was not valid on %s, when it signed (expired, or not yet made)", at.UTC().Format(time.DateOnly))
 	}
 	return nil
 }

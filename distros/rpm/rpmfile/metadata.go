@@ -104,7 +104,7 @@ func (h *Header) relations(m *Metadata) error {
 			r, bits := Relation{Name: name}, uint64(0)
 			if len(flags) > 0 {
 				bits = flags[i]
-				if r.Op = operator(bits); versions[i] == "" {
+				if r.Op = operators[bits>>1&7]; versions[i] == "" {
 					r.Op = ""
 				}
 			}

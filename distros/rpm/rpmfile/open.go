@@ -25,13 +25,10 @@ var (
 	// ErrUnsafePath says that a package has a file that would be outside of the folder it is unpacked into, or
 	// that is neither file, folder nor link.
 	ErrUnsafePath = failure.New(failure.Content, "unsafe member")
-	// ErrSignature says that no accepted key has signed a package, or that its signature is wrong or too weak.
+	// ErrSignature says that no accepted key, valid at that time, has signed a package and with that its payload.
 	ErrSignature = failure.New(failure.Content, "no trusted signature")
 	// ErrDigest says that the payload or a file differs from its digest in the header.
 	ErrDigest = failure.New(failure.Content, "digest mismatch")
-	// ErrKey says that an accepted key has signed the package, but that the key has expired, was revoked or
-	// cannot be used.
-	ErrKey = failure.New(failure.Content, "unusable key")
 )
 
 const (

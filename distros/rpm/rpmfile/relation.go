@@ -1,5 +1,7 @@
 package rpmfile
 
+import "slices"
+
 // Relation is a name with a range of versions: something required, provided, conflicted with or obsoleted.
 type Relation struct {
 	Name string
@@ -15,48 +17,21 @@ func (r Relation) String() string {
 	return r.Name + " " + r.Op + " " + r.EVR.String()
 }
 
-// Bits of the flags that headers have for each dependency.
+// Bits of the flags that headers have for each dependency, besides those of the operators.
 const (
-	senseLess      = 1 << 1
-	senseGreater   = 1 << 2
-	senseEqual     = 1 << 3
 	senseMissingOK = 1 << 19 // a recommendation; rpm 4.4 and SUSE's of that time write it among the requirements
 	senseRPMLib    = 1 << 24 // a feature that rpm itself must have
 )
 
-// sense returns the operator as bits.
-func sense(op string) uint64 {
-	switch op {
-	case "<":
-		return senseLess
-	case "<=":
-		return senseLess | senseEqual
-	case "=":
-		return senseEqual
-	case ">=":
-		return senseGreater | senseEqual
-	case ">":
-		return senseGreater
-	}
-	return 0
-}
+// The bits of an operator; in the flags of headers they follow the lowest bit.
+const (
+	less = 1 << iota
+	greater
+	equal
+)
 
-// operator is the inverse of sense; it ignores other bits.
-func operator(flags uint64) string {
-	switch flags & (senseLess | senseGreater | senseEqual) {
-	case senseLess:
-		return "<"
-	case senseLess | senseEqual:
-		return "<="
-	case senseEqual:
-		return "="
-	case senseGreater | senseEqual:
-		return ">="
-	case senseGreater:
-		return ">"
-	}
-	return "" // none of the bits, or all of them: any version
-}
+// operators are the operators by their bits; with all bits, or with less and greater, any version is meant.
+var operators = []string{"", "<", ">", "", "=", "<=", ">=", ""}
 
 // Matches reports whether something provided meets the relation: the names are equal and the ranges overlap.
 // A side without a version matches every version (unlike in Debian). A side without a release stands for all
@@ -68,7 +43,7 @@ func (r Relation) Matches(provided Relation) bool {
 	if r.Op == "" || provided.Op == "" {
 		return true
 	}
-	want, have := sense(r.Op), sense(provided.Op)
+	want, have := slices.Index(operators, r.Op), slices.Index(operators, provided.Op)
 	c := compareEpochs(r.EVR.Epoch, provided.EVR.Epoch)
 	if c == 0 {
 		c = CompareVersions(r.EVR.Version, provided.EVR.Version)
@@ -77,15 +52,15 @@ func (r Relation) Matches(provided Relation) bool {
 		switch {
 		case r.EVR.Release != "" && provided.EVR.Release != "":
 			c = CompareVersions(r.EVR.Release, provided.EVR.Release)
-		case r.EVR.Release != "" && have&senseEqual != 0, provided.EVR.Release != "" && want&senseEqual != 0:
+		case r.EVR.Release != "" && have&equal != 0, provided.EVR.Release != "" && want&equal != 0:
 			return true
 		}
 	}
 	switch {
 	case c < 0:
-		return want&senseGreater != 0 || have&senseLess != 0
+		return want&greater != 0 || have&less != 0
 	case c > 0:
-		return want&senseLess != 0 || have&senseGreater != 0
+		return want&less != 0 || have&greater != 0
 	}
-	return want&have&(senseLess|senseEqual|senseGreater) != 0
+	return want&have != 0
 }

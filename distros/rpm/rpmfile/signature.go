@@ -168,10 +168,10 @@ func (s signature) signer(keys pgp.Ring, fingerprints []string, data []byte) (st
 func (s signature) usable(key openpgp.Key) error {
 	now := time.Now()
 	if s.created.After(now.Add(pgp.ClockSkew)) {
-		return fmt.Errorf("%w: the signature is of the future, %s; is this machine's clock right?", ErrKey, s.created.UTC().Format(time.DateTime))
+		return fmt.Errorf("the signature is of the future, %s; is this machine's clock right?", s.created.UTC().Format(time.DateTime))
 	}
 	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 && s.v4.SigExpired(now.Add(pgp.ClockSkew)) {
-		return fmt.Errorf("%w: the signature has expired", ErrKey)
+		return errors.New("the signature has expired")
 	}
 	return usable(key, s.created)
 }

@@ -22,34 +22,24 @@ const maxSignatures = 8
 //
 // Signatures over header and payload together, which rpm 3 and 4 make besides, do not count.
 //
-// Errors are ErrSignature, ErrKey (correctly signed, by a key that had expired, was revoked or is too short)
-// or ErrDigest (correctly signed, but nothing binds the payload).
+// Errors are ErrSignature, also if the key had expired, was revoked or is too short, or if nothing binds the payload.
 func (f *File) Verify(keys pgp.Ring, fingerprints []string) (signer string, err error) {
-	var failures []error
+	var failures []string
 	binding := f.binds()
 	for _, data := range f.headerSignatures() {
 		signer, err := f.headerSigner(data, keys, fingerprints)
-		if err == nil && binding == nil {
-			return signer, nil
-		} else if err == nil {
+		if err == nil {
 			err = binding
 		}
-		failures = append(failures, err)
-	}
-	cause := ErrSignature
-	words := make([]string, len(failures))
-	for i, failure := range failures {
-		words[i] = failure.Error()
-		for _, special := range []error{ErrKey, ErrDigest} {
-			if errors.Is(failure, special) {
-				cause = special
-			}
+		if err == nil {
+			return signer, nil
 		}
+		failures = append(failures, err.Error())
 	}
-	if len(words) == 0 {
-		words = []string{"it is not signed"}
+	if len(failures) == 0 {
+		failures = []string{"it is not signed"}
 	}
-	return "", fmt.Errorf("rpm %s: %w: %s", f.name(), cause, strings.Join(words, "; "))
+	return "", fmt.Errorf("rpm %s: %w: %s", f.name(), ErrSignature, strings.Join(failures, "; "))
 }
 
 // headerSignatures returns the signatures over the header: those of rpm 4.20, those of RSA and all later
@@ -89,7 +79,7 @@ func (f *File) binds() error {
 	}
 	for _, x := range f.files {
 		if x.kind() == modeRegular && !x.ghost() && x.size > 0 && x.digest == "" {
-			return fmt.Errorf("%w: the header has no SHA-256 or better of the payload, nor of %.200q", ErrDigest, x.path)
+			return fmt.Errorf("the header has no SHA-256 or better of the payload, nor of %.200q", x.path)
 		}
 	}
 	return nil

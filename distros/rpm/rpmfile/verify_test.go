@@ -80,17 +80,17 @@ func TestVerify(t *testing.T) {
 		"two, first known":       {both, others, nil, nil, others.Fingerprints()[0]},
 		"two, the second named":  {both, joined(keys, others), []string{primary}, nil, primary},
 		"key expired since":      {signed(expiring, now), expired, nil, nil, expired.Fingerprints()[0]},
-		"key had expired":        {dated(expiring, day.Add(48*time.Hour)), expired, nil, ErrKey, "2024-05-03"},
-		"signed before the key":  {dated(key, day.Add(-time.Hour)), keys, nil, ErrKey, "not yet made"},
-		"signed in the future":   {signed(key, packet.Config{Time: at(time.Now().Add(48 * time.Hour))}), keys, nil, ErrKey, "clock"},
-		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrKey, "expired"},
-		"short key":              {signed(short, now), shorts, nil, ErrKey, "1024 bits"},
+		"key had expired":        {dated(expiring, day.Add(48*time.Hour)), expired, nil, ErrSignature, "2024-05-03"},
+		"signed before the key":  {dated(key, day.Add(-time.Hour)), keys, nil, ErrSignature, "not yet made"},
+		"signed in the future":   {signed(key, packet.Config{Time: at(time.Now().Add(48 * time.Hour))}), keys, nil, ErrSignature, "clock"},
+		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrSignature, "expired"},
+		"short key":              {signed(short, now), shorts, nil, ErrSignature, "1024 bits"},
 		"no signature":           {recipe{items: single}, keys, nil, ErrSignature, "not signed"},
 		"no keys":                {signed(key, now), pgp.Ring{}, nil, ErrSignature, "0 keys"},
 		"unknown key":            {signed(other, now), keys, nil, ErrSignature, "not among"},
 		"known but not for this": {signed(key, now), joined(keys, others), others.Fingerprints(), ErrSignature, "not for this package"},
-		"nothing binds":          {unbound(signed(key, now)), keys, nil, ErrDigest, "/a"},
-		"MD5 binds nothing":      {md5, keys, nil, ErrDigest, "/a"},
+		"nothing binds":          {unbound(signed(key, now)), keys, nil, ErrSignature, "/a"},
+		"MD5 binds nothing":      {md5, keys, nil, ErrSignature, "/a"},
 		"empty signature":        {raw([]byte{0}), keys, nil, ErrSignature, "malformed"},
 		"rubbish":                {raw([]byte("rubbish")), keys, nil, ErrSignature, "malformed"},
 		"text signature":         {raw(textSigned(t, key)), keys, nil, ErrSignature, "type 0x1"},
@@ -168,7 +168,7 @@ func TestVerifyRevoked(t *testing.T) {
 			if c.ok {
 				check(t, opened(t, data), keys, nil, nil, before.Fingerprints()[0])
 			} else {
-				check(t, opened(t, data), keys, nil, ErrKey, "revoked")
+				check(t, opened(t, data), keys, nil, ErrSignature, "revoked")
 			}
 		}
 	}

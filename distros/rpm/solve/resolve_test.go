@@ -17,7 +17,7 @@ import (
 
 // described parses packages, one a line of "name version[ arch]; requires: a, (b or c); provides: ...;
 // conflicts: ...; obsoletes: ...; files: ...; origin: ...; priority: ...; hidden: ...".
-func described(t failer, lines string) []rpm.Package {
+func described(t testing.TB, lines string) []rpm.Package {
 	var out []rpm.Package
 	for line := range strings.Lines(lines) {
 		parts := strings.Split(strings.TrimSpace(line), ";")
@@ -342,10 +342,4 @@ func TestFileLists(t *testing.T) {
 			}
 		})
 	}
-}
-
-// failer is a test of package testing or rapid.
-type failer interface {
-	Helper()
-	Fatal(args ...any)
 }

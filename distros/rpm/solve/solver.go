@@ -89,10 +89,7 @@ func (s *solver) isTrue(l literal) bool {
 	return v > 0 == (l > 0) && v != 0
 }
 
-func (s *solver) isFalse(l literal) bool {
-	v := s.level[l.pkg()]
-	return v > 0 != (l > 0) && v != 0
-}
+func (s *solver) isFalse(l literal) bool { return s.isTrue(-l) }
 
 func (s *solver) undecided(l literal) bool { return s.level[l.pkg()] == 0 }
 

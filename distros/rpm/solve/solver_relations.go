@@ -31,19 +31,20 @@ func supersedes(p, other *rpmfile.Metadata) bool {
 	return slices.ContainsFunc(p.Obsoletes, func(r rpmfile.Relation) bool { return r.Matches(self) })
 }
 
-// replaces returns the installed packages that cannot stay if a package is installed, because it is another
-// version of them or obsoletes them.
+// replaces returns the installed packages that cannot stay if a package is installed.
 func (u *universe) replaces(n int) []int {
+	return slices.DeleteFunc(u.related(n), func(i int) bool { return u.all[n].beside && u.all[i].Name == u.all[n].Name })
+}
+
+// related returns the installed packages of which a package is another version, or that it obsoletes.
+func (u *universe) related(n int) (out []int) {
 	p := u.all[n]
 	if p.pkg == nil {
 		return nil
 	}
-	var out []int
-	if !p.beside {
-		for _, i := range u.names[p.Name] {
-			if !together(u.all[i].Arch, p.Arch) {
-				out = append(out, i)
-			}
+	for _, i := range u.names[p.Name] {
+		if !together(u.all[i].Arch, p.Arch) {
+			out = append(out, i)
 		}
 	}
 	for _, r := range p.Obsoletes {

@@ -105,23 +105,14 @@ func (u *universe) upgradesOnly(c []literal) []literal {
 	return nil
 }
 
-// replaced returns the installed package that another one replaces; 0 if there is none.
+// replaced returns the installed package that another one would replace, also if both may be installed; 0 if there is
+// none.
 func (u *universe) replaced(n int) int {
-	if n < 0 || u.all[n].pkg == nil {
+	if n < 0 {
 		return 0
 	}
-	p := u.all[n]
-	for _, i := range u.names[p.Name] {
-		if !together(u.all[i].Arch, p.Arch) {
-			return i
-		}
-	}
-	for _, r := range p.Obsoletes {
-		for _, i := range u.names[r.Name] {
-			if supersedes(p.Metadata, u.all[i].Metadata) {
-				return i
-			}
-		}
+	if olds := u.related(n); len(olds) > 0 {
+		return olds[0]
 	}
 	return 0
 }
