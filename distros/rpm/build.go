@@ -2,12 +2,12 @@ package rpm
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -23,13 +23,16 @@ type builder struct {
 	repo    *repo
 	base    string // the folder that the list was downloaded from
 	wanted  []string
-	table   *table
-	entries []entry
+	texts   *texts
+	entries []*entry
 
-	e                  entry // the package being read
+	e                  *entry // the package being read
+	lists              [kinds][]rpmfile.Requirement
+	files              []string
 	digestType, digest string
 	href, xmlBase      string
 	list               kind // the kind of relations being read
+	relations, paths   int  // of all packages together
 }
 
 // kind is one of the four lists of relations of a package, an index in kindNames.
@@ -45,33 +48,35 @@ const (
 
 var kindNames = []string{"requires", "provides", "conflicts", "obsoletes"}
 
+// operators are rpm's signs for the operators that the lists call by flagNames.
+var (
+	operators = []string{"", "<", "<=", "=", ">=", ">"}
+	flagNames = []string{"", "LT", "LE", "EQ", "GE", "GT"}
+)
+
 func newBuilder(r *repo, base, arch string) *builder {
-	return &builder{repo: r, base: base, wanted: archs[arch], table: newTable()}
+	return &builder{repo: r, base: base, wanted: archs[arch], texts: newTexts()}
 }
 
 func (b *builder) begin() {
 	s := b.repo.source
-	b.e = entry{
-		table: b.table, origin: s.ID, keys: b.repo.keys, hotfix: s.ModuleHotfixes,
-		priority: s.Priority, cost: s.Cost,
+	b.e = &entry{
+		Package: Package{Package: distros.Package{Keys: b.repo.keys}, Origin: s.ID, Priority: cmp.Or(s.Priority, repoconf.DefaultPriority)},
+		cost:    cmp.Or(s.Cost, repoconf.DefaultCost), hotfix: s.ModuleHotfixes,
 	}
-	if b.e.priority == 0 {
-		b.e.priority = repoconf.DefaultPriority
+	for k := range b.lists {
+		b.lists[k] = b.lists[k][:0]
 	}
-	if b.e.cost == 0 {
-		b.e.cost = repoconf.DefaultCost
-	}
-	n := uint32(len(b.table.files)) //nolint:gosec // bounded by maxRelations
-	b.e.files = span{n, n}
+	b.files = b.files[:0]
 	b.digestType, b.digest, b.href, b.xmlBase = "", "", "", ""
 }
 
-func (b *builder) text(p []byte) string { return b.table.texts.keep(p) }
+func (b *builder) text(p []byte) string { return b.texts.keep(p) }
 
 // skip reports whether the package being read is for another architecture, so that the rest of it is not
 // needed.
 func (b *builder) skip() bool {
-	return b.e.arch != "" && !slices.Contains(b.wanted, b.e.arch)
+	return b.e.Arch != "" && !slices.Contains(b.wanted, b.e.Arch)
 }
 
 func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
@@ -81,12 +86,6 @@ func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
 	return rpmfile.EVR{Epoch: b.text(epoch), Version: b.text(version), Release: b.text(release)}
 }
 
-// relations begins the list of relations of one kind, which must be contiguous.
-func (b *builder) relations(k kind) {
-	n := uint32(len(b.table.relations)) //nolint:gosec // bounded by maxRelations
-	b.e.lists[k] = span{n, n}
-}
-
 func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) error {
 	if len(name) == 0 {
 		return errors.New("a relation without a name")
@@ -94,52 +93,50 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 	if k == requires && strings.HasPrefix(string(name[:min(len(name), 7)]), "rpmlib(") {
 		return nil // a feature of rpm itself, which no package provides
 	}
-	if len(b.table.relations) == maxRelations {
+	if b.relations++; b.relations > maxRelations {
 		return fmt.Errorf("more than %d relations", maxRelations)
 	}
-	r := relation{name: b.text(name)}
+	q := rpmfile.Requirement{Relation: rpmfile.Relation{Name: b.text(name)}}
 	if len(flags) > 0 && len(version) > 0 {
 		op := slices.Index(flagNames, string(flags))
 		if op < 0 {
 			return fmt.Errorf("unknown flags %.20q of a relation", flags)
 		}
-		r.op = uint8(op) //nolint:gosec // of six
-		r.evr = b.table.evr(b.evr(epoch, version, release))
+		q.Relation.Op, q.Relation.EVR = operators[op], b.evr(epoch, version, release)
 	}
 	if name[0] == '(' {
-		_, err := b.table.requirement(r)
+		var err error
+		q, err = rpmfile.ParseRequirement(string(name))
 		if understood := err == nil && (k == requires || k == conflicts); !understood { // the other relations of the list stay usable
-			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", r.name))
+			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", name))
 			return nil
 		}
 	}
-	b.table.relations = append(b.table.relations, r)
-	b.e.lists[k].to++
+	b.lists[k] = append(b.lists[k], q)
 	return nil
 }
 
 func (b *builder) file(name []byte) error {
-	if len(b.table.files) == maxRelations {
+	if b.paths++; b.paths > maxRelations {
 		return fmt.Errorf("more than %d files", maxRelations)
 	}
-	b.table.files = append(b.table.files, b.table.texts.copy(name))
-	b.e.files.to++
+	b.files = append(b.files, b.texts.copy(name))
 	return nil
 }
 
 // hide records why the package cannot be used; the first reason stays.
 func (b *builder) hide(why string) {
-	if b.e.hidden == "" {
-		b.e.hidden = why
+	if b.e.Hidden == "" {
+		b.e.Hidden = why
 	}
 }
 
 // end checks the package and adds it. A mistake in the list is an error; a mistake that only makes the
 // package unusable hides the package.
 func (b *builder) end() error {
-	e := &b.e
-	if e.name == "" || e.arch == "" || e.evr.Version == "" || e.evr.Release == "" {
-		return fmt.Errorf("package %.80q without name, version or architecture", e.name)
+	e, m := b.e, &b.e.Metadata
+	if e.Name == "" || e.Arch == "" || m.EVR.Version == "" || m.EVR.Release == "" {
+		return fmt.Errorf("package %.80q without name, version or architecture", e.Name)
 	}
 	if b.skip() {
 		return nil
@@ -147,24 +144,39 @@ func (b *builder) end() error {
 	if len(b.entries) == maxPackages {
 		return fmt.Errorf("more than %d packages", maxPackages)
 	}
-	if s, err := newChecksum(b.digestType, b.digest, e.size); err != nil {
+	sum, err := newChecksum(b.digestType, b.digest, e.Size)
+	if err != nil {
 		b.hide(err.Error())
-	} else if raw, err := hex.DecodeString(cmp.Or(s.SHA256, s.SHA512)); err == nil {
-		e.digest = b.table.texts.copy(raw)
 	}
-	var err error
-	if e.url, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
+	e.SHA256, e.SHA512 = sum.SHA256, sum.SHA512
+	if e.URL, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
 	switch {
-	case e.size <= 0:
+	case e.Size <= 0:
 		b.hide("the list does not tell its size")
-	case e.size > maxPackage:
-		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.size, int64(maxPackage)))
+	case e.Size > maxPackage:
+		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.Size, int64(maxPackage)))
 	}
 	if why := e.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
-	b.entries = append(b.entries, *e)
+	m.Name, m.Arch, e.Version = e.Name, e.Arch, m.EVR.String()
+	m.Requires, m.Conflicts = append(m.Requires, b.lists[requires]...), append(m.Conflicts, b.lists[conflicts]...)
+	m.Provides, m.Obsoletes = plain(b.lists[provides]), plain(b.lists[obsoletes])
+	m.Files = append(m.Files, b.files...)
+	b.entries = append(b.entries, e)
 	return nil
+}
+
+// plain returns relations that are not rich.
+func plain(list []rpmfile.Requirement) []rpmfile.Relation {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]rpmfile.Relation, len(list))
+	for i := range list {
+		out[i] = list[i].Relation
+	}
+	return out
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // excludedBy returns the reason why a source excludes the package; "" if it does not. Patterns are shell
-// globs over name, name.arch, name-version and name-version-release, each with or without .arch and with or
+// globs over name, name.Arch, name-version and name-version-release, each with or without .arch and with or
 // without the epoch before the version.
 func (e *entry) excludedBy(s repoconf.Source) string {
 	if len(s.Exclude) == 0 && len(s.Include) == 0 {
@@ -27,12 +27,12 @@ func (e *entry) excludedBy(s repoconf.Source) string {
 }
 
 func (e *entry) matches(pattern string) bool {
-	version := e.evr.Version
-	plain := e.evr
+	version := e.Metadata.EVR.Version
+	plain := e.Metadata.EVR
 	plain.Epoch = ""
-	for _, v := range []string{"", "-" + version, "-" + plain.String(), "-" + e.evr.String()} {
-		for _, arch := range []string{"", "." + e.arch} {
-			if ok, err := path.Match(pattern, e.name+v+arch); ok && err == nil {
+	for _, v := range []string{"", "-" + version, "-" + plain.String(), "-" + e.Metadata.EVR.String()} {
+		for _, arch := range []string{"", "." + e.Arch} {
+			if ok, err := path.Match(pattern, e.Name+v+arch); ok && err == nil {
 				return true
 			}
 		}

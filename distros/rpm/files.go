@@ -1,8 +1,8 @@
 package rpm
 
 import (
+	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +36,8 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	}
 	var out []*Package
 	for _, i := range x.files.known[file] {
-		if x.entries[i].hidden == "" {
-			out = append(out, x.at(i))
+		if x.entries[i].Hidden == "" {
+			out = append(out, &x.entries[i].Package)
 		}
 	}
 	return out, nil
@@ -69,7 +69,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 		x.files.known[name] = nil
 	}
 	for i := range x.entries {
-		for _, name := range found[hex.EncodeToString([]byte(x.entries[i].digest))] {
+		for _, name := range found[cmp.Or(x.entries[i].SHA256, x.entries[i].SHA512)] {
 			x.files.known[name] = append(x.files.known[name], i)
 		}
 	}
@@ -79,9 +79,9 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 // requiredFiles adds the files that packages require and that no primary list names.
 func (x *Index) requiredFiles(wanted map[string]bool) {
 	for i := range x.entries {
-		for _, r := range x.entries[i].relationsOf(requires) {
-			if strings.HasPrefix(r.name, "/") && len(x.provides[r.name]) == 0 {
-				wanted[r.name] = true
+		for _, r := range x.entries[i].Metadata.Requires {
+			if name := r.Relation.Name; strings.HasPrefix(name, "/") && len(x.provides[name]) == 0 {
+				wanted[name] = true
 			}
 		}
 	}

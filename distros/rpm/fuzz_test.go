@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -21,7 +22,7 @@ func FuzzPrimary(f *testing.F) {
 		x := &Index{arch: "x86_64", entries: b.entries}
 		x.build()
 		for _, e := range x.entries {
-			for _, p := range x.Versions(e.name) {
+			for _, p := range x.Versions(e.Name) {
 				if p.Name == "" || p.Version == "" || p.Size <= 0 || len(p.SHA256)+len(p.SHA512) == 0 || strings.Contains(p.URL, "/../") {
 					t.Errorf("%+v", p)
 				}
@@ -59,7 +60,7 @@ func FuzzModules(f *testing.F) {
 		if err != nil {
 			return
 		}
-		entries := []entry{{name: "nodejs", arch: "x86_64", evr: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}
-		hideByModules(entries, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
+		e := &entry{Package: Package{Package: distros.Package{Name: "nodejs", Arch: "x86_64"}, Metadata: rpmfile.Metadata{EVR: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}}
+		hideByModules([]*entry{e}, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
 	})
 }

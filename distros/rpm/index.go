@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -34,13 +33,11 @@ func (p *Package) String() string { return p.Name + " " + p.Version }
 type Index struct {
 	releases *Releases
 	arch     string
-	entries  []entry            // in the order of less; includes the hidden ones
+	entries  []*entry           // in the order of less; includes the hidden ones
 	provides map[string][]int32 // the entries by the names that they provide, and by the paths of the files in the primary lists
 	obsolete map[string][]int32 // the entries by the names that they obsolete
 	notes    []string
 
-	mu    sync.Mutex
-	made  []*Package // by index of the entry; nil until asked for
 	files fileTable
 }
 
@@ -48,65 +45,53 @@ type Index struct {
 // one in that order is kept.
 func (x *Index) build() {
 	slices.SortStableFunc(x.entries, less)
-	x.entries = slices.CompactFunc(x.entries, func(a, b entry) bool {
-		return a.name == b.name && a.arch == b.arch && (a.hidden == "") == (b.hidden == "") && rpmfile.Compare(a.evr, b.evr) == 0
+	x.entries = slices.CompactFunc(x.entries, func(a, b *entry) bool {
+		return a.Name == b.Name && a.Arch == b.Arch && (a.Hidden == "") == (b.Hidden == "") && rpmfile.Compare(a.Metadata.EVR, b.Metadata.EVR) == 0
 	})
-	x.made = make([]*Package, len(x.entries))
 	x.provides, x.obsolete = map[string][]int32{}, map[string][]int32{}
 	add := func(to map[string][]int32, name string, i int) {
 		if have := to[name]; len(have) == 0 || int(have[len(have)-1]) != i {
 			to[name] = append(have, int32(i)) //nolint:gosec // bounded by maxPackages
 		}
 	}
-	for i := range x.entries {
-		e := &x.entries[i]
+	for i, e := range x.entries {
 		for name := range e.providedNames {
 			add(x.provides, name, i)
 		}
-		for _, r := range e.relationsOf(obsoletes) {
-			add(x.obsolete, r.name, i)
+		for _, r := range e.Metadata.Obsoletes {
+			add(x.obsolete, r.Name, i)
 		}
 	}
 }
 
 // less orders entries by name, priority of the source, newest version, best architecture, cheapest source;
 // hidden entries come after all others of the name.
-func less(a, b entry) int {
+func less(a, b *entry) int {
 	return cmp.Or(
-		strings.Compare(a.name, b.name),
-		cmp.Compare(min(len(a.hidden), 1), min(len(b.hidden), 1)),
-		cmp.Compare(a.priority, b.priority),
-		rpmfile.Compare(b.evr, a.evr),
-		cmp.Compare(ArchRank(a.arch), ArchRank(b.arch)),
+		strings.Compare(a.Name, b.Name),
+		cmp.Compare(min(len(a.Hidden), 1), min(len(b.Hidden), 1)),
+		cmp.Compare(a.Priority, b.Priority),
+		rpmfile.Compare(b.Metadata.EVR, a.Metadata.EVR),
+		cmp.Compare(ArchRank(a.Arch), ArchRank(b.Arch)),
 		cmp.Compare(a.cost, b.cost),
 	)
 }
 
 // span returns the range of the entries that have one name.
 func (x *Index) span(name string) (from, to int) {
-	from = sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= name })
-	for to = from; to < len(x.entries) && x.entries[to].name == name; {
+	from = sort.Search(len(x.entries), func(i int) bool { return x.entries[i].Name >= name })
+	for to = from; to < len(x.entries) && x.entries[to].Name == name; {
 		to++
 	}
 	return from, to
-}
-
-// at returns the package of an entry, always the same pointer.
-func (x *Index) at(i int) *Package {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.made[i] == nil {
-		x.made[i] = x.entries[i].make()
-	}
-	return x.made[i]
 }
 
 // Candidate returns the package that would be installed for a name: from the sources with the best priority
 // the newest version, of that the best architecture. It returns false if there is none.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	for i, to := x.span(name); i < to; i++ {
-		if x.entries[i].hidden == "" {
-			return x.at(i), true
+		if x.entries[i].Hidden == "" {
+			return &x.entries[i].Package, true
 		}
 	}
 	return nil, false
@@ -117,8 +102,8 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 func (x *Index) Versions(name string) []*Package {
 	var out []*Package
 	for i, to := x.span(name); i < to; i++ {
-		if x.entries[i].hidden == "" {
-			out = append(out, x.at(i))
+		if x.entries[i].Hidden == "" {
+			out = append(out, &x.entries[i].Package)
 		}
 	}
 	return out
@@ -129,10 +114,10 @@ func (x *Index) Versions(name string) []*Package {
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
 	var out []*Package
 	for _, i := range x.provides[want.Name] {
-		if x.entries[i].hidden != "" {
+		if x.entries[i].Hidden != "" {
 			continue
 		}
-		if p := x.at(int(i)); p.Metadata.Meets(want) {
+		if p := &x.entries[i].Package; p.Metadata.Meets(want) {
 			out = append(out, p)
 		}
 	}
@@ -144,7 +129,7 @@ func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
 func (x *Index) Providing(name string) []*Package {
 	var out []*Package
 	for _, i := range x.provides[name] {
-		out = append(out, x.at(int(i)))
+		out = append(out, &x.entries[i].Package)
 	}
 	return out
 }
@@ -153,8 +138,8 @@ func (x *Index) Providing(name string) []*Package {
 func (x *Index) Obsoleting(name string) []*Package {
 	var out []*Package
 	for _, i := range x.obsolete[name] {
-		if x.entries[i].hidden == "" {
-			out = append(out, x.at(int(i)))
+		if x.entries[i].Hidden == "" {
+			out = append(out, &x.entries[i].Package)
 		}
 	}
 	return out
@@ -170,7 +155,7 @@ func (x *Index) Notes() []string { return slices.Clone(x.notes) }
 func (x *Index) Len() int {
 	n := 0
 	for i := range x.entries {
-		if x.entries[i].hidden == "" {
+		if x.entries[i].Hidden == "" {
 			n++
 		}
 	}

@@ -28,7 +28,7 @@ const (
 
 // loaded is the content of the lists of one repository.
 type loaded struct {
-	entries []entry
+	entries []*entry
 	modules []Module
 }
 

@@ -46,7 +46,7 @@ func (o Options) moduleState() (s moduleState, err error) {
 // overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
 // an active stream has its name, or if it provides that name, except if it comes from a source with
 // module_hotfixes. The notes name enabled streams without a usable build.
-func hideByModules(entries []entry, docs []Module, state moduleState) (notes []string) {
+func hideByModules(entries []*entry, docs []Module, state moduleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -72,9 +72,8 @@ func hideByModules(entries []entry, docs []Module, state moduleState) (notes []s
 			}
 		}
 	}
-	for i := range entries {
-		e := &entries[i]
-		if e.hotfix || e.hidden != "" {
+	for _, e := range entries {
+		if e.hotfix || e.Hidden != "" {
 			continue
 		}
 		id := e.artifact()
@@ -82,12 +81,12 @@ func hideByModules(entries []entry, docs []Module, state moduleState) (notes []s
 			continue
 		}
 		if stream := out[id]; stream != "" {
-			e.hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
+			e.Hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
 			continue
 		}
 		for name := range e.providedNames {
 			if stream := names[name]; stream != "" && !strings.HasPrefix(name, "/") {
-				e.hidden = "the active stream " + stream + " of a module has its own " + name
+				e.Hidden = "the active stream " + stream + " of a module has its own " + name
 				break
 			}
 		}
@@ -97,7 +96,8 @@ func hideByModules(entries []entry, docs []Module, state moduleState) (notes []s
 
 // artifact returns the name by which a list of modules refers to the package.
 func (e *entry) artifact() string {
-	return e.name + "-" + cmp.Or(e.evr.Epoch, "0") + ":" + e.evr.Version + "-" + e.evr.Release + "." + e.arch
+	v := e.Metadata.EVR
+	return e.Name + "-" + cmp.Or(v.Epoch, "0") + ":" + v.Version + "-" + v.Release + "." + e.Arch
 }
 
 // artifactName returns the name and the architecture of name-epoch:version-release.arch.

@@ -82,8 +82,8 @@ func TestModules(t *testing.T) {
 			o.Root = testfile.FS(files)
 			x := require.Value(openIndex(t.Context(), o))(t)
 			var got []string
-			for i := range x.entries {
-				if p := x.at(i); p.Hidden == "" {
+			for _, p := range x.entries {
+				if p.Hidden == "" {
 					got = append(got, p.String())
 				}
 			}

@@ -27,7 +27,7 @@ func (b *builder) readPrimary(in io.Reader) error {
 		case x.Depth == 2 && string(x.Name) == "package":
 			b.begin()
 			if err := b.readPackage(x); err != nil {
-				return fmt.Errorf("package %.80q: %w", b.e.name, err)
+				return fmt.Errorf("package %.80q: %w", b.e.Name, err)
 			}
 			if err := b.end(); err != nil {
 				return err
@@ -66,12 +66,12 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 	switch string(x.Name) {
 	case "name":
 		text, err = x.Content()
-		b.e.name = b.text(text)
+		b.e.Name = b.text(text)
 	case "arch":
 		text, err = x.Content()
-		b.e.arch = b.text(text)
+		b.e.Arch = b.text(text)
 	case "version":
-		b.e.evr = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
+		b.e.Metadata.EVR = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	case "checksum":
 		b.digestType = b.text(x.Attr("type"))
 		text, err = x.Content()
@@ -79,7 +79,7 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 	case "location":
 		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
-		b.e.size, err = number(x.Attr("package"))
+		b.e.Size, err = number(x.Attr("package"))
 	}
 	return err
 }
@@ -92,9 +92,7 @@ func (b *builder) readFormat(x *xmlReader) error {
 	if x.Depth != 4 {
 		return nil
 	}
-	if b.list = kind(slices.Index(kindNames, string(x.Name))); b.list >= 0 {
-		b.relations(b.list)
-	} else if string(x.Name) == "file" {
+	if b.list = kind(slices.Index(kindNames, string(x.Name))); string(x.Name) == "file" {
 		text, err := x.Content()
 		if err != nil || text == nil {
 			return err
