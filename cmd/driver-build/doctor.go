@@ -69,19 +69,12 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	for _, f := range found {
 		if f.State == "fault" {
 			faults++
+			err = failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found))
 		}
 	}
-	err = session.ShowList(a, format, found, nil, func(f *session.Finding) []string {
-		detail := f.Detail
-		if f.Fix != "" {
-			detail += "; to do: " + f.Fix
-		}
-		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, detail}
-	})
-	if faults > 0 {
-		err = errors.Join(err, failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found)))
-	}
-	return err
+	return errors.Join(err, session.ShowList(a, format, found, nil, func(f *session.Finding) []string {
+		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail + prefixed("; to do: ", f.Fix)}
+	}))
 }
 
 // asker asks about something that a build needs; need is what an error is: a fault, or a warning if only some builds need
@@ -93,12 +86,12 @@ func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) 
 	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer within 20s"))
 	defer cancel()
 	var asked sync.WaitGroup
-	questions(func(name, need, fix string, answer func(ctx context.Context) (string, error)) {
+	questions(func(name, need, fix string, answer func(context.Context) (string, error)) {
 		f := &session.Finding{Question: name, State: "ok"}
 		found = append(found, f)
 		asked.Go(func() {
-			detail, err := answer(ctx)
-			if f.Detail = detail; err == nil {
+			var err error
+			if f.Detail, err = answer(ctx); err == nil {
 				return
 			}
 			if ctx.Err() != nil {
@@ -150,21 +143,20 @@ func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Mat
 		}
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
 		base, _, _ := strings.Cut(system.Base, "@") // what a digest names may be in the cache, and then no registry is asked
-		if !known[host] {
-			fix := "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, "
-			ask("bases of "+host, "fault", fix+"log in with driver-build login "+host,
-				func(ctx context.Context) (string, error) {
-					_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
-					return base + " is there", err
-				})
+		if known[host] {
+			continue
 		}
 		known[host] = true
+		fix := "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, "
+		ask("bases of "+host, "fault", fix+"log in with driver-build login "+host, func(ctx context.Context) (string, error) {
+			_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
+			return base + " is there", err
+		})
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
 		fix := "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to "
-		ask("repository", "fault", fix+o.Repository,
-			func(ctx context.Context) (string, error) {
-				return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
-			})
+		ask("repository", "fault", fix+o.Repository, func(ctx context.Context) (string, error) {
+			return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
+		})
 	}
 }

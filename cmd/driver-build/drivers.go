@@ -149,7 +149,7 @@ func (o *driversFlags) withManifests(
 func sourceOf(a *session.App, s *session.Session, flag, value string) (releases.Source, error) {
 	source := releases.Source{Name: value, None: value == "none", Offline: a.Offline}
 	source.Read = func(ctx context.Context, address string, limit int64) ([]byte, error) {
-		step := s.Step("drivers", "read "+address)
+		step := s.Observe.Begin("drivers", "read "+address)
 		text, err := s.Fetch.Latest(ctx, address, limit)
 		_ = step.End(false, nil) // the command says what went wrong
 		return text, err
@@ -212,13 +212,6 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	})
 }
 
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
-}
-
 // driverNote is a hint about a branch.
 func driverNote(r releases.Coverage) string {
 	var notes []string
@@ -240,12 +233,9 @@ func driverNote(r releases.Coverage) string {
 
 // faults are what is known of a release.
 func faults(r releases.ReleaseCoverage) string {
-	var all []string
-	if r.Recommended != "" {
-		all = append(all, r.Recommended)
-	}
+	all := []string{r.Recommended}
 	for _, f := range r.Advisories {
 		all = append(all, f.Text(time.Time{}))
 	}
-	return strings.Join(all, "; ")
+	return sentences(all)
 }

@@ -84,23 +84,24 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 
 // note returns what the table says of a pair in words.
 func note(p batch.Pair) string {
-	var notes []string
-	if p.Recommended != "" {
-		notes = append(notes, p.Recommended)
+	notes := []string{
+		p.Recommended, prefixed("vGPU ", p.VGPU), prefixed("companions: ", strings.Join(p.Companions, ", ")),
+		prefixed("patches: ", strings.Join(p.Patches, ", ")), p.Excluded,
 	}
-	if p.VGPU != "" {
-		notes = append(notes, "vGPU "+p.VGPU)
+	return sentences(append(notes, p.Limits...))
+}
+
+// prefixed is a text behind a prefix, nothing if the text is empty.
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
 	}
-	if len(p.Companions) > 0 {
-		notes = append(notes, "companions: "+strings.Join(p.Companions, ", "))
-	}
-	if len(p.Patches) > 0 {
-		notes = append(notes, "patches: "+strings.Join(p.Patches, ", "))
-	}
-	if p.Excluded != "" {
-		notes = append(notes, p.Excluded)
-	}
-	return strings.Join(append(notes, p.Limits...), "; ")
+	return prefix + text
+}
+
+// sentences puts those that are not empty into one text.
+func sentences(all []string) string {
+	return strings.Join(slices.DeleteFunc(all, func(one string) bool { return one == "" }), "; ")
 }
 
 // componentNames returns the names of a pair's components. One whose checksum is not known has a

@@ -91,7 +91,7 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 		}
 		if o.download {
 			e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
-				step := s.Step("driver "+e.Version, "download "+releases.Shown(address))
+				step := s.Observe.Begin("driver "+e.Version, "download "+releases.Shown(address))
 				sum, size, err := s.Fetch.Import(ctx, address, limit, func(done, total int64) { step.Progress("archive", done, total) })
 				return sum, size, step.End(false, err)
 			}

@@ -64,7 +64,7 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 			return session.Usage(err)
 		}
 		for _, t := range transfers {
-			if err := public.CheckImage(t.From, t.To, func() (oci.Artifact, error) { return artifact(ctx, s, t.From) }); err != nil {
+			if err := public.CheckImage(ctx, s, t.From, t.To); err != nil {
 				return err
 			}
 		}
@@ -92,13 +92,4 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 		a.Result(name)
 	}
 	return err
-}
-
-// artifact opens what a reference names, for a check before a push.
-func artifact(ctx context.Context, s *session.Session, ref string) (oci.Artifact, error) {
-	opened, err := s.Registry.Open(ctx, ref, registry.OpenOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return opened.Artifact, nil
 }

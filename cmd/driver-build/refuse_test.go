@@ -28,10 +28,10 @@ var good = map[string]string{
 	"":        "--os debian12 --driver 535.261.03",
 	"check":   "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
-	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
+	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "verify source": "h.example/a:1 --rebuild", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign-modules": "h.example/a:1 --module-key KEY --push --repository h.example/a", "sign-modules export": "h.example/a:1",
 	"sign-image": "h.example/a:1 --image-key KEY", "sign-image type": "h.example/a:1 --image-key KEY --predicate ASKED/request.json", "sign-image export": "h.example/a:1",
-	"sign-image import": "h.example/a:1 --image-public-key CERT", "sign-image image-key": "h.example/a:1", "sign-image image-signer": "h.example/a:1",
+	"sign-image import": "h.example/a:1 --image-public-key CERT", "sign-image image-key": "h.example/a:1", "sign-image image-signer": "h.example/a:1", "sign-image image-public-key": "h.example/a:1",
 	"cache": "", "cache prune": "",
 	"login": "h.example -u me --password-stdin", "logout": "h.example",
 	"sign-modules import": "h.example/a:1 --module-cert CERT", "sign-modules unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "",
@@ -84,13 +84,13 @@ var wrong = map[string][]string{
 	"builder-tls":            {"/nope", "/nope --builder buildkit=tcp://h.example:1", "GARBAGE --builder buildkit=tcp://h.example:1"},
 	"compiles":               {"-1", "65", "x"},
 	"module-key":             {"/nope --kernel latest", "FOLDER --kernel latest", "GARBAGE --kernel latest", "pkcs11:x=y --kernel latest"},
-	"module-cert":            {"/nope", "GARBAGE --kernel latest"},
-	"module-passphrase-file": {"/nope"},
+	"module-cert":            {"/nope", "GARBAGE --module-key KEY --kernel latest"},
+	"module-passphrase-file": {"/nope", "/nope --module-key KEY --kernel latest"},
 	"image-key": {
 		"/nope --repository h.example/a", "FOLDER --repository h.example/a", "GARBAGE --repository h.example/a",
 		"CERT --repository h.example/a", "pkcs11:x=y --repository h.example/a",
 	},
-	"image-passphrase-file": {"/nope"},
+	"image-passphrase-file": {"/nope", "/nope --image-key KEY --repository h.example/a"},
 	"image-public-key":      {"/nope", "/nope --image-signer true --repository h.example/a", "GARBAGE --image-signer true --repository h.example/a"},
 	"image-signer":          {"/nope --repository h.example/a", "GARBAGE --repository h.example/a", "FOLDER --repository h.example/a"},
 	"signature-format":      {"jws", ""},
@@ -140,93 +140,90 @@ var anything = []string{"title", "help", "pull-secret"}
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: programtest.Make(t, ""), root: newRootCmd(&session.App{})}
-	var walk func(*cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Name() != "completion" && c.Name() != "help" && c.Name() != "build" { // which is the root
-			w.command(t, c)
-		}
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-	}
-	walk(w.root)
+	files, binaries := wrongFiles(t, dir), programtest.Make(t, "")
+	eachWrong(t, func(c *cobra.Command, base []string, f *pflag.Flag, value string) {
+		refuses(t, files, binaries, wrongArgs(c, base, f, value, files), f, value)
+	})
 	if left, err := filepath.Glob(filepath.Join(dir, "cache", "*", "*", "*")); err != nil || len(left) > 0 {
 		t.Errorf("something was read: %v, %v", left, err)
 	}
 }
 
-type wrongValues struct {
-	dir      string
-	files    *strings.Replacer
-	binaries batch.Programs
-	root     *cobra.Command
-}
-
-// command tries all flags of a command.
-func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
+// eachWrong calls try with each wrong value of each flag of each command, and with the words that stand before it.
+func eachWrong(t *testing.T, try func(c *cobra.Command, base []string, f *pflag.Flag, value string)) {
 	t.Helper()
-	name := strings.TrimSpace(strings.TrimPrefix(c.CommandPath(), "driver-build"))
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.AddFlagSet(c.Flags())
-	if name == "fetch" { // the flags of all commands are the same
-		flags.AddFlagSet(w.root.PersistentFlags())
-	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[session.Renamed] != nil {
+	root := newRootCmd(&session.App{})
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		name := strings.TrimSpace(strings.TrimPrefix(c.CommandPath(), "driver-build"))
+		if name == "completion" || name == "help" || name == "build" { // which is the root
 			return
 		}
-		base, ok := good[name+" "+f.Name]
-		if !ok {
-			base, ok = good[name]
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.AddFlagSet(c.Flags())
+		if name == "inspect" { // the flags of all commands are the same
+			flags.AddFlagSet(root.PersistentFlags())
 		}
-		values, own := wrongHere[name+" "+f.Name]
-		if !own {
-			values = wrong[f.Name]
-		}
-		if f.Value.Type() == "bool" {
-			values = []string{"maybe"}
-		}
-		if !ok || len(values) == 0 && !slices.Contains(anything, f.Name) {
-			t.Errorf("%s --%s: the table lacks it", name, f.Name)
-		}
-		for _, value := range values {
-			w.refuses(t, c, strings.Fields(name+" "+base), f, value)
-		}
-	})
+		flags.VisitAll(func(f *pflag.Flag) {
+			base, ok := good[name+" "+f.Name]
+			if !ok {
+				base, ok = good[name]
+			}
+			values, own := wrongHere[name+" "+f.Name]
+			switch {
+			case f.Annotations[session.Renamed] != nil:
+				return
+			case f.Value.Type() == "bool":
+				values = []string{"maybe"}
+			case !own:
+				values = wrong[f.Name]
+			}
+			if !ok || len(values) == 0 && !slices.Contains(anything, f.Name) {
+				t.Errorf("%s --%s: the table lacks it", name, f.Name)
+			}
+			for _, value := range values {
+				try(c, strings.Fields(name+" "+base), f, value)
+			}
+		})
+	}
+	walk(root)
 }
 
-func (w *wrongValues) refuses(t *testing.T, c *cobra.Command, base []string, f *pflag.Flag, value string) {
-	t.Helper()
+// wrongArgs are the arguments for a value and the flags that follow it.
+func wrongArgs(c *cobra.Command, base []string, f *pflag.Flag, value string, files *strings.Replacer) []string {
 	value, rest, _ := strings.Cut(value, " --")
-	args := append(slices.Clone(base), "--offline")
-	if f.Name != "progress" {
-		args = append(args, "--progress=plain")
+	args := append(slices.Clone(base), "--offline", "--"+f.Name+"="+value)
+	for _, usual := range []string{"--progress=plain", "--matrix=MATRIX", "--cache=CACHE"} {
+		flag, _, _ := strings.Cut(usual[2:], "=")
+		if f.Name != flag && (flag != "matrix" || c.Flags().Lookup(flag) != nil) {
+			args = append(args, usual)
+		}
 	}
-	if c.Flags().Lookup("matrix") != nil && f.Name != "matrix" {
-		args = append(args, "--matrix=MATRIX")
-	}
-	args = append(args, "--"+f.Name+"="+value)
 	for extra := range strings.SplitSeq(rest, " --") {
 		if flag, _, _ := strings.Cut(extra, " "); c.Flags().Lookup(flag) != nil {
 			args = append(args, strings.Fields("--"+extra)...)
 		}
 	}
-	if f.Name != "cache" {
-		args = append(args, "--cache=CACHE")
-	}
 	for i := range args {
-		args[i] = w.files.Replace(args[i])
+		args[i] = files.Replace(args[i])
 	}
+	return args
+}
+
+func refuses(t *testing.T, files *strings.Replacer, binaries batch.Programs, args []string, f *pflag.Flag, value string) {
+	t.Helper()
 	var stdout, stderr tool.Buffer
-	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: w.binaries}
+	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: binaries}
 	if f.Name == "entrypoint" {
 		a.Binaries = nil
 	}
 	code, text := a.Execute(t.Context(), newRootCmd(a), args), stderr.String()
 	named := strings.Contains(text, "--"+f.Name) || f.Shorthand != "" && strings.Contains(text, "-"+f.Shorthand+" ")
-	for word := range strings.FieldsSeq(strings.ReplaceAll(w.files.Replace(value+" "+rest), ",", " ")) {
-		named = named || strings.Contains(text, word)
+	for word := range strings.FieldsSeq(strings.ReplaceAll(files.Replace(value), ",", " ")) {
+		named = named || !strings.HasPrefix(word, "--") && strings.Contains(text, word)
 	}
 	if strings.HasSuffix(value, ",") && f.Value.Type() == "stringSlice" {
 		named = strings.Contains(text, `""`)

@@ -140,10 +140,11 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
-			if err := o.public.CheckImage(ref, o.output.Repository, func() (oci.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {
-				return err
+			err := o.public.CheckImage(ctx, s, ref, o.output.Repository)
+			if err == nil {
+				err = s.Registry.CheckPush(ctx, o.output.Repository)
 			}
-			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
+			if err != nil {
 				return err
 			}
 		}

@@ -109,15 +109,9 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 			return err
 		}
 		unfit := verify.Unfit(findings)
-		if o.format == "json" {
-			err = a.JSON(session.NewList(findings))
-		} else {
-			for _, f := range findings {
-				fmt.Fprintln(a.Stdout, f)
-			}
-			if unfit == nil { // otherwise the error is the verdict
-				fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
-			}
+		err = session.ShowList(a, o.format, findings, nil, func(f verify.Finding) []string { return []string{f.String()} })
+		if unfit == nil && o.format != "json" { // otherwise the error is the verdict
+			fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
 		}
 		return errors.Join(err, unfit)
 	})
@@ -150,9 +144,9 @@ func (o *verifyFlags) examine(ctx context.Context, s *session.Session, image str
 // tryCompile compiles in the image. A compile that fails is a finding.
 func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Opened) ([]verify.Finding, error) {
 	release, err := s.TryCompile(ctx, image, base, o.kernel)
-	var failed *runner.FailedError
+	failed, ran := errors.AsType[*runner.FailedError](err)
 	switch {
-	case errors.As(err, &failed):
+	case ran:
 		return []verify.Finding{{Severity: verify.Error, Rule: "compile", Message: failed.Error()}}, nil
 	case errors.Is(err, images.ErrNotCompiling):
 		return nil, session.Usagef("--deep: %w", err)

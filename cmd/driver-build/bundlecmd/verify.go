@@ -37,7 +37,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printFindings(a, format, findings); err != nil {
+			if err := session.ShowList(a, format, findings, nil, func(f bundle.Finding) []string { return []string{f.String()} }); err != nil {
 				return err
 			}
 			if len(findings) == 0 {
@@ -63,16 +63,6 @@ func check(ctx context.Context, a *session.App, name string, file *io.SectionRea
 		found[n].File = name
 	}
 	return b, found, err
-}
-
-func printFindings(a *session.App, format string, findings []bundle.Finding) error {
-	if format == "json" {
-		return a.JSON(session.NewList(findings))
-	}
-	for _, f := range findings {
-		a.Result(f.String())
-	}
-	return nil
 }
 
 func newList(a *session.App) *cobra.Command {

@@ -105,7 +105,7 @@ func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed str
 	if c.To == "" {
 		return nil
 	}
-	step := s.Step(p.Tags[0], "layers for later builds")
+	step := s.Observe.Begin(p.Tags[0], "layers for later builds")
 	err := c.publish(ctx, s, pushed, t, built, p)
 	if err != nil && ctx.Err() == nil {
 		step.Note(fmt.Sprintf("warning: later builds do not find the layers in %s: %v", c.To, err))

@@ -87,7 +87,7 @@ func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session
 	}
 	p.Repository = o.Repository
 	for _, out := range o.Places {
-		step := s.Step(p.Tags[0], "write "+out.String())
+		step := s.Observe.Begin(p.Tags[0], "write "+out.String())
 		refs, err := p.Write(ctx, out, t)
 		if step.End(false, err) != nil {
 			return err
@@ -134,11 +134,17 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 }
 
 // CheckImage refuses a repository for an image that is there already.
-func (p *PublicRegistry) CheckImage(image, repository string, open func() (oci.Artifact, error)) error {
+func (p *PublicRegistry) CheckImage(ctx context.Context, s *session.Session, image, repository string) error {
 	if p.Allowed {
 		return nil
 	}
-	return registry.CheckPublicArtifact(image, repository, open)
+	return registry.CheckPublicArtifact(image, repository, func() (oci.Artifact, error) {
+		opened, err := s.Registry.Open(ctx, image, registry.OpenOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return opened.Artifact, nil
+	})
 }
 
 // Record says which documents a build gives to its images.

@@ -110,7 +110,7 @@ func (r *Runners) Try(ctx context.Context, work string) (string, error) {
 // ends the runner.
 func (r *Runners) Attach(s *session.Session) func() error {
 	s.Compiles = r.compiles
-	say := func(line string) { _ = s.Step("builder", line).End(false, nil) }
+	say := func(line string) { _ = s.Observe.Begin("builder", line).End(false, nil) }
 	var one sync.Mutex
 	var found runner.Runner
 	end := noEnd

@@ -87,14 +87,14 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return err
 	}
-	a.holdResults()
+	a.holdResults(true)
 	defer func() {
 		err = errors.Join(err, s.close())
 		if earlier := s.Store.Earlier(); len(earlier) > 0 {
 			a.Notes(fmt.Sprintf("the cache is that of an earlier version: its downloads are used, its layers are made again; if nothing else uses it, "+
 				"remove these folders in %s: %s", s.Store.Dir(), strings.Join(earlier, " ")))
 		}
-		a.releaseResults()
+		a.holdResults(false)
 	}()
 	return s.explainDamage(ctx, f(ctx, s))
 }
@@ -164,9 +164,4 @@ func (s *Session) close() error {
 	s.Registry.Close()
 	s.transfers.End()
 	return s.display.Close()
-}
-
-// Step begins a step of the command itself.
-func (s *Session) Step(target, name string) *progress.Step {
-	return s.Observe.Begin(target, name)
 }

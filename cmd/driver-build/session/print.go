@@ -33,21 +33,15 @@ func (a *App) progressMode() string {
 	return a.progress
 }
 
-// holdResults keeps results back if they go to a terminal that the display redraws.
-func (a *App) holdResults() {
+// holdResults keeps results back, if they go to a terminal that the display redraws, or prints those that were kept back.
+func (a *App) holdResults(hold bool) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
-	a.hold = (a.progress == "auto" || a.progress == "tty") && IsTerminal(a.Stdout) && IsTerminal(a.Stderr)
-}
-
-// releaseResults prints what was kept back.
-func (a *App) releaseResults() {
-	a.printing.Lock()
-	defer a.printing.Unlock()
+	a.hold = hold && (a.progress == "auto" || a.progress == "tty") && IsTerminal(a.Stdout) && IsTerminal(a.Stderr)
 	for _, line := range a.held {
 		fmt.Fprintln(a.Stdout, line)
 	}
-	a.hold, a.held = false, nil
+	a.held = nil
 }
 
 // IsTerminal says whether a stream is a terminal.
