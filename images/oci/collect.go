@@ -163,7 +163,7 @@ func (c *collector) addManifest(d Document, p parts) error {
 	if p.blob == nil {
 		return errors.New("it is neither an image nor an index")
 	}
-	isImage := isImageConfig(m.Config.MediaType)
+	isImage := m.Config.MediaType.IsConfig()
 	for _, b := range append(slices.Clone(m.Layers), m.Config) {
 		if !b.MediaType.IsDistributable() {
 			return fmt.Errorf("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)

@@ -49,7 +49,7 @@ func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, 
 		m.Layers, out.Blobs = append(m.Layers, l), append(out.Blobs, a.Blobs[i])
 	}
 	if len(out.Blobs) > 0 {
-		if isImageConfig(m.Config.MediaType) {
+		if m.Config.MediaType.IsConfig() {
 			b, err := addDiffIDs(m.Config, config, out.Blobs)
 			if err != nil {
 				return a, err

@@ -214,7 +214,3 @@ func checkDescriptor(d v1.Descriptor) error {
 	}
 	return nil
 }
-
-func isImageConfig(t types.MediaType) bool {
-	return t == types.OCIConfigJSON || t == types.DockerConfigJSON
-}

@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,10 +147,8 @@ func isFinal(err error) bool {
 
 // isCertificate reports whether the certificate of the server is the cause.
 func isCertificate(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
+	_, found := errors.AsType[*tls.CertificateVerificationError](err)
+	return found
 }
 
 // printable makes a server's text printable on one line of a terminal.

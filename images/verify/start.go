@@ -87,7 +87,8 @@ func (s *subject) checkSearch() {
 	}
 	searched := s.folders(strings.Split(s.env("LD_LIBRARY_PATH"), ":")...)
 	for _, dir := range s.folders(append(slices.Clone(consumerDirs), "lib", "usr/lib")...) {
-		s.checkShadowed("LD_LIBRARY_PATH", without(searched, dir), dir)
+		others := slices.DeleteFunc(slices.Clone(searched), func(other string) bool { return other == dir })
+		s.checkShadowed("LD_LIBRARY_PATH", others, dir)
 	}
 }
 
@@ -101,10 +102,6 @@ func (s *subject) checkShadowed(variable string, before []string, dir string) {
 			}
 		}
 	}
-}
-
-func without(list []string, word string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(w string) bool { return w == word })
 }
 
 // checkPreload: what is preloaded runs in every program of the image, the driver's included.
