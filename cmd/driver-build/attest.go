@@ -5,11 +5,11 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -44,7 +44,14 @@ type attestFlags struct {
 	export, answers      string // folders
 }
 
-func (o *attestFlags) addTo(f *pflag.FlagSet) {
+func newAttestCmd(a *session.App) *cobra.Command {
+	var o attestFlags
+	cmd := &cobra.Command{
+		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
+		Args: session.ImageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+	}
+	f := cmd.Flags()
 	o.signer.AddTo(f)
 	f.StringVar(&o.repository, "repository", "", "`REGISTRY/PATH` that signatures state (default: that of IMAGE in a registry)")
 	f.StringArrayVar(&o.tags, "tag", nil, "further `TAG` that signatures state (repeatable; always: that of IMAGE)")
@@ -60,16 +67,6 @@ func (o *attestFlags) addTo(f *pflag.FlagSet) {
 	session.Check(f, imagename.CheckTag, "tag")
 	session.Check(f, matrix.CheckArch, "arch")
 	session.Check(f, kernelmodules.CheckRequestFolder, "export")
-}
-
-func newAttestCmd(a *session.App) *cobra.Command {
-	var o attestFlags
-	cmd := &cobra.Command{
-		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
-		Args: session.ImageArgs(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
-	}
-	o.addTo(cmd.Flags())
 	return cmd
 }
 
@@ -143,7 +140,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 
 // documents reads the files.
 func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []attestation.Document, err error) {
-	stdin := false
+	var stdin io.Reader
 	for _, d := range []struct {
 		flag, file string
 		parse      func([]byte) (attestation.Document, error)
@@ -154,11 +151,12 @@ func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []atte
 		switch {
 		case d.file == "":
 			continue
-		case d.file == "-" && stdin:
+		case d.file == "-" && stdin != nil:
 			return nil, fmt.Errorf("%s -: stdin has one document", d.flag)
+		case d.file == "-":
+			stdin = a.Input(ctx)
 		}
-		stdin = stdin || d.file == "-"
-		raw, err := attestation.ReadDocument(d.file, a.Input(ctx))
+		raw, err := attestation.ReadDocument(d.file, stdin)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", d.flag, d.file, err)
 		}

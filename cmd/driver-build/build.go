@@ -7,7 +7,7 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -39,7 +39,14 @@ type buildFlags struct {
 	recorded attestation.Record
 }
 
-func (o *buildFlags) addTo(f *pflag.FlagSet) {
+// buildCommand is the command that builds, under a name.
+func buildCommand(a *session.App, name string) *cobra.Command {
+	var o buildFlags
+	cmd := &cobra.Command{
+		Use:  name + " --os SYSTEM --driver VERSION",
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+	}
+	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "source profile lock repository")
 	session.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	session.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
@@ -54,6 +61,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.record.AddTo(f)
 	o.layers.AddTo(f)
 	o.public.AddTo(f)
+	return cmd
 }
 
 // maxRecipe bounds the file of --recipe, in bytes: a provenance is the longest that it can be.

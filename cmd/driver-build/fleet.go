@@ -125,10 +125,8 @@ func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node
 	if err != nil {
 		return nil, session.Usage(fmt.Errorf("read the list of nodes: %w", err))
 	}
+	defer f.Close()
 	all, err := fleet.ReadNodes(f)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}

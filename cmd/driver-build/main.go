@@ -73,17 +73,6 @@ func newRootCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-// buildCommand is the command that builds, under a name.
-func buildCommand(a *session.App, name string) *cobra.Command {
-	var o buildFlags
-	cmd := &cobra.Command{
-		Use:  name + " --os SYSTEM --driver VERSION",
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
-	}
-	o.addTo(cmd.Flags())
-	return cmd
-}
-
 func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: cobra.NoArgs,

@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -42,7 +41,14 @@ type signFlags struct {
 	public          flags.PublicRegistry
 }
 
-func (o *signFlags) addTo(f *pflag.FlagSet) {
+func newSignCmd(a *session.App) *cobra.Command {
+	var o signFlags
+	cmd := &cobra.Command{
+		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: session.ImageArgs(cobra.ExactArgs(1)),
+		Example: "  driver-build sign-modules oci:dist:580.178.04-5.15.0-164-generic-ubuntu22.04 --module-key key.pem --module-cert cert.pem --output oci:signed",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+	}
+	f := cmd.Flags()
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer needs: digests and request.json")
@@ -57,16 +63,6 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 	o.output.AddTo(f, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "`REGISTRY/PATH` to push to")
 	o.public.AddTo(f)
-}
-
-func newSignCmd(a *session.App) *cobra.Command {
-	var o signFlags
-	cmd := &cobra.Command{
-		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: session.ImageArgs(cobra.ExactArgs(1)),
-		Example: "  driver-build sign-modules oci:dist:580.178.04-5.15.0-164-generic-ubuntu22.04 --module-key key.pem --module-cert cert.pem --output oci:signed",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
-	}
-	o.addTo(cmd.Flags())
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -43,7 +42,18 @@ type createFlags struct {
 	headers []string // releases of kernels
 }
 
-func (o *createFlags) addTo(f *pflag.FlagSet) {
+func newCreate(a *session.App) *cobra.Command {
+	var o createFlags
+	cmd := &cobra.Command{
+		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Args:    session.ImageArgs(cobra.ArbitraryArgs),
+		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Images = args
+			return o.run(cmd.Context(), a)
+		},
+	}
+	f := cmd.Flags()
 	f.StringVar(&o.output, "output", "", "`FILE` to write; - is stdout")
 	f.StringVar(&o.Origin, "repository", "", "`REGISTRY/PATH` of the images; the import puts another name in its place")
 	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this `SYSTEM` (repeatable)")
@@ -61,20 +71,6 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	o.key.AddTo(f, "the bundle")
 	session.Check(f, imagename.CheckTag, "file-tag")
 	session.Check(f, recipe.CheckRelease, "headers")
-}
-
-func newCreate(a *session.App) *cobra.Command {
-	var o createFlags
-	cmd := &cobra.Command{
-		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
-		Args:    session.ImageArgs(cobra.ArbitraryArgs),
-		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Images = args
-			return o.run(cmd.Context(), a)
-		},
-	}
-	o.addTo(cmd.Flags())
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -41,7 +40,14 @@ type importFlags struct {
 	public         flags.PublicRegistry
 }
 
-func (o *importFlags) addTo(f *pflag.FlagSet, a *session.App) {
+func newImport(a *session.App) *cobra.Command {
+	var o importFlags
+	cmd := &cobra.Command{
+		Use: "import FILE --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: cobra.ExactArgs(1), Long: importLong,
+		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+	}
+	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "`REGISTRY/PATH` that takes the place of the bundle's repository")
 	f.StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
@@ -57,16 +63,6 @@ func (o *importFlags) addTo(f *pflag.FlagSet, a *session.App) {
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")
-}
-
-func newImport(a *session.App) *cobra.Command {
-	var o importFlags
-	cmd := &cobra.Command{
-		Use: "import FILE --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: cobra.ExactArgs(1), Long: importLong,
-		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
-	}
-	o.addTo(cmd.Flags(), a)
 	return cmd
 }
 

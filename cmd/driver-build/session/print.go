@@ -52,24 +52,14 @@ func IsTerminal(stream any) bool {
 
 // Input is stdin, whose reading ends with ctx: nothing else ends a read of a pipe whose writer waits.
 func (a *App) Input(ctx context.Context) io.Reader {
-	return readFunc(func(p []byte) (int, error) {
-		buf, read := make([]byte, len(p)), make(chan func() (int, error), 1)
-		go func() { // it stays until the process ends if no content comes
-			n, err := a.Stdin.Read(buf)
-			read <- func() (int, error) { return copy(p, buf[:n]), err }
-		}()
-		select {
-		case result := <-read:
-			return result()
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	})
+	r, w := io.Pipe()
+	go func() { // it stays until the process ends if no content comes
+		_, err := io.Copy(w, a.Stdin)
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
+	return r
 }
-
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // Notes prints what the user should know on stderr. It is called when the display has ended, after With.
 func (a *App) Notes(notes ...string) {
