@@ -20,13 +20,13 @@ const (
 
 // builder collects the packages of one list.
 type builder struct {
-	repo    *repo
-	base    string // the folder that the list was downloaded from
-	wanted  []string
-	texts   *texts
-	entries []*entry
+	repo     *repo
+	base     string // the folder that the list was downloaded from
+	wanted   []string
+	texts    *texts
+	packages []*Package
 
-	e                  *entry // the package being read
+	p                  *Package // the package being read
 	lists              [kinds][]rpmfile.Requirement
 	files              []string
 	digestType, digest string
@@ -60,9 +60,9 @@ func newBuilder(r *repo, base, arch string) *builder {
 
 func (b *builder) begin() {
 	s := b.repo.source
-	b.e = &entry{
-		Package: Package{Package: distros.Package{Keys: b.repo.keys}, Origin: s.ID, Priority: cmp.Or(s.Priority, repoconf.DefaultPriority)},
-		cost:    cmp.Or(s.Cost, repoconf.DefaultCost), hotfix: s.ModuleHotfixes,
+	b.p = &Package{
+		Package: distros.Package{Keys: b.repo.keys}, Origin: s.ID,
+		Priority: cmp.Or(s.Priority, repoconf.DefaultPriority), Cost: cmp.Or(s.Cost, repoconf.DefaultCost), Hotfix: s.ModuleHotfixes,
 	}
 	for k := range b.lists {
 		b.lists[k] = b.lists[k][:0]
@@ -76,7 +76,7 @@ func (b *builder) text(p []byte) string { return b.texts.keep(p) }
 // skip reports whether the package being read is for another architecture, so that the rest of it is not
 // needed.
 func (b *builder) skip() bool {
-	return b.e.Arch != "" && !slices.Contains(b.wanted, b.e.Arch)
+	return b.p.Arch != "" && !slices.Contains(b.wanted, b.p.Arch)
 }
 
 func (b *builder) evr(epoch, version, release []byte) rpmfile.EVR {
@@ -126,46 +126,46 @@ func (b *builder) file(name []byte) error {
 
 // hide records why the package cannot be used; the first reason stays.
 func (b *builder) hide(why string) {
-	if b.e.Hidden == "" {
-		b.e.Hidden = why
+	if b.p.Hidden == "" {
+		b.p.Hidden = why
 	}
 }
 
 // end checks the package and adds it. A mistake in the list is an error; a mistake that only makes the
 // package unusable hides the package.
 func (b *builder) end() error {
-	e, m := b.e, &b.e.Metadata
-	if e.Name == "" || e.Arch == "" || m.EVR.Version == "" || m.EVR.Release == "" {
-		return fmt.Errorf("package %.80q without name, version or architecture", e.Name)
+	p, m := b.p, &b.p.Metadata
+	if p.Name == "" || p.Arch == "" || m.EVR.Version == "" || m.EVR.Release == "" {
+		return fmt.Errorf("package %.80q without name, version or architecture", p.Name)
 	}
 	if b.skip() {
 		return nil
 	}
-	if len(b.entries) == maxPackages {
+	if len(b.packages) == maxPackages {
 		return fmt.Errorf("more than %d packages", maxPackages)
 	}
-	sum, err := newChecksum(b.digestType, b.digest, e.Size)
+	sum, err := newChecksum(b.digestType, b.digest, p.Size)
 	if err != nil {
 		b.hide(err.Error())
 	}
-	e.SHA256, e.SHA512 = sum.SHA256, sum.SHA512
-	if e.URL, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
+	p.SHA256, p.SHA512 = sum.SHA256, sum.SHA512
+	if p.URL, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
 	switch {
-	case e.Size <= 0:
+	case p.Size <= 0:
 		b.hide("the list does not tell its size")
-	case e.Size > maxPackage:
-		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", e.Size, int64(maxPackage)))
+	case p.Size > maxPackage:
+		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", p.Size, int64(maxPackage)))
 	}
-	if why := e.excludedBy(b.repo.source); why != "" {
+	if why := p.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
-	m.Name, m.Arch, e.Version = e.Name, e.Arch, m.EVR.String()
+	m.Name, m.Arch, p.Version = p.Name, p.Arch, m.EVR.String()
 	m.Requires, m.Conflicts = append(m.Requires, b.lists[requires]...), append(m.Conflicts, b.lists[conflicts]...)
 	m.Provides, m.Obsoletes = plain(b.lists[provides]), plain(b.lists[obsoletes])
 	m.Files = append(m.Files, b.files...)
-	b.entries = append(b.entries, e)
+	b.packages = append(b.packages, p)
 	return nil
 }
 

@@ -116,16 +116,4 @@ func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 	if s.zypp != (len(got.Keys) == 0) || len(got.Keys) > 0 && got.Keys[0] != fingerprint {
 		t.Errorf("%s: Keys = %q", want.Name, got.Keys)
 	}
-	client := fetch.Client{Store: mustStore(t)}
-	path, _, err := client.Get(t.Context(), fetch.File{URL: got.URL, SHA256: got.SHA256, SHA512: got.SHA512, Size: got.Size}, nil)
-	if err != nil {
-		t.Errorf("%s: %v", want.Name, err)
-	} else if have, err := os.ReadFile(path); err != nil || len(have) != int(got.Size) {
-		t.Errorf("%s: downloaded %d bytes, %v", want.Name, len(have), err)
-	}
-}
-
-func mustStore(t *testing.T) *fetch.Store {
-	t.Helper()
-	return require.Value(fetch.OpenStore(t.TempDir()))(t)
 }

@@ -16,7 +16,7 @@ import (
 // lists of files have 800 MB.
 type fileTable struct {
 	mu sync.Mutex
-	// Entries by path. An empty list means that all lists of files were searched and no package owns the file.
+	// Packages, by index, by path. An empty list means that all lists of files were searched and no package owns the file.
 	known map[string][]int
 }
 
@@ -36,8 +36,8 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	}
 	var out []*Package
 	for _, i := range x.files.known[file] {
-		if x.entries[i].Hidden == "" {
-			out = append(out, &x.entries[i].Package)
+		if x.packages[i].Hidden == "" {
+			out = append(out, x.packages[i])
 		}
 	}
 	return out, nil
@@ -52,7 +52,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 		x.requiredFiles(wanted)
 	}
 	found := map[string][]string{} // paths by digest of the package
-	for _, repo := range x.releases.repos {
+	for _, repo := range x.repos {
 		list, ok := repo.md.Lists["filelists"]
 		if !ok {
 			continue
@@ -68,8 +68,8 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 	for name := range wanted {
 		x.files.known[name] = nil
 	}
-	for i := range x.entries {
-		for _, name := range found[cmp.Or(x.entries[i].SHA256, x.entries[i].SHA512)] {
+	for i := range x.packages {
+		for _, name := range found[cmp.Or(x.packages[i].SHA256, x.packages[i].SHA512)] {
 			x.files.known[name] = append(x.files.known[name], i)
 		}
 	}
@@ -78,8 +78,8 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 
 // requiredFiles adds the files that packages require and that no primary list names.
 func (x *Index) requiredFiles(wanted map[string]bool) {
-	for i := range x.entries {
-		for _, r := range x.entries[i].Metadata.Requires {
+	for i := range x.packages {
+		for _, r := range x.packages[i].Metadata.Requires {
 			if name := r.Relation.Name; strings.HasPrefix(name, "/") && len(x.provides[name]) == 0 {
 				wanted[name] = true
 			}

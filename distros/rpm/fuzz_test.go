@@ -19,9 +19,8 @@ func FuzzPrimary(f *testing.F) {
 		if err := b.readPrimary(strings.NewReader(string(data))); err != nil {
 			return
 		}
-		x := &Index{arch: "x86_64", entries: b.entries}
-		x.build()
-		for _, e := range x.entries {
+		x := NewIndex("x86_64", b.packages)
+		for _, e := range x.packages {
 			for _, p := range x.Versions(e.Name) {
 				if p.Name == "" || p.Version == "" || p.Size <= 0 || len(p.SHA256)+len(p.SHA512) == 0 || strings.Contains(p.URL, "/../") {
 					t.Errorf("%+v", p)
@@ -60,7 +59,7 @@ func FuzzModules(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e := &entry{Package: Package{Package: distros.Package{Name: "nodejs", Arch: "x86_64"}, Metadata: rpmfile.Metadata{EVR: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}}
-		hideByModules([]*entry{e}, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
+		p := &Package{Package: distros.Package{Name: "nodejs", Arch: "x86_64"}, Metadata: rpmfile.Metadata{EVR: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}
+		hideByModules([]*Package{p}, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
 	})
 }

@@ -19,6 +19,8 @@ type Package struct {
 
 	Origin   string `json:"-"` // id of its source, "baseos", for messages
 	Priority int    `json:"-"` // of its source; the lower number wins
+	Cost     int    `json:"-"` // of its source; decides at the same priority
+	Hotfix   bool   `json:"-"` // its source has module_hotfixes: modules do not hide it
 	// Hidden says why the package is not available although the repository holds it: it belongs to a stream of a
 	// module that is not active, an active stream shadows it, or the source excludes it. It is empty for all
 	// packages except some that Index.Providing returns.
@@ -31,56 +33,56 @@ func (p *Package) String() string { return p.Name + " " + p.Version }
 // Index holds the packages that all repositories together offer for one architecture. It does not change and
 // may be shared: the same package is always returned as the same pointer, and callers must not write to it.
 type Index struct {
-	releases *Releases
 	arch     string
-	entries  []*entry           // in the order of less; includes the hidden ones
-	provides map[string][]int32 // the entries by the names that they provide, and by the paths of the files in the primary lists
-	obsolete map[string][]int32 // the entries by the names that they obsolete
+	packages []*Package         // in the order of less; includes the hidden ones
+	provides map[string][]int32 // by the names that they provide, and by the paths of the files in the primary lists
+	obsolete map[string][]int32 // by the names that they obsolete
 	notes    []string
-
-	files fileTable
+	repos    []*repo // with lists of files
+	files    fileTable
 }
 
-// build sorts the entries and fills the tables. If several repositories hold the same package, only the first
-// one in that order is kept.
-func (x *Index) build() {
-	slices.SortStableFunc(x.entries, less)
-	x.entries = slices.CompactFunc(x.entries, func(a, b *entry) bool {
+// NewIndex returns an index of packages. If several repositories hold the same package, only the first one in the order
+// of the index is kept.
+func NewIndex(arch string, packages []*Package) *Index {
+	x := &Index{arch: arch, packages: packages, provides: map[string][]int32{}, obsolete: map[string][]int32{}}
+	slices.SortStableFunc(x.packages, less)
+	x.packages = slices.CompactFunc(x.packages, func(a, b *Package) bool {
 		return a.Name == b.Name && a.Arch == b.Arch && (a.Hidden == "") == (b.Hidden == "") && rpmfile.Compare(a.Metadata.EVR, b.Metadata.EVR) == 0
 	})
-	x.provides, x.obsolete = map[string][]int32{}, map[string][]int32{}
 	add := func(to map[string][]int32, name string, i int) {
 		if have := to[name]; len(have) == 0 || int(have[len(have)-1]) != i {
 			to[name] = append(have, int32(i)) //nolint:gosec // bounded by maxPackages
 		}
 	}
-	for i, e := range x.entries {
-		for name := range e.providedNames {
+	for i, p := range x.packages {
+		for name := range p.providedNames {
 			add(x.provides, name, i)
 		}
-		for _, r := range e.Metadata.Obsoletes {
+		for _, r := range p.Metadata.Obsoletes {
 			add(x.obsolete, r.Name, i)
 		}
 	}
+	return x
 }
 
-// less orders entries by name, priority of the source, newest version, best architecture, cheapest source;
-// hidden entries come after all others of the name.
-func less(a, b *entry) int {
+// less orders packages by name, priority of the source, newest version, best architecture, cheapest source;
+// hidden ones come after all others of the name.
+func less(a, b *Package) int {
 	return cmp.Or(
 		strings.Compare(a.Name, b.Name),
 		cmp.Compare(min(len(a.Hidden), 1), min(len(b.Hidden), 1)),
 		cmp.Compare(a.Priority, b.Priority),
 		rpmfile.Compare(b.Metadata.EVR, a.Metadata.EVR),
 		cmp.Compare(ArchRank(a.Arch), ArchRank(b.Arch)),
-		cmp.Compare(a.cost, b.cost),
+		cmp.Compare(a.Cost, b.Cost),
 	)
 }
 
-// span returns the range of the entries that have one name.
+// span returns the range of the packages that have one name.
 func (x *Index) span(name string) (from, to int) {
-	from = sort.Search(len(x.entries), func(i int) bool { return x.entries[i].Name >= name })
-	for to = from; to < len(x.entries) && x.entries[to].Name == name; {
+	from = sort.Search(len(x.packages), func(i int) bool { return x.packages[i].Name >= name })
+	for to = from; to < len(x.packages) && x.packages[to].Name == name; {
 		to++
 	}
 	return from, to
@@ -90,8 +92,8 @@ func (x *Index) span(name string) (from, to int) {
 // the newest version, of that the best architecture. It returns false if there is none.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	for i, to := x.span(name); i < to; i++ {
-		if x.entries[i].Hidden == "" {
-			return &x.entries[i].Package, true
+		if x.packages[i].Hidden == "" {
+			return x.packages[i], true
 		}
 	}
 	return nil, false
@@ -102,8 +104,8 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 func (x *Index) Versions(name string) []*Package {
 	var out []*Package
 	for i, to := x.span(name); i < to; i++ {
-		if x.entries[i].Hidden == "" {
-			out = append(out, &x.entries[i].Package)
+		if x.packages[i].Hidden == "" {
+			out = append(out, x.packages[i])
 		}
 	}
 	return out
@@ -114,10 +116,7 @@ func (x *Index) Versions(name string) []*Package {
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
 	var out []*Package
 	for _, i := range x.provides[want.Name] {
-		if x.entries[i].Hidden != "" {
-			continue
-		}
-		if p := &x.entries[i].Package; p.Metadata.Meets(want) {
+		if p := x.packages[i]; p.Hidden == "" && p.Metadata.Meets(want) {
 			out = append(out, p)
 		}
 	}
@@ -129,7 +128,7 @@ func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
 func (x *Index) Providing(name string) []*Package {
 	var out []*Package
 	for _, i := range x.provides[name] {
-		out = append(out, &x.entries[i].Package)
+		out = append(out, x.packages[i])
 	}
 	return out
 }
@@ -138,8 +137,8 @@ func (x *Index) Providing(name string) []*Package {
 func (x *Index) Obsoleting(name string) []*Package {
 	var out []*Package
 	for _, i := range x.obsolete[name] {
-		if x.entries[i].Hidden == "" {
-			out = append(out, &x.entries[i].Package)
+		if x.packages[i].Hidden == "" {
+			out = append(out, x.packages[i])
 		}
 	}
 	return out
@@ -154,8 +153,8 @@ func (x *Index) Notes() []string { return slices.Clone(x.notes) }
 // Len returns the number of packages, every version counted, without the hidden ones.
 func (x *Index) Len() int {
 	n := 0
-	for i := range x.entries {
-		if x.entries[i].Hidden == "" {
+	for _, p := range x.packages {
+		if p.Hidden == "" {
 			n++
 		}
 	}

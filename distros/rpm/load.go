@@ -28,8 +28,8 @@ const (
 
 // loaded is the content of the lists of one repository.
 type loaded struct {
-	entries []*entry
-	modules []Module
+	packages []*Package
+	modules  []Module
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
@@ -49,19 +49,19 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	x := &Index{releases: r, arch: r.options.Arch, notes: slices.Clone(r.notes)}
+	var packages []*Package
 	var modules []Module
-	for i := range found {
-		x.entries = append(x.entries, found[i].entries...)
-		modules = append(modules, found[i].modules...)
-		found[i] = loaded{}
+	for _, f := range found {
+		packages = append(packages, f.packages...)
+		modules = append(modules, f.modules...)
 	}
 	state, err := r.options.moduleState()
 	if err != nil {
 		return nil, err
 	}
-	x.notes = append(x.notes, hideByModules(x.entries, modules, state)...)
-	x.build()
+	notes := slices.Concat(r.notes, hideByModules(packages, modules, state))
+	x := NewIndex(r.options.Arch, packages)
+	x.repos, x.notes = r.repos, notes
 	return x, nil
 }
 
@@ -70,7 +70,7 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 	if err := r.read(ctx, "primary", r.md.Lists["primary"], maxPrimary, b.readPrimary); err != nil {
 		return l, err
 	}
-	l.entries = b.entries
+	l.packages = b.packages
 	if list, ok := r.md.Lists["modules"]; ok && o.Modules != nil {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
 			l.modules, err = o.Modules(in)

@@ -46,7 +46,7 @@ func (o Options) moduleState() (s moduleState, err error) {
 // overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
 // an active stream has its name, or if it provides that name, except if it comes from a source with
 // module_hotfixes. The notes name enabled streams without a usable build.
-func hideByModules(entries []*entry, docs []Module, state moduleState) (notes []string) {
+func hideByModules(packages []*Package, docs []Module, state moduleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -72,21 +72,21 @@ func hideByModules(entries []*entry, docs []Module, state moduleState) (notes []
 			}
 		}
 	}
-	for _, e := range entries {
-		if e.hotfix || e.Hidden != "" {
+	for _, p := range packages {
+		if p.Hotfix || p.Hidden != "" {
 			continue
 		}
-		id := e.artifact()
+		id := p.artifact()
 		if in[id] {
 			continue
 		}
 		if stream := out[id]; stream != "" {
-			e.Hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
+			p.Hidden = "it belongs to the stream " + stream + " of a module, which is not active in the base (etc/dnf/modules.d)"
 			continue
 		}
-		for name := range e.providedNames {
+		for name := range p.providedNames {
 			if stream := names[name]; stream != "" && !strings.HasPrefix(name, "/") {
-				e.Hidden = "the active stream " + stream + " of a module has its own " + name
+				p.Hidden = "the active stream " + stream + " of a module has its own " + name
 				break
 			}
 		}
@@ -95,9 +95,9 @@ func hideByModules(entries []*entry, docs []Module, state moduleState) (notes []
 }
 
 // artifact returns the name by which a list of modules refers to the package.
-func (e *entry) artifact() string {
-	v := e.Metadata.EVR
-	return e.Name + "-" + cmp.Or(v.Epoch, "0") + ":" + v.Version + "-" + v.Release + "." + e.Arch
+func (p *Package) artifact() string {
+	v := p.Metadata.EVR
+	return p.Name + "-" + cmp.Or(v.Epoch, "0") + ":" + v.Version + "-" + v.Release + "." + p.Arch
 }
 
 // artifactName returns the name and the architecture of name-epoch:version-release.arch.

@@ -82,7 +82,7 @@ func TestModules(t *testing.T) {
 			o.Root = testfile.FS(files)
 			x := require.Value(openIndex(t.Context(), o))(t)
 			var got []string
-			for _, p := range x.entries {
+			for _, p := range x.packages {
 				if p.Hidden == "" {
 					got = append(got, p.String())
 				}

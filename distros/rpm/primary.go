@@ -27,7 +27,7 @@ func (b *builder) readPrimary(in io.Reader) error {
 		case x.Depth == 2 && string(x.Name) == "package":
 			b.begin()
 			if err := b.readPackage(x); err != nil {
-				return fmt.Errorf("package %.80q: %w", b.e.Name, err)
+				return fmt.Errorf("package %.80q: %w", b.p.Name, err)
 			}
 			if err := b.end(); err != nil {
 				return err
@@ -66,12 +66,12 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 	switch string(x.Name) {
 	case "name":
 		text, err = x.Content()
-		b.e.Name = b.text(text)
+		b.p.Name = b.text(text)
 	case "arch":
 		text, err = x.Content()
-		b.e.Arch = b.text(text)
+		b.p.Arch = b.text(text)
 	case "version":
-		b.e.Metadata.EVR = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
+		b.p.Metadata.EVR = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	case "checksum":
 		b.digestType = b.text(x.Attr("type"))
 		text, err = x.Content()
@@ -79,7 +79,7 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 	case "location":
 		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
-		b.e.Size, err = number(x.Attr("package"))
+		b.p.Size, err = number(x.Attr("package"))
 	}
 	return err
 }

@@ -95,8 +95,7 @@ func TestRealPrimary(t *testing.T) {
 	defer f.Close() //nolint:errcheck // opened for reading
 	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
 	require.NoError(t, b.readPrimary(f))
-	x := &Index{arch: "x86_64", entries: b.entries}
-	x.build()
+	x := NewIndex("x86_64", b.packages)
 	p, _ := x.Candidate("0ad-data")
 	assert.Same(t, distros.Package{
 		Name: "0ad-data", Version: "0.0.26-2.fc38", Arch: "noarch", Size: 1493523190, URL: "https://example.com/os/Packages/0/0ad-data-0.0.26-2.fc38.noarch.rpm",

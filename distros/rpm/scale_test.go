@@ -35,8 +35,7 @@ func TestScale(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
 	require.NoError(t, b.readPrimary(strings.NewReader(list)))
-	x := &Index{arch: "x86_64", entries: b.entries}
-	x.build()
+	x := NewIndex("x86_64", b.packages)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if held, limit := int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(300<<20)/60000*packages; held > limit {

@@ -62,14 +62,6 @@ func TestReadSources(t *testing.T) {
 		}, Vars{"releasever": "2", "awsproto": "https", "amazonlinux": "amazonlinux-2-repos", "awsregion": "eu-west-1", "awsdomain": "example.com", "product": "core", "target": "latest"}, []Source{
 			{ID: "amzn2-core", Name: "Amazon Linux 2 core repository", MirrorList: "https://amazonlinux-2-repos.eu-west-1.example.com/2/core/latest/x86_64/mirror.list", Priority: 10, GPGCheck: true, GPGKeys: key},
 		}},
-		{"amazon 2023", map[string]string{
-			"etc/dnf/dnf.conf": "[main]\ngpgcheck=1\n",
-			"etc/yum.repos.d/amazonlinux.repo": "[amazonlinux]\nname=Amazon Linux 2023 repository\nmirrorlist=https://cdn.example.com/al2023/core/mirrors/$releasever/$basearch/mirror.list\n" +
-				"#baseurl=https://cdn.example.com/al2023/core/guids/x/$basearch/\npriority=10\ngpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
-		}, Vars{"releasever": "2023.6.20241010", "basearch": "x86_64"}, []Source{{
-			ID: "amazonlinux", Name: "Amazon Linux 2023 repository", MirrorList: "https://cdn.example.com/al2023/core/mirrors/2023.6.20241010/x86_64/mirror.list",
-			Unused: "https://cdn.example.com/al2023/core/guids/x/x86_64", Priority: 10, GPGCheck: true, GPGKeys: key,
-		}}},
 		{"fedora", map[string]string{
 			"etc/dnf/dnf.conf": "# see `man dnf.conf`\n[main]\n",
 			"etc/yum.repos.d/fedora.repo": "[fedora]\nname=Fedora $releasever - $basearch\n#baseurl=http://download.example/pub/fedora/linux/releases/$releasever/Everything/$basearch/os/\n" +
@@ -94,12 +86,6 @@ func TestReadSources(t *testing.T) {
 		}, nil, []Source{
 			{ID: "SLES:Pool", Name: "SLES Pool", BaseURLs: []string{"https://updates.example.com/SUSE/Products/SLES/15-SP6/x86_64/product"}, Query: "to_k-en", RepoGPGCheck: true},
 			{ID: "SLES:Updates", BaseURLs: []string{"https://updates.example.com/Updates"}, Query: "a=b", Username: "SCC_1", Password: "hidden", RepoGPGCheck: true},
-		}},
-		{"oracle", map[string]string{
-			"etc/yum.repos.d/oracle-linux-ol9.repo": "[ol9_baseos_latest]\nname=Oracle Linux 9 BaseOS Latest ($basearch)\nbaseurl=https://yum$ociregion.$ocidomain/repo/OracleLinux/OL9/baseos/latest/$basearch/\n" +
-				"gpgkey=file:///etc/pki/rpm-gpg/KEY\ngpgcheck=1\nenabled=1\n",
-		}, Vars{"basearch": "x86_64", "ociregion": "", "ocidomain": "example.com"}, []Source{
-			{ID: "ol9_baseos_latest", Name: "Oracle Linux 9 BaseOS Latest (x86_64)", BaseURLs: []string{"https://yum.example.com/repo/OracleLinux/OL9/baseos/latest/x86_64"}, GPGCheck: true, GPGKeys: key},
 		}},
 		{"rhel", map[string]string{
 			"etc/yum.repos.d/redhat.repo": "[old]\nbaseurl=https://x/\n",

@@ -2,7 +2,6 @@ package rpmfile
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"fmt"
@@ -53,26 +52,15 @@ func TestVersionsReal(t *testing.T) {
 			}
 		}
 	}
-	var in strings.Builder
-	for _, p := range pairs {
-		fmt.Fprintf(&in, "%s %s\n", hex.EncodeToString([]byte(p[0])), hex.EncodeToString([]byte(p[1])))
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
 	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
 	// nor leading "digits:".
-	script := `local function text(h) return (h:gsub("..", function(x) return string.char(tonumber(x, 16)) end)) end
-local out = io.open("` + dir + `/answers", "w")
-for line in io.lines("` + dir + `/pairs") do
-  local a, b = line:match("^(%x*) (%x*)$")
-  local ok, c = pcall(rpm.vercmp, text(a), text(b))
-  out:write(ok and c or "invalid", "\n")
-end
-out:close()`
-	file := filepath.Join(dir, "compare.lua")
-	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
-	tool.Must(t, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
-	out := strings.Fields(string(readFile(t, filepath.Join(dir, "answers"))))
+	var script strings.Builder
+	for _, p := range pairs {
+		fmt.Fprintf(&script, "ok, c = pcall(rpm.vercmp, %q, %q) print((ok and c or 'invalid') .. ' ')\n", p[0], p[1])
+	}
+	file := filepath.Join(t.TempDir(), "compare.lua")
+	require.NoError(t, os.WriteFile(file, []byte(script.String()), 0o600))
+	out := strings.Fields(tool.Must(t, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}"))
 	if len(out) != len(pairs) {
 		t.Fatalf("%d answers to %d questions", len(out), len(pairs))
 	}
@@ -172,7 +160,7 @@ func makeReal(t *testing.T) (map[string]string, *realrepo.Key) {
 	return files, key
 }
 
-// TestPackagesReal reads packages that rpmbuild and rpmsign made. It compares with rpm's queries, and with
+// TestPackagesReal reads packages that rpmbuild and rpmsign made. It compares with
 // what rpm writes to the disk and into its database when it installs them.
 func TestPackagesReal(t *testing.T) {
 	tool.Real(t, "needs the programs of rpm")
@@ -191,36 +179,9 @@ func TestPackagesReal(t *testing.T) {
 				bodies[h.Name] = body
 				return err
 			}))
-			compareWithDump(t, name, f)
 			compareWithInstalled(t, name, f, tree, bodies)
 		})
 	}
-}
-
-// compareWithDump compares the header's data of each file.
-func compareWithDump(t *testing.T, name string, f *File) {
-	t.Helper()
-	var want, got []string
-	lines := bufio.NewScanner(strings.NewReader(tool.Must(t, "rpm", "-qp", "--nosignature", "--dump", name)))
-	for lines.Scan() {
-		want = append(want, lines.Text())
-	}
-	for _, x := range f.files {
-		target := x.target
-		if target == "" {
-			target = "X"
-		}
-		digest := x.digest
-		if digest == "" {
-			digest = strings.Repeat("0", 64)
-		}
-		config := 0
-		if x.flags&1 != 0 {
-			config = 1
-		}
-		got = append(got, fmt.Sprintf("%s %d %d %s %#o %s %s %d 0 %d %s", x.path, x.size, x.mtime, digest, x.mode, x.user, x.group, config, 0, target))
-	}
-	assert.Samef(t, want, got, "rpm -qp --dump")
 }
 
 // compareWithInstalled lets rpm install the package into a root folder of its own.

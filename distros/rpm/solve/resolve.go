@@ -9,16 +9,6 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Repositories are the methods of rpm.Index that the solver uses; see there.
-type Repositories interface {
-	Arch() string
-	Versions(name string) []*rpm.Package
-	WhatProvides(want rpmfile.Relation) []*rpm.Package
-	Providing(name string) []*rpm.Package
-	Obsoleting(name string) []*rpm.Package
-	Owners(ctx context.Context, file string) ([]*rpm.Package, error)
-}
-
 // Resolve returns the packages that must be added to a system, or upgraded in it, so that every want is met
 // with everything that it needs (Requires, not Recommends or Supplements), sorted by name, version and
 // architecture. A want is a requirement in rpm's syntax: "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r =
@@ -31,7 +21,7 @@ type Repositories interface {
 // is pure: the result depends only on index, system and wants. Errors: *UnresolvableError, ErrSources for
 // wants that cannot be parsed, ErrIndex for requirements that cannot be parsed, and those of fetching lists
 // of files.
-func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
+func Resolve(ctx context.Context, x *rpm.Index, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
 	owned := func(path string) ([]*rpm.Package, error) { return x.Owners(ctx, path) }
 	u := newUniverse(x, owned, installed)
 	r, err := solve(ctx, u, want)

@@ -50,7 +50,7 @@ func FuzzResolve(f *testing.F) {
 		if m.chance(50) {
 			want = append(want, m.requirement())
 		}
-		x := newRepositories("x86_64", index)
+		x := indexOf(index)
 		got, err := Resolve(context.Background(), x, metadataOf(system), want)
 		again, err2 := Resolve(context.Background(), x, metadataOf(system), want)
 		if fmt.Sprint(err) != fmt.Sprint(err2) || short(got) != short(again) {

@@ -124,7 +124,7 @@ func (m *maker) system(t testing.TB, index []rpm.Package) []rpm.Package {
 			old = append(old, p)
 		}
 	}
-	x := newRepositories("x86_64", old)
+	x := indexOf(old)
 	var have []rpm.Package
 	for range len(m.names) / 6 {
 		got, err := Resolve(context.Background(), x, metadataOf(have), []string{m.pick(m.names...)})

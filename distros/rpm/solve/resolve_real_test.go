@@ -137,7 +137,7 @@ func makeWorlds(t testing.TB, worlds []*world) {
 // ours returns this package's answer in the form of the reference.
 func ours(t testing.TB, w *world, want []string) referenceAnswer {
 	t.Helper()
-	x := newRepositories("x86_64", w.index)
+	x := indexOf(w.index)
 	return answer(Resolve(context.Background(), x, metadataOf(w.system), want))
 }
 

@@ -9,9 +9,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -73,6 +77,15 @@ func described(t testing.TB, lines string) []rpm.Package {
 		out = append(out, p)
 	}
 	return out
+}
+
+// indexOf returns an index of packages, which come in the order of their sources.
+func indexOf(packages []rpm.Package) *rpm.Index {
+	all := make([]*rpm.Package, len(packages))
+	for i := range packages {
+		all[i] = &packages[i]
+	}
+	return rpm.NewIndex("x86_64", all)
 }
 
 func metadataOf(packages []rpm.Package) []rpmfile.Metadata {
@@ -207,7 +220,7 @@ func TestResolve(t *testing.T) {
 			t.Parallel()
 			index, system := described(t, tt.index), described(t, tt.system)
 			for range 3 {
-				got := require.Value(Resolve(context.Background(), newRepositories("x86_64", index), metadataOf(system), wants(tt.want)))(t)
+				got := require.Value(Resolve(context.Background(), indexOf(index), metadataOf(system), wants(tt.want)))(t)
 				assert.Equalf(t, tt.result, short(got), "Resolve(%s)", tt.want)
 				slices.Reverse(index)
 				slices.Reverse(system)
@@ -286,7 +299,7 @@ func TestUnresolvable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := newRepositories("x86_64", described(t, tt.index))
+			x := indexOf(described(t, tt.index))
 			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
 			var un *distros.UnresolvableError
 			if !errors.As(err, &un) {
@@ -299,7 +312,7 @@ func TestUnresolvable(t *testing.T) {
 
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
-	x := newRepositories("x86_64", described(t, "a 1-1"))
+	x := indexOf(described(t, "a 1-1"))
 	for _, want := range []string{"", "a >", "(a or", "a=1"} {
 		assert.ErrorIsf(t, assert.Err(Resolve(context.Background(), x, nil, []string{want})), distros.ErrSources, "Resolve(%q)", want)
 	}
@@ -325,21 +338,27 @@ func TestFileLists(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := newRepositories("x86_64", described(t, tt.index))
-			asked := false
-			x.owners = func(path string) (found []*rpm.Package) {
-				asked = true
-				for i := range x.packages {
-					if p := &x.packages[i]; path == file && p.String() == tt.owner {
-						found = append(found, p)
-					}
+			server := repotest.Serve(t)
+			r := repotest.NewRepository(t, server.URL, "/os", func(path string, data []byte) { server.Files[path] = data })
+			r.ListsOnly = true
+			for _, p := range described(t, tt.index) {
+				made := repotest.RPM{Name: p.Name, EVR: p.Version}
+				for _, q := range p.Metadata.Requires {
+					made.Requires = append(made.Requires, q.String())
 				}
-				return found
+				if p.String() == tt.owner {
+					made.AllFiles = []string{file}
+				}
+				r.Packages = append(r.Packages, made)
 			}
-			got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
-			if err != nil || short(got) != tt.result || asked != tt.asked {
-				t.Errorf("Resolve(%s) = %q, %v, lists asked: %v; want %q, %v", tt.want, short(got), err, asked, tt.result, tt.asked)
-			}
+			r.Publish()
+			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
+				Fetch: &fetch.Client{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}, Root: testfile.FS(nil), Arch: "x86_64",
+				Sources: []repoconf.Source{{ID: "r", BaseURLs: []string{r.BaseURL()}, Key: repotest.Public(t, repotest.Key("k", 0))}},
+			}))(t)
+			got := require.Value(Resolve(t.Context(), require.Value(releases.Load(t.Context()))(t), metadataOf(described(t, tt.system)), wants(tt.want)))(t)
+			assert.Equalf(t, tt.result, short(got), "Resolve(%s)", tt.want)
+			assert.Equalf(t, tt.asked, server.Requests["/os/repodata/filelists.xml.gz"] > 0, "the lists of files were used")
 		})
 	}
 }

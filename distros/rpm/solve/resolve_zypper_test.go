@@ -98,7 +98,7 @@ func TestRealZypper(t *testing.T) {
 
 // takesOlder reports whether an answer does not contain the newest version of something that was requested.
 func takesOlder(w *world, want []string, a referenceAnswer) bool {
-	x := newRepositories("x86_64", w.index)
+	x := indexOf(w.index)
 	return slices.ContainsFunc(want, func(name string) bool {
 		name, _, _ = strings.Cut(name, " ")
 		all := x.Versions(name)

@@ -22,8 +22,8 @@ func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
 // universe assigns numbers to packages: from 1 to the installed ones, then to those of the index when they
 // are first used.
 type universe struct {
-	x         Repositories
-	owned     func(path string) ([]*rpm.Package, error) // Repositories.Owners
+	x         *rpm.Index
+	owned     func(path string) ([]*rpm.Package, error) // Index.Owners
 	all       []*solvable                               // all[0] is unused
 	installed int
 	stays     []int       // by installed package: the number of its byStaying clause,
@@ -41,7 +41,7 @@ type universe struct {
 
 // newUniverse returns a universe of the installed packages, without packages that have no architecture (keys)
 // and sources.
-func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata) *universe {
+func newUniverse(x *rpm.Index, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata) *universe {
 	u := &universe{
 		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*rpm.Package]int{}, same: map[string]int{}, names: map[string][]int{},
 		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{},

@@ -2,13 +2,6 @@ package rpm
 
 import "strings"
 
-// entry is one package of a list, with what its source decides besides.
-type entry struct {
-	Package
-	cost   int
-	hotfix bool // the source has module_hotfixes: modules hide none of its packages
-}
-
 // texts stores each string once, in blocks: the garbage collector takes longer for a million small strings
 // than for ten large ones.
 type texts struct {
@@ -44,18 +37,18 @@ func (t *texts) copy(b []byte) string {
 	return t.block.String()[start:]
 }
 
-// providedNames yields the names by which an entry can be found: its own, those that it provides, its files.
+// providedNames yields the names by which a package can be found: its own, those that it provides, its files.
 // A name may be yielded twice.
-func (e *entry) providedNames(yield func(string) bool) {
-	if !yield(e.Name) {
+func (p *Package) providedNames(yield func(string) bool) {
+	if !yield(p.Name) {
 		return
 	}
-	for _, r := range e.Metadata.Provides {
+	for _, r := range p.Metadata.Provides {
 		if !yield(r.Name) {
 			return
 		}
 	}
-	for _, f := range e.Metadata.Files {
+	for _, f := range p.Metadata.Files {
 		if !yield(f) {
 			return
 		}
