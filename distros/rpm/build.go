@@ -23,7 +23,7 @@ type builder struct {
 	repo     *repo
 	base     string // the folder that the list was downloaded from
 	wanted   []string
-	texts    *texts
+	texts    map[string]string
 	packages []*Package
 
 	p                  *Package // the package being read
@@ -55,7 +55,7 @@ var (
 )
 
 func newBuilder(r *repo, base, arch string) *builder {
-	return &builder{repo: r, base: base, wanted: archs[arch], texts: newTexts()}
+	return &builder{repo: r, base: base, wanted: archs[arch], texts: map[string]string{}}
 }
 
 func (b *builder) begin() {
@@ -70,8 +70,6 @@ func (b *builder) begin() {
 	b.files = b.files[:0]
 	b.digestType, b.digest, b.href, b.xmlBase = "", "", "", ""
 }
-
-func (b *builder) text(p []byte) string { return b.texts.keep(p) }
 
 // skip reports whether the package being read is for another architecture, so that the rest of it is not
 // needed.
@@ -120,7 +118,7 @@ func (b *builder) file(name []byte) error {
 	if b.paths++; b.paths > maxRelations {
 		return fmt.Errorf("more than %d files", maxRelations)
 	}
-	b.files = append(b.files, b.texts.copy(name))
+	b.files = append(b.files, string(name))
 	return nil
 }
 
@@ -179,4 +177,32 @@ func plain(list []rpmfile.Requirement) []rpmfile.Relation {
 		out[i] = list[i].Relation
 	}
 	return out
+}
+
+// text returns a text as a string, the same one for the same text: there are a million in a list, and few different ones.
+func (b *builder) text(p []byte) string {
+	s, known := b.texts[string(p)]
+	if !known {
+		s = string(p)
+		b.texts[s] = s
+	}
+	return s
+}
+
+// providedNames yields the names by which a package can be found: its own, those that it provides, its files.
+// A name may be yielded twice.
+func (p *Package) providedNames(yield func(string) bool) {
+	if !yield(p.Name) {
+		return
+	}
+	for _, r := range p.Metadata.Provides {
+		if !yield(r.Name) {
+			return
+		}
+	}
+	for _, f := range p.Metadata.Files {
+		if !yield(f) {
+			return
+		}
+	}
 }

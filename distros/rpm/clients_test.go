@@ -76,8 +76,7 @@ func TestSubscriptionFiles(t *testing.T) {
 // and no message.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
+	r, o := published(t)
 	var strange []string
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, _, ok := req.BasicAuth(); ok || req.URL.RawQuery != "" {
@@ -98,7 +97,6 @@ func TestSecrets(t *testing.T) {
 		r.ServeHTTP(w, req)
 	}))
 	defer server.Close()
-	o := r.options(t)
 	u := require.Value(url.Parse(server.URL + "/os?t0ken"))(t)
 	u.User = url.UserPassword("me", "s3cret")
 	o.Sources[0].BaseURLs = []string{u.String()}
@@ -117,8 +115,7 @@ func TestSecrets(t *testing.T) {
 
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
+	r, o := published(t)
 	used := ""
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		used = req.Header.Get("Proxy-Authorization")
@@ -126,7 +123,6 @@ func TestProxy(t *testing.T) {
 		r.ServeHTTP(w, req)
 	}))
 	defer proxy.Close()
-	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
 	x := require.Value(openIndex(t.Context(), o))(t)
@@ -144,13 +140,11 @@ func TestProxy(t *testing.T) {
 
 func TestNoVerify(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
+	r, o := published(t)
 	server := httptest.NewUnstartedServer(r)
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	defer server.Close()
-	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{server.URL + "/os"}
 	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) && err == nil {
 		t.Errorf("Open(unknown authority) = %v", err)

@@ -102,11 +102,9 @@ func TestOtherMirrorForLists(t *testing.T) {
 
 func TestMirrorOfMirrorList(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
+	r, o := published(t)
 	base := strings.TrimSuffix(r.url, "/os")
 	r.Files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
-	o := r.options(t)
 	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", require.Value(distros.ParseMirror(base))(t)
 	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, r.url)

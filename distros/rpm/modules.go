@@ -170,19 +170,13 @@ func pick(docs []Module, builds []int, streams map[string]string, state moduleSt
 	slices.SortStableFunc(builds, func(a, b int) int {
 		return cmp.Or(cmp.Compare(docs[b].Version, docs[a].Version), strings.Compare(docs[a].Context, docs[b].Context))
 	})
-	for _, i := range builds {
-		if len(best) > 0 && (docs[i].Version != docs[best[0]].Version || docs[i].Context != docs[best[0]].Context) {
-			break
-		}
-		if len(best) > 0 {
-			best = append(best, i) // the same build from another repository
-			continue
-		}
+	for at, i := range builds {
 		if more, ok := fits(docs[i], streams, state); ok {
-			best, needs = append(best, i), more
+			other := func(j int) bool { return docs[j].Version != docs[i].Version || docs[j].Context != docs[i].Context }
+			return slices.DeleteFunc(builds[at:], other), more
 		}
 	}
-	return best, needs
+	return nil, nil
 }
 
 // fits reports whether one of the alternatives of a build's needs can be met, and which streams would have to

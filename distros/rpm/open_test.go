@@ -256,9 +256,7 @@ func TestSignedPackages(t *testing.T) {
 
 func TestSkipUnavailable(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
-	o := r.options(t)
+	r, o := published(t)
 	unreachable := o.Sources[0]
 	unreachable.ID, unreachable.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
 	o.Sources = append(o.Sources, unreachable)
@@ -278,9 +276,7 @@ func TestSkipUnavailable(t *testing.T) {
 
 func TestOffline(t *testing.T) {
 	t.Parallel()
-	r := newRepository(t, basics()...)
-	r.publish(t, testKeys().good)
-	o := r.options(t)
+	r, o := published(t)
 	require.Value(openIndex(t.Context(), o))(t)
 	r.Files = map[string][]byte{}
 	o.Fetch.Offline = true

@@ -39,6 +39,14 @@ func newRepository(t *testing.T, packages ...repotest.RPM) *repository {
 	return r
 }
 
+// published returns a signed repository with basics, and the options that read it.
+func published(t *testing.T) (*repository, Options) {
+	t.Helper()
+	r := newRepository(t, basics()...)
+	r.publish(t, testKeys().good)
+	return r, r.options(t)
+}
+
 // publish writes the lists and repomd.xml to /os, signed with the keys.
 func (r *repository) publish(t *testing.T, es ...*openpgp.Entity) {
 	t.Helper()

@@ -34,12 +34,16 @@ type signatureV3 struct {
 	rsa []byte
 }
 
+const tagSignature = 2 // OpenPGP's, of a packet
+
 // parseSignature reads one signature packet and nothing else.
 func parseSignature(data []byte) (signature, error) {
-	if body, ok := packetBody(data); ok && len(body) > 0 && body[0] == 3 {
-		return parseV3(body)
-	}
 	in := bytes.NewReader(data)
+	raw, err := packet.NewOpaqueReader(in).Next()
+	if err == nil && in.Len() == 0 && raw.Tag == tagSignature && bytes.HasPrefix(raw.Contents, []byte{3}) {
+		return parseV3(raw.Contents)
+	}
+	in.Reset(data)
 	p, err := packet.NewReader(in).Next()
 	if err != nil {
 		return signature{}, fmt.Errorf("malformed signature: %w", err)
@@ -57,28 +61,6 @@ func parseSignature(data []byte) (signature, error) {
 		}
 	}
 	return signature{keyID: *sig.IssuerKeyId, hash: sig.Hash, created: sig.CreationTime, v4: sig}, nil
-}
-
-// packetBody returns the body of a signature packet that takes all of data (RFC 4880, 4.2).
-func packetBody(data []byte) ([]byte, bool) {
-	if len(data) < 2 {
-		return nil, false
-	}
-	length, at := -1, 0
-	switch first := data[0]; {
-	case first == 0x88:
-		length, at = int(data[1]), 2
-	case first == 0x89 && len(data) > 2:
-		length, at = int(binary.BigEndian.Uint16(data[1:])), 3
-	case first == 0xc2 && data[1] < 192:
-		length, at = int(data[1]), 2
-	case first == 0xc2 && data[1] < 224 && len(data) > 2:
-		length, at = (int(data[1])-192)<<8+int(data[2])+192, 3
-	}
-	if length != len(data)-at {
-		return nil, false
-	}
-	return data[at:], true
 }
 
 func parseV3(b []byte) (signature, error) {
