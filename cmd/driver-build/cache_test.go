@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -46,9 +47,8 @@ func TestDamagedEntries(t *testing.T) {
 			files := require.Value(filepath.Glob(filepath.Join(u.Cache, c.files)))(t)
 			assert.Equalf(t, true, len(files) > 0, "files %s", c.files)
 			for _, file := range files {
-				raw := require.Value(os.ReadFile(file))(t)
 				require.NoError(t, os.Chmod(file, 0o644))
-				require.NoError(t, os.WriteFile(file, c.damage(raw), 0o644))
+				testfile.Write(t, file, string(c.damage([]byte(testfile.Read(t, file)))))
 			}
 			r := u.Run(t, append(target, "oci:"+u.Path("b"))...)
 			if r.Code != 0 {

@@ -63,9 +63,8 @@ func TestMemoryLimits(t *testing.T) {
 			l.Cur = map[int]uint64{syscall.RLIMIT_DATA: c.data, syscall.RLIMIT_AS: c.space}[resource]
 			return nil
 		})
-		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("data %d, address space %d: %v; want %q", c.data, c.space, err, c.says)
-		}
+		assert.Equalf(t, c.says == "", err == nil, "data %d, address space %d: %v", c.data, c.space, err)
+		assert.Containsf(t, fmt.Sprint(err), c.says, "data %d, address space %d", c.data, c.space)
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"log"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +20,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
@@ -63,15 +63,12 @@ func newWorld(t *testing.T) *world {
 
 func writeKey(t *testing.T) (public, private string) {
 	t.Helper()
-	dir := t.TempDir()
 	pub, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	for name, block := range map[string]*pem.Block{
-		"key": {Type: "PRIVATE KEY", Bytes: require.Value(x509.MarshalPKCS8PrivateKey(key))(t)},
-		"pub": {Type: "PUBLIC KEY", Bytes: require.Value(x509.MarshalPKIXPublicKey(pub))(t)},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
-	}
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{
+		"key": testcert.PEM("PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
+		"pub": testcert.PEM("PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(pub))(t)),
+	})
 	return filepath.Join(dir, "pub"), filepath.Join(dir, "key")
 }
 
@@ -92,9 +89,7 @@ func TestTheWholeWay(t *testing.T) {
 	w.run(t, "create", "--output", file, "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private).Want(t, 0, "fleet.tar: ")
 	again := w.run(t, "create", "--output", "-", "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private)
 	again.Want(t, 0)
-	if again.Stdout != string(require.Value(os.ReadFile(file))(t)) {
-		t.Error("the same input gave other bytes")
-	}
+	assert.Equalf(t, true, again.Stdout == testfile.Read(t, file), "the same input gave other bytes")
 	w.run(t, "verify", file, "--key", w.public).Want(t, 0, "sound")
 	shown := w.run(t, "list", file)
 	shown.Want(t, 0)
@@ -107,13 +102,13 @@ func TestTheWholeWay(t *testing.T) {
 	r.Want(t, 0, "sent")
 	assert.Contains(t, r.Stdout, w.site+":550.1-debian12@sha256:")
 	assert.Contains(t, r.Stdout, "  repository: "+w.site)
-	assert.Contains(t, string(require.Value(os.ReadFile(w.path("policy.json")))(t)), `"signedPrefix": "`+w.origin+`"`)
+	assert.Contains(t, testfile.Read(t, w.path("policy.json")), `"signedPrefix": "`+w.origin+`"`)
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 0, "blobs: 0 sent")
 	_, site := writeKey(t)
 	r = w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site, "--policy", w.dir)
 	r.Want(t, 0, "signed with the site's key: 5 ")
 	for _, file := range []string{"policy.json", "openshift.yaml"} {
-		assert.Equalf(t, false, strings.Contains(string(require.Value(os.ReadFile(w.path(file)))(t)), "signedIdentity"), "%s: the default identity", file)
+		assert.Equalf(t, false, strings.Contains(testfile.Read(t, w.path(file)), "signedIdentity"), "%s: the default identity", file)
 	}
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site).Want(t, 0, "signed with the site's key: 0 ")
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", w.public).Want(t, 2, "--image-key")
@@ -121,10 +116,9 @@ func TestTheWholeWay(t *testing.T) {
 	r = w.run(t, "have", w.site)
 	r.Want(t, 0)
 	goldentest.Schema(t, "bundle-have.schema.json", r.Stdout)
-	require.NoError(t, os.WriteFile(list, []byte(r.Stdout), 0o600))
+	testfile.Write(t, list, r.Stdout)
 	w.run(t, "create", "--output", next, "--repository", w.origin, "--since", list).Want(t, 0)
-	r = w.run(t, "list", next)
-	assert.Contains(t, r.Stdout, "in "+w.site)
+	assert.Contains(t, w.run(t, "list", next).Stdout, "in "+w.site)
 	w.run(t, "import", next, "--to", w.site, "--allow-unsigned").Want(t, 0, "blobs: 0 sent")
 	w.run(t, "import", next, "--to", w.site+"/other/../x", "--allow-unsigned").Want(t, 2, "--to")
 }
@@ -139,16 +133,15 @@ func TestFaults(t *testing.T) {
 	r := w.run(t, "verify", file, "--key", other)
 	r.Want(t, 5, "the bundle is not sound")
 	assert.Contains(t, r.Stdout, "signature: ")
-	raw := require.Value(os.ReadFile(file))(t)
+	raw := []byte(testfile.Read(t, file))
 	raw[len(raw)-3000] ^= 1
-	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	testfile.Write(t, file, string(raw))
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 5)
 	w.run(t, "have", w.site).Want(t, 4)
 	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian12", "--driver", "535.261.03").Want(t, 0)
 	r = w.run(t, "list", file)
-	if strings.Contains(r.Stdout, "550.1") || !strings.Contains(r.Stdout, "535.261.03-debian12") {
-		t.Error(r.Stdout)
-	}
+	assert.Contains(t, r.Stdout, "535.261.03-debian12")
+	assert.Equalf(t, false, strings.Contains(r.Stdout, "550.1"), "%s", r.Stdout)
 	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
 	for want, args := range map[string][]string{
 		"give the file to write":       {"create", "--repository", w.origin},
