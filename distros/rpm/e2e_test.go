@@ -29,16 +29,6 @@ type style struct {
 	zypp       bool
 }
 
-func styles(key *realrepo.Key) []style {
-	return []style{
-		{name: "el7", repository: realrepo.Repository{Compression: "gz", Database: true, Simple: true}},
-		{name: "el8", repository: realrepo.Repository{Compression: "xz"}},
-		{name: "fedora", repository: realrepo.Repository{}},
-		{name: "amzn2", repository: realrepo.Repository{Compression: "bz2"}},
-		{name: "leap15", repository: realrepo.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
-	}
-}
-
 // TestCreaterepo reads repositories that createrepo_c made in the style of each family, and compares each
 // package in the index with the package itself.
 func TestCreaterepo(t *testing.T) {
@@ -53,7 +43,13 @@ func TestCreaterepo(t *testing.T) {
 		realrepo.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
 	)
 	key.SignPackages(t, packages)
-	for _, s := range styles(key) {
+	for _, s := range []style{
+		{name: "el7", repository: realrepo.Repository{Compression: "gz", Database: true, Simple: true}},
+		{name: "el8", repository: realrepo.Repository{Compression: "xz"}},
+		{name: "fedora", repository: realrepo.Repository{}},
+		{name: "amzn2", repository: realrepo.Repository{Compression: "bz2"}},
+		{name: "leap15", repository: realrepo.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true}, zypp: true},
+	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			s.repository.Packages = packages

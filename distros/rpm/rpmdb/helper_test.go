@@ -1,6 +1,8 @@
 package rpmdb
 
 import (
+	"bytes"
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,6 +13,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -94,6 +99,39 @@ func names(headers []*rpmfile.Header) []string {
 		out = append(out, strings.TrimSpace(h.Text(rpmfile.TagName)+" "+h.Text(rpmfile.TagVersion)+"-"+h.Text(rpmfile.TagRelease)+" "+h.Text(rpmfile.TagArch)))
 	}
 	return out
+}
+
+// checkHostile checks that a reader notices each change of a valid file, and where it is cut, at every step bytes.
+func checkHostile(t *testing.T, good []byte, read func([]byte) (Contents, uint32, error), step int, changes map[string]func([]byte)) {
+	t.Helper()
+	for name, change := range changes {
+		bad := bytes.Clone(good)
+		change(bad)
+		_, _, err := read(bad)
+		assert.ErrorIsf(t, err, ErrFormat, "%s", name)
+	}
+	for n := 0; n < len(good); n += step {
+		_, _, err := read(good[:n])
+		assert.ErrorIsf(t, err, ErrFormat, "cut to %d bytes", n)
+	}
+}
+
+// fuzzRead checks that a reader either refuses a file or reads the same from what is written of it.
+func fuzzRead(f *testing.F, read func([]byte) (Contents, uint32, error), write func(Contents, uint32) []byte) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, detail, err := read(data)
+		if err != nil {
+			assert.ErrorIsf(t, err, ErrFormat, "not ErrFormat")
+			return
+		}
+		again, _, err := read(write(c, detail))
+		for _, records := range [][]Record{c.Records, again.Records} {
+			slices.SortStableFunc(records, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Number, b.Number), bytes.Compare(a.Blob, b.Blob)) })
+		}
+		if diff := gocmp.Diff(c, again); err != nil || diff != "" {
+			t.Errorf("written again: %v\n%s", err, diff)
+		}
+	})
 }
 
 // bytesOf returns the bytes of the headers, sorted.

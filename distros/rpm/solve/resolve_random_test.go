@@ -207,7 +207,7 @@ func (c *tally) report(t testing.TB, tool string, allowed int) {
 	}
 }
 
-// TestRealRandom compares this package's solutions for random repositories, systems and requests with dnf's.
+// TestRealRandom compares this package's solutions for random repositories, systems and requests with dnf's and zypper's.
 //
 // Some differ. After many dead ends, what both have learnt differs, and with it the choice among providers. In
 // systems, libsolv prefers upgrades to new packages by weak rules for all packages in the repositories, and drops
@@ -232,6 +232,7 @@ func TestRealRandom(t *testing.T) {
 	}
 	empty.report(t, "dnf, empty systems", 3)
 	filled.report(t, "dnf, systems", 4)
+	compareZypper(t, worlds[:6])
 }
 
 // obsoleteOnce reports whether some package obsoletes an older version of a package: dnf then accepts that
