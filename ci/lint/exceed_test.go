@@ -78,7 +78,7 @@ func exceeded(t *testing.T) map[string]struct {
 		"distros/rpm/rpmfile.maxStore": {func() error { return header(1, 64<<20+1) }, rpmfile.ErrFormat},
 		"distros/rpm/rpmfile.maxFiles": {func() error { return rpm(t, repotest.RPM{Name: "a", Unsigned: true, Files: manyFiles(100_001)}) }, rpmfile.ErrFormat},
 		"distros/rpm/rpmfile.maxUnpacked": {func() error {
-			return rpm(t, repotest.RPM{Name: "a", Unsigned: true, Files: manyFiles(2), Entries: []repotest.Entry{{Tag: 1028, Value: []uint32{1<<32 - 1, 1<<32 - 1}}}})
+			return rpm(t, repotest.RPM{Name: "a", Unsigned: true, Files: manyFiles(2), Entries: []repotest.Entry{{Tag: 5008, Value: []uint64{4 << 30, 4 << 30}}}})
 		}, rpmfile.ErrFormat},
 
 		"distros/elffile.maxSections": {func() error {

@@ -10,12 +10,14 @@ import (
 const (
 	cpioMagic   = "070701" // "newc": all numbers as eight hex digits, then the name
 	cpioChecked = "070702" // the same with a checksum, which is not checked: the digests are
-	cpioTrailer = "TRAILER!!!"
-	maxCPIOName = 4096 + 2
+	// rpm's own format, of packages that rpm 6 makes in its own version: only the number of the file in the header's list
+	cpioStripped = "07070X"
+	cpioTrailer  = "TRAILER!!!"
+	maxCPIOName  = 4096 + 2
 )
 
 // archive reads the cpio archives of packages. cavaliergopher/cpio is not used, because it reads broken
-// numbers as zero. The format that rpm has for files of 4 GiB and more is refused, like these files.
+// numbers as zero and does not know the stripped format.
 type archive struct {
 	in   io.Reader
 	at   int64 // bytes read
@@ -24,8 +26,9 @@ type archive struct {
 
 // member is the beginning of a member of the archive.
 type member struct {
-	name string // as in the archive
-	size int64
+	index int    // in the header's list of files; -1: use the name
+	name  string // as in the archive
+	size  int64  // -1: use the size in the header
 }
 
 // next skips the rest of the current member and reads the beginning of the next; it returns io.EOF at the
@@ -41,8 +44,18 @@ func (a *archive) next() (member, error) {
 	if err := a.full(magic[:]); err != nil {
 		return member{}, err
 	}
-	if m := string(magic[:]); m == cpioMagic || m == cpioChecked {
+	switch string(magic[:]) {
+	case cpioMagic, cpioChecked:
 		return a.named()
+	case cpioStripped:
+		n, err := a.number()
+		if err == nil {
+			err = a.pad()
+		}
+		if n > maxPaths {
+			err = fmt.Errorf("%w: member is file %d of the header", ErrFormat, n)
+		}
+		return member{index: int(n), size: -1}, err
 	}
 	return member{}, fmt.Errorf("%w: %q where a member of a cpio archive should begin", ErrFormat, magic)
 }
@@ -72,7 +85,7 @@ func (a *archive) named() (member, error) {
 	if err := a.pad(); err != nil {
 		return member{}, err
 	}
-	m := member{name: string(name[:length-1]), size: size}
+	m := member{index: -1, name: string(name[:length-1]), size: size}
 	if m.name == cpioTrailer && size == 0 {
 		return m, io.EOF
 	}

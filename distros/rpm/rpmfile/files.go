@@ -80,7 +80,11 @@ func (h *Header) fileList() ([]file, error) {
 		all[i].path = paths[i]
 		all[i].id = [2]uint64{0, uint64(i) + 1<<32} // different for each file, until the header says otherwise
 	}
-	for _, tag := range []Tag{TagFileModes, TagFileSizes} {
+	sizes := TagFileSizes
+	if h.Has(TagLongFileSizes) {
+		sizes = TagLongFileSizes
+	}
+	for _, tag := range []Tag{TagFileModes, sizes} {
 		if len(all) > 0 && len(h.Ints(tag)) == 0 {
 			return nil, fmt.Errorf("%w: %d files, tag %d has no values", ErrFormat, len(all), tag)
 		}
@@ -89,7 +93,7 @@ func (h *Header) fileList() ([]file, error) {
 	hash, counts := h.fileHash()
 	for tag, set := range map[Tag]func(x *file, n uint64){
 		TagFileModes:  func(x *file, n uint64) { x.mode = uint16(n) },
-		TagFileSizes:  func(x *file, n uint64) { x.size = int64(n) },
+		sizes:         func(x *file, n uint64) { x.size = int64(n) },
 		TagFileFlags:  func(x *file, n uint64) { x.flags = n },
 		TagFileMTimes: func(x *file, n uint64) { x.mtime = int64(n) },
 		TagFileDevices: func(x *file, n uint64) {

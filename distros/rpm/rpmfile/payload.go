@@ -74,6 +74,7 @@ type payload struct {
 // it with the first.
 type linkGroup struct {
 	members int
+	last    int   // the last of them in the header
 	waiting []int // names that occurred before the content
 	primary int   // the name under which the content was passed on; -1 before that
 }
@@ -95,7 +96,7 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 		p.limit += memberExtra + int64(len(x.path))
 		switch x.kind() {
 		case modeRegular:
-			if p.limit > maxUnpacked {
+			if x.size < 0 || x.size > maxUnpacked || p.limit > maxUnpacked {
 				return nil, fmt.Errorf("%w: with %.200q the files have more than %d bytes", ErrFormat, x.path, int64(maxUnpacked))
 			}
 			p.limit += x.size
@@ -105,7 +106,7 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 					g = &linkGroup{primary: -1}
 					p.groups[x.id] = g
 				}
-				g.members++
+				g.members, g.last = g.members+1, i
 			}
 		case modeLink:
 			p.limit += int64(len(x.target))
@@ -188,24 +189,32 @@ func (p *payload) broken(err error) error {
 
 // member passes one member to add.
 func (p *payload) member(m member) error {
-	name, err := cleanName(m.name) // of "./usr/bin/x", or "/usr/bin/x" of rpm 3
-	if err != nil {
-		return err
+	i := m.index
+	if i < 0 {
+		// "./usr/bin/x", or "/usr/bin/x" of rpm 3
+		name, err := cleanName(m.name)
+		if err != nil {
+			return err
+		}
+		known := false
+		if i, known = p.byName[name]; !known {
+			return fmt.Errorf("%w: the archive has %.200q, the header has not", ErrFormat, m.name)
+		}
 	}
-	i, known := p.byName[name]
-	if !known {
-		return fmt.Errorf("%w: the archive has %.200q, the header has not", ErrFormat, m.name)
-	}
-	if p.seen[i] {
-		return fmt.Errorf("%w: %.200q is twice in the archive", ErrFormat, m.name)
+	if i >= len(p.f.files) || p.seen[i] {
+		return fmt.Errorf("%w: file %d (%.200q) is no file of the header, or twice in the archive", ErrFormat, i, m.name)
 	}
 	p.seen[i] = true
 	x := p.f.files[i]
+	if m.size < 0 {
+		m.size = p.strippedSize(i)
+	}
 	if x.ghost() {
 		return fmt.Errorf("%w: the archive has %.200q, of which the header says that it is not there", ErrFormat, x.path)
 	}
 	h := p.tarHeader(i)
 	p.in.begin(m.size)
+	var err error
 	switch x.kind() {
 	case modeRegular:
 		err = p.regular(i, h, m.size)
@@ -224,6 +233,22 @@ func (p *payload) member(m member) error {
 		return fmt.Errorf("%.200s: %w", x.path, err)
 	}
 	return nil
+}
+
+// strippedSize returns the size of a member in the stripped format: of a file with several names, the last
+// one has the content.
+func (p *payload) strippedSize(i int) int64 {
+	x := p.f.files[i]
+	switch x.kind() {
+	case modeLink:
+		return int64(len(x.target))
+	case modeRegular:
+		if g := p.groups[x.id]; g != nil && i < g.last {
+			return 0
+		}
+		return x.size
+	}
+	return 0
 }
 
 // tarHeader returns the fields that all kinds of files have.

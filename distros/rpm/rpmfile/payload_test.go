@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cavaliergopher/cpio"
+	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -92,6 +93,43 @@ func TestPayload(t *testing.T) {
 				t.Errorf("metadata %v, %v", m, err)
 			}
 		}
+	}
+}
+
+// stripped returns a function that makes an archive in rpm's own format, whose members have only their
+// number.
+func stripped(items []repotest.File) func(testing.TB) []byte {
+	return func(testing.TB) []byte {
+		var b bytes.Buffer
+		pad := func() { b.Write(make([]byte, -b.Len()&3)) }
+		for n, i := range items {
+			if i.Ghost {
+				continue
+			}
+			fmt.Fprintf(&b, "07070X%08x", n)
+			pad()
+			if i.Inode == 0 || !slices.ContainsFunc(items[n+1:], func(o repotest.File) bool { return o.Inode == i.Inode }) {
+				b.WriteString(i.Body + i.Link)
+			}
+			pad()
+		}
+		fmt.Fprintf(&b, "070701%s", strings.Repeat("0", 88)+"0000000b00000000TRAILER!!!\x00")
+		pad()
+		return b.Bytes()
+	}
+}
+
+func TestPayloadStripped(t *testing.T) {
+	t.Parallel()
+	items := goodItems()
+	sizes := make([]uint64, len(items))
+	for i := range items {
+		sizes[i] = uint64(len(items[i].Body + items[i].Link))
+	}
+	r := recipe{items: items, archive: stripped(items), drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, sizes}}}
+	_, got, err := list(bytes.NewReader(r.build(t)))
+	if diff := gocmp.Diff(goodList, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
 	}
 }
 
@@ -206,12 +244,14 @@ func TestPackageHostile(t *testing.T) {
 		"sign in cpio":           {replaced("00000001", "-0000001"), ErrFormat, "hexadecimal"},
 		"name that does not end": {replaced("./usr/a\x00", "./usr/ab"), ErrFormat, "does not end"},
 		"name that is too long":  {replaced("00000008", "0000ffff"), ErrFormat, "bytes"},
-		"format of large files":  {recipe{items: single, archive: func(testing.TB) []byte { return []byte("07070X00000000\x00\x00") }}, ErrFormat, "should begin"},
+		"number of no file":      {recipe{items: single, archive: func(testing.TB) []byte { return []byte("07070X00000001\x00\x00") }}, ErrFormat, "no file"},
+		"number far out":         {recipe{items: single, archive: func(testing.TB) []byte { return []byte("07070Xffffffff\x00\x00") }}, ErrFormat, "file 4294967295"},
 		"delta rpm":              {recipe{items: single, extra: []Entry{text(TagPayloadFormat, "drpm")}}, ErrFormat, "drpm"},
 		"unknown compression":    {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "br")}}, ErrFormat, "not supported"},
 		"not what it says":       {recipe{items: single, extra: []Entry{text(TagPayloadCompressor, "xz")}}, ErrFormat, ""},
 		"capabilities":           {with(repotest.File{Name: "x", Body: "a", Caps: "cap_everything=ep"}), ErrFormat, "cap_everything"},
-		"impossible size":        {recipe{items: []repotest.File{{Name: "a"}, {Name: "b"}}, extra: []Entry{{TagFileSizes, TypeInt32, []uint32{1<<32 - 1, 1<<32 - 1}}}}, ErrFormat, "more than"},
+		"impossible size":        {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 62}}}}, ErrFormat, "more than"},
+		"negative size":          {recipe{items: single, drop: []Tag{TagFileSizes}, extra: []Entry{{TagLongFileSizes, TypeInt64, []uint64{1 << 63}}}}, ErrFormat, "more than"},
 		"fewer modes":            {recipe{items: single, extra: []Entry{{TagFileModes, TypeInt16, []uint16{1, 2}}}}, ErrFormat, "tag 1030"},
 		"no sizes":               {recipe{items: single, drop: []Tag{TagFileSizes}}, ErrFormat, "tag 1028"},
 		"no name":                {recipe{items: single, drop: []Tag{TagName}}, ErrFormat, "no name"},

@@ -86,6 +86,7 @@ const (
 	TagPayloadCompressor Tag = 1125
 	TagInstallColor      Tag = 1127
 	TagInstallTID        Tag = 1128
+	TagLongFileSizes     Tag = 5008
 	TagFileCaps          Tag = 5010
 	TagFileDigestAlgo    Tag = 5011
 	TagFileSignatures    Tag = 5090
