@@ -68,10 +68,8 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 		if err := n.showSafeLoad(ctx, old); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
 			return ctx.Err()
-		case <-time.After(safeLoadEvery + rand.N(safeLoadEvery/4)): //nolint:gosec // it spreads the load of many nodes, and is no secret
 		}
 	}
 }

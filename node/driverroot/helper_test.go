@@ -111,6 +111,14 @@ func reused(t *testing.T, r *Root) bool {
 	return !strings.Contains(log, logtest.Staged)
 }
 
+// adoptable checks whether a root can be adopted, or why not.
+func adoptable(t *testing.T, r *Root, whyNot string) {
+	t.Helper()
+	if ok, why := r.adoptable(); ok != (whyNot == "") || !strings.Contains(why, whyNot) {
+		t.Errorf("adoptable %v, %q; want %q", ok, why, whyNot)
+	}
+}
+
 func points(t *testing.T, r *Root) []string {
 	t.Helper()
 	mounts := require.Value(r.mounts())(t)

@@ -29,9 +29,7 @@ func TestMountStaged(t *testing.T) {
 	r := testRoot(t)
 	mounted(t, r)
 	assert.Same(t, everyMount, points(t, r))
-	if ok, why := r.adoptable(); !ok || why != "" {
-		t.Errorf("adoptable: %v, %s", ok, why)
-	}
+	adoptable(t, r, "")
 	// The socket of one of our daemons is visible.
 	testfile.WriteMode(t, r.Image+"/run/nvidia-persistenced/socket", "", 0o600)
 	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
@@ -40,9 +38,7 @@ func TestMountStaged(t *testing.T) {
 	assert.ErrorContains(t, r.Mount(t.Context()), "has 7 mount(s) already")
 	// The container ends, the root stays.
 	require.NoError(t, os.RemoveAll(r.Image))
-	if ok, why := r.adoptable(); !ok {
-		t.Errorf("without the container: %s", why)
-	}
+	adoptable(t, r, "")
 	if err := r.Unmount(t.Context()); err != nil || len(points(t, r)) > 0 {
 		t.Errorf("unmount: %v, left %q", err, points(t, r))
 	}
@@ -61,9 +57,7 @@ func TestImageBind(t *testing.T) {
 	require.Value(os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")))(t)
 	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
 	require.Value(os.Stat(filepath.Join(r.Target, "dev/nvidia0")))(t)
-	if ok, why := r.adoptable(); !ok {
-		t.Errorf("not adoptable: %s", why)
-	}
+	adoptable(t, r, "")
 }
 
 func TestSharedPropagation(t *testing.T) {
@@ -151,17 +145,9 @@ func TestStaleLayerAlone(t *testing.T) {
 	require.NoError(t, os.Mkdir(gone, 0o755))
 	require.NoError(t, os.Mkdir(r.Target, 0o755))
 	require.NoError(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, ""))
-	if ok, why := r.adoptable(); ok {
-		t.Error("an empty folder is adoptable")
-	} else {
-		assert.Contains(t, why, "the root of a container, which may be gone")
-	}
+	adoptable(t, r, "the root of a container, which may be gone")
 	require.NoError(t, os.Remove(gone))
-	if ok, why := r.adoptable(); ok {
-		t.Error("a removed folder is adoptable")
-	} else {
-		assert.Contains(t, why, "removed at its source")
-	}
+	adoptable(t, r, "removed at its source")
 	mounts, err := r.mounts()
 	if err != nil || len(mounts) != 1 || !mounts[0].Deleted() {
 		t.Errorf("mounts: %+v, %v", mounts, err)
@@ -169,9 +155,7 @@ func TestStaleLayerAlone(t *testing.T) {
 	require.NoError(t, r.Unmount(t.Context()))
 	mounted(t, r)
 	require.NoError(t, unix.Mount(r.Image, r.Target, "", unix.MS_BIND, ""))
-	if ok, why := r.adoptable(); ok || why != "2 layers are mounted there" {
-		t.Errorf("adoptable: %v, %s", ok, why)
-	}
+	adoptable(t, r, "2 layers are mounted there")
 	assert.Errorf(t, r.refresh(t.Context()), "refresh of two layers succeeded")
 	if err := r.Unmount(t.Context()); err != nil || len(points(t, r)) > 0 {
 		t.Errorf("unmount: %v, left %q", err, points(t, r))

@@ -98,9 +98,7 @@ func TestStageLinks(t *testing.T) {
 
 	// A linked root serves, is reused, outlives its image, and its removal harms no layer.
 	require.NoError(t, r.Mount(t.Context()))
-	if ok, why := r.adoptable(); !ok {
-		t.Error(why)
-	}
+	adoptable(t, r, "")
 	require.NoError(t, r.Unmount(t.Context()))
 	before := describe(t, base)[testLib+"hidden"]
 	assert.Equalf(t, true, reused(t, r), "the second time")

@@ -39,7 +39,7 @@ func (b Builder) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.root.Close()
 	for done, said := "", ""; ctx.Err() == nil; sleep(ctx, b.Poll) {
 		r, err := f.request()
 		if errors.Is(err, fs.ErrNotExist) {

@@ -79,7 +79,7 @@ func (j Job) compile(ctx context.Context) (set *kbuild.Set, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
+	defer f.root.Close()
 	r := request{Schema: schema, Run: rand.Text(), Kernel: j.Kernel, Request: j.Request}
 	err = f.prepare(func() error {
 		if err := f.putSources(ctx, j.Request); err != nil {
@@ -109,7 +109,7 @@ func Invite(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.root.Close()
 	return f.prepare(func() error { return nil })
 }
 

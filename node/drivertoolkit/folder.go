@@ -54,8 +54,6 @@ func openFolder(dir string) (folder, error) {
 	return folder{dir, root}, nil
 }
 
-func (f folder) close() { _ = f.root.Close() }
-
 // open opens a regular file. Opening a device can do something, and opening a pipe can block: both are
 // refused.
 func (f folder) open(name string) (*os.File, fs.FileInfo, error) {
@@ -124,9 +122,7 @@ func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 func (f folder) lower(names ...string) error {
 	var errs []error
 	for _, name := range names {
-		if err := f.root.RemoveAll(name); err != nil {
-			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
-		}
+		errs = append(errs, f.root.RemoveAll(name)) // names the file
 	}
 	return errors.Join(errs...)
 }

@@ -62,18 +62,13 @@ func TestRestarts(t *testing.T) {
 	p := newPod(t, kbuildtest.Kernel, script)
 	first := p.run()
 	go func() {
-		p.wait("the first compile", func() bool { return testExists(gate) })
+		p.wait("the first compile", func() bool { return exists(gate) })
 		first.kill()
 		p.run()
 	}()
 	set := require.Value(p.compile(nil))(t)
 	assert.Equal(t, 5, len(set.Modules))
 	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make")
-}
-
-func testExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // TestFlagsOfBefore: whatever an earlier life or another program left in the folder, only the answer to this
@@ -153,17 +148,14 @@ func TestBrokenToolkit(t *testing.T) {
 	}
 }
 
-// TestSilent: a toolkit container that never comes, or dies and stays away, is not waited for without end.
+// TestSilent: a toolkit container that dies and stays away is not waited for without end. TestFlagsOfBefore has one that never comes.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // the time of a bubble does not run while the machine is busy
 		p := newPod(t, kbuildtest.Kernel, "")
-		short := func(j *Job) { j.Timeout = 2 * time.Second }
-		_, err := p.compile(short)
-		assert.ErrorContains(t, err, "did not begin within 2s")
 		go p.forge(func(a *answer) { a.Set = "" })
 		begin := time.Now()
-		_, err = p.compile(short)
+		_, err := p.compile(func(j *Job) { j.Timeout = 2 * time.Second })
 		assert.ErrorContains(t, err, "it compiles for longer than 1h0m0s")
 		assert.Equal(t, true, time.Since(begin) < buildDeadline+time.Minute)
 		assert.Equalf(t, false, p.has(requestFile), "the request is not withdrawn")
@@ -182,12 +174,8 @@ func TestUnusableFolder(t *testing.T) {
 		make func(t *testing.T) string
 		want string
 	}{
-		"missing": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "mount one emptyDir there in both containers"},
-		"no folder": {func(t *testing.T) string {
-			file := filepath.Join(t.TempDir(), "file")
-			require.NoError(t, os.WriteFile(file, nil, 0o600))
-			return file
-		}, "not a directory"},
+		"missing":   {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "mount one emptyDir there in both containers"},
+		"no folder": {func(t *testing.T) string { return testfile.Write(t, filepath.Join(t.TempDir(), "file"), "") }, "not a directory"},
 		"full":      {func(t *testing.T) string { return tmpfs(t, "size=64k", 0) }, "is full: raise the sizeLimit of the emptyDir"},
 		"read-only": {func(t *testing.T) string { return tmpfs(t, "size=64k", unix.MS_RDONLY) }, "has to be writable in both containers"},
 	} {

@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
-	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/cli"
@@ -67,8 +66,7 @@ type container struct {
 // run starts the toolkit container as the GPU Operator does, with a shorter pause.
 func (p *pod) run() *container {
 	p.t.Helper()
-	script := strings.NewReplacer("DIR", p.dir).Replace(
-		"until [ -f DIR/dir_prepared ]; do sleep 0.05; done; exec DIR/ocp_dtk_entrypoint dtk-build-driver")
+	script := strings.ReplaceAll("until [ -f DIR/dir_prepared ]; do sleep 0.05; done; exec DIR/ocp_dtk_entrypoint dtk-build-driver", "DIR", p.dir)
 	cmd := exec.Command("bash", "-xc", script) //nolint:noctx // ended by stop and kill
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TOOLKIT_ROOT=" + p.toolkit, "TOOLKIT_SCRATCH=" + filepath.Join(p.toolkit, "scratch")}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
@@ -110,16 +108,10 @@ func (p *pod) compile(change func(*Job)) (*kbuild.Set, error) {
 	return j.Compile(p.t.Context())
 }
 
-func (p *pod) read(name string) string {
-	data, err := os.ReadFile(filepath.Join(p.dir, name))
-	if err != nil {
-		return "none: " + err.Error()
-	}
-	return string(data)
-}
+func (p *pod) has(name string) bool { return exists(filepath.Join(p.dir, name)) }
 
-func (p *pod) has(name string) bool {
-	_, err := os.Lstat(filepath.Join(p.dir, name))
+func exists(path string) bool {
+	_, err := os.Lstat(path)
 	return err == nil
 }
 
@@ -136,9 +128,8 @@ func (p *pod) wait(what string, ok func() bool) {
 	}
 }
 
-// counted returns a script that counts how often make ran.
+// counted returns a script that counts in a file how often make ran.
 func counted(t *testing.T, script string) (file, text string) {
 	file = filepath.Join(t.TempDir(), "count")
-	testfile.Write(t, file, "")
 	return file, "printf x >> " + file + "\n" + script
 }

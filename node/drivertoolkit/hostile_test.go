@@ -20,7 +20,10 @@ import (
 // forge answers the next request of a pod as the toolkit container does, with the set in modules/<name>.
 func (p *pod) forge(change func(*answer)) {
 	var r request
-	p.wait("the request", func() bool { return json.Unmarshal([]byte(p.read(requestFile)), &r) == nil })
+	p.wait("the request", func() bool {
+		data, err := os.ReadFile(filepath.Join(p.dir, requestFile))
+		return err == nil && json.Unmarshal(data, &r) == nil
+	})
 	a := answer{Schema: schema, Run: r.Run}
 	if names, err := os.ReadDir(filepath.Join(p.dir, modulesDir)); err == nil {
 		a.Set = names[0].Name()
@@ -29,7 +32,7 @@ func (p *pod) forge(change func(*answer)) {
 		change(&a)
 	}
 	f := require.Value(openFolder(p.dir))(p.t)
-	defer f.close()
+	defer f.root.Close()
 	require.NoError(p.t, put(f, answerFile, a))
 }
 

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,9 +69,7 @@ func TestErrors(t *testing.T) {
 			testfile.Write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
 			return New(s.URL, s.Folder)
 		}, []error{ErrNoCluster}, "larger than"},
-		"other authority": {func(t *testing.T, s *apitest.Server) *Client {
-			return New(s.URL, strangerOf(t, s))
-		}, []error{ErrUnreachable}, "certificate"},
+		"other authority": {func(t *testing.T, s *apitest.Server) *Client { return New(s.URL, strangerOf(t, s)) }, []error{ErrUnreachable}, "certificate"},
 		"old token": {func(_ *testing.T, s *apitest.Server) *Client {
 			s.Do(func(st *apitest.State) { st.Token = "another" })
 			return New(s.URL, s.Folder)
@@ -100,7 +97,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Annotation(t.Context(), "node-2", "x"); !errors.Is(err, ErrNotFound) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another node: %v", err)
 	}
-	for _, err := range []error{second(c.Annotation(t.Context(), "", "x")), c.Annotate(t.Context(), "", "x", "y"), c.RemoveAnnotation(t.Context(), "", "x", "y"), c.SetCondition(t.Context(), "", noon, Condition{})} {
+	for _, err := range []error{assert.Err(c.Annotation(t.Context(), "", "x")), c.Annotate(t.Context(), "", "x", "y"), c.RemoveAnnotation(t.Context(), "", "x", "y"), c.SetCondition(t.Context(), "", noon, Condition{})} {
 		if !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), "NODE_NAME") {
 			t.Errorf("no name: %v", err)
 		}
@@ -113,17 +110,11 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-func second(_ string, err error) error { return err }
-
 // strangerOf returns a service account whose authority did not issue the server's certificate. All servers of
 // apitest have the same one, so another is needed.
 func strangerOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
-	token := require.Value(os.ReadFile(filepath.Join(s.Folder, "token")))(t)
-	dir := t.TempDir()
-	testfile.Write(t, filepath.Join(dir, "token"), string(token))
-	testfile.Write(t, filepath.Join(dir, "ca.crt"), otherAuthority)
-	return dir
+	return testfile.Tree(t, t.TempDir(), map[string]string{"token": testfile.Read(t, filepath.Join(s.Folder, "token")), "ca.crt": otherAuthority})
 }
 
 // The kubelet replaces the token, and sometimes the authorities, while the pod runs.
@@ -135,10 +126,10 @@ func TestRotation(t *testing.T) {
 	s.SetToken(t, "token-2")
 	assert.NoErrorf(t, ask(), "new token")
 	ca := filepath.Join(s.Folder, "ca.crt")
-	good := require.Value(os.ReadFile(ca))(t)
+	good := testfile.Read(t, ca)
 	testfile.Write(t, ca, otherAuthority)
 	assert.ErrorIsf(t, ask(), ErrUnreachable, "other authorities")
-	testfile.Write(t, ca, otherAuthority+string(good))
+	testfile.Write(t, ca, otherAuthority+good)
 	assert.NoErrorf(t, ask(), "both authorities")
 }
 

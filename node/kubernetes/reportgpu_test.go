@@ -34,12 +34,6 @@ func TestGPUEvents(t *testing.T) {
 	assert.Equal(t, "False Degraded GPU 0000:06:00.0 (10de:1eb8) fell off the bus", b.condition())
 	b.see(t, time.Minute, at(status.GPUOurs, ""))
 	b.see(t, time.Minute, at(status.GPUTaken, "it is bound to nouveau"))
-	var got []string
-	for _, line := range b.server.Told() {
-		if strings.Contains(line, " GPU") && !strings.Contains(line, "Degraded") {
-			got = append(got, line)
-		}
-	}
 	const gpu = "GPU 0000:06:00.0 (10de:1eb8)"
 	var want []string
 	for _, about := range []string{"Node", "Pod"} {
@@ -47,8 +41,12 @@ func TestGPUEvents(t *testing.T) {
 			about+" Warning GPULost x1: "+gpu+" fell off the bus: its configuration space reads as all ones. Drain the node, and reset the GPU or switch the node off and on",
 			about+" Warning GPUTaken x1: "+gpu+": it is bound to nouveau")
 	}
-	got = slices.DeleteFunc(got, func(l string) bool { return strings.Contains(l, "Serving") })
-	assert.Same(t, want, got)
+	assert.Same(t, want, b.told("GPU"))
+}
+
+// told returns the Events whose reason begins with a word.
+func (b *bench) told(reason string) []string {
+	return slices.DeleteFunc(b.server.Told(), func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[2], reason) })
 }
 
 // TestLicenceEvents: a vGPU without a licence, and one that has got it, is an Event once; the condition stays
@@ -71,16 +69,8 @@ func TestLicenceEvents(t *testing.T) {
 	if c := b.condition(); strings.Contains(c, "licence") {
 		t.Error(c)
 	}
-	var got []string
-	for _, line := range b.server.Told() {
-		if strings.Contains(line, " VGPU") {
-			got = append(got, line)
-		}
-	}
-	assert.Same(t, []string{
-		"Node Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed",
-		"Node Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server",
-		"Pod Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed",
-		"Pod Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server",
-	}, got)
+	const licensed = " Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed"
+	const unlicensed = " Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. " +
+		"Look at nvidia-gridd, the token and the licence server"
+	assert.Same(t, []string{"Node" + licensed, "Node" + unlicensed, "Pod" + licensed, "Pod" + unlicensed}, b.told("VGPU"))
 }

@@ -110,7 +110,12 @@ func serve(t *testing.T, s *Server) string {
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	return request(t, http.MethodGet, url)
+}
+
+func request(t *testing.T, method, url string) (int, string) {
+	t.Helper()
+	req := require.Value(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	resp := require.Value(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
 	body := require.Value(io.ReadAll(io.LimitReader(resp.Body, 1<<20)))(t)

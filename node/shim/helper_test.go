@@ -78,8 +78,6 @@ func worker(args []string) int {
 	case "deaf": // has not come to handle signals yet
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
-	case "wait":
-		printSignals()
 	}
 	return 0
 }

@@ -50,14 +50,14 @@ func TestExitCode(t *testing.T) {
 // A signal to stop that comes before the worker handles signals ends the container with 0, as one that comes later.
 func TestEarlySignal(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[syscall.Signal]int{unix.SIGTERM: 0, unix.SIGINT: 0} {
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT} {
 		cmd := shim(t, "deaf")
 		out := require.Value(cmd.StdoutPipe())(t)
 		require.NoError(t, cmd.Start())
 		_, _ = out.Read(make([]byte, 1))
 		require.NoError(t, cmd.Process.Signal(s))
 		_ = cmd.Wait()
-		assert.Equalf(t, want, cmd.ProcessState.ExitCode(), "%v", s)
+		assert.Equalf(t, 0, cmd.ProcessState.ExitCode(), "%v", s)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestRemains(t *testing.T) {
 // When the shim is killed, the worker gets SIGTERM.
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
-	cmd := shim(t, "wait")
+	cmd := shim(t, "signals")
 	pipe := require.Value(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(pipe)

@@ -50,31 +50,27 @@ func TestMarkers(t *testing.T) {
 			t.Errorf("%s: %q", when, got)
 		}
 	}
-	must := func(err error) {
-		t.Helper()
-		assert.NoError(t, err)
-	}
 	testfile.Write(t, filepath.Join(run, "validations"), "")
 	assert.ErrorContains(t, m.NotReady(), run+"/validations: not a directory; remove that file on the node")
-	must(os.Remove(filepath.Join(run, "validations")))
-	must(m.NotReady())
+	assert.NoError(t, os.Remove(filepath.Join(run, "validations")))
+	assert.NoError(t, m.NotReady())
 	see("starting", "NotReady\n", "-", "-")
-	must(m.Ready())
+	assert.NoError(t, m.Ready())
 	see("ready", "Ready\n", "-", "abc\n")
 	const flags = "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n"
 	for range 2 {
-		must(MarkStarted(run, func(name string) string {
+		assert.NoError(t, MarkStarted(run, func(name string) string {
 			return map[string]string{"GDS_ENABLED": "true", "GDRCOPY_ENABLED": "yes"}[name]
 		}))
 	}
 	see("probed", "Ready\n", flags, "abc\n")
-	must(Markers{Run: run}.Ready())
+	assert.NoError(t, Markers{Run: run}.Ready())
 	see("without a digest", "Ready\n", flags, "-")
-	must(m.NotReady())
+	assert.NoError(t, m.NotReady())
 	see("degraded", "NotReady\n", "-", "-")
-	must(m.Ready())
-	must(m.Remove())
-	must(m.Remove())
+	assert.NoError(t, m.Ready())
+	assert.NoError(t, m.Remove())
+	assert.NoError(t, m.Remove())
 	see("gone", "-", "-", "-")
 	assert.Errorf(t, MarkStarted("/proc/nowhere", os.Getenv), "no folder")
 	assert.Errorf(t, (Markers{Run: "/proc/nowhere"}).NotReady(), "no folder")
