@@ -99,9 +99,7 @@ func TestLogFile(t *testing.T) {
 
 func TestPersistenced(t *testing.T) {
 	t.Parallel()
-	if got := Persistenced(t.TempDir()); len(got) != 0 {
-		t.Errorf("an empty image has %+v", got)
-	}
+	assert.Equalf(t, 0, len(Persistenced(t.TempDir())), "an empty image has")
 	root := testfile.Tree(t, t.TempDir(), map[string]string{"usr/bin/nvidia-persistenced": ""})
 	specs := Persistenced(root)
 	if len(specs) != 1 || specs[0].Name != "nvidia-persistenced" {
@@ -126,12 +124,8 @@ func TestLeftovers(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	s := started(t, &l, quickly, spec("a", "fork", f[0]), spec("b", "fork", f[1]), spec("c", "fork", f[2]))
-	if alive(left) {
-		t.Error("the old daemon still runs")
-	}
-	if !alive(foreign.Process.Pid) {
-		t.Error("a foreign process was ended")
-	}
+	assert.Equalf(t, false, alive(left), "the old daemon still runs")
+	assert.Equalf(t, true, alive(foreign.Process.Pid), "a foreign process was ended")
 	for i, st := range s.States() {
 		if !ready(st) || st.PID != pidOf(t, f[i]) || st.PID == left || st.PID == foreign.Process.Pid {
 			t.Errorf("%+v", st)

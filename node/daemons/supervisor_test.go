@@ -39,17 +39,13 @@ func TestStartAndStop(t *testing.T) {
 	for range 2 {
 		assert.NoError(t, s.Stop(t.Context()))
 	}
-	if slices.ContainsFunc(pids, alive) {
-		t.Errorf("still alive among %v", pids)
-	}
+	assert.Equalf(t, false, slices.ContainsFunc(pids, alive), "still alive among %v", pids)
 	for _, st := range s.States() {
 		if st.Ready || st.Running || st.PID != 0 || st.Reason != "stopped" {
 			t.Errorf("after stop: %+v", st)
 		}
 	}
-	if got := s.PIDs(); len(got) != 0 {
-		t.Errorf("PIDs after stop: %v", got)
-	}
+	assert.Equalf(t, 0, len(s.PIDs()), "PIDs after stop")
 	if !strings.Contains(l.String(), "daemon ready daemon=plain pid=") {
 		t.Error(&l)
 	}
@@ -224,8 +220,6 @@ func TestDeaf(t *testing.T) {
 		if d := time.Since(began); d < 90*time.Millisecond || d > 30*time.Second {
 			t.Errorf("took %v", d)
 		}
-		if slices.ContainsFunc(pids, alive) {
-			t.Errorf("left: %v", pids)
-		}
+		assert.Equalf(t, false, slices.ContainsFunc(pids, alive), "left: %v", pids)
 	}
 }

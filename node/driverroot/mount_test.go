@@ -32,9 +32,7 @@ func TestMountStaged(t *testing.T) {
 	adoptable(t, r, "")
 	// The socket of one of our daemons is visible.
 	testfile.WriteMode(t, r.Image+"/run/nvidia-persistenced/socket", "", 0o600)
-	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket"))))
 	assert.ErrorContains(t, r.Mount(t.Context()), "has 7 mount(s) already")
 	// The container ends, the root stays.
 	require.NoError(t, os.RemoveAll(r.Image))
@@ -81,9 +79,7 @@ func TestSharedPropagation(t *testing.T) {
 	}
 	require.NoError(t, r.Unmount(t.Context()))
 	ask <- r.Target
-	if got := <-answer; got != 0 {
-		t.Errorf("after unmounting, a peer sees %d mounts", got)
-	}
+	assert.Equalf(t, 0, <-answer, "after unmounting, a peer sees")
 }
 
 // peer is a thread in another, new mount namespace that counts the mounts at and below a folder.
@@ -190,9 +186,7 @@ func TestUnmountBusy(t *testing.T) {
 		t.Errorf("after %v: %v", took, err)
 	}
 	assert.Contains(t, log.String(), "a mount is still in use: it is detached, and who uses it keeps it path="+r.Target+" ")
-	if left := points(t, r); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
+	assert.Equalf(t, 0, len(points(t, r)), "left")
 }
 
 func TestMountFailureLeavesNothing(t *testing.T) {
@@ -243,9 +237,7 @@ func TestRefresh(t *testing.T) {
 	testfile.WriteMode(t, next.Image+"/dev/nvidia7", "", 0o600)
 	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
 	require.NoError(t, next.refresh(t.Context()))
-	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, "dev/nvidia7"))))
 	assert.Same(t, everyMount, points(t, r))
 	// A root that an older version of this program mounted, without dev and sys, gets them.
 	for _, dir := range []string{"dev", "sys"} {
@@ -277,9 +269,7 @@ func TestHostDevStays(t *testing.T) {
 	mounted(t, r)
 	before := require.Value(r.mounts())(t)
 	end() // with its container
-	if _, err := os.Stat(filepath.Join(r.Target, "dev/null")); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, "dev/null"))))
 	next := *r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	hostDev(next.Image)

@@ -137,9 +137,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 			assert.Contains(t, log, " shared=0 ")
 			assert.Same(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(dir, "usr/share/one")))
 			assert.Equalf(t, big, string(require.Value(os.ReadFile(filepath.Join(dir, "usr/bin/big")))(t)), "the copy")
-			if isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")) {
-				t.Error("it is linked")
-			}
+			assert.Equalf(t, false, isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")), "it is linked")
 		})
 	}
 }
@@ -156,9 +154,7 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
 	r.Storage = volume
 	dir, _ := stageLog(t, r)
-	if !isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")) {
-		t.Error("it is not linked")
-	}
+	assert.Equalf(t, true, isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(dir, "usr/bin/big")), "it is not linked")
 	assert.Same(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(dir, "usr/share/one")))
 }
 

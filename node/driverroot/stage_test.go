@@ -122,9 +122,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 		t.Errorf("roots: %q", names)
 	}
 	require.NoError(t, r.prune(0))
-	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 {
-		t.Errorf("pruned what is mounted: %q", names)
-	}
+	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "pruned what is mounted")
 	require.NoError(t, r.Unmount(t.Context()))
 	require.NoError(t, r.prune(0))
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
@@ -231,13 +229,9 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	require.Value(os.Stat(filepath.Join(precious, "nvme0n1")))(t)
 	require.NoError(t, unix.Unmount(filepath.Join(dir, "dev"), 0))
 	require.NoError(t, r.prune(1))
-	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 {
-		t.Errorf("roots: %q", names)
-	}
+	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "roots")
 	require.NoError(t, r.prune(0))
-	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 1 {
-		t.Errorf("roots: %q", names)
-	}
+	assert.Equalf(t, 1, len(testfile.List(t, filepath.Dir(dir))), "roots")
 	// Mounted before it: all stays. After the list of mounts was read: the mount point and what is mounted there stay.
 	late := filepath.Join(t.TempDir(), "late")
 	testfile.Write(t, late+"/usr/lib/libcuda.so", "x")

@@ -26,9 +26,7 @@ func run(t *testing.T, f Facts) *daemons.Supervisor {
 	var l logtest.Log
 	s := require.Value(daemons.Start(t.Context(), l.Logger(), require.Value(Daemons(f))(t)...))(t)
 	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Stop(context.Background()))
 	})
 	return s
 }

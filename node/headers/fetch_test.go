@@ -79,9 +79,7 @@ func TestFetch(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	assert.Same(t, debianTree, i.list())
-	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"); n != 1 {
-		t.Errorf("downloaded %d times", n)
-	}
+	assert.Equalf(t, 1, a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"), "downloaded")
 }
 
 func TestUnavailable(t *testing.T) {
@@ -216,9 +214,7 @@ func TestFlatFolder(t *testing.T) {
 	i.write("repo/Packages", index.String())
 	i.write("repo/Release", fmt.Sprintf("Date: %s\nSHA256:\n %x %d Packages\n", time.Now().Add(-time.Hour).UTC().Format(time.RFC1123), sha256.Sum256([]byte(index.String())), index.Len()))
 	i.write("etc/apt/sources.list", "deb [trusted=yes] file:"+i.dir+"/repo ./\n")
-	if got, err := i.fetch(); err != nil || len(got) != 3 {
-		t.Errorf("%v, %v", got, err)
-	}
+	assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
 	i.write("etc/apt/sources.list", "deb file:"+i.dir+"/repo ./\n")
 	assert.Errorf(t, assert.Err(i.fetch()), "taken without a signature")
 }

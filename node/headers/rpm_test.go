@@ -47,9 +47,7 @@ func TestFetchRPM(t *testing.T) {
 	if strings.Contains(i.log(), "warning") {
 		t.Errorf("it said:\n%s", i.log())
 	}
-	if n := a.count("/el/9.4/x86_64/Packages/kernel-devel-5.14.0-427.13.1.el9_4.x86_64.rpm"); n != 1 {
-		t.Errorf("downloaded %d times", n)
-	}
+	assert.Equalf(t, 1, a.count("/el/9.4/x86_64/Packages/kernel-devel-5.14.0-427.13.1.el9_4.x86_64.rpm"), "downloaded")
 }
 
 // The repositories of the kernel's minor version are tried before those of the system; a value of the
@@ -99,9 +97,7 @@ func TestExtraRepositories(t *testing.T) {
 	if _, err := i.fetchRelease(release); err != nil {
 		t.Fatal(err, i.log())
 	}
-	if n := a.count("/7.6.1810/updates/repodata/repomd.xml"); n != 0 {
-		t.Errorf("another minor version was asked %d times", n)
-	}
+	assert.Equalf(t, 0, a.count("/7.6.1810/updates/repodata/repomd.xml"), "another minor version was asked")
 }
 
 func TestSignedPackages(t *testing.T) {

@@ -135,9 +135,7 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 			t.Parallel()
 			i := newImage(t, a.server.URL)
 			prepare(i)
-			if got, err := i.fetch(); err != nil || len(got) != 3 {
-				t.Error(got, err)
-			}
+			assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
 			if strings.Contains(i.log(), "warning") {
 				t.Errorf("it said %s", i.log())
 			}

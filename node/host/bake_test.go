@@ -96,9 +96,7 @@ func TestBake(t *testing.T) {
 	goldentest.Schema(t, "bake.schema.json", string(require.Value(json.Marshal(got))(t)))
 	for _, path := range []string{got.Root + "/usr/lib/x86_64-linux-gnu/libcuda.so." + v535, got.Kernels[0].Folder + "/nvidia.ko",
 		got.Root + "/lib/modules/" + imageKernel + "/updates/nvidia/nvidia.ko"} {
-		if _, err := os.Stat(filepath.Join(b.Config.StateDir, path)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.Err(os.Stat(filepath.Join(b.Config.StateDir, path))))
 	}
 	b.modules = nil // the node's own way, which finds them
 	var log logtest.Log

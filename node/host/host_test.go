@@ -54,9 +54,7 @@ func TestHardware(t *testing.T) {
 	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
 	gpus := require.Value(m.GPUs())(t)
-	if _, err := m.Mellanox(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(m.Mellanox()))
 	options, err := m.Options()
 	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
 		t.Errorf("%v, %v", options, err)

@@ -155,9 +155,7 @@ func TestSignAgain(t *testing.T) {
 				t.Fatalf("%v, %v", kept, err)
 			}
 			for _, f := range kept.Modules {
-				if _, err := sign.VerifyFile(t.Context(), f.Path, []*x509.Certificate{s.signer.Certificate}); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, assert.Err(sign.VerifyFile(t.Context(), f.Path, []*x509.Certificate{s.signer.Certificate})))
 			}
 			if again, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || s.Signer(again, source) != nil {
 				t.Errorf("the next start: from %s, %v", source, err)

@@ -1,8 +1,6 @@
 package kubernetes
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +27,7 @@ func TestRecorder(t *testing.T) {
 	}
 	reported := func(want ...string) {
 		t.Helper()
-		if got := s.Told(); !slices.Equal(got, want) {
-			t.Errorf("told %q, want %q", got, want)
-		}
+		assert.Same(t, want, s.Told())
 	}
 	record(used, Event{About: Node(testNode), Reason: "Serving", Message: "it serves"})
 	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x1: used by a")
@@ -65,9 +61,7 @@ func TestRecorderFails(t *testing.T) {
 	r := &Recorder{Client: c, Now: func() time.Time { return noon }}
 	s.Do(func(st *apitest.State) { st.Down = true })
 	r.Record(Event{About: Pod("gpu", strings.Repeat("x", 250), ""), Reason: "A", Message: strings.Repeat("é", 2000)})
-	if err := r.Send(t.Context(), false); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("down: %v", err)
-	}
+	assert.ErrorIsf(t, r.Send(t.Context(), false), ErrUnreachable, "down")
 	s.Do(func(st *apitest.State) { st.Down = false })
 	if err := r.Send(t.Context(), false); err != nil || len(s.Told()) != 1 {
 		t.Errorf("again: %v, %v", err, s.Told())

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,9 +104,7 @@ func TestLife(t *testing.T) {
 		"Pod Normal WaitingForSafeLoad x1: waiting for safe load", "Pod Warning Degraded x1: nvidia-persistenced is not running",
 		"Pod Warning PreflightFailed x1: no headers", "Pod Warning UnloadBlocked x1: in use by pid 4711", "Pod Warning WaitingForHolders x1: in use by pid 4711",
 	}
-	if got := b.server.Told(); !slices.Equal(got, want) {
-		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	assert.Same(t, want, b.server.Told())
 	assert.Equalf(t, "", b.said.String(), "warnings")
 }
 

@@ -184,9 +184,7 @@ func TestLegacyTakenByOther(t *testing.T) {
 	assert.ErrorContains(t, l.Lost(), "replaced the lock file "+LegacyPath(o.Run), "fuser")
 	assert.ErrorIsf(t, l.Retake(), ErrHeld, "Retake")
 	assert.NoError(t, l.Release())
-	if _, err := os.Stat(LegacyPath(o.Run)); err != nil {
-		t.Errorf("their file was removed: %v", err)
-	}
+	assert.NoErrorf(t, assert.Err(os.Stat(LegacyPath(o.Run))), "their file was removed")
 }
 
 func remove(t *testing.T, paths ...string) {

@@ -95,9 +95,7 @@ func TestHung(t *testing.T) {
 	if hung, ok := errors.AsType[*daemons.HungError](err); !ok || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if stays(t, "sleep 61.25") {
-		t.Error("the child's child still runs")
-	}
+	assert.Equalf(t, false, stays(t, "sleep 61.25"), "the child's child still runs")
 }
 
 // A child that cannot be killed is left behind after two seconds, and no second one is started while it is
@@ -195,7 +193,5 @@ func TestEndUsage(t *testing.T) {
 	assert.ErrorIs(t, (<-failed), context.Canceled)
 	assert.ErrorIs(t, assert.Err(p.AskUsage(t.Context(), usageOptions("0 x"))), ErrEnded)
 	p.EndUsage()
-	if _, err := p.Ask(t.Context(), options(nvmlOne, "")); err != nil {
-		t.Error("readiness can be asked for all the same:", err)
-	}
+	assert.NoErrorf(t, assert.Err(p.Ask(t.Context(), options(nvmlOne, ""))), "readiness can be asked for all the same")
 }

@@ -124,9 +124,7 @@ func TestRemains(t *testing.T) {
 			t.Errorf("trap %q: took %v", trap, d)
 		}
 	}
-	if !alive(foreign.Process.Pid) {
-		t.Error("a foreign process was ended")
-	}
+	assert.Equalf(t, true, alive(foreign.Process.Pid), "a foreign process was ended")
 }
 
 // When the shim is killed, the worker gets SIGTERM.

@@ -245,7 +245,5 @@ func TestDaemonsRefused(t *testing.T) {
 	f = griddSite(t, map[string]string{"drivers/gridd.conf": "FeatureType=1\n"})
 	_, err = daemons.Start(t.Context(), logtest.New(t), Daemons(f)...)
 	assert.ErrorContains(t, err, "client.tok: stat") // the stand-in's own words
-	if got := Daemons(site(t, nil)); len(got) != 0 {
-		t.Errorf("an image without the programs has %+v", got)
-	}
+	assert.Equalf(t, 0, len(Daemons(site(t, nil))), "an image without the programs has")
 }
