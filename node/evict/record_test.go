@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func TestPausedValue(t *testing.T) {
@@ -25,10 +25,7 @@ func TestPausedValue(t *testing.T) {
 func TestParseRecord(t *testing.T) {
 	t.Parallel()
 	r := record{Pod: "a/b", UID: "u", Since: time.Unix(1, 0).UTC(), Cordoned: true, Labels: map[string]string{deployPrefix + "dcgm": "true"}}
-	got, err := parseRecord(r.String())
-	if diff := cmp.Diff(r, got); err != nil || diff != "" {
-		t.Errorf("%v %s", err, diff)
-	}
+	assert.Same(t, r, require.Value(parseRecord(r.String()))(t))
 	for name, tc := range map[string][2]string{
 		"no JSON":        {"yes", "invalid"},
 		"cut":            {r.String()[:20], "unexpected end"},

@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -61,10 +59,7 @@ func TestFetch(t *testing.T) {
 	a := newArchive(t, debian(testRelease, "6.1.147-1")...).start()
 	i := newImage(t, a.server.URL)
 	want := []string{"linux-kbuild-6.1 6.1.147-1", "linux-headers-6.1.0-38-common 6.1.147-1", "linux-headers-6.1.0-38-amd64 6.1.147-1"}
-	got, err := i.fetch()
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Fatal(err, diff)
-	}
+	assert.Same(t, want, require.Value(i.fetch())(t))
 	assert.Same(t, debianTree, i.list())
 	fixdep := filepath.Join(i.into, "lib/linux-kbuild-6.1/scripts/basic/fixdep")
 	fi, err := os.Stat(fixdep)
@@ -75,9 +70,7 @@ func TestFetch(t *testing.T) {
 	// The second call downloads nothing that is in the store, replaces what was there, and takes no remains of a killed one for its own.
 	testfile.Write(t, i.into+"/usr/src/old", "old")
 	testfile.Write(t, i.into+".new/usr/src/half", "half")
-	if got, err = i.fetch(); err != nil || !slices.Equal(got, want) {
-		t.Fatal(got, err)
-	}
+	assert.Same(t, want, require.Value(i.fetch())(t))
 	assert.Same(t, debianTree, i.list())
 	assert.Equalf(t, 1, a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"), "downloaded")
 }

@@ -95,20 +95,17 @@ func TestSafeLoad(t *testing.T) {
 	assert.Equalf(t, "driver-x", value(), "not set again")
 	set("")
 	ask(true)
-	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
-		t.Errorf("%v, %q", err, value())
-	}
+	assert.NoError(t, safe.Withdraw(t.Context()))
+	assert.Equal(t, "", value())
 	ask(false) // a second start sets the annotation again
-	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
-		t.Errorf("%v, %q", err, value())
-	}
+	assert.NoError(t, safe.Withdraw(t.Context()))
+	assert.Equal(t, "", value())
 	set("driver-x")
 	if err := safe.Tidy(t.Context()); err != nil || value() == "" {
 		t.Errorf("tidied after it was asked: %v", err)
 	}
-	if err := NewSafeLoad(c, testNode, "driver-x").Tidy(t.Context()); err != nil || value() != "" {
-		t.Errorf("what a killed container left: %v, %q", err, value())
-	}
+	assert.NoError(t, NewSafeLoad(c, testNode, "driver-x").Tidy(t.Context()))
+	assert.Equalf(t, "", value(), "what a killed container left")
 	if _, err := NewSafeLoad(c, testNode, "").Ask(t.Context()); !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), "POD_NAME") {
 		t.Errorf("no pod: %v", err)
 	}

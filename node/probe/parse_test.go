@@ -5,19 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 func TestParseSMI(t *testing.T) {
 	t.Parallel()
 	const two = "GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\nGPU-2, A, B, 0001:AF:1F.7, 535.261.03\n\n"
-	got, err := parseSMI([]byte(two), false)
 	want := Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{t4[0], {UUID: "GPU-2", Name: "A, B", PCI: "0001:af:1f.7"}}}
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Error(d, err)
-	}
+	assert.Same(t, want, require.Value(parseSMI([]byte(two), false))(t))
 	for text, want := range map[string]string{
 		"GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\nUnable to determine the device handle for GPU 0000:05:00.0: GPU is lost.\n": "GPU is lost.",
 		"GPU-1, Tesla T4, 00000000:3B:00.0, 535.261.03\n[GPU is lost], X, 00000000:05:00.0, 535.261.03\n":                           "incomplete answer about a GPU: [GPU is lost], X",
@@ -51,20 +47,16 @@ func TestParseUsage(t *testing.T) {
 		if want.Name == "" {
 			want.Name = "Tesla T4"
 		}
-		got, err := parseSMI([]byte(text), true)
-		if d := cmp.Diff(Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{want}}, got); d != "" || err != nil {
-			t.Errorf("%q: %v %s", text, err, d)
-		}
+		got := require.Value(parseSMI([]byte(text), true))(t)
+		assert.Samef(t, Answer{Driver: "535.261.03", Source: SourceSMI, Devices: []Device{want}}, got, "%q", text)
 	}
 	got, err := parseSMI([]byte(gpu+"1, 2, 3\nUnable to determine the device handle, GPU 0000:05:00.0: GPU is lost.\n"), true)
 	if err != nil || len(got.Devices) != 1 || !strings.Contains(got.Err, "GPU is lost") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	const nvml = `{"driver":"1","devices":[{"uuid":"x","pci":"0:1:0.0","memory":{"total":5,"used":4},"utilization":25},{"uuid":"y","pci":"0:2:0.0","utilization":1e9}]}`
-	got, err = parseProbe([]byte(nvml))
-	if d := cmp.Diff([]Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: new(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}, got.Devices); d != "" || err != nil {
-		t.Error(err, d)
-	}
+	devices := []Device{{UUID: "x", PCI: "0000:01:00.0", Memory: &Memory{5, 4}, Utilization: new(0.25)}, {UUID: "y", PCI: "0000:02:00.0"}}
+	assert.Same(t, devices, require.Value(parseProbe([]byte(nvml)))(t).Devices)
 }
 
 func TestParseProbe(t *testing.T) {

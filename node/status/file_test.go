@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -47,16 +46,12 @@ func TestStatusFile(t *testing.T) {
 	file := Folder(t.TempDir())
 	assert.ErrorIsf(t, assert.Err(file.Load()), fs.ErrNotExist, "no file")
 	require.NoError(t, file.Save(sample()))
-	got, err := file.Load()
-	if diff := cmp.Diff(sample(), got); diff != "" || err != nil {
-		t.Errorf("%v, %s", err, diff)
-	}
+	assert.Same(t, sample(), require.Value(file.Load())(t))
 	if left, _ := filepath.Glob(filepath.Join(string(file), ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if err := errors.Join(file.Remove()); err != nil || !errors.Is(file.Remove(), fs.ErrNotExist) {
-		t.Errorf("remove: %v", err)
-	}
+	assert.NoError(t, file.Remove())
+	assert.ErrorIs(t, file.Remove(), fs.ErrNotExist)
 }
 
 func TestReadStatusRefuses(t *testing.T) {
