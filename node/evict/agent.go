@@ -33,12 +33,8 @@ type Agent struct {
 	eventsFailed bool // which was logged
 }
 
-// New returns an agent. It calls releaseMemory, if that is not
-// nil, after work for an upgrade, when the memory for that can be released.
+// New returns an agent. It calls releaseMemory after work for an upgrade, when the memory for that can be released.
 func New(cfg Config, client *kubernetes.Client, log *slog.Logger, releaseMemory func()) *Agent {
-	if releaseMemory == nil {
-		releaseMemory = func() {}
-	}
 	return &Agent{cfg: cfg, client: client, log: log, releaseMemory: releaseMemory, mayHaveRecord: true,
 		messages: map[string]message{}, events: &kubernetes.Recorder{Client: client, Host: cfg.Node, Now: time.Now}}
 }

@@ -90,7 +90,7 @@ func TestUnrelatedStates(t *testing.T) {
 				if err := stop(); err != nil || b.see().patches > 0 || b.reasons() != "" {
 					t.Errorf("%v, %d patches, told %s", err, b.see().patches, b.reasons())
 				}
-				assert.Equalf(t, name == "is not understood", strings.Count(b.messages(), "status file not read") == 1, "%s", b.messages())
+				assert.Equalf(t, name == "is not understood", strings.Count(b.log.String(), "status file not read") == 1, "%s", b.log.String())
 			})
 		})
 	}
@@ -212,8 +212,8 @@ func TestDriverFails(t *testing.T) {
 				b.d.upgrade(t.Context())
 				time.Sleep(6 * time.Minute)
 				b.pristine(false)
-				assert.Equalf(t, "Started Failed", b.reasons(), "Events\n%s", b.messages())
-				assert.Equal(t, fate == status.Serving, strings.Contains(b.messages(), "no driver container holds the node's lock"))
+				assert.Equalf(t, "Started Failed", b.reasons(), "Events\n%s", b.log.String())
+				assert.Equal(t, fate == status.Serving, strings.Contains(b.log.String(), "no driver container holds the node's lock"))
 			})
 		})
 	}
@@ -289,10 +289,10 @@ func TestNoCluster(t *testing.T) {
 				}
 				b.run(10 * time.Minute)
 				only := tc.path == "/events"
-				if lines := strings.Count(b.messages(), "\n"); lines > 30 || (b.see().patches == 0) == only || only && strings.Count(b.messages(), want) != 1 {
-					t.Errorf("%d lines, %d patches:\n%s", lines, b.see().patches, b.messages())
+				if lines := strings.Count(b.log.String(), "\n"); lines > 30 || (b.see().patches == 0) == only || only && strings.Count(b.log.String(), want) != 1 {
+					t.Errorf("%d lines, %d patches:\n%s", lines, b.see().patches, b.log.String())
 				}
-				assert.Contains(t, b.messages(), want)
+				assert.Contains(t, b.log.String(), want)
 				b.locked(func() { away = false })
 				time.Sleep(time.Minute)
 				b.pristine(false)

@@ -67,7 +67,7 @@ func TestClaimsNotRead(t *testing.T) {
 				assert.Equalf(t, tc.stays, strings.Contains(b.names(), "plain"), "the pod that requests a GPU stays")
 				assert.Equalf(t, tc.stays, b.see().patches == 0, "nothing is changed")
 				assert.Equalf(t, false, slices.Contains(b.timeline(), "pause dra-driver"), "the plugin is paused")
-				assert.Equalf(t, tc.said != "", strings.Count(b.messages(), tc.said) == 1, "%s", b.messages())
+				assert.Equalf(t, tc.said != "", strings.Count(b.log.String(), tc.said) == 1, "%s", b.log.String())
 				assert.Equalf(t, !b.cfg.ResourceClaims, b.dra.asked == 0, "it asks for claims")
 			})
 		})

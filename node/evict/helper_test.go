@@ -161,10 +161,7 @@ func play(t *testing.T, pods []*corev1.Pod, f func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newBench(t, pods...)) })
 }
 
-func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.log.Logger(), nil) }
-
-// messages returns the whole log.
-func (b *bench) messages() string { return b.log.String() }
+func (b *bench) agent() *Agent { return New(b.cfg, b.client(), b.log.Logger(), func() {}) }
 
 // start runs an agent until the returned function ends it.
 func (b *bench) start() (stop func() error) {
@@ -220,6 +217,6 @@ func (b *bench) pristine(cordonedBefore bool) {
 		b.t.Errorf("cordoned: %v, it was %v", got.cordoned, cordonedBefore)
 	}
 	if b.t.Failed() {
-		b.t.Logf("log:\n%s", b.messages())
+		b.t.Logf("log:\n%s", b.log.String())
 	}
 }

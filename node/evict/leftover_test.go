@@ -69,7 +69,7 @@ func killedAnywhere(t *testing.T, newBench func(*testing.T) *bench, survivors st
 				time.Sleep(3 * time.Minute)
 				b.pristine(false)
 				if b.d.now() != status.Serving || b.names() != survivors {
-					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.messages())
+					t.Errorf("killed at call %d (applied %v): driver %s, left %s\n%s", call, applied, b.d.now(), b.names(), b.log.String())
 				}
 			})
 			if !going || t.Failed() {
@@ -94,7 +94,7 @@ func TestKilledForGood(t *testing.T) {
 				b.d.begin(ctx)
 				time.Sleep(100 * time.Millisecond)
 				if !killAt(b, 12, true) || b.see().annotations[Annotation] == "" {
-					t.Fatalf("it was not killed in the middle:\n%s", b.messages())
+					t.Fatalf("it was not killed in the middle:\n%s", b.log.String())
 				}
 				cancel()
 				b.d.done.Wait()
@@ -110,7 +110,7 @@ func TestKilledForGood(t *testing.T) {
 				defer b.start()()
 				time.Sleep(2 * time.Minute)
 				b.pristine(false)
-				assert.Containsf(t, b.messages(), "put back what pod nvidia/driver-abc had left", "log")
+				assert.Containsf(t, b.log.String(), "put back what pod nvidia/driver-abc had left", "log")
 				if driverState == status.Waiting && b.d.now() != status.Serving {
 					t.Errorf("the new pod's driver is %s", b.d.now())
 				}
@@ -127,8 +127,8 @@ func TestAnotherPodWorks(t *testing.T) {
 		b.annotate(Annotation, r.String())
 		defer b.start()()
 		time.Sleep(10 * time.Minute)
-		if b.see().patches > 0 || strings.Count(b.messages(), "another pod works on this node pod=nvidia/driver-old ") != 1 {
-			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.messages())
+		if b.see().patches > 0 || strings.Count(b.log.String(), "another pod works on this node pod=nvidia/driver-old ") != 1 {
+			t.Errorf("%d patches while driver-old is there\n%s", b.see().patches, b.log.String())
 		}
 		b.locked(func() {
 			for _, p := range b.pods {
@@ -149,8 +149,8 @@ func TestBrokenRecord(t *testing.T) {
 		stop := b.start()
 		b.d.begin(t.Context())
 		time.Sleep(5 * time.Minute)
-		if b.see().patches > 0 || !strings.Contains(b.messages(), "uncordon the node and correct its labels") {
-			t.Errorf("%d patches\n%s", b.see().patches, b.messages())
+		if b.see().patches > 0 || !strings.Contains(b.log.String(), "uncordon the node and correct its labels") {
+			t.Errorf("%d patches\n%s", b.see().patches, b.log.String())
 		}
 		b.locked(func() { b.annotate(Annotation, "") })
 		time.Sleep(3 * time.Minute)

@@ -137,6 +137,6 @@ func TestSubscription(t *testing.T) {
 	i.write("run/secrets/etc-pki-entitlement/123-key.pem", client.KeyPEM())
 	got, err := i.fetchRelease(release)
 	if err != nil || len(got) != 1 {
-		t.Fatal(got, err, i.log())
+		t.Fatal(got, err, i.said.String())
 	}
 }

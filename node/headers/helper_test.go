@@ -120,8 +120,6 @@ func (i *image) options() Options {
 
 func (i *image) fetch() ([]string, error) { return Fetch(i.t.Context(), i.options()) }
 
-func (i *image) log() string { return i.said.String() }
-
 // debian returns Debian's packages for a kernel: its headers, those of all flavours, the tools. The compiler
 // and the kernel image that they depend on are not there, so nothing can fetch them.
 func debian(release, version string) []repotest.Deb {

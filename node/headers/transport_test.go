@@ -107,8 +107,8 @@ func TestFetchThroughProxy(t *testing.T) {
 			if got, err := i.fetch(); err != nil || len(got) != 3 {
 				t.Fatal(got, err)
 			}
-			if seen.Load() == 0 || strings.Contains(i.log(), "secret") {
-				t.Errorf("%d requests; it said %s", seen.Load(), i.log())
+			if seen.Load() == 0 || strings.Contains(i.said.String(), "secret") {
+				t.Errorf("%d requests; it said %s", seen.Load(), i.said.String())
 			}
 		})
 	}
@@ -136,8 +136,8 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 			i := newImage(t, a.server.URL)
 			prepare(i)
 			assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
-			if strings.Contains(i.log(), "warning") {
-				t.Errorf("it said %s", i.log())
+			if strings.Contains(i.said.String(), "warning") {
+				t.Errorf("it said %s", i.said.String())
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 		t.Error(err)
 	}
 	for _, part := range []string{"certificates not used path=usr/local/share/ca-certificates/README: it holds no certificate", "here it stays on: mount the authority's certificate"} {
-		assert.Contains(t, i.log(), part)
+		assert.Contains(t, i.said.String(), part)
 	}
 }
 
@@ -190,8 +190,8 @@ func TestFetchWithLogin(t *testing.T) {
 	// The login is in the URL of the source, and wrong, so that there are errors to look at.
 	i = newImage(t, strings.Replace(a.server.URL, "http://", "http://apt:s3cret-but-wrong@", 1))
 	_, err := i.fetch()
-	if err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error()+i.log(), "s3cret") {
-		t.Errorf("%v; it said %s", err, i.log())
+	if err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error()+i.said.String(), "s3cret") {
+		t.Errorf("%v; it said %s", err, i.said.String())
 	}
 }
 

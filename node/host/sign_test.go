@@ -63,9 +63,8 @@ func TestLoadSigner(t *testing.T) {
 		s, err := loadSigner(c.cfg, log.Logger())
 		switch {
 		case c.want != "":
-			if !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v", c.name, err)
-			}
+			assert.ErrorIsf(t, err, config.ErrConfig, "%s", c.name)
+			assert.ErrorContainsf(t, err, c.want, "%s", c.name)
 		case err != nil || (s == nil) != (c.cfg.SigningKey == ""):
 			t.Errorf("%s: %v, %v", c.name, s, err)
 		}

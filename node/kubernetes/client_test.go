@@ -98,9 +98,8 @@ func TestErrors(t *testing.T) {
 		t.Errorf("another node: %v", err)
 	}
 	for _, err := range []error{assert.Err(c.Annotation(t.Context(), "", "x")), c.Annotate(t.Context(), "", "x", "y"), c.RemoveAnnotation(t.Context(), "", "x", "y"), c.SetCondition(t.Context(), "", noon, Condition{})} {
-		if !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), "NODE_NAME") {
-			t.Errorf("no name: %v", err)
-		}
+		assert.ErrorIs(t, err, ErrNoCluster)
+		assert.ErrorContains(t, err, "NODE_NAME")
 	}
 	assert.ErrorIsf(t, assert.Err(c.Annotation(t.Context(), "../pods", "x")), ErrNotFound, "a name that leaves its place")
 	s.Do(func(st *apitest.State) {

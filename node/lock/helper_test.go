@@ -2,6 +2,7 @@ package lock
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	o.Self = Holder{Pod: "gpu/one", Image: "driver:1", Host: "node1"}
 	o.Timeout = 2 * time.Minute
 	o.Log = cli.Log(os.Stderr, "text")
-	l, err := Acquire(noContext(), o)
+	l, err := Acquire(context.Background(), o)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

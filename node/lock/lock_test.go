@@ -22,8 +22,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
-func noContext() context.Context { return context.Background() }
-
 func acquire(t *testing.T, o Options) *Lock {
 	t.Helper()
 	return require.Value(Acquire(t.Context(), o))(t)

@@ -76,9 +76,8 @@ func TestNeitherStarts(t *testing.T) {
 	o := options("", "")
 	o.Probe, o.SMI = "/nonexistent/driver-probe", "/nonexistent/nvidia-smi"
 	_, err := new(Prober).Ask(t.Context(), o)
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "neither program") || !strings.Contains(err.Error(), o.SMI) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorContains(t, err, "neither program", o.SMI)
 	o.SMI = os.Args[0]
 	if _, err := new(Prober).Ask(t.Context(), o); err == nil || strings.Contains(err.Error(), "neither") {
 		t.Errorf("nvidia-smi runs: %v", err)
