@@ -69,9 +69,7 @@ func TestStageLinks(t *testing.T) {
 	require.NoError(t, os.Chtimes(edited, st.ModTime(), st.ModTime()))
 	require.NoError(t, os.Remove(filepath.Join(r.Image, testLib, "removed")))
 	require.NoError(t, os.Chmod(filepath.Join(r.Image, testLib, "touched"), 0o600))
-	if _, err := os.Lstat(filepath.Join(upper, testLib, "removed")); err != nil {
-		t.Fatal(err) // the whiteout
-	}
+	require.Value(os.Lstat(filepath.Join(upper, testLib, "removed")))(t) // the whiteout
 	dir, log := stageLog(t, r)
 	assert.Contains(t, log, logtest.Staged+r.Storage)
 	assert.Contains(t, log, " shared=104")

@@ -66,8 +66,8 @@ type container struct {
 // run starts the toolkit container as the GPU Operator does, with a shorter pause.
 func (p *pod) run() *container {
 	p.t.Helper()
-	script := strings.ReplaceAll("until [ -f DIR/dir_prepared ]; do sleep 0.05; done; exec DIR/ocp_dtk_entrypoint dtk-build-driver", "DIR", p.dir)
-	cmd := exec.Command("bash", "-xc", script) //nolint:noctx // ended by stop and kill
+	const script = "until [ -f DIR/dir_prepared ]; do sleep 0.05; done; exec DIR/ocp_dtk_entrypoint dtk-build-driver"
+	cmd := exec.Command("bash", "-xc", strings.ReplaceAll(script, "DIR", p.dir)) //nolint:noctx // ended by stop and kill
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TOOLKIT_ROOT=" + p.toolkit, "TOOLKIT_SCRATCH=" + filepath.Join(p.toolkit, "scratch")}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
@@ -79,8 +80,7 @@ func (f Facts) tell(t *testing.T, program, mode string) {
 		require.NoError(t, os.Remove(file))
 		return
 	}
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(mode), 0o644))
+	testfile.Write(t, file, mode)
 }
 
 // Up to NVLink 4 the fabric manager runs alone, with the configuration as it was changed.
@@ -172,12 +172,10 @@ func TestModulesMissing(t *testing.T) {
 func TestIMEX(t *testing.T) {
 	t.Parallel()
 	f := machine(t, image, map[string]string{"root/" + imexConfig: "SERVER_PORT=50000\nDAEMONIZE=1\nIMEX_NODE_CONFIG_FILE=/etc/other"})
-	_, err := IMEX(f)
-	assert.ErrorContains(t, err, imexNodes)
+	assert.ErrorContains(t, assert.Err(IMEX(f)), imexNodes)
 	nodes := filepath.Join(f.Drivers, imexNodes)
 	require.NoError(t, os.WriteFile(nodes, []byte("# none\n"), 0o644))
-	_, err = IMEX(f)
-	assert.ErrorContains(t, err, "has no address")
+	assert.ErrorContains(t, assert.Err(IMEX(f)), "has no address")
 	require.NoError(t, os.WriteFile(nodes, []byte("10.0.0.1\n10.0.0.2\n"), 0o644))
 	specs := require.Value(IMEX(f))(t)
 	var l logtest.Log
@@ -191,6 +189,5 @@ func TestIMEX(t *testing.T) {
 	assert.NoError(t, s.Stop(t.Context()))
 	assert.Equal(t, "nvidia-imex starts -c /work/imex.cfg\nnvidia-imex nodes 10.0.0.1 10.0.0.2\nnvidia-imex stops\n", f.journal(t))
 	require.NoError(t, os.Remove(f.path(imexProgram)))
-	_, err = IMEX(f)
-	assert.ErrorContains(t, err, "no /usr/bin/nvidia-imex")
+	assert.ErrorContains(t, assert.Err(IMEX(f)), "no /usr/bin/nvidia-imex")
 }

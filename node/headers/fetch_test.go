@@ -88,7 +88,8 @@ func TestUnavailable(t *testing.T) {
 		Newest: "6.12.9-amd64",
 	}
 	assert.Same(t, want, e)
-	assert.ErrorContains(t, e, "6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.12.9-amd64")
+	assert.ErrorContains(t, e, "6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules",
+		"there are headers for 6.12.9-amd64")
 }
 
 func TestUnavailableBeforeAsking(t *testing.T) {

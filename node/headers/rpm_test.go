@@ -35,10 +35,7 @@ func TestFetchRPM(t *testing.T) {
 	a.server.Start()
 	i := newRPMImage(t, strings.ReplaceAll(signedRepo, "%s", a.server.URL))
 	for range 2 {
-		got, err := i.fetchRelease(rockyRelease)
-		if diff := cmp.Diff([]string{"kernel-devel 5.14.0-427.13.1.el9_4"}, got); err != nil || diff != "" {
-			t.Fatal(err, diff, i.said.String())
-		}
+		assert.Same(t, []string{"kernel-devel 5.14.0-427.13.1.el9_4"}, require.Value(i.fetchRelease(rockyRelease))(t))
 		assert.Same(t, rockyTree, i.list())
 	}
 	if fi, err := os.Stat(filepath.Join(i.into, "usr/src/kernels", rockyRelease, "scripts/basic/fixdep")); err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
@@ -94,9 +91,7 @@ func TestExtraRepositories(t *testing.T) {
 	i.write("etc/os-release", "ID=\"centos\"\nVERSION_ID=\"7\"\n")
 	i.write("etc/yum.repos.d/CentOS-Vault.repo", "[C7.6.1810-updates]\nbaseurl="+a.server.URL+"/7.6.1810/updates\nenabled=0\nrepo_gpgcheck=1\n"+
 		"[C7.7.1908-updates]\nbaseurl="+a.server.URL+"/7.7.1908/updates\nenabled=0\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n")
-	if _, err := i.fetchRelease(release); err != nil {
-		t.Fatal(err, i.said.String())
-	}
+	require.Value(i.fetchRelease(release))(t)
 	assert.Equalf(t, 0, a.count("/7.6.1810/updates/repodata/repomd.xml"), "another minor version was asked")
 }
 

@@ -104,9 +104,7 @@ func TestFetchThroughProxy(t *testing.T) {
 			defer proxy.Close()
 			i := newImage(t, "http://archive.invalid")
 			prepare(i, strings.Replace(proxy.URL, "http://", "http://u:secret@", 1))
-			if got, err := i.fetch(); err != nil || len(got) != 3 {
-				t.Fatal(got, err)
-			}
+			assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
 			if seen.Load() == 0 || strings.Contains(i.said.String(), "secret") {
 				t.Errorf("%d requests; it said %s", seen.Load(), i.said.String())
 			}
@@ -180,9 +178,7 @@ func TestFetchWithLogin(t *testing.T) {
 	a.start()
 	i := newImage(t, a.server.URL)
 	i.write("etc/apt/auth.conf.d/90repo.conf", "machine http://127.0.0.1/debian login apt password s3cret\n")
-	if got, err := i.fetch(); err != nil || len(got) != 3 {
-		t.Fatal(got, err)
-	}
+	assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
 	if elsewhere.Load() > 0 || pool.count("/debian/pool/linux-kbuild-6.1_1_amd64.deb") == 0 {
 		t.Errorf("the login went to another server %d times", elsewhere.Load())
 	}

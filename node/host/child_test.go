@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,12 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
-	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/config"
 )
 
 // TestMain runs a child's part if it is called as runChild calls this program. Root's tests get a mount namespace of
@@ -57,17 +52,6 @@ func TestMain(m *testing.M) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 			time.Sleep(time.Minute)
 		}
-	}
-}
-
-// TestNewOutsideOfAnImage checks that New fails without an image.
-func TestNewOutsideOfAnImage(t *testing.T) {
-	t.Parallel()
-	if _, err := os.Stat("/" + driverinfo.Path); err == nil {
-		t.Skip("this is an image")
-	}
-	if _, err := New(config.Defaults(), node.Options{Log: logtest.New(t)}); !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -69,7 +69,8 @@ func TestErrors(t *testing.T) {
 			testfile.Write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
 			return New(s.URL, s.Folder)
 		}, []error{ErrNoCluster}, "larger than"},
-		"other authority": {func(t *testing.T, s *apitest.Server) *Client { return New(s.URL, strangerOf(t, s)) }, []error{ErrUnreachable}, "certificate"},
+		"other authority": {func(t *testing.T, s *apitest.Server) *Client { return New(s.URL, strangerOf(t, s)) },
+			[]error{ErrUnreachable}, "certificate"},
 		"old token": {func(_ *testing.T, s *apitest.Server) *Client {
 			s.Do(func(st *apitest.State) { st.Token = "another" })
 			return New(s.URL, s.Folder)
@@ -113,7 +114,8 @@ func TestErrors(t *testing.T) {
 // apitest have the same one, so another is needed.
 func strangerOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
-	return testfile.Tree(t, t.TempDir(), map[string]string{"token": testfile.Read(t, filepath.Join(s.Folder, "token")), "ca.crt": otherAuthority})
+	token := testfile.Read(t, filepath.Join(s.Folder, "token"))
+	return testfile.Tree(t, t.TempDir(), map[string]string{"token": token, "ca.crt": otherAuthority})
 }
 
 // The kubelet replaces the token, and sometimes the authorities, while the pod runs.

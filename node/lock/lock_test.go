@@ -128,9 +128,7 @@ func TestTheirScript(t *testing.T) {
 		t.Errorf("our own lock must be free meanwhile: %v %v", h, err)
 	}
 	loser := startNVIDIAScript(t, dir) // the script truncates our pid (NVIDIA's bug), but the kernel still has our lock
-	if got := loser.line(t); got != "refused" {
-		t.Fatal(got)
-	}
+	assert.Equal(t, "refused", loser.line(t))
 	assert.ErrorContainsf(t, assert.Err(Acquire(t.Context(), o)), "`fuser "+LegacyPath(o.Run)+"`", "they hold, no pid in the file")
 	_ = other.in.Close()
 	o.Timeout = time.Minute

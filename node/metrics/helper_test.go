@@ -90,8 +90,7 @@ func series(t *testing.T, c *collector) map[string]float64 {
 // serve starts a server for the test and returns its address.
 func serve(t *testing.T, s *Server) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	require.NoError(t, err)
+	listener := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it listens at once
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()

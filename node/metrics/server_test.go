@@ -53,8 +53,7 @@ func TestServe(t *testing.T) {
 // closed by others is an error.
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	require.NoError(t, err)
+	listener := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it listens at once
 	source := steady(serving())
 	slow := &asker{takes: time.Hour}
 	source.GPUs = slow.query
@@ -62,8 +61,7 @@ func TestServeEnds(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- New(source, Options{GPUEvery: time.Second}).Serve(ctx, listener) }()
-	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // on the loopback
-	require.NoError(t, err)
+	conn := require.Value(net.Dial("tcp", listener.Addr().String()))(t) //nolint:noctx // on the loopback
 	defer conn.Close()
 	require.Value(conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")))(t)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -88,8 +86,7 @@ func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	url := serve(t, New(steady(status.Snapshot{}), Options{}))
 	for range maxConnections + 4 {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // on the loopback
-		require.NoError(t, err)
+		conn := require.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t) //nolint:noctx // on the loopback
 		defer conn.Close()
 	}
 	began := time.Now()

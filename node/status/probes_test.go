@@ -64,8 +64,7 @@ func TestMine(t *testing.T) {
 // acquire takes the node's lock as an instance with this process id.
 func acquire(t *testing.T, run string, pid int) *lock.Lock {
 	t.Helper()
-	l, err := lock.Acquire(t.Context(), lock.Options{Run: run, Self: lock.Holder{PID: pid, Pod: "other-pod"}})
-	require.NoError(t, err)
+	l := require.Value(lock.Acquire(t.Context(), lock.Options{Run: run, Self: lock.Holder{PID: pid, Pod: "other-pod"}}))(t)
 	return l
 }
 

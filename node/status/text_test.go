@@ -18,8 +18,7 @@ import (
 func TestWriteText(t *testing.T) {
 	t.Parallel()
 	run := t.TempDir()
-	held, err := lock.Acquire(t.Context(), lock.Options{Run: run, Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}})
-	require.NoError(t, err)
+	held := require.Value(lock.Acquire(t.Context(), lock.Options{Run: run, Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}}))(t)
 	var out bytes.Buffer
 	var node kmod.System // of a machine without a driver, of which nothing is visible
 	node.Sys, node.Proc = filepath.Join(run, "sys"), filepath.Join(run, "proc")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // read returns the files of an archive.
@@ -66,8 +67,7 @@ func TestMachine(t *testing.T) {
 		"sys/bus/pci/devices/0000:06:00.0/device":    "0x1234\n",
 		"sys/bus/pci/devices/0000:06:00.0/class":     "0x030000\n",
 	} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+		testfile.Write(t, filepath.Join(root, name), text)
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(state, "log"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(state, "log/compile-x.log"), []byte("cc\x1b[31m\n"), 0o600))
