@@ -1,5 +1,12 @@
 package distros
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
+)
+
 // Package is a package of a system's repositories, pinned by the digest of its file. Plans and locks have it
 // for every kind of package.
 type Package struct {
@@ -26,3 +33,44 @@ func (p Package) Digest() string {
 	}
 	return "sha512:" + p.SHA512
 }
+
+// PackageVendor returns the namespace of a system's packages in package URLs (pkg:rpm/redhat/bash), by the ID
+// of its os-release. It is the ID, except where scanners and their databases use another word.
+func PackageVendor(id string) string {
+	switch {
+	case id == "rhel":
+		return "redhat"
+	case strings.HasPrefix(id, "opensuse"): // opensuse-leap
+		return "opensuse"
+	}
+	return id
+}
+
+// UnresolvableError says which request cannot be met and why.
+type UnresolvableError struct {
+	Chain    []string // from the requested package to the one with the problem, as "name version"; may be empty
+	Relation string   // what the last of the chain needs, or the request itself
+	Reason   string   // why it is not available
+	Versions []string // the existing versions, as "version (where)"; may be empty
+}
+
+func (e *UnresolvableError) Error() string {
+	var b strings.Builder
+	b.WriteString("cannot resolve packages: ")
+	if n := len(e.Chain); n > 0 {
+		fmt.Fprintf(&b, "%s needs %s, ", e.Chain[n-1], e.Relation)
+	} else {
+		fmt.Fprintf(&b, "%s was asked for, ", e.Relation)
+	}
+	b.WriteString(e.Reason)
+	if len(e.Versions) > 0 {
+		fmt.Fprintf(&b, "; there is %s", strings.Join(e.Versions, ", "))
+	}
+	if len(e.Chain) > 1 {
+		fmt.Fprintf(&b, " (asked for by %s)", strings.Join(e.Chain, " -> "))
+	}
+	return b.String()
+}
+
+// FailureKind says what the command makes of it.
+func (*UnresolvableError) FailureKind() failure.Kind { return failure.Step }

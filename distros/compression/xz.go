@@ -25,11 +25,6 @@ const (
 // OpenXZ returns the content of an .xz stream. It reads in up to its end, also beyond the calls of Read, until Close.
 type OpenXZ func(in io.Reader) (io.ReadCloser, error)
 
-// InGo is OpenXZ without the program.
-func InGo(in io.Reader) (io.ReadCloser, error) {
-	return NewReader(in, XZ)
-}
-
 // XZProgram is the path of an xz program, which is faster than Go; "" decompresses in Go.
 type XZProgram string
 
@@ -44,13 +39,13 @@ func FindXZ() XZProgram {
 
 // Open returns how streams are opened. It ends the program when ctx ends.
 func (p XZProgram) Open(ctx context.Context) OpenXZ {
-	if p == "" {
-		return InGo
-	}
 	return func(in io.Reader) (io.ReadCloser, error) {
+		if p == "" {
+			return NewReader(in, XZ)
+		}
 		begin := bufio.NewReaderSize(in, smallest)
 		if _, err := begin.Peek(smallest); err != nil { // its end, or an error that comes again
-			return InGo(begin)
+			return NewReader(begin, XZ)
 		}
 		return p.start(ctx, begin)
 	}

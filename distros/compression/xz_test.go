@@ -1,6 +1,7 @@
 package compression
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -10,12 +11,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/ulikunitz/xz"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
@@ -101,4 +105,32 @@ func TestBadPrograms(t *testing.T) {
 	in := require.Value(XZProgram(program).Open(t.Context())(bytes.NewReader(stream)))(t)
 	require.NoError(t, in.Close())
 	assert.Equalf(t, true, assert.Err(in.Read(make([]byte, 1))) != nil, "a read after Close")
+}
+
+// TestReader: the first bytes tell the compression, damage is damage, and an error of the source stays what it is.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	content := []byte(strings.Repeat("content\n", 1000))
+	broken := errors.New("broken")
+	for ending, kind := range map[string]string{"": "", ".gz": Gzip, ".xz": XZ, ".zst": Zstd} {
+		stream := repotest.Compress(t, ending, content)
+		read := func(r io.Reader) ([]byte, error) {
+			in := bufio.NewReader(r)
+			assert.Equal(t, kind, require.Value(Detect(in))(t))
+			z, err := NewReader(in, kind)
+			if err != nil {
+				return nil, err
+			}
+			defer z.Close()
+			return io.ReadAll(z)
+		}
+		assert.Equal(t, string(content), string(require.Value(read(bytes.NewReader(stream)))(t)))
+		half := bytes.NewReader(stream[:len(stream)/2])
+		if kind != "" {
+			assert.ErrorIsf(t, assert.Err(read(half)), ErrDamaged, "%s", kind)
+		}
+		half.Reset(stream[:len(stream)/2])
+		assert.ErrorIsf(t, assert.Err(read(io.MultiReader(half, iotest.ErrReader(broken)))), broken, "%s", kind)
+	}
+	assert.ErrorContains(t, assert.Err(NewReader(nil, "lzma")), "not supported")
 }

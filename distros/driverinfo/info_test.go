@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -196,4 +197,74 @@ func FuzzRead(f *testing.F) {
 		}
 		_ = info.CheckKernel(string(data))
 	})
+}
+
+// withCompanions returns a description with both companions.
+func withCompanions() Description {
+	i := example()
+	i.Companions = []Companion{
+		{Name: GDRDrv, Version: "2.5.2", Digest: strings.Repeat("ab", 32), Sources: "/usr/src/gdrdrv-2.5.2"},
+		{Name: NvidiaFS, Version: "2.13.5", Digest: strings.Repeat("cd", 64), Sources: "/usr/src/nvidia-fs-2.13.5", Flavours: []string{Proprietary}},
+	}
+	return i
+}
+
+func TestCompanions(t *testing.T) {
+	t.Parallel()
+	want := withCompanions()
+	got := require.Value(Decode(require.Value(want.Encode())(t)))(t)
+	assert.Same(t, want, got)
+	fs, ok := got.Companion(NvidiaFS)
+	assert.Equalf(t, true, ok && fs.Fits(Proprietary) && !fs.Fits(Open), "nvidia-fs: %+v", fs)
+	drv, ok := got.Companion(GDRDrv)
+	assert.Equalf(t, true, ok && drv.Fits(Open), "gdrdrv: %+v", drv)
+	_, ok = example().Companion(NvidiaFS)
+	assert.Equalf(t, false, ok, "an image without companions")
+}
+
+func TestCompanionsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		change func(i *Description)
+		want   string
+	}{
+		{func(i *Description) { i.Companions[0].Name = "nv-p2p-dummy" }, `companion "nv-p2p-dummy" is not known: it is one of nvidia-fs, gdrdrv`},
+		{func(i *Description) { i.Companions[0].Version = "2.5/../.." }, "which is no version"},
+		{func(i *Description) { i.Companions[0].Digest = "ab" }, "which is no digest"},
+		{func(i *Description) { i.Companions[0].Sources = "/etc" }, `has its sources in "/etc", not in /usr/src/gdrdrv-2.5.2`},
+	} {
+		i := withCompanions()
+		c.change(&i)
+		_, err := i.Encode()
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+// TestAdvisoryByDay: an end of life is a warning when its month is over, and worth a line six months before.
+func TestAdvisoryByDay(t *testing.T) {
+	t.Parallel()
+	eol := Advisory{ID: "end-of-life-r535", Kind: EndOfLife, Until: "2026-06", Source: "NVIDIA"}
+	over := Advisory{ID: "end-of-life-r396", Kind: EndOfLife, Source: "tags"}
+	fault := Advisory{ID: "x", Kind: KnownBad, Affects: "MIG nodes", Reason: "pods stay Pending", Fixed: "570.172.08", Source: "issue 1361"}
+	for _, c := range []struct {
+		a           Advisory
+		day         string
+		warns, near bool
+		text        string
+	}{
+		{eol, "2025-12-31", false, false, "support of its branch ends with 2026-06 (NVIDIA)"},
+		{eol, "2026-01-01", false, true, "support of its branch ends with 2026-06 (NVIDIA)"},
+		{eol, "2026-06-30", false, true, "support of its branch ends with 2026-06 (NVIDIA)"},
+		{eol, "2026-07-01", true, true, "support of its branch ended with 2026-06 (NVIDIA)"},
+		{over, "1970-01-01", true, true, "its branch is no longer supported (tags)"},
+		{fault, "1970-01-01", true, true, "known to be bad: MIG nodes: pods stay Pending; fixed in 570.172.08 (issue 1361)"},
+	} {
+		day, err := time.Parse(time.DateOnly, c.day)
+		assert.NoError(t, err)
+		assert.Equalf(t, c.warns, c.a.Warns(day), "%s on %s: Warns", c.a.ID, c.day)
+		assert.Equalf(t, c.near, c.a.Near(day), "%s on %s: Near", c.a.ID, c.day)
+		assert.Equal(t, c.text, c.a.Text(day))
+	}
 }

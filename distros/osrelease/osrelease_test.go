@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/distros"
 )
 
 func TestSystem(t *testing.T) {
@@ -89,4 +90,94 @@ func TestTag(t *testing.T) {
 	} {
 		assert.Equalf(t, tt.want, Tag(tt.id, tt.version), "Tag(%q, %q)", tt.id, tt.version)
 	}
+}
+
+// TestParseImage has PRETTY_NAME of real systems, and what their os-release has as ID and VERSION_ID.
+func TestParseImage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, id, version, system string }{
+		{"Ubuntu 22.04.4 LTS", "ubuntu", "22.04", "ubuntu22.04"},
+		{"Ubuntu 24.04 LTS", "ubuntu", "24.04", "ubuntu24.04"},
+		{"Ubuntu 16.04.7 LTS", "ubuntu", "16.04", "ubuntu16.04"},
+		{"Ubuntu Core 22", "ubuntu-core", "22", ""},
+		{"Ubuntu Noble Numbat (development branch)", "ubuntu", "", ""},
+		{"Debian GNU/Linux 12 (bookworm)", "debian", "12", "debian12"},
+		{"Debian GNU/Linux trixie/sid", "debian", "", ""},
+		{"Rocky Linux 9.4 (Blue Onyx)", "rocky", "9.4", "rocky9"},
+		{"AlmaLinux 9.4 (Seafoam Ocelot)", "almalinux", "9.4", "almalinux9"},
+		{"Red Hat Enterprise Linux 9.4 (Plow)", "rhel", "9.4", "rhel9"},
+		{"Red Hat Enterprise Linux 8.10 (Ootpa)", "rhel", "8.10", "rhel8"},
+		{"Red Hat Enterprise Linux Server 7.9 (Maipo)", "rhel", "7.9", ""},
+		{"Red Hat Enterprise Linux CoreOS 415.92.202402201450-0 (Plow)", "rhcos", "4.15", ""},
+		{"Red Hat Enterprise Linux CoreOS 47.84.202102161611-0 (Ootpa)", "rhcos", "4.7", ""},
+		{"Red Hat Enterprise Linux CoreOS 9.6.20250530-0 (Plow)", "rhcos", "9.6", ""},
+		{"Red Hat Enterprise Linux CoreOS 10.0.20251001-0 (Coughlan)", "rhcos", "10.0", ""},
+		{"Oracle Linux Server 9.4", "ol", "9.4", "ol9"},
+		{"CentOS Linux 7 (Core)", "centos", "7", "centos7"},
+		{"CentOS Stream 9", "centos", "9", "centos9"},
+		{"CentOS Stream CoreOS 412.9.202211241749-0", "scos", "4.12", ""},
+		{"CentOS Stream CoreOS 10.0.20250510-0", "centos", "10", "centos10"},
+		{"Amazon Linux 2", "amzn", "2", "amzn2"},
+		{"Amazon Linux 2023", "amzn", "2023", "amzn2023"},
+		{"Amazon Linux 2023.6.20241121", "amzn", "2023", "amzn2023"},
+		{"Fedora Linux 43 (Server Edition)", "fedora", "43", "fedora43"},
+		{"Fedora CoreOS 41.20250130.3.0", "fedora", "41", ""},
+		{"SUSE Linux Enterprise Server 15 SP6", "sles", "15.6", "sles15.6"},
+		{"SUSE Linux Enterprise Server 16.0", "sles", "16.0", "sles16.0"},
+		{"SUSE Linux Enterprise Micro 5.5", "sle-micro", "5.5", ""},
+		{"openSUSE Leap 15.6", "opensuse-leap", "15.6", "opensuse-leap15.6"},
+		{"openSUSE Leap Micro 6.0", "opensuse-leap-micro", "6.0", ""},
+		{"Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "flatcar", "4081.2.0", "flatcar"},
+		{"Container-Optimized OS from Google", "cos", "", ""},
+		{"Talos (v1.8.0)", "talos", "1.8.0", ""},
+		{"Bottlerocket OS 1.20.3 (aws-k8s-1.30-nvidia)", "bottlerocket", "1.20.3", ""},
+		{"Microsoft Azure Linux 3.0", "azurelinux", "3.0", "azurelinux3.0"},
+		{"CBL-Mariner/Linux", "mariner", "", ""},
+		{"Alibaba Cloud Linux 3.2104 U12 (OpenAnolis Edition)", "alinux", "3", ""},
+		{"TencentOS Server 3.1 (Final)", "tencentos", "3.1", ""},
+		{"VMware Photon OS/Linux", "photon", "", ""},
+		{"openEuler 22.03 (LTS-SP2)", "openEuler", "22.03", ""},
+		{"Kylin Linux Advanced Server V10 (Lance)", "kylin", "V10", ""},
+		{"Windows Server 2022 Datacenter", "windows", "", ""},
+	} {
+		id, version, ok := ParseImage(c.text)
+		assert.Equalf(t, true, ok, "%s is known", c.text)
+		assert.Equalf(t, c.id+" "+c.version, id+" "+version, "%s", c.text)
+		got := ""
+		if d, err := distros.FromIDs(id, version); err == nil {
+			got = d.ID()
+		}
+		assert.Equalf(t, c.system, got, "the system of %s", c.text)
+	}
+	for _, text := range []string{"", "ubuntu 22.04", " Ubuntu 22.04", "Ubuntuu 22.04", "Haiku R1", "Debian", "\x00"} {
+		id, version, ok := ParseImage(text)
+		if ok {
+			t.Errorf("%q is %s %s", text, id, version)
+		}
+	}
+}
+
+// TestAdvice: the row that is named as near exists, and is none of the system itself.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for _, u := range unserved {
+		_, err := distros.Lookup(u.near)
+		assert.NoErrorf(t, err, "near %s %s", u.id, u.version)
+		assert.Containsf(t, Advice(u.id, u.version+"9"), u.near+" is near: add aliases: ["+u.id, "%s %s", u.id, u.version)
+		assert.Equalf(t, "", OwnWay(u.id), "%s has a way of its own", u.id)
+	}
+	assert.Containsf(t, Advice("haiku", "1"), "driver-build list", "a system that is not known")
+}
+
+// TestOwnWays: systems with a way of their own are none that images are made for.
+func TestOwnWays(t *testing.T) {
+	t.Parallel()
+	for id := range ownWays {
+		for _, d := range distros.All() {
+			if family, _ := d.OSRelease(); family == id {
+				t.Errorf("%s is a system that images are made for", id)
+			}
+		}
+	}
+	assert.Equalf(t, "", OwnWay("debian"), "Debian")
 }
