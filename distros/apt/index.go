@@ -1,7 +1,6 @@
 package apt
 
 import (
-	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/url"
@@ -39,15 +38,7 @@ type Package struct {
 
 // build merges the indexes. If several repositories have one version, the first of them counts.
 func (x *Index) build(found [][]entry) {
-	total := 0
-	for _, f := range found {
-		total += len(f)
-	}
-	x.entries = make([]entry, 0, total)
-	for i := range found {
-		x.entries = append(x.entries, found[i]...)
-		found[i] = nil
-	}
+	x.entries = slices.Concat(found...)
 	slices.SortStableFunc(x.entries, func(a, b entry) int {
 		if c := strings.Compare(a.name, b.name); c != 0 {
 			return c
@@ -163,8 +154,4 @@ func (e *entry) toPackage() (Package, error) {
 		},
 		Origin: e.origin(), Paragraph: p,
 	}, nil
-}
-
-func byNameAndVersion(a, b Package) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))
 }

@@ -54,7 +54,7 @@ func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 		p.Replaces = it.replaces
 		out = append(out, p)
 	}
-	slices.SortFunc(out, byNameAndVersion)
+	slices.SortFunc(out, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
