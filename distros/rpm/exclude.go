@@ -9,7 +9,7 @@ import (
 )
 
 // excludedBy returns the reason why a source excludes the package; "" if it does not. Patterns are shell
-// globs over name, namp.Arch, name-version and name-version-release, each with or without .arch and with or
+// globs over name, name.arch, name-version and name-version-release, each with or without .arch and with or
 // without the epoch before the version.
 func (p *Package) excludedBy(s repoconf.Source) string {
 	if len(s.Exclude) == 0 && len(s.Include) == 0 {
