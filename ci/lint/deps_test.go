@@ -135,7 +135,7 @@ func TestNode(t *testing.T) {
 	for _, p := range packages(t) {
 		switch {
 		case p.name() == "node":
-			for _, part := range []string{"host", "report", "metrics", "kubernetes", "evict", "shim", "driverroot", "headers"} {
+			for _, part := range []string{"host", "metrics", "kubernetes", "evict", "shim", "driverroot", "headers"} {
 				if slices.Contains(p.Deps, module+"/node/"+part) {
 					t.Errorf("node reaches node/%s, which it must not know", part)
 				}
@@ -151,7 +151,7 @@ func TestNode(t *testing.T) {
 func TestCommandsAreLeaves(t *testing.T) {
 	t.Parallel()
 	const build = module + "/cmd/driver-build"
-	shared := []string{build + "/session", build + "/flags", build + "/display"}
+	shared := []string{build + "/session", build + "/flags"}
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			part := under(imp, p.ImportPath) || under(p.ImportPath, build) && slices.Contains(shared, imp)

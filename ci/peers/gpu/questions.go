@@ -157,9 +157,10 @@ func askPreflight(ctx context.Context, s *session, a *answer) {
 		a.NotAsked = err.Error()
 		return
 	}
+	branch, _, _ := strings.Cut(s.ref.Driver, ".")
 	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.root, Host: s.path("proc/1/root"),
 		RunDir:  filepath.Join(s.work, "run"),
-		Info:    driverinfo.Description{Driver: s.ref.Driver, Branch: "R" + s.ref.Driver[:3], Flavours: []string{s.flavour}},
+		Info:    driverinfo.Description{Driver: s.ref.Driver, Branch: "R" + branch, Flavours: []string{s.flavour}},
 		Release: strings.TrimSpace(string(release)), Modules: modules,
 		Previous: s.ref.Driver, GPUs: s.gpus, Flavour: s.flavour, HaveModules: true, Source: status.Adopted, Stays: true}
 	list, _ := filepath.Glob(s.path("usr/share/doc/*/supported-gpus/supported-gpus.json")) //nolint:errcheck // the pattern is valid
