@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -118,51 +117,4 @@ func truth(value string) (val, ok bool) {
 		return false, true
 	}
 	return false, false
-}
-
-// WithMirror returns the sources with their URIs replaced by a mirror's. Suites and components stay. A URL without a
-// prefix and without a path replaces the host of a URI and keeps the path. If its last path element is that of one
-// of the sources, it stands for the folder that has the archives: .../debian also means .../debian-security. Else
-// it is the only place for everything. If the mirror matches no source, the error is distros.ErrSources.
-func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
-	var all []string
-	family := false
-	for _, s := range sources {
-		for _, uri := range s.URIs {
-			all = append(all, uri)
-			family = family || pathOf(uri) != "" && path.Base(pathOf(uri)) == path.Base(pathOf(m.Bare))
-		}
-	}
-	bare := func(uri string) string {
-		switch {
-		case pathOf(m.Bare) == "":
-			return m.Bare + pathOf(uri)
-		case family:
-			return m.Bare[:strings.LastIndex(m.Bare, "/")+1] + path.Base(pathOf(uri))
-		}
-		return m.Bare
-	}
-	out := slices.Clone(sources)
-	hit := false
-	for i := range out {
-		out[i].URIs = slices.Clone(out[i].URIs)
-		for j, uri := range out[i].URIs {
-			var ruled bool
-			out[i].URIs[j], ruled = m.Replace(uri, bare)
-			hit = hit || ruled
-		}
-	}
-	if !hit && len(all) > 0 && len(m.URLs()) > 0 {
-		return nil, m.Unmatched(all)
-	}
-	return out, nil
-}
-
-// pathOf returns the path of a URL without a trailing slash; "" if there is none.
-func pathOf(uri string) string {
-	u, err := url.Parse(uri)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimRight(u.EscapedPath(), "/")
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // KernelRule is the range of kernel series that a driver compiles on, both ends included; "" is no limit.
@@ -122,44 +121,4 @@ func compare(a, b []int) int {
 // comparePrecompiled orders by the version of the kernel, then by name: 6.1.0-9-amd64 before 6.1.0-38-amd64.
 func comparePrecompiled(a, b Precompiled) int {
 	return cmp.Or(distros.CompareReleases(a.Kernel, b.Kernel), cmp.Compare(a.Flavour, b.Flavour))
-}
-
-// Fixed fields of what a kernel says of itself.
-var (
-	upstreamShape = lazyregexp.New(`^[0-9]{1,3}\.[0-9]{1,4}\.[1-9][0-9]{0,3}`)
-	debianBuild   = lazyregexp.New(` Debian ([0-9]+\.[0-9]+\.[0-9]+)[-~+]`)
-)
-
-// UpstreamRelease returns the release of kernel.org that a kernel was made from, "6.1.192", by its release (as in
-// uname -r) and the version of its package; "" if neither says it. Debian 12 and Ubuntu number their kernels
-// 6.1.0-56 and 6.8.0-50: only Debian's package has the release in its version ("6.1.192-2").
-func UpstreamRelease(release, packageVersion string) string {
-	for _, text := range []string{release, packageVersion} {
-		if found := upstreamShape().FindString(text); found != "" && sameSeries(found, release) {
-			return found
-		}
-	}
-	return ""
-}
-
-// RunningRelease is UpstreamRelease for a running kernel: version is the content of /proc/version, signature that
-// of /proc/version_signature, which Ubuntu's kernels have ("Ubuntu 6.8.0-50.51-generic 6.8.12").
-func RunningRelease(release, version, signature string) string {
-	if m := debianBuild().FindStringSubmatch(version); m != nil {
-		return UpstreamRelease(release, m[1])
-	}
-	if fields := strings.Fields(signature); len(fields) == 3 {
-		return UpstreamRelease(release, fields[2])
-	}
-	return UpstreamRelease(release, "")
-}
-
-// sameSeries reports whether two versions begin with the same two numbers.
-func sameSeries(a, b string) bool {
-	series := func(text string) string {
-		major, rest, _ := strings.Cut(text, ".")
-		minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-		return major + "." + minor
-	}
-	return series(a) == series(b)
 }

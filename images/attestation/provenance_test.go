@@ -142,7 +142,7 @@ func moduleSigner(t *testing.T) *sign.Signer {
 	return require.Value(sign.NewSigner(keys()[1], p.Certificate))(t)
 }
 
-// TestModules: modules are compiled again, and only for somebody who has the signer's key of the provenance.
+// TestModules: a rebuild compiles the modules again. Without the public key of the provenance it is a wrong request.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
