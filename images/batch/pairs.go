@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -58,49 +57,31 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 		return nil, failure.Of(failure.Usage, err)
 	}
 	var pairs []Pair
-	for _, sys := range m.Systems {
-		for _, d := range m.Drivers {
-			for _, arch := range sys.Archs {
-				if !Wanted(s.Systems, sys.ID) || !Wanted(s.Drivers, d.Version) || !slices.Contains(s.ArchsOf(sys), arch) {
-					continue
-				}
-				p, err := pair(m, s, sys, d, arch)
-				if err != nil {
-					return nil, err
-				}
-				pairs = append(pairs, p)
-			}
-		}
+	for _, c := range m.Candidates(s) {
+		pairs = append(pairs, pair(c, s.NoFabric))
 	}
 	return pairs, nil
 }
 
-func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driver, arch string) (Pair, error) {
-	p := Pair{System: sys.ID, Driver: d.Version, Branch: d.Branch, Arch: arch, VGPU: d.VGPU, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
-	s.IfTheyFit = s.IfTheyFit || s.All
-	s.Systems, s.Drivers, s.Archs, s.All = []string{sys.ID}, []string{d.Version}, []string{arch}, false
-	targets, err := m.Select(s)
-	if no, ok := errors.AsType[*matrix.IncompatibleError](err); ok {
-		p.Tag, p.Excluded = matrix.Target{System: sys, Driver: d}.Tag(), no.Rule+": "+no.Reason
-		return p, nil
+func pair(c matrix.Candidate, noFabric bool) Pair {
+	t, d := c.Target, c.Driver
+	p := Pair{System: t.System.ID, Driver: d.Version, Branch: d.Branch, Arch: t.Arch, Tag: t.Tag(), VGPU: d.VGPU, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
+	if len(c.Broken) > 0 {
+		p.Excluded = c.Broken[0].Rule + ": " + c.Broken[0].Reason
+		return p
 	}
-	if err != nil {
-		return p, failure.Of(failure.Usage, err)
-	}
-	p.Target = targets[0]
-	p.Limits = recipe.Limits(p.Target)
-	p.Tag, p.Flavours, p.Source = p.Target.Tag(), p.Target.Flavours, d.Archives[arch].Kind()
-	if _, _, ok := d.Debian.Wants(sys.ID, arch); ok {
+	p.Target, p.Limits, p.Flavours, p.Source = t, recipe.Limits(t), t.Flavours, d.Archives[t.Arch].Kind()
+	if _, _, ok := d.Debian.Wants(t.System.ID, t.Arch); ok {
 		p.Source = "deb"
 	}
-	for _, c := range p.Target.Companions {
+	for _, c := range t.Companions {
 		p.Companions = append(p.Companions, c.Name+" "+c.Version)
 	}
-	p.Patches = patches(p.Target, p.Source)
-	if !s.NoFabric && d.VGPU == "" {
-		p.Components = components(p.Target.Driver, arch)
+	p.Patches = patches(t, p.Source)
+	if !noFabric && d.VGPU == "" {
+		p.Components = components(d, t.Arch)
 	}
-	return p, nil
+	return p
 }
 
 // patches returns those of a target's driver that are for its source and its flavours.

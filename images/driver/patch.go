@@ -25,7 +25,7 @@ func (d *Driver) patch(ctx context.Context, env packages.Env, r *recipe.Recipe) 
 		if err != nil {
 			return err
 		}
-		parsed, err := matrix.Patch{Name: p.Name, Flavours: p.Flavours}.Parse(text)
+		parsed, err := p.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -76,10 +76,10 @@ func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) er
 }
 
 // PatchText returns the text of a patch: from the matrix, or from its address. It compares the digest.
-func PatchText(ctx context.Context, client *fetch.Client, p recipe.Patch) ([]byte, error) {
+func PatchText(ctx context.Context, client *fetch.Client, p matrix.Patch) ([]byte, error) {
 	text := []byte(p.Text)
-	if file, ok := p.Download(); ok {
-		name, _, err := client.Get(ctx, file, nil)
+	if p.URL != "" {
+		name, _, err := client.Get(ctx, fetch.File{URL: p.URL, SHA256: p.SHA256}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("patch %s: %w", p.Name, err)
 		}

@@ -30,24 +30,12 @@ type Matrix struct {
 // Defaults are settings that flags of the command override.
 type Defaults struct {
 	Repository string              `m:"repository" of:"repository"`     // registry and path that images are pushed to; "" if the file names none
-	Profile    string              `m:"profile" of:"profile"`           // one of Profiles; ProfileFull if the file names none
+	Profile    string              `m:"profile" of:"profile"`           // one of Profiles; full if the file names none
 	Mirrors    map[string][]string `m:"mirrors" of:"registry:registry"` // registry host -> mirrors that are asked first, in order
 }
 
-// The profiles: which part of the user-mode driver an image contains.
-const (
-	ProfileFull    = "full"    // everything except X
-	ProfileCompute = "compute" // the files that CUDA, NVML, OpenCL and video need
-	ProfileCUDA    = "cuda"    // the files that CUDA and NVML need
-
-	ProfileCUDATU10x = "cuda-tu10x" // with the firmware of Turing and GA100 only
-	ProfileCUDAGA10x = "cuda-ga10x" // with the firmware of the newer GPUs only
-)
-
-// Profiles are all profiles.
-func Profiles() []string {
-	return []string{ProfileFull, ProfileCompute, ProfileCUDA, ProfileCUDATU10x, ProfileCUDAGA10x}
-}
+// Profiles are the parts of the user-mode driver that an image may contain: see recipe.Profile.
+func Profiles() []string { return []string{"full", "compute", "cuda", "cuda-tu10x", "cuda-ga10x"} }
 
 // The flavours of the kernel modules.
 const (

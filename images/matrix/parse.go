@@ -37,7 +37,7 @@ type Files struct {
 
 // ParseWithFiles is Parse, and reads the files that the matrix names.
 func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
-	m := &Matrix{Defaults: Defaults{Profile: ProfileFull}}
+	m := &Matrix{Defaults: Defaults{Profile: Profiles()[0]}}
 	d := &decoder{file: name, files: files, m: m, known: map[string][]field{}}
 	if root := d.load(data); root != nil {
 		d.read(root, "", reflect.ValueOf(m).Elem(), nil)

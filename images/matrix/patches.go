@@ -24,21 +24,21 @@ const (
 )
 
 // Patch is a change to the sources of a driver's kernel modules, which makes them work on some kernels. The
-// changed sources still compile on all others.
+// changed sources still compile on all others. A recipe has it in JSON.
 type Patch struct {
-	Name   string // of the file, without its ending: "open-pci-resize-resource"
-	File   string `m:"file" of:"patch"`    // beside the matrix; "" with a URL
-	URL    string `m:"url" of:"patch-url"` // "" with a file
-	SHA256 string `m:"sha256!" of:"sha256"`
-	Text   string // of the file; "" with a URL, or if nothing reads files
+	Name   string `json:"name"` // of the file, without its ending: "open-pci-resize-resource"
+	SHA256 string `json:"sha256" m:"sha256!" of:"sha256"`
+	File   string `json:"file,omitempty" m:"file" of:"patch"`   // beside the matrix; "" with a URL
+	URL    string `json:"url,omitempty" m:"url" of:"patch-url"` // "" with a file
 
-	Mends    string            `m:"mends"`                 // the interface whose change it mends, in place of kernels and flavours
-	Kernels  []driverinfo.Span `m:"kernels" of:"kernel"`   // for which it is needed
-	Flavours []string          `m:"flavours" of:"flavour"` // that it changes
-	Sources  []string          `m:"sources" of:"sources"`  // that need it
-	Licence  string            `m:"licence!" of:"licence"` // an SPDX expression
-	Reason   string            `m:"reason!"`               // what it changes
-	Origin   string            `m:"origin!"`               // where the change comes from
+	Flavours []string          `json:"flavours" m:"flavours" of:"flavour"` // that it changes
+	Kernels  []driverinfo.Span `json:"kernels" m:"kernels" of:"kernel"`    // for which it is needed
+	Licence  string            `json:"licence" m:"licence!" of:"licence"`  // an SPDX expression
+	Reason   string            `json:"reason" m:"reason!"`                 // what it changes
+	Origin   string            `json:"origin" m:"origin!"`                 // where the change comes from
+	Text     string            `json:"text,omitempty"`                     // of the file; "" with a URL, if nothing reads files, and in a lock
+	Mends    string            `json:"-" m:"mends"`                        // the interface whose change it mends, in place of kernels and flavours
+	Sources  []string          `json:"-" m:"sources" of:"sources"`         // that need it
 }
 
 var patchName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,63}$`)

@@ -25,22 +25,13 @@ func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 	if err := m.unknown(s); err != nil {
 		return nil, err
 	}
-	for _, t := range m.candidates(s) {
-		failed := m.checkRules(&t, s.AllowIncompatible)
-		companions, missing := m.companions(t, s.Companions)
-		if s.All || s.IfTheyFit { // each target has what fits it
-			for i := range companions {
-				companions[i].Named = false
-			}
-		} else {
-			failed = append(failed, missing...)
+	for _, c := range m.Candidates(s) {
+		if len(c.Broken) == 0 {
+			targets = append(targets, c.Target)
 		}
-		if t.Companions = companions; len(failed) == 0 {
-			targets = append(targets, t)
-		}
-		for _, f := range failed {
+		for _, broken := range c.Broken {
 			if !s.All {
-				err = errors.Join(err, f)
+				err = errors.Join(err, broken)
 			}
 		}
 	}
@@ -52,11 +43,10 @@ func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 
 // Impossible returns the pairs of a selection that cannot work, one entry for each rule that forbids it, in
 // the order of the matrix. Unknown names in the selection match nothing.
-func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
+func (m *Matrix) Impossible(s Selection) (bad []*IncompatibleError) {
 	s.All = true
-	var bad []*IncompatibleError
-	for _, t := range m.candidates(s) {
-		bad = append(bad, m.checkRules(&t, s.AllowIncompatible)...)
+	for _, c := range m.Candidates(s) {
+		bad = append(bad, c.Broken...)
 	}
 	return bad
 }
@@ -117,9 +107,15 @@ func checkName(kind, name string, among []string, near, hint string) error {
 	return failure.Errorf(failure.Usage, "unknown %s %s%s", kind, quoted(name), cmp.Or(didYouMean(nearest), hint))
 }
 
-// candidates returns all combinations of the selection, possible or not.
-func (m *Matrix) candidates(s Selection) []Target {
-	var targets []Target
+// Candidate is a combination of a selection, with the rules that forbid it.
+type Candidate struct {
+	Target
+	Broken []*IncompatibleError
+}
+
+// Candidates returns all combinations of a selection, possible or not, in the order of the matrix. Unknown names match
+// nothing.
+func (m *Matrix) Candidates(s Selection) (all []Candidate) {
 	for _, sys := range m.Systems {
 		if !selected(s.Systems, sys.ID, s.All) {
 			continue
@@ -146,21 +142,31 @@ func (m *Matrix) candidates(s Selection) []Target {
 				if s.All && !slices.Contains(sys.Archs, arch) {
 					continue
 				}
-				targets = append(targets, Target{System: sys, Distro: distro, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)})
+				all = append(all, m.candidate(s, Target{System: sys, Distro: distro, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)}))
 			}
 		}
 	}
-	return targets
+	return all
 }
 
-// checkRules returns the rules that forbid a target, and adds those that are overridden to it.
-func (m *Matrix) checkRules(t *Target, allow bool) []*IncompatibleError {
-	return slices.DeleteFunc(m.broken(*t), func(r *IncompatibleError) bool {
-		if allow && r.Overridable {
+// candidate applies the rules to a target, and gives it its companions.
+func (m *Matrix) candidate(s Selection, t Target) Candidate {
+	broken := slices.DeleteFunc(m.broken(t), func(r *IncompatibleError) bool {
+		overridden := s.AllowIncompatible && r.Overridable
+		if overridden {
 			t.Overridden = append(t.Overridden, r.Rule+": "+r.Reason)
 		}
-		return allow && r.Overridable
+		return overridden
 	})
+	var missing []*IncompatibleError
+	t.Companions, missing = m.companions(t, s.Companions)
+	if !s.All && !s.IfTheyFit {
+		return Candidate{t, append(broken, missing...)}
+	}
+	for i := range t.Companions { // each target has what fits it
+		t.Companions[i].Named = false
+	}
+	return Candidate{t, broken}
 }
 
 // ArchsOf returns the selected architectures. Without any it is amd64, or for a system without amd64 what it

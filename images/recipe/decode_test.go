@@ -38,7 +38,7 @@ func whole(t *testing.T) *Recipe {
 		Fabric: []Component{{Name: matrix.FabricManager, Version: "535.261.03", File: fetch.File{URL: "https://x/fm",
 			SHA256: strings.Repeat("5", 64)}}},
 		Companions: []Companion{{Name: "nvidia-fs", Version: "2.13.5", Licence: "MIT", Package: &fs}},
-		Patches: []Patch{{Name: "b", SHA256: strings.Repeat("5", 64), URL: "https://x/b.patch", Flavours: []string{matrix.Open},
+		Patches: []matrix.Patch{{Name: "b", SHA256: strings.Repeat("5", 64), URL: "https://x/b.patch", Flavours: []string{matrix.Open},
 			Kernels: []driverinfo.Span{{From: "6.12"}}}},
 		Entrypoint: []Binary{{Name: EntrypointName, SHA256: strings.Repeat("6",
 			64)}}, Compiler: []distros.Package{deb("gcc-12")}, Toolchain: true, Sources: true, KMM: true, Distroless: true,

@@ -43,7 +43,7 @@ type Recipe struct {
 	Source              Source                `json:"source"`
 	Fabric              []Component           `json:"fabric,omitempty"`     // components of the driver, in the order of their names
 	Companions          []Companion           `json:"companions,omitempty"` // kernel modules of other projects, in the order of their names
-	Patches             []Patch               `json:"patches,omitempty"`    // of the driver's kernel sources, by name
+	Patches             []matrix.Patch        `json:"patches,omitempty"`    // of the driver's kernel sources, by name
 	LibDir              string                `json:"libDir"`
 	LibDir32            string                `json:"libDir32,omitempty"`
 	Entrypoint          []Binary              `json:"entrypoint,omitempty"` // our programs; none in a lock
@@ -160,8 +160,8 @@ func (r *Recipe) Files() []fetch.File {
 		}
 	}
 	for _, p := range r.Patches {
-		if file, ok := p.Download(); ok {
-			files = append(files, file)
+		if p.URL != "" {
+			files = append(files, fetch.File{URL: p.URL, SHA256: p.SHA256})
 		}
 	}
 	return files

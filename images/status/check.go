@@ -170,8 +170,8 @@ func (s *survey) archives(ctx context.Context, im batch.Image) (archive, compone
 	var beside, fabric []file
 	var names []string
 	for _, p := range r.Patches {
-		if f, ok := p.Download(); ok {
-			beside = append(beside, file{"patch " + p.Name + ": ", f})
+		if p.URL != "" {
+			beside = append(beside, file{"patch " + p.Name + ": ", fetch.File{URL: p.URL, SHA256: p.SHA256}})
 		}
 	}
 	for _, c := range r.Companions {

@@ -67,6 +67,32 @@ func takeLock(top *os.Root, name string) (*os.File, error) {
 	return d, nil
 }
 
+// remove deletes what a folder has under a name, with everything below it. It follows no link, and names are never paths, however
+// deep the tree is. The kernel refuses to remove a mount point: the removal then fails and touches nothing that is mounted.
+func remove(parent *os.Root, name string) error {
+	if err := parent.Remove(name); !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	if err := parent.Chmod(name, 0o700); err != nil { // a step may have made it unreadable
+		return err
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	list, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if err := remove(dir, d.Name()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return parent.Remove(name)
+}
+
 // Remove deletes the folder with everything in it and releases the lock. It cannot be cancelled: the files
 // must go.
 func (d *Dir) Remove() error {

@@ -110,7 +110,7 @@ func (l *laboratory) compile(ctx context.Context, c *cell) (compiler string, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := append([]string{
-		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--profile", matrix.ProfileCompute,
+		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--profile", "compute",
 		"--allow-incompatible", "--no-fabric", "--builder", "chroot", "--base", l.bases[c.System], "--progress", "plain",
 		"--output", "oci:" + filepath.Join(dir, "oci"),
 	}, flags...)
