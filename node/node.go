@@ -128,13 +128,3 @@ func (n *Node) warn(format string, args ...any) {
 
 // tick is the pause between two checks of something that is in the way.
 const tick = time.Second
-
-// sleep waits, and returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}

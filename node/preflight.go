@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -87,7 +88,7 @@ func (n *Node) showBlocked(err error) {
 // is not the one from before.
 func (n *Node) awaitChange(ctx context.Context, before string) error {
 	for end := n.now().Add(checkEvery); n.now().Before(end); {
-		if !sleep(ctx, watchEvery) {
+		if !daemons.Sleep(ctx, watchEvery) {
 			return ctx.Err()
 		}
 		if n.fingerprint() != before {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -107,7 +108,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 			said = n.now()
 			n.log.Info("waiting to replace the driver", "driver", old.Version, "reason", busy)
 		}
-		if !sleep(ctx, tick) {
+		if !daemons.Sleep(ctx, tick) {
 			return ctx.Err()
 		}
 	}

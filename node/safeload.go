@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -68,7 +69,7 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 		if err := n.showSafeLoad(ctx, old); err != nil {
 			return err
 		}
-		if !sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
+		if !daemons.Sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
 			return ctx.Err()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -113,7 +114,7 @@ func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 			n.log.Warn("the driver cannot be taken down yet", "error", err)
 			n.writeTermination(err)
 		}
-		if left := end.Sub(n.now()); !sleep(stopCtx, min(tick, left)) || left <= tick {
+		if left := end.Sub(n.now()); !daemons.Sleep(stopCtx, min(tick, left)) || left <= tick {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ const fabricEvery = 2 * time.Second
 func (n *Node) awaitFabric(ctx context.Context, reason string, err error) (string, error) {
 	for err == nil && reason != "" && n.registration.Expected(n.now()) {
 		n.status.Change(func(st *status.Snapshot) { st.Reason = reason })
-		if !sleep(ctx, fabricEvery) {
+		if !daemons.Sleep(ctx, fabricEvery) {
 			return "", ctx.Err()
 		}
 		reason, err = n.askDriver(ctx)

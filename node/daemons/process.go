@@ -122,7 +122,7 @@ func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 		return errors.New(child.how)
 	}
 	fresh := func(pid int) bool { return pid != child.pid && startedSince(pid, p.since) }
-	return until(ctx, t.poll, func() error {
+	return Until(ctx, t.poll, func() error {
 		m, err := fromPIDFile(s.PIDFile, fresh)
 		if err == nil {
 			p.main = m
@@ -134,7 +134,7 @@ func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 // waitReady waits until the daemon serves, or ends.
 func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 	running := time.Now().Add(t.running)
-	return until(ctx, t.poll, func() error {
+	return Until(ctx, t.poll, func() error {
 		switch {
 		case p.main.gone():
 			return nil
@@ -143,23 +143,6 @@ func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 		}
 		return connect(ctx, s.Socket)
 	})
-}
-
-// until calls f until it returns nil or ctx ends, and returns the last error of f.
-func until(ctx context.Context, every time.Duration, f func() error) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-ticker.C:
-		}
-	}
 }
 
 // endLeftover ends a daemon that a killed predecessor left and that would prevent the new one from starting.

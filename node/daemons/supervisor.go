@@ -146,13 +146,13 @@ func (d *daemon) supervise(ctx, stopCtx context.Context, p *process) {
 			d.log.Warn("daemon waits for the one that it needs", "needs", d.spec.Needs, "reason", d.snapshot().Reason)
 		} else if d.tried {
 			d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
-			if !sleep(ctx, pause) {
+			if !Sleep(ctx, pause) {
 				return
 			}
 			pause = min(2*pause, d.timing.longest)
 		}
 		for !d.needIsReady() {
-			if !sleep(ctx, watchInterval) {
+			if !Sleep(ctx, watchInterval) {
 				return
 			}
 		}
@@ -189,16 +189,6 @@ func (d *daemon) needIsReady() bool {
 	defer d.needs.mu.Unlock()
 	d.on = d.needs.ready
 	return d.on != nil
-}
-
-// sleep waits, and returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 func (d *daemon) up(p *process) {

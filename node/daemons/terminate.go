@@ -67,7 +67,7 @@ func (p *process) all() []*member { return append([]*member{p.main}, p.rest...) 
 func (p *process) waitGone(stopCtx context.Context, wait time.Duration) bool {
 	ctx, cancel := context.WithTimeout(stopCtx, wait)
 	defer cancel()
-	return until(ctx, 10*time.Millisecond, func() error {
+	return Until(ctx, 10*time.Millisecond, func() error {
 		if slices.ContainsFunc(p.all(), func(m *member) bool { return !m.gone() }) {
 			return errors.New("it still runs")
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -53,7 +54,7 @@ const (
 // instance has to do it. Run does not end for any other reason: without the cluster it tries again.
 func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("waiting for the driver to ask for a free node", "pod", a.cfg.Namespace+"/"+a.cfg.Pod, "node", a.cfg.Node)
-	for a.round(ctx); pause(ctx, statusInterval); {
+	for a.round(ctx); daemons.Sleep(ctx, statusInterval); {
 		a.round(ctx)
 	}
 	if !a.mayHaveRecord {
@@ -72,16 +73,6 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 func (a *Agent) isForeign(r record) bool { return r.UID != a.cfg.UID }
-
-// pause waits; it returns false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
 
 // driver returns the present status of the driver; without a State when there is none.
 func (a *Agent) driver() status.Snapshot {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -47,7 +48,7 @@ func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 		if time.Now().After(deadline) {
 			return a.timeoutError(st, l, freed, err)
 		}
-		if !pause(ctx, sweepInterval) {
+		if !daemons.Sleep(ctx, sweepInterval) {
 			return ctx.Err()
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -114,7 +115,7 @@ func (d *driver) begin(ctx context.Context) { d.done.Go(func() { d.upgrade(ctx) 
 func (d *driver) upgrade(ctx context.Context) {
 	d.ask()
 	for {
-		if !pause(ctx, time.Second) {
+		if !daemons.Sleep(ctx, time.Second) {
 			return
 		}
 		var wait bool
@@ -127,7 +128,7 @@ func (d *driver) upgrade(ctx context.Context) {
 	}
 	for _, phase := range []string{"replace", "load", "verify"} {
 		d.state(status.Starting, phase)
-		if !pause(ctx, time.Second) {
+		if !daemons.Sleep(ctx, time.Second) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -26,17 +27,7 @@ func (f Facts) awaitPort(ctx context.Context) error {
 	if missing := f.unloaded(); len(missing) > 0 && f.LoadModules != nil {
 		asked = f.LoadModules(ctx, missing...)
 	}
-	for {
-		err := f.portError(asked)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(min(time.Second, f.Wait/10)):
-		}
-	}
+	return daemons.Until(ctx, min(time.Second, f.Wait/10), func() error { return f.portError(asked) })
 }
 
 // portError says why there is no port yet. asked is why the modules could not be loaded.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/driver-container/driver-container/node/daemons"
 )
 
 // NodeObject is what is read of a node.
@@ -69,10 +71,8 @@ func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObje
 		if err = c.patchNode(ctx, name, patch); StatusCode(err) != http.StatusConflict || try == tries {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !daemons.Sleep(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)) { //nolint:gosec // jitter
 			return ctx.Err()
-		case <-time.After(50*time.Millisecond + rand.N(200*time.Millisecond)): //nolint:gosec // jitter
 		}
 	}
 }

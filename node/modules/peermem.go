@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -58,25 +60,19 @@ func (p Peermem) Load(ctx context.Context, timeout time.Duration) error {
 }
 
 func (p Peermem) waitMellanox(ctx context.Context) error {
-	there := func() bool {
+	const missing = "Mellanox's driver is not there (" + mofedReady + ", or mlx5_core of the host with USE_HOST_MOFED=true)"
+	say := sync.OnceFunc(func() { p.Log.Info("waiting", "reason", missing) })
+	return daemons.Until(ctx, time.Second, func() error {
 		_, err := os.Stat(mofedReady)
 		if p.HostMOFED {
 			_, err = p.Kernel.Module("mlx5_core")
 		}
-		return err == nil
-	}
-	const missing = "Mellanox's driver is not there (" + mofedReady + ", or mlx5_core of the host with USE_HOST_MOFED=true)"
-	for said := false; !there(); said = true {
-		if !said {
-			p.Log.Info("waiting", "reason", missing)
+		if err == nil {
+			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", status.ErrNotReady, missing)
-		case <-time.After(time.Second):
-		}
-	}
-	return nil
+		say()
+		return fmt.Errorf("%w: %s", status.ErrNotReady, missing)
+	})
 }
 
 // If Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources search for it at

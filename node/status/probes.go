@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/lock"
 )
 
@@ -86,9 +87,8 @@ func Alive(instanceFile string, now time.Time) error {
 // WaitReady returns nil when an instance on this node serves the driver, see Snapshot.Confirm: for containers
 // that need it. It logs what it waits for, when that changes.
 func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for last := ""; ; {
+	last := ""
+	err := daemons.Until(ctx, time.Second, func() error {
 		st, err := Read(run)
 		if err == nil {
 			err = st.Confirm(run, s)
@@ -97,19 +97,16 @@ func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger)
 		} else {
 			err = fmt.Errorf("%w: %w", ErrNotReady, err)
 		}
-		if err == nil {
-			return nil
-		}
-		if err.Error() != last {
+		if err != nil && err.Error() != last {
 			last = err.Error()
 			log.Info("waiting", "reason", err)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("gave up waiting: %w, as logged before", ErrNotReady)
-		case <-tick.C:
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("gave up waiting: %w, as logged before", ErrNotReady)
 	}
+	return nil
 }
 
 // PeermemMissing returns ErrNotReady if Mellanox's module is loaded and nvidia-peermem is not.
