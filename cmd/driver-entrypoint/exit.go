@@ -44,16 +44,14 @@ const (
 	exitNotReady = 15
 )
 
-type usageError struct{ err error }
+type usageError struct{ error }
 
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
+func (e usageError) Unwrap() error { return e.error }
 
 // blockedError is what the verb preflight ends with: always 11, whichever check blocks.
-type blockedError struct{ err error }
+type blockedError struct{ error }
 
-func (e blockedError) Error() string { return e.err.Error() }
-func (e blockedError) Unwrap() error { return e.err }
+func (e blockedError) Unwrap() error { return e.error }
 
 func exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }

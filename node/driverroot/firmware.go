@@ -1,6 +1,7 @@
 package driverroot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,13 +33,7 @@ func serveFirmware(root *os.Root, version string) error {
 	if _, err := root.Stat(link); err == nil {
 		return nil
 	}
-	if err := root.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("serve the firmware: %w", err)
-	}
-	if err := root.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("serve the firmware: %w", err)
-	}
-	if err := root.Symlink(up+from, link); err != nil {
+	if err := cmp.Or(root.MkdirAll(dir, 0o755), removeIfExists(root, link), root.Symlink(up+from, link)); err != nil {
 		return fmt.Errorf("serve the firmware: %w", err)
 	}
 	return nil

@@ -28,11 +28,11 @@ func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time
 		return a.cfg.RetryAfter, a.attempt(ctx, sweepResult{})
 	// A driver that asks has the node's lock, so no other pod can be in the middle of an upgrade.
 	case a.isForeign(r) && !a.wantsFreeNode(st):
-		alive, err := a.alive(ctx, r.UID)
+		pods, err := a.pods(ctx)
 		if err != nil {
 			return clusterRetry, err
 		}
-		if alive {
+		if slices.ContainsFunc(pods, func(p Pod) bool { return p.Metadata.UID == r.UID && !p.isFinished() }) { // its own agent undoes the changes
 			if a.otherPod != r.UID {
 				a.otherPod = r.UID
 				a.log.Info("another pod works on this node", "pod", r.Pod, "changes", r.changes())
@@ -49,10 +49,4 @@ func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time
 		a.report(ctx, reasonRestored, "put back what pod %s had left on node %s: %s", r.Pod, a.cfg.Node, done)
 	}
 	return 0, nil
-}
-
-// alive says whether a pod is still running on this node. If it is, its own agent undoes the changes.
-func (a *Agent) alive(ctx context.Context, uid string) (bool, error) {
-	pods, err := a.pods(ctx)
-	return slices.ContainsFunc(pods, func(p Pod) bool { return p.Metadata.UID == uid && !p.isFinished() }), err
 }

@@ -151,11 +151,11 @@ func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) (refused string) 
 		options["dryRun"], r.Query = []string{"All"}, url.Values{"dryRun": {"All"}}
 	}
 	err := a.client.Do(ctx, r, nil)
-	var answer *kubernetes.StatusError
-	if err == nil {
+	answer, ok := errors.AsType[*kubernetes.StatusError](err)
+	switch {
+	case err == nil:
 		return ""
-	}
-	if !errors.As(err, &answer) {
+	case !ok:
 		return err.Error()
 	}
 	cause := func(reason string) (message string, found bool) {

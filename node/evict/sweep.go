@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"strings"
-
-	"github.com/driver-container/driver-container/kmod"
 )
 
 // sweepResult lists the pods that still keep the driver in use after a sweep.
@@ -50,8 +48,10 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 	if err != nil {
 		return l, err
 	}
-	users := holdersOf(a.driver().Holders)
-	maps.Copy(users, claims)
+	users := maps.Clone(claims)
+	for _, h := range a.driver().Holders {
+		users[h.Pod] = h.Pod != ""
+	}
 	found := map[kind][]*Pod{}
 	for i := range pods {
 		p := &pods[i]
@@ -105,17 +105,6 @@ func (a *Agent) end(ctx context.Context, p *Pod, k kind, claims, trial bool, l *
 		l.ending = append(l.ending, p.String())
 	}
 	return nil
-}
-
-// holdersOf returns the UIDs of the pods that the driver reports as holders.
-func holdersOf(holders []kmod.Holder) map[string]bool {
-	out := map[string]bool{}
-	for _, h := range holders {
-		if h.Pod != "" {
-			out[h.Pod] = true
-		}
-	}
-	return out
 }
 
 // refusal says why this program does not evict a pod that uses the driver, and what to do; "" when it does.

@@ -65,7 +65,7 @@ func (s *supply) headers(release string) (buildtree.Headers, error) {
 		roots = append(roots, buildtree.Root{Dir: dir, Name: moduleImage})
 	}
 	roots = append(roots, buildtree.Root{Dir: "/host", Name: "host"})
-	if hostVisible() {
+	if _, err := preflight.HostRoot(rootOfInit, "/"); err == nil {
 		roots = append(roots, buildtree.Root{Dir: rootOfInit, Name: "host"})
 	}
 	fetched := filepath.Join(fetchedDir, release)
@@ -73,17 +73,6 @@ func (s *supply) headers(release string) (buildtree.Headers, error) {
 		roots = append(roots, buildtree.Root{Dir: fetched, Name: "repositories"})
 	}
 	return buildtree.Find(release, roots)
-}
-
-// hostVisible reports whether process 1 has another root than this process: with hostPID process 1 is the
-// host's init.
-func hostVisible() bool {
-	ours, err := os.Stat("/")
-	if err != nil {
-		return false
-	}
-	theirs, err := os.Stat(rootOfInit + "/.")
-	return err == nil && !os.SameFile(ours, theirs)
 }
 
 // prepare finds or fetches headers.

@@ -69,12 +69,7 @@ func conditionOf(st status.Snapshot) Condition {
 	return c
 }
 
-func camel(s status.State) string {
-	if s == "" {
-		return "Starting"
-	}
-	return strings.ToUpper(string(s[:1])) + string(s[1:])
-}
+func camel(s status.State) string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
 // reportCondition writes the condition when it has changed, and from time to time as a heartbeat. An instance
 // that does not hold the node's lock reports no condition.

@@ -8,55 +8,49 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// eventText is the content of an Event. The reasons below are the only ones.
+// eventText is an Event without its subject. The reasons below are the only ones.
 type eventText struct {
-	reason, message string
-	warning         bool
-	node            bool // also on the node: it concerns more than this pod
+	Event
+	node bool // also on the node: it concerns more than this pod
+}
+
+// waitReasons are the reasons by status.Snapshot.WaitsFor.
+var waitReasons = map[string]string{
+	status.ForLock: "WaitingForLock", status.ForHolders: "WaitingForHolders", status.ForSafeLoad: "WaitingForSafeLoad",
+	status.ForPreflight: "PreflightFailed", status.ForToolkit: "WaitingForDriverToolkit",
 }
 
 const compilePhase = "modules"
 
 // lasts reports whether what the Event says should be reported again while it lasts.
 func (s eventText) lasts() bool {
-	return s.reason != "" && s.reason != "Serving" && s.reason != "Stopped"
+	return s.Reason != "" && s.Reason != "Serving" && s.Reason != "Stopped"
 }
 
 // eventOf returns what the Event says for a status. It is zero when there is nothing to report: during a start
 // that does not compile, and during a stop that waits for nobody.
 func eventOf(st status.Snapshot, compiling bool) eventText {
-	s := eventText{message: st.Reason, warning: true, node: st.Holding()}
+	s := eventText{Event{Message: st.Reason, Warning: true}, st.Holding()}
 	switch st.State {
 	case status.Waiting:
-		switch st.WaitsFor {
-		case status.ForLock:
-			s.reason, s.warning = "WaitingForLock", false
-		case status.ForSafeLoad:
-			s.reason, s.warning = "WaitingForSafeLoad", false
-		case status.ForPreflight:
-			s.reason = "PreflightFailed"
-		case status.ForToolkit:
-			s.reason, s.warning = "WaitingForDriverToolkit", false
-		default:
-			s.reason = "WaitingForHolders"
-		}
+		s.Reason, s.Warning = waitReasons[st.WaitsFor], st.WaitsFor == status.ForPreflight || st.WaitsFor == status.ForHolders
 	case status.Starting:
 		if !compiling {
 			return eventText{}
 		}
-		s.reason, s.warning, s.node = "Compiling", false, false
-		s.message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
+		s.Reason, s.Warning, s.node = "Compiling", false, false
+		s.Message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
 	case status.Serving:
-		s.reason, s.message, s.warning = "Serving", serving(st), false
+		s.Reason, s.Message, s.Warning = "Serving", serving(st), false
 	case status.Stopping:
 		if len(st.Holders) == 0 {
 			return eventText{}
 		}
-		s.reason = "UnloadBlocked"
+		s.Reason = "UnloadBlocked"
 	case status.Absent:
-		s.reason, s.message, s.warning = "Stopped", "the driver was taken down: modules unloaded, driver root removed", false
+		s.Reason, s.Message, s.Warning = "Stopped", "the driver was taken down: modules unloaded, driver root removed", false
 	case status.Degraded, status.Detached, status.Restored, status.Failed:
-		s.reason = camel(st.State)
+		s.Reason = camel(st.State)
 	}
 	return s
 }
@@ -110,8 +104,7 @@ func (r *Reporter) record(st status.Snapshot) {
 		return
 	}
 	r.last, r.recorded = s, now
-	if s.reason == "" {
-		return
+	if s.Reason != "" {
+		r.tell(s.Event, s.node)
 	}
-	r.tell(Event{Warning: s.warning, Reason: s.reason, Message: s.message}, s.node)
 }

@@ -24,7 +24,7 @@ func TestCollect(t *testing.T) {
 	t.Parallel()
 	half := 0.5
 	g := &gpus{latest: &answer{at: time.Now(), ok: true, took: 1500 * time.Millisecond, devices: []probe.Device{t4(3<<30, &half)}}}
-	got := series(t, &collector{source: steady(busy()), gpus: g, version: "v1"})
+	got := series(t, &Server{source: steady(busy()), gpus: g, version: "v1"})
 	for name := range got {
 		if strings.HasPrefix(name, "entrypoint_build_info{goversion=go1.") {
 			delete(got, name)
@@ -67,7 +67,7 @@ func TestCollect(t *testing.T) {
 // Unknown values have no series; a successful start shows its image and how long it took.
 func TestSparse(t *testing.T) {
 	t.Parallel()
-	waits := series(t, &collector{source: steady(status.Snapshot{Wanted: "1"}), gpus: &gpus{}})
+	waits := series(t, &Server{source: steady(status.Snapshot{Wanted: "1"}), gpus: &gpus{}})
 	for name := range waits {
 		for _, not := range []string{"gpu", "info{", "start_", "instance", "status", "last_", "holder_processes", "phase", "daemon"} {
 			if strings.HasPrefix(name, not) {
@@ -78,7 +78,7 @@ func TestSparse(t *testing.T) {
 	if waits["state{state=waiting}"] != 1 || waits["ready"] != 0 {
 		t.Error(waits)
 	}
-	up := series(t, &collector{source: steady(serving()), gpus: &gpus{}})
+	up := series(t, &Server{source: steady(serving()), gpus: &gpus{}})
 	const info = "info{driver=535.261.03,flavour=proprietary,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64,module=A1,source=cache}"
 	if up["start_duration_seconds"] != 9.75 || up["ready"] != 1 || up["holders"] != 0 || up[info] != 1 {
 		t.Error(up)
@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 	for i := range 1000 {
 		st.Holders = append(st.Holders, kmod.Holder{PodName: strings.Repeat("p", i+1)})
 	}
-	all := series(t, &collector{source: steady(st), gpus: &gpus{}})
+	all := series(t, &Server{source: steady(st), gpus: &gpus{}})
 	pods, processes := 0, 0.0
 	for name, value := range all {
 		if strings.HasPrefix(name, "holder_processes") {

@@ -63,12 +63,12 @@ func steady(st status.Snapshot) Source {
 	}}
 }
 
-// series returns what a collector puts on a page, as Prometheus's own parser reads it:
+// series returns what a server puts on a page, as Prometheus's own parser reads it:
 // "name{label=value,...}" to value, without the namespace.
-func series(t *testing.T, c *collector) map[string]float64 {
+func series(t *testing.T, s *Server) map[string]float64 {
 	t.Helper()
 	var p page
-	c.collect(&p)
+	s.collect(&p)
 	families, _ := parse(t, &p)
 	all := map[string]float64{}
 	for _, f := range families {

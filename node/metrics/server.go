@@ -34,16 +34,17 @@ const (
 
 // Server answers /metrics, /healthz and /readyz.
 type Server struct {
+	source  Source
+	version string
 	gpus    *gpus
 	handler http.Handler
 }
 
 // New returns a server that is not listening yet.
 func New(source Source, o Options) *Server {
-	s := &Server{gpus: &gpus{query: source.GPUs, every: o.GPUEvery, life: context.Background()}}
-	c := &collector{source: source, version: o.Version, gpus: s.gpus}
+	s := &Server{source: source, version: o.Version, gpus: &gpus{query: source.GPUs, every: o.GPUEvery, life: context.Background()}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", c.scrapes(make(chan struct{}, maxScrapes)))
+	mux.HandleFunc("GET /metrics", s.scrapes(make(chan struct{}, maxScrapes)))
 	mux.HandleFunc("GET /healthz", answerWith(source.Live))
 	mux.HandleFunc("GET /readyz", answerWith(source.Ready))
 	s.handler = mux
@@ -51,7 +52,7 @@ func New(source Source, o Options) *Server {
 }
 
 // scrapes returns the handler of /metrics; slots has room for the scrapes that are answered at a time.
-func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
+func (s *Server) scrapes(slots chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
@@ -60,9 +61,9 @@ func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
 			http.Error(w, fmt.Sprintf("%d scrapes are being answered, try again later", cap(slots)), http.StatusServiceUnavailable)
 			return
 		}
-		c.gpus.refresh(r.Context())
+		s.gpus.refresh(r.Context())
 		var p page
-		c.collect(&p)
+		s.collect(&p)
 		w.Header().Set("Content-Type", contentType)
 		_ = p.write(w) // an error means that the client has gone
 	}
@@ -75,11 +76,9 @@ func answerWith(check func() error) http.HandlerFunc {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		text := "ok"
-		if check != nil {
-			if err := check(); err != nil {
-				text = strings.ToValidUTF8(err.Error(), "")
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
+		if err := check(); err != nil {
+			text = strings.ToValidUTF8(err.Error(), "")
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprintln(w, text)
 	}
@@ -113,7 +112,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // Source provides the data. Its functions are called from several goroutines.
 type Source struct {
 	Status func() status.Snapshot // a copy; before the lock is taken its State is ""
-	Live   func() error           // the same as `nvidia-driver probe live`; nil: alive
+	Live   func() error           // the same as `nvidia-driver probe live`
 	Ready  func() error           // the same as `nvidia-driver probe ready`
 	// GPUs asks the driver for memory and utilisation. When it is nil, the GPUs are never asked. It has a
 	// deadline of its own and returns soon after ctx ends.
@@ -128,13 +127,6 @@ type Options struct {
 
 const namespace = "nvidia_driver_"
 
-// collector turns the current status into metrics at each scrape and keeps nothing between scrapes.
-type collector struct {
-	source  Source
-	version string
-	gpus    *gpus
-}
-
 func gauge(name, help string, labels ...string) metric {
 	return metric{namespace + name, help, "gauge", labels}
 }
@@ -143,15 +135,15 @@ func counter(name, help string, labels ...string) metric {
 	return metric{namespace + name, help, "counter", labels}
 }
 
-// collect puts the metrics of the current status and of the last answer of the GPUs on a page.
-func (c *collector) collect(p *page) {
-	p.add(buildInfo, 1, c.version, runtime.Version())
-	st := c.source.Status()
+// collect puts the metrics of the current status and of the last answer of the GPUs on a page. Nothing is kept for the next one.
+func (s *Server) collect(p *page) {
+	p.add(buildInfo, 1, s.version, runtime.Version())
+	st := s.source.Status()
 	p.status(st)
 	p.start(st)
 	p.trouble(st)
 	p.hardware(st)
-	if answer, ok := c.gpus.last(); ok {
+	if answer, ok := s.gpus.last(); ok {
 		p.answer(answer)
 	}
 }

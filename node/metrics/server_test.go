@@ -231,7 +231,7 @@ func TestHung(t *testing.T) {
 			assert.Equalf(t, want, time.Since(began), "scrape %d", i)
 			time.Sleep(time.Minute)
 		}
-		assert.Equal(t, 0.0, series(t, &collector{source: steady(serving()), gpus: g})["gpu_query_success"])
+		assert.Equal(t, 0.0, series(t, &Server{source: steady(serving()), gpus: g})["gpu_query_success"])
 		a.set(time.Second, nil)
 		g.refresh(t.Context())
 		time.Sleep(time.Minute)

@@ -54,18 +54,20 @@ func notFolder(dir string, names ...string) string {
 	return ""
 }
 
-// host returns the folder in which the host's root is visible. Without hostPID process 1 is our own and its
+func (in *Input) host() (string, error) { return HostRoot(in.Host, in.Root) }
+
+// HostRoot returns host, the root of process 1, if the host's root is visible there. Without hostPID process 1 is our own and its
 // root is ours, which says nothing about the host.
-func (in *Input) host() (string, error) {
-	theirs, hostErr := os.Stat(in.Host)
-	ours, err := os.Stat(in.Root)
+func HostRoot(host, root string) (string, error) {
+	theirs, hostErr := os.Stat(host)
+	ours, err := os.Stat(root)
 	if err = errors.Join(hostErr, err); err != nil {
 		return "", fmt.Errorf("%w: %w", errHost, err)
 	}
 	if os.SameFile(theirs, ours) {
-		return "", fmt.Errorf("%w: %s is our own root", errHost, in.Host)
+		return "", fmt.Errorf("%w: %s is our own root", errHost, host)
 	}
-	return in.Host, nil
+	return host, nil
 }
 
 // hostValue is value for a file below the host's root.

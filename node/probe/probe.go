@@ -115,10 +115,9 @@ func (p *Prober) ask(ctx context.Context, o Options, usage bool) (Answer, error)
 }
 
 // cannotStartError says that the program does not run at all in this image, whatever the driver does.
-type cannotStartError struct{ err error }
+type cannotStartError struct{ error }
 
-func (e *cannotStartError) Error() string { return e.err.Error() }
-func (e *cannotStartError) Unwrap() error { return e.err }
+func (e *cannotStartError) Unwrap() error { return e.error }
 
 func (p *Prober) run(ctx context.Context, o Options, path string, args ...string) (daemons.Result, error) {
 	r, err := daemons.Run(ctx, path, args, o.Env, o.Timeout)

@@ -30,9 +30,4 @@ func WriteTermination(path string, cause error) error {
 	return nil
 }
 
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
-}
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
