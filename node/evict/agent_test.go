@@ -3,14 +3,12 @@ package evict
 import (
 	"context"
 	"maps"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/kmod"
@@ -130,7 +128,7 @@ func TestRefused(t *testing.T) {
 					b.holds(tc.pod.Name)
 				}
 				if tc.full {
-					b.budget = func(string) *metav1.Status { return budgetSays("train-pdb") }
+					b.budget = func(string) error { return budgetSays("train-pdb") }
 				}
 				b.run(4 * time.Minute)
 				if tc.want != "" {
@@ -155,7 +153,7 @@ func TestRefusedInBetween(t *testing.T) {
 	t.Parallel()
 	for want, prepare := range map[string]func(b *bench) (end func()){
 		"slice-pdb": func(b *bench) func() {
-			b.budget = func(pod string) *metav1.Status {
+			b.budget = func(pod string) error {
 				if pod == "team/slice" && b.node.Spec.Unschedulable {
 					return budgetSays("slice-pdb")
 				}
@@ -249,7 +247,6 @@ func TestManualChangesStay(t *testing.T) {
 			b.locked(func() {
 				if record {
 					b.node.Spec.Unschedulable, b.node.Labels[deployPrefix+"device-plugin"] = false, "false"
-					b.bump()
 				} else {
 					b.annotate(Annotation, "")
 				}
@@ -270,30 +267,21 @@ func TestManualChangesStay(t *testing.T) {
 // flood the log. Without the right to write Events everything else works.
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
-	for want, tc := range map[string]struct {
-		st   *metav1.Status
-		path string
-	}{
-		"etcd is gone; it is tried again": {refusal(503, "etcd is gone"), "/"},
-		"nodes is forbidden; give the service account this permission, or switch the feature": {refusal(403, "nodes is forbidden"), "/"},
-		"no Events: ": {refusal(403, "events is forbidden"), "/events"},
+	for want, denied := range map[string]string{
+		"currently unable to handle the request; it is tried again":                                                    "",
+		`cannot get resource "nodes" in API group ""; give the service account this permission, or switch the feature`: "get nodes",
+		"no Events: ": "create events",
 	} {
 		t.Run(want, func(t *testing.T) {
 			play(t, crowd(), func(t *testing.T, b *bench) {
-				away := true
-				b.fail = func(r *http.Request) *metav1.Status {
-					if away && strings.Contains(r.URL.Path, tc.path) {
-						return tc.st
-					}
-					return nil
-				}
+				b.State.Denied, b.State.Down = []string{denied}, denied == ""
 				b.run(10 * time.Minute)
-				only := tc.path == "/events"
+				only := denied == "create events"
 				if lines := strings.Count(b.log.String(), "\n"); lines > 30 || (b.see().patches == 0) == only || only && strings.Count(b.log.String(), want) != 1 {
 					t.Errorf("%d lines, %d patches:\n%s", lines, b.see().patches, b.log.String())
 				}
 				assert.Contains(t, b.log.String(), want)
-				b.locked(func() { away = false })
+				b.locked(func() { b.State.Denied, b.State.Down = nil, false })
 				time.Sleep(time.Minute)
 				b.pristine(false)
 				assert.Equalf(t, survivors, b.names(), "left")

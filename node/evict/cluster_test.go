@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,37 +17,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
-const nodeName = "gpu-1"
+const nodeName = apitest.NodeName
 
-// cluster is an API server for one node. It is as strict as the real one where that matters, and stricter
-// elsewhere: an unexpected call, a patch without resourceVersion, or a field that no such object has fails
-// the test. The client talks to it without a network, so that it works with the clock of testing/synctest.
+// cluster adds to an API server what happens to the pods of its node. An unexpected call fails the test. The
+// client talks to it without a network, so that it works with the clock of testing/synctest.
 type cluster struct {
-	t  *testing.T
-	mu sync.Mutex
+	*apitest.Server
+	t *testing.T
 
-	node    *corev1.Node
-	pods    []*corev1.Pod
-	events  []corev1.Event
-	patches int // patches of the node that were applied
-	ends    map[types.UID]time.Time
+	node *corev1.Node // of the server
+	pods []*corev1.Pod
+	ends map[types.UID]time.Time
 
-	takes  time.Duration                        // how long a pod takes to end
-	budget func(pod string) *metav1.Status      // refuses an eviction; nil: none
-	fail   func(r *http.Request) *metav1.Status // refuses any request; nil: none
-	cut    func(calls int, applied bool) bool   // the connection breaks when it returns true
-	calls  int
-	grace  *int64 // of the last eviction
+	takes  time.Duration                      // how long a pod takes to end
+	budget func(pod string) error             // refuses an eviction; nil: none
+	cut    func(calls int, applied bool) bool // the connection breaks when it returns true
+	grace  *int64                             // of the last eviction
 
 	dra dra // Dynamic Resource Allocation
 }
 
 func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
-	c := &cluster{t: t, pods: pods, ends: map[types.UID]time.Time{}, takes: 5 * time.Second, node: &corev1.Node{}}
-	c.node.Name, c.node.ResourceVersion, c.node.Annotations = nodeName, "100", map[string]string{}
+	c := &cluster{Server: apitest.Offline(), t: t, pods: pods, ends: map[types.UID]time.Time{}, takes: 5 * time.Second}
+	c.node = &c.State.Node
 	c.node.Labels = map[string]string{
 		"kubernetes.io/hostname":                nodeName,
 		deployPrefix + "driver":                 "true",
@@ -59,6 +53,13 @@ func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
 		deployPrefix + "node-status-exporter":   "true",
 		"feature.node.kubernetes.io/pci-10de.x": "true",
 	}
+	c.Handle("list pods", "GET /api/v1/pods", "", c.list)
+	c.Handle("create pods/eviction", "POST /api/v1/namespaces/{namespace}/pods/{name}/eviction", kubernetes.JSON, c.evict)
+	c.Handle("get resourceclaims", "GET /apis/resource.k8s.io/{version}/namespaces/{namespace}/resourceclaims/{name}", "", c.getClaim)
+	c.Handle("", "/", "", func(r *http.Request) (any, error) {
+		t.Errorf("the program has no business with %s %s", r.Method, r.URL)
+		return nil, nil
+	})
 	return c
 }
 
@@ -76,111 +77,37 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls++
-	if c.cut != nil && c.cut(c.calls, false) {
+	calls, cut, labels := 0, false, map[string]string{}
+	c.locked(func() {
+		calls, labels = len(c.State.Requests)+1, maps.Clone(c.node.Labels)
+		cut = c.cut != nil && c.cut(calls, false)
+	})
+	if cut {
 		return nil, errCut
 	}
 	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", "application/json")
-	if code, answer := c.answer(r); code == 0 {
-		http.Error(w, "404 page not found", http.StatusNotFound)
-	} else {
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(answer)
-	}
-	if c.cut != nil && c.cut(c.calls, true) {
+	c.ServeHTTP(w, r)
+	c.locked(func() {
+		for _, key := range slices.Sorted(maps.Keys(c.node.Labels)) {
+			switch value := c.node.Labels[key]; {
+			case value == labels[key]:
+			case strings.Contains(value, pausedSuffix):
+				c.note("pause " + strings.TrimPrefix(key, deployPrefix))
+			default:
+				c.note("resume " + strings.TrimPrefix(key, deployPrefix))
+			}
+		}
+		cut = c.cut != nil && c.cut(calls, true)
+	})
+	if cut {
 		return nil, errCut
 	}
 	return w.Result(), nil
 }
 
-// answer returns 0 for a path that the server does not know.
-func (c *cluster) answer(r *http.Request) (code int, object any) {
-	if c.fail != nil {
-		if st := c.fail(r); st != nil {
-			return int(st.Code), st
-		}
-	}
-	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
-	parts := strings.Split(path, "/")
-	switch {
-	case r.Method == "GET" && path == "nodes/"+nodeName:
-		return 200, c.node
-	case r.Method == "PATCH" && path == "nodes/"+nodeName:
-		return c.patchNode(r)
-	case r.Method == "GET" && path == "pods":
-		return 200, c.list(r)
-	case r.Method == "POST" && len(parts) == 5 && parts[2] == "pods" && parts[4] == "eviction":
-		return c.evict(r, parts[1], parts[3])
-	case r.Method == "POST" && len(parts) == 3 && parts[2] == "events":
-		return c.createEvent(r, parts[1])
-	case r.Method == "PATCH" && len(parts) == 4 && parts[2] == "events":
-		return 200, nil // node/kubernetes counts
-	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
-		return c.getClaim(r)
-	}
-	c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
-	return refuse(403, "forbidden")
-}
-
-// read decodes a body and fails on fields that its type does not have.
-func (c *cluster) read(r *http.Request, kind string, into any) {
-	c.t.Helper()
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil || r.Header.Get("Content-Type") != kind {
-		c.t.Errorf("%s %s (%s): %v", r.Method, r.URL.Path, r.Header.Get("Content-Type"), err)
-	}
-}
-
-func (c *cluster) patchNode(r *http.Request) (int, any) {
-	var patch struct {
-		Metadata struct {
-			ResourceVersion     string
-			Annotations, Labels map[string]*string
-		}
-		Spec *struct{ Unschedulable *bool }
-	}
-	c.read(r, kubernetes.MergePatch, &patch)
-	if patch.Metadata.ResourceVersion != c.node.ResourceVersion {
-		return refuse(409, "the object has been modified")
-	}
-	merge(c.node.Annotations, patch.Metadata.Annotations)
-	merge(c.node.Labels, patch.Metadata.Labels)
-	if patch.Spec != nil {
-		c.node.Spec.Unschedulable = patch.Spec.Unschedulable != nil && *patch.Spec.Unschedulable
-	}
-	for _, key := range slices.Sorted(maps.Keys(patch.Metadata.Labels)) {
-		verb := "resume "
-		if strings.Contains(c.node.Labels[key], pausedSuffix) {
-			verb = "pause "
-		}
-		c.note(verb + strings.TrimPrefix(key, deployPrefix))
-	}
-	c.patches++
-	c.bump()
-	return 200, c.node
-}
-
-func merge(into map[string]string, changes map[string]*string) {
-	for key, value := range changes {
-		if delete(into, key); value != nil {
-			into[key] = *value
-		}
-	}
-}
-
-// bump changes the node's resourceVersion.
-func (c *cluster) bump() {
-	version, _ := strconv.Atoi(c.node.ResourceVersion)
-	c.node.ResourceVersion = strconv.Itoa(version + 1)
-}
-
 // list answers in pages of two pods. Before that it does what the kubelet and the DaemonSets' controller
 // would do.
-func (c *cluster) list(r *http.Request) corev1.PodList {
+func (c *cluster) list(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	if q.Get("fieldSelector") != "spec.nodeName="+nodeName || q.Get("limit") == "" {
 		c.t.Errorf("pods of other nodes are asked for, or all at once: %s", r.URL)
@@ -196,7 +123,7 @@ func (c *cluster) list(r *http.Request) corev1.PodList {
 	if from+2 < len(c.pods) {
 		list.Continue = strconv.Itoa(from + 2)
 	}
-	return list
+	return list, nil
 }
 
 func (c *cluster) play() {
@@ -227,55 +154,43 @@ func (c *cluster) end(p *corev1.Pod) {
 	}
 }
 
-func (c *cluster) evict(r *http.Request, namespace, name string) (int, any) {
+func (c *cluster) evict(r *http.Request) (any, error) {
 	var e policyv1.Eviction
-	c.read(r, kubernetes.JSON, &e)
-	if e.Name != name || e.Namespace != namespace || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil || e.Kind != "Eviction" || e.APIVersion != "policy/v1" {
-		c.t.Errorf("eviction of %s/%s: %+v", namespace, name, e)
+	name, namespace := r.PathValue("name"), r.PathValue("namespace")
+	if err := apitest.Decode(r.Body, &e); err != nil || e.Name != name || e.Namespace != namespace || e.DeleteOptions == nil ||
+		e.DeleteOptions.Preconditions == nil || e.Kind != "Eviction" || e.APIVersion != "policy/v1" {
+		c.t.Errorf("eviction of %s/%s: %+v, %v", namespace, name, e, err)
 	}
 	c.grace = e.DeleteOptions.GracePeriodSeconds
 	dry := r.URL.Query().Get("dryRun") == "All"
 	if dry != (len(e.DeleteOptions.DryRun) == 1) {
 		c.t.Errorf("dry run in the request and in its options differ: %s, %v", r.URL, e.DeleteOptions.DryRun)
 	}
-	for _, p := range c.pods {
-		if p.Name != name || p.Namespace != namespace {
-			continue
-		}
-		if p.UID != *e.DeleteOptions.Preconditions.UID {
-			return refuse(409, "the UID in the precondition does not match")
-		}
-		if c.budget != nil {
-			if st := c.budget(namespace + "/" + name); st != nil {
-				return int(st.Code), st
-			}
-		}
-		if !dry {
-			if !c.node.Spec.Unschedulable {
-				c.t.Errorf("%s is evicted from a node that is not cordoned", name)
-			}
-			c.end(p)
-		}
-		return 201, metav1.Status{Status: "Success", Code: 201}
+	i := slices.IndexFunc(c.pods, func(p *corev1.Pod) bool { return p.Name == name && p.Namespace == namespace })
+	if i < 0 {
+		return nil, apitest.Refuse(404, "not found")
 	}
-	return refuse(404, "not found")
-}
-
-func (c *cluster) createEvent(r *http.Request, namespace string) (int, any) {
-	var e corev1.Event
-	c.read(r, kubernetes.JSON, &e)
-	if e.Namespace != namespace || e.Source.Component != "driver-evict" { // apitest knows the other rules of Events
-		c.t.Errorf("event: %+v", e)
+	if c.pods[i].UID != *e.DeleteOptions.Preconditions.UID {
+		return nil, apitest.Refuse(409, "the UID in the precondition does not match")
 	}
-	c.events = append(c.events, e)
-	return 201, e
+	if c.budget != nil {
+		if err := c.budget(namespace + "/" + name); err != nil {
+			return nil, err
+		}
+	}
+	if !dry {
+		if !c.node.Spec.Unschedulable {
+			c.t.Errorf("%s is evicted from a node that is not cordoned", name)
+		}
+		c.end(c.pods[i])
+	}
+	return &e, nil
 }
 
 func (c *cluster) annotate(key, value string) {
 	if c.node.Annotations[key] = value; value == "" {
 		delete(c.node.Annotations, key)
 	}
-	c.bump()
 }
 
 // view is a consistent snapshot for a test.
@@ -283,21 +198,23 @@ type view struct {
 	labels, annotations map[string]string
 	cordoned            bool
 	patches, calls      int
-	events              []corev1.Event
+	events              []*corev1.Event
 }
 
-func (c *cluster) see() view {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.node.DeepCopy()
-	return view{n.Labels, n.Annotations, n.Spec.Unschedulable, c.patches, c.calls, slices.Clone(c.events)}
+func (c *cluster) see() (v view) {
+	c.Do(func(st *apitest.State) {
+		n := st.Node.DeepCopy()
+		v = view{n.Labels, n.Annotations, n.Spec.Unschedulable, 0, len(st.Requests), slices.Clone(st.Events)}
+		for _, r := range st.Requests {
+			if r == "PATCH /api/v1/nodes/"+nodeName {
+				v.patches++
+			}
+		}
+	})
+	return v
 }
 
-func (c *cluster) locked(f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f()
-}
+func (c *cluster) locked(f func()) { c.Do(func(*apitest.State) { f() }) }
 
 // reasons returns the reasons of the pod's Events in their order.
 func (c *cluster) reasons() string {
@@ -310,20 +227,15 @@ func (c *cluster) reasons() string {
 	return strings.Join(out, " ")
 }
 
-func refusal(code int32, text string) *metav1.Status {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Message: text}
-}
-
-func refuse(code int32, text string) (int, any) { return int(code), refusal(code, text) }
-
 // budgetSays is the API server's answer when a budget prevents an eviction
 // (pkg/registry/core/pod/storage/eviction.go).
-func budgetSays(name string) *metav1.Status {
-	return caused(refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."), policyv1.DisruptionBudgetCause,
+func budgetSays(name string) error {
+	return caused(429, "Cannot evict pod as it would violate the pod's disruption budget.", policyv1.DisruptionBudgetCause,
 		fmt.Sprintf("The disruption budget %s needs 1 healthy pods and has 1 currently", name))
 }
 
-func caused(st *metav1.Status, cause metav1.CauseType, text string) *metav1.Status {
-	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: cause, Message: text}}}
-	return st
+func caused(code int, text string, cause metav1.CauseType, why string) error {
+	refused := apitest.Refuse(code, "%s", text)
+	refused.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: cause, Message: why}}}
+	return refused
 }

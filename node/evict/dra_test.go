@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
@@ -25,30 +26,24 @@ type dra struct {
 	asked    int               // calls for claims
 }
 
-const nvidiaGPU, forbidden = "gpu.nvidia.com", "403"
+const nvidiaGPU = "gpu.nvidia.com"
 
 // getClaim answers as the API server does: with text for a group that it does not know, with a Status without
 // a name for a version of one that it knows, and with a Status that names the claim if that does not exist.
-func (c *cluster) getClaim(r *http.Request) (int, any) {
-	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/resource.k8s.io/"), "/")
-	if r.Method != http.MethodGet || len(parts) != 5 || parts[1] != "namespaces" || parts[3] != "resourceclaims" {
-		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
-	}
+func (c *cluster) getClaim(r *http.Request) (any, error) {
 	c.dra.asked++
-	st := refusal(404, "the server could not find the requested resource")
-	st.Details = &metav1.StatusDetails{}
+	unknown := apitest.Refuse(404, "the server could not find the requested resource")
+	unknown.ErrStatus.Details = &metav1.StatusDetails{}
 	switch {
 	case c.dra.version == "":
-		return 0, nil
-	case c.dra.version == forbidden:
-		return refuse(403, "resourceclaims is forbidden")
-	case parts[0] != c.dra.version:
-		return 404, st
+		return nil, nil
+	case r.PathValue("version") != c.dra.version:
+		return nil, unknown
 	}
-	driver, ok := c.dra.claims[parts[2]+"/"+parts[4]]
+	driver, ok := c.dra.claims[r.PathValue("namespace")+"/"+r.PathValue("name")]
 	if !ok {
-		st.Details.Name = parts[4]
-		return 404, st
+		unknown.ErrStatus.Details.Name = r.PathValue("name")
+		return nil, unknown
 	}
 	status := map[string]any{}
 	if driver != "" {
@@ -57,7 +52,7 @@ func (c *cluster) getClaim(r *http.Request) (int, any) {
 			map[string]any{"request": "gpu", "driver": driver, "pool": nodeName, "device": "gpu-0"},
 		}}}
 	}
-	return 200, map[string]any{"kind": "ResourceClaim", "spec": map[string]any{}, "status": status}
+	return map[string]any{"kind": "ResourceClaim", "spec": map[string]any{}, "status": status}, nil
 }
 
 func (c *cluster) note(what string) { c.dra.timeline = append(c.dra.timeline, what) }

@@ -151,7 +151,6 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	b.cfg.Node, b.cfg.Pod, b.cfg.Namespace, b.cfg.UID, b.cfg.Run = nodeName, b.d.name, "nvidia", "uid-driver-abc", b.d.run
 	require.NoError(t, b.cfg.Check())
 	b.pods = append(b.pods, pod("driver-abc", "DaemonSet", selector(deployPrefix+"driver", "true")))
-	b.bump()
 	return b
 }
 

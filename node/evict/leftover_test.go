@@ -2,14 +2,12 @@ package evict
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -169,18 +167,16 @@ func TestPutBackFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, crowd(), func(t *testing.T, b *bench) {
 				away := true
-				b.fail = func(*http.Request) *metav1.Status {
-					if state := b.d.now(); away && (state == status.Starting || state == status.Serving) {
-						return refusal(503, "etcd is gone")
-					}
-					return nil
+				b.State.OnRequest = func(st *apitest.State) {
+					state := b.d.now()
+					st.Down = away && (state == status.Starting || state == status.Serving)
 				}
 				stop := b.start()
 				b.d.upgrade(t.Context())
 				time.Sleep(5 * time.Minute)
 				assert.Equalf(t, true, b.see().cordoned, "nothing can be put back")
 				if !again {
-					assert.ErrorContains(t, stop(), Annotation, "etcd is gone")
+					assert.ErrorContains(t, stop(), Annotation, "currently unable")
 					return
 				}
 				b.locked(func() { away = false })

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
@@ -70,10 +71,10 @@ func TestClassify(t *testing.T) {
 
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	webhook := refusal(400, "admission webhook does not support dry run")
-	twoBudgets := refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+	webhook := apitest.Refuse(400, "admission webhook does not support dry run")
+	twoBudgets := apitest.Refuse(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
 	for name, tc := range map[string]struct {
-		answer   *metav1.Status
+		answer   error
 		trial    bool
 		grace    int64 // default: the pod's own
 		namesake bool  // a pod of this name has another UID: the next one of a StatefulSet
@@ -82,20 +83,20 @@ func TestEviction(t *testing.T) {
 		"yes":                  {},
 		"yes, trial":           {trial: true},
 		"grace period":         {grace: 30},
-		"gone":                 {answer: refusal(404, "no such pod")},
+		"gone":                 {answer: apitest.Refuse(404, "no such pod")},
 		"namesake":             {namesake: true},
-		"namespace ends":       {answer: caused(refusal(403, "namespace is being terminated"), corev1.NamespaceTerminatingCause, "")},
+		"namespace ends":       {answer: caused(403, "namespace is being terminated", corev1.NamespaceTerminatingCause, "")},
 		"budget":               {answer: budgetSays("b"), want: "a PodDisruptionBudget does not allow it: The disruption budget b needs 1 healthy pods and has 1 currently"},
 		"two budgets":          {answer: twoBudgets, want: "leave one budget"},
-		"busy":                 {answer: refusal(429, "the server is busy"), want: "the server is busy"},
-		"no rights":            {answer: refusal(403, "pods/eviction is forbidden"), want: "(the chart does that with evictGPUPods"},
+		"busy":                 {answer: apitest.Refuse(429, "the server is busy"), want: "the server is busy"},
+		"no rights":            {answer: apitest.Refuse(403, "pods/eviction is forbidden"), want: "(the chart does that with evictGPUPods"},
 		"a webhook":            {answer: webhook, want: "webhook"},
 		"a webhook, trial":     {answer: webhook, trial: true},
-		"the server is broken": {answer: refusal(500, "etcd"), want: "etcd"},
+		"the server is broken": {answer: apitest.Refuse(500, "etcd"), want: "etcd"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, pod("train", "Job", gpu("nvidia.com/gpu")))
-			b.node.Spec.Unschedulable, b.budget = true, func(string) *metav1.Status { return tc.answer }
+			b.node.Spec.Unschedulable, b.budget = true, func(string) error { return tc.answer }
 			if tc.grace > 0 {
 				b.cfg.GracePeriod = tc.grace
 			}

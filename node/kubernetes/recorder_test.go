@@ -44,7 +44,7 @@ func TestRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	reported("Node Normal Serving x1: it serves", "Pod Warning WaitingForHolders x2: used by b", "Pod Warning WaitingForHolders x3: used by a")
-	s.Do(func(st *apitest.State) { clear(st.Events) }) // as after an hour
+	s.Do(func(st *apitest.State) { st.Events = nil }) // as after an hour
 	now = now.Add(time.Hour)
 	record(other)
 	reported("Pod Warning WaitingForHolders x1: used by b")

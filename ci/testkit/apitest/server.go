@@ -1,7 +1,7 @@
 // Package apitest is an API server for tests. It has the few objects that node/kubernetes writes and follows
 // the rules of the real server: it refuses another token, another content type, a field that does not exist,
-// an Event in the wrong namespace. A test that passes with it is therefore meaningful. It is no full
-// Kubernetes API server: ci/cluster has that.
+// an Event in the wrong namespace. A test that passes with it is therefore meaningful. Tests add what else
+// they need with Handle. It is no full Kubernetes API server: ci/cluster has that.
 package apitest
 
 import (
@@ -23,6 +23,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -34,19 +36,20 @@ type Server struct {
 	Folder string // of the service account: token, ca.crt, namespace
 
 	mu    sync.Mutex
+	calls http.ServeMux
 	State State
 }
 
 // State is the content of the server and its behaviour.
 type State struct {
 	Token     string
-	Denied    []string // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
-	Down      bool     // every answer is 503
-	Pods      map[string]any
-	Node      corev1.Node
-	Events    map[string]*corev1.Event // by NAMESPACE/NAME, as Pods
-	Requests  []string                 // "METHOD PATH", all of them
-	OnRequest func(s *State)           // called before each request is handled
+	Denied    []string        // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Down      bool            // every answer is 503
+	Pods      map[string]any  // by NAMESPACE/NAME
+	Node      corev1.Node     // its resourceVersion follows from what else it has
+	Events    []*corev1.Event // in the order in which they were created
+	Requests  []string        // "METHOD PATH", all of them
+	OnRequest func(s *State)  // called before each request is handled
 }
 
 // NodeName is the name of the only node.
@@ -55,14 +58,28 @@ const NodeName = "node-1"
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{State: State{Token: "token-1", Events: map[string]*corev1.Event{}}}
-	s.State.Node.Name, s.State.Node.Annotations = NodeName, map[string]string{}
-	web := httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	s := Offline()
+	web := httptest.NewTLSServer(s)
 	t.Cleanup(web.Close)
 	s.URL, s.Folder = web.URL, t.TempDir()
 	s.put(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})))
 	s.put(t, "namespace", "gpu\n")
-	s.SetToken(t, s.State.Token)
+	s.SetToken(t, "token-1")
+	return s
+}
+
+// Offline returns a server without a network, for a client's Transport: it wants an empty token.
+func Offline() *Server {
+	s := &Server{}
+	s.State.Node.Name, s.State.Node.Annotations = NodeName, map[string]string{}
+	st := &s.State
+	const merge, node, events = "application/merge-patch+json", "/api/v1/nodes/" + NodeName, "/api/v1/namespaces/{namespace}/events"
+	s.Handle("get nodes", "GET "+node, "", func(*http.Request) (any, error) { return &st.Node, nil })
+	s.Handle("patch nodes", "PATCH "+node, merge, st.patchNode)
+	s.Handle("patch nodes/status", "PATCH "+node+"/status", "application/strategic-merge-patch+json", st.patchStatus)
+	s.Handle("get pods", "GET /api/v1/namespaces/{namespace}/pods/{name}", "", st.pod)
+	s.Handle("create events", "POST "+events, whole, st.createEvent)
+	s.Handle("patch events", "PATCH "+events+"/{name}", merge, st.patchEvent)
 	return s
 }
 
@@ -108,19 +125,13 @@ func (s *Server) Condition(kind string) (cond corev1.NodeCondition) {
 	return cond
 }
 
-// refusal is an answer with an error code.
-type refusal struct {
-	code int
-	text string
+// Refuse returns an answer with an error code.
+func Refuse(code int, format string, args ...any) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status: metav1.StatusFailure, Code: int32(code), Message: fmt.Sprintf(format, args...)}}
 }
 
-func (r *refusal) Error() string { return r.text }
-
-func refuse(code int, format string, args ...any) error {
-	return &refusal{code, fmt.Sprintf(format, args...)}
-}
-
-func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.State
@@ -128,18 +139,36 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	if st.OnRequest != nil {
 		st.OnRequest(st)
 	}
-	st.Node.ResourceVersion = fmt.Sprint(st.Node.Annotations, st.Node.Spec.Taints)
-	answer, err := st.answer(req)
-	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
-		code := http.StatusBadRequest
-		if r, ok := errors.AsType[*refusal](err); ok {
-			code = r.code
+	st.Node.ResourceVersion = fmt.Sprint(st.Node.Labels, st.Node.Annotations, st.Node.Spec)
+	s.calls.ServeHTTP(w, req)
+}
+
+// Handle adds a call: "VERB RESOURCE", as in State.Denied, a pattern of http.ServeMux, the type of the body, ""
+// without one, and what answers it with the state locked. An answer of nil is that of a path that there is not.
+func (s *Server) Handle(does, pattern, kind string, answer func(*http.Request) (any, error)) {
+	s.calls.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+		err := s.State.refusal(does, kind, req)
+		var object any
+		if err == nil {
+			object, err = answer(req)
 		}
-		w.WriteHeader(code)
-		answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": err.Error(), "code": code}
-	}
-	_ = json.NewEncoder(w).Encode(answer)
+		switch e, isStatus := errors.AsType[*apierrors.StatusError](err); {
+		case err != nil && !isStatus:
+			object = Refuse(http.StatusBadRequest, "%v", err).ErrStatus
+		case err != nil:
+			object = e.ErrStatus
+		case object == nil:
+			http.NotFound(w, req)
+			return
+		case req.Header.Get("Accept") == partial:
+			object = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": s.State.Node.ObjectMeta}
+		}
+		w.Header().Set("Content-Type", whole)
+		if status, ok := object.(metav1.Status); ok {
+			w.WriteHeader(int(status.Code))
+		}
+		_ = json.NewEncoder(w).Encode(object)
+	})
 }
 
 // The media types that are asked for: the real server answers 406 to other values, such as v=1.
@@ -148,143 +177,119 @@ const (
 	partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
-// calls are the requests that the server knows: VERB RESOURCE CONTENT-TYPE.
-var calls = []string{
-	"get nodes ", "get pods ", "patch nodes application/merge-patch+json", "patch nodes/status application/strategic-merge-patch+json",
-	"create events application/json", "patch events application/merge-patch+json",
-}
-
-func (st *State) answer(req *http.Request) (any, error) {
-	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+// refusal says why a call is not answered at all.
+func (st *State) refusal(does, kind string, req *http.Request) error {
+	accept, got := req.Header.Get("Accept"), req.Header.Get("Content-Type")
+	verb, resource, _ := strings.Cut(does, " ")
 	switch {
-	case err != nil:
-		return nil, err
 	case st.Down:
-		return nil, refuse(http.StatusServiceUnavailable, "the server is currently unable to handle the request")
+		return Refuse(http.StatusServiceUnavailable, "the server is currently unable to handle the request")
 	case req.Header.Get("Authorization") != "Bearer "+st.Token:
-		return nil, refuse(http.StatusUnauthorized, "Unauthorized")
-	case req.URL.RawQuery != "":
-		return nil, refuse(http.StatusBadRequest, "query %q", req.URL.RawQuery)
-	}
-	resource, name := "", "" // NAMESPACE/NAME
-	parts := strings.Split(req.URL.Path, "/")
-	switch namespaced := strings.HasPrefix(req.URL.Path, "/api/v1/namespaces/"); {
-	case namespaced && len(parts) >= 6:
-		resource, name = parts[5], parts[4]+"/"+strings.Join(parts[6:], "/")
-	case strings.HasPrefix(req.URL.Path+"/", "/api/v1/nodes/"+NodeName+"/"):
-		resource = strings.TrimSuffix("nodes/"+strings.Join(parts[5:], "/"), "/")
-	default:
-		return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
-	}
-	verb, kind := map[string]string{"GET": "get", "PATCH": "patch", "POST": "create"}[req.Method], req.Header.Get("Content-Type")
-	if verb == "get" {
-		kind = ""
-	}
-	accept := req.Header.Get("Accept")
-	switch {
-	case !slices.Contains(calls, verb+" "+resource+" "+kind):
-		return nil, refuse(http.StatusUnsupportedMediaType, "%s %s %s", req.Method, resource, kind)
-	case slices.Contains(st.Denied, verb+" "+resource):
-		return nil, refuse(http.StatusForbidden,
+		return Refuse(http.StatusUnauthorized, "Unauthorized")
+	case kind != got:
+		return Refuse(http.StatusUnsupportedMediaType, "%s: %s", does, got)
+	case slices.Contains(st.Denied, does):
+		return Refuse(http.StatusForbidden,
 			"%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
-	case accept != partial && (accept != whole || verb != "get"), accept == partial && resource == "pods":
-		return nil, refuse(http.StatusNotAcceptable,
+	case accept != partial && (accept != whole || verb == "patch"), accept == partial && does == "get pods": // nobody needs a whole node back
+		return Refuse(http.StatusNotAcceptable,
 			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
 	}
-	switch {
-	case resource == "pods":
-		pod, ok := st.Pods[name]
-		if !ok {
-			return nil, refuse(http.StatusNotFound, "pods %q not found", name)
-		}
-		return pod, nil
-	case resource == "events":
-		err = st.event(verb, name, body)
-	case verb == "patch":
-		err = st.patchNode(resource, body)
-	}
-	if accept == partial {
-		return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": st.Node.ObjectMeta}, err
-	}
-	return st.Node, err
+	return nil
 }
 
-// decode decodes JSON and refuses fields that there are not.
-func decode(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
+func (st *State) pod(req *http.Request) (any, error) {
+	pod, ok := st.Pods[req.PathValue("namespace")+"/"+req.PathValue("name")]
+	if !ok {
+		return nil, Refuse(http.StatusNotFound, "pods %q not found", req.PathValue("name"))
+	}
+	return pod, nil
+}
+
+// Decode decodes JSON and refuses fields that there are not.
+func Decode(body io.Reader, into any) error {
+	d := json.NewDecoder(io.LimitReader(body, 1<<20))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
 }
 
-// patched is an object after a patch.
-func patched[V any](object V, merge func(document, patch []byte) ([]byte, error), patch []byte) (after V, err error) {
+// patched is an object after the patch in a request.
+func patched[V any](object V, merge func(document, patch []byte) ([]byte, error), req *http.Request) (after V, err error) {
+	patch, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	if err != nil {
+		return after, err
+	}
 	document, err := json.Marshal(object)
 	if err == nil {
 		document, err = merge(document, patch)
 	}
 	if err == nil {
-		err = decode(document, &after)
+		err = Decode(bytes.NewReader(document), &after)
 	}
 	return after, err
 }
 
-// patchNode changes the node or, as another resource, its status.
-func (st *State) patchNode(resource string, patch []byte) error {
-	if resource == "nodes/status" {
-		after, err := patched(st.Node, func(document, patch []byte) ([]byte, error) {
-			return strategicpatch.StrategicMergePatch(document, patch, corev1.Node{})
-		}, patch)
-		for _, c := range after.Status.Conditions {
-			if c.Type == "" || !slices.Contains([]corev1.ConditionStatus{"True", "False", "Unknown"}, c.Status) || c.LastHeartbeatTime.IsZero() {
-				return refuse(http.StatusUnprocessableEntity, "condition %+v", c)
-			}
+func (st *State) patchStatus(req *http.Request) (any, error) {
+	after, err := patched(st.Node, func(document, patch []byte) ([]byte, error) {
+		return strategicpatch.StrategicMergePatch(document, patch, corev1.Node{})
+	}, req)
+	for _, c := range after.Status.Conditions {
+		if c.Type == "" || !slices.Contains([]corev1.ConditionStatus{"True", "False", "Unknown"}, c.Status) || c.LastHeartbeatTime.IsZero() {
+			return nil, Refuse(http.StatusUnprocessableEntity, "condition %+v", c)
 		}
-		if err == nil {
-			st.Node.Status = after.Status
-		}
-		return err
 	}
-	after, err := patched(st.Node, jsonpatch.MergePatch, patch)
+	if err == nil {
+		st.Node.Status = after.Status
+	}
+	return &st.Node, err
+}
+
+func (st *State) patchNode(req *http.Request) (any, error) {
+	after, err := patched(st.Node, jsonpatch.MergePatch, req)
 	if err == nil && after.ResourceVersion != st.Node.ResourceVersion {
-		return refuse(http.StatusConflict, "the object has been modified")
+		return nil, Refuse(http.StatusConflict, "the object has been modified")
 	}
 	if err == nil {
 		st.Node = after
 	}
-	return err
+	return &st.Node, err
 }
 
-// event creates or patches an Event.
-func (st *State) event(verb, name string, body []byte) error {
-	if verb == "patch" {
-		e, ok := st.Events[name]
-		if !ok {
-			return refuse(http.StatusNotFound, "events %q not found", name)
-		}
-		after, err := patched(*e, jsonpatch.MergePatch, body)
-		if err == nil {
-			*e = after
-		}
-		return err
+func (st *State) event(namespace, name string) int {
+	return slices.IndexFunc(st.Events, func(e *corev1.Event) bool { return e.Namespace == namespace && e.Name == name })
+}
+
+func (st *State) patchEvent(req *http.Request) (any, error) {
+	i := st.event(req.PathValue("namespace"), req.PathValue("name"))
+	if i < 0 {
+		return nil, Refuse(http.StatusNotFound, "events %q not found", req.PathValue("name"))
 	}
+	after, err := patched(*st.Events[i], jsonpatch.MergePatch, req)
+	if err == nil {
+		st.Events[i] = &after
+	}
+	return &after, err
+}
+
+func (st *State) createEvent(req *http.Request) (any, error) {
 	var e corev1.Event
-	if err := decode(body, &e); err != nil {
-		return err
+	if err := Decode(req.Body, &e); err != nil {
+		return nil, err
 	}
-	namespace, about := strings.TrimSuffix(name, "/"), e.InvolvedObject
+	namespace, about := req.PathValue("namespace"), e.InvolvedObject
 	switch {
 	case e.APIVersion != "v1" || e.Kind != "Event" || e.Namespace != namespace || e.Name == "" || len(e.Name) > 253:
-		return refuse(http.StatusBadRequest, "%+v", e)
+		return nil, Refuse(http.StatusBadRequest, "%+v", e)
 	case cmp.Or(about.Namespace, "default") != namespace:
-		return refuse(http.StatusUnprocessableEntity, "involvedObject.namespace: Invalid value: %q: does not match event.namespace", about.Namespace)
+		return nil, Refuse(http.StatusUnprocessableEntity, "involvedObject.namespace: Invalid value: %q: does not match event.namespace", about.Namespace)
 	case about.Kind == "Node" && about.Namespace != "", about.Kind == "Pod" && about.Namespace == "", about.Name == "", about.APIVersion != "v1":
-		return refuse(http.StatusUnprocessableEntity, "involvedObject: %+v", about)
+		return nil, Refuse(http.StatusUnprocessableEntity, "involvedObject: %+v", about)
 	case len(e.Message) > 1024, e.Reason == "", len(e.Reason) > 128, e.Type != "Normal" && e.Type != "Warning", e.Count < 1,
-		e.LastTimestamp.Before(&e.FirstTimestamp), e.ReportingController == "":
-		return refuse(http.StatusUnprocessableEntity, "%+v", e)
-	case st.Events[name+e.Name] != nil:
-		return refuse(http.StatusConflict, "events %q already exists", name)
+		e.LastTimestamp.Before(&e.FirstTimestamp), e.ReportingController == "", e.ReportingController != e.Source.Component:
+		return nil, Refuse(http.StatusUnprocessableEntity, "%+v", e)
+	case st.event(namespace, e.Name) >= 0:
+		return nil, Refuse(http.StatusConflict, "events %q already exists", e.Name)
 	}
-	st.Events[name+e.Name] = &e
-	return nil
+	st.Events = append(st.Events, &e)
+	return &e, nil
 }
