@@ -117,8 +117,10 @@ func TestClaimComesBack(t *testing.T) {
 func TestClaimAllocatedLater(t *testing.T) {
 	playDRA(t, func(t *testing.T, b *bench) {
 		a := b.agent()
-		b.dra.claims["team/late"] = ""
 		late := []Pod{*ours(pod("late", "Job", named("late")))}
+		if _, err := a.claimUsers(t.Context(), late); err != nil || a.claims.unserved {
+			t.Errorf("a claim that does not exist yet is one of an API that is not served: %v", err)
+		}
 		for _, step := range []struct {
 			driver string
 			want   bool
