@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -72,6 +74,9 @@ func (r *Releases) jobs() ([]job, error) {
 		}
 	}
 	for _, repo := range r.repos {
+		if repo.note != "" {
+			r.notes = append(r.notes, repo.note)
+		}
 		if repo.flat {
 			add(job{repo, "", "Packages"})
 			continue
@@ -135,7 +140,15 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	if plain.size > maxIndex {
 		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d allowed", distros.ErrIndex, plain.size, maxIndex)
 	}
-	file, err := j.fetch(ctx, o.Fetch, choices)
+	var file string
+	again := fetch.Retry{Attempts: 4, Backoff: cmp.Or(o.Fetch.Backoff, time.Second), Final: func(err error) bool {
+		return !errors.Is(err, distros.ErrIndex) && !errors.Is(err, fs.ErrNotExist)
+	}}
+	// A server behind the one that sent the Release file may be a little behind it.
+	_, err := again.Do(ctx, func(ctx context.Context) (_ bool, err error) {
+		file, err = j.fetch(ctx, o.Fetch, choices)
+		return false, err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ type repo struct {
 	components []string
 	rel        *release
 	digest     string // sha256 of the signed text
+	note       string // what a user should know of the Release file
 }
 
 // name returns the URI for messages, without credentials.

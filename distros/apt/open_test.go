@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -279,6 +282,64 @@ func TestDigestAndOffline(t *testing.T) {
 	if digest(o) == first {
 		t.Error("the digest does not follow the Release file")
 	}
+}
+
+// A mirror whose servers are not all of the same day answers in turns: the newest Release file that was verified stays.
+func TestOlderReleaseIsRefused(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	o := a.options(t)
+	publish := func(packages, date string, by *openpgp.Entity) {
+		a.packages = map[string]string{"main/binary-amd64": packages}
+		a.Head = strings.Replace(bookworm, "20 Jun 2026", date, 1)
+		a.publish(t, by)
+	}
+	for i, c := range []struct {
+		version, date string
+		by            *openpgp.Entity
+		want          string // version that is resolved, "" for an error
+		notes         int
+	}{
+		{"2", "20 Jun 2026", keys().ed, "2", 0},
+		{"1", "19 Jun 2026", keys().ed, "2", 1},
+		{"1", "19 Jun 2026", keys().ed, "2", 1},
+		{"2", "20 Jun 2026", keys().ed, "2", 0},
+		{"3", "21 Jun 2026", keys().ed, "3", 0},
+		{"9", "22 Jun 2026", keys().stranger, "", 0},
+		{"3", "21 Jun 2026", keys().ed, "3", 0}, // what a stranger signed does not count
+	} {
+		a.Lock()
+		publish("a "+c.version, c.date, c.by)
+		a.Unlock()
+		x, err := openIndex(t.Context(), o)
+		if c.want == "" {
+			assert.ErrorIsf(t, err, pgp.ErrSignature, "%d", i)
+			continue
+		}
+		require.NoError(t, err)
+		got := require.Value(x.Resolve(nil, []string{"a"}))(t)
+		assert.Equalf(t, "a "+c.want, short(got), "%d", i)
+		assert.Equalf(t, c.notes, len(x.Notes()), "%d: notes %q", i, x.Notes())
+	}
+}
+
+// One server of a mirror may have a Release file before another has its indexes.
+func TestIndexIsLate(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.publish(t, keys().ed)
+	var asked atomic.Int32
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "Packages") && asked.Add(1) <= 5 { // four forms: all of the first attempt, one of the second
+			http.NotFound(w, r)
+			return
+		}
+		a.ServeHTTP(w, r)
+	}))
+	t.Cleanup(mirror.Close)
+	o := a.options(t)
+	o.Sources[0].URIs = []string{mirror.URL + "/debian"}
+	assert.Equal(t, 2, require.Value(openIndex(t.Context(), o))(t).Len())
 }
 
 func TestSourcesAndKeysOfTheBase(t *testing.T) {

@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
@@ -34,11 +36,19 @@ func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 	if t.Ring, err = keysFor(o.Root, r.source); err != nil {
 		return nil, err
 	}
-	inline, err := o.Fetch.Latest(ctx, r.dir+"/InRelease", maxRelease)
+	url, offline := r.dir+"/InRelease", *o.Fetch
+	offline.Offline = true
+	before, _ := offline.Latest(ctx, url, maxRelease)
+	inline, err := o.Fetch.Latest(ctx, url, maxRelease)
 	if err == nil {
 		text, err := t.Clearsigned(inline)
 		if err != nil && (!r.source.Trusted || text == nil) {
 			return nil, fmt.Errorf("file InRelease: %w", err)
+		}
+		if !bytes.Equal(before, inline) {
+			if kept, err := t.Clearsigned(before); err == nil && r.goesBack(kept, text) {
+				return kept, o.Fetch.Keep(url, before)
+			}
 		}
 		return text, nil
 	}
@@ -60,6 +70,22 @@ func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 		return nil, fmt.Errorf("file Release.gpg: %w", err)
 	}
 	return text, nil
+}
+
+// goesBack reports whether a server sends an older Release file than before, and notes that: mirrors that are updated in
+// turns do, and attackers who hide updates. Like apt, a build stays with the newer one, which its packages fit.
+func (r *repo) goesBack(before, now []byte) bool {
+	b, err := parseRelease(before)
+	if err != nil {
+		return false
+	}
+	n, err := parseRelease(now)
+	if err != nil || !b.date.After(n.date) {
+		return false
+	}
+	r.note = fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
+		"if the repository was set back on purpose, begin with an empty cache", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339))
+	return true
 }
 
 // Digest identifies everything that resolving can depend on: the signed texts of all Release files, in order,

@@ -77,6 +77,15 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	return readBounded(f, redactURL(u), limit)
 }
 
+// Keep makes data the copy of a document in the store again, after Latest got one that is worse.
+func (c *Client) Keep(rawURL string, data []byte) error {
+	sum, err := c.Store.Put(data)
+	if err != nil {
+		return err
+	}
+	return c.Store.Note(documentRecord, rawURL, sum, origin{})
+}
+
 func originOf(resp *http.Response, u *url.URL) origin {
 	return origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
 }

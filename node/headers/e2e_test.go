@@ -28,9 +28,11 @@ func TestRealArchive(t *testing.T) {
 	root := realRoot(t, "debian12")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	release := newestRelease(ctx, t, root)
+	// One store for all: what it saw of the repositories stays, whatever server answers next.
+	o := Options{Root: root, Into: filepath.Join(t.TempDir(), "headers"), Store: t.TempDir(), Log: logtest.New(t)}
+	release := newestRelease(ctx, t, root, o.Store)
+	o.Release = release
 	begin := time.Now()
-	o := Options{Root: root, Into: filepath.Join(t.TempDir(), "headers"), Release: release, Store: t.TempDir(), Log: logtest.New(t)}
 	installed := require.Value(Fetch(ctx, o))(t)
 	t.Logf("fetched %v in %s", installed, time.Since(begin).Round(time.Millisecond))
 	tree := filepath.Join(o.Into, "usr/src/linux-headers-"+release)
@@ -85,9 +87,9 @@ func realRoot(t *testing.T, system string) string {
 }
 
 // newestRelease asks the repositories.
-func newestRelease(ctx context.Context, t *testing.T, root string) string {
+func newestRelease(ctx context.Context, t *testing.T, root, dir string) string {
 	t.Helper()
-	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
+	store := require.Value(fetch.OpenStore(dir))(t)
 	files := os.DirFS(root)
 	d, err := osrelease.System(files)
 	if err != nil || d.ID() != "debian12" {
