@@ -30,7 +30,7 @@ driver-build:
 	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
 
 $(PROGRAMS): programs-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -gcflags=all=-l -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
 	ci/build-probe $*
 
 image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, into OUTPUT; builds only what this image needs

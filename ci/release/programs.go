@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -26,28 +25,25 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux. Only
-// driver-probe needs a C compiler, so it is made alone. driver-build is made without: tokens (PKCS#11) are for those
-// who compile it themselves.
+// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux.
+// driver-build is made without a C compiler: tokens (PKCS#11) are for those who compile it themselves.
 func (m *maker) programs(ctx context.Context) error {
 	for _, p := range platforms {
-		batches := [][]string{{"driver-build"}}
+		names := []string{"driver-build"}
 		if p.os == "linux" {
-			batches = [][]string{{"driver-build", recipe.EntrypointName}, {recipe.ProbeName}}
+			names = append(names, recipe.EntrypointName, recipe.ProbeName)
 		}
-		for _, names := range batches {
-			m.say("%s for %s", strings.Join(names, ", "), p)
+		for _, name := range names {
+			m.say("%s for %s", name, p)
 			install := &programs.Maker{Module: m.source.module}
-			files, err := install.Install(ctx, filepath.Join(m.work, p.String()), p.os, p.arch, names...)
+			file, err := install.Install(ctx, filepath.Join(m.work, p.String()), p.os, p.arch, name)
 			if err != nil {
-				return fmt.Errorf("%s for %s: %w", strings.Join(names, ", "), p, err)
+				return fmt.Errorf("%s for %s: %w", name, p, err)
 			}
-			for i, name := range names {
-				if name != "driver-build" {
-					name = programs.FileName(name, p.arch)
-				}
-				m.files = append(m.files, program{name, files[i], p})
+			if name != "driver-build" {
+				name = programs.FileName(name, p.arch)
 			}
+			m.files = append(m.files, program{name, file, p})
 		}
 	}
 	return nil

@@ -27,6 +27,9 @@ type File struct {
 	// right.
 	SHA512 string `json:"sha512,omitempty"`
 	Size   int64  `json:"size,omitempty"` // bytes; 0: unknown
+	// Listed says that an index names the file. A server without it is behind the one that sent the index, and is asked
+	// again.
+	Listed bool `json:"-"`
 }
 
 // Progress reports how many bytes of how many are in the store; total is 0 when unknown. The goroutine that

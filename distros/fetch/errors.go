@@ -37,6 +37,7 @@ type StatusError struct {
 	URL        string        // without credentials
 	Code       int           // the HTTP status
 	retryAfter time.Duration // the pause that the server requested, 0 if none
+	late       bool          // the file exists elsewhere, and may come
 }
 
 // RetryAfter is the pause that the server requested; 0 if none.

@@ -204,6 +204,8 @@ func TestGetStatus(t *testing.T) {
 				t.Errorf("error %q names not the host, or a secret", err)
 			}
 			assert.Equalf(t, test.requests, srv.count(), "requests")
+			_, _, err = c.Get(t.Context(), File{URL: withSecret, SHA256: digest(data), Listed: true}, nil)
+			assert.Equalf(t, code == http.StatusNotFound || test.requests == 3, srv.count() == test.requests+3, "%d requests with those of a listed file: %v", srv.count(), err)
 		})
 	}
 }

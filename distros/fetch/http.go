@@ -110,7 +110,7 @@ func permanent(err error) bool {
 	case errors.As(err, &local), errors.As(err, &cert), errors.Is(err, errDowngrade), errors.Is(err, errRedirects):
 		return true
 	case errors.As(err, &status):
-		return status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout
+		return status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout && !status.late
 	}
 	return false
 }

@@ -63,6 +63,9 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 		}
 		return nil
 	})
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		status.late = f.Listed && status.Code == http.StatusNotFound
+	}
 	return total, err
 }
 

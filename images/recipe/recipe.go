@@ -169,5 +169,5 @@ func (r *Recipe) Files() []fetch.File {
 
 // PackageFile is the download of a package.
 func PackageFile(p distros.Package) fetch.File {
-	return fetch.File{URL: p.URL, SHA256: p.SHA256, SHA512: p.SHA512, Size: p.Size}
+	return fetch.File{URL: p.URL, SHA256: p.SHA256, SHA512: p.SHA512, Size: p.Size, Listed: true}
 }

@@ -136,7 +136,7 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 		var file string
 		var cached bool
 		if err == nil {
-			file, cached, err = client.Get(ctx, fetch.File{URL: pkg.URL, SHA256: pkg.SHA256, SHA512: pkg.SHA512, Size: pkg.Size}, nil)
+			file, cached, err = client.Get(ctx, fetch.File{URL: pkg.URL, SHA256: pkg.SHA256, SHA512: pkg.SHA512, Size: pkg.Size, Listed: true}, nil)
 		}
 		if err != nil {
 			if local(err) || ctx.Err() != nil {
