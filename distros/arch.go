@@ -45,6 +45,14 @@ func ArchOfRelease(release string) (name string, ok bool) {
 	return all[i].Name, true
 }
 
+// given returns names where they are valid, else nil.
+func given(valid bool, names ...string) []string {
+	if valid {
+		return names
+	}
+	return nil
+}
+
 // forArch returns a value that is the same for every architecture; the zero value for one that no driver
 // exists for.
 func forArch[T any](arch string, value T) (out T) {

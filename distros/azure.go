@@ -30,10 +30,8 @@ func (d azureLinux) LibDir32(string) string { return "" }
 
 // Headers returns either package. It depends on the kernel itself.
 func (d azureLinux) Headers(release string) []string {
-	if !isRelease(release) || !strings.Contains(release, "-") {
-		return nil
-	}
-	return []string{"(" + azureHeaders[0] + " = " + release + " or " + azureHeaders[1] + " = " + release + ")"}
+	either := "(" + azureHeaders[0] + " = " + release + " or " + azureHeaders[1] + " = " + release + ")"
+	return given(isRelease(release) && strings.Contains(release, "-"), either)
 }
 
 // KernelProvides returns the names of the packages.
@@ -52,10 +50,7 @@ func (d azureLinux) KernelFlavour(string) string { return "" }
 
 // KernelImages returns both packages.
 func (d azureLinux) KernelImages(release string) []string {
-	if d.Headers(release) == nil {
-		return nil
-	}
-	return []string{"kernel = " + release, "kernel-hwe = " + release}
+	return given(d.Headers(release) != nil, "kernel = "+release, "kernel-hwe = "+release)
 }
 
 // KernelMeta is the package of the series that machines boot by default.
@@ -63,27 +58,15 @@ func (d azureLinux) KernelMeta(string) string { return azureHeaders[0] }
 
 // BuildDirs returns one folder.
 func (d azureLinux) BuildDirs(release string) []string {
-	if d.Headers(release) == nil {
-		return nil
-	}
-	return []string{"usr/src/linux-headers-" + release}
+	return given(d.Headers(release) != nil, "usr/src/linux-headers-"+release)
 }
 
 // ModulePackages returns the package with drm, which nvidia-drm needs and a machine without a display lacks.
 func (d azureLinux) ModulePackages(release string) []string {
-	if d.Headers(release) == nil {
-		return nil
-	}
-	return []string{"kernel-drivers-gpu-" + release}
+	return given(d.Headers(release) != nil, "kernel-drivers-gpu-"+release)
 }
 
 // ReleaseVers returns the system's own version for its kernels.
 func (d azureLinux) ReleaseVers(release string) []string {
-	if !strings.HasSuffix(release, ".azl3") {
-		return nil
-	}
-	return []string{d.version}
+	return given(strings.HasSuffix(release, ".azl3"), d.version)
 }
-
-// ExtraRepositories returns nil: the repository of the base has all kernels.
-func (d azureLinux) ExtraRepositories(string, string) []string { return nil }

@@ -71,10 +71,7 @@ func (d deb) Toolchain(arch string) []string {
 // package.
 func (d deb) Headers(release string) []string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789.+-"
-	if release == "" || len(release) > maxRelease || strings.Trim(release, letters) != "" || release[0] < '0' || release[0] > '9' {
-		return nil
-	}
-	return []string{headersPrefix + release}
+	return given(release != "" && len(release) <= maxRelease && strings.Trim(release, letters) == "" && isDigit(release[0]), headersPrefix+release)
 }
 
 // KernelOf refuses the packages that Debian's flavours of a release share (-common, -common-rt), Debian's old
@@ -113,19 +110,13 @@ func (d deb) KernelMeta(flavour string) string { return headersPrefix + flavour 
 
 // BuildDirs returns one folder for every flavour. Its Makefile leads to the shared part.
 func (d deb) BuildDirs(release string) []string {
-	if d.Headers(release) == nil {
-		return nil
-	}
-	return []string{"usr/src/" + headersPrefix + release}
+	return given(d.Headers(release) != nil, "usr/src/"+headersPrefix+release)
 }
 
 // ModulePackages returns the second half of an Ubuntu kernel. Debian's kernels are one package; its flavour
 // cloud lacks modules for good.
 func (d deb) ModulePackages(release string) []string {
-	if d.family != "ubuntu" || d.Headers(release) == nil {
-		return nil
-	}
-	return []string{"linux-modules-extra-" + release}
+	return given(d.family == "ubuntu" && d.Headers(release) != nil, "linux-modules-extra-"+release)
 }
 
 // maxRelease is the kernel's own bound of uname -r, __NEW_UTS_LEN.

@@ -46,10 +46,7 @@ func (d packageless) KernelMeta(string) string { return "" }
 
 // BuildDirs returns the folder on the host.
 func (d packageless) BuildDirs(release string) []string {
-	if !isRelease(release) || strings.Contains(release, "..") {
-		return nil
-	}
-	return []string{"usr/lib/modules/" + release + "/build"}
+	return given(isRelease(release) && !strings.Contains(release, ".."), "usr/lib/modules/"+release+"/build")
 }
 
 // ModulePackages returns nil: the system is one piece.

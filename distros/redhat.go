@@ -66,14 +66,12 @@ func (d el) provide(r Release) string {
 
 // Headers returns one dependency. Real-time kernels of el7 and el8 have one of two names.
 func (d el) Headers(release string) []string {
-	if !isRelease(release) {
-		return nil
-	}
 	r := ParseRelease(release)
+	want := d.provide(r) + " = " + release
 	if strings.HasPrefix(r.Flavour, "rt") && releaseRT().MatchString(r.Build) {
-		return []string{"(" + develName + " = " + release + " or " + rtName + " = " + release + ")"}
+		want = "(" + develName + " = " + release + " or " + rtName + " = " + release + ")"
 	}
-	return []string{d.provide(r) + " = " + release}
+	return given(isRelease(release), want)
 }
 
 // KernelProvides returns kernel-devel-uname-r, and the names that separate kernels have instead.
@@ -83,11 +81,8 @@ func (d el) KernelProvides() []string {
 
 // KernelOfProvide uses the version unchanged.
 func (d el) KernelOfProvide(name, version, _ string) (release, flavour string, ok bool) {
-	if !slices.Contains(d.KernelProvides(), name) || !isRelease(version) {
-		return "", "", false
-	}
 	r := ParseRelease(version)
-	if r.Version == "" {
+	if !slices.Contains(d.KernelProvides(), name) || !isRelease(version) || r.Version == "" {
 		return "", "", false
 	}
 	return version, r.Flavour, true
@@ -98,14 +93,11 @@ func (d el) KernelFlavour(arch string) string { return forArch(arch, d.defaultFl
 
 // KernelImages returns a provide of kernel-core, or of kernel where that is one package.
 func (d el) KernelImages(release string) []string {
-	if !isRelease(release) {
-		return nil
-	}
 	names := []string{"kernel-uname-r = " + release}
 	if r := ParseRelease(release); r.Flavour != "" { // kernels in separate packages: kernel-rt of el8, kernel-uek
 		names = append(names, "kernel-"+r.Flavour+"-uname-r = "+release)
 	}
-	return names
+	return given(isRelease(release), names...)
 }
 
 // KernelMeta returns the headers package of the flavour: the system installs the series of its newest
@@ -119,10 +111,7 @@ func (d el) KernelMeta(flavour string) string {
 
 // BuildDirs returns one folder.
 func (d el) BuildDirs(release string) []string {
-	if !isRelease(release) {
-		return nil
-	}
-	return []string{"usr/src/kernels/" + release}
+	return given(isRelease(release), "usr/src/kernels/"+release)
 }
 
 // ModulePackages returns the packages with modules that kernel-core lacks. Their names have neither the

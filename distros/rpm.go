@@ -84,6 +84,9 @@ func (d rpm) Links() map[string]string {
 // KernelOf never returns ok: all kernels of a flavour have the same package name.
 func (d rpm) KernelOf(string) (release, flavour string, ok bool) { return "", "", false }
 
+// ExtraRepositories returns nil where the repositories of the base have all kernels.
+func (d rpm) ExtraRepositories(string, string) []string { return nil }
+
 // isRelease reports whether a kernel release can be part of a dependency: no blanks, no comparison signs.
 func isRelease(text string) bool {
 	if text == "" || len(text) > maxRelease || !isDigit(text[0]) {

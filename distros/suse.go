@@ -36,29 +36,17 @@ var sleFlavours = []string{"default", "azure", "rt", "64kb", "preempt"}
 
 // split splits a release into the flavour and the version that packages of the kernel provide.
 func (d sle) split(release string) (version, flavour string, ok bool) {
-	if !isRelease(release) {
-		return "", "", false
-	}
-	i := strings.LastIndexByte(release, '-')
-	if i < 0 {
-		return "", "", false
-	}
-	version, flavour = release[:i], release[i+1:]
+	i := max(strings.LastIndexByte(release, '-'), 0)
+	version, flavour = release[:i], strings.TrimPrefix(release[i:], "-")
 	// Version and build need two fields; a release without flavour has them as well.
-	if !strings.Contains(version, "-") || flavour == "" || !isLetter(flavour[0]) && flavour != "64kb" {
-		return "", "", false
-	}
-	return version, flavour, true
+	return version, flavour, isRelease(release) && strings.Contains(version, "-") && flavour != "" && (isLetter(flavour[0]) || flavour == "64kb")
 }
 
 // Headers returns the package of the flavour. It depends on kernel-devel, which all flavours share, and that
 // depends on kernel-macros.
 func (d sle) Headers(release string) []string {
 	version, flavour, ok := d.split(release)
-	if !ok {
-		return nil
-	}
-	return []string{"kernel-" + flavour + "-devel = " + version}
+	return given(ok, d.KernelMeta(flavour)+" = "+version)
 }
 
 // KernelProvides returns one name for each flavour.
@@ -89,10 +77,7 @@ func (d sle) KernelFlavour(arch string) string { return forArch(arch, "default")
 // KernelImages returns one package.
 func (d sle) KernelImages(release string) []string {
 	version, flavour, ok := d.split(release)
-	if !ok {
-		return nil
-	}
-	return []string{"kernel-" + flavour + " = " + version}
+	return given(ok, "kernel-"+flavour+" = "+version)
 }
 
 // KernelMeta returns the headers package of the flavour.
@@ -119,10 +104,7 @@ func (d sle) BuildDirs(release string) []string {
 // modules that SUSE does not support.
 func (d sle) ModulePackages(release string) []string {
 	version, flavour, ok := d.split(release)
-	if !ok {
-		return nil
-	}
-	return []string{"kernel-" + flavour + "=" + version, "kernel-" + flavour + "-optional=" + version}
+	return given(ok, "kernel-"+flavour+"="+version, "kernel-"+flavour+"-optional="+version)
 }
 
 // ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25, "16.0" for
@@ -133,11 +115,6 @@ func (d sle) ReleaseVers(release string) []string {
 	if minor == "" && strings.HasPrefix(pack, "16") {
 		minor = "0"
 	}
-	if len(pack) != 6 || !strings.HasSuffix(pack, "00") || strings.Trim(pack, "0123456789") != "" || minor == "" {
-		return nil
-	}
-	return []string{pack[:2] + "." + minor}
+	known := len(pack) == 6 && strings.HasSuffix(pack, "00") && strings.Trim(pack, "0123456789") == "" && minor != ""
+	return given(known, pack[:min(2, len(pack))]+"."+minor)
 }
-
-// ExtraRepositories returns nil: the repositories of a service pack keep all of its kernels.
-func (d sle) ExtraRepositories(string, string) []string { return nil }
