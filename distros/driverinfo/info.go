@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -80,12 +82,7 @@ var ErrFormat = errors.New("not a valid description of a driver image")
 // Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image has none,
 // and ErrFormat when it is damaged or from another version of this software.
 func Read(root fs.FS) (Description, error) {
-	f, err := root.Open(Path)
-	if err != nil {
-		return Description{}, fmt.Errorf("read what the image says of its driver: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	data, err := bounded.FSFile(root, Path, maxBytes)
 	if err != nil {
 		return Description{}, fmt.Errorf("read what the image says of its driver: %w", err)
 	}

@@ -17,7 +17,8 @@ var (
 // 6.1.0-56 and 6.8.0-50: only Debian's package has the release in its version ("6.1.192-2").
 func UpstreamRelease(release, packageVersion string) string {
 	for _, text := range []string{release, packageVersion} {
-		if found := upstreamShape().FindString(text); found != "" && sameSeries(found, release) {
+		found := upstreamShape().FindString(text)
+		if series := numbers(release); found != "" && len(series) > 1 && compare(series[:2], numbers(found)) == 0 {
 			return found
 		}
 	}
@@ -34,14 +35,4 @@ func RunningRelease(release, version, signature string) string {
 		return UpstreamRelease(release, fields[2])
 	}
 	return UpstreamRelease(release, "")
-}
-
-// sameSeries reports whether two versions begin with the same two numbers.
-func sameSeries(a, b string) bool {
-	series := func(text string) string {
-		major, rest, _ := strings.Cut(text, ".")
-		minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-		return major + "." + minor
-	}
-	return series(a) == series(b)
 }

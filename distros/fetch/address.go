@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -33,40 +32,34 @@ func Address(what, value string) (string, error) {
 
 // CheckURL says why a Client cannot read a URL, without asking anything. Its text hides passwords.
 func CheckURL(text string) error {
+	u, err := parseURL(text)
+	if err == nil && strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		err = fmt.Errorf("%s: it has a blank or an unprintable character; write a blank as %%20", redactURL(u))
+	}
+	return err
+}
+
+func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may repeat a password
-		return fmt.Errorf("%q is no URL: %w", hidden(text), errors.Unwrap(err))
+		return nil, fmt.Errorf("%q is no URL: %w", hidden(text), unwrapURLError(err))
 	}
 	fault := ""
 	switch {
-	case strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0:
-		fault = "it has a blank or an unprintable character; write a blank as %20"
 	case u.Scheme == "":
 		fault = "it is no URL: it begins with http:// or https://"
-	case u.Scheme == "file" && u.Path != "":
+	case u.Scheme == "file" && (u.Host != "" && u.Host != "localhost" || u.Path == ""):
+		fault = "want file:///path"
+	case u.Scheme == "file":
 	case u.Scheme != "http" && u.Scheme != "https":
 		fault = "scheme " + u.Scheme + " is not known: use http, https or a file name"
 	case u.Hostname() == "":
 		fault = "it names no host"
 	}
 	if fault != "" {
-		return fmt.Errorf("%s: %s", u.Redacted(), fault)
+		return nil, fmt.Errorf("%s: %s", redactURL(u), fault)
 	}
-	return nil
-}
-
-func parseURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // the text of url.Parse has the password
-	}
-	switch {
-	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":
-		return u, nil
-	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
-		return u, nil
-	}
-	return nil, fmt.Errorf("download %s: want http://host/path, https://host/path or file:///path", redactURL(u))
+	return u, nil
 }
 
 // hidden returns a text that is no URL, without what stands where a URL has user and password.

@@ -32,9 +32,7 @@ type origin struct {
 // partial is a download in progress: a locked file with the bytes so far, and beside it a record of their
 // origin.
 type partial struct {
-	file   *os.File
-	sums   sums
-	size   int64
+	unfinished
 	origin origin
 }
 
@@ -89,7 +87,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		}
 		if file != nil {
 			if c.have(f) { // checked again under the lock: the earlier holder may have finished
-				return nil, errors.Join((&partial{file: file}).discard(), file.Close())
+				return nil, errors.Join((&partial{unfinished: unfinished{file: file}}).discard(), file.Close())
 			}
 			return loadPartial(ctx, file, f)
 		}
@@ -111,7 +109,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 // loadPartial continues with the bytes of the file. Without a readable record of their origin the bytes are
 // worthless.
 func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
-	p := &partial{file: file, sums: newSums(f)}
+	p := &partial{unfinished: unfinished{file: file, sums: newSums(f)}}
 	note, err := os.ReadFile(p.notePath())
 	if err == nil {
 		err = json.Unmarshal(note, &p.origin)
@@ -128,17 +126,6 @@ func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 }
 
 func (p *partial) notePath() string { return p.file.Name() + ".json" }
-
-// Write appends to the download.
-func (p *partial) Write(b []byte) (int, error) {
-	n, err := p.file.Write(b)
-	_, _ = p.sums.Write(b[:n]) // never fails
-	p.size += int64(n)
-	if err != nil {
-		return n, &localError{diskFull(p.file.Name(), err)}
-	}
-	return n, nil
-}
 
 // restart drops the bytes and records the origin of the next ones. The order matters when the process is
 // killed in between: a new record must never be beside old bytes.

@@ -51,8 +51,10 @@ func (r Retry) Do(ctx context.Context, try func(context.Context) (progress bool,
 		}](err); ok {
 			wait = max(wait, asked.RetryAfter())
 		}
-		if err := sleep(ctx, wait); err != nil {
-			return tries, err
+		select {
+		case <-ctx.Done():
+			return tries, context.Cause(ctx)
+		case <-time.After(wait):
 		}
 	}
 }
@@ -67,15 +69,4 @@ func RetryAfter(resp *http.Response) time.Duration {
 		return min(max(time.Until(t), 0), maxRetryAfter)
 	}
 	return 0
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -9,13 +9,28 @@ import (
 	"path/filepath"
 )
 
+// unfinished is a locked file in progress.
+type unfinished struct {
+	file *os.File
+	sums sums
+	size int64
+}
+
+// Write adds bytes. The error for a full disk has the path and satisfies errors.Is(err, syscall.ENOSPC).
+func (c *unfinished) Write(p []byte) (int, error) {
+	n, err := c.file.Write(p)
+	_, _ = c.sums.Write(p[:n]) // a hash never fails
+	c.size += int64(n)
+	if err != nil {
+		return n, &localError{fmt.Errorf("write to cache: %w", diskFull(c.file.Name(), err))}
+	}
+	return n, nil
+}
+
 // Writer takes content with an unknown digest, in any number of writes. It is not safe for concurrent use.
 type Writer struct {
+	unfinished
 	store *Store
-	file  *os.File
-	sums  sums
-	size  int64
-	sum   string // set by Commit
 }
 
 // writing begins the names of files that a Writer writes.
@@ -30,57 +45,29 @@ func (s *Store) Create() (*Writer, error) {
 			return nil, fmt.Errorf("create a file in cache %s: %w", s.dir, err)
 		}
 		if f != nil {
-			return &Writer{store: s, file: f, sums: newSums(File{})}, nil
+			return &Writer{unfinished{file: f, sums: newSums(File{})}, s}, nil
 		}
 	}
 	return nil, fmt.Errorf("create a file in cache %s: another process removes new files at once", s.dir)
 }
 
-// Write adds bytes. The error for a full disk has the path and satisfies errors.Is(err, syscall.ENOSPC).
-func (w *Writer) Write(p []byte) (int, error) {
-	if w.file == nil {
-		return 0, fmt.Errorf("write to cache: %w", fs.ErrClosed)
-	}
-	n, err := w.file.Write(p)
-	_, _ = w.sums.Write(p[:n]) // a hash never fails
-	w.size += int64(n)
-	if err != nil {
-		return n, fmt.Errorf("write to cache: %w", diskFull(w.file.Name(), err))
-	}
-	return n, nil
-}
-
 // Commit adds the written content to the store and returns its digest and its size in bytes. It does not
-// store content twice. A second Commit returns the same.
+// store content twice. After Commit or Close, Write and Commit return fs.ErrClosed.
 func (w *Writer) Commit() (sha256hex string, size int64, err error) {
-	if w.sum != "" {
-		return w.sum, w.size, nil
-	}
-	if w.file == nil {
-		return "", 0, fmt.Errorf("commit to cache: %w", fs.ErrClosed)
-	}
-	if err := w.store.publish(w.file, w.sums); err != nil {
-		return "", 0, errors.Join(err, w.Close())
-	}
-	w.sum = w.sums.sha256()
-	err = w.file.Close()
-	w.file = nil
-	if err != nil {
+	if err := errors.Join(w.store.publish(w.file, w.sums), w.Close()); err != nil {
 		return "", 0, fmt.Errorf("commit to cache: %w", err)
 	}
-	return w.sum, w.size, nil
+	return w.sums.sha256(), w.size, nil
 }
 
 // Close discards content that was not committed; after Commit it does nothing.
 func (w *Writer) Close() error {
-	if w.file == nil {
-		return nil
+	err := ignoreMissing(os.Remove(w.file.Name())) // in this order: the lock ends with the file
+	if closed := w.file.Close(); !errors.Is(closed, fs.ErrClosed) {
+		err = errors.Join(err, closed)
 	}
-	path := w.file.Name()
-	err := errors.Join(ignoreMissing(os.Remove(path)), w.file.Close()) // in this order: the lock ends with the file
-	w.file = nil
 	if err != nil {
-		return fmt.Errorf("discard %s: %w", path, err)
+		return fmt.Errorf("discard %s: %w", w.file.Name(), err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ type osImage struct {
 // osImages are the systems that nodes of clusters have. A prefix that begins with another one comes first.
 var osImages = []osImage{
 	{prefix: "Ubuntu Core ", id: "ubuntu-core"},
-	{prefix: "Ubuntu ", id: "ubuntu"},
+	{prefix: "Ubuntu ", id: "ubuntu", version: minor}, // 22.04.4 LTS has VERSION_ID 22.04
 	{prefix: "Debian GNU/Linux ", id: "debian"},
 	{prefix: "Rocky Linux ", id: "rocky"},
 	{prefix: "AlmaLinux ", id: "almalinux"},
@@ -66,12 +66,7 @@ func ParseImage(text string) (id, versionID string, ok bool) {
 		if o.version != nil {
 			return o.id, o.version(rest), true
 		}
-		versionID = leadingNumber(rest)
-		if o.id == "ubuntu" { // 22.04.4 LTS has VERSION_ID 22.04
-			fields := strings.Split(versionID, ".")
-			versionID = strings.Join(fields[:min(len(fields), 2)], ".")
-		}
-		return o.id, versionID, true
+		return o.id, leadingNumber(rest), true
 	}
 	return "", "", false
 }

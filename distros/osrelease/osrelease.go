@@ -7,12 +7,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const maxFile = 64 << 10 // bytes; real ones are below 1 KiB
@@ -45,18 +45,13 @@ func Read(root fs.FS) (id, version string, err error) {
 func Fields(root fs.FS) (map[string]string, error) {
 	var missing error
 	for _, name := range Files() {
-		f, err := root.Open(name)
+		text, err := bounded.FSFile(root, name, maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = err
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("find out which operating system this is: %w", err)
-		}
-		text, err := io.ReadAll(io.LimitReader(f, maxFile))
-		_ = f.Close() // opened for reading
-		if err != nil {
-			return nil, fmt.Errorf("find out which operating system this is: read %s: %w", name, err)
 		}
 		return parse(string(text)), nil
 	}
