@@ -17,7 +17,7 @@ import (
 type fileTable struct {
 	mu sync.Mutex
 	// Packages, by index, by path. An empty list means that all lists of files were searched and no package owns the file.
-	known map[string][]int
+	known map[string][]int32
 }
 
 // Owners returns the available packages that own a file. It uses the primary lists; if those do not name the
@@ -34,13 +34,7 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 			return nil, err
 		}
 	}
-	var out []*Package
-	for _, i := range x.files.known[file] {
-		if x.packages[i].Hidden == "" {
-			out = append(out, x.packages[i])
-		}
-	}
-	return out, nil
+	return x.available(x.files.known[file]), nil
 }
 
 // lookFor searches the lists of files for one file. The first time it also searches for all other files that
@@ -48,7 +42,7 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 func (x *Index) lookFor(ctx context.Context, file string) error {
 	wanted := map[string]bool{file: true}
 	if x.files.known == nil {
-		x.files.known = map[string][]int{}
+		x.files.known = map[string][]int32{}
 		x.requiredFiles(wanted)
 	}
 	found := map[string][]string{} // paths by digest of the package
@@ -70,7 +64,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 	}
 	for i := range x.packages {
 		for _, name := range found[cmp.Or(x.packages[i].SHA256, x.packages[i].SHA512)] {
-			x.files.known[name] = append(x.files.known[name], i)
+			x.files.known[name] = append(x.files.known[name], int32(i)) //nolint:gosec // bounded by maxPackages
 		}
 	}
 	return nil

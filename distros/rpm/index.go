@@ -3,7 +3,6 @@ package rpm
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -79,22 +78,11 @@ func less(a, b *Package) int {
 	)
 }
 
-// span returns the range of the packages that have one name.
-func (x *Index) span(name string) (from, to int) {
-	from = sort.Search(len(x.packages), func(i int) bool { return x.packages[i].Name >= name })
-	for to = from; to < len(x.packages) && x.packages[to].Name == name; {
-		to++
-	}
-	return from, to
-}
-
 // Candidate returns the package that would be installed for a name: from the sources with the best priority
 // the newest version, of that the best architecture. It returns false if there is none.
 func (x *Index) Candidate(name string) (*Package, bool) {
-	for i, to := x.span(name); i < to; i++ {
-		if x.packages[i].Hidden == "" {
-			return x.packages[i], true
-		}
+	if all := x.Versions(name); len(all) > 0 {
+		return all[0], true
 	}
 	return nil, false
 }
@@ -102,21 +90,24 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 // Versions returns all available packages of a name, of every architecture, ordered by the priority of their
 // sources, then newest version first, then best architecture first.
 func (x *Index) Versions(name string) []*Package {
-	var out []*Package
-	for i, to := x.span(name); i < to; i++ {
-		if x.packages[i].Hidden == "" {
-			out = append(out, x.packages[i])
-		}
+	from, _ := slices.BinarySearchFunc(x.packages, name, func(p *Package, name string) int { return strings.Compare(p.Name, name) })
+	to := from
+	for to < len(x.packages) && x.packages[to].Name == name && x.packages[to].Hidden == "" { // hidden ones come after all others
+		to++
 	}
-	return out
+	return slices.Clip(x.packages[from:to])
 }
 
 // WhatProvides returns the packages that meet a relation by their name, by something they provide, or by a
 // file of the primary list. The order is that of their names, then that of Versions.
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package {
-	var out []*Package
-	for _, i := range x.provides[want.Name] {
-		if p := x.packages[i]; p.Hidden == "" && p.Metadata.Meets(want) {
+	return slices.DeleteFunc(x.available(x.provides[want.Name]), func(p *Package) bool { return !p.Metadata.Meets(want) })
+}
+
+// available returns those of some packages that are not hidden.
+func (x *Index) available(some []int32) (out []*Package) {
+	for _, i := range some {
+		if p := x.packages[i]; p.Hidden == "" {
 			out = append(out, p)
 		}
 	}
@@ -134,15 +125,7 @@ func (x *Index) Providing(name string) []*Package {
 }
 
 // Obsoleting returns the available packages that obsolete something of that name, whatever the version.
-func (x *Index) Obsoleting(name string) []*Package {
-	var out []*Package
-	for _, i := range x.obsolete[name] {
-		if x.packages[i].Hidden == "" {
-			out = append(out, x.packages[i])
-		}
-	}
-	return out
-}
+func (x *Index) Obsoleting(name string) []*Package { return x.available(x.obsolete[name]) }
 
 // Arch returns rpm's name of the architecture that the packages are for.
 func (x *Index) Arch() string { return x.arch }
