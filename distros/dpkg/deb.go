@@ -57,30 +57,38 @@ func OpenDeb(r io.Reader) (*Deb, error) {
 		return nil, fmt.Errorf("deb: %w", err)
 	}
 	d := &Deb{ar: a, Files: map[string][]byte{}}
-	for _, step := range []func() error{d.readVersion, d.readControl, d.findData} {
-		if err := step(); err != nil {
-			return nil, fmt.Errorf("deb: %w", err)
-		}
+	if err = d.readVersion(); err == nil {
+		err = d.readControl()
+	}
+	if err == nil {
+		d.ending, err = d.next("data.tar")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deb: %w", err)
 	}
 	return d, nil
 }
 
-// next returns the next member, without those that deb(5) tells readers to ignore (names that begin with an
-// underscore).
-func (d *Deb) next(want string) (member, error) {
+// next goes to the next member, whose name must begin with want, and returns the rest of its name. It skips those that
+// deb(5) tells readers to ignore (names that begin with an underscore).
+func (d *Deb) next(want string) (ending string, err error) {
 	for range maxMembers {
 		m, err := d.ar.next()
 		if errors.Is(err, io.EOF) {
-			return m, fmt.Errorf("%w: ends before %s", ErrFormat, want)
+			err = fmt.Errorf("%w: ends before %s", ErrFormat, want)
 		}
 		if err != nil {
-			return m, err
+			return "", err
 		}
-		if !strings.HasPrefix(m.name, "_") {
-			return m, nil
+		ending, ok := strings.CutPrefix(m.name, want)
+		switch {
+		case ok:
+			return ending, nil
+		case !strings.HasPrefix(m.name, "_"):
+			return "", fmt.Errorf("%w: there is a member %q, want %s", ErrFormat, m.name, want)
 		}
 	}
-	return member{}, fmt.Errorf("%w: more than %d members before %s", ErrFormat, maxMembers, want)
+	return "", fmt.Errorf("%w: more than %d members before %s", ErrFormat, maxMembers, want)
 }
 
 func (d *Deb) readVersion() error {
@@ -108,17 +116,14 @@ func (d *Deb) readVersion() error {
 }
 
 func (d *Deb) readControl() error {
-	m, err := d.next("control.tar")
+	const member = "control.tar"
+	ending, err := d.next(member)
 	if err != nil {
 		return err
 	}
-	ending, ok := strings.CutPrefix(m.name, "control.tar")
-	if !ok {
-		return fmt.Errorf("%w: the second member is %q, want control.tar", ErrFormat, m.name)
-	}
 	in, err := Unpack(d.ar, ending, maxControl, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w", m.name, malformed(err))
+		return fmt.Errorf("%s: %w", member, malformed(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	t := tar.NewReader(in)
@@ -128,18 +133,18 @@ func (d *Deb) readControl() error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, malformed(err))
+			return fmt.Errorf("%s: %w", member, malformed(err))
 		}
 		if err := d.addControl(h, t); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			return fmt.Errorf("%s: %w", member, err)
 		}
 	}
 	if d.Control, err = ParseParagraph(d.Files["control"]); err != nil {
-		return fmt.Errorf("%s: control: %w", m.name, err)
+		return fmt.Errorf("%s: control: %w", member, err)
 	}
 	for _, name := range []string{"Package", "Version", "Architecture"} {
 		if d.Control.Get(name) == "" {
-			return fmt.Errorf("%s: control: %w: no field %s", m.name, ErrFormat, name)
+			return fmt.Errorf("%s: control: %w: no field %s", member, ErrFormat, name)
 		}
 	}
 	return nil
@@ -164,18 +169,5 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	if d.Files[name] = data; len(d.Files) > maxControlFiles {
 		return fmt.Errorf("%w: more than %d control files", ErrFormat, maxControlFiles)
 	}
-	return nil
-}
-
-func (d *Deb) findData() error {
-	m, err := d.next("data.tar")
-	if err != nil {
-		return err
-	}
-	ending, ok := strings.CutPrefix(m.name, "data.tar")
-	if !ok {
-		return fmt.Errorf("%w: the third member is %q, want data.tar", ErrFormat, m.name)
-	}
-	d.ending = ending
 	return nil
 }

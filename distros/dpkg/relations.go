@@ -1,6 +1,7 @@
 package dpkg
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -80,7 +81,7 @@ func ParseRelations(text string) (Relations, error) {
 			}
 			r, err := parseRelation(strings.TrimSpace(alternative))
 			if err != nil {
-				return nil, fmt.Errorf("relation %.80q: %w: %s", strings.TrimSpace(alternative), ErrFormat, err.Error())
+				return nil, fmt.Errorf("relation %.80q: %w: %w", strings.TrimSpace(alternative), ErrFormat, err)
 			}
 			alternatives = append(alternatives, r)
 		}
@@ -88,10 +89,6 @@ func ParseRelations(text string) (Relations, error) {
 	}
 	return out, nil
 }
-
-type syntaxError string
-
-func (e syntaxError) Error() string { return string(e) }
 
 // parseRelation parses name[:qualifier] [(op version)].
 func parseRelation(s string) (r Relation, err error) {
@@ -102,10 +99,10 @@ func parseRelation(s string) (r Relation, err error) {
 	name, qualifier, qualified := strings.Cut(s[:end], ":")
 	r.Name, r.ArchQual = name, qualifier
 	if !validPackage(name) {
-		return r, syntaxError("want a package name")
+		return r, errors.New("want a package name")
 	}
 	if qualified && !validWord(qualifier) {
-		return r, syntaxError("want an architecture after the colon")
+		return r, errors.New("want an architecture after the colon")
 	}
 	restriction := strings.TrimSpace(s[end:])
 	if restriction == "" {
@@ -114,7 +111,7 @@ func parseRelation(s string) (r Relation, err error) {
 	inner, opened := strings.CutPrefix(restriction, "(")
 	inner, closed := strings.CutSuffix(inner, ")")
 	if !opened || !closed {
-		return r, syntaxError("want (version) after the name")
+		return r, errors.New("want (version) after the name")
 	}
 	r.Op, r.Version, err = parseConstraint(strings.TrimSpace(inner))
 	return r, err
@@ -133,10 +130,10 @@ func parseConstraint(s string) (string, Version, error) {
 	case "": // for dpkg "(1.2)" means exactly 1.2
 		op = "="
 	default:
-		return "", "", syntaxError("want one of << <= = >= >> before the version")
+		return "", "", errors.New("want one of << <= = >= >> before the version")
 	}
 	if version == "" || strings.ContainsAny(version, " \t\r\n()") {
-		return "", "", syntaxError("want one version in brackets")
+		return "", "", errors.New("want one version in brackets")
 	}
 	return op, Version(version), nil
 }

@@ -63,13 +63,7 @@ func Compare(a, b Version) int {
 	}
 	ea, ua, ra := a.split()
 	eb, ub, rb := b.split()
-	if c := compareNumbers(ea, eb); c != 0 {
-		return c
-	}
-	if c := comparePart(ua, ub); c != 0 {
-		return c
-	}
-	return comparePart(ra, rb)
+	return cmp.Or(compareNumbers(ea, eb), comparePart(ua, ub), comparePart(ra, rb))
 }
 
 // comparePart compares alternately a stretch without digits, by character weight, and a number.
@@ -81,11 +75,11 @@ func comparePart(a, b string) int {
 			}
 			a, b = a[1:], b[1:] // equal weights outside of numbers: neither is empty
 		}
-		na, nb := digits(a), digits(b)
-		if c := compareNumbers(a[:na], b[:nb]); c != 0 {
+		restA, restB := strings.TrimLeft(a, "0123456789"), strings.TrimLeft(b, "0123456789")
+		if c := compareNumbers(strings.TrimSuffix(a, restA), strings.TrimSuffix(b, restB)); c != 0 {
 			return c
 		}
-		a, b = a[na:], b[nb:]
+		a, b = restA, restB
 	}
 	return 0
 }
@@ -107,14 +101,6 @@ func weight(s string) int {
 func compareNumbers(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-}
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && isDigit(s[n]) {
-		n++
-	}
-	return n
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -155,24 +155,14 @@ func joinURL(repository, base, href string) (string, error) {
 // climb removes one element from the end of the folder for each ".." at the beginning of the path. It returns
 // the remaining folder and path.
 func climb(folder, href string) (above, rest string, err error) {
-	rest, up := strings.CutPrefix(href, "../")
-	if !up {
-		return folder, href, nil
-	}
-	u, err := url.Parse(folder)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", "", errors.New("it leads out of a folder that is not on a web server")
-	}
-	path := strings.TrimRight(u.EscapedPath(), "/")
-	host := strings.TrimSuffix(strings.TrimRight(folder, "/"), path)
-	for ; up; rest, up = strings.CutPrefix(rest, "../") {
-		last := strings.LastIndexByte(path, '/')
-		if last < 0 {
-			return "", "", errors.New("it leads above the root of the server")
+	for strings.HasPrefix(href, "../") {
+		u, err := url.Parse(folder)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") == "" {
+			return "", "", errors.New("it leads out of a local folder, or above the root of the server")
 		}
-		path = path[:last]
+		folder, href = strings.TrimRight(u.JoinPath("..").String(), "/"), href[3:]
 	}
-	return host + path, rest, nil
+	return folder, href, nil
 }
 
 // safePath reports whether a relative path stays below its start and needs no cleaning.

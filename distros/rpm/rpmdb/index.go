@@ -27,6 +27,9 @@ type index struct {
 	table  string // its name in sqlite; also that of its file in bdb
 	many   bool   // the entry is an array: sqlite also has an index by package
 	binary bool   // keys are bytes, not text: sqlite has no index by key
+	rich   bool   // rpm also indexes the names inside of rich dependencies
+	// triggers has, for the paths of file triggers, the numbers of the triggers that they belong to.
+	triggers rpmfile.Tag
 }
 
 // indexes are those of rpm 4.14 to 4.20, in its order. rpm makes an index that is missing.
@@ -34,21 +37,21 @@ var indexes = []index{
 	{tag: rpmfile.TagName, table: "Name"},
 	{tag: rpmfile.TagBaseNames, table: "Basenames", many: true},
 	{tag: rpmfile.TagGroup, table: "Group"},
-	{tag: rpmfile.TagRequireName, table: "Requirename", many: true},
+	{tag: rpmfile.TagRequireName, table: "Requirename", many: true, rich: true},
 	{tag: rpmfile.TagProvideName, table: "Providename", many: true},
-	{tag: rpmfile.TagConflictName, table: "Conflictname", many: true},
+	{tag: rpmfile.TagConflictName, table: "Conflictname", many: true, rich: true},
 	{tag: rpmfile.TagObsoleteName, table: "Obsoletename", many: true},
 	{tag: rpmfile.TagTriggerName, table: "Triggername", many: true},
 	{tag: rpmfile.TagDirNames, table: "Dirnames", many: true},
 	{tag: rpmfile.TagInstallTID, table: "Installtid", binary: true},
 	{tag: rpmfile.TagSigMD5, table: "Sigmd5", binary: true},
 	{tag: rpmfile.TagSHA1Header, table: "Sha1header"},
-	{tag: tagFileTriggerName, table: "Filetriggername", many: true},
-	{tag: tagTransFileTriggerName, table: "Transfiletriggername", many: true},
-	{tag: tagRecommendName, table: "Recommendname", many: true},
-	{tag: tagSuggestName, table: "Suggestname", many: true},
-	{tag: tagSupplementName, table: "Supplementname", many: true},
-	{tag: tagEnhanceName, table: "Enhancename", many: true},
+	{tag: tagFileTriggerName, table: "Filetriggername", many: true, triggers: tagFileTriggerIndex},
+	{tag: tagTransFileTriggerName, table: "Transfiletriggername", many: true, triggers: tagTransFileTriggerIndex},
+	{tag: tagRecommendName, table: "Recommendname", many: true, rich: true},
+	{tag: tagSuggestName, table: "Suggestname", many: true, rich: true},
+	{tag: tagSupplementName, table: "Supplementname", many: true, rich: true},
+	{tag: tagEnhanceName, table: "Enhancename", many: true, rich: true},
 }
 
 // posting is one item of an index for a package: a key, and the key's position in the header's entry.
@@ -64,7 +67,7 @@ const maxPostings = 8 << 20
 func (x index) postings(h *rpmfile.Header) []posting {
 	keys := x.keys(h)
 	out := make([]posting, 0, len(keys))
-	flags, triggers := h.Ints(rpmfile.TagRequireFlags), x.triggers(h)
+	flags, triggers := h.Ints(rpmfile.TagRequireFlags), h.Ints(x.triggers)
 	seen := map[string]bool{}
 	for i, key := range keys {
 		position := uint32(i)
@@ -76,32 +79,20 @@ func (x index) postings(h *rpmfile.Header) []posting {
 				continue // only the first trigger on a package
 			}
 			seen[key] = true
-		case triggers != nil: // the position is that of the trigger instead of the path
+		case len(triggers) > 0: // the position is that of the trigger instead of the path
 			position = 0
 			if i < len(triggers) {
 				position = uint32(triggers[i])
 			}
 		}
 		out = append(out, posting{key, position})
-		if strings.HasPrefix(key, "(") && x.rich() {
+		if strings.HasPrefix(key, "(") && x.rich {
 			for _, name := range richNames(key) {
 				out = append(out, posting{name, position})
 			}
 		}
 	}
 	return out
-}
-
-// triggers returns the numbers of the triggers that the paths of a file trigger belong to; nil for other
-// indexes.
-func (x index) triggers(h *rpmfile.Header) []uint64 {
-	switch x.tag {
-	case tagFileTriggerName:
-		return h.Ints(tagFileTriggerIndex)
-	case tagTransFileTriggerName:
-		return h.Ints(tagTransFileTriggerIndex)
-	}
-	return nil
 }
 
 // keys returns the values of the index's entry in a header.
@@ -124,15 +115,6 @@ func (x index) keys(h *rpmfile.Header) []string {
 		return h.Texts(x.tag)[:min(1, len(h.Texts(x.tag)))]
 	}
 	return h.Texts(x.tag)
-}
-
-// rich reports whether rpm also indexes the names inside of rich dependencies.
-func (x index) rich() bool {
-	switch x.tag {
-	case rpmfile.TagRequireName, rpmfile.TagConflictName, tagRecommendName, tagSuggestName, tagSupplementName, tagEnhanceName:
-		return true
-	}
-	return false
 }
 
 // Bits of rpm's rpmds.h: the purposes of a requirement.
