@@ -21,7 +21,7 @@ const (
 type archive struct {
 	in   io.Reader
 	at   int64 // bytes read
-	left int64 // bytes left of the current member
+	left int64 // bytes left of the current member; who reads it sets its size
 }
 
 // member is the beginning of a member of the archive.
@@ -91,9 +91,6 @@ func (a *archive) named() (member, error) {
 	}
 	return m, nil
 }
-
-// begin sets the size of the current member.
-func (a *archive) begin(size int64) { a.left = size }
 
 // Read reads from the current member.
 func (a *archive) Read(p []byte) (int, error) {

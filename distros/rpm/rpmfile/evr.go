@@ -72,14 +72,7 @@ func (v EVR) String() string {
 // then releases. A missing epoch counts as 0, a missing release as older than any other. In a Relation a
 // missing release matches all releases: see Relation.Matches.
 func Compare(a, b EVR) int {
-	c := compareEpochs(a.Epoch, b.Epoch)
-	if c == 0 {
-		c = CompareVersions(a.Version, b.Version)
-	}
-	if c == 0 {
-		c = CompareVersions(a.Release, b.Release)
-	}
-	return c
+	return cmp.Or(compareEpochs(a.Epoch, b.Epoch), CompareVersions(a.Version, b.Version), CompareVersions(a.Release, b.Release))
 }
 
 func compareEpochs(a, b string) int {

@@ -213,7 +213,7 @@ func (p *payload) member(m member) error {
 		return fmt.Errorf("%w: the archive has %.200q, of which the header says that it is not there", ErrFormat, x.path)
 	}
 	h := p.tarHeader(i)
-	p.in.begin(m.size)
+	p.in.left = m.size
 	var err error
 	switch x.kind() {
 	case modeRegular:

@@ -1,6 +1,9 @@
 package rpmfile
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Relation is a name with a range of versions: something required, provided, conflicted with or obsoleted.
 type Relation struct {
@@ -44,10 +47,7 @@ func (r Relation) Matches(provided Relation) bool {
 		return true
 	}
 	want, have := slices.Index(operators, r.Op), slices.Index(operators, provided.Op)
-	c := compareEpochs(r.EVR.Epoch, provided.EVR.Epoch)
-	if c == 0 {
-		c = CompareVersions(r.EVR.Version, provided.EVR.Version)
-	}
+	c := cmp.Or(compareEpochs(r.EVR.Epoch, provided.EVR.Epoch), CompareVersions(r.EVR.Version, provided.EVR.Version))
 	if c == 0 {
 		switch {
 		case r.EVR.Release != "" && provided.EVR.Release != "":

@@ -18,7 +18,11 @@ func (u *universe) choose(options []literal) []literal {
 	if len(out) < 2 {
 		return out
 	}
-	out = u.oldLast(out)
+	old := map[literal]bool{}
+	for _, l := range out {
+		old[l] = u.isOld(l)
+	}
+	slices.SortStableFunc(out, func(a, b literal) int { return boolsFirst(old[b], old[a]) })
 	return u.sortByCommonProvides(out)
 }
 
@@ -113,19 +117,7 @@ func (u *universe) reaches(list []literal, from, to literal) bool {
 	return false
 }
 
-// oldLast moves packages to the end if a newer version exists in a repository of the same priority.
-func (u *universe) oldLast(list []literal) []literal {
-	var good, bad []literal
-	for _, l := range list {
-		if u.isOld(l) {
-			bad = append(bad, l)
-		} else {
-			good = append(good, l)
-		}
-	}
-	return append(good, bad...)
-}
-
+// isOld reports whether a newer version of a package exists in a repository of the same priority.
 func (u *universe) isOld(l literal) bool {
 	p := u.all[l]
 	if p.pkg == nil {
@@ -149,14 +141,14 @@ func (u *universe) isOld(l literal) bool {
 // list: java-17 comes before java-11 if java is needed.
 func (u *universe) sortByCommonProvides(list []literal) []literal {
 	type provision struct {
-		at int
+		of literal
 		r  rpmfile.Relation
 	}
 	var all []provision
-	for at, l := range list {
+	for _, l := range list {
 		for _, r := range u.all[l].Provides {
 			if (r.Op == "=" || r.Op == "<" || r.Op == "<=") && !(r.Op == "=" && looksLikeDigest(r.EVR.String())) {
-				all = append(all, provision{at, r})
+				all = append(all, provision{l, r})
 			}
 		}
 	}
@@ -164,33 +156,19 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 		return cmp.Or(-compareLoosely(a.r.EVR, b.r.EVR), boolsFirst(b.r.Op == "<", a.r.Op == "<"))
 	}
 	slices.SortStableFunc(all, func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) })
-	behind := make([]int, len(list))
-	bad, found := 0, false
+	behind, bad := map[literal]int{}, 0
 	for i, p := range all {
 		if i == 0 || all[i-1].r.Name != p.r.Name {
 			bad = 0
-		} else if all[i-1].at != p.at && newest(all[i-1], p) < 0 {
+		} else if all[i-1].of != p.of && newest(all[i-1], p) < 0 {
 			bad++
-			found = true
 		}
-		behind[p.at] += bad
-	}
-	if !found {
-		return list
-	}
-	order := make([]int, len(list))
-	for i, l := range list {
-		order[i] = i
-		if u.all[l].pkg == nil {
-			behind[i] = 0
+		if u.all[p.of].pkg != nil { // an installed one stays in front
+			behind[p.of] += bad
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
-	out := make([]literal, len(list))
-	for i, at := range order {
-		out[i] = list[at]
-	}
-	return out
+	slices.SortStableFunc(list, func(a, b literal) int { return cmp.Compare(behind[a], behind[b]) })
+	return list
 }
 
 // compareLoosely is Compare, except that a missing release equals every release.
