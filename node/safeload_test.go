@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -110,9 +111,8 @@ func TestSafeLoad(t *testing.T) {
 			w.run(life{version: v535}, func(n *Node) { n.safeLoad = f })
 			w.leave(v535)
 			e := w.run(life{version: v535}, func(n *Node) { n.safeLoad = f })
-			if f.asks != 0 || !e.served {
-				t.Errorf("asked %d times, served %v", f.asks, e.served)
-			}
+			assert.Equal(t, true, e.served)
+			assert.Equalf(t, 0, f.asks, "it asked")
 		})
 	})
 }
@@ -148,9 +148,7 @@ func TestGrace(t *testing.T) {
 					}
 				}
 				w.run(life{version: v535}, edit)
-				if asked > 0 {
-					t.Error("an idle stop asked")
-				}
+				assert.Equalf(t, 0, asked, "an idle stop asked")
 				e := w.run(life{version: v535}, edit, func(*Node) { w.at(7*time.Second, func() { w.meddle("holder comes") }) })
 				took := e.took - 12*time.Second
 				if e.err != nil || w.outcome() != whole || e.status.State != status.Detached || took < c.took || took >= c.pod || took > c.took+tick {

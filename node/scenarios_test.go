@@ -110,9 +110,8 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("%v from %s, %v; want %s", set, source, err, want)
 			}
 		}
-		if w.saved != saved || w.outcome() != whole {
-			t.Errorf("%s, status %+v", w.outcome(), w.saved)
-		}
+		assert.Equal(t, whole, w.outcome())
+		assert.Equalf(t, true, w.saved == saved, "status %+v", w.saved)
 	})
 }
 

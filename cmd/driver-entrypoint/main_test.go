@@ -150,9 +150,7 @@ func TestSchemas(t *testing.T) {
 		"holders -o json":                   "holders.schema.json",
 	} {
 		var out, text bytes.Buffer
-		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &out, &text); code != 0 {
-			t.Errorf("%s: exit code %d: %s", args, code, &text)
-		}
+		assert.Equalf(t, 0, run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &out, &text), "exit code of %s: %s", args, &text)
 		goldentest.Schema(t, schema, out.String())
 	}
 }
@@ -224,8 +222,6 @@ func TestEveryFlagHasATwin(t *testing.T) {
 	}
 	visit(p.command(t.Context()))
 	for name, variables := range ofOthers() {
-		if !seen[name] {
-			t.Errorf("environment variables %v belong to a flag --%s that does not exist", variables, name)
-		}
+		assert.Equalf(t, true, seen[name], "a flag --%s, to which the environment variables %v belong", name, variables)
 	}
 }

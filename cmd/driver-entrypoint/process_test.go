@@ -46,9 +46,7 @@ func TestRest(t *testing.T) {
 	if c.ModuleType != "open" || !c.VGPU || len(c.FabricSettings) != 2 || c.FabricSettings["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
 	}
-	if c.SigningPassphrase != nil {
-		t.Error("a passphrase from nowhere")
-	}
+	assert.Equalf(t, true, c.SigningPassphrase == nil, "a passphrase from nowhere")
 	complete(&c, []string{passphraseEnv + "= secret "})
 	assert.Equal(t, " secret ", string(require.Value(c.SigningPassphrase())(t)))
 	c = config.Defaults()

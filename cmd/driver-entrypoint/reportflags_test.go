@@ -34,13 +34,9 @@ func TestReportFlagsCheck(t *testing.T) {
 		}
 	}
 	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {taints: []string{"example.com/starting"}}} {
-		if !reports.any() {
-			t.Errorf("%+v: nobody follows the status", reports)
-		}
+		assert.Equalf(t, true, reports.any(), "%+v: somebody follows the status", reports)
 	}
-	if (&reportFlags{metrics: ":1"}).any() {
-		t.Error("metrics follow the status by themselves")
-	}
+	assert.Equalf(t, false, (&reportFlags{metrics: ":1"}).any(), "metrics follow the status by themselves")
 }
 
 // A port that is taken costs the metrics and nothing else.

@@ -107,9 +107,8 @@ func TestDriverToolkit(t *testing.T) {
 		"DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem"}
 	// No GPU: the start ends before modules matter, and the toolkit container may start.
 	_, stderr, err := c.driver(t, env, "nv-ctr-run-with-dtk")
-	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "gpu: ") {
-		t.Errorf("without a GPU: %v: %s", err, stderr)
-	}
+	assert.Equalf(t, true, exitsWith(err, exitUnsupported), "without a GPU: %v", err)
+	assert.Contains(t, stderr, "gpu: ")
 	assert.Same(t, []string{"dir_prepared", drivertoolkit.Program}, testfile.List(t, c.shared))
 	c.start(t)
 	made, stderr := c.compiles(t, env...)
@@ -134,9 +133,8 @@ func TestDriverToolkit(t *testing.T) {
 	shared := filepath.Join(drivertoolkit.DefaultDir, "key.pem")
 	testfile.WriteMode(t, filepath.Join(c.shared, "key.pem"), pair.KeyPEM(), 0o400)
 	_, stderr, err = c.driver(t, append(env[:len(env)-1:len(env)-1], "DRIVER_MODULE_SIGNING_KEY="+shared), "compile", "--kernel", kbuildtest.Kernel)
-	if !exitsWith(err, exitUsage) || !strings.Contains(stderr, "--module-signing-key is "+shared+", in the folder that is shared with the Driver Toolkit container") {
-		t.Errorf("%v: %s", err, stderr)
-	}
+	assert.Equalf(t, true, exitsWith(err, exitUsage), "%v", err)
+	assert.Contains(t, stderr, "--module-signing-key is "+shared+", in the folder that is shared with the Driver Toolkit container")
 }
 
 func exitsWith(err error, code int) bool {
@@ -166,8 +164,7 @@ func TestSidecars(t *testing.T) {
 	for verb, variable := range map[string]string{"nv-fs-ctr-run-with-dtk": "GDS_ENABLED=true", "gdrcopy-ctr-run-with-dtk": "GDRCOPY_ENABLED=true"} {
 		var stdout, stderr bytes.Buffer
 		code := run([]string{drivertoolkit.Program, verb, "--timeout", "10ms"}, nil, true, nil, &stdout, &stderr)
-		if code != exitNotReady || !strings.Contains(stderr.String(), variable+" is set for nvidia-driver-ctr") {
-			t.Errorf("%s: %d, %s", verb, code, stderr.String())
-		}
+		assert.Equalf(t, exitNotReady, code, "%s", verb)
+		assert.Contains(t, stderr.String(), variable+" is set for nvidia-driver-ctr")
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // fake is a library with one device. fail names the call that fails, or a value that the device does not
@@ -76,12 +78,8 @@ func TestRun(t *testing.T) {
 		if (code == 0) != (fail == "") || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
 			t.Errorf("%s: exit code %d, %q, %q", fail, code, stdout.String(), stderr.String())
 		}
-		if strings.Contains(stdout.String(), "memory") {
-			t.Errorf("not asked for: %s", stdout.String())
-		}
-		if n := len(lib.ShutdownCalls()); (n == 1) != (fail != "init") {
-			t.Errorf("%s: %d calls of Shutdown", fail, n)
-		}
+		assert.Equalf(t, false, strings.Contains(stdout.String(), "memory"), "not asked for: %s", stdout.String())
+		assert.Equalf(t, fail != "init", len(lib.ShutdownCalls()) == 1, "%s: a call of Shutdown", fail)
 	}
 }
 
@@ -142,9 +140,8 @@ func TestOneIsLost(t *testing.T) {
 		return good(i)
 	}
 	a := ask(lib, false)
-	if len(a.Devices) != 1 || !strings.HasPrefix(a.Error, "device 0: ") {
-		t.Errorf("%+v", a)
-	}
+	assert.Equal(t, 1, len(a.Devices))
+	assert.Contains(t, a.Error, "device 0: ")
 }
 
 func TestArguments(t *testing.T) {

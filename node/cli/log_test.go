@@ -51,9 +51,7 @@ func TestJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	delete(got, slog.TimeKey)
 	for key, want := range map[string]any{"level": "WARN", "msg": "slow", "phase": "load", "duration": "1.5s", "error": "busy"} {
-		if got[key] != want {
-			t.Errorf("%s: %v, want %v", key, got[key], want)
-		}
+		assert.Equalf(t, want, got[key], "%s", key)
 	}
 }
 

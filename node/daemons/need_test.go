@@ -78,9 +78,7 @@ func TestNeedNeverReady(t *testing.T) {
 	}
 	began := time.Now()
 	assert.NoError(t, s.Stop(t.Context()))
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the stop took %s", took)
-	}
+	assert.Equalf(t, true, time.Since(began) < 30*time.Second, "it stops at once")
 }
 
 // A program that prints nothing is explained by its log, if it wrote that.
@@ -89,9 +87,8 @@ func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x\n", maxLogTail)+"it is of another version\n"), 0o644))
 	got := logTail(file, time.Now())
-	if len(got) != tailLines || got[tailLines-1] != "it is of another version" {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, tailLines, len(got))
+	assert.Equal(t, "it is of another version", got[len(got)-1])
 	for name, got := range map[string][]string{"of an earlier run": logTail(file, time.Now().Add(time.Hour)), "none": logTail("", time.Time{}), "a folder": logTail(filepath.Dir(file), time.Time{})} {
 		assert.Equalf(t, 0, len(got), "%s", name)
 	}

@@ -33,9 +33,7 @@ func TestStartAndStop(t *testing.T) {
 		}
 	}
 	pids := s.PIDs()
-	if want := []int{pidOf(t, f[0]), pidOf(t, f[2])}; !slices.Equal(pids[1:], want) {
-		t.Errorf("PIDs %v, want %v", pids, want)
-	}
+	assert.Same(t, []int{pidOf(t, f[0]), pidOf(t, f[2])}, pids[1:])
 	for range 2 {
 		assert.NoError(t, s.Stop(t.Context()))
 	}
@@ -46,9 +44,7 @@ func TestStartAndStop(t *testing.T) {
 		}
 	}
 	assert.Equalf(t, 0, len(s.PIDs()), "PIDs after stop")
-	if !strings.Contains(l.String(), "daemon ready daemon=plain pid=") {
-		t.Error(&l)
-	}
+	assert.Contains(t, l.String(), "daemon ready daemon=plain pid=")
 }
 
 // A daemon that is killed five times is up again each time; the pauses grow.
@@ -137,9 +133,7 @@ func TestNeverStarts(t *testing.T) {
 			if s != nil || !errors.As(err, &failed) || failed.Name != "d" || !strings.Contains(strings.ReplaceAll(err.Error(), "it was to fork and ", "to "), c.want) {
 				t.Fatalf("got %v, want %q", err, c.want)
 			}
-			if len(failed.Output) > tailLines {
-				t.Errorf("%d lines", len(failed.Output))
-			}
+			assert.Equalf(t, false, len(failed.Output) > tailLines, "%d lines", len(failed.Output))
 			for _, file := range f[:2] { // they exist if the daemon came so far
 				if pid, err := readPID(file); err == nil && alive(pid) && c.spec.PIDFile == file {
 					t.Errorf("daemon %d is left", pid)
@@ -176,9 +170,8 @@ func TestOptional(t *testing.T) {
 		eventually(t, sup, "restarted", func(st []State) bool { return st[0].Restarts > n && ready(st[0]) })
 	}
 	assert.NoError(t, sup.Stop(t.Context()))
-	if ran != 1 || !strings.Contains(l.String(), "daemon=late: after failed") {
-		t.Errorf("After ran %d times:\n%s", ran, &l)
-	}
+	assert.Equalf(t, 1, ran, "After ran")
+	assert.Contains(t, l.String(), "daemon=late: after failed")
 }
 
 // Start is cancelled: it returns at once and leaves no process.

@@ -122,9 +122,7 @@ func TestServeFirmware(t *testing.T) {
 		root := require.Value(os.OpenRoot(dir))(t)
 		require.NoError(t, serveFirmware(root, testVersion))
 		require.NoError(t, serveFirmware(root, testVersion))
-		if _, err := root.Stat("lib/firmware/nvidia/" + testVersion + "/gsp.bin"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoErrorf(t, assert.Err(root.Stat("lib/firmware/nvidia/"+testVersion+"/gsp.bin")), "%s", name)
 		root.Close()
 	}
 }
@@ -235,9 +233,8 @@ func TestAddModulesLinks(t *testing.T) {
 		require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: from, SHA256: sum}}))
 		var st unix.Stat_t
 		require.NoError(t, unix.Stat(to, &st))
-		if st.Nlink != 2 || !isSameFile(inRoot, to) {
-			t.Errorf("not linked: %d names", st.Nlink)
-		}
+		assert.Equalf(t, 2, int(st.Nlink), "names")
+		assert.Equalf(t, true, isSameFile(inRoot, to), "linked")
 	}
 	testfile.Write(t, dir+"/nvidia.ko", "signed module") // differs from the image's
 	require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: from, SHA256: "3"}}))

@@ -267,7 +267,5 @@ func TestHostDevStays(t *testing.T) {
 	id := func(mounts []mounttable.Mount) int {
 		return mounts[slices.IndexFunc(mounts, func(m mounttable.Mount) bool { return filepath.Base(m.Point) == "dev" })].ID
 	}
-	if id(before) != id(after) {
-		t.Errorf("the mount of /dev is another one: %d, was %d", id(after), id(before))
-	}
+	assert.Equalf(t, id(before), id(after), "the mount of /dev")
 }

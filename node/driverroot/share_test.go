@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -77,9 +76,7 @@ func TestStageLinks(t *testing.T) {
 	want, got := describe(t, r.Image), describe(t, dir)
 	for _, name := range []string{"usr/share/one", "usr/share/one/a", "usr/share/one/sub", "usr/share/one/sub/b", "usr/share/one/odd",
 		"usr/share/one/odd/c", "usr/share/one/null", "usr/bin/big", "usr/bin/ping", testLib + "open", testLib + "hidden", testLib + "edited", testLib + "touched", "usr/bin/su", "etc/big"} {
-		if diff := cmp.Diff(want[name], got[name]); diff != "" {
-			t.Errorf("%s: %.300s", name, diff)
-		}
+		assert.Samef(t, want[name], got[name], "%s", name)
 	}
 	assert.Equalf(t, "", got[testLib+"removed"], "a removed file is there")
 	for name, linked := range map[string]bool{
@@ -90,9 +87,7 @@ func TestStageLinks(t *testing.T) {
 	} {
 		assert.Equalf(t, linked, isSameFile(filepath.Join(base, name), filepath.Join(dir, name)), "%s is linked", name)
 	}
-	if !isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(dir, testLib, "hidden")) {
-		t.Error("the upper layer's file is not linked")
-	}
+	assert.Equalf(t, true, isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(dir, testLib, "hidden")), "the upper layer's file is linked")
 
 	// A linked root serves, is reused, outlives its image, and its removal harms no layer.
 	require.NoError(t, r.Mount(t.Context()))
@@ -102,9 +97,7 @@ func TestStageLinks(t *testing.T) {
 	assert.Equalf(t, true, reused(t, r), "the second time")
 	require.NoError(t, r.removeTree(dir))
 	assert.Equalf(t, before, describe(t, base)[testLib+"hidden"], "the layer changed")
-	if n := describe(t, base); strings.Contains(n[testLib+"open"], "linked with") {
-		t.Error("a link is left")
-	}
+	assert.Equalf(t, false, strings.Contains(describe(t, base)[testLib+"open"], "linked with"), "a link is left")
 }
 
 // When the image's layers are unknown or cannot be used, everything is copied.
@@ -173,9 +166,8 @@ func TestOverlayLowers(t *testing.T) {
 	} {
 		assert.Samef(t, c.want, overlayLowers(c.options), "%s", name)
 	}
-	if !metacopy("rw,metacopy=on") || metacopy("rw,metacopy=off") {
-		t.Error("the option metacopy is not understood")
-	}
+	assert.Equal(t, true, metacopy("rw,metacopy=on"))
+	assert.Equal(t, false, metacopy("rw,metacopy=off"))
 }
 
 func FuzzOverlayLowers(f *testing.F) {
@@ -184,9 +176,7 @@ func FuzzOverlayLowers(f *testing.F) {
 	f.Add("lowerdir=::,upperdir=,lowerdir")
 	f.Fuzz(func(t *testing.T, options string) {
 		for _, lower := range overlayLowers(options) {
-			if !filepath.IsAbs(lower) || lower != filepath.Clean(lower) {
-				t.Errorf("path %q", lower)
-			}
+			assert.Equalf(t, true, filepath.IsAbs(lower) && lower == filepath.Clean(lower), "path %q", lower)
 		}
 		metacopy(options)
 	})
@@ -224,9 +214,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		}
 		time.Sleep(40 * time.Millisecond) // times of file systems have a limited resolution
 		change(filepath.Join(dir, name))
-		if find([]*os.File{lower}, name, &shown) != nil {
-			t.Errorf("%s: found", name)
-		}
+		assert.Equalf(t, true, find([]*os.File{lower}, name, &shown) == nil, "%s: not found", name)
 		// Changed after it was found. A change of data with the same size and time cannot be detected; it could not
 		// be detected a moment later either.
 		if name != "written" && linkFile(lower, name, dst, name, &shown) {

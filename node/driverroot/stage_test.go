@@ -102,9 +102,8 @@ func TestStageCopiesFaithfully(t *testing.T) {
 		delete(want, dir)
 	}
 	assert.Same(t, want, got)
-	if dir != filepath.Join(r.Storage, "roots", testVersion+"-0123456789ab") || !strings.Contains(log, logtest.Staged+dir) {
-		t.Errorf("staged: %s, %s", dir, log)
-	}
+	assert.Equal(t, filepath.Join(r.Storage, "roots", testVersion+"-0123456789ab"), dir)
+	assert.Contains(t, log, logtest.Staged+dir)
 }
 
 func TestStageReusesWhatIsComplete(t *testing.T) {

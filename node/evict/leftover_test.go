@@ -76,9 +76,7 @@ func killedAnywhere(t *testing.T, newBench func(*testing.T) *bench, survivors st
 			points++
 		}
 	}
-	if points < 40 {
-		t.Errorf("killed at %d points only", points)
-	}
+	assert.Equalf(t, true, points >= 40, "killed at enough points: %d", points)
 }
 
 // TestKilledForGood: the pod is gone, too. The instance of the next pod undoes the changes: at once when no
@@ -109,9 +107,7 @@ func TestKilledForGood(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				b.pristine(false)
 				assert.Containsf(t, b.log.String(), "put back what pod nvidia/driver-abc had left", "log")
-				if driverState == status.Waiting && b.d.now() != status.Serving {
-					t.Errorf("the new pod's driver is %s", b.d.now())
-				}
+				assert.Equalf(t, false, driverState == status.Waiting && b.d.now() != status.Serving, "the new pod's driver is %s", b.d.now())
 			})
 		})
 	}
@@ -147,9 +143,8 @@ func TestBrokenRecord(t *testing.T) {
 		stop := b.start()
 		b.d.begin(t.Context())
 		time.Sleep(5 * time.Minute)
-		if b.see().patches > 0 || !strings.Contains(b.log.String(), "uncordon the node and correct its labels") {
-			t.Errorf("%d patches\n%s", b.see().patches, b.log.String())
-		}
+		assert.Equal(t, 0, b.see().patches)
+		assert.Contains(t, b.log.String(), "uncordon the node and correct its labels")
 		b.locked(func() { b.annotate(Annotation, "") })
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)

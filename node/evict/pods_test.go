@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -105,9 +104,8 @@ func TestEviction(t *testing.T) {
 				b.pods[0].UID = "uid-of-another"
 			}
 			refused := b.agent().evict(t.Context(), seen, tc.trial)
-			if (refused == "") != (tc.want == "") || !strings.Contains(refused, tc.want) {
-				t.Errorf("%s: %q, want %q", name, refused, tc.want)
-			}
+			assert.Equalf(t, tc.want == "", refused == "", "%s: %q", name, refused)
+			assert.Containsf(t, refused, tc.want, "%s", name)
 			evicted := refused == "" && tc.answer == nil && !tc.trial && !tc.namesake
 			assert.Equalf(t, evicted, b.pods[0].DeletionTimestamp != nil, "%s: evicted", name)
 			assert.Equalf(t, tc.grace > 0, b.grace != nil && *b.grace == tc.grace, "%s: grace period", name)

@@ -108,9 +108,7 @@ func FuzzGUID(f *testing.F) {
 	f.Add("fe80:0000:0000:0000:e09d:7303:00e4:00e8\n")
 	f.Fuzz(func(t *testing.T, gid string) {
 		n, err := parseGUID(gid)
-		if (err == nil) == (n == 0) {
-			t.Errorf("%q: %d, %v", gid, n, err)
-		}
+		assert.Equalf(t, err == nil, n != 0, "%q: %d, %v", gid, n, err)
 	})
 }
 
@@ -145,9 +143,7 @@ func TestMakeNodes(t *testing.T) {
 		require.NoError(t, f.makeNodes())
 		for _, name := range []string{"umad0", "issm0"} {
 			st := require.Value(os.Stat(filepath.Join(f.Dev, "infiniband", name)))(t)
-			if st.Mode()&os.ModeCharDevice == 0 {
-				t.Errorf("%s: %s", name, st.Mode())
-			}
+			assert.Equalf(t, os.ModeCharDevice, st.Mode()&os.ModeCharDevice, "%s", name)
 		}
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(f.Sys, "class/infiniband_mad/umad0/dev"), []byte("x"), 0o644))

@@ -32,9 +32,7 @@ func TestReset(t *testing.T) {
 	f := machine(t, image, modules, card("0000:05:00.0", "mlx5_0", management, usable),
 		map[string]string{"root/usr/bin/nvidia-smi": "#!/bin/sh\necho $1 >>\"${0%/*}/reset\"\nexit 3\n"})
 	specs := require.Value(Daemons(f))(t)
-	if specs[1].After != nil {
-		t.Error("a reset without a change of the mode")
-	}
+	assert.Equalf(t, true, specs[1].After == nil, "no reset without a change of the mode")
 	f.Mode = ModeShared
 	specs = require.Value(Daemons(f))(t)
 	assert.ErrorContains(t, specs[1].After(t.Context()), "exit code 3")
@@ -75,13 +73,9 @@ func FuzzApply(f *testing.F) {
 		}
 		out := apply(text, settings)
 		for k, v := range settings {
-			if !slices.Contains(strings.Split(string(out), "\n"), k+"="+v) {
-				t.Errorf("%q: no %s=%s", out, k, v)
-			}
+			assert.Containsf(t, "\n"+string(out), "\n"+k+"="+v+"\n", "applied")
 		}
-		if again := apply(out, settings); string(again) != string(out) {
-			t.Errorf("%q, then %q", out, again)
-		}
+		assert.Equalf(t, string(out), string(apply(out, settings)), "again")
 	})
 }
 

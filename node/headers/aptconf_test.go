@@ -1,7 +1,7 @@
 package headers
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,9 +67,7 @@ func TestParseLogins(t *testing.T) {
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("error %v; want %q", err, test.err)
 			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("got %v; want %v", got, test.want)
-			}
+			assert.Equal(t, fmt.Sprint(test.want), fmt.Sprint(got))
 		})
 	}
 	assert.Errorf(t, assert.Err(parseLogins(strings.Repeat("machine a ", maxLogins+1))), "no bound")

@@ -181,9 +181,7 @@ func TestCancelled(t *testing.T) {
 	if !errors.Is(err, reason) || errors.As(err, new(*UnavailableError)) || time.Since(begin) > 30*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
-	if len(i.list()) > 0 {
-		t.Errorf("left %v", i.list())
-	}
+	assert.Equalf(t, 0, len(i.list()), "left %v", i.list())
 }
 
 func TestFullDisk(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -72,9 +71,8 @@ func TestProxies(t *testing.T) {
 			if got != nil {
 				text = got.String()
 			}
-			if err != nil || text != test.want {
-				t.Errorf("%q, %v; want %q", text, err, test.want)
-			}
+			assert.NoError(t, err)
+			assert.Equal(t, test.want, text)
 		})
 	}
 }
@@ -134,18 +132,15 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 			i := newImage(t, a.server.URL)
 			prepare(i)
 			assert.Equal(t, 3, len(require.Value(i.fetch())(t)))
-			if strings.Contains(i.said.String(), "warning") {
-				t.Errorf("it said %s", i.said.String())
-			}
+			assert.Equalf(t, false, strings.Contains(i.said.String(), "warning"), "it said:\n%s", i.said.String())
 		})
 	}
 	i := newImage(t, a.server.URL)
 	i.write("usr/local/share/ca-certificates/README", "no certificate\n")
 	i.write("etc/apt/apt.conf", `Acquire::https::Verify-Peer "false";`)
 	_, err := i.fetch()
-	if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), "certificate") {
-		t.Error(err)
-	}
+	require.ErrorAs[*UnavailableError](t, err)
+	assert.ErrorContains(t, err, "certificate")
 	for _, part := range []string{"certificates not used path=usr/local/share/ca-certificates/README: it holds no certificate", "here it stays on: mount the authority's certificate"} {
 		assert.Contains(t, i.said.String(), part)
 	}

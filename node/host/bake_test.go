@@ -149,9 +149,8 @@ func TestBakedStorage(t *testing.T) {
 			before := files(t, dir)
 			if c.id == "" {
 				found, reused, said := b.start(t, info, baseWant)
-				if !found || !reused {
-					t.Errorf("modules found %v, root reused %v\n%s", found, reused, said)
-				}
+				assert.Equalf(t, true, found, "modules are found:\n%s", said)
+				assert.Equalf(t, true, reused, "the root is reused:\n%s", said)
 			} else {
 				info.ID = strings.Repeat(c.id, 64)
 				root := newRoot(b.Config, info, imageKernel, true, logtest.New(t))
@@ -178,9 +177,7 @@ func TestBakeFails(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, unix.Mount("full", dir, "tmpfs", 0, "size=128k"))
 	_, err := b.Run(t.Context(), logtest.New(t))
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("full disk: %v", err)
-	}
+	assert.ErrorIsf(t, err, unix.ENOSPC, "full disk")
 	require.NoError(t, unix.Unmount(dir, 0))
 
 	made := b.modules
@@ -188,9 +185,8 @@ func TestBakeFails(t *testing.T) {
 		return nil, "", &kbuild.CompileError{Err: errors.New("no")}
 	}
 	_, err = b.Run(t.Context(), logtest.New(t))
-	if !errors.As(err, new(*kbuild.CompileError)) || !strings.Contains(err.Error(), "modules for kernel "+imageKernel) {
-		t.Errorf("%v", err)
-	}
+	require.ErrorAs[*kbuild.CompileError](t, err)
+	assert.ErrorContains(t, err, "modules for kernel "+imageKernel)
 	if found, _, said := b.start(t, info, baseWant); found {
 		t.Error(said)
 	}

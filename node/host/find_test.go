@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -28,12 +29,9 @@ func TestDamagedImage(t *testing.T) {
 	}
 	s.info.Toolchain = false
 	_, err = s.compile(t.Context(), w)
-	if !errors.As(err, new(*NoModulesError)) || !strings.Contains(err.Error(), "neither modules nor a toolchain") {
-		t.Errorf("%v", err)
-	}
-	if s.cached(w.Flavour, w.Release) {
-		t.Error("the cache is empty")
-	}
+	require.ErrorAs[*NoModulesError](t, err)
+	assert.ErrorContains(t, err, "neither modules nor a toolchain")
+	assert.Equalf(t, false, s.cached(w.Flavour, w.Release), "the cache is empty")
 	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
 	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)

@@ -68,12 +68,9 @@ func TestHardware(t *testing.T) {
 	for _, c := range checks {
 		found[c.Name] = c.Status
 	}
-	if found[preflight.Available] != preflight.Blocked || found[preflight.Headers] != preflight.Skipped {
-		t.Errorf("an image with nothing: %v", found)
-	}
-	if m.Reasons("0000:05:00.0") != nil {
-		t.Error("nothing was asked, there are reasons")
-	}
+	assert.Equalf(t, preflight.Blocked, found[preflight.Available], "an image with nothing")
+	assert.Equalf(t, preflight.Skipped, found[preflight.Headers], "an image with nothing")
+	assert.Equalf(t, 0, len(m.Reasons("0000:05:00.0")), "reasons, although nothing was asked")
 	assert.NoError(t, m.RemoveNodes(nil))
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
 	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
@@ -122,8 +119,6 @@ func TestDaemonStarter(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.VGPU, cfg.Drivers = true, t.TempDir()
 	d := require.Value((&daemonStarter{cfg: cfg, log: logtest.New(t)}).Start(t.Context()))(t)
-	if got := d.PIDs(); len(got) > 0 {
-		t.Errorf("%v", got)
-	}
+	assert.Equalf(t, 0, len(d.PIDs()), "%v", d.PIDs())
 	assert.NoError(t, d.Stop(t.Context()))
 }

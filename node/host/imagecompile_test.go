@@ -52,9 +52,7 @@ func TestCompileInto(t *testing.T) {
 	var log logtest.Log
 	set := require.Value(CompileForImage(t.Context(), c, log.Logger()))(t)
 	line := logtest.Compiling + `535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=\d+ `
-	if !regexp.MustCompile(line).MatchString(log.String()) {
-		t.Errorf("no line like %q in\n%s", line, &log)
-	}
+	assert.Equalf(t, true, regexp.MustCompile(line).MatchString(log.String()), "a line like %q in\n%s", line, &log)
 	if !slices.Equal(names(set), driverinfo.Modules()) || set.SigHash != "sha256" || set.Dir != filepath.Join(c.Dir, set.Key.String()) || !strings.HasPrefix(set.Key.Kernel, "headers ") {
 		t.Errorf("%+v", set)
 	}

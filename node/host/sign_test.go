@@ -170,9 +170,8 @@ func TestSignTroubles(t *testing.T) {
 	s := signing(t, key)
 	set := made(t, imageKernel)
 	set.SigHash = ""
-	if s.Signer(set, status.Compiled) != nil || s.Signer(nil, "") == nil {
-		t.Error("a kernel without signatures")
-	}
+	assert.Equalf(t, true, s.Signer(set, status.Compiled) == nil, "a kernel without signatures")
+	assert.Equalf(t, true, s.Signer(nil, "") != nil, "nothing is compiled yet")
 	set.SigHash = "crc32"
 	assert.ErrorContains(t, assert.Err(s.Sign(t.Context(), set)), imageKernel)
 	if (&kbuild.Set{Certificate: []byte("x")}).SigningCertificate() != nil || (*kbuild.Set)(nil).SigningCertificate() != nil {

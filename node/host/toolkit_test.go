@@ -58,18 +58,16 @@ func TestToolkitFallback(t *testing.T) {
 	}
 	s.info.Toolchain = true
 	_, err = s.Compile(t.Context(), w, told)
-	if !errors.As(err, new(*buildtree.NoHeadersError)) || !strings.Contains(err.Error(), "did not begin within 100ms") {
-		t.Errorf("%v", err)
-	}
+	require.ErrorAs[*buildtree.NoHeadersError](t, err)
+	assert.ErrorContains(t, err, "did not begin within 100ms")
 	if len(warned) != 1 || !strings.Contains(warned[0], "did not begin within 100ms") || !strings.HasSuffix(warned[0], "this container compiles, with headers of the package repositories unless the node has them") {
 		t.Errorf("%q", warned)
 	}
 	defer runToolkit(t, b)()
 	s.cfg.ToolkitTimeout = 2 * time.Minute
 	_, err = s.Compile(t.Context(), w, told)
-	if !errors.As(err, new(*kbuild.CompileError)) || len(warned) != 1 {
-		t.Errorf("%v, %q", err, warned)
-	}
+	require.ErrorAs[*kbuild.CompileError](t, err)
+	assert.Equal(t, 1, len(warned))
 	s.cfg.ToolkitMissing = "driver-toolkit:418.94.1"
 	begin := time.Now()
 	_, err = s.Compile(t.Context(), w, told)

@@ -31,9 +31,7 @@ func TestCondition(t *testing.T) {
 	if got.Status != "True" || !got.LastTransitionTime.Time.Equal(noon) || !got.LastHeartbeatTime.Time.Equal(noon.Add(time.Minute)) || len(got.Message) > maxMessage {
 		t.Errorf("%v", got)
 	}
-	if other := s.Condition("Ready"); other.Status != "True" {
-		t.Errorf("other conditions: %v", other)
-	}
+	assert.Equalf(t, "True", string(s.Condition("Ready").Status), "other conditions")
 	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
 	assert.ErrorIs(t, c.SetCondition(t.Context(), testNode, noon, Condition{Type: condType, Status: "False"}), ErrForbidden)
 }

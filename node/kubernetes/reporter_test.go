@@ -64,9 +64,7 @@ func TestLife(t *testing.T) {
 	b := newBench(t)
 	b.see(t, 0, status.Snapshot{})
 	b.see(t, time.Second, status.Snapshot{State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock", Reason: "waiting for the node's lock, held by pod gpu/old"})
-	if c := b.server.Condition(conditionType); c.Type != "" {
-		t.Errorf("an instance without the lock speaks of the node: %v", c)
-	}
+	assert.Equalf(t, "", string(b.server.Condition(conditionType).Type), "an instance without the lock speaks of the node")
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
 	assert.Equal(t, "False Starting phase recover", b.condition())
 	compiling := status.Snapshot{State: status.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
@@ -147,16 +145,11 @@ func TestHeartbeat(t *testing.T) {
 	assert.Equalf(t, 1, patches(), "patches")
 	b.see(t, messageEvery, waits)
 	b.see(t, heartbeat, waits)
-	if patches() != 3 || b.condition() != "False Waiting b" {
-		t.Errorf("%d patches, %s", patches(), b.condition())
-	}
-	if at := b.server.Condition(conditionType).LastTransitionTime; !at.Time.Equal(noon) {
-		t.Errorf("transition %v", at)
-	}
+	assert.Equal(t, 3, patches())
+	assert.Equal(t, "False Waiting b", b.condition())
+	assert.Equalf(t, true, b.server.Condition(conditionType).LastTransitionTime.Time.Equal(noon), "transition")
 	b.see(t, time.Hour, serves)
-	if at := b.server.Condition(conditionType).LastTransitionTime; !at.Time.Equal(b.clock) {
-		t.Errorf("transition %v", at)
-	}
+	assert.Equalf(t, true, b.server.Condition(conditionType).LastTransitionTime.Time.Equal(b.clock), "transition")
 	b.see(t, 0, waits)
 	for range 7 {
 		b.see(t, 10*time.Minute, waits)
@@ -191,9 +184,7 @@ func TestRefused(t *testing.T) {
 	b.server.Do(func(st *apitest.State) { before = len(st.Requests) })
 	b.Close(t.Context())
 	b.server.Do(func(st *apitest.State) {
-		if len(st.Requests) != before {
-			t.Errorf("the last word to a server that refuses: %q", st.Requests[before:])
-		}
+		assert.Equalf(t, before, len(st.Requests), "the last word to a server that refuses: %q", st.Requests[before:])
 	})
 }
 
@@ -221,9 +212,7 @@ func TestStartAndClose(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Idle was not called")
 	}
-	if c := s.Condition(conditionType); c.Status != "True" {
-		t.Errorf("%v", c)
-	}
+	assert.Equal(t, "True", string(s.Condition(conditionType).Status))
 	free := make(chan struct{})
 	s.Do(func(st *apitest.State) { st.OnRequest = func(*apitest.State) { <-free } })
 	set(status.Snapshot{State: status.Degraded, Reason: "x", Up: up})
@@ -231,8 +220,6 @@ func TestStartAndClose(t *testing.T) {
 	limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	r.Close(limited)
-	if took := time.Since(begin); took > 30*time.Second {
-		t.Errorf("Close took %s", took)
-	}
+	assert.Equalf(t, true, time.Since(begin) < 30*time.Second, "Close returns at once")
 	close(free)
 }

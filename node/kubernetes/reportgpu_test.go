@@ -66,9 +66,7 @@ func TestLicenceEvents(t *testing.T) {
 		t.Error(c)
 	}
 	b.see(t, time.Hour, at("licensed"))
-	if c := b.condition(); strings.Contains(c, "licence") {
-		t.Error(c)
-	}
+	assert.Equalf(t, false, strings.Contains(b.condition(), "licence"), "%s", b.condition())
 	const licensed = " Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed"
 	const unlicensed = " Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. " +
 		"Look at nvidia-gridd, the token and the licence server"

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -43,9 +42,8 @@ func TestStartupTaint(t *testing.T) {
 	b.see(t, 1, serves)
 	assert.Equal(t, 1, left())
 	text := b.said.String()
-	if !strings.Contains(text, "the removal of startup taints") || !strings.Contains(text, "startup taints removed from the node node=node-1 taints=example.com/starting") {
-		t.Error(text)
-	}
+	assert.Contains(t, text, "the removal of startup taints")
+	assert.Contains(t, text, "startup taints removed from the node node=node-1 taints=example.com/starting")
 	set()
 	b.see(t, time.Hour, degraded)
 	b.see(t, time.Hour, serves)

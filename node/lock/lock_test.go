@@ -33,9 +33,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/a", Image: "driver:1", Host: "n"}
 	l := acquire(t, o)
-	if got, want := testfile.Read(t, LegacyPath(o.Run)), fmt.Sprintf("%d\n", os.Getpid()); got != want {
-		t.Errorf("legacy file: got %q, want %q", got, want)
-	}
+	assert.Equalf(t, fmt.Sprintf("%d\n", os.Getpid()), testfile.Read(t, LegacyPath(o.Run)), "legacy file")
 	h, held, err := Peek(Path(o.Run))
 	if err != nil || !held || h.PID != os.Getpid() || h.Pod != "gpu/a" || h.Image != "driver:1" || h.Host != "n" || time.Since(h.Since) > time.Minute {
 		t.Errorf("Peek: %+v, %v, %v", h, held, err)
@@ -104,9 +102,8 @@ func TestTimeoutAndCancel(t *testing.T) {
 	if _, err := Acquire(ctx, o); !errors.Is(err, context.Canceled) || time.Since(began) > 30*time.Second {
 		t.Errorf("cancelled: %v after %v", err, time.Since(began))
 	}
-	if testfile.Read(t, Path(o.Run)) != content || testfile.Read(t, LegacyPath(o.Run)) != pid {
-		t.Error("who lost has written into the winner's files")
-	}
+	assert.Equalf(t, content, testfile.Read(t, Path(o.Run)), "who lost has not written into the winner's file")
+	assert.Equalf(t, pid, testfile.Read(t, LegacyPath(o.Run)), "nor into NVIDIA's")
 	assert.ErrorIsf(t, assert.Err(Acquire(ctx, options(t.TempDir()))), context.Canceled, "cancelled before")
 }
 
@@ -135,9 +132,7 @@ func TestTheirScript(t *testing.T) {
 	l := acquire(t, o)
 	defer l.Release()
 	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "ours holds, their script says")
-	if out, err := exec.Command("flock", "-n", Path(o.Run), "true").CombinedOutput(); err == nil {
-		t.Errorf("flock -n on our file: %s", out)
-	}
+	assert.Errorf(t, exec.Command("flock", "-n", Path(o.Run), "true").Run(), "flock -n on our file")
 }
 
 // Both files are unlinked by force while an instance holds them: the next instance must not believe itself
@@ -244,9 +239,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"pid":1,"pod":"\u001b[2J","image":"i","host":"h","since":"2026-01-02T03:04:05Z"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h := parse(b)
-		if h.PID < 0 || strings.ContainsAny(h.String(), "\n\x1b") {
-			t.Errorf("%q: %q", b, h)
-		}
+		assert.Equalf(t, false, h.PID < 0 || strings.ContainsAny(h.String(), "\n\x1b"), "%q: %q", b, h)
 		out := require.Value(json.Marshal(h))(t)
 		if again := parse(out); again.PID != h.PID || again.Pod != h.Pod || !again.Since.Equal(h.Since) {
 			t.Errorf("%q: %v, then %v", b, h, again)

@@ -70,14 +70,11 @@ func TestSparse(t *testing.T) {
 	waits := series(t, &Server{source: steady(status.Snapshot{Wanted: "1"}), gpus: &gpus{}})
 	for name := range waits {
 		for _, not := range []string{"gpu", "info{", "start_", "instance", "status", "last_", "holder_processes", "phase", "daemon"} {
-			if strings.HasPrefix(name, not) {
-				t.Errorf("%s of an instance that waits for the lock", name)
-			}
+			assert.Equalf(t, false, strings.HasPrefix(name, not), "%s of an instance that waits for the lock", name)
 		}
 	}
-	if waits["state{state=waiting}"] != 1 || waits["ready"] != 0 {
-		t.Error(waits)
-	}
+	assert.Equal(t, 1.0, waits["state{state=waiting}"])
+	assert.Equal(t, 0.0, waits["ready"])
 	up := series(t, &Server{source: steady(serving()), gpus: &gpus{}})
 	const info = "info{driver=535.261.03,flavour=proprietary,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64,module=A1,source=cache}"
 	if up["start_duration_seconds"] != 9.75 || up["ready"] != 1 || up["holders"] != 0 || up[info] != 1 {
@@ -103,9 +100,7 @@ func TestHostile(t *testing.T) {
 		if strings.HasPrefix(name, "holder_processes") {
 			pods, processes = pods+1, processes+value
 		}
-		if len(name) > 700 {
-			t.Errorf("%d bytes: %.50s", len(name), name)
-		}
+		assert.Equalf(t, false, len(name) > 700, "%d bytes: %.50s", len(name), name)
 	}
 	if pods != 65 || processes != 1000 || all["gpus_expected"] != 4 {
 		t.Error(pods, processes, all["gpus_expected"])

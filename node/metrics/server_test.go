@@ -28,9 +28,8 @@ func TestServe(t *testing.T) {
 		"# TYPE nvidia_driver_ready gauge\nnvidia_driver_ready 1\n", "# TYPE nvidia_driver_compiles_total counter\n", `state="serving"} 1`,
 		`nvidia_driver_entrypoint_build_info{goversion="go1.`, `version="v1.2.3"`,
 	} {
-		if code != http.StatusOK || !strings.Contains(body, line) {
-			t.Errorf("%d, no %q in\n%s", code, line, body)
-		}
+		assert.Equal(t, http.StatusOK, code)
+		assert.Contains(t, body, line)
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/debug/pprof/": 404, "/metrics/": 404} {
 		if code, body := get(t, url+path); code != want || want == 200 && body != "ok\n" {

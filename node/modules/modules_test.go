@@ -74,9 +74,7 @@ func TestOFED(t *testing.T) {
 	root := t.TempDir()
 	assert.Equalf(t, "", require.Value(OFED(root, "x86_64", "6.1.0-1-amd64"))(t), "without Mellanox's driver")
 	symvers := filepath.Join(root, ofedContainer, "x86_64/6.1.0-1-amd64/Module.symvers")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(symvers), 0o755), os.MkdirAll(filepath.Join(root, "usr/src"), 0o755), os.WriteFile(symvers, []byte("0x1"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(symvers), 0o755), os.MkdirAll(filepath.Join(root, "usr/src"), 0o755), os.WriteFile(symvers, []byte("0x1"), 0o600)))
 	first, err := OFED(root, "x86_64", "6.1.0-1-amd64")
 	if err != nil || !strings.HasPrefix(first, "ofa_kernel-") {
 		t.Fatalf("%q, %v", first, err)

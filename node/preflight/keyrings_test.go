@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 )
 
 // FuzzParseKey: no line causes a panic, and names are fit for a terminal.
@@ -12,8 +14,6 @@ func FuzzParseKey(f *testing.F) {
 	f.Add("00000013 I------     1 perm 1f030000     0     0 asymmetri SB test db: 1aae: X509.rsa 1aae []")
 	f.Fuzz(func(t *testing.T, line string) {
 		_, name := parseKey(line)
-		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q", name)
-		}
+		assert.Equalf(t, false, strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", name)
 	})
 }

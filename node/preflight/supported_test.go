@@ -129,9 +129,8 @@ func TestFlavour(t *testing.T) {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		}
-		if got != c.want || !strings.Contains(reason, c.reason) {
-			t.Errorf("%s: %q (%s), want %q (%s)", c.what, got, reason, c.want, c.reason)
-		}
+		assert.Equalf(t, c.want, got, "%s", c.what)
+		assert.Containsf(t, reason, c.reason, "%s", c.what)
 	}
 	info := image() // modules of the image count more than what a compile would do
 	info.Driver, info.Kernel, info.Precompiled = "570.211.01", *broken(o), []driverinfo.Precompiled{{Kernel: release, Flavour: o}}

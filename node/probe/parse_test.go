@@ -24,9 +24,7 @@ func TestParseSMI(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "\n", "GPU-1, T4, nonsense, 1", ", T4, 0000:01:00.0, 1", strings.Repeat("GPU-1, T4, 0:0:0.0, 1\n", maxDevices+1)} {
-		if got, err := parseSMI([]byte(bad), false); err == nil {
-			t.Errorf("%.40q: %+v", bad, got)
-		}
+		assert.Errorf(t, assert.Err(parseSMI([]byte(bad), false)), "%.40q", bad)
 	}
 }
 
@@ -66,9 +64,7 @@ func TestParseProbe(t *testing.T) {
 		`{"driver":"1","devices":[{"uuid":"","pci":"0000:01:00.0"}]}`,
 		`{"driver":"1","devices":[` + strings.Repeat(`{"uuid":"x","pci":"0:1:0.0"},`, maxDevices) + `{"uuid":"x","pci":"0:1:0.0"}]}`,
 	} {
-		if got, err := parseProbe([]byte(bad)); err == nil {
-			t.Errorf("%.60q: %+v", bad, got)
-		}
+		assert.Errorf(t, assert.Err(parseProbe([]byte(bad))), "%.60q", bad)
 	}
 }
 
@@ -96,9 +92,7 @@ func check(t *testing.T, a Answer, err error) {
 	if err != nil {
 		return
 	}
-	if len(a.Devices) > maxDevices {
-		t.Errorf("%d devices", len(a.Devices))
-	}
+	assert.Equalf(t, false, len(a.Devices) > maxDevices, "%d devices", len(a.Devices))
 	for _, d := range a.Devices {
 		if d.Utilization != nil && !(*d.Utilization >= 0 && *d.Utilization <= 1) {
 			t.Errorf("utilisation %v", *d.Utilization)
@@ -108,9 +102,7 @@ func check(t *testing.T, a Answer, err error) {
 		}
 	}
 	text, err := json.Marshal(a)
-	if err != nil || strings.ContainsAny(a.Err+a.Driver, "\n\x1b\x00") {
-		t.Errorf("%s, %v", text, err)
-	}
+	assert.Equalf(t, false, err != nil || strings.ContainsAny(a.Err+a.Driver, "\n\x1b\x00"), "%s, %v", text, err)
 }
 
 func FuzzParseProbe(f *testing.F) {

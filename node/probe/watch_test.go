@@ -82,9 +82,7 @@ func TestFirstLook(t *testing.T) {
 	} {
 		assert.Containsf(t, text, want, "states")
 	}
-	if strings.Contains(text, "GPU "+two) {
-		t.Errorf("a lent GPU is broken:\n%s", text)
-	}
+	assert.Equalf(t, false, strings.Contains(text, "GPU "+two), "a lent GPU is broken:\n%s", text)
 }
 
 // TestStates: all that the status has of a GPU.
@@ -124,9 +122,7 @@ func FuzzFallenOff(f *testing.F) {
 	f.Add("NVRM: The NVIDIA GPU 0000:0a:00.0\nNVRM: x\nNVRM: fallen off the bus")
 	f.Fuzz(func(t *testing.T, log string) {
 		for address := range fallenOff(strings.Split(log, "\n")) {
-			if !strings.HasSuffix(address, ".0") || strings.ContainsAny(address, " \n/") {
-				t.Errorf("%q", address)
-			}
+			assert.Equalf(t, true, strings.HasSuffix(address, ".0") && !strings.ContainsAny(address, " \n/"), "%q", address)
 		}
 	})
 }

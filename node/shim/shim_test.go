@@ -40,9 +40,7 @@ func TestExitCode(t *testing.T) {
 			t.Parallel()
 			cmd := shim(t, c.args...)
 			out, _ := cmd.CombinedOutput()
-			if got := cmd.ProcessState.ExitCode(); got != c.want {
-				t.Errorf("got %d, want %d; %s", got, c.want, out)
-			}
+			assert.Equalf(t, c.want, cmd.ProcessState.ExitCode(), "%s", out)
 		})
 	}
 }
@@ -117,12 +115,9 @@ func TestRemains(t *testing.T) {
 		began := time.Now()
 		assert.NoErrorf(t, cmd.Run(), "trap %q", trap)
 		pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
-		if err != nil || alive(pid) {
-			t.Errorf("trap %q: process %s is alive, %v", trap, out.String(), err)
-		}
-		if d := time.Since(began); d > 30*time.Second {
-			t.Errorf("trap %q: took %v", trap, d)
-		}
+		assert.NoErrorf(t, err, "trap %q", trap)
+		assert.Equalf(t, false, alive(pid), "trap %q: process %s is alive", trap, out.String())
+		assert.Equalf(t, true, time.Since(began) < 30*time.Second, "trap %q: it ends at once", trap)
 	}
 	assert.Equalf(t, true, alive(foreign.Process.Pid), "a foreign process was ended")
 }

@@ -47,9 +47,7 @@ func TestStatusFile(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err(file.Load()), fs.ErrNotExist, "no file")
 	require.NoError(t, file.Save(sample()))
 	assert.Same(t, sample(), require.Value(file.Load())(t))
-	if left, _ := filepath.Glob(filepath.Join(string(file), ".*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	assert.Equalf(t, 0, len(require.Value(filepath.Glob(filepath.Join(string(file), ".*")))(t)), "left behind")
 	assert.NoError(t, file.Remove())
 	assert.ErrorIs(t, file.Remove(), fs.ErrNotExist)
 }
@@ -127,16 +125,12 @@ func harmless(t *testing.T, file Folder) {
 			}
 		}
 		for _, m := range d.Modules {
-			if !strings.HasPrefix(m.Name, "nvidia") && m.Name != "gdrdrv" {
-				t.Errorf("module %q", m.Name)
-			}
+			assert.Equalf(t, true, strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv", "module %q", m.Name)
 		}
 		if i := slices.IndexFunc(d.InTree, func(name string) bool { return !slices.Contains(inTree, name) }); i >= 0 {
 			t.Errorf("module %q of the kernel", d.InTree[i])
 		}
-		if d.RootDir != "" && filepath.Base(filepath.Dir(filepath.Clean(d.RootDir))) != "roots" {
-			t.Errorf("driver root %q", d.RootDir)
-		}
+		assert.Equalf(t, true, d.RootDir == "" || filepath.Base(filepath.Dir(filepath.Clean(d.RootDir))) == "roots", "driver root %q", d.RootDir)
 	}
 	var out strings.Builder
 	require.NoError(t, WriteText(&out, st, string(file), kmod.System{Sys: string(file), Proc: string(file)}, nil))

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -46,9 +44,7 @@ func TestMarkers(t *testing.T) {
 	}
 	see := func(when, daemonsText, startup, digest string) {
 		t.Helper()
-		if got := []string{read(DaemonsMarker), read(startupMarker), read(digestFile)}; !cmp.Equal(got, []string{daemonsText, startup, digest}) {
-			t.Errorf("%s: %q", when, got)
-		}
+		assert.Samef(t, []string{daemonsText, startup, digest}, []string{read(DaemonsMarker), read(startupMarker), read(digestFile)}, "%s", when)
 	}
 	testfile.Write(t, filepath.Join(run, "validations"), "")
 	assert.ErrorContains(t, m.NotReady(), run+"/validations: not a directory; remove that file on the node")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 )
 
@@ -39,33 +40,27 @@ func TestStore(t *testing.T) {
 	storage.full = true
 	s.Set(Serving, "")
 	s.Set(Degraded, "x")
-	if len(log.Lines()) != 1 || storage.st.State != Starting {
-		t.Errorf("a full disk was told:\n%s", &log)
-	}
+	assert.Equalf(t, 1, len(log.Lines()), "a full disk was told:\n%s", &log)
+	assert.Equal(t, Starting, storage.st.State)
 	storage.full = false
 	s.Set(Degraded, "x")
-	if storage.st.State != Degraded || storage.saves != 2 {
-		t.Errorf("after a failed write: %+v", storage.st)
-	}
+	assert.Equalf(t, Degraded, storage.st.State, "after a failed write")
+	assert.Equal(t, 2, storage.saves)
 	s.Change(func(st *Snapshot) { st.Warnings = append(st.Warnings, "w") })
 	got := s.Get()
 	got.Warnings[0] = "changed"
-	if storage.st.Warnings[0] != "w" || s.Get().Ready {
-		t.Error("get returns what is not its own")
-	}
+	assert.Equal(t, "w", storage.st.Warnings[0])
+	assert.Equalf(t, false, s.Get().Ready, "get returns what is not its own")
 	quiet := s.InMemory()
 	quiet.Set(Failed, "y")
-	if storage.st.State != Degraded || quiet.Predecessor().State != "" {
-		t.Error("a store in memory saves")
-	}
+	assert.Equalf(t, Degraded, storage.st.State, "a store in memory saves")
+	assert.Equal(t, State(""), quiet.Predecessor().State)
 }
 
 func TestPredecessor(t *testing.T) {
 	t.Parallel()
 	s := NewStore(Snapshot{BootID: "b"}, &countingStorage{st: sample()}, logtest.New(t))
-	if got := s.Predecessor(); got.Up == nil {
-		t.Errorf("the same boot: %+v", got)
-	}
+	assert.Equalf(t, true, s.Predecessor().Up != nil, "the same boot")
 	if s.st.BootID = "another"; s.Predecessor().Up != nil {
 		t.Error("what another boot had up is gone")
 	}
