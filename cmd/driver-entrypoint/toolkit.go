@@ -66,7 +66,7 @@ image that has the headers and the compiler of the node's kernel and
 nothing of the driver. It stays until it gets a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goIdle()
-			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Path: os.Getenv("PATH")}.Run(cmd.Context())
+			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Root: "/", Scratch: "/var/tmp/nvidia-driver"}.Run(cmd.Context())
 		}}
 	toolkitDirFlag(cmd.Flags(), &dir)
 	return cmd

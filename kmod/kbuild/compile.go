@@ -32,7 +32,7 @@ type CompileError struct {
 	Errors          []string // the first lines of the output that report an error; may be empty
 	Log             string   // the file with the whole output
 	Killed          bool     // the kernel killed a compiler for lack of memory
-	Err             error    // how the command ended; wraps unix.ENOSPC when the disk was full
+	Err             error    `json:"-"` // how the command ended; wraps unix.ENOSPC when the disk was full
 }
 
 func (e *CompileError) Error() string {

@@ -1,7 +1,6 @@
 package drivertoolkit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,38 +9,37 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/modules"
 )
 
 // Builder compiles in the toolkit container.
 type Builder struct {
-	Dir  string // the shared folder
-	Log  *slog.Logger
-	Path string // search path of programs
+	Dir string // the shared folder
+	Log *slog.Logger
 
-	Root    string        // of the toolkit; "": "/"
-	Scratch string        // "": /var/tmp/nvidia-driver, as in an image: equal paths give equal modules
-	Poll    time.Duration // 0: a second
+	Root    string // of the toolkit: "/"
+	Path    string // search path of programs; "": PATH
+	Scratch string // "/var/tmp/nvidia-driver", as in an image: equal paths give equal modules
 }
 
 // Run serves requests until ctx ends, and returns nil then. Errors: the folder cannot be used, or its program is another
 // version (the container has to be started again).
 func (b Builder) Run(ctx context.Context) error {
-	b.Root, b.Scratch, b.Poll = cmp.Or(b.Root, "/"), cmp.Or(b.Scratch, "/var/tmp/nvidia-driver"), cmp.Or(b.Poll, time.Second)
 	f, err := openFolder(b.Dir)
 	if err != nil {
 		return err
 	}
 	defer f.root.Close()
-	for done, said := "", ""; ctx.Err() == nil; sleep(ctx, b.Poll) {
-		r, err := f.request()
+	for done, said := "", ""; ctx.Err() == nil; daemons.Sleep(ctx, poll) {
+		var r request
+		err := f.receive(requestFile, &r)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("it looks for modules of the image and of the cache first")
 		}
@@ -76,19 +74,15 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	a := answer{Run: r.Run, Reason: explain(err, b.Dir).Error()}
 	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
 		a.Reason, a.Full, a.Failure = failed.Err.Error(), errors.Is(failed.Err, unix.ENOSPC), failed
-		failed.Err = nil // the reason
 	}
 	b.tell(f, a)
 }
 
-// tell answers, unless the driver container has another request by now, or none: what was compiled then waits in the folder for its
-// next one.
+// tell answers. If the driver container has another request by now, or none, it ignores that, and what was compiled waits in the
+// folder for its next one.
 func (b Builder) tell(f folder, a answer) {
-	if r, err := f.request(); errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != a.Run {
-		return
-	}
 	a.Schema = schema
-	if err := put(f, answerFile, a); err != nil { // the driver container finds out by its deadline
+	if err := f.put(answerFile, a); err != nil { // the driver container finds out by its deadline
 		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
 	}
 }
@@ -102,7 +96,7 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 	r.Image, r.Path, r.Work, r.Log = filepath.Join(b.Dir, driverDir), b.Path, b.Scratch, filepath.Join(b.Dir, logFile)
 	h, err := buildtree.Find(r.Kernel, []buildtree.Root{{Dir: b.Root, Name: "Driver Toolkit"}})
 	if err != nil {
-		return nil, otherKernel(r.Kernel, kernels(b.Root), err)
+		return nil, b.otherKernel(r.Kernel, err)
 	}
 	if len(r.RDMA) > 0 {
 		arch, _ := distros.LookupArch(r.Info.Arch)
@@ -137,30 +131,14 @@ func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set,
 }
 
 // otherKernel says which kernels the toolkit is for, if it is for others.
-func otherKernel(release string, has []string, err error) error {
+func (b Builder) otherKernel(release string, err error) error {
+	has, _ := filepath.Glob(filepath.Join(b.Root, "usr/src/kernels/*")) //nolint:errcheck // the pattern is good
 	if len(has) == 0 {
 		return fmt.Errorf("the toolkit has headers of no kernel; the node runs %s: %w", release, err)
 	}
+	for i := range has {
+		has[i] = filepath.Base(has[i])
+	}
 	return fmt.Errorf("the toolkit is for kernel %s, the node runs %s; is the node being upgraded, or its label "+
 		"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION stale? (%w)", strings.Join(has, ", "), release, err)
-}
-
-// kernels returns the releases of which a root has headers, by the names of folders.
-func kernels(root string) (releases []string) {
-	for _, pattern := range []string{"usr/src/kernels/*", "usr/src/linux-headers-*[0-9a-z]"} {
-		found, _ := filepath.Glob(filepath.Join(root, pattern)) //nolint:errcheck // the pattern is good
-		for _, path := range found[:min(len(found), 16)] {
-			if name := strings.TrimPrefix(filepath.Base(path), "linux-headers-"); !strings.HasSuffix(name, "-common") {
-				releases = append(releases, plain(name))
-			}
-		}
-	}
-	return releases
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

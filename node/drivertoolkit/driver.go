@@ -30,11 +30,14 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
+	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/modules"
 )
 
-// buildDeadline bounds one compile.
-const buildDeadline = time.Hour
+const (
+	buildDeadline = time.Hour   // of one compile
+	poll          = time.Second // how often each container looks for what the other one wrote
+)
 
 // Job is one compile for the node's kernel.
 type Job struct {
@@ -44,9 +47,8 @@ type Job struct {
 
 	Dir     string              // the shared folder
 	Timeout time.Duration       // within which the toolkit container has to begin
-	Waits   func(reason string) // told what is waited for; may be nil
+	Waits   func(reason string) // told what is waited for
 	Logger  *slog.Logger
-	Poll    time.Duration // 0: a second
 }
 
 // UnavailableError says that the toolkit container gives no modules, for another reason than that the driver
@@ -75,29 +77,29 @@ func (j Job) Compile(ctx context.Context) (*kbuild.Set, error) {
 }
 
 func (j Job) compile(ctx context.Context) (set *kbuild.Set, err error) {
+	if err := Invite(j.Dir); err != nil {
+		return nil, err
+	}
 	f, err := openFolder(j.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.root.Close()
+	if err := f.putSources(ctx, j.Request); err != nil {
+		return nil, explain(fmt.Errorf("copy the driver's sources to %s: %w", f.dir, err), j.Dir)
+	}
 	r := request{Schema: schema, Run: rand.Text(), Kernel: j.Kernel, Request: j.Request}
-	err = f.prepare(func() error {
-		if err := f.putSources(ctx, j.Request); err != nil {
-			return fmt.Errorf("copy the driver's sources to %s: %w", f.dir, err)
-		}
-		return put(f, requestFile, r)
-	})
-	if err != nil {
+	if err := f.put(requestFile, r); err != nil {
 		return nil, explain(err, j.Dir)
 	}
 	name, err := f.await(ctx, j, r.Run)
 	if err == nil {
-		if set, err = f.take(ctx, name, j); err != nil {
+		if set, err = f.take(name, j); err != nil {
 			err = fmt.Errorf("its modules are refused: %w", err)
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, f.lower(requestFile)) // what the toolkit container still compiles waits there for the next request
+		err = errors.Join(err, f.root.RemoveAll(requestFile)) // what the toolkit container still compiles waits there for the next request
 	}
 	return set, err
 }
@@ -110,23 +112,16 @@ func Invite(dir string) error {
 		return err
 	}
 	defer f.root.Close()
-	return f.prepare(func() error { return nil })
-}
-
-// prepare replaces what is asked for. The earlier request goes first, so that the toolkit container says nothing more about it. The
-// flag that lets that container start is the last thing that is written.
-func (f folder) prepare(fill func() error) error {
-	err := f.lower(requestFile, prepared, answerFile, driverDir)
+	for _, name := range []string{requestFile, prepared, answerFile, driverDir} {
+		err = errors.Join(err, f.root.RemoveAll(name))
+	}
 	if err == nil {
 		err = f.putProgram()
 	}
 	if err == nil {
-		err = fill()
-	}
-	if err == nil {
 		err = f.write(prepared, 0o644, strings.NewReader(""))
 	}
-	return err
+	return explain(err, dir)
 }
 
 // putProgram copies this program into the folder. A child that is forked meanwhile would have the copy open
@@ -164,14 +159,16 @@ func (f folder) putSources(ctx context.Context, r modules.Request) error {
 func (f folder) await(ctx context.Context, j Job, run string) (set string, err error) {
 	waits := func(reason string) {
 		j.Logger.Info(reason) //nolint:sloglint // the sentence is also in the status
-		if j.Waits != nil {
-			j.Waits(reason)
-		}
+		j.Waits(reason)
 	}
 	waits("waiting for the Driver Toolkit container to start")
 	began, limit := false, time.Now().Add(j.Timeout)
 	for {
-		a, err := f.answer()
+		var a answer
+		err := f.receive(answerFile, &a)
+		if err == nil {
+			err = a.check()
+		}
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return "", fmt.Errorf("its answer, %s, is refused: %w", answerFile, err)
@@ -192,7 +189,7 @@ func (f folder) await(ctx context.Context, j Job, run string) (set string, err e
 			}
 			return "", fmt.Errorf("it did not begin within %s; see whether openshift-driver-toolkit-ctr runs in this pod and could pull its image", j.Timeout)
 		}
-		if sleep(ctx, cmp.Or(j.Poll, time.Second)); ctx.Err() != nil {
+		if !daemons.Sleep(ctx, poll) {
 			return "", context.Cause(ctx)
 		}
 	}

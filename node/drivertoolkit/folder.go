@@ -54,41 +54,37 @@ func openFolder(dir string) (folder, error) {
 	return folder{dir, root}, nil
 }
 
+// maxFile bounds what is read of a request, an answer or a manifest.
+const maxFile = 4 << 20
+
 // open opens a regular file. Opening a device can do something, and opening a pipe can block: both are
 // refused.
-func (f folder) open(name string) (*os.File, fs.FileInfo, error) {
+func (f folder) open(name string) (*os.File, error) {
 	info, err := f.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fs.ErrNotExist // the caller names the file
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
-	}
-	if err != nil {
+	if info.Mode().IsRegular() {
+		file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		if info, err = file.Stat(); err == nil && info.Mode().IsRegular() { // nobody replaced it meanwhile
+			return file, nil
+		}
 		file.Close()
-		return nil, nil, err
 	}
-	return file, info, nil
+	return nil, fmt.Errorf("%s is no regular file", name)
 }
 
 // read returns the content of a regular file.
-func (f folder) read(name string, limit int64) ([]byte, error) {
-	file, _, err := f.open(name)
+func (f folder) read(name string) ([]byte, error) {
+	file, err := f.open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := bounded.Read(file, limit)
+	data, err := bounded.Read(file, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -116,15 +112,6 @@ func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 		return errors.Join(fmt.Errorf("write %s: %w", name, err), f.root.RemoveAll(temp))
 	}
 	return nil
-}
-
-// lower removes flags and other files, whatever they are.
-func (f folder) lower(names ...string) error {
-	var errs []error
-	for _, name := range names {
-		errs = append(errs, f.root.RemoveAll(name)) // names the file
-	}
-	return errors.Join(errs...)
 }
 
 // explain adds what to do.

@@ -2,41 +2,18 @@ package drivertoolkit
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/modules"
 )
-
-// TestMain is also the program that the toolkit container starts from the shared folder.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "dtk-build-driver" {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		root := os.Getenv("TOOLKIT_ROOT")
-		b := Builder{Dir: filepath.Dir(os.Args[0]), Log: cli.Log(os.Stderr, "text"), Path: filepath.Join(root, "bin"), Root: root,
-			Scratch: os.Getenv("TOOLKIT_SCRATCH"), Poll: 20 * time.Millisecond}
-		if err := b.Run(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 // pod is two containers that share a folder.
 type pod struct {
@@ -44,6 +21,7 @@ type pod struct {
 	dir     string // shared
 	image   string // root of the driver container
 	toolkit string // root of the toolkit container
+	path    string // of its programs
 	info    driverinfo.Description
 	log     logtest.Log
 }
@@ -52,51 +30,29 @@ type pod struct {
 func newPod(t *testing.T, release, script string) *pod {
 	t.Helper()
 	p := &pod{t: t, dir: t.TempDir(), image: t.TempDir(), toolkit: t.TempDir()}
-	p.info = kbuildtest.Image(t, p.image)
-	kbuildtest.Toolkit(t, p.toolkit, release, script)
+	p.info, p.path = kbuildtest.Image(t, p.image), kbuildtest.Toolkit(t, p.toolkit, release, script)
 	return p
 }
 
-// container is a process with the toolkit container's command line.
-type container struct {
-	cmd  *exec.Cmd
-	done chan error
-}
-
-// run starts the toolkit container as the GPU Operator does, with a shorter pause.
-func (p *pod) run() *container {
-	p.t.Helper()
-	const script = "until [ -f DIR/dir_prepared ]; do sleep 0.05; done; exec DIR/ocp_dtk_entrypoint dtk-build-driver"
-	cmd := exec.Command("bash", "-xc", strings.ReplaceAll(script, "DIR", p.dir)) //nolint:noctx // ended by stop and kill
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TOOLKIT_ROOT=" + p.toolkit, "TOOLKIT_SCRATCH=" + filepath.Join(p.toolkit, "scratch")}
-	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Minute
-	require.NoError(p.t, cmd.Start())
-	c := &container{cmd, make(chan error, 1)}
-	go func() { c.done <- cmd.Wait(); close(c.done) }()
-	p.t.Cleanup(c.kill)
-	return c
-}
-
-// kill ends the container and everything in it, as a node without memory does.
-func (c *container) kill() {
-	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
-	<-c.done
-}
-
-// stop ends the container as the kubelet does, and returns how it ended.
-func (c *container) stop() error {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	return <-c.done
+// run starts the toolkit container. stop ends it as the kubelet does; ended waits for its end.
+func (p *pod) run() (stop func(), ended func() error) {
+	ctx, stop := context.WithCancel(p.t.Context())
+	b := Builder{Dir: p.dir, Log: p.log.Logger(), Path: p.path, Root: p.toolkit, Scratch: filepath.Join(p.toolkit, "scratch")}
+	result := make(chan error, 1)
+	go func() { result <- b.Run(ctx) }()
+	ended = sync.OnceValue(func() error { return <-result })
+	p.t.Cleanup(func() { stop(); _ = ended() })
+	return stop, ended
 }
 
 // job is what the driver container wants; it accepts modules of this driver for this kernel.
 func (p *pod) job() Job {
-	return Job{Dir: p.dir, Timeout: waitLimit, Logger: p.log.Logger(), Poll: 10 * time.Millisecond, Kernel: kbuildtest.Kernel, Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
-		Optional: kbuildtest.Modules[3:], MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work")}, Fits: func(k kbuild.Key) bool {
-		return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
-	}}
+	return Job{Dir: p.dir, Timeout: waitLimit, Logger: p.log.Logger(), Waits: func(string) {}, Kernel: kbuildtest.Kernel,
+		Request: modules.Request{Image: p.image, Info: p.info, Flavour: driverinfo.Proprietary, Modules: kbuildtest.Modules[:3],
+			Optional: kbuildtest.Modules[3:], MaxThreads: 1, Work: filepath.Join(p.t.TempDir(), "work")},
+		Fits: func(k kbuild.Key) bool {
+			return k.Driver == p.info.Driver && k.Release == kbuildtest.Kernel && k.Flavour == driverinfo.Proprietary && k.Method == kbuild.Method
+		}}
 }
 
 // compile is the driver container.
@@ -126,10 +82,4 @@ func (p *pod) wait(what string, ok func() bool) {
 			p.t.Fatalf("%s did not happen\n%s", what, p.log.String())
 		}
 	}
-}
-
-// counted returns a script that counts in a file how often make ran.
-func counted(t *testing.T, script string) (file, text string) {
-	file = filepath.Join(t.TempDir(), "count")
-	return file, "printf x >> " + file + "\n" + script
 }

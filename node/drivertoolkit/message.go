@@ -19,9 +19,8 @@ const schema = 4
 
 // Bounds of what one container reads of the other one.
 const (
-	maxMessage = 1 << 20
-	maxLines   = 64   // of a compile's output in an answer
-	maxText    = 2048 // bytes of a text for people
+	maxLines = 64   // of a compile's output in an answer
+	maxText  = 2048 // bytes of a text for people
 )
 
 // request is what the driver container wants. The paths in it are not for the toolkit container.
@@ -47,28 +46,23 @@ var setName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,254}$`)
 // errSchema says that the other container runs another version of this program.
 var errSchema = errors.New("it is of another version of this program")
 
-func (f folder) request() (r request, err error) {
-	data, err := f.read(requestFile, maxMessage)
-	if err == nil {
-		err = decode(data, &r)
-	}
-	return r, err
-}
-
-func (f folder) answer() (answer, error) {
-	data, err := f.read(answerFile, maxMessage)
+// receive reads a request or an answer of this version.
+func (f folder) receive(name string, into any) error {
+	data, err := f.read(name)
 	if err != nil {
-		return answer{}, err
+		return err
 	}
-	return parseAnswer(data)
+	var version struct{ Schema int }
+	if err := json.Unmarshal(data, &version); err == nil && version.Schema != schema {
+		return errSchema
+	}
+	return json.Unmarshal(data, into)
 }
 
-func parseAnswer(data []byte) (a answer, err error) {
-	if err := decode(data, &a); err != nil {
-		return answer{}, err
-	}
+// check refuses what could be a path, and makes the texts printable.
+func (a *answer) check() error {
 	if a.Set != "" && !setName().MatchString(a.Set) {
-		return answer{}, fmt.Errorf("its set %.40q is no name", a.Set)
+		return fmt.Errorf("its set %.40q is no name", a.Set)
 	}
 	a.Reason = plain(a.Reason)
 	if x := a.Failure; x != nil {
@@ -79,16 +73,7 @@ func parseAnswer(data []byte) (a answer, err error) {
 			}
 		}
 	}
-	return a, nil
-}
-
-// decode decodes a request or an answer of this version.
-func decode(data []byte, into any) error {
-	var version struct{ Schema int }
-	if err := json.Unmarshal(data, &version); err == nil && version.Schema != schema {
-		return errSchema
-	}
-	return json.Unmarshal(data, into)
+	return nil
 }
 
 // plain returns a text of the other container for one line of a log.
@@ -98,7 +83,7 @@ func plain(text string) string {
 }
 
 // put replaces request or answer.
-func put(f folder, name string, value any) error {
+func (f folder) put(name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err

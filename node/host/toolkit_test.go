@@ -28,7 +28,7 @@ func besideToolkit(t *testing.T, script string) (*supply, drivertoolkit.Builder)
 	s.info = kbuildtest.Image(t, s.toolkitImage)
 	root := t.TempDir()
 	path := kbuildtest.Toolkit(t, root, imageKernel, script)
-	return s, drivertoolkit.Builder{Dir: s.cfg.Toolkit, Log: logtest.New(t), Path: path, Root: root, Scratch: filepath.Join(t.TempDir(), "scratch"), Poll: 20 * time.Millisecond}
+	return s, drivertoolkit.Builder{Dir: s.cfg.Toolkit, Log: logtest.New(t), Path: path, Root: root, Scratch: filepath.Join(t.TempDir(), "scratch")}
 }
 
 // runToolkit is the toolkit container; it has ended when stop returns.

@@ -50,7 +50,7 @@ func Toolkit(t require.T, root, release, script string) (path string) {
 	for _, name := range driverinfo.Companions() {
 		testfile.Write(t, filepath.Join(root, "kos/companions", name+".ko"), Module(strings.ReplaceAll(name, "-", "_"), CompanionVersion, release))
 	}
-	tree := filepath.Join(root, "usr/src/linux-headers-"+release)
+	tree := filepath.Join(root, "usr/src/kernels", release)
 	testfile.Write(t, tree+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
 	testfile.Write(t, tree+"/include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+compiler+"\"\n")
 	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
