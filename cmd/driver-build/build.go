@@ -68,17 +68,14 @@ func buildCommand(a *session.App, name string) *cobra.Command {
 const maxRecipe = 16 << 20
 
 // choose finds the targets: those that the flags select of the matrix, or the one of the recipe.
-func (o *buildFlags) choose(a *session.App) (d matrix.Defaults, err error) {
+func (o *buildFlags) choose(a *session.App) error {
 	if o.recipe == "" {
-		m, err := o.Choose(a)
-		if err != nil {
-			return d, err
-		}
-		return m.Defaults, nil
+		_, err := o.Choose(a)
+		return err
 	}
 	s := &o.Selection
 	if len(s.Systems)+len(s.Drivers)+len(s.Archs)+len(s.Flavours) > 0 || s.All || o.Given.Profile != "" || o.Given.LockFile != "" || o.Sources.Mirror != "" || o.Kernels.Compile() {
-		return d, session.Usagef("--recipe says what is built: leave out what selects images (--os, --driver, --arch, --flavour, --all, --kernel), " +
+		return session.Usagef("--recipe says what is built: leave out what selects images (--os, --driver, --arch, --flavour, --all, --kernel), " +
 			"--profile, --lock and --mirror")
 	}
 	text, err := bounded.File(o.recipe, maxRecipe)
@@ -86,14 +83,14 @@ func (o *buildFlags) choose(a *session.App) (d matrix.Defaults, err error) {
 		o.again, err = documents.ReadRecipe(text)
 	}
 	if err != nil {
-		return d, session.Usagef("--recipe %s: %w", o.recipe, err)
+		return session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
 	r := o.again
 	target := matrix.Target{
 		System: matrix.System{ID: r.System}, Driver: matrix.Driver{Version: r.Driver, Branch: r.Branch, VGPU: r.VGPU},
 		Arch: r.Arch, Distro: r.Distro, Flavours: r.Flavours,
 	}
-	return d, o.Take(a, []matrix.Target{target}, string(r.Profile))
+	return o.Take(a, []matrix.Target{target}, string(r.Profile))
 }
 
 // check finds mistakes in the flags about what becomes of images.
@@ -127,8 +124,7 @@ func (o *buildFlags) pushed() string {
 }
 
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
-	defaults, err := o.choose(a)
-	if err != nil {
+	if err := o.choose(a); err != nil {
 		return err
 	}
 	for _, t := range o.Targets {
@@ -164,11 +160,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if o.Lock != nil {
 		o.recorded.Run.Lock = documents.Resource{Name: filepath.Base(o.Lock.File), Digest: map[string]string{"sha256": o.Lock.SHA256}}
 	}
-	programs, err := o.FindPrograms(ctx, a, true)
-	if err != nil {
-		return err
-	}
-	return a.With(ctx, defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
+	return o.With(ctx, a, true, func(ctx context.Context, s *session.Session) error {
 		if s.Signer = signer; o.output.Push && !o.dryRun {
 			if err := s.Registry.CheckPush(ctx, o.Repository); err != nil {
 				return err

@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -46,19 +45,12 @@ func check(ctx context.Context, a *session.App, o *flags.Common, format string) 
 		return err
 	}
 	batch.JudgePairs(m, pairs, o.Day, nil)
-	o.Targets, o.Plan = batch.Targets(pairs), recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
-	if o.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
-		return session.Usage(err)
-	}
+	o.Targets = batch.Targets(pairs)
 	if err := o.OpenLock(); err != nil {
 		return err
 	}
-	programs, err := o.FindPrograms(ctx, a, false)
-	if err != nil {
-		return err
-	}
 	var rows []status.Checked
-	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
+	if err := o.With(ctx, a, false, func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = status.Check(ctx, &o.Batch, s.Builder, pairs)
 		return err
 	}); err != nil {

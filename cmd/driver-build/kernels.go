@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/status"
 )
 
@@ -48,8 +47,7 @@ func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.
 	if err != nil {
 		return err
 	}
-	q.Matrix, q.Selection, q.Repository = m, o.Selection, o.Repository
-	q.Plan = recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
+	q.Matrix, q.Selection, q.Repository, q.Plan = m, o.Selection, o.Repository, o.Plan
 	if err := q.Check(); err != nil {
 		return err
 	}

@@ -68,12 +68,8 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 	if err != nil {
 		return err
 	}
-	programs, err := o.FindPrograms(ctx, a, true)
-	if err != nil {
-		return err
-	}
 	var due status.Builds
-	err = a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
+	err = o.With(ctx, a, true, func(ctx context.Context, s *session.Session) (err error) {
 		due, err = status.Due(ctx, &o.Batch, s.Builder, groups)
 		return err
 	})

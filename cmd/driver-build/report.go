@@ -66,17 +66,13 @@ func report(ctx context.Context, a *session.App, o *flags.Common, r status.Repor
 	if err := o.OpenLock(); err != nil {
 		return err
 	}
-	programs, err := o.FindPrograms(ctx, a, false)
-	if err != nil {
-		return err
-	}
 	var notes []string
 	if a.Offline && o.Repository != "" {
 		o.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
 	var shown status.Page
-	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
+	if err := o.With(ctx, a, false, func(ctx context.Context, s *session.Session) error {
 		known, fresh, err := knownDrivers(ctx, a, s, o.Releases)
 		if err != nil {
 			return err

@@ -34,6 +34,7 @@ type Common struct {
 	CUDA                 *releases.CUDA
 	deny                 []string // kinds of warnings
 	cuda                 string
+	mirrors              map[string][]string // of registries, in the matrix
 }
 
 // The names of flags that belong together, for AddTo.
@@ -109,6 +110,7 @@ func (c *Common) Load(a *session.App) (*matrix.Matrix, error) {
 		}
 		c.CUDA = &r
 	}
+	c.mirrors = m.Defaults.Mirrors
 	return m, c.check(a, m.Defaults)
 }
 
@@ -121,9 +123,9 @@ func (c *Common) check(a *session.App, d matrix.Defaults) (err error) {
 			return session.Usagef("--at %q is no day, such as 2026-06-30", c.At)
 		}
 	}
-	a.Given(&c.Given)
-	c.Repository = a.Repository(c.Repository, d)
-	return errors.Join(session.Usage(c.Kernels.Check()), batch.CheckRepository(c.Repository))
+	a.Complete(&c.Batch, d)
+	c.Plan, err = c.Sources.Options(cmp.Or(c.Given.Profile, d.Profile), c.Compression, a.Getenv("SOURCE_DATE_EPOCH"))
+	return errors.Join(session.Usage(c.Kernels.Check()), batch.CheckRepository(c.Repository), err)
 }
 
 // Whole makes a selection without systems or without drivers mean every pair that is left.
@@ -154,21 +156,13 @@ func (c *Common) Choose(a *session.App) (*matrix.Matrix, error) {
 	if c.Sources.Source != "" && len(c.Targets) > 1 {
 		return nil, session.Usagef("--source is one archive: it needs one driver and one architecture")
 	}
-	if err := c.options(a, m.Defaults.Profile); err != nil {
-		return nil, err
-	}
 	return m, c.CheckProfile()
 }
 
 // Take is Choose of targets that are known without a matrix.
 func (c *Common) Take(a *session.App, targets []matrix.Target, profile string) error {
 	c.Targets = targets
-	return errors.Join(c.check(a, matrix.Defaults{}), c.options(a, profile))
-}
-
-func (c *Common) options(a *session.App, profile string) (err error) {
-	c.Plan, err = c.Sources.Options(cmp.Or(c.Given.Profile, profile), c.Compression, a.Getenv("SOURCE_DATE_EPOCH"))
-	return err
+	return c.check(a, matrix.Defaults{Profile: profile})
 }
 
 // NamedGroups opens the lock and returns the images that the flags name. It returns none where only the repositories
@@ -192,16 +186,18 @@ func ofKernels(kernels []string) (archs []string) {
 	return archs
 }
 
-// FindPrograms finds the programs for the images of the targets, and prints a warning for each that the images will
-// lack. If they are not needed, only that of --entrypoint has to be there.
-func (c *Common) FindPrograms(ctx context.Context, a *session.App, needed bool) (batch.Programs, error) {
-	programs := a.Programs(ctx, &programs.Finder{Entrypoint: c.Entrypoint, Partial: c.Given.AllowMissing})
-	if !needed && c.Entrypoint == "" {
-		return programs, nil
+// With is With of the App, with the mirrors of the matrix and the programs for the images of the targets. It prints a warning
+// for each program that the images will lack. If they are not needed, only that of --entrypoint has to be there.
+func (c *Common) With(ctx context.Context, a *session.App, needed bool, f func(context.Context, *session.Session) error) error {
+	find := a.Programs(ctx, &programs.Finder{Entrypoint: c.Entrypoint, Partial: c.Given.AllowMissing})
+	if needed || c.Entrypoint != "" {
+		lacks, err := batch.CheckPrograms(find, c.Targets)
+		a.Warnings(lacks...)
+		if err != nil {
+			return err
+		}
 	}
-	lacks, err := batch.CheckPrograms(programs, c.Targets)
-	a.Warnings(lacks...)
-	return programs, err
+	return a.With(ctx, c.mirrors, find, f)
 }
 
 // Report prints what is known of the drivers of targets on stderr, with --progress quiet only where --deny denies it,

@@ -26,13 +26,14 @@ func TestProgramsFind(t *testing.T) {
 		return all, nil
 	}}
 	c := Common{Batch: batch.Batch{Targets: []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}}}}
-	_, err := c.FindPrograms(t.Context(), a, true)
-	assert.NoError(t, err)
+	err := c.With(t.Context(), a, true, nil)
+	assert.ErrorContains(t, err, "--jobs 0") // the session that comes next
 	assert.Equal(t, `warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
 `, stderr.String())
 	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
-	_, err = c.FindPrograms(t.Context(), a, true)
+	err = c.With(t.Context(), a, true, nil)
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
+	assert.ErrorContains(t, err, "not there")
 }
 
 // TestArchitectures: every command asks Batch, so that all of them mean the same images.

@@ -25,11 +25,6 @@ const (
 	repositoryVariable = "DRIVER_BUILD_REPOSITORY"
 )
 
-// Repository is the repository of images: that of the flag, else of the environment, else of the matrix.
-func (a *App) Repository(given string, d matrix.Defaults) string {
-	return cmp.Or(given, a.Getenv(repositoryVariable), d.Repository)
-}
-
 // CacheDir is the folder of the cache, which need not exist.
 func (a *App) CacheDir() (string, error) {
 	if dir := cmp.Or(a.cache, a.Getenv(cacheVariable)); dir != "" {
@@ -64,9 +59,11 @@ func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error)
 	return all, nil
 }
 
-// Given notes the flags of every command that a proposed command repeats.
-func (a *App) Given(g *batch.Given) {
-	g.CAFile, g.Insecure, g.Mirrors = a.caFile, a.insecure, a.mirrors
+// Complete notes the flags of every command that a proposed command repeats, and the repository of images: that of the flag,
+// else of the environment, else of the matrix.
+func (a *App) Complete(b *batch.Batch, d matrix.Defaults) {
+	b.Given.CAFile, b.Given.Insecure, b.Given.Mirrors = a.caFile, a.insecure, a.mirrors
+	b.Repository = cmp.Or(b.Repository, a.Getenv(repositoryVariable), d.Repository)
 }
 
 // Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal result, or the
