@@ -101,7 +101,7 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 	}
 	var lags, addable []string
 	for _, r := range rows {
-		lags = append(lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
+		lags = append(lags, fmt.Sprintf("%s has %s, newest is %s", r.Name, r.Matrix[len(r.Matrix)-1], r.Newest))
 		if r.Addable != "" {
 			addable = append(addable, r.Addable)
 		}
@@ -202,12 +202,12 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	}
 	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}
 	return session.ShowList(a, o.format, rows, titles, func(r releases.Coverage) []string {
-		end := r.EndOfLife
-		if r.Ended && end != releases.EndPassed {
+		end := r.End
+		if r.Over && end != releases.EndPassed {
 			end = "over " + end
 		}
 		return []string{
-			r.Branch, r.Kind, end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+			r.Name, string(r.Kind), end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
 		}
 	})
 }
@@ -225,7 +225,7 @@ func driverNote(r releases.Coverage) string {
 		notes = append(notes, "lags behind: "+r.Newest+" is out, no checksum is known")
 	case r.Lags:
 		notes = append(notes, "lags behind: "+r.Newest+" is out")
-	case len(r.Matrix) > 0 && r.Ended:
+	case len(r.Matrix) > 0 && r.Over:
 		notes = append(notes, "has the last release")
 	}
 	return strings.Join(notes, "; ")

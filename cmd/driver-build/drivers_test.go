@@ -34,7 +34,7 @@ func TestDrivers(t *testing.T) {
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
 	r.Want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
 	for _, b := range commandtest.Items[releases.Coverage](t, r, "drivers.schema.json") {
-		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Ended || !b.Lags || b.Matrix[0] != newDriver) {
+		if b.Name == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Over || !b.Lags || b.Matrix[0] != newDriver) {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -135,8 +135,8 @@ func TestCUDA(t *testing.T) {
 		assert.Equalf(t, releases.CUDANative, p.Runs.Support, "%s", p.Driver)
 	}
 	for _, b := range commandtest.Items[releases.Coverage](t, u.tool(t, "drivers --releases none -o json --cuda 13.0"), "drivers.schema.json") {
-		want := map[string]string{"R535": "none", "R580": "native", "R610": "native", "R418": "none"}[b.Branch]
-		assert.Equalf(t, true, want == "" || want == b.RunsCUDA, "%s: %s", b.Branch, b.RunsCUDA)
+		want := map[string]string{"R535": "none", "R580": "native", "R610": "native", "R418": "none"}[b.Name]
+		assert.Equalf(t, true, want == "" || want == b.RunsCUDA, "%s: %s", b.Name, b.RunsCUDA)
 	}
 	assert.Contains(t, u.tool(t, "drivers R570 --releases none --cuda 12.8").Stdout, "RUNS IT")
 

@@ -16,17 +16,13 @@ import (
 
 // Coverage is one branch, with what the matrix has of it.
 type Coverage struct {
-	Branch    string   `json:"branch"`
-	Kind      string   `json:"kind,omitempty"`
-	EndOfLife string   `json:"endOfLife,omitempty"` // last month of support, or "over"
-	Ended     bool     `json:"over"`
-	CUDA      string   `json:"cuda,omitempty"`
-	Kernel    string   `json:"minKernel,omitempty"`
-	Newest    string   `json:"newest,omitempty"`
-	Date      string   `json:"newestDate,omitempty"`
-	Matrix    []string `json:"matrix"`            // versions that the matrix has, rising
-	Lags      bool     `json:"lags"`              // the matrix has the branch, but not its newest release
-	Addable   string   `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
+	Branch
+	Over    bool     `json:"over"` // support has ended
+	Newest  string   `json:"newest,omitempty"`
+	Date    string   `json:"newestDate,omitempty"`
+	Matrix  []string `json:"matrix"`            // versions that the matrix has, rising
+	Lags    bool     `json:"lags"`              // the matrix has the branch, but not its newest release
+	Addable string   `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
 	// RunsCUDA says how its newest release runs the release of CUDA that was asked for: native,
 	// minor-version, none.
 	RunsCUDA string            `json:"runsCUDA,omitempty"`
@@ -35,10 +31,7 @@ type Coverage struct {
 
 // ReleaseCoverage is one release of a branch.
 type ReleaseCoverage struct {
-	Version  string   `json:"version"`
-	Date     string   `json:"date,omitempty"`
-	Kernel   string   `json:"maxKernel,omitempty"`
-	Notes    string   `json:"notes,omitempty"`
+	Release
 	InMatrix bool     `json:"inMatrix"`
 	Archs    []string `json:"archs"`              // archives that are known
 	Checked  []string `json:"checksums"`          // those whose sha256 is known
@@ -79,10 +72,7 @@ func (t *Table) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA, branches [
 
 // Coverage compares the branch with a matrix on a day.
 func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
-	c := Coverage{
-		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Ended: b.Ended(day), CUDA: b.CUDA, Kernel: b.Kernel,
-		Matrix: []string{}, Releases: []ReleaseCoverage{},
-	}
+	c := Coverage{Branch: b, Over: b.Ended(day), Matrix: []string{}, Releases: []ReleaseCoverage{}}
 	stated, advice := map[string]string{}, Recommend(m.Drivers, day)
 	for _, d := range m.Drivers {
 		if d.Branch == b.Name {
@@ -97,7 +87,7 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 	}
 	for _, known := range b.Releases {
 		r := ReleaseCoverage{
-			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
+			Release: known, Archs: []string{}, Checked: []string{},
 			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return matrix.CompareVersions(v, known.Version) == 0 }),
 			CUDA:     CUDAOf(known.Version, stated[known.Version]), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
 			Recommended: advice.Mark(known.Version),

@@ -39,23 +39,23 @@ type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
 type Branch struct {
-	Name      string // "R535"
-	Kind      Kind   // "" when unknown
-	End       string // last month of support, "2028-06"; EndPassed; "" when unknown
-	EndSource string // who says End, for people
-	CUDA      string // the CUDA version that it shipped with, "12.2"; "" when unknown
-	Kernel    string // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
-	Releases  []Release
+	Name      string    `json:"branch"`              // "R535"
+	Kind      Kind      `json:"kind,omitempty"`      // "" when unknown
+	End       string    `json:"endOfLife,omitempty"` // last month of support, "2028-06"; "over"; "" when unknown
+	EndSource string    `json:"-"`                   // who says End, for people
+	CUDA      string    `json:"cuda,omitempty"`      // the CUDA version that it shipped with, "12.2"; "" when unknown
+	Kernel    string    `json:"minKernel,omitempty"` // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
+	Releases  []Release `json:"-"`
 }
 
 // Release is one version of the driver.
 type Release struct {
-	Version  string
-	Date     string // "2023-06-14"; "" when unknown
-	Notes    string // https URL of the release notes, "" when unknown
-	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when unknown
-	Reason   string // the source of Kernel, for people
-	Archives []Archive
+	Version  string    `json:"version"`
+	Date     string    `json:"date,omitempty"`      // "2023-06-14"; "" when unknown
+	Kernel   string    `json:"maxKernel,omitempty"` // the highest that the modules compile on without patches, "6.5"; "" when unknown
+	Notes    string    `json:"notes,omitempty"`     // https URL of the release notes, "" when unknown
+	Reason   string    `json:"-"`                   // the source of Kernel, for people
+	Archives []Archive `json:"-"`
 }
 
 // Archive is a .run file, or one of NVIDIA's redist folder, for one architecture.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 var (
@@ -50,13 +51,10 @@ type Page struct {
 // Column is a driver. Drivers of one branch that follow each other share a heading.
 type Column struct {
 	matrix.Driver
-	Kind   string   // "lts", "" when not known
-	End    string   // last month of support, "" when not known
-	Over   bool     // support has ended
-	Newest string   // the newest release of the branch when it is newer than all that the matrix has, else ""
-	CUDA   string   // the highest release that it runs natively, "" when not known
-	Runs   string   // how it runs the release of CUDA that was asked for, "" when none was
-	Faults []string // what is known of the release
+	Of     releases.Coverage // its branch; zero when not known
+	CUDA   string            // the highest release that it runs natively, "" when not known
+	Runs   string            // how it runs the release of CUDA that was asked for, "" when none was
+	Faults []string          // what is known of the release
 
 	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are
 	// those that NVIDIA has, and whose checksum no public source has.

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 func render(t testing.TB, r Page) string {
@@ -25,6 +26,10 @@ func render(t testing.TB, r Page) string {
 	var b bytes.Buffer
 	require.NoError(t, r.Write(&b))
 	return b.String()
+}
+
+func ended(kind releases.Kind, end string) releases.Coverage {
+	return releases.Coverage{Branch: releases.Branch{Kind: kind, End: end}, Over: true}
 }
 
 // little has every state and every optional part, and texts that would like to be HTML.
@@ -41,11 +46,11 @@ func little() Page {
 			{
 				Driver: matrix.Driver{Version: "595.84", Branch: "R595", Flavours: []string{"proprietary", "open"},
 					Kernel: driverinfo.KernelRule{Min: "4.15", Max: "7.1", Reason: evil}},
-				Kind: "production", End: "2027-03", Newest: "595.91.07",
+				Of: releases.Coverage{Branch: releases.Branch{Kind: releases.Production, End: "2027-03"}, Lags: true, Newest: "595.91.07"},
 			},
-			{Driver: matrix.Driver{Version: "535.309.01", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},
-			{Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},
-			{Driver: matrix.Driver{Version: "396.54", Branch: "R396"}, Kind: "new-feature", End: "over", Over: true},
+			{Driver: matrix.Driver{Version: "535.309.01", Branch: "R535"}, Of: ended(releases.LongTerm, "2026-06")},
+			{Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Of: ended(releases.LongTerm, "2026-06")},
+			{Driver: matrix.Driver{Version: "396.54", Branch: "R396"}, Of: ended(releases.NewFeature, releases.EndPassed)},
 		},
 		Cells: []Cell{
 			{Pair: batch.Pair{System: "debian12", Driver: "595.84", Arch: "arm64", Tag: "595.84-debian12"}, State: Missing},

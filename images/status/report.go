@@ -107,11 +107,7 @@ func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
 		}
 	}
 	if branch, ok := o.Releases.Branch(d.Branch); ok {
-		of := branch.Coverage(o.Matrix, o.Time, nil)
-		c.Kind, c.End, c.Over = of.Kind, of.EndOfLife, of.Ended
-		if of.Lags {
-			c.Newest = of.Newest
-		}
+		c.Of = branch.Coverage(o.Matrix, o.Time, nil)
 	}
 	c.Components, c.Unknown = components(pairs, d.Version)
 	return c

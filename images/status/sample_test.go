@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // sample is a report on the matrix of this project with states, digests and sizes that follow from the tags:
@@ -23,11 +24,12 @@ func sample(t testing.TB) Page {
 		Notes: []string{"NVIDIA's list of releases could not be read, the built-in table is used."},
 	}
 	for _, d := range slices.Backward(m.Drivers) {
-		r.Drivers = append(r.Drivers, Column{Driver: d, Kind: "production", End: "2026-02", Over: d.Version < "56"})
+		of := releases.Coverage{Branch: releases.Branch{Kind: releases.Production, End: "2026-02"}, Over: d.Version < "56"}
+		r.Drivers = append(r.Drivers, Column{Driver: d, Of: of})
 	}
 	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}
 	r.Drivers[1].CUDA, r.Drivers[1].Runs, r.Drivers[1].Faults = "13.2", "CUDA 13.3: minor-version: with limits", []string{"known to be bad: <b>pods</b> stay Pending"}
-	r.Drivers[1].Newest = "595.91.07"
+	r.Drivers[1].Of.Lags, r.Drivers[1].Of.Newest = true, "595.91.07"
 	r.Systems = append(r.Systems, m.Systems...)
 	good := require.Value(m.Select(matrix.Selection{All: true}))(t)
 	for n, g := range good {
