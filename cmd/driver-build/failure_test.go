@@ -135,7 +135,7 @@ func TestCancel(t *testing.T) {
 				}
 				once.Do(func() {
 					stopped = time.Now()
-					cancel(session.SignalError{Signal: os.Interrupt})
+					cancel(session.SignalError{Signal: syscall.SIGINT})
 				})
 				select {
 				case <-r.Context().Done():

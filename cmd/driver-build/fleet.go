@@ -58,6 +58,7 @@ func newFleetCmd(a *session.App) *cobra.Command {
 		"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages)
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
+	session.Check(f, fleet.CheckReason, "allow-unserved")
 	session.Format(f, &o.format, "table, json, github, gitlab or values")
 	return cmd
 }
@@ -65,9 +66,6 @@ func newFleetCmd(a *session.App) *cobra.Command {
 func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) error {
 	m, err := o.Load(a)
 	if err != nil {
-		return err
-	}
-	if err := fleet.CheckReasons(o.allow); err != nil {
 		return err
 	}
 	beside := o.precompiled == moduleImages

@@ -105,7 +105,8 @@ func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		cancel(session.SignalError{Signal: <-signals})
+		stop, _ := (<-signals).(syscall.Signal) // always one
+		cancel(session.SignalError{Signal: stop})
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM) // a second signal ends the process at once
 	}()
 	a := &session.App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}

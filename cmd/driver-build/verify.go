@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +85,7 @@ func (o *verifyFlags) check(ctx context.Context, getenv func(string) string) (er
 	if o.again.Certificates, err = flags.Certificates(o.certs...); err != nil {
 		return err
 	}
-	if o.trust.Keys, err = flags.PublicKeys("--key", time.Now(), o.keys...); err != nil {
+	if o.trust.Keys, err = flags.PublicKeys("--key", o.keys...); err != nil {
 		return err
 	}
 	o.again.Keys = o.trust.Keys

@@ -151,12 +151,10 @@ func (p *Plan) Unserved() []Without {
 	return slices.DeleteFunc(slices.Clone(p.Without), func(w Without) bool { return slices.Contains(elsewhere, w.Code) })
 }
 
-// CheckReasons checks the names of reasons that are accepted.
-func CheckReasons(accepted []string) error {
-	for _, code := range accepted {
-		if code != "all" && !slices.Contains(losses, code) {
-			return failure.Errorf(failure.Usage, "%q is no reason that can be accepted: use %s or all", code, strings.Join(losses, ", "))
-		}
+// CheckReason checks the name of a reason that is accepted.
+func CheckReason(code string) error {
+	if code != "all" && !slices.Contains(losses, code) {
+		return failure.Errorf(failure.Usage, "%q is no reason that can be accepted: use %s or all", code, strings.Join(losses, ", "))
 	}
 	return nil
 }

@@ -10,14 +10,6 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// The labels that the rule gives to nodes.
-const (
-	LabelBranch     = "nvidia.com/driver.branch"   // "R580"; "none" if no driver of the matrix drives the GPUs
-	LabelModules    = "nvidia.com/driver.modules"  // any, open, proprietary or none
-	LabelGeneration = "nvidia.com/gpu.generation"  // "turing"; the oldest, if a node has several
-	LabelConflict   = "nvidia.com/driver.conflict" // "true": no driver drives all GPUs of the node
-)
-
 // perLine is how many device numbers a line of the rule has.
 const perLine = 16
 

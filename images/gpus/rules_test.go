@@ -150,7 +150,7 @@ func checkRules(t *testing.T, m *matrix.Matrix) {
 				word = flavours[0]
 			}
 		}
-		if labels[LabelBranch] != branch || labels[LabelModules] != word || labels[LabelGeneration] != strings.ToLower(g.Generation) {
+		if labels["nvidia.com/driver.branch"] != branch || labels["nvidia.com/driver.modules"] != word || labels["nvidia.com/gpu.generation"] != strings.ToLower(g.Generation) {
 			t.Errorf("%s %s: labels %v, want %s %s", g.ID(), g.Name, labels, branch, word)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -54,22 +53,12 @@ func WarningKinds() []string {
 	return []string{driverinfo.EndOfLife, driverinfo.KnownBad, driverinfo.KernelBroken}
 }
 
-// ParseWarningKinds returns the kinds that words name; all stands for every kind.
-func ParseWarningKinds(words []string) (kinds []string, err error) {
-	known := append(WarningKinds(), "all")
-	for _, w := range words {
-		if w == "all" {
-			return WarningKinds(), nil
-		}
-		if !slices.Contains(known, w) {
-			if near := distros.Nearest(w, known); len(near) > 0 {
-				return nil, fmt.Errorf("%.40q is no kind of warning: did you mean %s?", w, near[0])
-			}
-			return nil, fmt.Errorf("%.40q is no kind of warning: it is one of %s", w, strings.Join(known, ", "))
-		}
-		kinds = append(kinds, w)
+// CheckWarningKind says whether a word is a kind of warning, or all.
+func CheckWarningKind(word string) error {
+	if known := append(WarningKinds(), "all"); !slices.Contains(known, word) {
+		return fmt.Errorf("%.40q is no kind of warning: it is one of %s", word, strings.Join(known, ", "))
 	}
-	return kinds, nil
+	return nil
 }
 
 // Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend.

@@ -80,7 +80,8 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 		}
 	}
 	slices.SortFunc(c.Matrix, matrix.CompareVersions)
-	if newest, ok := b.Newest(); ok {
+	if n := len(b.Releases); n > 0 {
+		newest := b.Releases[n-1]
 		c.Newest, c.Date = newest.Version, newest.Date
 		c.Lags = len(c.Matrix) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
 		c.RunsCUDA = runsCUDA(cuda, newest.Version, cmp.Or(stated[newest.Version], b.CUDA))

@@ -176,16 +176,13 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 
 // kindOf reads the words of NVIDIA's list: "lts branch".
 func kindOf(text string) Kind {
-	text = strings.ToLower(text)
-	switch has := func(word string) bool { return strings.Contains(text, word) }; {
-	case has("lts") || has("long"):
-		return LongTerm
-	case has("production"):
-		return Production
-	case has("feature"):
-		return NewFeature
-	case has("legacy"):
-		return Legacy
+	for _, known := range []struct {
+		word string
+		kind Kind
+	}{{"lts", LongTerm}, {"long", LongTerm}, {"production", Production}, {"feature", NewFeature}, {"legacy", Legacy}} {
+		if strings.Contains(strings.ToLower(text), known.word) {
+			return known.kind
+		}
 	}
 	return ""
 }

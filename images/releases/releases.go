@@ -45,7 +45,7 @@ type Branch struct {
 	EndSource string    `json:"-"`                   // who says End, for people
 	CUDA      string    `json:"cuda,omitempty"`      // the CUDA version that it shipped with, "12.2"; "" when unknown
 	Kernel    string    `json:"minKernel,omitempty"` // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
-	Releases  []Release `json:"-"`
+	Releases  []Release `json:"-"`                   // rising
 }
 
 // Release is one version of the driver.
@@ -121,14 +121,6 @@ func (t *Table) Release(version string) (Release, bool) {
 	return b.Releases[n], true
 }
 
-// Newest returns the highest release of the branch; ok is false when none is known.
-func (b Branch) Newest() (r Release, ok bool) {
-	if len(b.Releases) == 0 {
-		return Release{}, false
-	}
-	return b.Releases[len(b.Releases)-1], true
-}
-
 // Ended reports whether support has ended at a time: the month of End has passed.
 func (b Branch) Ended(at time.Time) bool {
 	if b.End == EndPassed {
@@ -169,18 +161,15 @@ func merge[T any](list *[]T, fresh T, order func(a, b T) int, join func(old, fre
 }
 
 func (b Branch) with(fresh Branch) Branch {
-	merged := Branch{
-		EndSource: b.EndSource,
-		Name:      fresh.Name, Kind: cmp.Or(fresh.Kind, b.Kind), End: cmp.Or(fresh.End, b.End), CUDA: cmp.Or(fresh.CUDA, b.CUDA),
-		Kernel: cmp.Or(fresh.Kernel, b.Kernel), Releases: slices.Clone(b.Releases),
-	}
 	if fresh.End != "" {
-		merged.EndSource = fresh.EndSource
+		b.End, b.EndSource = fresh.End, fresh.EndSource
 	}
+	b.Name, b.Kind, b.CUDA, b.Kernel = fresh.Name, cmp.Or(fresh.Kind, b.Kind), cmp.Or(fresh.CUDA, b.CUDA), cmp.Or(fresh.Kernel, b.Kernel)
+	b.Releases = slices.Clone(b.Releases) // of a table that stays as it is
 	for _, r := range fresh.Releases {
-		merge(&merged.Releases, r, byVersion, Release.with)
+		merge(&b.Releases, r, byVersion, Release.with)
 	}
-	return merged
+	return b
 }
 
 func (r Release) with(fresh Release) Release {

@@ -79,16 +79,11 @@ type view struct {
 	Page
 	Style   template.CSS
 	Policy  string // Content-Security-Policy
-	Counts  []count
+	States  []State
+	Counts  map[State]int
 	Targets int // cells that a rule does not exclude
 	Groups  []*heading
 	Rows    []row
-}
-
-// count is a number of the summary.
-type count struct {
-	State State
-	N     int
 }
 
 // heading is that of the drivers of a branch.
@@ -153,25 +148,20 @@ func (p Page) view() view {
 	p.Title, p.Generated = cmp.Or(p.Title, "NVIDIA driver images"), p.Generated.UTC()
 	sum := sha256.Sum256([]byte(styleText))
 	v := view{
-		Page:   p,
+		Page: p, States: states, Counts: map[State]int{},
 		Style:  template.CSS(styleText), //nolint:gosec // our own file
 		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'",
 	}
-	cells, n := map[string][]Cell{}, map[State]int{}
+	cells := map[string][]Cell{}
 	for _, c := range p.Cells {
 		if !slices.Contains(states, c.State) {
 			c.State = Unknown
 		}
 		at := anchor(c.System, c.Driver)
 		cells[at] = append(cells[at], c)
-		n[c.State]++
+		v.Counts[c.State]++
 	}
-	for _, s := range states {
-		if n[s] > 0 {
-			v.Counts = append(v.Counts, count{s, n[s]})
-		}
-	}
-	v.Targets = len(p.Cells) - n[Excluded]
+	v.Targets = len(p.Cells) - v.Counts[Excluded]
 	for i, d := range p.Drivers {
 		if i == 0 || p.Drivers[i-1].Branch != d.Branch {
 			v.Groups = append(v.Groups, &heading{Column: d})

@@ -70,12 +70,12 @@ func TestRealNFD(t *testing.T) {
 	labels := label(t, program(t), m, "", nodes)
 	for name, n := range nodes {
 		l := labels[name]
-		got := strings.TrimSpace(l[gpus.LabelGeneration] + " " + l[gpus.LabelBranch] + " " + l[gpus.LabelModules])
+		got := strings.TrimSpace(l["nvidia.com/gpu.generation"] + " " + l["nvidia.com/driver.branch"] + " " + l["nvidia.com/driver.modules"])
 		if want := strings.Replace(n.want, "NEW", newest, 1); got != want {
 			t.Errorf("%s: labels %q, want %q", name, got, want)
 		}
-		if conflict := strings.HasSuffix(name, "-conflict"); (l[gpus.LabelConflict] == "true") != conflict {
-			t.Errorf("%s: conflict label %q", name, l[gpus.LabelConflict])
+		if conflict := strings.HasSuffix(name, "-conflict"); (l["nvidia.com/driver.conflict"] == "true") != conflict {
+			t.Errorf("%s: conflict label %q", name, l["nvidia.com/driver.conflict"])
 		}
 	}
 }

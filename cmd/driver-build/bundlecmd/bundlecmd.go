@@ -10,7 +10,6 @@ import (
 	"io"
 	"path"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +66,7 @@ func newVerify(a *session.App) *cobra.Command {
 			"All blobs that are damaged, missing or out of place are found, and the first fault before them. With any, the exit code is 5.",
 		Example: "  driver-build bundle verify fleet.tar --key image.pub",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			keys, err := key.Load(time.Now())
+			keys, err := key.Load()
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,7 +69,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err := o.check(file); err != nil {
 		return err
 	}
-	keys, err := o.key.Load(time.Now())
+	keys, err := o.key.Load()
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,7 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	f.StringVar(&c.Releases, "releases", "", "`FILE` or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 	session.Images(f, "base", "kernel-from")
 	session.Check(f, batch.CheckMirror, "mirror")
+	session.Check(f, releases.CheckWarningKind, "deny")
 	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "no-toolchain", "with-sources", "kernel-flavour")
 }
 
@@ -115,8 +116,8 @@ func (c *Common) Load(a *session.App) (*matrix.Matrix, error) {
 }
 
 func (c *Common) check(a *session.App, d matrix.Defaults) (err error) {
-	if c.deny, err = releases.ParseWarningKinds(c.deny); err != nil {
-		return session.Usagef("--deny: %w", err)
+	if slices.Contains(c.deny, "all") {
+		c.deny = releases.WarningKinds()
 	}
 	if c.Day = time.Now(); c.At != "" {
 		if c.Day, err = time.Parse(time.DateOnly, c.At); err != nil {

@@ -140,17 +140,17 @@ func (k *Trust) AddTo(f *pflag.FlagSet) {
 }
 
 // Load reads the keys; there are none with --allow-unsigned.
-func (k *Trust) Load(now time.Time) ([]crypto.PublicKey, error) {
+func (k *Trust) Load() ([]crypto.PublicKey, error) {
 	if k.Unsigned == (len(k.Keys) > 0) {
 		return nil, session.Usagef("give --key FILE, or --allow-unsigned if who made it does not matter")
 	}
-	return PublicKeys("--key", now, k.Keys...)
+	return PublicKeys("--key", k.Keys...)
 }
 
 // PublicKeys reads the files of a flag.
-func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
+func PublicKeys(flag string, files ...string) (all []crypto.PublicKey, err error) {
 	for _, file := range files {
-		keys, err := keyfile.LoadPublic(file, now)
+		keys, err := keyfile.LoadPublic(file, time.Now())
 		for _, key := range keys {
 			if kerr := signature.CheckKey(key); kerr != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", file, kerr))
@@ -248,7 +248,7 @@ func (s *ImageSigner) Public() (crypto.PublicKey, error) {
 	if s.PublicKey == "" {
 		return nil, nil //nolint:nilnil // nil is the key that is not known
 	}
-	keys, err := PublicKeys("--image-public-key", time.Now(), s.PublicKey)
+	keys, err := PublicKeys("--image-public-key", s.PublicKey)
 	if err == nil && len(keys) > 1 {
 		err = session.Usagef("--image-public-key %s holds %d keys: give the one of the signer", s.PublicKey, len(keys))
 	}

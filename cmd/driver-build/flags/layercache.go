@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/pflag"
@@ -54,7 +53,7 @@ func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.Pub
 	if named && offline {
 		return session.Usagef("--cache-from downloads, and --offline forbids it: give one of them")
 	}
-	if c.keys, err = PublicKeys("--cache-key", time.Now(), c.Keys...); err != nil {
+	if c.keys, err = PublicKeys("--cache-key", c.Keys...); err != nil {
 		return err
 	}
 	if signer != nil && (signs || len(c.keys) > 0) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,11 +100,11 @@ func (r *Runners) Named() bool { return r.kind != anyBuilder }
 
 // Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
 func (r *Runners) Try(ctx context.Context, work string) (string, error) {
-	with, end, err := r.find(ctx, work, func(string) {})
+	with, err := r.find(ctx, work, func(string) {})
 	if err != nil {
 		return "", err
 	}
-	return with.String(), end()
+	return with.String(), end(with)
 }
 
 // Attach gives the session a runner, which is found when the first compile needs it. The returned function
@@ -113,34 +114,39 @@ func (r *Runners) Attach(s *session.Session) func() error {
 	say := func(line string) { _ = s.Observe.Begin("builder", line).End(false, nil) }
 	var one sync.Mutex
 	var found runner.Runner
-	end := noEnd
 	s.Runner = func(ctx context.Context) (_ runner.Runner, err error) {
 		one.Lock()
 		defer one.Unlock()
 		if found == nil {
-			found, end, err = r.find(ctx, s.Store.Dir(), say)
+			found, err = r.find(ctx, s.Store.Dir(), say)
 		}
 		return found, err
 	}
 	return func() error {
 		one.Lock()
 		defer one.Unlock()
-		return end()
+		return end(found)
 	}
 }
 
-func noEnd() error { return nil }
+// end ends a runner that lasts: a BuildKit daemon.
+func end(r runner.Runner) error {
+	if daemon, ok := r.(io.Closer); ok {
+		return daemon.Close()
+	}
+	return nil
+}
 
-// find looks for a runner, which the returned function ends. work is a folder for what it keeps, say takes lines for people.
-func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ runner.Runner, end func() error, err error) {
+// find looks for a runner. work is a folder for what it keeps, say takes lines for people.
+func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ runner.Runner, err error) {
 	var reasons []error
 	if r.kind != chrootBuilder {
 		daemon, err := buildkit.New(ctx, buildkit.Options{Address: r.address, TLS: r.tls, Work: filepath.Join(work, "partial"), OnLine: say})
 		if err == nil {
-			return daemon, daemon.Close, nil
+			return daemon, nil
 		}
 		if r.kind == buildkitBuilder || !errors.Is(err, runner.ErrUnavailable) {
-			return nil, noEnd, err
+			return nil, err
 		}
 		reasons = append(reasons, err)
 	}
@@ -148,10 +154,10 @@ func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ ru
 	if err == nil {
 		var local *chroot.Runner
 		if local, err = chroot.New(filepath.Join(work, "work")); err == nil {
-			return local, noEnd, nil
+			return local, nil
 		}
 	}
 	reasons = append(reasons, err)
-	return nil, noEnd, fmt.Errorf("%w: %s; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
+	return nil, fmt.Errorf("%w: %s; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
 		errNoBuilder, errors.Join(reasons...).Error()) // its text alone: their kind does not count
 }

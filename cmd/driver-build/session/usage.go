@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,15 +25,10 @@ func Usagef(format string, args ...any) error { return failure.Errorf(failure.Us
 // Renamed is the annotation of a flag's former name: its name now.
 const Renamed = "renamed"
 
-// rare is the annotation of a flag that few people set.
-const rare = "rare"
-
 // Hide leaves flags that few people set out of the help, which has their names in one line.
 func Hide(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
-		flag := f.Lookup(name)
-		flag.Hidden = true
-		flag.Annotations = map[string][]string{rare: {}}
+		f.Lookup(name).Hidden = true
 	}
 }
 
@@ -46,7 +40,7 @@ func FormerName(f *pflag.FlagSet, old, now string) {
 }
 
 // Rare says whether a flag is one of Hide.
-func Rare(f *pflag.Flag) bool { return f.Annotations[rare] != nil }
+func Rare(f *pflag.Flag) bool { return f.Hidden && f.Annotations[Renamed] == nil }
 
 // removed says what takes the place of flags that went with this version.
 var removed = map[string]string{
@@ -160,7 +154,7 @@ const (
 )
 
 // SignalError is the cause of a context that a signal cancelled.
-type SignalError struct{ Signal os.Signal }
+type SignalError struct{ Signal syscall.Signal }
 
 func (e SignalError) Error() string { return "stopped by signal: " + e.Signal.String() }
 
@@ -169,12 +163,8 @@ func ExitCode(err error) int {
 	if err == nil {
 		return ExitDone
 	}
-	var stop SignalError
-	if errors.As(err, &stop) {
-		if sig, ok := stop.Signal.(syscall.Signal); ok {
-			return ExitSignal + int(sig)
-		}
-		return ExitUnexpected
+	if stop, ok := errors.AsType[SignalError](err); ok {
+		return ExitSignal + int(stop.Signal)
 	}
 	return map[failure.Kind]int{
 		failure.Unserved: ExitUnserved, failure.Some: ExitSome, failure.Usage: ExitUsage, failure.Content: ExitMismatch,
