@@ -17,7 +17,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 	"github.com/driver-container/driver-container/node/cli"
 )
@@ -40,9 +39,11 @@ const buildExample = `  driver-build build --os ubuntu22.04 --driver 580.178.04 
 func newRootCmd(a *session.App) *cobra.Command {
 	cmd := buildCommand(a, "driver-build")
 	cmd.Short, cmd.Example = "Build NVIDIA driver images from a version matrix", strings.ReplaceAll(buildExample, " build ", " ")
-	info := session.BuildInfo()
+	info := session.BuildInfo() // with the commit of a program that was compiled in a checkout
 	cmd.Flags().Bool("version", false, "print the version")
-	cmd.Version = versionText(info)
+	if cmd.Version = info.Version; info.Revision != info.Version {
+		cmd.Version = strings.TrimSpace(info.Version + " " + info.Revision)
+	}
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	cmd.SetUsageFunc(usage)
@@ -59,7 +60,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 			newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		}},
 		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
-		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a), newVersionCmd(a, info)}},
+		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a), newVersionCmd(a)}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
 		for _, c := range group.commands {
@@ -73,22 +74,14 @@ func newRootCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
+func newVersionCmd(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Stdout, "driver-build", versionText(info))
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(a.Stdout, "driver-build", cmd.Root().Version)
 			return err
 		},
 	}
-}
-
-// versionText is the version, and the commit of a program that was compiled in a checkout.
-func versionText(info recipe.BuilderInfo) string {
-	if info.Revision == info.Version {
-		return info.Version
-	}
-	return strings.TrimSpace(info.Version + " " + info.Revision)
 }
 
 func main() {

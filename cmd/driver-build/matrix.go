@@ -65,6 +65,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	f.StringArrayVar(&o.entry.URLs, "url", nil, "`[ARCH=]URL` of the .run archive (repeatable)")
 	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
 	session.Hide(f, "redist")
+	session.Check(f, matrix.CheckArch, "arch")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	return cmd
 }

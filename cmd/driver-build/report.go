@@ -34,6 +34,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "profile repository releases lock cuda")
 	session.Describe(f, "repository", "`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.StringVar(&file, "html", "", "`FILE` to write, - for stdout")
+	session.CheckUnless(f, "-", outfile.Check, "html")
 	f.BoolVar(&r.Compare, "compare", false, "plan every image, to tell which are out of date")
 	f.StringVar(&r.Title, "title", "", "heading of the page (default NVIDIA driver images)")
 	session.Hide(f, "title", "compare")
@@ -43,11 +44,6 @@ func newReportCmd(a *session.App) *cobra.Command {
 func report(ctx context.Context, a *session.App, o *flags.Common, r status.ReportOptions, file string) error {
 	if file == "" {
 		return session.Usagef("give --html FILE, or --html - for stdout")
-	}
-	if file != "-" {
-		if err := outfile.Check(file); err != nil {
-			return session.Usagef("--html: %w", err)
-		}
 	}
 	selection := o.Selection
 	o.Selection.All = true

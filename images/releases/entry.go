@@ -24,7 +24,7 @@ const (
 // Entry is a driver on its way into a matrix. Its public fields are what the user gave.
 type Entry struct {
 	Version  string
-	Archs    []string  // empty: those whose address is known
+	Archs    []string  // of [matrix.CheckArch]; empty: those whose address is known
 	URLs     []string  // [ARCH=]URL of archives
 	Source   Source    // of NVIDIA's list
 	Manifest Source    // of NVIDIA's redist folder; without an address NVIDIA's own, where it is needed
@@ -45,11 +45,6 @@ type Entry struct {
 // Check refuses before anything is asked: mistakes in arguments, and a driver that is there.
 func (e *Entry) Check(m *matrix.Matrix) error {
 	e.urls = map[string]string{}
-	for _, arch := range e.Archs {
-		if err := matrix.CheckArch(arch); err != nil {
-			return fmt.Errorf("--arch: %w", err)
-		}
-	}
 	for _, u := range e.URLs {
 		arch, rest, ok := strings.Cut(u, "=")
 		if !ok || strings.Contains(arch, ":") { // no ARCH=: an address may hold a =

@@ -220,13 +220,8 @@ func anchor(system, driver string) string { return system + "-" + driver }
 
 // size is a number of bytes for people.
 func size(n int64) string {
-	switch {
-	case n <= 0:
+	if n <= 0 {
 		return ""
-	case n < 1e6:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1e9:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 	}
-	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }

@@ -51,11 +51,15 @@ func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs 
 	shown = emptyPage(b, pairs, o)
 	r := &reporter{survey: s, compares: b.Repository != "" && (o.Compare || b.Lock != nil)}
 	if b.Repository != "" {
-		note, err := r.list(ctx)
+		// A registry that answers anything at all is asked further questions. Without any answer there is no page: an old page
+		// is better than a page that knows nothing.
+		r.tags, err = listTags(ctx, builder, b.Repository)
+		if _, status := errors.AsType[*registry.StatusError](err); status || errors.Is(err, fs.ErrNotExist) {
+			shown.Notes, err = append(shown.Notes, fmt.Sprintf("images with compiled modules are not shown: %v", err)), nil
+		}
 		if err != nil {
 			return shown, err
 		}
-		shown.Notes = append(shown.Notes, note...)
 	}
 	shown.Cells = make([]Cell, len(pairs))
 	if err := errors.Join(batch.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
@@ -136,17 +140,6 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 		return all
 	}
 	return list(with), list(without)
-}
-
-// list asks for the tags of the repository. A registry that answers anything at all is asked further questions; without any
-// answer there is no page: an old page is better than a page that knows nothing.
-func (r *reporter) list(ctx context.Context) (notes []string, err error) {
-	r.tags, err = listTags(ctx, r.plans.Builder, r.Repository)
-	_, status := errors.AsType[*registry.StatusError](err)
-	if status || errors.Is(err, fs.ErrNotExist) {
-		return []string{fmt.Sprintf("images with compiled modules are not shown: %v", err)}, nil
-	}
-	return nil, err
 }
 
 // cell says all that is known of a pair.

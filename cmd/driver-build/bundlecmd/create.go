@@ -69,6 +69,7 @@ func newCreate(a *session.App) *cobra.Command {
 	session.Hide(f, "file-tag")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of `FILE`: an earlier bundle, or a list of what the site has (repeatable)")
 	o.key.AddTo(f, "the bundle")
+	session.CheckUnless(f, "-", outfile.Check, "output")
 	session.Check(f, imagename.CheckTag, "file-tag")
 	session.Check(f, recipe.CheckRelease, "headers")
 	return cmd
@@ -116,13 +117,8 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 
 // check says what is wrong with the flags, before anything is asked or read.
 func (o *createFlags) check() error {
-	switch {
-	case o.output == "":
+	if o.output == "" {
 		return session.Usagef("--output: give the file to write")
-	case o.output != "-":
-		if err := outfile.Check(o.output); err != nil {
-			return session.Usagef("--output: %w", err)
-		}
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)

@@ -58,7 +58,7 @@ func newImport(a *session.App) *cobra.Command {
 	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`")
 	session.Check(f, imagename.CheckRepository, "mount-from")
 	session.Check(f, outfile.CheckFolder, "inputs", "headers", "policy")
-	session.Check(f, checkText, "values")
+	session.CheckUnless(f, "-", outfile.CheckReplace, "values")
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")
@@ -182,13 +182,6 @@ func (o *importFlags) writePolicy(a *session.App, origin string) error {
 		err = errors.Join(err, writeText(a.Stdout, filepath.Join(o.policy, name), files[name]))
 	}
 	return err
-}
-
-func checkText(file string) error {
-	if file == "-" {
-		return nil
-	}
-	return outfile.CheckReplace(file)
 }
 
 // writeText writes a text to a file that the user named.

@@ -33,12 +33,7 @@ func (c *LayerCache) AddTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.From, "cache-from", nil, "`REGISTRY/PATH` to take finished layers from, or none (repeatable; default: where the image is pushed to)")
 	f.StringVar(&c.To, "cache-to", "", "`REGISTRY/PATH` to leave finished layers in for later builds, or none (default: where the image is pushed to)")
 	f.StringArrayVar(&c.Keys, "cache-key", nil, "FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)")
-	session.Check(f, func(r string) error {
-		if r == noRepository {
-			return nil
-		}
-		return imagename.CheckRepository(r)
-	}, "cache-from", "cache-to")
+	session.CheckUnless(f, noRepository, imagename.CheckRepository, "cache-from", "cache-to")
 	session.Hide(f, "cache-key")
 }
 

@@ -100,6 +100,16 @@ func Check(f *pflag.FlagSet, check func(string) error, names ...string) {
 	parse(f, func(text string) (string, error) { return text, check(text) }, names)
 }
 
+// CheckUnless is Check of flags that take a word besides.
+func CheckUnless(f *pflag.FlagSet, word string, check func(string) error, names ...string) {
+	Check(f, func(text string) error {
+		if text == word {
+			return nil
+		}
+		return check(text)
+	}, names...)
+}
+
 // Images says that flags name images, as arguments do. One of this machine has to be there.
 func Images(f *pflag.FlagSet, names ...string) { parse(f, image, names) }
 
