@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -143,11 +142,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err != nil {
 		return err
 	}
-	var key crypto.PublicKey
-	if o.plan.Signer = imageSigner; imageSigner != nil {
-		key = imageSigner.Public()
-	}
-	if err := o.layers.Check(o.pushed(), a.Offline, imageSigner != nil || signer != nil, key); err != nil {
+	o.plan.Signer = imageSigner
+	if err := o.layers.Check(o.pushed(), a.Offline, signer != nil, imageSigner); err != nil {
 		return err
 	}
 	groups, err := o.groups(signer)

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -161,16 +160,13 @@ func (p part) pure(parts []part, q question) (found []part, left bool) {
 
 // deviceLabels returns the labels of node feature discovery that name a node's GPUs.
 func deviceLabels(n *Node) (found []string) {
-	for _, device := range n.GPUs.Devices {
-		number := fmt.Sprintf("10de_%04x", device)
-		for key, value := range n.Labels {
-			if value == "true" && strings.HasPrefix(key, byDevice) && strings.Contains(key, number) {
-				found = append(found, key)
-			}
+	for key, value := range n.Labels {
+		if device, _ := pciDevice(key); value == "true" && slices.Contains(n.GPUs.Devices, device) {
+			found = append(found, key)
 		}
 	}
 	slices.Sort(found)
-	return slices.Compact(found)
+	return found
 }
 
 // refuseAlike takes the driver from nodes of a base that no selector could choose alone, and says which node is in the way.

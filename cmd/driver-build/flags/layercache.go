@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // noRepository is the value of --cache-from and --cache-to that names no repository.
@@ -38,9 +39,9 @@ func (c *LayerCache) AddTo(f *pflag.FlagSet) {
 }
 
 // Check finds mistakes, and completes the flags. pushed is the repository that images are pushed to, "" for
-// none. signs says that the build signs images or modules, signer is the public half of its key for images,
-// if it is known.
-func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.PublicKey) (err error) {
+// none. modules says that the build signs modules, signer signs its images; nil: it does not.
+func (c *LayerCache) Check(pushed string, offline, modules bool, signer signature.Signer) (err error) {
+	signs := modules || signer != nil
 	if slices.Contains(c.From, noRepository) && len(c.From) > 1 {
 		return session.Usagef("--cache-from none stands alone: it names no repository")
 	}
@@ -51,8 +52,8 @@ func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.Pub
 	if c.keys, err = PublicKeys("--cache-key", c.Keys...); err != nil {
 		return err
 	}
-	if signer != nil && (signs || len(c.keys) > 0) {
-		c.keys = append(c.keys, signer)
+	if signer != nil && signer.Public() != nil {
+		c.keys = append(c.keys, signer.Public())
 	}
 	if signs && len(c.keys) == 0 && named {
 		return session.Usagef("--cache-from: a build that signs takes layers only from images with a signature that it can verify: " +
