@@ -2,12 +2,18 @@ package apt
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +41,8 @@ func TestMachine(t *testing.T) {
 	store := require.Value(fetch.OpenStore(dir))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	o := Options{Fetch: &fetch.Client{Store: store}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
+	proxy := require.Value(url.Parse(once(t)))(t)
+	o := Options{Fetch: &fetch.Client{Store: store, HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
 	begin := time.Now()
 	r := require.Value(OpenReleases(ctx, o))(t)
 	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
@@ -44,7 +51,7 @@ func TestMachine(t *testing.T) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
-	lists := aptUpdate(t)
+	lists := aptUpdate(t, proxy)
 	f := require.Value(os.Open("/var/lib/dpkg/status"))(t)
 	defer f.Close() //nolint:errcheck // read only
 	machine := require.Value(dpkg.ReadStatus(f))(t)
@@ -108,13 +115,45 @@ func versions(pkgs []Package) []string {
 	return out
 }
 
-// aptUpdate gives apt current indexes in a directory of the test: the machine's may be older than the ones
-// that the test fetched, and differ by every package published in between.
-func aptUpdate(t *testing.T) (lists string) {
+// once is a proxy that asks for each URL once: both readers see the same state of an archive that changes meanwhile.
+func once(t *testing.T) string {
+	t.Helper()
+	type answer struct {
+		code int
+		body []byte
+	}
+	var mu sync.Mutex
+	seen := map[string]answer{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		a, ok := seen[r.URL.String()]
+		if !ok {
+			resp, err := http.Get(r.URL.String()) //nolint:noctx // the transfer ends with the test
+			if err == nil {
+				a.code = resp.StatusCode
+				a.body, err = io.ReadAll(resp.Body)
+				err = errors.Join(err, resp.Body.Close())
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+			seen[r.URL.String()] = a
+		}
+		w.WriteHeader(a.code)
+		_, _ = w.Write(a.body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// aptUpdate gives apt the indexes that the test has, in a directory of the test: the machine's may be older.
+func aptUpdate(t *testing.T, proxy *url.URL) (lists string) {
 	t.Helper()
 	lists = t.TempDir()
 	require.NoError(t, os.Mkdir(lists+"/partial", 0o700))
-	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root").CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
+	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Proxy="+proxy.String()).CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
 		t.Fatalf("apt-get update: %v\n%s", err, out)
 	}
 	return lists
