@@ -76,8 +76,8 @@ func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 		return fmt.Sprintf("%s %s is loaded, wanted is %s", name, m.Version, w.Driver), nil
 	}
 	wanted := w.Options.For(name)
-	old, recorded := named(w.Recorded, name)
-	file, found := named(w.Files, name)
+	old, recorded := status.Named(w.Recorded, name)
+	file, found := status.Named(w.Files, name)
 	switch {
 	case recorded && old.SrcVersion != m.SrcVersion:
 		return fmt.Sprintf("%s was loaded by another program (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
@@ -104,24 +104,16 @@ func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 func stillLoaded(k Kernel, recorded, files []status.Module) (modules []status.Module) {
 	recorded = slices.DeleteFunc(slices.Clone(recorded), func(m status.Module) bool {
 		_, gone := os.Stat(m.File)
-		_, other := named(files, m.Name)
+		_, other := status.Named(files, m.Name)
 		return gone != nil && other
 	})
 	for _, m := range slices.Concat(recorded, files) {
 		live, err := k.Module(m.Name)
-		if _, have := named(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
+		if _, have := status.Named(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
 			modules = append(modules, m)
 		}
 	}
 	return modules
-}
-
-func named(modules []status.Module, name string) (status.Module, bool) {
-	i := slices.IndexFunc(modules, func(m status.Module) bool { return m.Name == name })
-	if i < 0 {
-		return status.Module{}, false
-	}
-	return modules[i], true
 }
 
 // foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of older

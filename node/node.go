@@ -23,7 +23,7 @@ type Node struct {
 	cfg          config.Config
 	log          *slog.Logger // during a phase of the start with its name
 	now          func() time.Time
-	served       func()                                           // see Options; never nil
+	served       func()                                           // see Options
 	ended        func()                                           // the same
 	safeLoad     SafeLoad                                         // nil: no permission is needed
 	askGrace     func(ctx context.Context) (time.Duration, error) // see Options.Grace
@@ -59,7 +59,7 @@ type Options struct {
 	Log    *slog.Logger  // required
 	Status *status.Store // required
 	// Served is called when the start is complete and the long wait begins: the memory of the start can be
-	// freed.
+	// freed. Run needs it, and Ended.
 	Served func()
 	// Ended is called when everything is taken down or left, just before others can take the node. Anything that
 	// concerns the node as a whole has to be reported now: a moment later a successor may report. It must be
@@ -74,18 +74,11 @@ type Options struct {
 
 // New returns an instance for a machine.
 func New(cfg config.Config, m Machine, o Options) *Node {
-	n := &Node{
+	return &Node{
 		Machine: m, cfg: cfg, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
 		safeLoad: o.SafeLoad, askGrace: o.Grace, instanceFile: status.InstanceFile,
 		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status, registration: fabric.Registration{Who: cfg.Fabric},
 	}
-	if n.served == nil {
-		n.served = func() {}
-	}
-	if n.ended == nil {
-		n.ended = func() {}
-	}
-	return n
 }
 
 // Snapshot returns the current status, also while the instance waits for the lock, when no file has it

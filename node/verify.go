@@ -61,17 +61,17 @@ func (n *Node) askDriver(ctx context.Context) (string, error) {
 // gpuReason sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
 func (n *Node) gpuReason() string {
 	gpus, broken := n.watched.States(n.Hardware.Reasons)
-	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.CUDA()) })
+	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.Last.CUDA) })
 	var reasons []string
 	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == config.GPUWarn {
 		n.warn("%s", text)
 	} else if text != "" {
 		reasons = append(reasons, text+" (--gpu-init=warn serves the others all the same)")
 	}
-	if text := n.registration.Judge(n.now(), n.watched.Devices(), n.warn); text != "" {
+	if text := n.registration.Judge(n.now(), n.watched.Last.Devices, n.warn); text != "" {
 		reasons = append(reasons, text)
 	}
-	if text := vgpu.Unlicensed(n.watched.Devices()); text != "" && n.cfg.VGPULicence == vgpu.LicenceRequire {
+	if text := vgpu.Unlicensed(n.watched.Last.Devices); text != "" && n.cfg.VGPULicence == vgpu.LicenceRequire {
 		reasons = append(reasons, text)
 	}
 	return strings.Join(reasons, "; ")

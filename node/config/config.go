@@ -116,8 +116,8 @@ func (c Config) Check() error {
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
 	oneOf("--vgpu-licence (DRIVER_VGPU_LICENCE)", c.VGPULicence, vgpu.LicenceWarn, vgpu.LicenceRequire)
 	oneOf("--fabric (DRIVER_FABRIC)", c.Fabric, fabric.Auto, fabric.External, fabric.Ignore)
-	oneOf("--fabric-mode (FABRIC_MODE)", c.FabricMode, append([]string{""}, fabric.Modes()...)...)
-	oneOf("--imex (DRIVER_IMEX)", c.IMEX, fabric.IMEXModes()...)
+	oneOf("--fabric-mode (FABRIC_MODE)", c.FabricMode, "", fabric.ModeFull, fabric.ModeShared, fabric.ModeVGPU)
+	oneOf("--imex (DRIVER_IMEX)", c.IMEX, fabric.IMEXOff, fabric.IMEXChannel, fabric.IMEXService)
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
 	}

@@ -23,9 +23,6 @@ const (
 	IMEXService = "service" // the same, and nvidia-imex runs: not together with ComputeDomains
 )
 
-// IMEXModes returns what a node can do about IMEX.
-func IMEXModes() []string { return []string{IMEXOff, IMEXChannel, IMEXService} }
-
 const (
 	imexProgram = "usr/bin/nvidia-imex"
 	imexConfig  = "etc/nvidia-imex/config.cfg"

@@ -23,9 +23,6 @@ const (
 	ModeVGPU   = "2" // vGPU multitenancy
 )
 
-// Modes returns the values of FABRIC_MODE.
-func Modes() []string { return []string{ModeFull, ModeShared, ModeVGPU} }
-
 // maxConfig bounds a configuration file.
 const maxConfig = 1 << 20
 

@@ -40,9 +40,11 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 			return
 		}
 		text, err := bounded.FSFile(root, name, maxConf)
+		cert, noDER := x509.ParseCertificate(text)
 		switch {
 		case err == nil && pool.AppendCertsFromPEM(text):
-		case err == nil && appendDER(pool, text):
+		case err == nil && noDER == nil:
+			pool.AddCert(cert)
 		case loud && err == nil:
 			err = errors.New("it holds no certificate")
 			fallthrough
@@ -78,12 +80,4 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		}
 	}
 	return pool, nil
-}
-
-func appendDER(pool *x509.CertPool, data []byte) bool {
-	cert, err := x509.ParseCertificate(data)
-	if err == nil {
-		pool.AddCert(cert)
-	}
-	return err == nil
 }

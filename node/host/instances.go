@@ -1,13 +1,13 @@
 package host
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
 )
@@ -54,13 +54,8 @@ func Instances(proc string) []kmod.Holder {
 
 // arguments reads the beginning of a command line; nil if it has none, as a thread of the kernel.
 func arguments(path string) []string {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	line, err := io.ReadAll(io.LimitReader(f, maxArguments))
-	if err != nil || len(line) == 0 {
+	line := bounded.Head(path, maxArguments)
+	if len(line) == 0 {
 		return nil
 	}
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")

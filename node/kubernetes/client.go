@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 const (
@@ -175,13 +176,7 @@ func message(data []byte) string {
 	if json.Unmarshal(data, &status) == nil && status.Message != "" {
 		text = status.Message
 	}
-	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))), " ")
-	return truncate(text, most)
+	return truncate(strings.Join(strings.Fields(kmsg.PrintableLines(text)), " "), most)
 }
 
 // account reads the token and replaces the HTTP client when the certificate authorities have changed.

@@ -152,7 +152,7 @@ func TestHostileServer(t *testing.T) {
 		"page": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = w.Write([]byte("<html>\x1b[31m\n" + strings.Repeat("x", 9000)))
-		}, "502 Bad Gateway: <html> [31m xxx"},
+		}, "502 Bad Gateway: <html>?[31m xxx"},
 		"silent": {func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hang:

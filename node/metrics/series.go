@@ -69,17 +69,9 @@ func (p *page) status(st status.Snapshot) {
 		if d.Version == st.Wanted { // otherwise the driver is a predecessor's, whose image is unknown
 			image = st.Image
 		}
-		p.add(info, 1, d.Version, srcVersion(d), d.Flavour, st.Kernel, d.Source, image)
+		nvidia, _ := status.Named(d.Modules, "nvidia")
+		p.add(info, 1, d.Version, nvidia.SrcVersion, d.Flavour, st.Kernel, d.Source, image)
 	}
-}
-
-func srcVersion(d *status.Driver) string {
-	for _, m := range d.Modules {
-		if m.Name == "nvidia" {
-			return m.SrcVersion
-		}
-	}
-	return ""
 }
 
 func (p *page) start(st status.Snapshot) {

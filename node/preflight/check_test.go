@@ -73,7 +73,7 @@ var cases = []struct {
 	{"host out of sight", "system", nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
 	{"no host", "system", nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},
 
-	{"unprivileged", "privileges", map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_MODULE, CAP_SYS_ADMIN", "privileged: true"},
+	{"unprivileged", "privileges", map[string]string{"proc/self/status": "CapEff:\t00000000a80425fb\n"}, nil, Blocked, "lacks CAP_SYS_ADMIN, CAP_SYS_MODULE", "privileged: true"},
 	{"sys read-only", "privileges", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/sys rw", "/sys ro", 1)}, nil, Blocked, "/sys is mounted read-only", "privileged"},
 	{"sys of a pod's sandbox", "privileges", map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "sysfs sysfs rw", "sysfs sysfs ro", 1)}, nil, OK, "privileged", ""},
 	{"no status", "privileges", map[string]string{"proc/self/status": "gone"}, nil, Skipped, "not known", ""},

@@ -3,6 +3,7 @@ package preflight
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,33 +12,20 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// capability is a capability of Linux.
-type capability struct {
-	bit  uint
-	name string
-}
-
-// capabilities are those that loading a driver needs.
-var capabilities = []capability{{unix.CAP_SYS_MODULE, "CAP_SYS_MODULE"}, {unix.CAP_MKNOD, "CAP_MKNOD"}, {unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}}
-
-func lacking(effective uint64, need []capability) string {
-	var missing []string
-	for _, c := range need {
-		if effective&(1<<c.bit) == 0 {
-			missing = append(missing, c.name)
-		}
-	}
-	return strings.Join(missing, ", ")
-}
-
 func checkPrivileges(in *Input) Check {
 	const privileged = "Run the container privileged (securityContext.privileged: true)."
 	effective, found := in.effective()
 	if !found {
 		return skip("the capabilities of this process are not known: %s/self/status cannot be read", in.Proc)
 	}
-	if missing := lacking(effective, capabilities); missing != "" {
-		return block(privileged, "the container lacks %s", missing)
+	var missing []string
+	for name, bit := range map[string]uint{"CAP_SYS_MODULE": unix.CAP_SYS_MODULE, "CAP_MKNOD": unix.CAP_MKNOD, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN} {
+		if effective&(1<<bit) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		return block(privileged, "the container lacks %s", strings.Join(missing, ", "))
 	}
 	// Only the mount itself counts: the file system below it may be read-only in a privileged pod, too, but the
 	// start changes that.

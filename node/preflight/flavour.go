@@ -12,32 +12,24 @@ import (
 // firstOpenDefault is the first branch whose installer prefers the open modules where all GPUs support them.
 const firstOpenDefault = 560
 
-// FlavourError says that the image does not have the requested flavour.
-type FlavourError struct {
-	Requested string
-	Have      []string // flavours of the image
-	Kernel    string   // the kernel for which the image has only these; "" for any kernel
-}
-
-// Error says what to request instead.
-func (e *FlavourError) Error() string {
-	if !slices.Contains(requests(), e.Requested) {
-		return fmt.Sprintf("kernel module type %.40q is not known: use %s", e.Requested, strings.Join(requests(), ", "))
+// noFlavour says that the image does not have the requested flavour, for a kernel or ("") at all, and what to request instead.
+func noFlavour(requested string, have []string, kernel string) error {
+	known := []string{"auto", driverinfo.Open, driverinfo.Proprietary}
+	if !slices.Contains(known, requested) {
+		return fmt.Errorf("kernel module type %.40q is not known: use %s", requested, strings.Join(known, ", "))
 	}
-	if e.Kernel != "" {
-		return fmt.Sprintf("for kernel %s the image has no %s kernel modules, only %s: ask for auto, or use an image that has them (driver-build --flavour %s --kernel %s)",
-			e.Kernel, e.Requested, strings.Join(e.Have, " and "), e.Requested, e.Kernel)
+	if kernel != "" {
+		return fmt.Errorf("for kernel %s the image has no %s kernel modules, only %s: ask for auto, or use an image that has them (driver-build --flavour %s --kernel %s)",
+			kernel, requested, strings.Join(have, " and "), requested, kernel)
 	}
-	return fmt.Sprintf("the image has no %s kernel modules, only %s: ask for auto, or use an image that was built with --flavour %s",
-		e.Requested, strings.Join(e.Have, " and "), e.Requested)
+	return fmt.Errorf("the image has no %s kernel modules, only %s: ask for auto, or use an image that was built with --flavour %s",
+		requested, strings.Join(have, " and "), requested)
 }
-
-func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.Proprietary} }
 
 // Flavour chooses the kernel modules for a kernel from those that are available for it: serves, or the
 // image's flavours where that is empty. requested is "auto" (or ""), "open" or "proprietary"; the reason is
 // for the log. An explicit request is followed whatever the GPUs are: the check GPUFlavour says whether it
-// can work. The error is a *FlavourError.
+// can work.
 //
 // auto takes the flavour that a GPU requires. Otherwise it follows NVIDIA's installer: open modules from 560
 // on where all GPUs support them, proprietary ones before; except if only the other flavour works on the
@@ -54,7 +46,7 @@ func Flavour(info driverinfo.Description, running driverinfo.Kernel, serves []st
 	case requested == driverinfo.Open && open, requested == driverinfo.Proprietary && proprietary:
 		return requested, "asked for", nil
 	case requested != "" && requested != "auto":
-		return "", "", &FlavourError{Requested: requested, Have: have, Kernel: kernel}
+		return "", "", noFlavour(requested, have, kernel)
 	case !open:
 		return driverinfo.Proprietary, only, nil
 	case !proprietary:

@@ -11,9 +11,6 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// rivals returns the modules of other drivers that claim the same devices at boot.
-func rivals() []string { return []string{"nvidiafb", "rivafb", "nova_core", "nova_drm"} }
-
 func checkModules(in *Input) Check {
 	var bad, others []string
 	named := func(m kmod.Module, names []string) bool {
@@ -22,7 +19,7 @@ func checkModules(in *Input) Check {
 	for _, m := range in.Modules {
 		ours := named(m, driverinfo.Modules())
 		switch {
-		case slices.Contains(rivals(), m.Name):
+		case slices.Contains([]string{"nvidiafb", "rivafb", "nova_core", "nova_drm"}, m.Name): // they claim the same devices at boot
 			bad = append(bad, m.Name)
 		case ours && (m.State == "going" || m.State == "coming"):
 			return block("Reboot the node: the kernel never finished with the module, and nothing else helps.",

@@ -14,8 +14,9 @@ import (
 // fell off the bus. It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. The zero value knows no
 // GPU. It is not safe for several goroutines.
 type Watch struct {
-	known  map[string]*gpu // by address
-	answer Answer          // the last one of the driver
+	Last Answer // of the driver
+
+	known map[string]*gpu // by address
 }
 
 // gpu is a GPU that is on the bus, or that was on it when it was lost.
@@ -135,7 +136,7 @@ func (k *gpu) now() status.GPUState {
 
 // Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has come back.
 func (w *Watch) Answered(a Answer) {
-	w.answer = a
+	w.Last = a
 	for _, k := range w.known {
 		if _, works := w.answers(k.Address); works {
 			k.lost = ""
@@ -143,15 +144,9 @@ func (w *Watch) Answered(a Answer) {
 	}
 }
 
-// Devices returns the GPUs of the last answer.
-func (w *Watch) Devices() []Device { return w.answer.Devices }
-
-// CUDA returns the version of CUDA that the driver reported, "" if it could not be asked.
-func (w *Watch) CUDA() string { return w.answer.CUDA }
-
 // answers returns what the driver said about a GPU.
 func (w *Watch) answers(address string) (Device, bool) {
-	for _, d := range w.answer.Devices {
+	for _, d := range w.Last.Devices {
 		if d.At(address) {
 			return d, true
 		}

@@ -67,16 +67,16 @@ func (k *gpu) loss() string {
 
 // Licences says whether a GPU of the last answer is a vGPU that can have a licence.
 func (w *Watch) Licences() bool {
-	return slices.ContainsFunc(w.answer.Devices, func(d Device) bool { return d.Licence != nil })
+	return slices.ContainsFunc(w.Last.Devices, func(d Device) bool { return d.Licence != nil })
 }
 
 // Relicensed takes the licences of an answer, and nothing else of it. It returns the GPUs of the status with
 // them, and the addresses of those that lost their licence, or got one, since the answer before.
 func (w *Watch) Relicensed(a Answer, states []status.GPU) (all []status.GPU, lost, got []string) {
-	now := Watch{answer: a}
-	for i, d := range w.answer.Devices {
+	now := Watch{Last: a}
+	for i, d := range w.Last.Devices {
 		if at := slices.IndexFunc(a.Devices, func(o Device) bool { return o.PCI == d.PCI && o.Licence != nil }); at >= 0 && d.Licence != nil {
-			w.answer.Devices[i].Licence = a.Devices[at].Licence
+			w.Last.Devices[i].Licence = a.Devices[at].Licence
 		}
 	}
 	all = slices.Clone(states)

@@ -161,6 +161,14 @@ type Module struct {
 	Params     []string `json:"params,omitempty"`  // name=value
 }
 
+// Named finds a module by its name.
+func Named(modules []Module, name string) (m Module, found bool) {
+	if i := slices.IndexFunc(modules, func(m Module) bool { return m.Name == name }); i >= 0 {
+		return modules[i], true
+	}
+	return m, false
+}
+
 // Companion reports whether the module is none of the driver's own: the driver serves without it.
 func (m Module) Companion() bool {
 	return slices.ContainsFunc(driverinfo.Companions(), func(name string) bool { return kmod.ModuleName(name) == m.Name })
