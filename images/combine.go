@@ -36,9 +36,5 @@ func Combine(built []v1.Image) (oci.Artifact, error) {
 			shared[name] = value
 		}
 	}
-	combined, ok := mutate.Annotations(index, shared).(v1.ImageIndex)
-	if !ok {
-		return nil, fmt.Errorf("make the index: unexpected type %T", index)
-	}
-	return combined, nil
+	return mutate.Annotations(index, shared).(v1.ImageIndex), nil //nolint:forcetypeassert,errcheck // it returns what it is given
 }

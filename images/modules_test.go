@@ -38,7 +38,6 @@ func (f *fakeRunner) String() string { return "fake" }
 
 func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
 	f.runs.Add(1)
-	assert.NoErrorf(f.t, s.Check(), "step")
 	if f.fails != nil {
 		return f.fails
 	}

@@ -25,7 +25,7 @@ type Batch struct {
 	Plan       recipe.Options  // of every image, without its kernels
 	Kernels    Kernels         // to compile modules for ahead of time
 	Repository string          // where images are looked for; "": no registry is asked
-	Lock       *Lock           // what images are made from; nil: the repositories decide
+	Lock       *lockfile.Lock  // what images are made from; nil: the repositories decide
 	Given      Given
 }
 

@@ -19,12 +19,6 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Lock is the lock that a call goes by.
-type Lock struct {
-	*lockfile.Lock
-	File string
-}
-
 // LockPath is where the lock of a matrix is, unless given names it: beside the matrix, with the ending .lock.
 func LockPath(given, matrixFile string) string {
 	if given != "" {
@@ -56,7 +50,7 @@ func (b *Batch) OpenLock() error {
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
-	b.Lock = &Lock{l, path}
+	b.Lock = l
 	return nil
 }
 
@@ -67,7 +61,7 @@ func (b *Batch) lockedImages() ([]Image, error) {
 	var all []Image
 	var errs []error
 	for _, t := range b.Targets {
-		some, err := b.meant(b.Lock.Lock, t, nil)
+		some, err := b.meant(b.Lock, t, nil)
 		for i := range some {
 			if err == nil {
 				some[i].Pins, err = b.LockedPins(some[i])

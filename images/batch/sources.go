@@ -153,11 +153,7 @@ func httpClient(authorities string) (*http.Client, error) {
 	if err != nil {
 		return nil, failure.Errorf(failure.Usage, "--ca (DRIVER_BUILD_CA): %w", err)
 	}
-	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return nil, errors.New("the default HTTP transport has been replaced")
-	}
-	t = t.Clone()
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // nothing replaces it
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: t}, nil
 }

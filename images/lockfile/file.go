@@ -34,7 +34,7 @@ func Read(file string, want func(name string) bool) (*Lock, error) {
 	l, err := Parse(file, data, want)
 	if err == nil {
 		sum := sha256.Sum256(data)
-		l.SHA256 = hex.EncodeToString(sum[:])
+		l.File, l.SHA256 = file, hex.EncodeToString(sum[:])
 	}
 	return l, err
 }

@@ -30,7 +30,8 @@ const Schema = 2
 type Lock struct {
 	Schema int               `json:"schema"`
 	Images map[string]*Entry `json:"images"` // by Name
-	SHA256 string            `json:"-"`      // of the file that was read; hex digits
+	File   string            `json:"-"`      // that was read
+	SHA256 string            `json:"-"`      // of its bytes; hex digits
 }
 
 // Entry is one image: a tag for one architecture.

@@ -200,12 +200,3 @@ func (d *decoder) checkGuest(to *Driver, n *yaml.Node) {
 		d.errorf(n, "driver %s has both vgpu and components: a vGPU guest has no NVLink switches", to.Version)
 	}
 }
-
-// Guest reports whether any target has a vGPU guest driver, and returns the first that does.
-func Guest(targets []Target) (first Target, found bool) {
-	i := slices.IndexFunc(targets, func(t Target) bool { return t.Driver.VGPU != "" })
-	if i < 0 {
-		return Target{}, false
-	}
-	return targets[i], true
-}

@@ -53,11 +53,7 @@ func usable(all []Kernel, series func(flavour string) string) []Kernel {
 
 // Open opens the repositories of a base; base is the tree of its facts.
 func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositories, error) {
-	m, err := managerOf(s.Distro)
-	if err != nil {
-		return nil, err
-	}
-	repos, err := m.open(ctx, env, s, base)
+	repos, err := managerOf(s.Distro).open(ctx, env, s, base)
 	if err != nil {
 		return nil, fmt.Errorf("package repositories of %s: %w", s.Distro.ID(), err)
 	}

@@ -31,14 +31,10 @@ func (u Unpacked) unwanted(p string) bool {
 
 // Install lays packages over a base and records them as installed.
 func Install(d distros.Distro, tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error {
-	m, err := managerOf(d)
-	if err != nil {
-		return err
-	}
 	if err := Place(tree, all); err != nil {
 		return err
 	}
-	return m.record(tree, lower, all, when)
+	return managerOf(d).record(tree, lower, all, when)
 }
 
 // LinkFolders makes the folders of a root lead where those of the base lead. On some systems lib is usr/lib, and var/run is
@@ -61,11 +57,7 @@ func LinkFolders(tree, base *rootfs.Tree) error {
 
 // Configure adds repositories to those that the image itself knows.
 func Configure(d distros.Distro, tree *rootfs.Tree, all []matrix.Repository) error {
-	m, err := managerOf(d)
-	if err != nil {
-		return err
-	}
-	return m.configure(tree, all)
+	return managerOf(d).configure(tree, all)
 }
 
 // Place lays packages over a base as their package manager would without running their scripts, and notes the

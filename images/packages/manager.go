@@ -75,16 +75,12 @@ type manager interface {
 	installed(tree *rootfs.Tree) ([]Installed, error)
 }
 
-func managerOf(d distros.Distro) (manager, error) {
-	d = distros.Userland(d)
-	switch kind := d.PackageManager(); kind {
-	case "apt":
-		return debManager{}, nil
-	case "rpm":
-		return rpmManager{}, nil
-	default:
-		return nil, fmt.Errorf("%s has packages of a kind that is not known: %q", d.ID(), kind)
+// managerOf is the one of a system, or of the system whose programs it has in images.
+func managerOf(d distros.Distro) manager {
+	if distros.Userland(d).PackageManager() == "rpm" {
+		return rpmManager{}
 	}
+	return debManager{}
 }
 
 // Unpacked is a package: its files as they are in the archive, and what describes it.

@@ -29,11 +29,7 @@ type Reader struct {
 
 // NewReader makes a reader by the configuration of a base, whose facts are given.
 func NewReader(env Env, s Sources, base *rootfs.Tree) (Reader, error) {
-	m, err := managerOf(s.Distro)
-	if err != nil {
-		return Reader{}, err
-	}
-	return m.reader(env, s, base)
+	return managerOf(s.Distro).reader(env, s, base)
 }
 
 // Unpack downloads packages and reads them into the spool, several at a time; results in the order of pkgs.

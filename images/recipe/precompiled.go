@@ -40,7 +40,11 @@ const ModulesSuffix = "-modules"
 
 // Tags are the tags that the image of a target gets with options: the first one names it, the others are aliases.
 func Tags(t matrix.Target, o Options) (tag string, aliases []string) {
-	if tag, aliases = t.Tag(), AliasTags(t); len(o.Kernels) > 0 && !o.Together {
+	tag = t.Tag()
+	for _, system := range t.System.Aliases {
+		aliases = append(aliases, t.Driver.Version+"-"+system)
+	}
+	if len(o.Kernels) > 0 && !o.Together {
 		tag, aliases = KernelTags(t, o.Kernels[0])
 	}
 	if o.Profile == ModulesOnly {
@@ -61,14 +65,6 @@ func KernelTags(t matrix.Target, release string) (tag string, aliases []string) 
 		aliases = append(aliases, t.Driver.Version+kernel+system, strings.TrimPrefix(t.Driver.Branch, "R")+kernel+system)
 	}
 	return aliases[0], aliases[1:]
-}
-
-// AliasTags are the tags of an image for any kernel, under the other names of its system.
-func AliasTags(t matrix.Target) (aliases []string) {
-	for _, system := range t.System.Aliases {
-		aliases = append(aliases, t.Driver.Version+"-"+system)
-	}
-	return aliases
 }
 
 // HasTag says whether a tag is one that an image of the target has: for any kernel, or for one, or with modules only.

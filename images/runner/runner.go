@@ -7,9 +7,7 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -22,7 +20,7 @@ import (
 // or the step is for another architecture. The error that wraps it says what to do.
 var ErrUnavailable = failure.New(failure.Network, "the runner is not available")
 
-// Step is one command in one root. The command gets nothing else: no network, no stdin, no file or variable
+// Step is one command in one root, made by this project: runners do not look for mistakes in it. The command gets nothing else: no network, no stdin, no file or variable
 // of the machine that runs it. It runs as user 0 of its root with / as its working directory.
 type Step struct {
 	Name   string     // for people: "modules 535.261.03 proprietary 6.1.0-56-amd64"
@@ -72,53 +70,9 @@ func (*FailedError) FailureKind() failure.Kind { return failure.Step }
 // Unwrap returns the reason.
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// Check returns an error if the step is invalid. Runners call it before anything else.
-func (s Step) Check() error {
-	switch {
-	case s.Name == "":
-		return errors.New("a step needs a name")
-	case s.Arch == "":
-		return fmt.Errorf("step %s: no architecture", s.Name)
-	case len(s.Layers) == 0:
-		return fmt.Errorf("step %s: a root of no layers", s.Name)
-	case len(s.Args) == 0 || !path.IsAbs(s.Args[0]):
-		return fmt.Errorf("step %s: the program of %q is no absolute path", s.Name, s.Args)
-	case !path.IsAbs(s.Output) || path.Clean(s.Output) != s.Output || s.Output == "/":
-		return fmt.Errorf("step %s: output %q is no clean absolute path of a folder below /", s.Name, s.Output)
-	case Covered(s.Output):
-		return fmt.Errorf("step %s: output %s lies where runners mount something: name another folder", s.Name, s.Output)
-	}
-	if i := slices.IndexFunc(s.Args, hasNul); i >= 0 {
-		return fmt.Errorf("step %s: a zero byte in argument %q", s.Name, s.Args[i])
-	}
-	return s.checkEnv()
-}
-
-// checkEnv requires PATH and HOME, because container runtimes add them to a step without them: the step would
-// then see one environment in a chroot and another in BuildKit.
-func (s Step) checkEnv() error {
-	seen := map[string]bool{}
-	for _, v := range s.Env {
-		k, _, ok := strings.Cut(v, "=")
-		if !ok || k == "" || hasNul(v) {
-			return fmt.Errorf("step %s: %q is no NAME=VALUE", s.Name, v)
-		}
-		if seen[k] {
-			return fmt.Errorf("step %s: variable %s is given twice", s.Name, k)
-		}
-		seen[k] = true
-	}
-	if !seen["PATH"] || !seen["HOME"] {
-		return fmt.Errorf("step %s: its environment needs PATH and HOME, which runners add otherwise", s.Name)
-	}
-	return nil
-}
-
 // Covered reports whether an absolute path lies where a runner may mount something over the content of the
 // layers.
 func Covered(p string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	return slices.Contains([]string{"proc", "sys", "dev", "tmp"}, top)
 }
-
-func hasNul(s string) bool { return strings.ContainsRune(s, 0) }

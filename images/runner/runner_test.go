@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -20,35 +17,6 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	good := func() runner.Step {
-		return runner.Step{Name: "x", Arch: "amd64", Layers: []v1.Layer{static.NewLayer(nil, types.OCILayer)}, Args: []string{"/bin/x", ""},
-			Env: []string{"PATH=/bin", "HOME=/"}, Output: "/out"}
-	}
-	assert.NoError(t, good().Check())
-	for why, change := range map[string]func(*runner.Step){
-		"needs a name":      func(s *runner.Step) { s.Name = "" },
-		"no architecture":   func(s *runner.Step) { s.Arch = "" },
-		"no layers":         func(s *runner.Step) { s.Layers = nil },
-		"no absolute path":  func(s *runner.Step) { s.Args[0] = "x" },
-		"argument":          func(s *runner.Step) { s.Args[1] = "a\x00b" },
-		"no clean":          func(s *runner.Step) { s.Output = "/out/" },
-		"below /":           func(s *runner.Step) { s.Output = "/" },
-		"lies where":        func(s *runner.Step) { s.Output = "/dev/shm" },
-		"no NAME=VALUE":     func(s *runner.Step) { s.Env = append(s.Env, "x") },
-		"is given twice":    func(s *runner.Step) { s.Env = append(s.Env, "PATH=/usr/bin") },
-		"PATH and HOME":     func(s *runner.Step) { s.Env = s.Env[1:] },
-		`"=x" is no NAME`:   func(s *runner.Step) { s.Env = append(s.Env, "=x") },
-		`"A=\x00" is no`:    func(s *runner.Step) { s.Env = append(s.Env, "A=\x00") },
-		"the program of []": func(s *runner.Step) { s.Args = nil },
-	} {
-		s := good()
-		change(&s)
-		assert.ErrorContains(t, s.Check(), why)
-	}
-}
 
 func TestLines(t *testing.T) {
 	t.Parallel()

@@ -162,20 +162,3 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 		t.Errorf("%d of 2 started", len(both))
 	}
 }
-
-// testBadSteps: a step that Step.Check refuses does not start anything.
-func testBadSteps(t *testing.T, s *suite) {
-	for what, change := range map[string]func(*runner.Step){
-		"no layers":       func(s *runner.Step) { s.Layers = nil },
-		"relative":        func(s *runner.Step) { s.Args[0] = "bin/step" },
-		"output is /":     func(s *runner.Step) { s.Output = "/" },
-		"output in /proc": func(s *runner.Step) { s.Output = "/proc/x" },
-		"no PATH":         func(s *runner.Step) { s.Env = []string{"HOME=/"} },
-	} {
-		step := Step(t, nil, "echo 1 >/out/x")
-		change(&step)
-		if _, err := s.fails(t, step); strings.TrimSpace(err.Error()) == "" {
-			t.Errorf("%s: an empty message", what)
-		}
-	}
-}

@@ -47,7 +47,6 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 		"background":      testBackground,
 		"cancel":          testCancel,
 		"two at once":     testTwoAtOnce,
-		"bad steps":       testBadSteps,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -118,15 +118,15 @@ func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
 
 // CheckTargets refuses repositories for images of targets, before anything is built.
 func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...string) error {
-	guest, found := matrix.Guest(targets)
-	if !found || p.Allowed {
+	guest := slices.IndexFunc(targets, func(t matrix.Target) bool { return t.Driver.VGPU != "" })
+	if guest < 0 || p.Allowed {
 		return nil
 	}
 	for _, repository := range repositories {
 		if repository == noRepository {
 			continue
 		}
-		if err := registry.CheckPublic(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
+		if err := registry.CheckPublic(targets[guest].Tag(), targets[guest].Driver.VGPU, repository); err != nil {
 			return err
 		}
 	}

@@ -86,10 +86,7 @@ func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err er
 		return nil
 	}
 	err = buildkit.Check(ctx, r.address, r.tls)
-	if err == nil && len(r.values) > 0 { // BUILDKIT_HOST is for all builds, also for those that compile nothing
-		err = buildkit.FindProgram(r.address)
-	}
-	if err != nil {
+	if err != nil && (len(r.values) > 0 || !errors.Is(err, runner.ErrUnavailable)) { // BUILDKIT_HOST is for all builds, also for those that compile nothing
 		return session.Usagef("--builder: %w", err)
 	}
 	return nil

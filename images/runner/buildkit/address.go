@@ -52,26 +52,14 @@ var forms = map[string]form{
 
 const kubeParameter = `(context=` + parameter + `|(namespace|container)=` + kubeName + `)`
 
-// Check finds mistakes in an address, and in the files of the TLS if the address needs it, without network.
+// Check finds mistakes in an address, and in the files of the TLS if the address needs it, without network. A program of the
+// address that is not on this machine, such as kubectl, is runner.ErrUnavailable.
 func Check(ctx context.Context, address string, t TLS) error {
-	u, _, err := parse(address)
-	if err != nil || u.Scheme != "tcp" {
-		return err
-	}
 	d, err := dial(ctx, Options{Address: address, TLS: t}) // it connects when it is first used
 	if err != nil {
 		return err
 	}
 	return d.Close()
-}
-
-// FindProgram looks for the program that an address needs on this machine, such as kubectl.
-func FindProgram(address string) error {
-	_, p, err := parse(address)
-	if err != nil {
-		return err
-	}
-	return p.find()
 }
 
 // parse reads an address. The program is nil if the address needs none.

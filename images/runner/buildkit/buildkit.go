@@ -121,9 +121,6 @@ func (d *Daemon) String() string { return "buildkit " + d.Address }
 
 // Run implements runner.Runner. A step whose daemon is lost runs once more; a command that failed does not.
 func (d *Daemon) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
 	if want := "linux/" + s.Arch; !slices.Contains(d.platforms, want) {
 		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s runs %s only: "+
 			"give the address of one on a machine of %s, or let this one emulate it (binfmt_misc)",

@@ -48,8 +48,8 @@ func TestProgramEnds(t *testing.T) {
 	err = reachable(t.Context(), "kube-pod://buildkitd-0")
 	assert.ErrorIs(t, err, runner.ErrUnavailable)
 	assert.ErrorContains(t, err, "needs the program kubectl on this machine")
-	assert.ErrorContains(t, FindProgram("ssh://builder"), "install ssh")
-	assert.NoError(t, FindProgram("tcp://builder:1234"))
+	assert.ErrorContains(t, Check(t.Context(), "ssh://builder", TLS{}), "install ssh")
+	assert.NoError(t, Check(t.Context(), "tcp://builder:1234", TLS{}))
 }
 
 // TestProgramHangs: a program that says nothing has a limit, and ends with the attempt.

@@ -1,12 +1,12 @@
 package buildkit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -14,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
@@ -28,14 +29,11 @@ import (
 type root struct {
 	platform ocispecs.Platform
 	manifest digest.Digest
-	small    map[digest.Digest][]byte   // manifest and config
-	layers   map[digest.Digest]v1.Layer // by the digest of the compressed bytes
+	blobs    map[digest.Digest]v1.Layer // layers, manifest and config, by the digest of the compressed bytes
 }
 
 func newRoot(arch string, layers []v1.Layer) (*root, error) {
-	r := &root{
-		platform: ocispecs.Platform{OS: "linux", Architecture: arch}, small: map[digest.Digest][]byte{}, layers: map[digest.Digest]v1.Layer{},
-	}
+	r := &root{platform: ocispecs.Platform{OS: "linux", Architecture: arch}, blobs: map[digest.Digest]v1.Layer{}}
 	var adds []mutate.Addendum
 	for i, l := range layers {
 		mt, err := layer.OCIMediaType(l) // whatever made the layer
@@ -47,7 +45,7 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 			return nil, err
 		}
 		adds = append(adds, mutate.Addendum{Layer: l, MediaType: mt})
-		r.layers[digest.Digest(sum.String())] = l
+		r.blobs[digest.Digest(sum.String())] = l
 	}
 	img, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
 		&v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}})
@@ -63,7 +61,7 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 			return nil, err
 		}
 		r.manifest = digest.FromBytes(b)
-		r.small[r.manifest] = b
+		r.blobs[r.manifest] = static.NewLayer(b, types.OCIManifestSchema1)
 	}
 	return r, nil
 }
@@ -78,7 +76,7 @@ type store struct {
 	notify func(string) // called when a layer is being sent
 
 	mu   sync.Mutex
-	told map[digest.Digest]bool
+	told []digest.Digest
 	err  error // our first failure; the daemon returns only a text for it
 }
 
@@ -90,10 +88,7 @@ func (s *store) failure() error {
 
 // Info implements content.InfoProvider.
 func (s *store) Info(_ context.Context, dgst digest.Digest) (content.Info, error) {
-	if b, ok := s.root.small[dgst]; ok {
-		return content.Info{Digest: dgst, Size: int64(len(b))}, nil
-	}
-	l, ok := s.root.layers[dgst]
+	l, ok := s.root.blobs[dgst]
 	if !ok {
 		return content.Info{}, fmt.Errorf("blob %s of the step's root: %w", dgst, errdefs.ErrNotFound)
 	}
@@ -107,19 +102,15 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	if err != nil {
 		return nil, err
 	}
-	if b, ok := s.root.small[desc.Digest]; ok {
-		return blob{bytes.NewReader(b), io.NopCloser(nil), info.Size}, nil
-	}
+	l := s.root.blobs[desc.Digest]
+	kind, _ := l.MediaType() // newRoot has asked
 	s.mu.Lock() // one copy at a time
 	defer s.mu.Unlock()
-	if s.told == nil {
-		s.told = map[digest.Digest]bool{}
-	}
-	if !s.told[desc.Digest] { // the first step on a remote daemon may take minutes before its command runs
-		s.told[desc.Digest] = true
+	if kind.IsLayer() && !slices.Contains(s.told, desc.Digest) { // the first step on a remote daemon may take minutes before its command runs
+		s.told = append(s.told, desc.Digest)
 		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", desc.Digest, float64(info.Size)/1e6))
 	}
-	f, err := s.open(ctx, s.root.layers[desc.Digest])
+	f, err := s.open(ctx, l)
 	if err != nil {
 		err = fmt.Errorf("send layer %s: %w", desc.Digest, err)
 		if s.err == nil {

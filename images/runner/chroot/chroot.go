@@ -75,9 +75,6 @@ func Supported() (err error) {
 
 // Run executes a step: see runner.Runner.
 func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) (err error) {
-	if err := s.Check(); err != nil {
-		return err
-	}
 	if s.Arch != runtime.GOARCH {
 		return fmt.Errorf("%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
 			s.Name, runner.ErrUnavailable, runtime.GOARCH, s.Arch)
