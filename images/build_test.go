@@ -65,18 +65,6 @@ func TestImageGolden(t *testing.T) {
 	}
 }
 
-func TestSameDigest(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	want := digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
-	before := r.Requests("/pool/")
-	assert.Equalf(t, want, digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})), "from the cache")
-	assert.Equalf(t, before, r.Requests("/pool/"), "the second build downloaded packages again")
-	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
-	other.b.Jobs = 1
-	assert.Equalf(t, want, digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})), "in another folder with one job")
-}
-
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -139,28 +127,12 @@ func TestPackagesInstalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	tree := treeOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
-	for _, link := range []string{"lib", "bin", "sbin"} {
-		if e, ok := tree.Lstat(link); !ok || e.Target != "usr/"+link {
-			t.Errorf("%s is no link any more: %+v", link, e)
-		}
-	}
-	for name, want := range map[string]bool{
-		"usr/lib/x86_64-linux-gnu/libold.so.1": false, "usr/bin/kmod": true, "usr/sbin/modprobe": true, "usr/share/man/man1/libc6.1.gz": false,
-		"usr/share/doc/libc6/copyright": true, "usr/share/doc/libc6/changelog.gz": false, "usr/bin/cc": true, "usr/bin/gcc": true,
-		"usr/bin/gcc-12": true, "usr/include/stdio.h": true, "usr/lib/x86_64-linux-gnu/libtirpc.so.3": true,
-		"var/lib/dpkg/info/libc6:amd64.postinst": false, "var/lib/dpkg/info/libc6:amd64.triggers": true,
-	} {
-		assert.Equalf(t, want, tree.Exists(name), "%s: there is %v, want %v", name, !want, want)
-	}
 	golden(t, r.World, "dpkg-status.txt", read(t, tree, "var/lib/dpkg/status"))
 	golden(t, r.World, "dpkg-info.txt", read(t, tree, "var/lib/dpkg/info/libc6:amd64.list")+"--\n"+read(t, tree, "var/lib/dpkg/info/libc6:amd64.md5sums")+
 		"--\n"+read(t, tree, "var/lib/dpkg/info/kmod.list"))
 	assert.Containsf(t, read(t, tree, recipe.LicenceFile), "licence of ", "licence")
 	assert.Equalf(t, "firmware "+newDriver, read(t, tree, "usr/lib/firmware/nvidia/"+newDriver+"/gsp_ga10x.bin"), "firmware")
 	assert.Equalf(t, `{"chips":[]}`+"\n", read(t, tree, recipe.SupportedGPUs), "list of GPUs")
-	if e, ok := tree.Lstat(libDir + "/libnvidia-ml.so.1"); !ok || e.Target != "libnvidia-ml.so."+newDriver {
-		t.Errorf("%+v", e)
-	}
 	if got := read(t, tree, "licenses/nvidia-persistenced.txt"); got == "" {
 		t.Error("the licence of a package of another version is not there")
 	}

@@ -97,12 +97,3 @@ func TestRPMThin(t *testing.T) {
 		})
 	}
 }
-
-// TestRPMHeadersMissing: the message names the kernel.
-func TestRPMHeadersMissing(t *testing.T) {
-	t.Parallel()
-	r := newRPMRig(t, "rocky9")
-	for release, want := range map[string]string{"5.14.0-1.el9.x86_64": "headers of kernel 5.14.0-1.el9.x86_64", "Six": "no release of a kernel"} {
-		assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{release}})), want)
-	}
-}

@@ -138,39 +138,16 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	shuffle(two.Firmware)
 	shuffle(two.Programs)
 	shuffle(two.Flavours)
+	other := *one
+	other.Arch = "arm64"
 	for _, f := range []documents.Format{documents.SPDX, documents.CycloneDX} {
-		want := document(t, f, documents.Model{Images: []*documents.Image{one}})
-		assert.Same(t, string(want), string(document(t, f, documents.Model{Images: []*documents.Image{two}})))
+		want := document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.Image{one, &other}})
+		assert.Same(t, string(want), string(document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.Image{&other, two}})))
 	}
 }
 
 func shuffle[T any](list []T) {
 	rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
-}
-
-// TestSBOMOfIndex: the document of an index has all of its images, each as a variant.
-func TestSBOMOfIndex(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	var images []*documents.Image
-	for _, arch := range []string{"arm64", "amd64"} {
-		s := pair("debian12", newDriver)
-		s.Archs = []string{arch}
-		planned := r.plan(t, s, recipe.Options{})
-		images = append(images, billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned))
-	}
-	m := documents.Model{Name: "driver", Index: "sha256:" + strings.Repeat("1", 64), Images: images}
-	doc := readSPDX(t, document(t, documents.SPDX, m))
-	variants := 0
-	for _, rel := range doc.Relationships {
-		if rel.Relationship == "VARIANT_OF" && rel.RefB.ElementRefID == "Index" {
-			variants++
-		}
-	}
-	assert.Equal(t, 2, variants)
-	want := string(document(t, documents.SPDX, m))
-	slices.Reverse(images)
-	assert.Same(t, want, string(document(t, documents.SPDX, m)))
 }
 
 // TestSBOMRefuses: the recipe of another image would lie.

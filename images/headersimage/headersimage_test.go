@@ -77,17 +77,6 @@ func TestDriverToolkit(t *testing.T) {
 	assert.Same(t, []string{"/usr/bin/gcc"}, found.Compilers)
 }
 
-func TestDebianToolkit(t *testing.T) {
-	t.Parallel()
-	found := require.Value(read(t, image(t, imagetest.ToolkitFiles(imagetest.OldKernel, imagetest.Kernel, imagetest.CloudKernel)...)))(t)
-	assert.NoError(t, found.Check())
-	var all []string
-	for _, k := range found.Kernels {
-		all = append(all, k.Release+" "+k.Flavour+" "+k.Version)
-	}
-	assert.Same(t, []string{imagetest.CloudKernel + " cloud-amd64 6.1.192", imagetest.Kernel + " amd64 6.1.192", imagetest.OldKernel + " amd64 6.1.192"}, all)
-}
-
 // TestFlatcar: the root of a developer container, as a tar of its disk has it. The trees are in
 // /usr/lib/modules, in one folder, or with the sources in a second one as before Linux 6.12; all names of the
 // toolchain have the target in front.

@@ -3,8 +3,6 @@ package patch
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -140,16 +138,6 @@ func TestParseRefuses(t *testing.T) {
 		if label != "cut" {
 			assert.Containsf(t, err.Error(), c.says, "%s", label)
 		}
-	}
-}
-
-// TestCarried: the project's own patches can be parsed.
-func TestCarried(t *testing.T) {
-	t.Parallel()
-	files := require.Value(filepath.Glob("../../patches/*/*.patch"))(t)
-	assert.Equalf(t, true, len(files) > 1, "%d patches", len(files))
-	for _, file := range files {
-		parse(t, file, string(require.Value(os.ReadFile(file))(t)))
 	}
 }
 

@@ -211,20 +211,6 @@ func TestExtractStops(t *testing.T) {
 	assert.NoErrorf(t, open(bytes.NewReader(data)).Extract(nil, ignore), "content not read by the callback")
 }
 
-func FuzzExtract(f *testing.F) {
-	for _, compression := range []string{"gzip", "xz", "zstd"} {
-		a := sample(compression)
-		a.Members = a.Members[3:]
-		f.Add(encode(f, a))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		_, err := extract(t, bytes.NewReader(data))
-		if err != nil && !slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
-			t.Errorf("error %v is of no kind", err)
-		}
-	})
-}
-
 // FuzzUnpack: whatever a tar holds, its members have safe names, each once.
 func FuzzUnpack(f *testing.F) {
 	for _, h := range []tar.Header{

@@ -1,7 +1,9 @@
 package runfile_test
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -74,16 +76,22 @@ func TestOpenRefuses(t *testing.T) {
 
 var errBroken = errors.New("broken wire")
 
+// FuzzOpen: whatever an archive is, an error is of a kind, and a version is safe in a path.
 func FuzzOpen(f *testing.F) {
-	f.Add(head)
-	f.Add(edit("keep=n", "keep=\"\\"))
-	f.Add(head[:100])
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := runfile.Open(strings.NewReader(text))
-		if err != nil {
-			assert.ErrorIs(t, err, runfile.ErrHeader)
-		} else if strings.ContainsAny(r.Version, "/$`\n") {
+	f.Add([]byte(head))
+	f.Add([]byte(edit("keep=n", "keep=\"\\")))
+	for _, compression := range []string{"gzip", "xz", "zstd"} {
+		a := sample(compression)
+		a.Members = a.Members[3:]
+		f.Add(encode(f, a))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := runfile.Open(bytes.NewReader(data)); err == nil && strings.ContainsAny(r.Version, "/$`\n") {
 			t.Errorf("accepted %+v", r)
+		}
+		_, err := extract(t, bytes.NewReader(data))
+		if err != nil && !slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+			t.Errorf("error %v is of no kind", err)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	}
 	l := s.root.blobs[desc.Digest]
 	kind, _ := l.MediaType() // newRoot has asked
-	s.mu.Lock() // one copy at a time
+	s.mu.Lock()              // one copy at a time
 	defer s.mu.Unlock()
 	if kind.IsLayer() && !slices.Contains(s.told, desc.Digest) { // the first step on a remote daemon may take minutes before its command runs
 		s.told = append(s.told, desc.Digest)
