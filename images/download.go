@@ -19,67 +19,63 @@ import (
 // is there already: planning reads it.
 func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
 	err := b.step(r.Target(), "download", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		return false, b.download(ctx, r, spool, step)
-	})
-	if err != nil {
-		return fmt.Errorf("download for %s: %w", r.Target(), err)
-	}
-	return nil
-}
-
-func (b *Builder) download(ctx context.Context, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) error {
-	base, err := b.base(ctx, r)
-	if err != nil {
-		return err
-	}
-	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
-	if err != nil {
-		return err
-	}
-	reader, err := packages.NewReader(b.Env, sources(r), lower)
-	if err != nil {
-		return err
-	}
-	bytesOf := func(url string) func(done, total int64) {
-		return func(done, total int64) { step.Progress(path.Base(url), done, total) }
-	}
-	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(b.AtOnce())
-	get := func(client *fetch.Client, f fetch.File) error {
-		_, _, err := client.Get(ctx, f, bytesOf(f.URL))
-		return err
-	}
-	for _, p := range r.AllPackages() {
-		eg.Go(func() error {
-			client, err := reader.Client(p.URL)
-			if err != nil {
-				return fmt.Errorf("package %s: %w", p.Name, err)
-			}
-			return get(client, recipe.PackageFile(p))
-		})
-	}
-	for _, c := range r.Fabric {
-		eg.Go(func() error {
-			_, err := driver.ComponentFile(ctx, b.Fetch, c, r.Driver, bytesOf(c.File.URL))
+		base, err := b.base(ctx, r)
+		if err != nil {
+			return false, err
+		}
+		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
+		if err != nil {
+			return false, err
+		}
+		reader, err := packages.NewReader(b.Env, sources(r), lower)
+		if err != nil {
+			return false, err
+		}
+		bytesOf := func(url string) func(done, total int64) {
+			return func(done, total int64) { step.Progress(path.Base(url), done, total) }
+		}
+		eg, ctx := errgroup.WithContext(ctx)
+		eg.SetLimit(b.AtOnce())
+		get := func(client *fetch.Client, f fetch.File) error {
+			_, _, err := client.Get(ctx, f, bytesOf(f.URL))
 			return err
-		})
-	}
-	for _, c := range r.Companions {
-		if c.File != nil {
+		}
+		for _, p := range r.AllPackages() {
 			eg.Go(func() error {
-				_, err := driver.CompanionFile(ctx, b.Fetch, c, bytesOf(c.File.URL))
+				client, err := reader.Client(p.URL)
+				if err != nil {
+					return fmt.Errorf("package %s: %w", p.Name, err)
+				}
+				return get(client, recipe.PackageFile(p))
+			})
+		}
+		for _, c := range r.Fabric {
+			eg.Go(func() error {
+				_, err := driver.ComponentFile(ctx, b.Fetch, c, r.Driver, bytesOf(c.File.URL))
 				return err
 			})
 		}
+		for _, c := range r.Companions {
+			if c.File != nil {
+				eg.Go(func() error {
+					_, err := driver.CompanionFile(ctx, b.Fetch, c, bytesOf(c.File.URL))
+					return err
+				})
+			}
+		}
+		for _, p := range r.Patches {
+			eg.Go(func() error {
+				_, err := driver.PatchText(ctx, b.Fetch, p)
+				return err
+			})
+		}
+		if file := r.Source.Archive(); file != nil {
+			eg.Go(func() error { return get(b.Fetch, *file) })
+		}
+		return false, eg.Wait()
+	})
+	if err != nil {
+		err = fmt.Errorf("download for %s: %w", r.Target(), err)
 	}
-	for _, p := range r.Patches {
-		eg.Go(func() error {
-			_, err := driver.PatchText(ctx, b.Fetch, p)
-			return err
-		})
-	}
-	if file := r.Source.Archive(); file != nil {
-		eg.Go(func() error { return get(b.Fetch, *file) })
-	}
-	return eg.Wait()
+	return err
 }

@@ -18,50 +18,43 @@ import (
 // they have; one that they lack is no error. Other errors: ErrNotCompiling, and those of Plan.
 func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env) (found []string, err error) {
 	err = b.step(ref, "kernel headers", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		found, err = b.fetchHeaders(ctx, ref, img, releases, env, spool, step)
-		return false, err
-	})
-	return found, err
-}
-
-func (b *Builder) fetchHeaders(
-	ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env, spool *rootfs.Spool, step *progress.Step,
-) (found []string, err error) {
-	t, info, err := compiling(ctx, ref, img, spool, step)
-	if err != nil {
-		return nil, fmt.Errorf("kernel headers for %s: %w", ref, err)
-	}
-	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, img.Digest.String(), spool, step)
-	if err != nil {
-		return nil, err
-	}
-	repos, err := packages.Open(ctx, env, packages.SourcesOf(t, recipe.Options{Kernels: releases}), tree)
-	if err != nil {
-		return nil, err
-	}
-	for _, release := range releases {
-		wants := t.Distro.Headers(release)
-		if wants == nil {
-			continue
-		}
-		pins, err := packages.Resolve(ctx, repos, recipe.Wants{Image: wants}, info.Driver, step)
-		if _, missing := errors.AsType[*distros.UnresolvableError](err); missing {
-			step.Note(fmt.Sprintf("kernel %s: %v", release, err))
-			continue
-		}
+		t, info, err := compiling(ctx, ref, img, spool, step)
 		if err != nil {
-			return nil, err
+			return false, fmt.Errorf("kernel headers for %s: %w", ref, err)
 		}
-		for _, p := range pins.Packages {
-			client, err := repos.Client(p.URL)
-			if err == nil {
-				_, _, err = client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+		tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, img.Digest.String(), spool, step)
+		if err != nil {
+			return false, err
+		}
+		repos, err := packages.Open(ctx, env, packages.SourcesOf(t, recipe.Options{Kernels: releases}), tree)
+		if err != nil {
+			return false, err
+		}
+		for _, release := range releases {
+			wants := t.Distro.Headers(release)
+			if wants == nil {
+				continue
+			}
+			pins, err := packages.Resolve(ctx, repos, recipe.Wants{Image: wants}, info.Driver, step)
+			if _, missing := errors.AsType[*distros.UnresolvableError](err); missing {
+				step.Note(fmt.Sprintf("kernel %s: %v", release, err))
+				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("package %s: %w", p.Name, err)
+				return false, err
 			}
+			for _, p := range pins.Packages {
+				client, err := repos.Client(p.URL)
+				if err == nil {
+					_, _, err = client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+				}
+				if err != nil {
+					return false, fmt.Errorf("package %s: %w", p.Name, err)
+				}
+			}
+			found = append(found, release)
 		}
-		found = append(found, release)
-	}
-	return found, nil
+		return false, nil
+	})
+	return found, err
 }

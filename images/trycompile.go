@@ -32,35 +32,29 @@ var ErrNotCompiling = errors.New("the image is not one that compiles modules")
 // is the image's fault.
 func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Opened, release string) (_ string, err error) {
 	err = b.step(ref, "compile", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		release, err = b.tryCompile(ctx, ref, img, release, spool, step)
-		return false, err
+		t, info, err := compiling(ctx, ref, img, spool, step)
+		if err != nil {
+			return false, fmt.Errorf("compile in %s: %w", ref, err)
+		}
+		k, err := b.kernelFor(ctx, t, info, img, release, spool, step)
+		if err != nil {
+			return false, fmt.Errorf("compile in %s: %w", ref, err)
+		}
+		r := &recipe.Recipe{
+			Distro: t.Distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
+			Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: driverinfo.RequiredModules(),
+		}
+		release = k.Release
+		return false, b.compile(ctx, r, k, info.Flavours[0], step, func() ([]v1.Layer, string, error) {
+			layers, err := img.Image.Layers()
+			if err != nil {
+				return nil, "", err
+			}
+			headers, err := b.headersLayer(ctx, r, img.Image, k)
+			return append(layers, headers), r.SearchPath(recipe.DefaultPath), err
+		}, func(*kbuild.Set) error { return nil })
 	})
 	return release, err
-}
-
-func (b *Builder) tryCompile(
-	ctx context.Context, ref string, img *registry.Opened, release string, spool *rootfs.Spool, step *progress.Step,
-) (string, error) {
-	t, info, err := compiling(ctx, ref, img, spool, step)
-	if err != nil {
-		return "", fmt.Errorf("compile in %s: %w", ref, err)
-	}
-	k, err := b.kernelFor(ctx, t, info, img, release, spool, step)
-	if err != nil {
-		return "", fmt.Errorf("compile in %s: %w", ref, err)
-	}
-	r := &recipe.Recipe{
-		Distro: t.Distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
-		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: driverinfo.RequiredModules(),
-	}
-	return k.Release, b.compile(ctx, r, k, info.Flavours[0], step, func() ([]v1.Layer, string, error) {
-		layers, err := img.Image.Layers()
-		if err != nil {
-			return nil, "", err
-		}
-		headers, err := b.headersLayer(ctx, r, img.Image, k)
-		return append(layers, headers), r.SearchPath(recipe.DefaultPath), err
-	}, func(*kbuild.Set) error { return nil })
 }
 
 // compiling reads the description of an image that can compile, and of which target it is.
