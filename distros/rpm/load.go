@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,6 +157,5 @@ func (r *Releases) Digest() string {
 	if err != nil { // cannot happen with strings and numbers; a constant digest would be wrong
 		data = fmt.Append(nil, state)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }

@@ -3,6 +3,7 @@ package rpm
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,8 @@ type (
 		Version  int       `yaml:"version"`
 		Data     yaml.Node `yaml:"data"`
 	}
-	moduleBuild struct {
+	moduleData struct {
+		Module       string `yaml:"module"` // of defaults, instead of a name
 		Name         string `yaml:"name"`
 		Stream       string `yaml:"stream"`
 		Version      uint64 `yaml:"version"`
@@ -46,10 +48,6 @@ type (
 		Artifacts struct {
 			RPMs []string `yaml:"rpms"`
 		} `yaml:"artifacts"`
-	}
-	moduleDefaults struct {
-		Module string `yaml:"module"`
-		Stream string `yaml:"stream"`
 	}
 )
 
@@ -102,23 +100,17 @@ func parseModuleDoc(text []byte) (*Module, error) {
 	if err := yaml.Load(text, &h, limits); err != nil {
 		return nil, err
 	}
-	switch {
-	case h.Document == "modulemd-defaults":
-		var d moduleDefaults
-		if err := h.Data.Decode(&d); err != nil {
-			return nil, err
-		}
-		return &Module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
-	case h.Document == "modulemd" && h.Version == 2:
-		var b moduleBuild
-		if err := h.Data.Decode(&b); err != nil {
-			return nil, err
-		}
-		d := &Module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, Artifacts: b.Artifacts.RPMs}
-		for _, dep := range b.Dependencies {
-			d.Requires = append(d.Requires, dep.Requires)
-		}
-		return d, nil
+	isDefault := h.Document == "modulemd-defaults"
+	if !isDefault && (h.Document != "modulemd" || h.Version != 2) {
+		return nil, nil
 	}
-	return nil, nil
+	var b moduleData
+	if err := h.Data.Decode(&b); err != nil {
+		return nil, err
+	}
+	m := &Module{IsDefault: isDefault, Name: cmp.Or(b.Module, b.Name), Stream: b.Stream, Version: b.Version, Context: b.Context, Artifacts: b.Artifacts.RPMs}
+	for _, dep := range b.Dependencies {
+		m.Requires = append(m.Requires, dep.Requires)
+	}
+	return m, nil
 }

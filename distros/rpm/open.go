@@ -155,8 +155,5 @@ func (r *Releases) Clients() *Clients { return r.clients }
 
 // name returns the repository's name for messages. A source's URL never holds a secret.
 func (r *repo) name() string {
-	if r.base != "" {
-		return r.source.ID + " (" + distros.HideSecrets(r.base) + ")"
-	}
-	return r.source.ID + " (" + distros.HideSecrets(r.identity) + ")"
+	return r.source.ID + " (" + distros.HideSecrets(cmp.Or(r.base, r.identity)) + ")"
 }

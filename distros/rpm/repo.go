@@ -1,9 +1,9 @@
 package rpm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +36,7 @@ func (r *repo) open(ctx context.Context, o Options) error {
 		quick.Attempts = 2
 	}
 	t := pgp.Trust{Ring: ring, Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name one of the base with gpgkey, or give it in the matrix"}
-	var first, bad error
+	var worst error // an unreachable mirror is less bad than another fault
 	for _, folder := range r.folders[:min(len(r.folders), tryMirrors)] {
 		err := r.openAt(ctx, &quick, folder, o, t)
 		if err == nil {
@@ -45,17 +45,11 @@ func (r *repo) open(ctx context.Context, o Options) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		if first == nil {
-			first = err
-		}
-		if bad == nil && !errors.Is(err, fetch.ErrUnreachable) {
-			bad = err
+		if worst == nil || errors.Is(worst, fetch.ErrUnreachable) && !errors.Is(err, fetch.ErrUnreachable) {
+			worst = err
 		}
 	}
-	if bad != nil {
-		return bad
-	}
-	return first
+	return worst
 }
 
 // prepareKeys decides what vouches for the packages: repomd.xml, or the signature of each package by one of
@@ -86,10 +80,7 @@ func (r *repo) prepareKeys(ring pgp.Ring) error {
 
 // findFolders fetches the mirror list or the metalink and adds its folders after the base URLs of the source.
 func (r *repo) findFolders(ctx context.Context, o Options) error {
-	from := r.source.Metalink
-	if from == "" {
-		from = r.source.MirrorList
-	}
+	from := cmp.Or(r.source.Metalink, r.source.MirrorList)
 	if from == "" || len(r.folders) > 0 && r.source.Metalink == "" {
 		return nil
 	}
@@ -142,7 +133,6 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 	if err := o.notOlder(r, md); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	r.md, r.digest, r.base = md, hex.EncodeToString(sum[:]), folder
+	r.md, r.digest, r.base = md, fmt.Sprintf("%x", sha256.Sum256(text)), folder
 	return nil
 }

@@ -40,7 +40,10 @@ const (
 	maxXMLDepth = 64
 )
 
-var errXML = errors.New("malformed XML")
+var (
+	errXML = errors.New("malformed XML")
+	errCut = fmt.Errorf("%w: it ends in the middle", errXML)
+)
 
 // newXMLReader returns a reader of a document.
 func newXMLReader(r io.Reader) *xmlReader {
@@ -94,6 +97,8 @@ func (x *xmlReader) until(c byte, limit int) error {
 		case err == nil:
 			x.buf = x.buf[:len(x.buf)-1]
 			return nil
+		case errors.Is(err, io.EOF):
+			return errCut
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
@@ -102,8 +107,8 @@ func (x *xmlReader) until(c byte, limit int) error {
 
 func (x *xmlReader) readText() error {
 	x.buf = x.buf[:0]
-	if err := x.until('<', maxXMLText); err != nil && (!errors.Is(err, io.EOF) || x.Depth > 0) {
-		return unexpectedEOF(err)
+	if err := x.until('<', maxXMLText); err != nil && (x.Depth > 0 || !errors.Is(err, errCut)) {
+		return err
 	} else if err == nil {
 		if err := x.in.UnreadByte(); err != nil {
 			return err
@@ -114,19 +119,12 @@ func (x *xmlReader) readText() error {
 	return err
 }
 
-func unexpectedEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it ends in the middle", errXML)
-	}
-	return err
-}
-
 // readTag reads the part of a tag that follows its <. For comments and processing instructions it returns
 // token 0.
 func (x *xmlReader) readTag() (xmlToken, error) {
 	x.buf = x.buf[:0]
 	if err := x.until('>', maxXMLTag); err != nil {
-		return 0, unexpectedEOF(err)
+		return 0, err
 	}
 	switch b := x.buf; {
 	case len(b) == 0:
@@ -149,7 +147,7 @@ func (x *xmlReader) readTag() (xmlToken, error) {
 	for quoted(x.buf) { // a value may contain >
 		x.buf = append(x.buf, '>')
 		if err := x.until('>', maxXMLTag); err != nil {
-			return 0, unexpectedEOF(err)
+			return 0, err
 		}
 	}
 	b := x.buf
@@ -185,7 +183,7 @@ func (x *xmlReader) readCDATA() (xmlToken, error) {
 	for !bytes.HasSuffix(x.buf, []byte("]]")) {
 		x.buf = append(x.buf, '>')
 		if err := x.until('>', maxXMLText); err != nil {
-			return 0, unexpectedEOF(err)
+			return 0, err
 		}
 	}
 	x.Text = bytes.TrimSuffix(bytes.TrimPrefix(x.buf, []byte("![CDATA[")), []byte("]]"))
@@ -200,7 +198,7 @@ func (x *xmlReader) skipComment() error {
 		}
 		x.buf = append(x.buf[:0], x.buf[max(0, len(x.buf)-2):]...)
 		if err := x.until('>', maxXMLTag); err != nil {
-			return unexpectedEOF(err)
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package repoconf
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -119,10 +120,7 @@ func (a Access) configure(t *http.Transport, s Source) error {
 // uses the only pair among the mounted entitlements: the host's redhat.repo may have been written for an
 // older pair.
 func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
-	key := s.Key
-	if key == "" {
-		key = s.Cert
-	}
+	key := cmp.Or(s.Key, s.Cert)
 	cert, err := a.machineFile(s.Cert)
 	var private []byte
 	if err == nil {

@@ -164,14 +164,11 @@ func (v Vars) variable(text string, depth int) (value string, used int) {
 	}
 	value, ok := v.lookup(name)
 	switch {
-	case op == "-" && value == "":
+	case op == "-" && value == "", op == "+" && value != "":
 		return v.expandDeep(word, depth+1), end + 1
-	case op == "+" && value != "":
-		return v.expandDeep(word, depth+1), end + 1
-	case op == "+" || ok || op == "-":
-		if op == "+" {
-			value = ""
-		}
+	case op == "+":
+		return "", end + 1
+	case ok || op == "-":
 		return value, end + 1
 	}
 	return text[:end+1], end + 1
