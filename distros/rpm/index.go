@@ -68,8 +68,10 @@ func NewIndex(arch string, packages []*Package) *Index {
 // less orders packages by name, priority of the source, newest version, best architecture, cheapest source;
 // hidden ones come after all others of the name.
 func less(a, b *Package) int {
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c // before the versions, which take longer
+	}
 	return cmp.Or(
-		strings.Compare(a.Name, b.Name),
 		cmp.Compare(min(len(a.Hidden), 1), min(len(b.Hidden), 1)),
 		cmp.Compare(a.Priority, b.Priority),
 		rpmfile.Compare(b.Metadata.EVR, a.Metadata.EVR),
