@@ -110,43 +110,31 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// sane checks the properties that every source must have, whatever format it came from.
-func sane(t *testing.T, sources []Source) {
-	t.Helper()
-	for _, s := range sources {
-		if len(s.URIs) == 0 || len(s.Suites) == 0 || s.check() != nil {
-			t.Errorf("unusable source %+v", s)
-		}
-		for _, c := range append(s.Components, s.Suites...) {
-			if strings.Contains(c, "..") && !safePath(strings.Trim(c, "/")) {
-				t.Errorf("path escape in %+v", s)
-			}
-		}
-	}
-}
-
-func FuzzOneLine(f *testing.F) {
+func FuzzSources(f *testing.F) {
 	for _, s := range []string{"deb http://x y z", "deb [arch=amd64 signed-by=/x] http://x ./", "deb-src a b c # d", "deb cdrom:[x]/ a b"} {
-		f.Add([]byte(s))
+		f.Add([]byte(s), false)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := parseOneLine("f", data); err == nil {
-			sane(t, s)
-		} else if !errors.Is(err, distros.ErrSources) {
+	for _, s := range []string{"Types: deb\nURIs: http://x\nSuites: s\nComponents: c\n", "Types: deb\nURIs: http://x\nSuites: ./\nSigned-By:\n -----BEGIN\n .\n x\n", "Enabled: no\n"} {
+		f.Add([]byte(s), true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, paragraphs bool) {
+		parse := parseOneLine
+		if paragraphs {
+			parse = parseDeb822
+		}
+		s, err := parse("f", data)
+		if err != nil && !errors.Is(err, distros.ErrSources) {
 			t.Error(err)
 		}
-	})
-}
-
-func FuzzDeb822(f *testing.F) {
-	for _, s := range []string{"Types: deb\nURIs: http://x\nSuites: s\nComponents: c\n", "Types: deb\nURIs: http://x\nSuites: ./\nSigned-By:\n -----BEGIN\n .\n x\n", "Enabled: no\n"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := parseDeb822("f", data); err == nil {
-			sane(t, s)
-		} else if !errors.Is(err, distros.ErrSources) {
-			t.Error(err)
+		for _, s := range s { // what every source must have, whatever format it came from
+			if len(s.URIs) == 0 || len(s.Suites) == 0 || s.check() != nil {
+				t.Errorf("unusable source %+v", s)
+			}
+			for _, c := range append(s.Components, s.Suites...) {
+				if strings.Contains(c, "..") && !safePath(strings.Trim(c, "/")) {
+					t.Errorf("path escape in %+v", s)
+				}
+			}
 		}
 	})
 }

@@ -191,15 +191,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestUnpackBound(t *testing.T) {
-	t.Parallel()
-	packed := repotest.Compress(t, ".xz", bytes.Repeat([]byte("x"), 100_000))
-	for most, want := range map[int64]error{100_000: nil, 99_999: ErrFormat} {
-		_, err := io.Copy(io.Discard, require.Value(Unpack(bytes.NewReader(packed), ".xz", most, nil))(t))
-		assert.ErrorIsf(t, err, want, "at most %d bytes", most)
-	}
-}
-
 // TestDebBuiltByDpkg reads packages that dpkg-deb writes, in each compression.
 func TestDebBuiltByDpkg(t *testing.T) {
 	t.Parallel()
@@ -245,20 +236,5 @@ func FuzzDeb(f *testing.F) {
 			_, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20))
 			return err
 		})
-	})
-}
-
-// FuzzDecompress feeds the decoders themselves, without the archive's checksum in front of them.
-func FuzzDecompress(f *testing.F) {
-	for i, ending := range []string{".gz", ".xz", ".zst"} {
-		f.Add(uint8(i), repotest.Compress(f, ending, []byte(strings.Repeat("some text ", 100))))
-	}
-	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
-		r, err := Unpack(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3], 4<<20, nil)
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(io.Discard, r)
-		_ = r.Close()
 	})
 }

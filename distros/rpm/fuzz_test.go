@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -32,21 +31,6 @@ func FuzzPrimary(f *testing.F) {
 				if !found {
 					t.Errorf("%s is not found by its name", p)
 				}
-			}
-		}
-	})
-}
-
-func FuzzFilelists(f *testing.F) {
-	f.Add([]byte(repotest.Filelists(basics())))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		found := map[string][]string{}
-		if err := readFilelists(strings.NewReader(string(data)), map[string]bool{"/usr/bin/gcc": true}, found); err != nil {
-			return
-		}
-		for _, names := range found {
-			for _, n := range names {
-				assert.Equalf(t, "/usr/bin/gcc", n, "found")
 			}
 		}
 	})
