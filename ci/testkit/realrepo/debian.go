@@ -51,13 +51,3 @@ const unused = `\./(usr/share/(doc|man|locale|info|lintian|bug|bash-completion|d
 	`|.*/lib(c|m-2\.36|mvec|m|bfd|opcodes|itm|quadmath)\.a|.*[-/](lto-dump|lto-dump-12|dwp|gold|ld\.gold|gprofng|gp-[a-z-]+)` +
 	`|usr/bin/(catchsegv|mtrace|xtrace|tzselect|bashbug|perl5\.36.*|c_rehash|make-first-existing-target)` +
 	`|.*/plugin/.*|etc/(init\.d|default|profile\.d|cron.*)/.*|usr/lib/systemd/.*|.*\.wasm)`
-
-// Debian returns a folder with a release of Debian that has rpm, from the cache. Its rpm writes databases that
-// Debian 12's cannot: that of "bullseye" Berkeley DB's ("bdb"), that of "trixie" SUSE's ("ndb"). Nobody may
-// write to the folder.
-func Debian(t testing.TB, suite string) string {
-	t.Helper()
-	return keep(t, suite, []string{"1"}, func(dir string) {
-		tool.Must(t, "mmdebstrap", "--quiet", "--variant=essential", "--include=rpm", suite, dir)
-	})
-}

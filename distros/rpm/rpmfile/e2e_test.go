@@ -4,12 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,64 +20,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/distros/pgp"
 )
-
-// TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.
-func TestVersionsReal(t *testing.T) {
-	tool.Real(t, "needs the programs of rpm")
-	random := rand.New(rand.NewPCG(1, 2))
-	parts := []string{"0", "1", "2", "9", "10", "01", "00", "a", "b", "rc", "Z", ".", ".", "..", "_", "+", "~", "~", "^", "^", "git", "el9", "20240101", "é", "99999999999999999999", "/", ":"}
-	word := func() string {
-		var b strings.Builder
-		for range random.IntN(8) {
-			b.WriteString(parts[random.IntN(len(parts))])
-		}
-		return b.String()
-	}
-	var pairs [][2]string
-	for i := range 20000 {
-		a, b := word(), word()
-		if i%2 == 0 && len(a) > 0 { // similar to each other
-			at := random.IntN(len(a))
-			b = a[:at] + parts[random.IntN(len(parts))] + a[at:]
-		}
-		pairs = append(pairs, [2]string{a, b})
-	}
-	for _, line := range ordered {
-		for _, other := range ordered {
-			for _, a := range line {
-				pairs = append(pairs, [2]string{a, other[0]})
-			}
-		}
-	}
-	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
-	// nor leading "digits:".
-	var script strings.Builder
-	for _, p := range pairs {
-		fmt.Fprintf(&script, "ok, c = pcall(rpm.vercmp, %q, %q) print((ok and c or 'invalid') .. ' ')\n", p[0], p[1])
-	}
-	file := filepath.Join(t.TempDir(), "compare.lua")
-	require.NoError(t, os.WriteFile(file, []byte(script.String()), 0o600))
-	out := strings.Fields(tool.Must(t, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}"))
-	if len(out) != len(pairs) {
-		t.Fatalf("%d answers to %d questions", len(out), len(pairs))
-	}
-	wrong, compared := 0, 0
-	for i, p := range pairs {
-		if out[i] == "invalid" { // empty, or empty before a hyphen
-			continue
-		}
-		compared++
-		want := require.Value(strconv.Atoi(out[i]))(t)
-		if got := Compare(splitEVR(p[0]), splitEVR(p[1])); got != sign3(want) {
-			if wrong++; wrong < 20 {
-				t.Errorf("%q and %q: %d, librpm says %d", p[0], p[1], got, want)
-			}
-		}
-	}
-	if t.Logf("%d pairs", compared); compared < len(pairs)/2 {
-		t.Errorf("librpm compared only %d of %d", compared, len(pairs))
-	}
-}
 
 const testSpec = `Name: everything
 Epoch: 2
