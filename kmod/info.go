@@ -39,12 +39,19 @@ const maxModinfo = 4 << 20
 // It reads a plain file in parts and unpacks a compressed one in memory, at most 512 MiB. Errors wrap
 // ErrFormat when the file is not a module.
 func ReadInfo(path string) (Info, error) {
-	m, err := openModule(path)
+	f, size, err := openModule(path)
 	if err != nil {
 		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
 	}
-	defer m.Close()
-	info, err := readInfo(m.data, m.size)
+	defer f.Close()
+	return InfoOf(path, f, size)
+}
+
+// InfoOf is ReadInfo of the content of a module file, of size bytes.
+func InfoOf(path string, content io.ReaderAt, size int64) (info Info, err error) {
+	if content, size, err = plain(content, size); err == nil {
+		info, err = readInfo(content, size)
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
 	}
@@ -211,12 +218,16 @@ type Linkage struct {
 
 // ReadLinkage reads a module file, as ReadInfo does.
 func ReadLinkage(path string) (l Linkage, err error) {
-	m, err := openModule(path)
+	file, size, err := openModule(path)
 	if err != nil {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
-	defer m.Close()
-	f, err := elffile.Read(m.data, m.size)
+	defer file.Close()
+	content, size, err := plain(file, size)
+	if err != nil {
+		return l, fmt.Errorf("read the module %s: %w", path, err)
+	}
+	f, err := elffile.Read(content, size)
 	var raw []byte
 	if err == nil {
 		raw, err = f.Section(".modinfo", maxModinfo)

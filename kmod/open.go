@@ -16,35 +16,28 @@ import (
 // debug information, has 185 MiB.
 const maxUnpacked = 512 << 20
 
-// moduleFile is a module's uncompressed content.
-type moduleFile struct {
-	*os.File
-	data io.ReaderAt
-	size int64
-}
-
-// openModule opens a module file. It unpacks a compressed one into memory.
-func openModule(path string) (*moduleFile, error) {
-	f, kind, err := openRegular(path)
+// openModule opens a module file, and returns its size too.
+func openModule(path string) (*os.File, int64, error) {
+	f, _, err := openRegular(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	m := &moduleFile{File: f, data: f}
-	if kind == "" {
-		var st os.FileInfo
-		if st, err = f.Stat(); err == nil {
-			m.size = st.Size()
-		}
-	} else {
-		var plain []byte
-		plain, err = unpack(f, kind, maxUnpacked)
-		m.data, m.size = bytes.NewReader(plain), int64(len(plain))
-	}
+	st, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return m, nil
+	return f, st.Size(), nil
+}
+
+// plain returns the uncompressed content of a module file, and its size. It unpacks a compressed one into memory.
+func plain(content io.ReaderAt, size int64) (io.ReaderAt, int64, error) {
+	kind, err := sign.Compression(content)
+	if err != nil || kind == "" {
+		return content, size, err
+	}
+	b, err := unpack(io.NewSectionReader(content, 0, size), kind, maxUnpacked)
+	return bytes.NewReader(b), int64(len(b)), err
 }
 
 // openRegular opens a file and returns its compression, "" for none. It refuses a pipe or device of that name

@@ -201,9 +201,8 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
 		f.add(place{repository, arch, d.Annotations[recipe.LabelKey]}, found{Descriptor: d, name: name, diffID: config.RootFS.DiffIDs[i], needed: f.Needed})
 		outline, ok := parseOutline(d.Annotations[recipe.LabelOutline])
-		key, err := OutlineKey(d.Digest)
-		if err == nil && ok && (!f.Needed || f.Verifies()) { // else the layers are read, which gives their outlines
-			f.add(place{repository, "", key}, found{Descriptor: outline, name: outlineName})
+		if ok && (!f.Needed || f.Verifies()) { // else the layers are read, which gives their outlines
+			f.add(place{repository, "", outlineKey(d.Digest)}, found{Descriptor: outline, name: outlineName})
 		}
 	}
 	return nil

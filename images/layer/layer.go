@@ -172,7 +172,7 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 	})
 	err := eg.Wait()
 	if err == nil {
-		_, err = c.noteOutline(rec.Digest, outline)
+		_, err = c.note(outlineKey(rec.Digest), outline)
 	}
 	if err != nil {
 		return nil, err

@@ -49,8 +49,11 @@ func (c Cache) members(ctx context.Context, l v1.Layer, step *progress.Step) (me
 // outlineName is the Name of the Spec of every outline.
 const outlineName = "outline"
 
-// OutlineKey is the key of the outline of the layer with a digest.
-func OutlineKey(digest v1.Hash) (string, error) { return Key("outline 3", digest.String()) }
+// outlineKey is the key of the outline of the layer with a digest.
+func outlineKey(digest v1.Hash) string {
+	key, _ := Key("outline 3", digest.String()) // a text is always JSON
+	return key
+}
 
 // OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither the cache
 // nor a registry has its outline.
@@ -59,10 +62,7 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 	if err != nil {
 		return nil, err
 	}
-	key, err := OutlineKey(digest)
-	if err != nil {
-		return nil, err
-	}
+	key := outlineKey(digest)
 	if outline, ok := c.Get(key); ok {
 		return outline, nil
 	}
@@ -87,13 +87,5 @@ func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step,
 	if err != nil {
 		return nil, err
 	}
-	return c.noteOutline(digest, rec)
-}
-
-func (c Cache) noteOutline(of v1.Hash, rec Record) (v1.Layer, error) {
-	key, err := OutlineKey(of)
-	if err != nil {
-		return nil, err
-	}
-	return c.note(key, rec)
+	return c.note(outlineKey(digest), rec)
 }

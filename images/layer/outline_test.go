@@ -55,7 +55,7 @@ func TestOutlineWhileWriting(t *testing.T) {
 	}
 	of := Spec{Name: "driver", Key: strings.Repeat("a", 64), Compression: recipe.Gzip, Time: time.Unix(1, 0)}
 	made := require.Value(cache.Write(t.Context(), of, tree, step))(t)
-	key := require.Value(OutlineKey(require.Value(made.Digest())(t)))(t)
+	key := outlineKey(require.Value(made.Digest())(t))
 	found, ok := cache.Get(key)
 	assert.Equal(t, true, ok)
 	read := require.Value(cache.makeOutline(t.Context(), made, step, ""))(t)
@@ -124,7 +124,7 @@ func TestOutlineIsKept(t *testing.T) {
 				return
 			}
 			assert.Equal(t, 1, len(records))
-			key := require.Value(OutlineKey(require.Value(plain.Digest())(t)))(t)
+			key := outlineKey(require.Value(plain.Digest())(t))
 			kept, ok := cache.Get(key)
 			assert.Equal(t, true, ok)
 			assert.Equal(t, require.Value(want.Digest())(t), require.Value(kept.Digest())(t))

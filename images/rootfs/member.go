@@ -101,30 +101,11 @@ func xattrs(hdr *tar.Header) (all map[string]string) {
 	return all
 }
 
-// specialBits are the bits of a mode that Go and Unix place differently.
-var specialBits = []struct {
-	mode fs.FileMode
-	bit  int64
-}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}}
-
 // UnixMode returns a mode as a tar header has it.
 func UnixMode(m fs.FileMode) int64 {
-	bits := int64(m.Perm())
-	for _, s := range specialBits {
-		if m&s.mode != 0 {
-			bits |= s.bit
-		}
-	}
-	return bits
+	hdr, _ := tar.FileInfoHeader(info{&Entry{Mode: m &^ fs.ModeType}}, "") // fails for other types only
+	return hdr.Mode
 }
 
 // FileMode returns the mode of a tar header.
-func FileMode(bits int64) fs.FileMode {
-	m := fs.FileMode(bits & 0o777)
-	for _, s := range specialBits {
-		if bits&s.bit != 0 {
-			m |= s.mode
-		}
-	}
-	return m
-}
+func FileMode(bits int64) fs.FileMode { return (&tar.Header{Mode: bits & 0o7777}).FileInfo().Mode() }

@@ -1,19 +1,12 @@
 package verify
 
 import (
-	"context"
-	"errors"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/kmod"
@@ -37,13 +30,7 @@ func checkModules(s *subject) {
 			s.find(Note, m.path(), "is not named in the image's description")
 		}
 	}
-	for _, i := range s.installed {
-		if i.damage != nil {
-			s.fail(i.path, "%v", i.damage)
-		} else {
-			s.checkModule(i.path, i.release, i.info)
-		}
-	}
+	s.checkInstalled()
 	if !described {
 		return // checkDescription says so
 	}
@@ -143,50 +130,29 @@ func (s *subject) checkModule(file, release string, info kmod.Info) {
 // kernel's release.
 var installedName = regexp.MustCompile(`^(?:usr/)?lib/modules/([^/]+)/.*/nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?$`)
 
-// installedModule is a module in the folder of a kernel, as other images than ours have it.
-type installedModule struct {
-	path, release string
-	info          kmod.Info
-	damage        error
-}
-
 // maxInstalled bounds how many of them are read.
 const maxInstalled = 256
 
-// readInstalled copies each installed module out of the image to read it.
-func (s *subject) readInstalled(ctx context.Context, store *fetch.Store) (err error) {
-	dir, remove, err := layer.WorkFolder(store)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
+// checkInstalled checks modules in the folders of kernels, as other images than ours have them.
+func (s *subject) checkInstalled() {
+	left := maxInstalled
 	for _, e := range s.all {
 		m := installedName.FindStringSubmatch(e.Path)
-		if m == nil || e.Kind != rootfs.File || len(s.installed) == maxInstalled {
+		if m == nil || e.Kind != rootfs.File || left == 0 {
 			continue
 		}
-		name := filepath.Join(dir, path.Base(e.Path))
-		f, err := os.Create(name)
+		left--
+		r, err := e.Open()
+		var info kmod.Info
+		if err == nil {
+			info, err = kmod.InfoOf("/"+e.Path, r, r.Size())
+		}
 		if err != nil {
-			return err
+			s.fail(e.Path, "%v", err)
+		} else {
+			s.checkModule(e.Path, m[1], info)
 		}
-		i := installedModule{path: e.Path, release: m[1]}
-		r, damage := e.Open()
-		if damage == nil {
-			_, err = io.Copy(f, rootfs.Cancellable(ctx, r))
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		if damage == nil {
-			i.info, damage = kmod.ReadInfo(name)
-		}
-		if damage != nil {
-			i.damage = errors.New(strings.ReplaceAll(damage.Error(), name, "/"+e.Path))
-		}
-		s.installed = append(s.installed, i)
 	}
-	return nil
 }
 
 // checkKMM: an image for Kernel Module Management has the modules of its sets in the folders that KMM copies,
@@ -242,14 +208,9 @@ func (s *subject) checkKMMFolder(dir string, m ModuleSet) {
 }
 
 // sumOf is the digest of a file; "" if there is none.
-func (s *subject) sumOf(name string) string {
-	e, ok := s.tree.Lstat(name)
-	if !ok || e.Kind != rootfs.File {
-		return ""
-	}
-	sum, err := e.SHA256()
-	if err != nil {
-		return ""
+func (s *subject) sumOf(name string) (sum string) {
+	if e, ok := s.tree.Lstat(name); ok {
+		sum, _ = e.SHA256() // "" of what is no file
 	}
 	return sum
 }

@@ -82,12 +82,11 @@ type subject struct {
 	annotations map[string]string // of the manifest
 	recorded    *v1.ConfigFile    // by driver-build; nil: it is not there
 
-	info      driverinfo.Description // of the image; only without infoErr
-	infoErr   error
-	version   string       // the driver's, once a rule has found it
-	drivers   []driverFile // the driver's libraries and programs
-	sets      []ModuleSet
-	installed []installedModule
+	info    driverinfo.Description // of the image; only without infoErr
+	infoErr error
+	version string       // the driver's, once a rule has found it
+	drivers []driverFile // the driver's libraries and programs
+	sets    []ModuleSet
 
 	libraryDirs, programDirs []string // folders of the image
 
@@ -210,9 +209,6 @@ func (e Examiner) Examine(
 	s.info, s.infoErr = driverinfo.Read(s.tree.OpenFS())
 	var err error
 	if s.sets, err = moduleSets(ctx, e.Store, s.tree, signers); err != nil {
-		return nil, err
-	}
-	if err := s.readInstalled(ctx, e.Store); err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {
