@@ -134,13 +134,13 @@ func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.T
 
 // moduleInfo reads a module, and its signature, which it checks where there are certificates.
 func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate) (i ModuleInfo, err error) {
-	i.Name = f.Name
-	i.damage = i.read(f.Path, f.Size)
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return i, err
 	}
 	defer file.Close()
+	i.Name = f.Name
+	i.damage = i.read(f.Path, file, f.Size)
 	length, der, err := sign.Split(file, f.Size)
 	i.signed = der != nil || err != nil
 	if err == nil && i.signed {
@@ -172,17 +172,12 @@ const (
 var ownSymbol = regexp.MustCompile(`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`)
 
 // read reads what a module is made for and what it takes from others.
-func (i *ModuleInfo) read(name string, size int64) (err error) {
-	if i.info, err = kmod.ReadInfo(name); err != nil {
+func (i *ModuleInfo) read(name string, content io.ReaderAt, size int64) (err error) {
+	if i.info, err = kmod.InfoOf(name, content, size); err != nil {
 		return err
 	}
 	i.Vermagic, i.SrcVersion = i.info.Vermagic, i.info.SrcVersion
-	in, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	f, err := elffile.Read(in, size)
+	f, err := elffile.Read(content, size)
 	if errors.Is(err, elffile.ErrMagic) {
 		return nil // compressed
 	}
