@@ -11,13 +11,6 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Annotations of entries in index.json. Only container images have the names that other programs read:
-// containerd fails on an archive that gives such a name to anything else.
-const (
-	refName        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci
-	containerdName = "io.containerd.image.name"          // ctr, k3s
-)
-
 // manifestOf returns the bundle's manifest for the bytes of its list.
 func manifestOf(list []byte) (oci.Document, error) {
 	layer := oci.BytesBlob(MediaType, list, map[string]string{TitleAnnotation: "bundle.json"})
@@ -60,10 +53,10 @@ func (i *Item) named(taken map[string]bool) []v1.Descriptor {
 	var all []v1.Descriptor
 	for _, t := range i.Tags {
 		d := i.Descriptor
-		d.Annotations = map[string]string{containerdName: i.Repository + ":" + t}
+		d.Annotations = map[string]string{oci.ContainerdNameAnnotation: i.Repository + ":" + t}
 		if !taken[t] {
 			taken[t] = true
-			d.Annotations[refName] = t
+			d.Annotations[oci.RefNameAnnotation] = t
 		}
 		all = append(all, d)
 	}

@@ -139,7 +139,7 @@ func (g *graph) cycloneDX() ([]byte, error) {
 	}
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // a UUID of version 8: its maker decides what is in it
 	d.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
-	return encode(d, "  ")
+	return encode(d)
 }
 
 func (g *graph) cdx(c component) cdxComponent {

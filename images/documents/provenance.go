@@ -1,7 +1,6 @@
 package documents
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -74,7 +74,7 @@ type Run struct {
 // Provenance returns the predicate of a build as bytes: equal for equal recipes and runs.
 func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 	r = r.Public()
-	text, err := encode(r, "")
+	text, err := oci.EncodeJSON(r, "")
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,7 @@ func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 	if run.InvocationID != "" {
 		p.RunDetails.Metadata = &metadata{run.InvocationID}
 	}
-	data, err := encode(p, "")
-	return bytes.TrimSuffix(data, []byte("\n")), err
+	return oci.EncodeJSON(p, "")
 }
 
 // ReadRecipe reads a recipe, as --dry-run prints it, or that of a provenance. What it says may be of anybody: see
@@ -130,16 +129,4 @@ func ReadRecipe(data []byte) (*recipe.Recipe, error) {
 		}
 	}
 	return r, nil
-}
-
-// encode writes JSON in one form. Escapes would make it longer, and no document is part of HTML.
-func encode(v any, indent string) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("write a document: %w", err)
-	}
-	return b.Bytes(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -81,6 +82,11 @@ func SBOM(m Model, f Format) ([]byte, error) {
 		return g.cycloneDX()
 	}
 	return g.spdx()
+}
+
+func encode(document any) ([]byte, error) {
+	text, err := oci.EncodeJSON(document, "  ")
+	return append(text, '\n'), err
 }
 
 // Packages returns the package URLs of what is in the images, and of what built it, sorted.

@@ -97,7 +97,7 @@ func (g *graph) spdx() ([]byte, error) {
 	}
 	// Each document has a namespace of its own: two about one image can say different things.
 	d.Namespace = recipe.ProjectURL + "/sbom/" + about + "-" + hex.EncodeToString(content[:8])
-	return encode(d, "  ")
+	return encode(d)
 }
 
 func (c component) spdx() spdxPackage {

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,18 +18,11 @@ func Histories(config *v1.ConfigFile, layers int) (all []v1.History, known bool)
 	return all, true
 }
 
+// ociTypes are OCI's types of layers, by Docker's.
+var ociTypes = map[types.MediaType]types.MediaType{types.DockerLayer: types.OCILayer, types.DockerUncompressedLayer: types.OCIUncompressedLayer}
+
 // OCIMediaType is the type of the same bytes in an OCI image.
 func OCIMediaType(l v1.Layer) (types.MediaType, error) {
 	mt, err := l.MediaType()
-	if err != nil {
-		return "", err
-	}
-	switch mt {
-	case types.DockerLayer:
-		return types.OCILayer, nil
-	case types.DockerUncompressedLayer:
-		return types.OCIUncompressedLayer, nil
-	default:
-		return mt, nil
-	}
+	return cmp.Or(ociTypes[mt], mt), err
 }

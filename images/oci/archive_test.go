@@ -214,8 +214,8 @@ func TestArchiveName(t *testing.T) {
 		l, _ := ParseLocal(o.String())
 		index, _, err := l.index()
 		require.NoError(t, err)
-		assert.Equal(t, "1", index.Manifests[0].Annotations[refNameAnnotation])
-		assert.Equal(t, want, index.Manifests[0].Annotations[containerdNameAnnotation])
+		assert.Equal(t, "1", index.Manifests[0].Annotations[RefNameAnnotation])
+		assert.Equal(t, want, index.Manifests[0].Annotations[ContainerdNameAnnotation])
 		assert.Equal(t, strings.TrimSuffix(want, ":1"), require.Value(LocalRepository(l))(t))
 		for _, ref := range []string{o.String() + ":1", o.String() + ":" + want} {
 			require.Value(artifactOf(t, ref))(t)

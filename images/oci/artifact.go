@@ -72,6 +72,16 @@ func NewManifest(m v1.Manifest) (Document, error) {
 	return d, err
 }
 
+// EncodeJSON returns a value as JSON without HTML's escapes, which no document here needs, and without a line feed behind it.
+func EncodeJSON(value any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // BytesBlob is a blob with this content and these annotations.
 func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
 	d := NewDocument(content, mediaType)

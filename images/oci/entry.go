@@ -31,7 +31,7 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 	var match []v1.Descriptor
 	var names []string
 	for _, d := range entries {
-		if n := d.Annotations[refNameAnnotation]; n != "" {
+		if n := d.Annotations[RefNameAnnotation]; n != "" {
 			names = append(names, n)
 		}
 		other := arch != "" && d.Platform != nil && (d.Platform.OS != "linux" || d.Platform.Architecture != arch)
@@ -58,7 +58,7 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 }
 
 func hasTag(d v1.Descriptor, tag string) bool {
-	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
+	ref, full := d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
 }
 
@@ -71,7 +71,7 @@ func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 			continue
 		}
 		images = append(images, d)
-		if d.Annotations[refNameAnnotation] != "" || d.Annotations[containerdNameAnnotation] != "" {
+		if d.Annotations[RefNameAnnotation] != "" || d.Annotations[ContainerdNameAnnotation] != "" {
 			named = append(named, d)
 		}
 	}
@@ -96,7 +96,7 @@ func LocalTags(ref string) (tags []string, digests []v1.Hash, err error) {
 		return nil, nil, l.failed(err)
 	}
 	for _, d := range imageEntries(index.Manifests) {
-		_, tag := splitTag(cmp.Or(d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]))
+		_, tag := splitTag(cmp.Or(d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]))
 		tags, digests = append(tags, tag), append(digests, d.Digest)
 	}
 	return tags, digests, nil
@@ -109,7 +109,7 @@ func LocalRepository(l LocalRef) (string, error) {
 		return "", l.failed(err)
 	}
 	for _, d := range imageEntries(index.Manifests) {
-		if repository, _ := splitTag(d.Annotations[containerdNameAnnotation]); repository != "" {
+		if repository, _ := splitTag(d.Annotations[ContainerdNameAnnotation]); repository != "" {
 			return repository, nil
 		}
 	}

@@ -57,14 +57,14 @@ func (g *graph) add(t Artifact, tag, fullName string) error {
 		return err
 	}
 	g.index.Manifests = slices.DeleteFunc(g.index.Manifests, func(e v1.Descriptor) bool {
-		name, ok := e.Annotations[refNameAnnotation]
+		name, ok := e.Annotations[RefNameAnnotation]
 		return ok && name == tag || !ok && tag == "" && e.Digest == entry.Digest
 	})
 	if tag != "" {
-		entry.Annotations = map[string]string{refNameAnnotation: tag}
+		entry.Annotations = map[string]string{RefNameAnnotation: tag}
 	}
 	if fullName != "" {
-		entry.Annotations[containerdNameAnnotation] = fullName
+		entry.Annotations[ContainerdNameAnnotation] = fullName
 	}
 	g.index.Manifests = append(g.index.Manifests, entry)
 	return nil
@@ -147,7 +147,7 @@ func (g *graph) rawIndex() ([]byte, error) {
 		if d.Annotations[SubjectAnnotation] != "" {
 			return "\xff" + d.Digest.Hex
 		}
-		return d.Annotations[refNameAnnotation]
+		return d.Annotations[RefNameAnnotation]
 	}
 	slices.SortStableFunc(g.index.Manifests, func(x, y v1.Descriptor) int { return cmp.Compare(order(x), order(y)) })
 	return json.Marshal(g.index)

@@ -20,8 +20,8 @@ import (
 
 // Annotations that hold the name of an entry in a layout's index.
 const (
-	refNameAnnotation        = "org.opencontainers.image.ref.name"
-	containerdNameAnnotation = "io.containerd.image.name" // docker save and ctr write it beside the one above
+	RefNameAnnotation        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci and others read it
+	ContainerdNameAnnotation = "io.containerd.image.name"          // docker save, ctr and k3s have it beside the one above
 )
 
 // absentError says what is not where a reference says. It is fs.ErrNotExist and a mistake of the user.

@@ -132,8 +132,8 @@ func (f *finder) add(h v1.Hash, tag string) error {
 
 // attachmentTag returns the tag of an entry that has one of an attachment, "" for any other.
 func attachmentTag(d v1.Descriptor) string {
-	_, full := splitTag(d.Annotations[containerdNameAnnotation])
-	for _, tag := range []string{d.Annotations[TagAnnotation], d.Annotations[refNameAnnotation], full} {
+	_, full := splitTag(d.Annotations[ContainerdNameAnnotation])
+	for _, tag := range []string{d.Annotations[TagAnnotation], d.Annotations[RefNameAnnotation], full} {
 		if IsAttachmentTag(tag) {
 			return tag
 		}

@@ -109,15 +109,15 @@ func TestForeignLayouts(t *testing.T) {
 	for i, d := range index.Manifests {
 		index.Manifests[i].Annotations, index.Manifests[i].ArtifactType = nil, ""
 		if d.Digest == sig.Manifest.Desc.Digest {
-			index.Manifests[i].Annotations = map[string]string{refNameAnnotation: sig.Tag}
+			index.Manifests[i].Annotations = map[string]string{RefNameAnnotation: sig.Tag}
 		}
 	}
 	index.Manifests = append(index.Manifests,
-		v1.Descriptor{MediaType: types.OCIImageIndex, Size: int64(len(list)), Digest: HashOf(list), Annotations: map[string]string{refNameAnnotation: ReferrersTag(subject.Digest)}},
+		v1.Descriptor{MediaType: types.OCIImageIndex, Size: int64(len(list)), Digest: HashOf(list), Annotations: map[string]string{RefNameAnnotation: ReferrersTag(subject.Digest)}},
 		v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: 1, Digest: HashOf([]byte("gone"))})
 	for i, d := range index.Manifests {
 		if d.Digest == subject.Digest {
-			index.Manifests[i].Annotations = map[string]string{refNameAnnotation: "x"}
+			index.Manifests[i].Annotations = map[string]string{RefNameAnnotation: "x"}
 		}
 	}
 	require.NoError(t, os.WriteFile(path, require.Value(json.Marshal(index))(t), 0o600))

@@ -39,7 +39,7 @@ func entries(t *testing.T, dir string) []string {
 	m := require.Value(x.IndexManifest())(t)
 	var out []string
 	for _, d := range m.Manifests {
-		out = append(out, d.Annotations[refNameAnnotation]+" "+d.Digest.String())
+		out = append(out, d.Annotations[RefNameAnnotation]+" "+d.Digest.String())
 	}
 	return out
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // maxCredentials bounds a file of credentials, which people and programs edit, in bytes.
@@ -224,21 +225,18 @@ func (f *credentialFile) save() (err error) {
 	if f.content["auths"], err = json.Marshal(f.Auths); err != nil {
 		return err
 	}
-	var raw bytes.Buffer
-	encoder := json.NewEncoder(&raw)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "\t")
 	target := f.path
 	if linked, err := filepath.EvalSymlinks(f.path); err == nil {
 		target = linked
 	}
-	if err = encoder.Encode(f.content); err == nil {
+	raw, err := oci.EncodeJSON(f.content, "\t")
+	if err == nil {
 		err = os.MkdirAll(filepath.Dir(target), 0o700)
 	}
 	if err != nil {
 		return err
 	}
-	return atomicwriter.WriteFile(target, raw.Bytes(), 0o600)
+	return atomicwriter.WriteFile(target, append(raw, '\n'), 0o600)
 }
 
 // EraseCredentials removes what [StoreCredentials] keeps for a registry. found is false if the file has nothing for

@@ -203,7 +203,7 @@ func TestPullFaults(t *testing.T) {
 				return
 			}
 			e := require.ErrorAs[*Error](t, err)
-			if e.Host != f.host() || !errors.Is(err, fetch.ErrUnreachable) || !strings.Contains(err.Error(), tc.want) {
+			if e.Host != f.host() || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %q; want one of host %s with %q", err, f.host(), tc.want)
 			}
 			if strings.Contains(tc.name, "404") && !errors.Is(err, fs.ErrNotExist) {
@@ -221,9 +221,6 @@ func TestPullLies(t *testing.T) {
 		f.failing(faulty(99, part, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 		_, err := base(t, client(t), f.host()+"/x:1", "amd64")
 		require.ErrorAs[*fetch.MismatchError](t, err)
-		if errors.Is(err, fetch.ErrUnreachable) {
-			t.Errorf("%s: %v is of the network; want of the content", part, err)
-		}
 	}
 }
 
@@ -321,7 +318,7 @@ func TestPushStalls(t *testing.T) {
 			if n == 2 && (err != nil || stats.Uploaded != 2) {
 				t.Errorf("Push = %+v, %v; want 2 uploaded", stats, err)
 			}
-			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long") || !errors.Is(err, fetch.ErrUnreachable)) {
+			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long")) {
 				t.Errorf("Push = %v; want a registry that takes too long", err)
 			}
 		})

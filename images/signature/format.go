@@ -1,7 +1,6 @@
 package signature
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,8 @@ import (
 	strict "github.com/go-json-experiment/json"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // What documents and their layers are called. A layer of .sig or .att has the annotation signatureAnnotation: in .sig it is the
@@ -65,7 +66,7 @@ func encodePayload(identity string, digest v1.Hash) ([]byte, error) {
 	p.Critical.Identity.DockerReference = identity
 	p.Critical.Image.DockerManifestDigest = digest.String()
 	p.Critical.Type = payloadType
-	return encode(p)
+	return oci.EncodeJSON(p, "")
 }
 
 func decodePayload(raw []byte) (p payload, err error) {
@@ -89,7 +90,7 @@ type statementSubject struct {
 }
 
 func encodeStatement(digest v1.Hash, p Predicate) ([]byte, error) {
-	raw, err := encode(statement{statementV1, []statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}}, p.Type, p.Body})
+	raw, err := oci.EncodeJSON(statement{statementV1, []statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}}, p.Type, p.Body}, "")
 	if err == nil && len(raw) > maxStatement {
 		err = fmt.Errorf("the statement has %d bytes: verifiers here read at most %d", len(raw), maxStatement)
 	}
@@ -175,15 +176,6 @@ func decodeEnvelope(raw []byte, in storage) (e envelope, err error) {
 		return e, fmt.Errorf("the envelope has %d signatures, not 1 to %d", n, maxEnvelopeSignatures)
 	}
 	return e, nil
-}
-
-// encode returns the JSON of a value on one line, without a line feed and without HTML's escapes.
-func encode(value any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(value)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // decode reads one JSON value of at most limit bytes and nothing behind it. It reads as the standard says and encoding/json does

@@ -116,7 +116,7 @@ func newLayer(d document, signature []byte) (oci.Blob, error) {
 	if d.storage == sigTag {
 		return oci.BytesBlob(payloadMediaType, d.payload, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}), nil
 	}
-	raw, err := encode(newEnvelope(d, signature))
+	raw, err := oci.EncodeJSON(newEnvelope(d, signature), "")
 	if err != nil {
 		return oci.Blob{}, fmt.Errorf("make the envelope of the %s: %w", d.about, err)
 	}
@@ -157,7 +157,7 @@ func newBundle(subject v1.Descriptor, d document, public crypto.PublicKey, signa
 	}
 	b := sigstoreBundle{MediaType: bundleMediaType, Envelope: newEnvelope(d, signature)}
 	b.VerificationMaterial.PublicKey.Hint = sum
-	raw, err := encode(b)
+	raw, err := oci.EncodeJSON(b, "")
 	if err != nil {
 		return oci.Attachment{}, fmt.Errorf("make the bundle with the %s: %w", d.about, err)
 	}
