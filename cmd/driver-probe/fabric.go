@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -34,6 +35,10 @@ func fabricOf(lib nvml.Interface, h nvml.Device) *fabric {
 	return nil
 }
 
+var states = map[uint8]string{
+	nvml.GPU_FABRIC_STATE_NOT_STARTED: "not started", nvml.GPU_FABRIC_STATE_IN_PROGRESS: "in progress", nvml.GPU_FABRIC_STATE_COMPLETED: "completed",
+}
+
 func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Return) *fabric {
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && state == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
@@ -41,19 +46,9 @@ func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Retur
 	case ret != nvml.SUCCESS:
 		return &fabric{State: "unknown", Error: ret.Error()}
 	}
-	f := &fabric{Health: health(mask)}
-	switch state {
-	case nvml.GPU_FABRIC_STATE_NOT_STARTED:
-		f.State = "not started"
-	case nvml.GPU_FABRIC_STATE_IN_PROGRESS:
-		f.State = "in progress"
-	case nvml.GPU_FABRIC_STATE_COMPLETED:
-		f.State = "completed"
-		if status != nvml.SUCCESS { // the status counts only now
-			f.Error = status.Error()
-		}
-	default:
-		f.State = "unknown"
+	f := &fabric{State: cmp.Or(states[state], "unknown"), Health: health(mask)}
+	if state == nvml.GPU_FABRIC_STATE_COMPLETED && status != nvml.SUCCESS { // the status counts only now
+		f.Error = status.Error()
 	}
 	return f
 }

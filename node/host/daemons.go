@@ -48,7 +48,11 @@ func (a *daemonStarter) fabric() (specs []daemons.Spec, err error) {
 	facts := fabricFacts(a.cfg)
 	facts.Log, facts.LoadModules = a.log, a.loadModules
 	if a.cfg.Fabric == fabric.Auto {
-		if facts.Machine, err = detectFabric(); err != nil {
+		gpus, err := devices.GPUs("/sys")
+		if err != nil {
+			return nil, err
+		}
+		if facts.Machine, err = fabric.Detect("/sys", gpus); err != nil {
 			return nil, err
 		}
 		if specs, err = fabric.Daemons(facts); err != nil {
@@ -67,14 +71,6 @@ func (a *daemonStarter) fabric() (specs []daemons.Spec, err error) {
 
 func fabricFacts(cfg config.Config) fabric.Facts {
 	return fabric.Facts{Drivers: cfg.Drivers, Settings: cfg.FabricSettings, Mode: cfg.FabricMode}
-}
-
-func detectFabric() (fabric.Machine, error) {
-	gpus, err := devices.GPUs("/sys")
-	if err != nil {
-		return fabric.Machine{}, err
-	}
-	return fabric.Detect("/sys", gpus)
 }
 
 // loadModules loads modules of the kernel. They are not recorded and stay loaded: they belong to network

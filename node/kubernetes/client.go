@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -110,11 +109,11 @@ func Path(parts ...string) string {
 // Do sends a request and decodes the answer into answer, if that is not nil.
 func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	if c.server == "" {
-		return &noClusterError{errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")}
+		return noCluster("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
 	}
 	client, token, err := c.account()
 	if err != nil {
-		return &noClusterError{fmt.Errorf("the pod's service account: %w; is its token mounted in this container?", err)}
+		return noCluster("the pod's service account: %w; is its token mounted in this container?", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 var (
 	ErrForbidden   = errors.New("not allowed")                        // 401, 403
 	ErrNotFound    = errors.New("not found")                          // 404
-	ErrNoCluster   = errors.New("no Kubernetes API to talk to")       // no server, no token, no name of the node
+	ErrNoCluster   = error(noAPI{})                                   // no server, no token, no name of the node
 	ErrUnreachable = errors.New("the Kubernetes API gives no answer") // network error, 409, 429, 5xx: try again later
 )
 
@@ -29,14 +29,6 @@ type StatusError struct {
 
 // Cause is a reason of an answer: "DisruptionBudget".
 type Cause struct{ Reason, Message string }
-
-// StatusCode is the HTTP status code of an answer of the server; 0 for another error.
-func StatusCode(err error) int {
-	if e, ok := errors.AsType[*StatusError](err); ok {
-		return e.Code
-	}
-	return 0
-}
 
 // Error includes the server's own text, which names user, verb and resource.
 func (e *StatusError) Error() string {
@@ -63,11 +55,13 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// noClusterError says what the client lacks.
-type noClusterError struct{ err error }
+// noAPI is ErrNoCluster.
+type noAPI struct{}
 
-func (e *noClusterError) Error() string { return fmt.Sprintf("%v: %v", ErrNoCluster, e.err) }
-func (e *noClusterError) Is(target error) bool {
-	return target == ErrNoCluster || target == fs.ErrNotExist
-}                                       //nolint:errorlint // errors.Is calls this method
-func (e *noClusterError) Unwrap() error { return e.err }
+func (noAPI) Error() string        { return "no Kubernetes API to talk to" }
+func (noAPI) Is(target error) bool { return target == fs.ErrNotExist } //nolint:errorlint // errors.Is calls this method
+
+// noCluster says what the client lacks.
+func noCluster(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrNoCluster, fmt.Errorf(format, args...))
+}

@@ -47,7 +47,7 @@ func (e Event) namespace() string {
 // events in that namespace.
 func (c *Client) createEvent(ctx context.Context, e Event, host string, first, last time.Time, count int) (string, error) {
 	if e.About.Name == "" || e.About.Kind == "Pod" && e.About.Namespace == "" {
-		return "", &noClusterError{fmt.Errorf("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)}
+		return "", noCluster("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)
 	}
 	kind := "Normal"
 	if e.Warning {

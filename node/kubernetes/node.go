@@ -38,7 +38,7 @@ func (c *Client) GetNode(ctx context.Context, name string) (n NodeObject, err er
 // onNode sends a request about a node, or a part of it.
 func (c *Client) onNode(ctx context.Context, name string, r Request, answer any, part ...string) error {
 	if name == "" {
-		return &noClusterError{errors.New("the name of the node is not known: set NODE_NAME from spec.nodeName")}
+		return noCluster("the name of the node is not known: set NODE_NAME from spec.nodeName")
 	}
 	r.Path = Path(append([]string{"api", "v1", "nodes", name}, part...)...)
 	return c.Do(ctx, r, answer)
@@ -68,7 +68,8 @@ func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObje
 			patch["metadata"] = metadata
 		}
 		metadata["resourceVersion"] = n.Metadata.ResourceVersion // the server refuses the patch when the node has changed since
-		if err = c.patchNode(ctx, name, patch); StatusCode(err) != http.StatusConflict || try == tries {
+		err = c.patchNode(ctx, name, patch)
+		if answer, ok := errors.AsType[*StatusError](err); !ok || answer.Code != http.StatusConflict || try == tries {
 			return err
 		}
 		if !daemons.Sleep(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)) { //nolint:gosec // jitter

@@ -63,7 +63,7 @@ const (
 
 // StartReporter returns a reporter that follows the source until Close, or until ctx ends.
 func StartReporter(ctx context.Context, source Source, o ReportOptions) *Reporter {
-	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{})}
+	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{}), without: map[string]bool{}}
 	r.recorder = &Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
 	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, log: o.Log}

@@ -65,8 +65,8 @@ func serving(st status.Snapshot) string {
 	for _, p := range st.Phases {
 		took += p.Seconds
 	}
-	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work%s; the start took %s%s",
-		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String(), unmet(st.Companions))
+	return fmt.Sprintf("driver %s (%s modules%s) serves kernel %s, %d of %d GPUs work%s; the start took %s%s",
+		st.Up.Version, st.Up.Flavour, st.Up.From(), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String(), unmet(st.Companions))
 }
 
 // unmet returns which companions are not as they were asked for, as the end of a sentence.
@@ -78,13 +78,6 @@ func unmet(companions []status.Companion) string {
 		}
 	}
 	return b.String()
-}
-
-func source(s string) string {
-	if s == "image" || s == "cache" {
-		return "from the " + s
-	}
-	return s
 }
 
 // record records an Event when what the Event says has changed, or has lasted for long.

@@ -41,9 +41,6 @@ func (r *Reporter) recordLicence(g status.GPU) {
 	if g.Unlicensed() == r.without[g.Address] {
 		return
 	}
-	if r.without == nil {
-		r.without = map[string]bool{}
-	}
 	r.without[g.Address] = g.Unlicensed()
 	e := Event{Reason: "VGPULicensed", Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence)}
 	if g.Unlicensed() {

@@ -35,7 +35,7 @@ func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
 	defer s.mu.Unlock()
 	s.used = true
 	if s.pod == "" {
-		return false, &noClusterError{fmt.Errorf("the name of the pod is not known: set POD_NAME from metadata.name")}
+		return false, noCluster("the name of the pod is not known: set POD_NAME from metadata.name")
 	}
 	if s.asked {
 		value, err := s.client.Annotation(ctx, s.node, status.SafeLoadAnnotation)

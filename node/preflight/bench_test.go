@@ -92,11 +92,8 @@ var (
 
 func (b *bench) machine(s state) (*machine, Input) {
 	b.t.Helper()
-	files := map[string]string{
-		"sys/module/module/parameters/sig_enforce": s.enforce + "\n", "sys/kernel/security/lockdown": s.lockdown + "\n",
-		"sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\x06\x00\x00\x00\x01",
-		"proc/keys": b.procKeys(),
-	}
+	files := secureBoot(s.enforce, s.lockdown)
+	files["proc/keys"] = b.procKeys()
 	m := newMachine(b.t, files)
 	in := m.input()
 	in.HaveModules, in.Source = true, "image"

@@ -21,7 +21,7 @@ func Table(w io.Writer, checks []Check) error {
 	count := map[Status]int{}
 	for _, c := range checks {
 		count[c.Status]++
-		row(c.Name, c.Status.word(), oneLine(c.Finding))
+		row(c.Name, words[c.Status], oneLine(c.Finding))
 		if c.Fix != "" && c.Status != OK {
 			row("", "", "fix: "+oneLine(c.Fix))
 		}
@@ -38,19 +38,8 @@ func Table(w io.Writer, checks []Check) error {
 	return err
 }
 
-// word returns the status for the table; a failure is in upper case.
-func (s Status) word() string {
-	switch s {
-	case Blocked:
-		return "FAIL"
-	case Warning:
-		return "warn"
-	case Skipped:
-		return "skipped"
-	default:
-		return "ok"
-	}
-}
+// words are the results in the table; a failure is in upper case.
+var words = map[Status]string{OK: "ok", Warning: "warn", Blocked: "FAIL", Skipped: "skipped"}
 
 func number(n int, what string) string {
 	if n == 1 {

@@ -72,8 +72,7 @@ func lent(g devices.GPU) string {
 // Look notes what is on the bus, and the kernel's lines since the last look. It returns what changed, by
 // address.
 func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
-	first := w.known == nil
-	if first {
+	if w.known == nil {
 		w.known = map[string]*gpu{}
 	}
 	fallen := fallenOff(log)

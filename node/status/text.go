@@ -79,7 +79,9 @@ func (t table) row(name, format string, args ...any) {
 	}
 }
 
-// sources are the words for Driver.Source.
+// From says where the modules come from, as the end of "open modules": ", from the image".
+func (d Driver) From() string { return sources[d.Source] }
+
 var sources = map[string]string{
 	FromImage: ", from the image", FromMounted: ", from a module image", FromCache: ", from the cache", Compiled: ", compiled on this node", Adopted: ", loaded by another program",
 	FromHost: ", of the node's own system",
@@ -97,7 +99,7 @@ func (t table) driver(st Snapshot, run string, s kmod.System, dead bool) {
 		}
 		return " (now: " + short(err) + ")"
 	}
-	t.row("driver", "%s, %s modules%s", d.Version, d.Flavour, sources[d.Source])
+	t.row("driver", "%s, %s modules%s", d.Version, d.Flavour, d.From())
 	t.row("signed by", "%s", d.Signer)
 	for _, m := range d.Modules {
 		t.row("module", "%s", strings.TrimSpace(fmt.Sprintf("%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " ")))+now(m.confirm(s)))
