@@ -135,7 +135,7 @@ func TestSubscription(t *testing.T) {
 			_, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{imagetest.RPMKernel}})
 			assert.ErrorContainsf(t, err, imagetest.RPMKernel, "without a subscription")
 
-			r.b.Machine = r.Subscribe(on).Machine
+			r.b.Machine = r.Subscribe(on)
 			f := runWith(t, r.b, "lib/modules/RELEASE/build/Makefile")
 			for kernel, repository := range kernels {
 				planned := require.Value(r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{kernel}}))(t)

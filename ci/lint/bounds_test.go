@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"bufio"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -18,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 const (
@@ -36,15 +36,13 @@ var row = regexp.MustCompile("^\\| .* \\| ([^|]+) \\| `([a-z0-9/]+\\.[A-Za-z]+)`
 // documented returns the rows of the document by constant: "images/rootfs.maxEntries".
 func documented(t *testing.T) map[string]bound {
 	t.Helper()
-	f := require.Value(os.Open(path.Join(root, document)))(t)
-	defer f.Close()
-	all, section := map[string]bound{}, ""
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		if title, ok := strings.CutPrefix(lines.Text(), "## "); ok {
-			section = title
+	all, section, n := map[string]bound{}, "", 0
+	for line := range strings.Lines(testfile.Read(t, path.Join(root, document))) {
+		n++
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(title)
 		}
-		m := row.FindStringSubmatch(lines.Text())
+		m := row.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
@@ -53,7 +51,6 @@ func documented(t *testing.T) map[string]bound {
 		}
 		all[m[2]] = bound{section, strings.TrimSpace(m[1]), n}
 	}
-	require.NoError(t, lines.Err())
 	return all
 }
 
@@ -73,7 +70,10 @@ func declared(t *testing.T, pkg string) map[string]int64 {
 		file := require.Value(parser.ParseFile(fset, path.Join(root, name), nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			d, ok := n.(*ast.ValueSpec)
-			for i, ident := range names(d, ok) {
+			if !ok {
+				return true
+			}
+			for i, ident := range d.Names {
 				if i >= len(d.Values) || !strings.HasPrefix(strings.ToLower(ident.Name), "max") {
 					continue
 				}
@@ -90,13 +90,6 @@ func declared(t *testing.T, pkg string) map[string]int64 {
 		})
 	}
 	return all
-}
-
-func names(d *ast.ValueSpec, ok bool) []*ast.Ident {
-	if !ok {
-		return nil
-	}
-	return d.Names
 }
 
 // spelled returns a number as the document writes it: "4 GiB" if it is so many, "20,000" or "1,048,576".

@@ -104,6 +104,6 @@ func (s *shell) matrix() {
 	s.t.Helper()
 	s.run("rm -r matrix.yaml patches && " + s.repository + "/bin/driver-build matrix init --os debian12 --driver 470.256.02,535.261.03")
 	file := filepath.Join(s.clone, "matrix.yaml")
-	text := strings.Replace(testfile.Read(s.t, file), "defaults:\n", "defaults:\n  mirrors: {docker.io: ["+s.host("site")+"]}\n", 1)
+	text := strings.Replace(testfile.Read(s.t, file), "defaults:\n", "defaults:\n  mirrors: {docker.io: ["+s.hosts["site"]+"]}\n", 1)
 	testfile.Write(s.t, file, text)
 }

@@ -1,11 +1,10 @@
 package lint
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
 const module = "github.com/driver-container/driver-container"
@@ -36,25 +36,17 @@ func (p pkg) name() string {
 
 // project lists the packages of the project.
 var project = sync.OnceValues(func() (ours []pkg, err error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
-	cmd.Dir = root
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, errors.Join(err, errors.New(stderr.String()))
-	}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+	out, err := tool.Run(context.Background(), root, nil, "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
+	for d := json.NewDecoder(strings.NewReader(out)); err == nil; {
 		var p pkg
-		switch err := d.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return ours, nil
-		case err != nil:
-			return nil, err
-		case under(p.ImportPath, module):
+		if err = d.Decode(&p); err == nil && under(p.ImportPath, module) {
 			ours = append(ours, p)
 		}
 	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return ours, err
 })
 
 func packages(t *testing.T) []pkg {

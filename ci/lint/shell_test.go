@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -47,12 +46,10 @@ func newShell(t *testing.T) *shell {
 	testfile.Write(t, dir+"/htpasswd", s.run("htpasswd -Bbn builder 'correct horse'"))
 	s.registry("origin", fmt.Sprintf("auth: {htpasswd: {realm: pages, path: %s/htpasswd}}\n", dir))
 	s.registry("site", "")
-	s.env = append(s.env, "ORIGIN="+s.host("origin"), "SITE="+s.host("site"))
+	s.env = append(s.env, "ORIGIN="+s.hosts["origin"], "SITE="+s.hosts["site"])
 	s.matrix()
 	return s
 }
-
-func (s *shell) host(name string) string { return s.hosts[name] }
 
 // run runs a command in the clone and returns its stdout. If it fails, the test ends.
 func (s *shell) run(text string) string {
@@ -64,20 +61,11 @@ func (s *shell) in(cwd string, env []string, text string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
-	cmd.Dir, cmd.Env = cwd, env
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	begin := time.Now()
-	if err := cmd.Run(); err != nil {
-		s.t.Fatalf("%s: %v\n%s\n%s", text, err, last(stdout.String()), last(stderr.String()))
-	}
+	out := require.Value(tool.Run(ctx, cwd, env, "bash", "-euo", "pipefail", "-c", text))(s.t)
 	s.t.Logf("%s: %s", text, time.Since(begin).Round(100*time.Millisecond))
-	return stdout.String()
+	return out
 }
-
-// last is the end of a command's output, where errors are.
-func last(text string) string { return text[max(0, len(text)-4000):] }
 
 // registry starts Debian's docker-registry with TLS until the test ends.
 func (s *shell) registry(name, more string) {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/bundle"
 )
 
@@ -28,15 +28,12 @@ var completions = []struct{ shell, file, installed string }{
 
 // documents makes the manual pages, by the tests that know the commands, and asks driver-build for its completions.
 func (m *maker) documents(ctx context.Context) error {
-	for _, dir := range []string{manDir, completionsDir} {
-		if err := os.Mkdir(filepath.Join(m.work, dir), 0o755); err != nil {
-			return err
-		}
+	if err := errors.Join(os.Mkdir(filepath.Join(m.work, manDir), 0o755), os.Mkdir(filepath.Join(m.work, completionsDir), 0o755)); err != nil {
+		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-tags=netgo,osusergo", "-vet=off", "-count=1", "-run=^TestManPages$", "./cmd/...")
-	cmd.Dir, cmd.Env = m.source.dir, append(os.Environ(), "DRIVER_MAN_DIR="+filepath.Join(m.work, manDir), "GOFLAGS=", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	env := []string{"DRIVER_MAN_DIR=" + filepath.Join(m.work, manDir), "GOFLAGS=", "GOWORK=off"}
+	if _, err := tool.Run(ctx, m.source.dir, env, "go", "test", "-trimpath", "-tags=netgo,osusergo", "-vet=off", "-count=1", "-run=^TestManPages$", "./cmd/..."); err != nil {
+		return err
 	}
 	for _, c := range completions {
 		text, err := output(ctx, m.work, m.ownDriverBuild(), "completion", c.shell)

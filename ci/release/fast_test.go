@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -37,12 +36,9 @@ func TestArchive(t *testing.T) {
 func TestTagged(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()
-	git := func(args ...string) string {
+	git := func(args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", repo, "-c", "user.name=x", "-c", "user.email=x@example.org"}, args...)...)
-		out, err := cmd.CombinedOutput()
-		require.NoErrorf(t, err, "git %v: %s", args, out)
-		return string(out)
+		require.Value(output(t.Context(), repo, append([]string{"git", "-c", "user.name=x", "-c", "user.email=x@example.org"}, args...)...))(t)
 	}
 	git("init", "--quiet")
 	git("commit", "--quiet", "--allow-empty", "-m", "first")

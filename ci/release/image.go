@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,10 +47,7 @@ func (m *maker) imageFor(ctx context.Context, arch string) (v1.Image, error) {
 	}
 	for _, name := range []string{"tmp", "work", "cache"} {
 		dir := filepath.Join(root, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777|os.ModeSticky)); err != nil {
 			return nil, err
 		}
 	}

@@ -73,10 +73,7 @@ func release(ctx context.Context, root, out string) (err error) {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	if err := os.RemoveAll(out); err != nil {
-		return err
-	}
-	if err := os.Rename(m.out, out); err != nil {
+	if err := errors.Join(os.RemoveAll(out), os.Rename(m.out, out)); err != nil {
 		return err
 	}
 	m.say("done, in %s", out)

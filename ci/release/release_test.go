@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,13 +22,7 @@ type rig struct {
 // sh runs a program in a folder, and returns what it printed on stdout.
 func sh(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoErrorf(t, err, "%q: %s%s", args, out, stderr.String())
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(require.Value(tool.Run(t.Context(), dir, env, args...))(t))
 }
 
 // TestRelease makes a release in two checkouts, compares them, and installs it in every way on a Debian that
@@ -41,10 +34,10 @@ func TestRelease(t *testing.T) {
 	sh(t, r.root, nil, "git", "clone", "--quiet", "--no-hardlinks", r.root, other)
 	sh(t, other, nil, "git", "checkout", "--quiet", sh(t, r.root, nil, "git", "rev-parse", "HEAD"))
 	again := filepath.Join(t.TempDir(), "b")
-	tool := filepath.Join(t.TempDir(), "release")
-	sh(t, r.root, nil, "go", "build", "-o", tool, "./ci/release")
-	sh(t, r.root, nil, tool, "-out", r.out)
-	sh(t, other, nil, tool, "-out", again)
+	program := filepath.Join(t.TempDir(), "release")
+	sh(t, r.root, nil, "go", "build", "-o", program, "./ci/release")
+	sh(t, r.root, nil, program, "-out", r.out)
+	sh(t, other, nil, program, "-out", again)
 	sh(t, r.out, nil, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
 	assert.Equal(t, string(require.Value(os.ReadFile(filepath.Join(r.out, "SHA256SUMS")))(t)), string(require.Value(os.ReadFile(filepath.Join(again, "SHA256SUMS")))(t)))
 	sh(t, again, nil, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")

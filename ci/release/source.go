@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
 
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/version"
 )
@@ -122,12 +122,6 @@ func zipModule(ctx context.Context, root string, s source, work, file string) (e
 
 // output runs a program and returns its output without the last newline.
 func output(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
-	var failed *exec.ExitError
-	b, err := cmd.Output()
-	if errors.As(err, &failed) {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(failed.Stderr)))
-	}
-	return strings.TrimSuffix(string(b), "\n"), err
+	text, err := tool.Run(ctx, dir, nil, args...)
+	return strings.TrimSuffix(text, "\n"), err
 }

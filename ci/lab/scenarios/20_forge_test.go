@@ -7,9 +7,8 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -86,19 +86,11 @@ func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
 	for i, m := range set.Modules {
 		if m.Name == f.module {
 			f.damage(t, m.Path)
-			set.Modules[i].Size, set.Modules[i].SHA256 = fileDigest(t, m.Path)
+			content := testfile.Read(t, m.Path)
+			set.Modules[i].Size, set.Modules[i].SHA256 = int64(len(content)), fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 		}
 	}
 	return set
-}
-
-func fileDigest(t *testing.T, path string) (int64, string) {
-	t.Helper()
-	file := require.Value(os.Open(path))(t)
-	defer file.Close()
-	h := sha256.New()
-	n := require.Value(io.Copy(h, file))(t)
-	return n, hex.EncodeToString(h.Sum(nil))
 }
 
 // edit opens a signed module and passes the signature, and its offset, to do.

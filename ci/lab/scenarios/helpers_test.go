@@ -32,12 +32,8 @@ type product struct{ driver, system string }
 func (p product) layoutOf(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "debian", name)
-	args := []string{"--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain"}
-	cmd := exec.CommandContext(t.Context(), "ci/image", append(args, flags...)...)
-	cmd.Dir = "../../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
+	args := []string{"ci/image", "--os", p.system, "--driver", p.driver, "--output", "oci:" + dir, "--progress", "plain"}
+	require.Value(tool.Run(t.Context(), "../../..", nil, append(args, flags...)...))(t)
 	return dir
 }
 

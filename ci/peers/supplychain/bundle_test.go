@@ -1,12 +1,8 @@
 package supplychain
 
 import (
-	"archive/tar"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,12 +11,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/bundletest"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -42,8 +39,7 @@ func writeBundle(t *testing.T, file string, key signingKey, form signature.Forma
 	attachments := sign(t, key, form, origin, subjects, slices.Collect(maps.Values(predicates(t)))...)
 	options := bundle.Options{Origin: origin, Tool: "driver-build", Sign: key.signer}
 	artifacts := []bundle.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
-	plan := require.Value(bundle.Prepare(t.Context(), options, artifacts))(t)
-	require.NoError(t, outfile.Write(t.Context(), file, func(w io.Writer) error { return plan.Write(t.Context(), w, nil) }))
+	testfile.Write(t, file, string(bundletest.Bytes(t, options, artifacts)))
 	return imagetest.Digest(t, index)
 }
 
@@ -79,8 +75,7 @@ func TestCosignBundle(t *testing.T) {
 		writeBundle(t, files[form], key, form)
 	}
 	manifest, signed := bundleSignature(t, files[signature.Legacy])
-	changed := filepath.Join(dir, "changed")
-	testfile.Write(t, changed, strings.Replace(string(require.Value(os.ReadFile(manifest))(t)), `"size":`, `"size":1`, 1))
+	changed := testfile.Write(t, filepath.Join(dir, "changed"), strings.Replace(testfile.Read(t, manifest), `"size":`, `"size":1`, 1))
 	cosigns := both(t)
 	for name, c := range cosigns {
 		assert.NoErrorf(t, c.VerifyBlob(t, key.public, signStatement, signed, manifest), "%s", name)
@@ -111,37 +106,19 @@ func TestCosignBundle(t *testing.T) {
 // importBundle imports a bundle in place of the origin.
 func (p project) importBundle(t *testing.T, file, to string) {
 	t.Helper()
-	f := require.Value(os.Open(file))(t)
-	defer f.Close()
-	info := require.Value(f.Stat())(t)
-	b, findings, err := bundle.Check(t.Context(), io.NewSectionReader(f, 0, info.Size()), nil, nil)
-	require.NoError(t, errors.Join(err, bundle.Unsound(findings)))
-	require.Value(b.Import(t.Context(), p.Client, bundle.ImportOptions{To: to}))(t)
+	require.Value(bundletest.Open(t, []byte(testfile.Read(t, file))).Import(t.Context(), p.Client, bundle.ImportOptions{To: to}))(t)
 }
 
 // bundleSignature takes the bundle's manifest and its signature out of the tar, as docs/trust.md does
 // by hand.
 func bundleSignature(t *testing.T, file string) (manifest, signed string) {
 	t.Helper()
-	f := require.Value(os.Open(file))(t)
-	defer f.Close()
-	members := map[string][]byte{}
-	for r := tar.NewReader(f); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		members[h.Name] = require.Value(io.ReadAll(r))(t)
-	}
-	blob := func(h v1.Hash) []byte { return members["blobs/sha256/"+h.Hex] }
-	var index v1.IndexManifest
-	require.NoError(t, json.Unmarshal(members["index.json"], &index))
-	var m v1.Manifest
-	require.NoError(t, json.Unmarshal(blob(index.Manifests[1].Digest), &m))
 	dir := t.TempDir()
-	manifest, signed = filepath.Join(dir, "manifest"), filepath.Join(dir, "signed")
-	testfile.Write(t, manifest, string(blob(index.Manifests[0].Digest)))
-	testfile.Write(t, signed, string(blob(m.Layers[0].Digest)))
-	return manifest, signed
+	tool.Must(t, "tar", "-xf", file, "-C", dir)
+	blob := func(h v1.Hash) string { return filepath.Join(dir, "blobs/sha256", h.Hex) }
+	var index v1.IndexManifest
+	require.NoError(t, json.Unmarshal([]byte(testfile.Read(t, dir+"/index.json")), &index))
+	var m v1.Manifest
+	require.NoError(t, json.Unmarshal([]byte(testfile.Read(t, blob(index.Manifests[1].Digest))), &m))
+	return blob(index.Manifests[0].Digest), blob(m.Layers[0].Digest)
 }

@@ -26,8 +26,7 @@ func Cosign3(t testing.TB) Cosign {
 // Cosign2 is cosign 2. It wants a root of trust for bundles, also with a key: an empty one does.
 func Cosign2(t testing.TB) Cosign {
 	t.Helper()
-	root := filepath.Join(t.TempDir(), "trusted-root.json")
-	testfile.Write(t, root, `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)
+	root := testfile.Write(t, filepath.Join(t.TempDir(), "trusted-root.json"), `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)
 	return Cosign{program: Program(t, "cosign2"), verify: []string{"--insecure-ignore-tlog", "--trusted-root", root},
 		sign: []string{"--yes", "--tlog-upload=false"}}
 }
@@ -59,7 +58,7 @@ func (c Cosign) Verify(t testing.TB, public, image string) error {
 
 // VerifyAttestation looks for an attestation by a key. kind is cosign's name of a predicate type or a URI. It
 // returns the DSSE envelopes, as JSON, a line each.
-func (c Cosign) VerifyAttestation(t testing.TB, public, kind, image string) ([]byte, error) {
+func (c Cosign) VerifyAttestation(t testing.TB, public, kind, image string) (string, error) {
 	t.Helper()
 	return run(t, c.program, join([]string{"verify-attestation", "--key", public, "--type", kind}, c.verify, image)...)
 }

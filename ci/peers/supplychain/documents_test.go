@@ -29,8 +29,7 @@ func TestDocuments(t *testing.T) {
 			name = "provenance.json"
 		}
 		good := string(require.Value(os.ReadFile(filepath.Join("testdata", name)))(t))
-		file := filepath.Join(t.TempDir(), name)
-		testfile.Write(t, file, good)
+		file := testfile.Write(t, filepath.Join(t.TempDir(), name), good)
 		assert.NoErrorf(t, Validate(t, kind, file), "%s", kind)
 		for _, change := range changes {
 			bad := strings.Replace(good, change[0], change[1], 1)

@@ -39,11 +39,11 @@ func RegctlReferrers(t testing.TB, image string) []v1.Descriptor {
 	var list struct {
 		Descriptors []v1.Descriptor `json:"descriptors"`
 	}
-	require.NoErrorf(t, json.Unmarshal(out, &list), "read regctl's list %s", out)
+	require.NoErrorf(t, json.Unmarshal([]byte(out), &list), "read regctl's list %s", out)
 	return list.Descriptors
 }
 
-func regctl(t testing.TB, image string, args ...string) ([]byte, error) {
+func regctl(t testing.TB, image string, args ...string) (string, error) {
 	t.Helper()
 	host, _, _ := strings.Cut(image, "/")
 	return run(t, Program(t, "regctl"), append([]string{"--host", "reg=" + host + ",tls=disabled"}, args...)...)

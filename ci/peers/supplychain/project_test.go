@@ -6,10 +6,8 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -38,24 +37,20 @@ func signingKeys(t *testing.T) map[string]signingKey {
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	keys := map[string]signingKey{}
+	file := func(kind string, der []byte) string {
+		return testfile.Write(t, filepath.Join(t.TempDir(), "key"), testcert.PEM(kind, der))
+	}
 	for kind, key := range map[string]crypto.Signer{
 		"ed25519": ed,
-		"p256":    require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t),
+		"p256":    testcert.Key(),
 		"p384":    require.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t),
-		"rsa":     require.Value(rsa.GenerateKey(rand.Reader, 2048))(t),
+		"rsa":     testcert.RSA(),
 	} {
 		keys[kind] = signingKey{require.Value(signature.NewKeySigner(key))(t),
-			keyFile(t, "PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
-			keyFile(t, "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t))}
+			file("PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
+			file("PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t))}
 	}
 	return keys
-}
-
-func keyFile(t *testing.T, kind string, der []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "key")
-	testfile.Write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
-	return file
 }
 
 // project is the project's own side: it pushes and signs.

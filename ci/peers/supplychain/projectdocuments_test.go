@@ -32,7 +32,7 @@ var golden = map[string]Kind{
 func TestProjectDocuments(t *testing.T) {
 	judged(t)
 	for file, kind := range golden {
-		assert.NoErrorf(t, Validate(t, kind, absolute(t, file)), "%s", kind)
+		assert.NoErrorf(t, Validate(t, kind, require.Value(filepath.Abs(file))(t)), "%s", kind)
 	}
 	img := imagetest.RandomImage(t, "amd64", 1000, "layer")
 	all := require.Value(oci.Collect(img))(t)
@@ -42,8 +42,7 @@ func TestProjectDocuments(t *testing.T) {
 	attachments := sign(t, signingKeys(t)["p256"], signature.Both, "registry.example.com/gpu/driver", []signature.Subject{{Descriptor: subject}}, predicates...)
 	found := 0
 	for _, payload := range payloads(t, attachments) {
-		file := filepath.Join(t.TempDir(), "statement.json")
-		testfile.Write(t, file, string(payload))
+		file := testfile.Write(t, filepath.Join(t.TempDir(), "statement.json"), string(payload))
 		kind := Statement
 		if strings.Contains(string(payload), predicates[0].Type) {
 			kind, found = Provenance, found+1
@@ -77,9 +76,4 @@ func payloads(t *testing.T, attachments []oci.Attachment) [][]byte {
 		}
 	}
 	return found
-}
-
-func absolute(t *testing.T, file string) string {
-	t.Helper()
-	return require.Value(filepath.Abs(file))(t)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -82,10 +83,5 @@ func withManifest(t *testing.T, a oci.Attachment, m v1.Manifest) oci.Attachment 
 }
 
 func indexOf(blobs []oci.Blob, digest v1.Hash) int {
-	for i, b := range blobs {
-		if b.Desc.Digest == digest {
-			return i
-		}
-	}
-	return -1 // the test panics
+	return slices.IndexFunc(blobs, func(b oci.Blob) bool { return b.Desc.Digest == digest }) // -1: the test panics
 }

@@ -50,7 +50,7 @@ func (w *World) newArchive(s system) *repotest.Archive {
 	a := repotest.NewArchive(w.t, "/"+s.family, s.suite, s.archs, s.components, w.Put)
 	a.Signer = w.key
 	for _, arch := range s.archs {
-		a.Packages = append(a.Packages, s.toolchain(arch)...)
+		a.Packages = append(a.Packages, s.toolchain(w.t, arch)...)
 		if s.id == "debian12" {
 			a.Packages = append(a.Packages, debianDriver(w.t, NewDriver, arch)...)
 			if arch == "amd64" {
@@ -63,11 +63,8 @@ func (w *World) newArchive(s system) *repotest.Archive {
 
 // toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
 // libc6 than the base has.
-func (s system) toolchain(arch string) []repotest.Deb {
-	d, err := distros.Lookup(s.id)
-	if err != nil {
-		return nil
-	}
+func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
+	d := require.Value(distros.Lookup(s.id))(t)
 	lib := "lib/" + triplet(arch)
 	newLibc := s.libc + "+u1"
 	deb := func(name, version, fields string, files ...repotest.File) repotest.Deb {
@@ -129,9 +126,7 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 	}
 	lib += "/" + triplet(arch)
 	var key bytes.Buffer
-	if err := w.key.Serialize(&key); err != nil {
-		w.t.Fatalf("imagetest: %v", err)
-	}
+	require.NoError(w.t, w.key.Serialize(&key))
 	for i := range s.extraFiles {
 		files = append(files, repotest.File{Name: fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), Body: s.id})
 	}
@@ -168,18 +163,12 @@ func (w *World) pushBase(s system) {
 	for _, arch := range s.archs {
 		images = append(images, w.baseImage(s, arch))
 	}
-	w.pushIndex(s.id, images...)
+	w.push(w.Base(s.id), Index(w.t, images...))
 }
 
-// pushIndex pushes an index of images as the base of a system.
-func (w *World) pushIndex(id string, images ...v1.Image) {
-	ref, err := name.ParseReference(w.Base(id))
-	if err == nil {
-		err = remote.WriteIndex(ref, Index(w.t, images...))
-	}
-	if err != nil {
-		w.t.Fatalf("imagetest: push the base: %v", err)
-	}
+// push pushes an image or an index to the registry.
+func (w *World) push(ref string, what remote.Taggable) {
+	require.NoErrorf(w.t, remote.Push(require.Value(name.ParseReference(ref))(w.t), what), "push %s", ref)
 }
 
 func (w *World) baseImage(s system, arch string) v1.Image {

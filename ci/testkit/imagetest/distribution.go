@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +25,7 @@ import (
 type Distribution struct {
 	Host string
 	Dir  string // of its content
-
-	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	faulty
 }
 
 // NewDistribution starts the registry, until the test ends. It skips the test outside of the real tier.
@@ -53,7 +51,7 @@ func NewDistribution(t testing.TB) *Distribution {
 	case host := <-found:
 		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if fault := d.fault.Load(); fault == nil || !(*fault)(w, r) {
+			if !d.answers(w, r) {
 				proxy.ServeHTTP(w, r)
 			}
 		}))
@@ -76,9 +74,6 @@ func listening(log io.Reader, found chan<- string) {
 	}
 	_, _ = io.Copy(io.Discard, log)
 }
-
-// Fault sets a handler that may answer requests first: it returns true if it has answered.
-func (d *Distribution) Fault(f func(http.ResponseWriter, *http.Request) bool) { d.fault.Store(&f) }
 
 // Blob is the file with the content of a blob ("sha256:...").
 func (d *Distribution) Blob(digest string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -41,15 +43,8 @@ func (s *RPMSystem) PushBase() {
 				files = append(files, f)
 			}
 		}
-		f, err := rpmfile.Open(bytes.NewReader(p.Bytes(t)))
-		var h *rpmfile.Header
-		if err == nil {
-			h, err = f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil)
-		}
-		if err != nil {
-			t.Fatalf("imagetest: %v", err)
-		}
-		installed = append(installed, h)
+		f := require.Value(rpmfile.Open(bytes.NewReader(p.Bytes(t))))(t)
+		installed = append(installed, require.Value(f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil))(t))
 	}
 	for _, key := range s.Imported {
 		installed = append(installed, s.importedKey(key))
@@ -63,49 +58,33 @@ func (s *RPMSystem) PushBase() {
 		files = s.Change(files)
 	}
 	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
-	s.world.pushIndex(s.id, img)
+	s.world.push(s.world.Base(s.id), Index(t, img))
 }
 
 // importedKey returns the entry that rpm records for a key.
 func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
 	t := s.world.t
-	h, err := rpmfile.ParseHeader(repotest.Header(t,
+	return require.Value(rpmfile.ParseHeader(repotest.Header(t,
 		repotest.Entry{Tag: uint32(rpmfile.TagName), Value: "gpg-pubkey"},
 		repotest.Entry{Tag: uint32(rpmfile.TagVersion), Value: "0a1b2c3d"},
 		repotest.Entry{Tag: uint32(rpmfile.TagRelease), Value: "5e6f7a8b"},
 		repotest.Entry{Tag: uint32(rpmfile.TagDescription), Value: repotest.Public(t, key)},
-	))
-	if err != nil {
-		t.Fatalf("imagetest: %v", err)
-	}
-	return h
+	)))(t)
 }
 
 // records returns the database, as files.
 func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
-	none := fstest.MapFS{}
-	var err error
+	t, none := s.world.t, fstest.MapFS{}
 	switch s.database {
 	case "ndb":
 		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1)}
 	case "bdb":
 		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, 4096)}
 	default:
-		var data []byte
-		data, err = emptySQLite()
-		none["var/lib/rpm/rpmdb.sqlite"] = &fstest.MapFile{Data: data}
+		none["var/lib/rpm/rpmdb.sqlite"] = &fstest.MapFile{Data: require.Value(emptySQLite())(t)}
 	}
-	var changed map[string][]byte
-	var db *rpmdb.Database
-	if err == nil {
-		db, err = rpmdb.Read(none)
-	}
-	if err == nil {
-		changed, _, err = db.With(installed)
-	}
-	if err != nil {
-		s.world.t.Fatalf("imagetest: rpm database of %s: %v", s.id, err)
-	}
+	changed, _, err := require.Value(rpmdb.Read(none))(t).With(installed)
+	require.NoErrorf(t, err, "rpm database of %s", s.id)
 	return changed
 }
 
@@ -122,10 +101,7 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	_, err = db.ExecContext(context.Background(), "CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)")
-	if closed := db.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)

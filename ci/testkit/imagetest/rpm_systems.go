@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -58,10 +59,7 @@ func (s *RPMSystem) install(dist string) {
 // toolchain adds the packages of distros.Distro.Toolchain and their dependencies, among them a newer C
 // library than the base has.
 func (s *RPMSystem) toolchain(dist string) {
-	d, err := distros.Lookup(s.id)
-	if err != nil {
-		s.world.t.Fatalf("imagetest: %v", err)
-	}
+	d := require.Value(distros.Lookup(s.id))(s.world.t)
 	newest := "2.34-100" + dist
 	glibc := rpmPackage("glibc", newest, nil, rpmLibrary("libc.so.6", "new"), rpmProgram("usr/sbin/ldconfig"))
 	glibc.Provides = []string{"libc.so.6()(64bit)"}

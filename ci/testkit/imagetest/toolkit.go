@@ -1,9 +1,7 @@
 package imagetest
 
 import (
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
@@ -46,13 +44,7 @@ func (w *World) ToolkitImage(arch string, files ...repotest.File) v1.Image {
 // PushToolkit pushes an image of files to the registry, and returns its reference. A second push moves
 // the tag.
 func (w *World) PushToolkit(tag, arch string, files ...repotest.File) string {
-	text := w.Host + "/toolkit/" + tag + ":test"
-	ref, err := name.ParseReference(text)
-	if err == nil {
-		err = remote.Write(ref, w.ToolkitImage(arch, files...))
-	}
-	if err != nil {
-		w.t.Fatalf("imagetest: push the toolkit: %v", err)
-	}
-	return text
+	ref := w.Host + "/toolkit/" + tag + ":test"
+	w.push(ref, w.ToolkitImage(arch, files...))
+	return ref
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ type World struct {
 	mu       sync.Mutex
 	files    map[string][]byte
 	requests map[string]int
-	fault    func(http.ResponseWriter, *http.Request) bool
+	faulty
 }
 
 // New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), all published.
@@ -69,10 +70,9 @@ func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Reque
 	w.mu.Lock()
 	w.requests[r.Method+" "+r.URL.Path]++
 	data, ok := w.files[r.URL.Path]
-	fault := w.fault
 	w.mu.Unlock()
 	switch {
-	case fault != nil && fault(rw, r):
+	case w.answers(rw, r):
 	case strings.HasPrefix(r.URL.Path, "/v2/"):
 		images.ServeHTTP(rw, r)
 	case ok:
@@ -82,12 +82,18 @@ func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Reque
 	}
 }
 
+// faulty is a server with faults.
+type faulty struct {
+	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+}
+
 // Fault sets a handler that may answer requests first: it returns true if it has answered. nil removes the
 // handler.
-func (w *World) Fault(f func(http.ResponseWriter, *http.Request) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fault = f
+func (f *faulty) Fault(answer func(http.ResponseWriter, *http.Request) bool) { f.fault.Store(&answer) }
+
+func (f *faulty) answers(w http.ResponseWriter, r *http.Request) bool {
+	answer := f.fault.Load()
+	return answer != nil && *answer != nil && (*answer)(w, r)
 }
 
 // Put serves data under a path that begins with a slash.
