@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // Console is the serial line of a guest with Firmware.Debian, with a keyboard for the test. Its methods end
@@ -88,8 +90,6 @@ func (c *Console) Type(keys ...string) {
 	c.t.Helper()
 	for _, k := range keys {
 		<-time.After(keyPause)
-		if _, err := c.conn.Write([]byte(k)); err != nil {
-			c.t.Fatalf("type on the console: %v", err)
-		}
+		require.Value(c.conn.Write([]byte(k)))(c.t)
 	}
 }

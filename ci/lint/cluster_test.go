@@ -56,9 +56,7 @@ func TestCluster(t *testing.T) {
 			s.in(dir, s.env, "helm uninstall nvidia-driver -n nvidia-driver --wait && "+install)
 		}
 	}
-	if out := p.Kubectl("get", "pod", "-n", "nvidia-driver", "-o", "jsonpath={.items[*].spec.containers[0].image}"); !strings.Contains(out, "registry.example.com/gpu/driver:") {
-		t.Errorf("after all pages there is no driver pod of the image: %q", out)
-	}
+	assert.Containsf(t, p.Kubectl("get", "pod", "-n", "nvidia-driver", "-o", "jsonpath={.items[*].spec.containers[0].image}"), "registry.example.com/gpu/driver:", "the driver pods' images after all pages")
 }
 
 // pod waits for the driver's pod, if a command is about it, and returns its name.

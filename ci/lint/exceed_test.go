@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/makeself"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
@@ -132,9 +133,7 @@ func TestExceeded(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			err := c.read()
-			if !errors.Is(err, c.kind) {
-				t.Fatalf("%v; want %v", err, c.kind)
-			}
+			assert.ErrorIs(t, err, c.kind)
 			t.Log(err)
 		})
 	}

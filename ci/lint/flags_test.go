@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -92,17 +93,13 @@ func TestOneMeaning(t *testing.T) {
 				t.Errorf("--%s is %q in %s, and %q in %s: give it another name, or one line in meanings", f.name, before.usage, before.help, f.usage, f.help)
 			}
 		}
-		if f.letter != before.letter {
-			t.Errorf("--%s has the letter %q in %s, and %q in %s", f.name, before.letter, before.help, f.letter, f.help)
-		}
+		assert.Equalf(t, before.letter, f.letter, "the letter of --%s in %s, as in %s", f.name, f.help, before.help)
 		if f.kind != before.kind && !slices.Contains(lists, f.name) {
 			t.Errorf("--%s is of type %s in %s, and %s in %s", f.name, before.kind, before.help, f.kind, f.help)
 		}
 	}
 	for name := range meanings {
-		if !used[name] {
-			t.Errorf("--%s is described alike everywhere: it needs no line in meanings", name)
-		}
+		assert.Equalf(t, true, used[name], "--%s has different descriptions and needs its line in meanings", name)
 	}
 	if len(first) < 120 {
 		t.Errorf("only %d flags were found", len(first))

@@ -60,7 +60,5 @@ func TestCheck(t *testing.T) {
 		"commands.md:3: bundle-create has no flag --sinc",
 		"commands.md:7: sign has no flag --exp",
 	}, got)
-	if _, err := Check(root, []string{"none.md"}, Known{}); err == nil {
-		t.Error("a page that does not exist is no error")
-	}
+	assert.Errorf(t, assert.Err(Check(root, []string{"none.md"}, Known{})), "a page that does not exist")
 }

@@ -38,9 +38,7 @@ func TestEveryCommand(t *testing.T) {
 	named := regexp.MustCompile(`\bTest[0-9A-Z]\w*`)
 	for _, name := range Names {
 		all := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
-		if len(all) == 0 {
-			t.Errorf("docs/%s.md has no commands: they are not found", name)
-		}
+		assert.Equalf(t, true, len(all) > 0, "docs/%s.md has commands that are found", name)
 		for _, c := range all {
 			first, _, _ := strings.Cut(c.Text, " ")
 			here := elsewhere(name, c.Text) == ""
@@ -55,20 +53,14 @@ func TestEveryCommand(t *testing.T) {
 			if !slices.ContainsFunc(all, func(c Command) bool { return strings.HasPrefix(c.Text, text) }) {
 				t.Errorf("Elsewhere has %q, which docs/%s.md does not have", text, name)
 			}
-			if reason == "" {
-				t.Errorf("docs/%s.md: %q has no reason", name, text)
-			}
+			assert.Equalf(t, true, reason != "", "docs/%s.md: %q has a reason", name, text)
 			for _, test := range named.FindAllString(reason, -1) {
-				if !tests[test] {
-					t.Errorf("docs/%s.md: %q: there is no test %s", name, text, test)
-				}
+				assert.Equalf(t, true, tests[test], "docs/%s.md: %q: there is a test %s", name, text, test)
 			}
 		}
 	}
 	for name := range Elsewhere {
-		if !slices.Contains(Names, name) {
-			t.Errorf("Elsewhere has a page %s, which is none", name)
-		}
+		assert.Equalf(t, true, slices.Contains(Names, name), "Elsewhere has a page %s that there is", name)
 	}
 }
 

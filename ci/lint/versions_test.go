@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -34,9 +35,7 @@ func TestVersionsOfPages(t *testing.T) {
 	}
 	read(func(_, v string) { known[v] = true }, "matrix.yaml", "images/releases/data/*")
 	pages := read(func(file, v string) {
-		if !known[v] {
-			t.Errorf("%s names the driver %s, which neither the matrix nor the list of NVIDIA's releases has", file, v)
-		}
+		assert.Equalf(t, true, known[v], "%s names the driver %s: the matrix or the list of NVIDIA's releases has it", file, v)
 	}, "docs/*.md", "*.md", "deploy/chart/*", "deploy/chart/templates/*", "templates/*")
 	if pages < 20 {
 		t.Errorf("%d pages were read", pages)

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -113,9 +114,7 @@ func TestGitLab(t *testing.T) {
 	t.Parallel()
 	var parent pipeline
 	load(t, "gitlab.yaml", &parent)
-	if wrong := parent.check(); len(wrong) > 0 {
-		t.Error(strings.Join(wrong, "\n"))
-	}
+	assert.Equal(t, "", strings.Join(parent.check(), "\n"))
 	for _, child := range []string{"plan.gitlab", "plan-empty.gitlab"} {
 		var generated pipeline
 		load(t, filepath.Join("../../cmd/driver-build/testdata", child), &generated)
@@ -131,9 +130,7 @@ func TestGitLab(t *testing.T) {
 			}
 		}
 	}
-	if wrong := (pipeline{Jobs: map[string]job{"a": {Extends: ".b"}}}).check(); len(wrong) != 3 {
-		t.Errorf("the check itself: %q", wrong)
-	}
+	assert.Equalf(t, 3, len((pipeline{Jobs: map[string]job{"a": {Extends: ".b"}}}).check()), "the check itself")
 }
 
 // TestPipelinesSign: both pipelines pin driver-build, sign with the user's key, and talk to no public log.
@@ -142,18 +139,12 @@ func TestPipelinesSign(t *testing.T) {
 	pinned := regexp.MustCompile(`(?m)^  DRIVER_BUILD_REF: (v[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]{40})( #.*)?$`)
 	for _, file := range []string{"github.yaml", "gitlab.yaml"} {
 		text := string(require.Value(os.ReadFile(filepath.Join("../templates", file)))(t))
-		if !pinned.MatchString(text) {
-			t.Errorf("%s: DRIVER_BUILD_REF is no version", file)
-		}
+		assert.Equalf(t, true, pinned.MatchString(text), "%s: DRIVER_BUILD_REF is a version", file)
 		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build login", "driver-build bundle create"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: no %s", file, want)
-			}
+			assert.Containsf(t, text, want, "%s", file)
 		}
 		for _, never := range []string{"cosign", "rekor", "fulcio", "id-token"} {
-			if strings.Contains(text, never) {
-				t.Errorf("%s: %s talks to public services", file, never)
-			}
+			assert.Equalf(t, false, strings.Contains(text, never), "%s: %s talks to public services", file, never)
 		}
 	}
 }
@@ -206,9 +197,7 @@ func TestGitHub(t *testing.T) {
 			if s.Uses != "" && !pinned.MatchString(s.Uses) {
 				t.Errorf("%s: %s is not pinned to a commit", name, s.Uses)
 			}
-			if strings.Contains(s.Run, "${{") {
-				t.Errorf("%s: an expression in a script: give it in env\n%s", name, s.Run)
-			}
+			assert.Equalf(t, false, strings.Contains(s.Run, "${{"), "%s: an expression in a script: give it in env\n%s", name, s.Run)
 		}
 	}
 }

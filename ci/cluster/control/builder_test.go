@@ -45,9 +45,7 @@ func TestRights(t *testing.T) {
 	p := start(t)
 	account := p.ServiceAccount(namespace, "driver-build")
 	for _, allowed := range [][]string{{"get", "pods/buildkitd-0"}, {"create", "pods/buildkitd-0", "--subresource=exec"}} {
-		if out, err := account.TryKubectl(append([]string{"auth", "can-i", "-n", namespace}, allowed...)...); err != nil {
-			t.Errorf("%v: %s, %v", allowed, out, err)
-		}
+		assert.NoErrorf(t, assert.Err(account.TryKubectl(append([]string{"auth", "can-i", "-n", namespace}, allowed...)...)), "%v", allowed)
 	}
 	for _, refused := range [][]string{
 		{"create", "pods/other", "--subresource=exec"}, {"list", "pods"}, {"create", "pods"}, {"delete", "pods/buildkitd-0"}, {"get", "secrets"},

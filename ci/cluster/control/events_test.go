@@ -131,9 +131,7 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	first := p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.status.conditions[0].lastTransitionTime}")
 	d.set(status.Snapshot{State: status.Serving, Ready: true, Kernel: "6.1.0", Up: &status.Driver{Version: "535.261.03", Flavour: "open", Source: "image"}})
 	condition("True Serving driver 535.261.03 (open modules, from the image) serves kernel 6.1.0")
-	if first == "" {
-		t.Error("no transition time")
-	}
+	assert.Equalf(t, true, first != "", "there is a transition time")
 	describe := func(what ...string) string { return p.Kubectl(append([]string{"describe"}, what...)...) }
 	see := func(text string, wants ...string) {
 		t.Helper()

@@ -67,9 +67,7 @@ func podSecurity(t *testing.T, p *control.Plane) {
 		t.Run(tc.values, func(t *testing.T) {
 			p := p.With(t)
 			for _, pod := range pods(t, p, "testdata/golden/"+tc.values+".yaml") {
-				if _, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "privileged", "-f", "-"); err != nil {
-					t.Errorf("privileged: %v\n%s", err, pod)
-				}
+				assert.NoErrorf(t, assert.Err(p.KubectlInput(pod, "create", "--dry-run=server", "-n", "privileged", "-f", "-")), "privileged: %s", pod)
 				_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "baseline", "-f", "-")
 				for _, want := range append([]string{`violates PodSecurity "baseline:latest"`}, tc.reasons...) {
 					assert.ErrorContainsf(t, err, want, "baseline")

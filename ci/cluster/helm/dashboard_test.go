@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -122,9 +123,7 @@ func (p panel) asks(t *testing.T, known map[string]bool) {
 		}
 		refs[target.RefID] = true
 		for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
-			if !known[m[1]] {
-				t.Errorf("%s: $%s is no variable", p.Title, m[1])
-			}
+			assert.Equalf(t, true, known[m[1]], "%s: $%s is a variable", p.Title, m[1])
 		}
 	}
 }

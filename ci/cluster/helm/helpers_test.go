@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -44,9 +45,7 @@ func namespace(t *testing.T, p *control.Plane, name string) {
 // apply creates an object from JSON or YAML; the test fails if the API server refuses it.
 func apply(t *testing.T, p *control.Plane, object string) {
 	t.Helper()
-	if _, err := p.KubectlInput(object, "create", "-f", "-"); err != nil {
-		t.Fatalf("%v\n%s", err, object)
-	}
+	require.NoErrorf(t, assert.Err(p.KubectlInput(object, "create", "-f", "-")), "%s", object)
 }
 
 // get decodes the output of kubectl get.

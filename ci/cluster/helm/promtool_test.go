@@ -3,6 +3,7 @@ package helm
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -22,6 +24,9 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, e
 	cmd := exec.CommandContext(ctx, "promtool", args...)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
 	return string(out), err
 }
 
@@ -33,9 +38,7 @@ func TestServedNames(t *testing.T) {
 	if out, err := promtool(t, ".", page, "check", "metrics"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := promtool(t, ".", []byte("# TYPE a_total gauge\na_total 1\n"), "check", "metrics"); err == nil {
-		t.Errorf("promtool is content with everything: %s", out)
-	}
+	assert.Errorf(t, assert.Err(promtool(t, ".", []byte("# TYPE a_total gauge\na_total 1\n"), "check", "metrics")), "promtool is content with everything")
 }
 
 // TestRules: promtool's unit tests of the rules pass, and every rule has a test that would notice if the rule
@@ -43,9 +46,7 @@ func TestServedNames(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	tool.Real(t, "needs the Debian package prometheus")
-	if out, err := promtool(t, chartFiles, nil, "check", "rules", "--lint-fatal", "alerts.yaml"); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	assert.NoError(t, assert.Err(promtool(t, chartFiles, nil, "check", "rules", "--lint-fatal", "alerts.yaml")))
 	text := string(require.Value(os.ReadFile(chartFiles + "alerts.yaml"))(t))
 	tests := string(require.Value(os.ReadFile("testdata/alerts_test.yaml"))(t))
 	run := func(rules string) (string, error) {
@@ -55,13 +56,9 @@ func TestRules(t *testing.T) {
 		}
 		return promtool(t, dir, nil, "test", "rules", "alerts_test.yaml")
 	}
-	if out, err := run(text); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	assert.NoError(t, assert.Err(run(text)))
 	for _, r := range readRules(t).Groups[0].Rules {
-		if out, err := run(strings.Replace(text, "- alert: "+r.Alert+"\n", "- alert: "+r.Alert+"Not\n", 1)); err == nil {
-			t.Errorf("without %s the tests pass: %s", r.Alert, out)
-		}
+		assert.Errorf(t, assert.Err(run(strings.Replace(text, "- alert: "+r.Alert+"\n", "- alert: "+r.Alert+"Not\n", 1))), "without %s the tests pass", r.Alert)
 	}
 }
 
@@ -80,7 +77,5 @@ func TestDocumentedConfiguration(t *testing.T) {
 	config = strings.Replace(config, discovery, "static_configs: [{targets: [localhost:9835]}]", 1)
 	path := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
-	if out, err := promtool(t, ".", nil, "check", "config", path); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	assert.NoError(t, assert.Err(promtool(t, ".", nil, "check", "config", path)))
 }

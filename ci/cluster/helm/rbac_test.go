@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authorization "k8s.io/api/authorization/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -53,9 +53,7 @@ func TestRights(t *testing.T) {
 			p.Helm(append([]string{"install", "gpu", chart, "--namespace", name}, minimal(tc.values...)...)...)
 			got := rights(t, p.ServiceAccount(name, "gpu-nvidia-driver"), name)
 			got = slices.DeleteFunc(got, func(right string) bool { return slices.Contains(everybody, right) })
-			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.rights)), got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("rights that every service account has left out (-declared +got):\n%s", diff)
-			}
+			assert.Same(t, slices.Sorted(slices.Values(tc.rights)), got, cmpopts.EquateEmpty()) // without those of every service account
 		})
 	}
 }

@@ -88,9 +88,7 @@ func TestRelease(t *testing.T) {
 	pulling := p.Kubectl("get", "pods", "-n", "gpu", "-l", "app.kubernetes.io/component=nvidia-driver-prepull", "-o", "jsonpath={.items[*].status.phase}")
 	assert.Equalf(t, "Running Running Running", pulling, "beside the driver pods, those that pull the next image")
 	assert.Equalf(t, first.UID, second.UID, "the upgrade has made another DaemonSet: for a time there were two")
-	if diff := cmp.Diff(first.Spec.Selector, second.Spec.Selector); diff != "" {
-		t.Errorf("the selector has changed, which Kubernetes refuses for a DaemonSet that is there (-before +after):\n%s", diff)
-	}
+	assert.Samef(t, first.Spec.Selector, second.Spec.Selector, "the selector has changed, which Kubernetes refuses for a DaemonSet that is there (-before +after)")
 	if got := inventory(t, p); !slices.ContainsFunc(got, func(o string) bool { return strings.HasPrefix(o, "ClusterRole//gpu-nvidia-driver") }) {
 		t.Errorf("the new rights are not there: %q", got)
 	}
@@ -98,9 +96,7 @@ func TestRelease(t *testing.T) {
 	p.Helm(append([]string{"upgrade", "gpu", chart, "-n", "gpu", "--wait", "--timeout=5m"}, minimal("pools[0].name=first", `pools[0].nodeSelector.kubernetes\.io/hostname=a`,
 		"pools[1].name=second", "pools[1].nodeSelector.site=x")...)...)
 	images(t, p, "registry.example.com/driver:535.261.03-debian12")
-	if got := p.Kubectl("get", "pods", "-n", "gpu", "-l", "driver-container/pool=first", "-o", "jsonpath={.items[*].spec.nodeName}"); got != "a" {
-		t.Errorf("the pods of the first pool are on %q, want a", got)
-	}
+	assert.Equalf(t, "a", p.Kubectl("get", "pods", "-n", "gpu", "-l", "driver-container/pool=first", "-o", "jsonpath={.items[*].spec.nodeName}"), "the nodes of the first pool's pods")
 
 	p.Helm("rollback", "gpu", "1", "-n", "gpu", "--wait", "--timeout=5m")
 	assert.Samef(t, first.Spec, set(t, p).Spec, "rolled back, the DaemonSet is not as it was (-first +now)")
@@ -149,9 +145,7 @@ func TestOnePodPerNode(t *testing.T) {
 	assert.NoErrorf(t, phases(t, p, "first", core.PodRunning), "the first release's pods")
 	p.Helm("uninstall", "gpu", "-n", "first")
 	p.Wait(settle, "the second release's pods run", func() error { return phases(t, p, "second", core.PodRunning) })
-	if got := p.Kubectl("get", "pods", "-A", "-o", "name", "--field-selector", "spec.nodeName=without-gpu"); got != "" {
-		t.Errorf("on a node without a GPU: %s", got)
-	}
+	assert.Equalf(t, "", p.Kubectl("get", "pods", "-A", "-o", "name", "--field-selector", "spec.nodeName=without-gpu"), "on a node without a GPU")
 }
 
 // phases returns nil when a namespace has one driver pod for each of two nodes, all in this phase; with

@@ -112,9 +112,7 @@ func TestKernelTag(t *testing.T) {
 		t.Run(kernel, func(t *testing.T) {
 			t.Parallel()
 			out := require.Value(template(t, minimal("image.tag=535.261.03", "os=debian12", "precompiled.enabled=true", "kernel="+kernel)...))(t)
-			if want := fmt.Sprintf("image: %q", "registry.example.com/driver:535.261.03-"+distros.KernelTag(kernel)+"-debian12"); !strings.Contains(out, want) {
-				t.Errorf("there is no %s in:\n%s", want, out)
-			}
+			assert.Contains(t, out, fmt.Sprintf("image: %q", "registry.example.com/driver:535.261.03-"+distros.KernelTag(kernel)+"-debian12"))
 		})
 	}
 }

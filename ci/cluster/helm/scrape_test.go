@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -33,9 +34,7 @@ func start(t *testing.T, config string) server {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "prometheus.yml")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
-	if out, err := promtool(t, dir, nil, "check", "config", path); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	require.NoError(t, assert.Err(promtool(t, dir, nil, "check", "config", path)))
 	address := unused(t)
 	var log bytes.Buffer
 	cmd := exec.Command("prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
@@ -157,21 +156,15 @@ func TestScrape(t *testing.T) {
 	firing := map[string]bool{}
 	for _, a := range s.until("ALERTS", len(expected)) {
 		firing[a.Metric["alertname"]] = true
-		if a.Metric["node"] == "good" {
-			t.Errorf("%v", a.Metric)
-		}
+		assert.Equalf(t, false, a.Metric["node"] == "good", "%v", a.Metric)
 	}
 	for _, name := range expected {
-		if !firing[name] {
-			t.Errorf("%s does not see it", name)
-		}
+		assert.Equalf(t, true, firing[name], "%s sees it", name)
 	}
 	healthy(t, s)
 	for _, expr := range readDashboard(t).expressions() {
 		concrete := strings.NewReplacer("$job", ".*", "$instance", ".*").Replace(expr)
-		if got := s.query(concrete); len(got) == 0 {
-			t.Errorf("the dashboard asks in vain: %s", expr)
-		}
+		assert.Equalf(t, true, len(s.query(concrete)) > 0, "the dashboard gets an answer to %s", expr)
 	}
 }
 
@@ -192,12 +185,8 @@ func healthy(t *testing.T, s server) {
 	if err := json.Unmarshal(fetch(t, s.url+"/api/v1/rules"), &a); err != nil || len(a.Data.Groups) != 1 {
 		t.Fatalf("%v: %+v", err, a)
 	}
-	if got, want := len(a.Data.Groups[0].Rules), len(readRules(t).Groups[0].Rules); got != want {
-		t.Errorf("%d rules are loaded, want %d", got, want)
-	}
+	assert.Equalf(t, len(readRules(t).Groups[0].Rules), len(a.Data.Groups[0].Rules), "loaded rules")
 	for _, r := range a.Data.Groups[0].Rules {
-		if r.Health != "ok" {
-			t.Errorf("%s: %s %s", r.Name, r.Health, r.LastError)
-		}
+		assert.Equalf(t, "ok", r.Health, "%s: %s", r.Name, r.LastError)
 	}
 }

@@ -70,9 +70,7 @@ func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 	if st := c.Status(); st.State != status.Serving || !st.Ready || st.Pod != pod.Name || st.Up == nil || st.Up.Version != driver {
 		t.Errorf("the status does not fit: %+v", st)
 	}
-	if out := c.Node("ls /run/nvidia/driver/usr/lib/x86_64-linux-gnu/ | grep libnvidia-ml.so.; ls /dev/nvidiactl"); !strings.Contains(out, "libnvidia-ml.so."+driver+"\n") {
-		t.Errorf("the driver root is not that of %s: %s", driver, out)
-	}
+	assert.Containsf(t, c.Node("ls /run/nvidia/driver/usr/lib/x86_64-linux-gnu/ | grep libnvidia-ml.so.; ls /dev/nvidiactl"), "libnvidia-ml.so."+driver+"\n", "the driver root")
 	return pod
 }
 

@@ -2,7 +2,6 @@ package journeys
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,9 +48,7 @@ func installWithFleet(t *testing.T, c *cluster.Cluster) {
 	pod := waitServing(t, c, cluster.Newer)
 	assert.Equalf(t, pool.Name, pod.Labels["driver-container/pool"], "the pool of the pod")
 	for _, key := range []string{"kernel-version.full", "system-os_release.ID"} {
-		if key = "feature.node.kubernetes.io/" + key; pool.NodeSelector[key] == "" {
-			t.Errorf("the pool does not select by %s: %v", key, pool.NodeSelector)
-		}
+		assert.Equalf(t, true, pool.NodeSelector["feature.node.kubernetes.io/"+key] != "", "the pool selects by %s: %v", key, pool.NodeSelector)
 	}
 	assert.Same(t, pool.NodeSelector, pod.Spec.NodeSelector)
 	waitDependant(t, c, "before")
@@ -72,9 +69,7 @@ func installWithFleet(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("what is up: %+v", up)
 	}
 	wantRootWorks(t, c)
-	if out := c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "sh", "-c", "nvidia-smi; echo code $?"); !strings.Contains(out, "code 6") {
-		t.Errorf("nvidia-smi in the container: %s", out)
-	}
+	assert.Containsf(t, c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "sh", "-c", "nvidia-smi; echo code $?"), "code 6", "nvidia-smi in the container")
 	for _, probe := range []string{"startup", "ready", "live"} {
 		c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "probe", probe)
 	}
@@ -139,9 +134,7 @@ func upgradeAndRollBack(t *testing.T, c *cluster.Cluster) {
 	pod := waitServing(t, c, cluster.Newer)
 	waitDependant(t, c, "during")
 	noRestarts(t, c)
-	if out := c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "status"); !strings.Contains(out, cluster.Newer) {
-		t.Errorf("nvidia-driver status says %q", out)
-	}
+	assert.Contains(t, c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "status"), cluster.Newer)
 
 	c.Helm("rollback", "nvidia-driver", "-n", namespace)
 	waitServing(t, c, cluster.Older)

@@ -67,9 +67,7 @@ func TestBARs(t *testing.T) {
 	for i, want := range []uint32{16 << 20, 64 << 20, 32 << 20} {
 		at := uint32(0x10 + 4*i)
 		q.setConfig(at, 0xffffffff, 4)
-		if got := ^uint32(q.config(at, 4)&^0xf) + 1; got != want {
-			t.Errorf("BAR %d has %#x bytes, not %#x", i, got, want)
-		}
+		assert.Equalf(t, want, ^uint32(q.config(at, 4)&^0xf)+1, "bytes of BAR %d", i)
 		q.setConfig(at, uint32(0xe0000000+i<<27), 4)
 	}
 	q.setMemory(0xe0000000, 0x12345678, 4) // the identity is read only

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,9 +74,7 @@ func Test01FirstStart(t *testing.T) {
 	kept(t, g)
 	assert.Equalf(t, "", p.Exec("find", "/var/tmp", "-name", "*.ko").Output, "the scratch folder still has")
 	stops(t, p, 0)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 }
 
 // made adds a disk with the modules that were compiled natively, and with make's output.
@@ -128,12 +125,8 @@ func kept(t *testing.T, g *lab.Guest) {
 		names = append(names, filepath.Base(f))
 	}
 	want := []string{"manifest.json", "nvidia-drm.ko", "nvidia-modeset.ko", "nvidia-peermem.ko", "nvidia-uvm.ko", "nvidia.ko"}
-	if !slices.Equal(names, want) {
-		t.Errorf("the cache has %v", files)
-	}
-	if g.Sh("cat /var/lib/nvidia-driver/log/compile-535.261.03-proprietary-*.log") != strings.TrimSuffix(g.Read("/opt/made/log"), "\n") {
-		t.Error("the log is not the whole output of the compile")
-	}
+	assert.Samef(t, want, names, "the cache has %v", files)
+	assert.Equalf(t, true, g.Sh("cat /var/lib/nvidia-driver/log/compile-535.261.03-proprietary-*.log") == strings.TrimSuffix(g.Read("/opt/made/log"), "\n"), "the log is the whole output of the compile")
 	st := statusOf(t, g)
 	for _, m := range st.Up.Modules {
 		if live := strings.TrimSpace(g.Read("/sys/module/" + m.Name + "/srcversion")); live != m.SrcVersion || !strings.HasPrefix(m.File, "/var/lib/nvidia-driver/modules/535") {

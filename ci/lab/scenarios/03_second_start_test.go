@@ -37,9 +37,7 @@ func Test03SecondStart(t *testing.T) {
 	}
 	t.Log("the own part of the starts\n" + measured.String())
 	keep(t, "start.tsv", measured.String())
-	if after := kept(); after != cached {
-		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)
-	}
+	assert.Equalf(t, cached, kept(), "cache and staged roots")
 }
 
 // The first start on a node with a baked folder compiles nothing and copies nothing.

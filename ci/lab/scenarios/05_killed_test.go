@@ -2,13 +2,13 @@ package scenarios
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -34,14 +34,10 @@ func Test05Killed(t *testing.T) {
 	g.Sh("mount --bind /etc /run/nvidia/driver")
 	p.Kill()
 	p = completes(t, g, driver("535"), "nvidia_modeset")
-	if !work.Running() {
-		t.Error("the workload ended")
-	}
+	assert.Equalf(t, true, work.Running(), "the workload runs")
 	work.Kill()
 	stops(t, p, 0)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 
 	imageRoot(t, g)
 	notOurs(t, g)
@@ -88,9 +84,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	p = ready(t, g, driver("535"))
 	contains(t, p.Output(), `has to be replaced: nvidia was loaded by another program \(srcversion [0-9A-F]+, ours was 0123456789ABCDEF01234567\)`)
 	serving(t, g, d535.driver)
-	if got := loads(g); got != n+2 {
-		t.Errorf("loaded %d times, want %d: each of the two had to be replaced", got, n+2)
-	}
+	assert.Equalf(t, n+2, loads(g), "loads: each of the two had to be replaced")
 	stops(t, p, 0)
 }
 
@@ -105,9 +99,7 @@ func adopts(t *testing.T, g *lab.Guest, c lab.Container, live string) *lab.Proce
 	t.Helper()
 	p := ready(t, g, c)
 	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
-	if now := kernelView(g); now != live {
-		t.Errorf("the modules were loaded again\nbefore %s\nafter  %s", live, now)
-	}
+	assert.Equalf(t, live, kernelView(g), "the modules were loaded again")
 	whole(t, g, p)
 	return p
 }
@@ -127,9 +119,7 @@ func completes(t *testing.T, g *lab.Guest, c lab.Container, module string) *lab.
 	g.Sh("rmmod " + module)
 	p := ready(t, g, c)
 	contains(t, p.Output(), logtest.Completing+`535\.261\.03: `+module+` is not loaded\n`)
-	if after := others(); !slices.Equal(before, after) {
-		t.Errorf("other modules were loaded again\nbefore %q\nafter  %q", before, after)
-	}
+	assert.Samef(t, before, others(), "other modules were loaded again")
 	if st := statusOf(t, g); st.Up == nil || len(st.Up.Modules) != 3 {
 		t.Errorf("the record of the modules: %+v", st.Up)
 	}
@@ -142,7 +132,5 @@ func whole(t *testing.T, g *lab.Guest, p *lab.Process) {
 	t.Helper()
 	serving(t, g, d535.driver)
 	probes(t, p, 0, 0, 0)
-	if again := g.Sh("cut -d' ' -f5 /proc/1/mountinfo | grep ^/run/nvidia/driver | sort | uniq -d"); again != "" {
-		t.Errorf("mounted more than once: %s", again)
-	}
+	assert.Equalf(t, "", g.Sh("cut -d' ' -f5 /proc/1/mountinfo | grep ^/run/nvidia/driver | sort | uniq -d"), "mounted more than once")
 }

@@ -73,9 +73,7 @@ func Test06InUse(t *testing.T) {
 	host.Kill()
 	inPod.Kill()
 	contains(t, ends(t, g.Start(unloading()), 0, time.Minute), logtest.Unloaded)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 	freed(t, g, before)
 }
 
@@ -101,9 +99,7 @@ func freed(t *testing.T, g *lab.Guest, before snapshot) {
 	if took := time.Since(asked); took > g.Limit(10*time.Second) {
 		t.Errorf("after the last holder's end it took %s", took)
 	}
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 }
 
 // unloading is the command with which an administrator removes a driver that was left: it refuses while an
@@ -153,12 +149,8 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 		t.Errorf("not left whole\nserving %+v\nleft    %+v", serving, now)
 	}
 	contains(t, now.run, `driver-status\.json`)
-	if marker := "/run/nvidia/validations/.driver-ctr-ready"; g.Exists(marker) {
-		t.Errorf("%s says that the driver is ready", marker)
-	}
-	if g.Exists(legacyLock) {
-		t.Errorf("%s is left", legacyLock)
-	}
+	assert.Equalf(t, false, g.Exists("/run/nvidia/validations/.driver-ctr-ready"), "a marker says that the driver is ready")
+	assert.Equalf(t, false, g.Exists(legacyLock), "%s is left", legacyLock)
 	readable(t, g)
 }
 
@@ -173,9 +165,7 @@ func readable(t *testing.T, g *lab.Guest) {
 func adopted(t *testing.T, g *lab.Guest, p *lab.Process) {
 	t.Helper()
 	contains(t, p.Output(), logtest.Adopting+`535\.261\.03`)
-	if n := loads(g); n != 1 {
-		t.Errorf("the driver was loaded %d times", n)
-	}
+	assert.Equalf(t, 1, loads(g), "loads of the driver")
 	probes(t, p, 0, 0, 0)
 }
 

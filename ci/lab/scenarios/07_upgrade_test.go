@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -33,9 +34,7 @@ func Test07Upgrade(t *testing.T) {
 		t.Run("refused "+c.module, func(t *testing.T) { upgradeRefused(t, g, c.module, c.param) })
 	}
 	servesAgain(t, g, driver("470"), d470.driver)
-	if after := look(g).withoutLock(); after != empty {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", empty, after)
-	}
+	assert.Equalf(t, empty, look(g).withoutLock(), "the node")
 }
 
 // killed starts a 470 that serves, and kills its container: modules and root stay.
@@ -112,9 +111,7 @@ func upgradeStopped(t *testing.T, g *lab.Guest) {
 	contains(t, p.Output(), logtest.Adopting+`470\.256\.02`)
 	holder.Kill()
 	stops(t, p, 0)
-	if v := driverLoaded(g); v != "" {
-		t.Errorf("driver %s is still loaded", v)
-	}
+	assert.Equalf(t, "", driverLoaded(g), "still loaded")
 }
 
 // upgradeRefused gives a parameter a value that the new module refuses: the old driver is loaded and served
@@ -147,12 +144,8 @@ func fullDisk(t *testing.T, g *lab.Guest) {
 	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/.tmp-*")
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
 	out := fails(t, g, driver("535"), 11, 3*time.Minute, `disk: \d+ MiB are free in /var/lib/nvidia-driver, .*copying the driver root there takes .* Free space there`)
-	if strings.Contains(out, "unloading") {
-		t.Error("the old driver was unloaded")
-	}
+	assert.Equalf(t, false, strings.Contains(out, "unloading"), "the old driver was unloaded")
 	serving(t, g, d470.driver)
-	if now := g.Sh("ls -A /var/lib/nvidia-driver/roots"); now != roots {
-		t.Errorf("staged roots %q, before %q", now, roots)
-	}
+	assert.Equalf(t, roots, g.Sh("ls -A /var/lib/nvidia-driver/roots"), "staged roots")
 	g.Remove("/var/lib/fill")
 }

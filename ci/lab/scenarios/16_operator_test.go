@@ -83,9 +83,7 @@ func Test16Operator(t *testing.T) {
 	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // of an earlier driver: v0.12 leaves it
 	p := g.Start(operated(g, digest))
 	p.WaitLine(logtest.PhaseFinished+"lock", time.Minute)
-	if g.Exists(validations + ".driver-ctr-ready") {
-		t.Error("the marker of an earlier driver is still there while this one starts")
-	}
+	assert.Equalf(t, false, g.Exists(validations+".driver-ctr-ready"), "the marker of an earlier driver is there while this one starts")
 	assert.Equalf(t, "NotReady\n", g.Read(daemonStatus), "while it starts the operator's marker says")
 	if r := probe(p, true); r.Code == 0 {
 		t.Errorf("the startup probe passes before the driver is up: %s", r)
@@ -103,9 +101,7 @@ func Test16Operator(t *testing.T) {
 	if r := probe(p, true); r.Code != 0 {
 		t.Errorf("startup probe: %s", r)
 	}
-	if text := g.Read(validations + ".driver-ctr-ready"); text != "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n" {
-		t.Errorf("the startup probe's marker: %q", text)
-	}
+	assert.Equalf(t, "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n", g.Read(validations+".driver-ctr-ready"), "the startup probe's marker")
 	if r := p.Exec("sh", "-c", "chroot /run/nvidia/driver modprobe -n nvidia-peermem"); r.Code != 0 {
 		t.Errorf("the sidecar of GPUDirect RDMA: %s", r)
 	}
@@ -114,9 +110,7 @@ func Test16Operator(t *testing.T) {
 		t.Errorf("preStop: %s", r)
 	}
 	stops(t, p, 0)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 }
 
 // firmware requires that the kernel can find the driver's firmware.
@@ -127,9 +121,7 @@ func firmware(t *testing.T, g *lab.Guest) {
 		t.Fatalf("the kernel looks for firmware in %q", path)
 	}
 	dir := strings.TrimSpace(path) + "/nvidia/" + d535.driver
-	if n := g.Sh("find -L " + dir + " -name 'gsp*.bin' -size +1000k | wc -l"); strings.TrimSpace(n) != "2" {
-		t.Errorf("%s GSP files in %s, want 2", n, dir)
-	}
+	assert.Equalf(t, "2", strings.TrimSpace(g.Sh("find -L "+dir+" -name 'gsp*.bin' -size +1000k | wc -l")), "GSP files in %s", dir)
 }
 
 // driverManager runs the init container of the operator's pod with a verb and the digest of that pod, and

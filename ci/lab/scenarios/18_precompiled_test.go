@@ -55,9 +55,7 @@ func Test18Precompiled(t *testing.T) {
 		c.NoHeaders, c.MemoryMB = true, 3000 // on a node, data that were just unpacked are in memory
 	}}.start(t)
 	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/bin/gcc-12", "usr/src/nvidia-535.261.03", "usr/src/linux-headers-" + kernel.Release} {
-		if g.Exists("/lab/images/thin/" + absent) {
-			t.Errorf("the thin image has %s", absent)
-		}
+		assert.Equalf(t, false, g.Exists("/lab/images/thin/"+absent), "the thin image has %s", absent)
 	}
 	g.Unpack("thin")
 	g.Sh(written + " >/run/before")
@@ -109,8 +107,6 @@ func Test19SeveralKernels(t *testing.T) {
 		g := stage{kernel: "debian11", disks: map[string]lab.Image{"all": image}}.start(t)
 		fails(t, g, driver("all"), 11, 30*time.Second, `this node runs 5\.10\.0-32-amd64`,
 			third.Release+`, `+second.Release+`, `+newest.Release, `driver-build .*--kernel 5\.10\.0-32-amd64`)
-		if out := filepath.Clean(g.Sh("ls /var/lib/nvidia-driver")); strings.Contains(out, "roots") {
-			t.Errorf("something was staged: %s", out)
-		}
+		assert.Equalf(t, false, strings.Contains(g.Sh("ls /var/lib/nvidia-driver"), "roots"), "something was staged")
 	})
 }

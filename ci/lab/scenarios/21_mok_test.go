@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 )
 
@@ -25,9 +26,7 @@ func Test21MOK(t *testing.T) {
 	fails(t, g, driver("535"), 13, time.Minute,
 		demanded+`the modules are signed by "The owner's modules" .* a key that the kernel does not know`,
 		"`mokutil --import "+certificate+"`", `MokManager`)
-	if g.Read(certificate) != string(owner.Certificate.Raw) {
-		t.Errorf("%s is not the certificate of the key that signed the modules", certificate)
-	}
+	assert.Equalf(t, true, g.Read(certificate) == string(owner.Certificate.Raw), "%s is the certificate of the key that signed the modules", certificate)
 	enrol(t, g, certificate)
 	contains(t, g.Read("/proc/keys"), `\.machine: [1-9]`, `The owner's modules`)
 	predicts(t, g, light("535"), 0, `module-signing +ok +.*"The owner's modules" .* which the kernel knows`)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/qemu"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/fabrictest"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -62,9 +63,7 @@ func Test27FabricSwitch(t *testing.T) {
 	g.Remove("/drivers/nv-fabricmanager.mode")
 	p.WaitLine(logtest.Ready, time.Minute)
 	stops(t, p, 0)
-	if v := driverLoaded(g); v != "" {
-		t.Errorf("driver %s is still loaded", v)
-	}
+	assert.Equalf(t, "", driverLoaded(g), "still loaded")
 	contains(t, g.Read("/"+fabrictest.Journal), `nv-fabricmanager configuration LOG_LEVEL=4 FABRIC_MODE=0 DAEMONIZE=1\nnv-fabricmanager has set up the fabric\n`, `nv-fabricmanager stops\n$`)
 }
 

@@ -70,9 +70,7 @@ func Test28GPUDirect(t *testing.T) {
 	assert.Equalf(t, live, companionView(g), "companions after a kill")
 	stops(t, p, 0)
 	contains(t, g.Dmesg(), `(?s)nvidia_fs: driver unloaded successfully.*Unloading`)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutLock(), "the node")
 	p.Kill()
 	notAsked(t, g, c)
 }

@@ -44,9 +44,7 @@ func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Dur
 	if st := statusOf(t, g); st.State != status.Failed || st.Ready || st.Reason == "" {
 		t.Errorf("status is %s, ready %v, reason %q; want failed with a reason", st.State, st.Ready, st.Reason)
 	}
-	if after := look(g).withoutStatus(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
+	assert.Equalf(t, before, look(g).withoutStatus(), "the node")
 	p.Kill()
 	return out
 }
@@ -79,9 +77,7 @@ func serving(t *testing.T, g *lab.Guest, version string) {
 		t.Errorf("driver %q is loaded, %d roots are mounted; want %s and one", v, n, version)
 	}
 	assert.Equalf(t, "nvidia nvidia_modeset nvidia_uvm", strings.Join(g.Driver(), " "), "modules")
-	if !g.Exists("/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so." + version) {
-		t.Errorf("the root has no libnvidia-ml.so.%s", version)
-	}
+	assert.Equalf(t, true, g.Exists("/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so."+version), "the root has libnvidia-ml.so.%s", version)
 	if r := g.Run("chroot", "/run/nvidia/driver", "nvidia-smi"); r.Code != 6 {
 		t.Errorf("nvidia-smi in the root: %v; want exit code 6", r)
 	}

@@ -147,9 +147,7 @@ func TestNoReference(t *testing.T) {
 	assert.ErrorContainsf(t, err, "did not answer within 1", "it hangs")
 	require.NoError(t, os.Remove(m.path("usr/local/nvidia/bin/nvidia-smi")))
 	_, err = ask(t.Context(), m)
-	if errors.Is(err, errNoGPU) {
-		t.Error("without nvidia-smi:", err)
-	}
+	assert.Equalf(t, false, errors.Is(err, errNoGPU), "without nvidia-smi: %v", err)
 	assert.ErrorContainsf(t, err, "nothing to compare with", "without nvidia-smi")
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/gpus"
@@ -71,12 +72,8 @@ func TestRealNFD(t *testing.T) {
 	for name, n := range nodes {
 		l := labels[name]
 		got := strings.TrimSpace(l["nvidia.com/gpu.generation"] + " " + l["nvidia.com/driver.branch"] + " " + l["nvidia.com/driver.modules"])
-		if want := strings.Replace(n.want, "NEW", newest, 1); got != want {
-			t.Errorf("%s: labels %q, want %q", name, got, want)
-		}
-		if conflict := strings.HasSuffix(name, "-conflict"); (l["nvidia.com/driver.conflict"] == "true") != conflict {
-			t.Errorf("%s: conflict label %q", name, l["nvidia.com/driver.conflict"])
-		}
+		assert.Equalf(t, strings.Replace(n.want, "NEW", newest, 1), got, "labels of %s", name)
+		assert.Equalf(t, strings.HasSuffix(name, "-conflict"), l["nvidia.com/driver.conflict"] == "true", "conflict label of %s", name)
 	}
 }
 

@@ -49,9 +49,7 @@ func TestProjectDocuments(t *testing.T) {
 		}
 		assert.NoErrorf(t, Validate(t, kind, file), "%s", payload)
 	}
-	if found != 2 { // in .att, and in a bundle
-		t.Errorf("%d statements have the provenance; want 2", found)
-	}
+	assert.Equalf(t, 2, found, "statements with the provenance: in .att, and in a bundle")
 }
 
 // payloads are the statements in the envelopes of attachments.

@@ -124,16 +124,12 @@ func TestCosignHidden(t *testing.T) {
 			subject[0].Attachments = require.Value(p.Attachments(t.Context(), image))(t)
 			return require.Value(signature.Verify(subject, public))(t)[0].Hidden
 		}
-		if !hidden() {
-			t.Error("the project does not say that cosign will not find the signature")
-		}
+		assert.Equalf(t, true, hidden(), "the project says that cosign will not find the signature")
 		for name, c := range cosigns {
 			assert.Errorf(t, c.Verify(t, ours.public, image), "%s: a signature behind another key's bundle", name)
 		}
 		p.attach(t, repository, sign(t, ours, signature.Bundle, repository, subject))
-		if hidden() {
-			t.Error("the project says that the signature is still hidden")
-		}
+		assert.Equalf(t, false, hidden(), "the project says that the signature is still hidden")
 		for name, c := range cosigns {
 			assert.NoErrorf(t, c.Verify(t, ours.public, image), "%s", name)
 		}

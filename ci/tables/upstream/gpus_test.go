@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -25,9 +26,7 @@ func TestExcerpts(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for _, line := range lines {
-		if !strings.Contains(want, line+"\n") {
-			t.Errorf("the table has no line %q", line)
-		}
+		assert.Equalf(t, true, strings.Contains(want, line+"\n"), "the table has the line %q", line)
 	}
 }
 
@@ -54,9 +53,7 @@ func TestRefuses(t *testing.T) {
 		if err := writeGPUs(fs.FS(c.folder), &out); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if out.Len() > 0 {
-			t.Errorf("%s: printed a table", name)
-		}
+		assert.Equalf(t, 0, out.Len(), "%s: printed", name)
 	}
 }
 

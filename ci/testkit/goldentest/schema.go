@@ -8,6 +8,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
@@ -32,7 +33,5 @@ func SchemaValidator(t testing.TB, name string) func(text []byte) error {
 // Schema validates JSON text.
 func Schema(t testing.TB, name, text string) {
 	t.Helper()
-	if err := SchemaValidator(t, name)([]byte(text)); err != nil {
-		t.Errorf("it does not match %s: %v\n%s", name, err, text)
-	}
+	assert.NoErrorf(t, SchemaValidator(t, name)([]byte(text)), "it does not match %s:\n%s", name, text)
 }

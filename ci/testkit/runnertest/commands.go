@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -44,9 +46,7 @@ func testLines(t *testing.T, s *suite) {
 	}
 	for _, line := range lines {
 		var n int
-		if _, err := fmt.Sscanf(line, "line %d", &n); err != nil {
-			t.Errorf("line %q", line)
-		}
+		assert.NoErrorf(t, assert.Err(fmt.Sscanf(line, "line %d", &n)), "line %q", line)
 		got[n%2] = append(got[n%2], line)
 	}
 	diff(t, "stdout, stderr", want, got)
@@ -67,16 +67,11 @@ func testFlood(t *testing.T, s *suite) {
 
 func failed(t *testing.T, err error, code int) *runner.FailedError {
 	t.Helper()
-	var f *runner.FailedError
-	if !errors.As(err, &f) {
-		t.Fatalf("%v is no FailedError", err)
-	}
+	f := require.ErrorAs[*runner.FailedError](t, err)
 	if f.Code != code || f.Step != t.Name() || f.Runner == "" {
 		t.Errorf("code %d of step %q in runner %q, want %d: %v", f.Code, f.Step, f.Runner, code, err)
 	}
-	if errors.Is(err, runner.ErrUnavailable) {
-		t.Errorf("%v says that the runner is not available", err)
-	}
+	assert.Equalf(t, false, errors.Is(err, runner.ErrUnavailable), "%v says that the runner is not available", err)
 	return f
 }
 
@@ -158,7 +153,5 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 		})
 	}
 	wg.Wait()
-	if len(both) != 2 {
-		t.Errorf("%d of 2 started", len(both))
-	}
+	assert.Equalf(t, 2, len(both), "started")
 }

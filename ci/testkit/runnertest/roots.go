@@ -18,9 +18,7 @@ func testResult(t *testing.T, s *suite) {
 
 	const size = 3 << 20
 	files, _ = s.run(t, Step(t, nil, fmt.Sprintf("yes 012345678 | head -c %d >/out/blob", size)))
-	if files["blob"] != strings.Repeat("012345678\n", size/10+1)[:size] {
-		t.Errorf("%d bytes came back changed, or not at all (%d)", size, len(files["blob"]))
-	}
+	assert.Equalf(t, true, files["blob"] == strings.Repeat("012345678\n", size/10+1)[:size], "%d bytes came back as they were (%d)", size, len(files["blob"]))
 }
 
 // testModes: the step writes files of mode 0600 in folders of mode 0700; Files checks the modes of the

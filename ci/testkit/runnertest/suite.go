@@ -146,14 +146,10 @@ func Files(t testing.TB, dir string) map[string]string {
 		name, _ := filepath.Rel(dir, p)
 		if d.IsDir() {
 			files[name+"/"] = ""
-			if info.Mode() != 0o755|os.ModeDir {
-				t.Errorf("%s has mode %v, want 0755", name, info.Mode())
-			}
+			assert.Equalf(t, 0o755|os.ModeDir, info.Mode(), "mode of %s", name)
 			return nil
 		}
-		if info.Mode() != 0o644 {
-			t.Errorf("%s has mode %v, want 0644", name, info.Mode())
-		}
+		assert.Equalf(t, 0o644, info.Mode(), "mode of %s", name)
 		b, err := os.ReadFile(p)
 		files[name] = string(b)
 		return err
