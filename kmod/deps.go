@@ -26,10 +26,6 @@ const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kern
 // where the kernel refused one. InsertDeps calls record with each name before it loads that module, so that a
 // caller knows what to remove even when it is killed meanwhile. It does not read modprobe.d.
 func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []string, record func(name string), names ...string) (inserted, missing []string, err error) {
-	return s.insertDeps(ctx, release, moduleRoots, record, names, load)
-}
-
-func (s System) insertDeps(ctx context.Context, release string, roots []string, record func(string), names []string, load loader) (inserted, missing []string, err error) {
 	var tree *moduleTree
 	for _, name := range names {
 		if present, err := s.isPresent(name); err != nil {
@@ -38,7 +34,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots []string, 
 			continue
 		}
 		if tree == nil {
-			if tree, err = findTree(release, roots); err != nil {
+			if tree, err = findTree(release, moduleRoots); err != nil {
 				return inserted, missing, err
 			}
 		}
@@ -58,7 +54,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots []string, 
 				continue
 			}
 			record(nameOfFile(file))
-			err := s.insert(ctx, file, nil, load)
+			err := s.Insert(ctx, file, nil)
 			if errors.Is(err, ErrLoaded) { // another process loaded it first
 				continue
 			}

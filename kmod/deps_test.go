@@ -44,15 +44,15 @@ func TestInsertDeps(t *testing.T) {
 	k := newKernel(t)
 	testfile.Write(t, k.s.sys("module/ipmi_devintf/initstate"), "live\n")
 	roots := []string{t.TempDir(), moduleRoot(t), "/nowhere"}
-	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots, k.record,
-		[]string{"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video"}, k.load)
+	inserted, missing, err := k.s.InsertDeps(t.Context(), testRelease, roots, k.record,
+		"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video")
 	require.NoError(t, err)
 	assert.Equalf(t, "ipmi_msghandler drm cec drm_kms_helper video", strings.Join(inserted, " "), "inserted %q", inserted)
 	assert.Same(t, inserted, k.recorded)
 	if want := []string{"nouveau_x"}; !slices.Equal(missing, want) {
 		t.Errorf("missing %q; want %q", missing, want)
 	}
-	inserted, missing, err = k.s.insertDeps(t.Context(), testRelease, roots, k.record, []string{"drm", "video"}, k.load)
+	inserted, missing, err = k.s.InsertDeps(t.Context(), testRelease, roots, k.record, "drm", "video")
 	if len(inserted)+len(missing) != 0 || err != nil {
 		t.Errorf("the second time: %q, %q, %v; want nothing to do", inserted, missing, err)
 	}
@@ -63,11 +63,11 @@ func TestInsertDepsRefused(t *testing.T) {
 	k := newKernel(t)
 	k.refuse["cec"] = unix.EKEYREJECTED
 	k.log["cec"] = "3,9,9,-;Loading of unsigned module is rejected\n"
-	inserted, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, []string{"drm_kms_helper"}, k.load)
+	inserted, _, err := k.s.InsertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, "drm_kms_helper")
 	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
 		t.Errorf("insertDeps = %q, %v; want drm loaded and cec refused", inserted, err)
 	}
-	if _, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, []string{"gone"}, k.load); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := k.s.InsertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, "gone"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v; want fs.ErrNotExist", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestInsertDepsDamagedTree(t *testing.T) {
 		{"kernel/a.ko: " + strings.Repeat("kernel/b.ko ", 1<<14)},
 	} {
 		k := newKernel(t)
-		_, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t, lines...)}, k.record, []string{"a"}, k.load)
+		_, _, err := k.s.InsertDeps(t.Context(), testRelease, []string{moduleRoot(t, lines...)}, k.record, "a")
 		if err == nil || !strings.Contains(err.Error(), "depmod") {
 			t.Errorf("%.60q: %v; want an error that names depmod", lines, err)
 		}

@@ -68,7 +68,7 @@ func nameOfFile(path string) string {
 }
 
 func readInfo(data io.ReaderAt, size int64) (Info, error) {
-	raw, err := readModinfo(data, size)
+	_, raw, err := readModinfo(data, size)
 	if err != nil {
 		return Info{}, err
 	}
@@ -97,19 +97,18 @@ func (i *Info) readSignature(data io.ReaderAt, size int64) error {
 
 // readModinfo reads the section .modinfo of a relocatable file: the kernels we serve (amd64, arm64) are 64 bit
 // and little endian.
-func readModinfo(data io.ReaderAt, size int64) ([]byte, error) {
-	f, err := elffile.Read(data, size)
+func readModinfo(data io.ReaderAt, size int64) (f *elffile.File, text []byte, err error) {
+	f, err = elffile.Read(data, size)
 	if err == nil && (!f.Relocatable || f.Bits != 64) {
 		err = fmt.Errorf("an ELF file of %d bits (relocatable: %t), not a relocatable one of 64 bits", f.Bits, f.Relocatable)
 	}
-	var text []byte
 	if err == nil {
 		text, err = f.Section(".modinfo", maxModinfo)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	return text, nil
+	return f, text, err
 }
 
 // parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a repeated key
@@ -227,11 +226,7 @@ func ReadLinkage(path string) (l Linkage, err error) {
 	if err != nil {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
-	f, err := elffile.Read(content, size)
-	var raw []byte
-	if err == nil {
-		raw, err = f.Section(".modinfo", maxModinfo)
-	}
+	f, raw, err := readModinfo(content, size)
 	if err == nil {
 		l.Exports, err = Exports(f)
 	}

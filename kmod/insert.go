@@ -20,31 +20,11 @@ import (
 // guessing it.
 const insertGrace = 10 * time.Second
 
-// loader hands an open module file to the kernel; kind is its compression, "" for none.
-type loader func(f *os.File, kind, params string) error
-
 // Insert loads a module file with parameters, each "name=value". The module's dependencies must be loaded
 // already. Errors: ErrLoaded when a module of this name is loaded; *RefusedError with the kernel's messages
 // when the kernel refuses it; ErrStuck with the context's error when the kernel has not answered 10 s after
 // the context's end (the load goes on and the module shows as coming).
 func (s System) Insert(ctx context.Context, path string, params []string) error {
-	return s.insert(ctx, path, params, load)
-}
-
-// load prefers finit_module, because the kernel then knows the file, which LoadPin and IMA require. Not every
-// kernel unpacks compressed modules itself.
-func load(f *os.File, kind, params string) error {
-	if kind == "" {
-		return unix.FinitModule(int(f.Fd()), params, 0)
-	}
-	image, err := unpack(f, kind, maxUnpacked)
-	if err != nil {
-		return err
-	}
-	return unix.InitModule(image, params)
-}
-
-func (s System) insert(ctx context.Context, path string, params []string, load loader) error {
 	name := nameOfFile(path)
 	fail := func(err error) error { return fmt.Errorf("load the module %s from %s: %w", name, path, err) }
 	if err := ctx.Err(); err != nil {
@@ -58,12 +38,15 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	if err != nil {
 		return fail(err)
 	}
+	if s.load == nil {
+		s.load = load
+	}
 	mark, _ := kmsg.Open(s.Kmsg) //nolint:errcheck // without the kernel's log the error number must suffice
 	defer mark.Close()           //nolint:errcheck // only read from
 	done := make(chan error, 1)
 	go func() { // ends with the system call
 		defer f.Close()
-		done <- load(f, kind, text)
+		done <- s.load(f, kind, text)
 	}()
 	err = outcome(ctx, done)
 	var errno unix.Errno
@@ -76,6 +59,19 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 		return fail(fmt.Errorf("%w (%w); unload it first, or go on with it when its srcversion is the same", ErrLoaded, errno))
 	}
 	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Setting: s.Forbidden(name)}
+}
+
+// load prefers finit_module, because the kernel then knows the file, which LoadPin and IMA require. Not every
+// kernel unpacks compressed modules itself.
+func load(f *os.File, kind, params string) error {
+	if kind == "" {
+		return unix.FinitModule(int(f.Fd()), params, 0)
+	}
+	image, err := unpack(f, kind, maxUnpacked)
+	if err != nil {
+		return err
+	}
+	return unix.InitModule(image, params)
 }
 
 func outcome(ctx context.Context, done <-chan error) error {

@@ -32,7 +32,9 @@ type kernel struct {
 
 func newKernel(t testing.TB) *kernel {
 	dir := testfile.Tree(t, t.TempDir(), map[string]string{"sys/module/": "", "proc/modules": "", "kmsg": "6,1,1,-;booted\n"})
-	return &kernel{t: t, s: System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}, refuse: map[string]unix.Errno{}, log: map[string]string{}}
+	k := &kernel{t: t, refuse: map[string]unix.Errno{}, log: map[string]string{}}
+	k.s = System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg", load: k.load}
+	return k
 }
 
 // record requires that a name is recorded before the module is loaded.
@@ -80,11 +82,11 @@ func TestInsert(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
 	path := k.file("nvidia-uvm.ko", moduleOf("name=nvidia_uvm", "vermagic=1"))
-	require.NoError(t, k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load))
+	require.NoError(t, k.s.Insert(t.Context(), path, []string{"a=1", "b=x y"}))
 	if want := []string{`nvidia_uvm a=1 b="x y"`}; !slices.Equal(k.loads, want) {
 		t.Errorf("loaded %q; want %q", k.loads, want)
 	}
-	if err := k.s.insert(t.Context(), path, nil, k.load); !errors.Is(err, ErrLoaded) || !errors.Is(err, unix.EEXIST) {
+	if err := k.s.Insert(t.Context(), path, nil); !errors.Is(err, ErrLoaded) || !errors.Is(err, unix.EEXIST) {
 		t.Errorf("the second time: %v; want ErrLoaded", err)
 	}
 }
@@ -95,7 +97,7 @@ func TestInsertRefused(t *testing.T) {
 	k.refuse["nvidia"] = unix.ENODEV
 	k.log["nvidia"] = "6,2,2,-;nvidia-nvlink: Nvlink Core is being initialized, major device number 246\n3,3,3,-;NVRM: No NVIDIA GPU found.\n"
 	path := k.file("nvidia.ko.xz", repotest.Compress(t, ".xz", nvidiaModule()))
-	err := k.s.insert(t.Context(), path, []string{"NVreg_EnableMSI=1"}, k.load)
+	err := k.s.Insert(t.Context(), path, []string{"NVreg_EnableMSI=1"})
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, unix.ENODEV) {
 		t.Fatalf("insert: %v; want *RefusedError with ENODEV", err)
@@ -109,7 +111,7 @@ func TestInsertRefused(t *testing.T) {
 	}
 	testfile.Write(t, k.s.proc("sys/kernel/modules_disabled"), "1\n")
 	k.refuse["nvidia"] = unix.EPERM
-	assert.Containsf(t, k.s.insert(t.Context(), path, nil, k.load).Error(), "modules_disabled", "with modules switched off")
+	assert.Containsf(t, k.s.Insert(t.Context(), path, nil).Error(), "modules_disabled", "with modules switched off")
 }
 
 func TestInsertNothing(t *testing.T) {
@@ -118,10 +120,10 @@ func TestInsertNothing(t *testing.T) {
 	path := k.file("x.ko", moduleOf("vermagic=1"))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIsf(t, k.s.insert(cancelled, path, nil, k.load), context.Canceled, "cancelled")
-	assert.ErrorIsf(t, k.s.insert(t.Context(), path+".none", nil, k.load), fs.ErrNotExist, "no file")
-	assert.ErrorIsf(t, k.s.insert(t.Context(), filepath.Dir(path), nil, k.load), ErrFormat, "a folder")
-	assert.Errorf(t, k.s.insert(t.Context(), path, []string{"a\nb"}, k.load), "a parameter with a line end was taken")
+	assert.ErrorIsf(t, k.s.Insert(cancelled, path, nil), context.Canceled, "cancelled")
+	assert.ErrorIsf(t, k.s.Insert(t.Context(), path+".none", nil), fs.ErrNotExist, "no file")
+	assert.ErrorIsf(t, k.s.Insert(t.Context(), filepath.Dir(path), nil), ErrFormat, "a folder")
+	assert.Errorf(t, k.s.Insert(t.Context(), path, []string{"a\nb"}), "a parameter with a line end was taken")
 	assert.Equalf(t, 0, len(k.loads), "loaded %q; want nothing", k.loads)
 }
 
@@ -136,14 +138,14 @@ func TestInsertWaits(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), insertGrace)
 				defer cancel()
 				release := make(chan struct{})
-				err := System{Sys: "/none", Proc: "/none", Kmsg: "/none"}.insert(ctx, path, nil, func(*os.File, string, string) error {
+				err := System{Sys: "/none", Proc: "/none", Kmsg: "/none", load: func(*os.File, string, string) error {
 					if stuck {
 						<-release
 					} else {
 						<-ctx.Done()
 					}
 					return nil
-				})
+				}}.Insert(ctx, path, nil)
 				close(release)
 				if stuck != errors.Is(err, ErrStuck) || stuck != errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("insert: %v", err)

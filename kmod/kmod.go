@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,6 +42,8 @@ type System struct {
 	Proc string // "" is /proc
 	Kmsg string // "" is /dev/kmsg
 	Root string // "" is /: one of the two roots with the kubelet's /var/log/pods; the other is the root of process 1
+
+	load func(f *os.File, kind, params string) error // nil: the system call; kind is the file's compression, "" for none
 }
 
 func (s System) sys(elem ...string) string {

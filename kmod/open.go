@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/containerd/continuity/fs"
+
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -69,4 +71,14 @@ func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: unpack it: %w", ErrFormat, err)
 	}
 	return b, nil
+}
+
+// Within follows path inside root as if root were "/": absolute links start at root, and ".." does not leave
+// it. The result is an existing path below root without links.
+func Within(root, path string) (string, error) {
+	inside, err := fs.RootPath(root, path)
+	if err == nil {
+		_, err = os.Lstat(inside)
+	}
+	return inside, err
 }

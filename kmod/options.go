@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Options are the parameters in a machine's files: module (with _) to "name=value". Each name occurs once, in
@@ -105,12 +106,11 @@ func (o Options) file(path, module string) error {
 	for _, line := range lines(text) {
 		of, rest := module, line.text
 		if module == "" {
-			var command string
-			command, rest = cutWord(rest)
-			of, rest = cutWord(rest)
-			if of = ModuleName(of); command != "options" || !isNVIDIAModule(of) || validName(of) != nil {
+			m := optionsLine().FindStringSubmatch(rest)
+			if m == nil || !isNVIDIAModule(m[1]) || validName(m[1]) != nil {
 				continue
 			}
+			of, rest = ModuleName(m[1]), m[2]
 		}
 		if err := o.add(of, rest); err != nil {
 			return fmt.Errorf("%s:%d: %w; correct the file", path, line.number, err)
@@ -118,6 +118,9 @@ func (o Options) file(path, module string) error {
 	}
 	return nil
 }
+
+// optionsLine matches the lines that count: "options MODULE name=value ...".
+var optionsLine = lazyregexp.New(`^[ \t]*options[ \t]+([^ \t]+)(.*)$`)
 
 // readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that name in a
 // later folder.
@@ -151,15 +154,6 @@ func lines(text string) []configLine {
 		trimmed := strings.TrimSpace(l.text)
 		return trimmed == "" || trimmed[0] == '#'
 	})
-}
-
-// cutWord splits the first word off a line.
-func cutWord(line string) (first, rest string) {
-	line = strings.TrimLeft(line, " \t")
-	if i := strings.IndexAny(line, " \t"); i >= 0 {
-		return line[:i], line[i+1:]
-	}
-	return line, ""
 }
 
 // add appends the parameters of a line and drops earlier values of the same names: modules take the last

@@ -13,24 +13,10 @@ import (
 )
 
 const (
-	release    = "6.1.0-56-amd64"
-	driver     = "535.261.03"
-	debianText = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+	release    = kbuildtest.Kernel
+	driver     = kbuildtest.Driver
+	debianText = kbuildtest.Compiler
 )
-
-// headerTree writes a prepared tree in one folder, like Red Hat's.
-func headerTree(t *testing.T, root, dir, release string) {
-	t.Helper()
-	testfile.Tree(t, filepath.Join(root, dir), map[string]string{
-		"include/generated/utsrelease.h": "#define UTS_RELEASE \"" + release + "\"\n",
-		"include/generated/autoconf.h":   "",
-		"include/config/auto.conf":       "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\"" + debianText + "\"\n",
-		"include/linux/module.h":         "",
-		"Module.symvers":                 "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\n",
-		"Makefile":                       "# top\n",
-		"scripts/mod/modpost":            "#!",
-	})
-}
 
 // bench has fake sources of a driver, headers and programs.
 type bench struct {
@@ -59,7 +45,7 @@ func newBench(t *testing.T, script string) bench {
 	})
 	work := testfile.Write(t, dir+"/work/", "")
 	root := filepath.Join(dir, "root")
-	headerTree(t, root, "usr/src/kernels/"+release, release)
+	kbuildtest.Headers(t, root+"/usr/src/kernels/"+release, release)
 	h := require.Value(buildtree.Find(release, []buildtree.Root{{Dir: root, Name: "image"}}))(t)
 	c := require.Value(FindCompiler(context.Background(), h, b.tools))(t)
 	b.job = Job{

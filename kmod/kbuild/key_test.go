@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -53,7 +54,7 @@ func TestKernelID(t *testing.T) {
 	assert.Equalf(t, "build-id 0102030405060708", require.Value(KernelID(release, buildtree.Headers{}, dir, dir))(t), "running")
 	assert.Errorf(t, assert.Err(KernelID("5.10.0", buildtree.Headers{}, dir, dir)), "another kernel without headers")
 	root := t.TempDir()
-	headerTree(t, root, "usr/src/kernels/5.10.0", "5.10.0")
+	kbuildtest.Headers(t, root+"/usr/src/kernels/5.10.0", "5.10.0")
 	h := require.Value(buildtree.Find("5.10.0", []buildtree.Root{{Dir: root, Name: "image"}}))(t)
 	first, err := KernelID("5.10.0", h, dir, dir)
 	if err != nil || !strings.HasPrefix(first, "headers ") {

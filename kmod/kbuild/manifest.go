@@ -187,17 +187,5 @@ func readAll(ctx context.Context, path string, to io.Writer, limit int64) (size 
 		return 0, err
 	}
 	defer f.Close()
-	const part = 1 << 20
-	for err == nil && size < limit {
-		if ctx.Err() != nil {
-			return size, context.Cause(ctx)
-		}
-		var n int64
-		n, err = io.CopyN(to, f, min(part, limit-size))
-		size += n
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return size, err
+	return io.Copy(to, io.LimitReader(&bounded.Limited{Reader: f, Left: limit, Stop: func() error { return context.Cause(ctx) }}, limit))
 }

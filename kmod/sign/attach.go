@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Attach writes the module of the file from to the new file to. It omits signatures that the module has and
@@ -81,16 +84,8 @@ func digestOf(ctx context.Context, content io.Reader, hash crypto.Hash) ([]byte,
 	return h.Sum(nil), nil
 }
 
-// transfer copies in parts that are small enough to notice the context's end in time.
+// transfer copies until ctx ends.
 func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if _, err := io.CopyN(to, from, 1<<20); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	_, err := io.Copy(to, &bounded.Limited{Reader: from, Left: math.MaxInt64, Stop: func() error { return context.Cause(ctx) }})
+	return err
 }

@@ -7,6 +7,8 @@ import (
 	goasn1 "encoding/asn1"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // Description is what a signature claims about itself; none of it is verified.
@@ -73,7 +75,7 @@ func commonName(der []byte) string {
 	if text == "" && len(name.Names) > 0 {
 		text = fmt.Sprint(name.Names[0].Value)
 	}
-	return printable(text)
+	return kmsg.Printable(text)
 }
 
 // Owner names a certificate for people: by the common name of its subject, or by the whole subject.
@@ -90,14 +92,4 @@ func Fingerprint(der []byte) string { return fmt.Sprintf("%x", sha256.Sum256(der
 // Colons formats a serial number or key id as modinfo does: 4A:0F:11.
 func Colons(b []byte) string {
 	return strings.ReplaceAll(fmt.Sprintf("% X", b), " ", ":")
-}
-
-// printable replaces characters that would garble a log line or a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/asn1"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // algorithm is a hash with its names in PKCS#7, alone and together with ECDSA (kernel:
@@ -49,7 +51,7 @@ func ParseHash(name string) (crypto.Hash, error) {
 		}
 	}
 	return 0, fmt.Errorf("sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too",
-		printable(name), strings.Join(names, ", "))
+		kmsg.Printable(name), strings.Join(names, ", "))
 }
 
 // check reports whether this key made the signature over the digest.

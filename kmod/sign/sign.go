@@ -22,6 +22,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
@@ -66,7 +67,7 @@ func NewSigner(key crypto.Signer, certs ...*x509.Certificate) (*Signer, error) {
 	own := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return sameKey(key.Public(), c.PublicKey) })
 	if own < 0 {
 		return nil, fmt.Errorf("sign modules: the certificate of %q (serial number %s) is not that of the private key: give the two that were made together",
-			printable(certs[0].Subject.String()), Colons(serialOf(certs[0])))
+			kmsg.Printable(certs[0].Subject.String()), Colons(serialOf(certs[0])))
 	}
 	return &Signer{Key: key, Certificate: certs[own]}, nil
 }
@@ -127,12 +128,12 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	}
 	signature, err := s.Key.Sign(rand.Reader, digest, hash)
 	if err != nil {
-		return nil, fmt.Errorf("sign a module with the key of %q: %w", printable(s.Certificate.Subject.String()), err)
+		return nil, fmt.Errorf("sign a module with the key of %q: %w", kmsg.Printable(s.Certificate.Subject.String()), err)
 	}
 	der, err := Wrap(s.Certificate, hash, digest, signature)
 	if errors.Is(err, ErrMismatch) { // found here, and not on a node
 		return nil, fmt.Errorf("sign a module: what the key made does not fit the certificate of %q: the key or its token is faulty, or the certificate is another key's",
-			printable(s.Certificate.Subject.String()))
+			kmsg.Printable(s.Certificate.Subject.String()))
 	}
 	return der, err
 }
@@ -149,7 +150,7 @@ func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([
 		return nil, fmt.Errorf("sign modules: %w", err)
 	}
 	if !check(cert.PublicKey, hash, digest, signature) {
-		return nil, fmt.Errorf("a signature by the key of %q: %w", printable(cert.Subject.String()), ErrMismatch)
+		return nil, fmt.Errorf("a signature by the key of %q: %w", kmsg.Printable(cert.Subject.String()), ErrMismatch)
 	}
 	return encode(cert, algorithms[i], signature)
 }

@@ -20,8 +20,8 @@ const Driver = "535.261.03"
 // Modules are the names of the driver's modules.
 var Modules = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
 
-// compiler is what the kernel's configuration and the compiler say of it.
-const compiler = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+// Compiler is what the kernel's configuration and the compiler say of it.
+const Compiler = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
 
 // Image writes an image's description and sources below a root, and returns the description.
 func Image(t require.T, root string) driverinfo.Description {
@@ -39,6 +39,16 @@ func Image(t require.T, root string) driverinfo.Description {
 	return info
 }
 
+// Headers writes the prepared tree of a kernel into a folder, like Red Hat's.
+func Headers(t require.T, dir, release string) {
+	t.Helper()
+	testfile.Write(t, dir+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
+	testfile.Write(t, dir+"/include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+Compiler+"\"\n")
+	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
+		testfile.Write(t, dir+"/"+name, "# "+name)
+	}
+}
+
 // Toolkit writes headers of a kernel below a root, and programs into its folder bin, which it returns. make
 // runs script in the copied sources; KOS in it is a folder with finished modules of the driver. Companions
 // always compile.
@@ -50,14 +60,9 @@ func Toolkit(t require.T, root, release, script string) (path string) {
 	for _, name := range driverinfo.Companions() {
 		testfile.Write(t, filepath.Join(root, "kos/companions", name+".ko"), Module(strings.ReplaceAll(name, "-", "_"), CompanionVersion, release))
 	}
-	tree := filepath.Join(root, "usr/src/kernels", release)
-	testfile.Write(t, tree+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
-	testfile.Write(t, tree+"/include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+compiler+"\"\n")
-	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
-		testfile.Write(t, tree+"/"+name, "# "+name)
-	}
+	Headers(t, filepath.Join(root, "usr/src/kernels", release), release)
 	testfile.Write(t, root+"/bin/make", "#!/bin/sh\n"+strings.ReplaceAll(makeCompanion+"cd \"$2\" || exit 9\n"+script, "KOS", root+"/kos")+"\n")
 	testfile.Write(t, root+"/bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
-	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+compiler+"'\n")
+	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+Compiler+"'\n")
 	return filepath.Join(root, "bin")
 }

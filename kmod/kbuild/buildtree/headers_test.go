@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
@@ -42,7 +43,7 @@ func TestFind(t *testing.T) {
 		}, Headers{}, "scripts/mod/modpost is missing"},
 		{"Red Hat, one folder, old compiler text", func(t *testing.T, root string) {
 			dir := "usr/src/kernels/" + release
-			wholeTree(t, root, dir, release)
+			kbuildtest.Headers(t, root+"/"+dir, release)
 			testfile.Write(t, root+"/"+dir+"/include/config/auto.conf", "CONFIG_MODULES=y\n")
 			testfile.Write(t, root+"/"+dir+"/include/generated/compile.h", "#define LINUX_COMPILER \"gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)\"\n")
 		}, Headers{
@@ -50,19 +51,19 @@ func TestFind(t *testing.T) {
 			CompilerText: "gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)", Origin: "here",
 		}, ""},
 		{"a link that climbs out stays in the root", func(t *testing.T, root string) {
-			wholeTree(t, root, "opt/tree", release)
+			kbuildtest.Headers(t, root+"/opt/tree", release)
 			testfile.Write(t, root+"/lib/modules/"+release+"/build", "-> ../../../../../../../../../../opt/tree")
 		}, Headers{Release: release, Build: "opt/tree", Source: "opt/tree", CompilerText: debianText, Origin: "here"}, ""},
 		{"nothing", func(*testing.T, string) {}, Headers{}, "here: /usr/src/kernels/" + release + ": does not exist"},
 		{"another kernel", func(t *testing.T, root string) {
-			wholeTree(t, root, "usr/src/linux-headers-"+release, "6.1.0-55-amd64")
+			kbuildtest.Headers(t, root+"/usr/src/linux-headers-"+release, "6.1.0-55-amd64")
 		}, Headers{}, "is for kernel 6.1.0-55-amd64"},
 		{"not prepared", func(t *testing.T, root string) {
 			testfile.Write(t, root+"/usr/src/linux-headers-"+release+"/include/linux/module.h", "")
 		}, Headers{}, "is not a prepared kernel tree"},
 		{"a loop", func(t *testing.T, root string) {
 			testfile.Write(t, root+"/lib/modules/"+release+"/build", "-> build")
-		}, Headers{}, "too many levels of symbolic links"},
+		}, Headers{}, "too many links"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,37 +153,20 @@ func TestCopyHeaders(t *testing.T) {
 }
 
 const (
-	release    = "6.1.0-56-amd64"
-	debianText = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+	release    = kbuildtest.Kernel
+	debianText = kbuildtest.Compiler
 )
-
-// outputTree writes the files that every prepared tree has in its build folder, and more of them.
-func outputTree(t *testing.T, dir, release string, more map[string]string) {
-	t.Helper()
-	testfile.Tree(t, dir, map[string]string{
-		"include/generated/utsrelease.h": "#define UTS_RELEASE \"" + release + "\"\n", "include/generated/autoconf.h": "",
-		"include/config/auto.conf": "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\"" + debianText + "\"\n",
-		"Module.symvers":           "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\n",
-	})
-	testfile.Tree(t, dir, more)
-}
 
 // debianTree writes Debian's split tree: two folders, scripts elsewhere, links in /lib/modules, all absolute.
 func debianTree(t *testing.T, root string) {
 	t.Helper()
 	own, common := "usr/src/linux-headers-"+release, "usr/src/linux-headers-6.1.0-56-common"
-	outputTree(t, root+"/"+own, release, map[string]string{
-		"include/config/kernel.release": "6.1.192\n", // as in Debian's packages
-		"Makefile":                      "include /" + common + "/Makefile\n", "scripts": "-> ../../lib/linux-kbuild-6.1/scripts",
-	})
+	kbuildtest.Headers(t, root+"/"+own, release)
+	require.NoError(t, errors.Join(os.RemoveAll(root+"/"+own+"/scripts"), os.RemoveAll(root+"/"+own+"/include/linux")))
 	testfile.Tree(t, root, map[string]string{
+		own + "/include/config/kernel.release": "6.1.192\n", // as in Debian's packages
+		own + "/Makefile":                      "include /" + common + "/Makefile\n", own + "/scripts": "-> ../../lib/linux-kbuild-6.1/scripts",
 		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost": "#!", common + "/include/linux/module.h": "", common + "/Makefile": "# top\n",
 		"usr/lib/modules/" + release + "/build": "-> /" + own, "usr/lib/modules/" + release + "/source": "-> /" + common, "lib": "-> usr/lib",
 	})
-}
-
-// wholeTree writes a tree in one folder, like Red Hat's.
-func wholeTree(t *testing.T, root, dir, release string) {
-	t.Helper()
-	outputTree(t, root+"/"+dir, release, map[string]string{"include/linux/module.h": "", "Makefile": "# top\n", "scripts/mod/modpost": "#!"})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	continuity "github.com/containerd/continuity/fs"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/bounded"
@@ -65,10 +66,12 @@ func (h Headers) Link(root string) (made []string, err error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(links)) {
 		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new link.
-		dir, err := makeInside(root, filepath.Dir(path))
+		dir, err := continuity.RootPath(root, filepath.Dir(path))
 		link := filepath.Join(dir, filepath.Base(path))
 		if err == nil {
-			err = os.Symlink(links[path], link)
+			if err = os.MkdirAll(dir, 0o755); err == nil {
+				err = os.Symlink(links[path], link)
+			}
 		}
 		switch {
 		case err == nil:
@@ -81,22 +84,4 @@ func (h Headers) Link(root string) (made []string, err error) {
 		}
 	}
 	return made, nil
-}
-
-// makeInside is MkdirAll for a path below root that follows root's links.
-func makeInside(root, path string) (string, error) {
-	dir := root
-	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		relative := strings.TrimPrefix(dir, root) + "/" + part
-		next, err := kmod.Within(root, relative)
-		if errors.Is(err, fs.ErrNotExist) {
-			next = filepath.Join(dir, part)
-			err = os.Mkdir(next, 0o755)
-		}
-		if err != nil {
-			return "", err
-		}
-		dir = next
-	}
-	return dir, nil
 }

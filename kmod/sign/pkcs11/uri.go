@@ -79,17 +79,12 @@ func (u *uri) set(name, value string) error {
 	if strings.ContainsRune(value, 0) && name != "id" {
 		return fmt.Errorf("the value of %q has a zero byte", name)
 	}
+	texts := map[string]*string{"token": &u.token, "manufacturer": &u.manufacturer, "model": &u.model, "serial": &u.serial, "object": &u.object}
+	if field := texts[name]; field != nil {
+		*field = value
+		return nil
+	}
 	switch name {
-	case "token":
-		u.token = value
-	case "manufacturer":
-		u.manufacturer = value
-	case "model":
-		u.model = value
-	case "serial":
-		u.serial = value
-	case "object":
-		u.object = value
 	case "id":
 		u.id = []byte(value)
 	case "slot-id":
