@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,8 +51,8 @@ type Kind struct {
 
 // Kinds returns what takes room in the store, sorted by name: content by the kind of the record that names it, or
 // "download", and the folders beside it.
-func (s *Store) Kinds() (all []Kind, err error) {
-	named := map[string]string{}
+func (s *Store) Kinds() ([]Kind, error) {
+	named, found := map[string]string{}, map[string]Kind{}
 	records, err := os.ReadDir(s.keys)
 	for _, e := range records {
 		var r record
@@ -75,15 +76,10 @@ func (s *Store) Kinds() (all []Kind, err error) {
 				name = "download"
 			}
 		}
-		i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
-		if i < 0 {
-			all, i = append(all, Kind{Name: name}), len(all)
-		}
-		all[i].Files, all[i].Bytes = all[i].Files+1, all[i].Bytes+fi.Size()
+		found[name] = Kind{name, found[name].Files + 1, found[name].Bytes + fi.Size()}
 		return nil
 	}))
-	slices.SortFunc(all, func(a, b Kind) int { return strings.Compare(a.Name, b.Name) })
-	return all, err
+	return slices.SortedFunc(maps.Values(found), func(a, b Kind) int { return strings.Compare(a.Name, b.Name) }), err
 }
 
 // Prune removes content and records that nothing has used for the duration, which must be a day at least, and downloads

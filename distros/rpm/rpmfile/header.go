@@ -78,7 +78,7 @@ func (h *Header) index(i int) (tag Tag, kind Type, offset int32, count uint32) {
 }
 
 func (h *Header) store() []byte {
-	return h.blob[introSize+int(binary.BigEndian.Uint32(h.blob))*indexSize:]
+	return h.blob[introSize+h.count()*indexSize:]
 }
 
 // readRegion checks the immutable region: its first entry points to a trailer, which is itself an index

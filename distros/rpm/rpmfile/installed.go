@@ -107,9 +107,4 @@ func (h *Header) with(entries []entry) (*Header, error) {
 	return ParseHeader(append(append(blob, index...), store...))
 }
 
-func (h *Header) count() int {
-	if len(h.blob) < introSize { // the zero Header
-		return 0
-	}
-	return int(binary.BigEndian.Uint32(h.blob))
-}
+func (h *Header) count() int { return int(binary.BigEndian.Uint32(h.blob)) }

@@ -87,14 +87,11 @@ func boolsFirst(a, b bool) int {
 
 // dropObsoleted drops packages that another one of the list obsoletes, unless they obsolete each other.
 func (u *universe) dropObsoleted(list []literal) []literal {
-	over := func(a, b literal) bool { return supersedes(u.all[a].Metadata, u.all[b].Metadata) }
-	var out []literal
-	for _, l := range list {
-		if !slices.ContainsFunc(list, func(m literal) bool { return m != l && over(m, l) && !u.reaches(list, l, m) }) {
-			out = append(out, l)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(list), func(l literal) bool {
+		return slices.ContainsFunc(list, func(m literal) bool {
+			return m != l && supersedes(u.all[m].Metadata, u.all[l].Metadata) && !u.reaches(list, l, m)
+		})
+	})
 }
 
 // reaches reports whether one package of a list obsoletes another one, directly or through further ones.
