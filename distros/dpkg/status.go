@@ -11,8 +11,7 @@ import (
 // Status is the database of a system's packages, var/lib/dpkg/status. The zero value is that of an empty
 // system. It never changes after it was read, so it may be shared.
 type Status struct {
-	entries []Paragraph      // all of them, in the order of the file
-	names   map[string][]int // name -> installed entries
+	entries []Paragraph // all of them, in the order of the file
 }
 
 // maxPackages bounds a status file. All of Debian has about 100000 packages.
@@ -21,7 +20,7 @@ const maxPackages = 500000
 // ReadStatus reads a status file. Lookups do not find packages that are not installed (removed with their
 // configuration kept, half installed), but With keeps them.
 func ReadStatus(r io.Reader) (*Status, error) {
-	s := &Status{names: map[string][]int{}}
+	s := &Status{}
 	for p, err := range ReadParagraphs(r) {
 		if err != nil {
 			return nil, fmt.Errorf("dpkg status: %w", err)
@@ -29,23 +28,12 @@ func ReadStatus(r io.Reader) (*Status, error) {
 		if len(s.entries) == maxPackages {
 			return nil, fmt.Errorf("dpkg status: %w: more than %d packages", ErrFormat, maxPackages)
 		}
-		if err := s.add(p); err != nil {
-			return nil, fmt.Errorf("dpkg status: %w", err)
+		if name := p.Get("Package"); !validPackage(name) {
+			return nil, fmt.Errorf("dpkg status: %w: a package is called %.60q", ErrFormat, name)
 		}
+		s.entries = append(s.entries, p)
 	}
 	return s, nil
-}
-
-func (s *Status) add(p Paragraph) error {
-	name := p.Get("Package")
-	if !validPackage(name) {
-		return fmt.Errorf("%w: a package is called %.60q", ErrFormat, name)
-	}
-	s.entries = append(s.entries, p)
-	if installed(p) {
-		s.names[name] = append(s.names[name], len(s.entries)-1)
-	}
-	return nil
 }
 
 // installed reports whether the third word of Status is a state in which all files of the package exist and
@@ -57,25 +45,20 @@ func installed(p Paragraph) bool {
 
 // Packages returns the installed packages, in the order of the file.
 func (s *Status) Packages() []Paragraph {
-	var out []Paragraph
-	for _, p := range s.entries {
-		if installed(p) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.entries), func(p Paragraph) bool { return !installed(p) })
 }
 
 // Find returns an installed package. With an architecture, it returns only a package of that one or of "all";
 // with "", any.
 func (s *Status) Find(name, arch string) (Paragraph, bool) {
-	for _, i := range s.names[name] {
-		p := s.entries[i]
-		if have := p.Get("Architecture"); arch == "" || have == arch || have == "all" {
-			return p, true
-		}
+	i := slices.IndexFunc(s.entries, func(p Paragraph) bool {
+		have := p.Get("Architecture")
+		return p.Get("Package") == name && installed(p) && (arch == "" || have == arch || have == "all")
+	})
+	if i < 0 {
+		return Paragraph{}, false
 	}
-	return Paragraph{}, false
+	return s.entries[i], true
 }
 
 // indexOnly are fields that a repository's index adds to a package's control data and that dpkg does not

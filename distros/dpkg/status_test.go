@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,9 +151,7 @@ Description: x
 
 `
 	assert.Equal(t, want, got)
-	for i, j := 0, len(add)-1; i < j; i, j = i+1, j-1 {
-		add[i], add[j] = add[j], add[i]
-	}
+	slices.Reverse(add)
 	assert.Equalf(t, got, string(s.With(add...)), "the order of the arguments matters")
 	assert.Equalf(t, got, string(readStatus(t, got).With(add...)), "adding the same again changes the file")
 	if got := string(s.With(paragraphs(t, "Package: libx\nVersion: 3\nArchitecture: all\n")...)); strings.Count(got, "Package: libx\n") != 1 {

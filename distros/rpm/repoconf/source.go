@@ -67,26 +67,22 @@ func (s *Source) Check() error {
 	if s.ID == "" {
 		return bad("it has no id")
 	}
-	if len(s.BaseURLs) == 0 && s.MirrorList == "" && s.Metalink == "" {
+	all := slices.DeleteFunc(slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink}), func(raw string) bool { return raw == "" })
+	if len(all) == 0 {
 		return bad("none of baseurl, mirrorlist and metalink is there")
 	}
-	for _, list := range [][]string{s.BaseURLs, {s.MirrorList, s.Metalink}} {
-		for _, raw := range list {
-			if raw == "" {
-				continue
-			}
-			// A $ in the query goes to the server unchanged, as with dnf: EPEL's metalink on RHEL has one.
-			address, _, _ := strings.Cut(raw, "?")
-			if i := strings.IndexByte(address, '$'); i >= 0 {
-				return bad("nothing says what %s stands for; put it into etc/dnf/vars or etc/yum/vars, or into the matrix", firstVar(raw[i:]))
-			}
-			u, err := url.Parse(raw)
-			if err != nil || !slices.Contains([]string{"http", "https", "file"}, u.Scheme) || u.Scheme == "file" && !strings.HasPrefix(u.Path, "/") || u.Scheme != "file" && u.Host == "" {
-				return bad("%s is not a URL of http, https or file", distros.HideSecrets(raw))
-			}
+	for _, raw := range all {
+		// A $ in the query goes to the server unchanged, as with dnf: EPEL's metalink on RHEL has one.
+		address, _, _ := strings.Cut(raw, "?")
+		if i := strings.IndexByte(address, '$'); i >= 0 {
+			return bad("nothing says what %s stands for; put it into etc/dnf/vars or etc/yum/vars, or into the matrix", firstVar(raw[i:]))
+		}
+		u, err := url.Parse(raw)
+		if err != nil || !slices.Contains([]string{"http", "https", "file"}, u.Scheme) || u.Scheme == "file" && !strings.HasPrefix(u.Path, "/") || u.Scheme != "file" && u.Host == "" {
+			return bad("%s is not a URL of http, https or file", distros.HideSecrets(raw))
 		}
 	}
-	if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" && slices.ContainsFunc(slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink}), IsRemote) {
+	if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" && slices.ContainsFunc(all, IsRemote) {
 		return bad("nothing vouches for what it serves: gpgcheck and repo_gpgcheck are both off; set gpgcheck=1 and gpgkey in its file, or give its key in the matrix")
 	}
 	return nil

@@ -134,17 +134,8 @@ func TestPlaces(t *testing.T) {
 	}
 	changed, removed, err := d.With(nil)
 	require.NoError(t, err)
-	var files []string
-	for name := range changed {
-		files = append(files, name)
-	}
-	slices.Sort(files)
-	if want := []string{"usr/lib/sysimage/rpm/Index.db", "usr/lib/sysimage/rpm/Packages.db"}; !slices.Equal(files, want) {
-		t.Errorf("changed %v, want %v", files, want)
-	}
-	if want := []string{"usr/lib/sysimage/rpm/Basenames", "usr/lib/sysimage/rpm/__db.001", "usr/lib/sysimage/rpm/rpmdb.sqlite"}; !slices.Equal(removed, want) {
-		t.Errorf("removed %v, want %v", removed, want)
-	}
+	assert.Same(t, []string{"usr/lib/sysimage/rpm/Index.db", "usr/lib/sysimage/rpm/Packages.db"}, slices.Sorted(maps.Keys(changed)))
+	assert.Same(t, []string{"usr/lib/sysimage/rpm/Basenames", "usr/lib/sysimage/rpm/__db.001", "usr/lib/sysimage/rpm/rpmdb.sqlite"}, removed)
 }
 
 func TestKeys(t *testing.T) {
