@@ -71,7 +71,7 @@ func (b *Builder) loaderCache(
 	for _, l := range layers {
 		all = append(all, l.layer)
 	}
-	tree, err := b.Layers().Outline(ctx, all, spool, step)
+	tree, err := b.Layers().Outline(ctx, all, step)
 	if err != nil {
 		return nil, err
 	}

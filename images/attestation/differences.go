@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -47,7 +48,7 @@ func compareImages(ctx context.Context, cache layer.Cache, image, rebuilt v1.Ima
 		if err := errors.Join(errA, errB); err != nil {
 			return nil, err
 		}
-		list, err := inventory.Of(ctx, cache, layers)
+		list, err := inventory.Of(ctx, cache, layers, progress.Quiet())
 		if err != nil {
 			return nil, err
 		}

@@ -100,7 +100,7 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
 	}
-	outlined, err := cache.Outline(ctx, layers, spool, step) // has all digests and no content
+	outlined, err := cache.Outline(ctx, layers, step) // has all digests and no content
 	if err != nil {
 		return nil, err
 	}

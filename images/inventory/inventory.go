@@ -38,17 +38,8 @@ type File struct {
 }
 
 // Of lists the files of layers, the bottom one first, sorted by path, without the list itself.
-func Of(ctx context.Context, cache layer.Cache, layers []v1.Layer) ([]File, error) {
-	spool, err := rootfs.NewSpool(cache.Store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	return filesOf(ctx, cache, layers, spool, progress.Quiet())
-}
-
-func filesOf(ctx context.Context, cache layer.Cache, layers []v1.Layer, spool *rootfs.Spool, step *progress.Step) (files []File, err error) {
-	tree, err := cache.Outline(ctx, layers, spool, step)
+func Of(ctx context.Context, cache layer.Cache, layers []v1.Layer, step *progress.Step) (files []File, err error) {
+	tree, err := cache.Outline(ctx, layers, step)
 	if err != nil {
 		return nil, err
 	}

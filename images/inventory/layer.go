@@ -30,8 +30,8 @@ func Layer(
 		}
 		inputs = append(inputs, d.String())
 	}
-	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) (List, error) {
-		files, err := filesOf(ctx, cache, below, spool, step)
+	return listLayer(ctx, cache, of, inputs, func(step *progress.Step) (List, error) {
+		files, err := Of(ctx, cache, below, step)
 		return List{config, files}, err
 	})
 }
@@ -43,18 +43,18 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List)
 		return nil, "", err
 	}
 	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), oci.HashOf(data).String()},
-		func(*rootfs.Spool, *progress.Step) (List, error) { return list, nil })
+		func(*progress.Step) (List, error) { return list, nil })
 }
 
 func listLayer(
-	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) (List, error),
+	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*progress.Step) (List, error),
 ) (made v1.Layer, digest string, err error) {
 	of.Single = true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}
 	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		all, err := list(spool, step)
+		all, err := list(step)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -78,7 +79,7 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	if err != nil {
 		return "", err
 	}
-	modules, err := inventory.Of(ctx, layers, signed)
+	modules, err := inventory.Of(ctx, layers, signed, progress.Quiet())
 	if err != nil {
 		return "", err
 	}

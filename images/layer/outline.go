@@ -14,8 +14,8 @@ import (
 
 // Outline reads layers, the bottom one first, into one tree that has the digests of all contents and not the
 // contents. Each layer is read once in the life of the cache, which keeps its outline.
-func (c Cache) Outline(ctx context.Context, layers []v1.Layer, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-	tree := rootfs.New(spool, nil)
+func (c Cache) Outline(ctx context.Context, layers []v1.Layer, step *progress.Step) (*rootfs.Tree, error) {
+	tree := rootfs.New(rootfs.NoSpool(), nil)
 	for i, l := range layers {
 		members, err := c.members(ctx, l, step)
 		if err == nil {

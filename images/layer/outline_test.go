@@ -111,10 +111,8 @@ func TestOutlineIsKept(t *testing.T) {
 			t.Parallel()
 			cache, reads := test.cache, 0
 			cache.Store = require.Value(fetch.OpenStore(t.TempDir()))(t)
-			spool := require.Value(rootfs.NewSpool(cache.Store.Dir()))(t)
-			defer func() { require.NoError(t, spool.Close()) }()
 			for range 2 {
-				_, err := cache.Outline(t.Context(), []v1.Layer{readLayer{plain, &reads, test.lacks}}, spool, progress.Quiet())
+				_, err := cache.Outline(t.Context(), []v1.Layer{readLayer{plain, &reads, test.lacks}}, progress.Quiet())
 				assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
 			}
 			assert.Equal(t, test.reads, reads)

@@ -14,8 +14,7 @@ import (
 // errElided is the error of reading a file whose content was not kept.
 var errElided = errors.New("the content of this file was not kept")
 
-// ReadFile returns the content of a file, found through links, of at most 64 MiB: larger is ErrTooLarge. It
-// implements fs.ReadFileFS.
+// ReadFile returns the content of a file, found through links, of at most 64 MiB: larger is ErrTooLarge.
 func (t *Tree) ReadFile(name string) ([]byte, error) {
 	e, err := t.Stat(name)
 	if err != nil {
@@ -46,8 +45,7 @@ func (e *Entry) Open() (*io.SectionReader, error) {
 	return e.content.open(), nil
 }
 
-// ReadDir returns the entries of a directory, in this tree and the lower one, sorted by name. It implements
-// fs.ReadDirFS.
+// ReadDir returns the entries of a directory, in this tree and the lower one, sorted by name.
 func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	e, err := t.Stat(name)
 	if err != nil {
@@ -65,7 +63,7 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	var list []fs.DirEntry
 	for base := range seen {
 		if child, ok := t.Lstat(path.Join(e.Path, base)); ok {
-			list = append(list, info{child})
+			list = append(list, fs.FileInfoToDirEntry(info{child}))
 		}
 	}
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -96,23 +94,14 @@ func (v view) Open(name string) (fs.File, error) {
 	return &regular{info: info{e}, SectionReader: r}, nil
 }
 
-func (v view) ReadFile(name string) ([]byte, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrInvalid}
-	}
-	return v.t.ReadFile(name)
-}
-
 // info adapts an Entry to the fs package.
 type info struct{ e *Entry }
 
-func (i info) Name() string               { return path.Base(i.e.Path) }
-func (i info) Size() int64                { return i.e.Size }
-func (i info) ModTime() time.Time         { return time.Time{} }
-func (i info) IsDir() bool                { return i.e.Kind == Dir }
-func (i info) Sys() any                   { return i.e }
-func (i info) Type() fs.FileMode          { return i.Mode().Type() }
-func (i info) Info() (fs.FileInfo, error) { return i, nil }
+func (i info) Name() string       { return path.Base(i.e.Path) }
+func (i info) Size() int64        { return i.e.Size }
+func (i info) ModTime() time.Time { return time.Time{} }
+func (i info) IsDir() bool        { return i.e.Kind == Dir }
+func (i info) Sys() any           { return i.e }
 func (i info) Mode() fs.FileMode {
 	switch i.e.Kind {
 	case Dir:

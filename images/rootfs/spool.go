@@ -42,6 +42,9 @@ func NewSpool(dir string) (*Spool, error) {
 	return &Spool{f: f, left: newBudget()}, nil
 }
 
+// NoSpool is the spool of trees without contents.
+func NoSpool() *Spool { return &Spool{left: newBudget()} }
+
 // Close frees the space. Trees on this spool can no longer be read.
 func (s *Spool) Close() error { return s.f.Close() }
 
