@@ -38,10 +38,9 @@ type Finder struct {
 	judged   Once[bool]      // by repository and digest of the image
 	complete Once[bool]      // by repository and digest of the blob
 
-	mu     sync.Mutex
-	layers map[place]*found
-	images map[place]v1.Hash // by tag: the image that counts there
-	failed map[string]bool   // repositories that did not answer
+	layers sync.Map // place -> *found
+	images sync.Map // place of a tag -> v1.Hash of the image that counts there; repository@digest of each
+	failed sync.Map // repositories that did not answer
 }
 
 // place is a key, or a tag, in a repository. The keys of outlines have no architecture.
@@ -71,7 +70,7 @@ const maxOutline = 64 << 20
 
 // NewFinder returns a finder. Layers are downloaded when they are read, while ctx lasts.
 func NewFinder(ctx context.Context, o FinderOptions) *Finder {
-	return &Finder{FinderOptions: o, ctx: ctx, layers: map[place]*found{}, images: map[place]v1.Hash{}, failed: map[string]bool{}}
+	return &Finder{FinderOptions: o, ctx: ctx}
 }
 
 // Verifies says whether only signed images count.
@@ -118,9 +117,9 @@ func (f *Finder) findIn(repository string, of Spec) *found {
 }
 
 func (f *Finder) known(at place) *found {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.layers[at]
+	known, _ := f.layers.Load(at)
+	l, _ := known.(*found)
+	return l
 }
 
 // tagOf is the tag that leads from the key of a layer to an image that has it.
@@ -147,11 +146,7 @@ func (f *Finder) note(repository, image string, err error) {
 	reason := strings.Join(strings.Fields(err.Error()), " ")
 	text := "warning: " + image + ": " + reason
 	if !errors.Is(err, errNotUsed) {
-		f.mu.Lock()
-		before := f.failed[repository]
-		f.failed[repository] = true
-		f.mu.Unlock()
-		if before {
+		if _, before := f.failed.LoadOrStore(repository, true); before {
 			return
 		}
 		text = fmt.Sprintf("warning: no layers are taken from %s, and the build goes on without: %s", repository, reason)
@@ -166,10 +161,7 @@ func (f *Finder) say(target, text string) {
 }
 
 func (f *Finder) readImage(repository, tag, arch string) error {
-	f.mu.Lock()
-	failed := f.failed[repository]
-	f.mu.Unlock()
-	if failed {
+	if _, failed := f.failed.Load(repository); failed {
 		return nil
 	}
 	opened, err := f.Registry.Open(f.ctx, repository+":"+tag, registry.OpenOptions{Arch: arch, Part: registry.Config})
@@ -193,9 +185,8 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.images[place{repository, arch, tag}] = opened.Digest
+	f.images.Store(place{repository, arch, tag}, opened.Digest)
+	f.images.Store(repository+"@"+opened.Digest.String(), true)
 	histories, _ := Histories(config, len(manifest.Layers))
 	for i, d := range manifest.Layers {
 		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
@@ -209,9 +200,9 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 }
 
 func (f *Finder) add(at place, l found) {
-	if at.name != "" && f.layers[at] == nil && l.Size > 0 {
+	if at.name != "" && l.Size > 0 {
 		l.repository, l.finder = at.repository, f
-		f.layers[at] = &l
+		f.layers.LoadOrStore(at, &l)
 	}
 }
 

@@ -39,7 +39,7 @@ func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag strin
 	if err != nil {
 		return err
 	}
-	if f.isUnder(place{repository, config.Architecture, tag}, d.Digest) {
+	if under, _ := f.images.Load(place{repository, config.Architecture, tag}); under == d.Digest {
 		return nil
 	}
 	if err := f.attach(ctx, cache, repository, img, *d); err != nil {
@@ -65,12 +65,6 @@ func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag strin
 		return fmt.Errorf("tag the layers of %s in %s: %w", tag, repository, err)
 	}
 	return nil
-}
-
-func (f *Finder) isUnder(tag place, image v1.Hash) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.images[tag] == image
 }
 
 // attach adds the outlines as a referrer, which keeps the registry from removing them. Builds read them by
@@ -110,14 +104,8 @@ func (f *Finder) attach(ctx context.Context, cache Cache, repository string, img
 
 // hasImage says whether a tag that was read leads to an image.
 func (f *Finder) hasImage(repository string, image v1.Hash) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for at, digest := range f.images {
-		if at.repository == repository && digest == image {
-			return true
-		}
-	}
-	return false
+	_, found := f.images.Load(repository + "@" + image.String())
+	return found
 }
 
 // Attached returns what belongs to an artifact, and to the images in it, in the first repository that the
