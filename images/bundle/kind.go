@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/images/oci"
@@ -58,6 +57,3 @@ func kindOf(a oci.Attachment) Kind {
 	}
 	return Referrer
 }
-
-// order is the place of a kind among the items of a list.
-func (k Kind) order() int { return slices.Index(kinds, k) }

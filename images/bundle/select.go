@@ -54,7 +54,7 @@ func selectAll(artifacts []Artifact) (*selection, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.Kind.order(), b.Kind.order()), cmp.Compare(a.Repository, b.Repository),
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Repository, b.Repository),
 			slices.Compare(a.Tags, b.Tags), compareHash(a.Descriptor.Digest, b.Descriptor.Digest))
 	})
 	for _, e := range all {

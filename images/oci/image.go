@@ -14,10 +14,10 @@ import (
 
 // image is an image over blobs. Its documents are in memory and verified; each layer is verified while it is read.
 type image struct {
-	raw, config []byte
-	manifest    *v1.Manifest
-	diffIDs     []v1.Hash
-	blobs       Blobs
+	stored
+	config   []byte
+	manifest *v1.Manifest
+	diffIDs  []v1.Hash
 }
 
 // NewImage parses a verified manifest and reads its config.
@@ -30,7 +30,7 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &image{raw: raw, manifest: m, blobs: b}
+	i := &image{stored: stored{raw, b}, manifest: m}
 	if i.config, err = b.Document(m.Config.Digest, MaxConfig); err == nil {
 		err = checkSize(m.Config, i.config)
 	}
@@ -48,10 +48,6 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	return i, nil
 }
 
-func (i *image) MediaType() (types.MediaType, error)       { return mediaTypeOf(i.raw), nil }
-func (i *image) Size() (int64, error)                      { return int64(len(i.raw)), nil }
-func (i *image) Digest() (v1.Hash, error)                  { return HashOf(i.raw), nil }
-func (i *image) RawManifest() ([]byte, error)              { return i.raw, nil }
 func (i *image) Manifest() (*v1.Manifest, error)           { return i.manifest.DeepCopy(), nil }
 func (i *image) ConfigName() (v1.Hash, error)              { return i.manifest.Config.Digest, nil }
 func (i *image) RawConfigFile() ([]byte, error)            { return i.config, nil }
