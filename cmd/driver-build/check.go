@@ -106,13 +106,10 @@ func sharedCauses(rows []status.Checked) []batch.Cause {
 }
 
 func verdict(v *status.Verdict) string {
-	switch {
-	case v == nil || v.State == status.VerdictNone:
-		return "-"
-	case v.State == status.VerdictFailed:
-		return "FAILED"
+	if v == nil || v.State == status.VerdictNone {
+		return ""
 	}
-	return v.State
+	return strings.Replace(v.State, status.VerdictFailed, "FAILED", 1)
 }
 
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.

@@ -25,17 +25,7 @@ func newInspectCmd(a *session.App) *cobra.Command {
 			"modules in it and who signed them." + imageArgument,
 		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := inspect(cmd.Context(), a, args[0], arch, deep)
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return a.JSON(i)
-			}
-			if i.Driver == "" && !deep {
-				a.Notes("the image's labels do not name its driver: inspect --deep looks for it in the layers")
-			}
-			return i.WriteText(a.Stdout)
+			return inspect(cmd.Context(), a, args[0], arch, format, deep)
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
@@ -45,14 +35,14 @@ func newInspectCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-// inspect reads what an image says of itself, or with deep, all of it.
-func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (i *verify.Inspection, err error) {
-	part := registry.Config
+// inspect shows what an image says of itself, or with deep, all of it.
+func inspect(ctx context.Context, a *session.App, ref, arch, format string, deep bool) error {
+	o := registry.OpenOptions{Arch: arch, Part: registry.Config}
 	if deep {
-		part = registry.Layers
+		o.Part = registry.Layers
 	}
-	o := registry.OpenOptions{Arch: arch, Part: part}
-	err = withImage(ctx, a, ref, o, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+	var i *verify.Inspection
+	err := withImage(ctx, a, ref, o, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
 		if deep {
 			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
 		} else {
@@ -60,7 +50,15 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (
 		}
 		return err
 	})
-	return i, err
+	switch {
+	case err != nil:
+		return err
+	case format == "json":
+		return a.JSON(i)
+	case i.Driver == "" && !deep:
+		a.Notes("the image's labels do not name its driver: inspect --deep looks for it in the layers")
+	}
+	return i.WriteText(a.Stdout)
 }
 
 // withImage opens an image for reading.

@@ -94,12 +94,7 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 // printLeft says which images the plan leaves out, once for each cause.
 func printLeft(a *session.App, left map[string][]string) {
 	for _, cause := range slices.Sorted(maps.Keys(left)) {
-		tags := left[cause]
-		named := tags[0]
-		if len(tags) > 1 {
-			named = fmt.Sprintf("%d images, %s to %s", len(tags), named, tags[len(tags)-1])
-		}
-		a.Warnings("left out, because a build cannot work now: " + cause + ": " + named)
+		a.Warnings("left out, because a build cannot work now: " + cause + ": " + some(left[cause], 3))
 	}
 }
 

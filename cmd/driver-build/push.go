@@ -54,10 +54,9 @@ func checkPush(cmd *cobra.Command, args []string) error {
 	return session.ImageArgs(cobra.ArbitraryArgs)(cmd, sources)
 }
 
-// push copies all images, and prints what it did when the display of progress has ended.
+// push copies all images, and prints what was sent when the display of progress has ended.
 func push(ctx context.Context, a *session.App, sources []string, to string, tags []string, public flags.PublicRegistry) error {
 	var total registry.Stats
-	var names []string
 	err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)
 		if err != nil {
@@ -75,21 +74,18 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 				return err
 			}
 			for _, name := range t.Names() {
-				names = append(names, name+"@"+digest.String())
+				a.Result(name + "@" + digest.String())
 			}
 		}
 		return nil
 	})
-	if len(names) > 0 {
+	if total != (registry.Stats{}) {
 		belongs := ""
 		if total.Attachments > 0 {
 			belongs = fmt.Sprintf("; %d signatures, SBOMs and the like", total.Attachments)
 		}
 		fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB), %d mounted, %d there before%s\n",
 			total.Uploaded, float64(total.Bytes)/1e6, total.Mounted, total.Existing, belongs)
-	}
-	for _, name := range names {
-		a.Result(name)
 	}
 	return err
 }

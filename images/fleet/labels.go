@@ -160,6 +160,3 @@ func pciDevice(key string) (device uint16, gpu bool) {
 	n, _ := strconv.ParseUint(m[1], 16, 16) // four hexadecimal digits, or none
 	return uint16(n), true
 }
-
-// gpuClass says whether a PCI class is that of GPUs: VGA controller or 3D controller.
-func gpuClass(class string) bool { return class == "0300" || class == "0302" }

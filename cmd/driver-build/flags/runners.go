@@ -20,9 +20,6 @@ import (
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
-// errNoBuilder says that this machine has nothing to compile modules with.
-var errNoBuilder = failure.New(failure.Step, "nothing to compile modules with")
-
 // The kinds of runners. With anyBuilder a BuildKit daemon at its default address is taken, and a chroot where there
 // is none.
 const (
@@ -155,6 +152,6 @@ func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ ru
 		}
 	}
 	reasons = append(reasons, err)
-	return nil, fmt.Errorf("%w: %s; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
-		errNoBuilder, errors.Join(reasons...).Error()) // its text alone: their kind does not count
+	return nil, failure.Errorf(failure.Step, "nothing to compile modules with: %s; run as root or where user namespaces are allowed, "+
+		"or give --builder ADDRESS of a BuildKit daemon", errors.Join(reasons...).Error()) // its text alone: their kind does not count
 }
