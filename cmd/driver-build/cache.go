@@ -23,18 +23,17 @@ const cachePruneLong = `Remove from the cache what no command has used for some 
 built again. The newest revision seen of each rpm repository stays, so that a rollback is noticed.`
 
 func newCacheCmd(a *session.App) *cobra.Command {
-	var format string
 	cmd := &cobra.Command{
 		Use: "cache", Short: "Show what takes room in the cache", Long: cacheLong, Args: cobra.NoArgs,
 		Example: "  driver-build cache\n  driver-build cache -o json",
-		RunE:    func(*cobra.Command, []string) error { return showCache(a, format) },
+		RunE:    func(*cobra.Command, []string) error { return showCache(a) },
 	}
-	session.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table or json")
 	cmd.AddCommand(newCachePruneCmd(a))
 	return cmd
 }
 
-func showCache(a *session.App, format string) error {
+func showCache(a *session.App) error {
 	store, err := openCache(a)
 	if err != nil {
 		return err
@@ -43,7 +42,7 @@ func showCache(a *session.App, format string) error {
 	if err != nil {
 		return err
 	}
-	return session.ShowList(a, format, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Kind) []string {
+	return session.ShowList(a, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Kind) []string {
 		return []string{k.Name, strconv.Itoa(k.Files), fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20))}
 	})
 }

@@ -23,19 +23,18 @@ an image that is missing or out of date breaks nothing. Without --os and --drive
 
 func newCheckCmd(a *session.App) *cobra.Command {
 	var o flags.Common
-	var format string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say which images could be built now, and what is in the way", Long: checkLong, Args: cobra.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o, format) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "repository kernel-from lock")
-	session.Format(f, &format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
-func check(ctx context.Context, a *session.App, o *flags.Common, format string) error {
+func check(ctx context.Context, a *session.App, o *flags.Common) error {
 	m, err := o.Load(a)
 	if err != nil {
 		return err
@@ -56,7 +55,7 @@ func check(ctx context.Context, a *session.App, o *flags.Common, format string) 
 	}); err != nil {
 		return err
 	}
-	if err := printChecked(a, rows, format); err != nil {
+	if err := printChecked(a, rows); err != nil {
 		return err
 	}
 	denied := o.Report(a, o.Targets, true)
@@ -66,10 +65,10 @@ func check(ctx context.Context, a *session.App, o *flags.Common, format string) 
 	return denied
 }
 
-func printChecked(a *session.App, rows []status.Checked, format string) error {
+func printChecked(a *session.App, rows []status.Checked) error {
 	groups := sharedCauses(rows)
 	titles := []string{"OS", "DRIVER", "ARCH", "BASE", "ARCHIVE", "COMPONENTS", "HEADERS", "LOCK", "IMAGE", "NOTE"}
-	err := session.ShowList(a, format, rows, titles, func(r status.Checked) []string {
+	err := session.ShowList(a, rows, titles, func(r status.Checked) []string {
 		image, note := "", "excluded: "+r.Excluded
 		if r.Excluded == "" {
 			note = checkNote(r, groups)
@@ -81,7 +80,7 @@ func printChecked(a *session.App, rows []status.Checked, format string) error {
 			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, note,
 		}
 	})
-	if err != nil || format == "json" {
+	if err != nil || a.Format == "json" {
 		return err
 	}
 	for n, g := range groups {

@@ -31,11 +31,10 @@ can be built, with its package repositories and the driver's archive.`
 func newDoctorCmd(a *session.App) *cobra.Command {
 	var o flags.Common
 	var runners flags.Runners
-	var format string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Ask what works from this machine", Long: doctorLong, Args: cobra.NoArgs,
 		Example: "  driver-build doctor\n  driver-build doctor --repository registry.example.com/gpu/driver --builder tcp://buildkitd:1234 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), a, &o, &runners, format) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), a, &o, &runners) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch matrix repository")
@@ -43,11 +42,11 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	session.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
 	session.Describe(f, "repository", "`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	runners.AddTo(f)
-	session.Format(f, &format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
-func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners, format string) error {
+func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners) error {
 	m, err := o.Load(a)
 	if err == nil {
 		_, err = m.Select(matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true})
@@ -72,7 +71,7 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 			err = failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found))
 		}
 	}
-	return errors.Join(err, session.ShowList(a, format, found, nil, func(f *session.Finding) []string {
+	return errors.Join(err, session.ShowList(a, found, nil, func(f *session.Finding) []string {
 		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail + prefixed("; to do: ", f.Fix)}
 	}))
 }

@@ -26,7 +26,6 @@ type driversFlags struct {
 	branches []string
 	redist   []string
 	lagging  bool
-	format   string
 }
 
 // branchName is the form of a branch, or of a version of it.
@@ -50,7 +49,7 @@ func newDriversCmd(a *session.App) *cobra.Command {
 	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
 	session.Hide(f, "redist")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	session.Format(f, &o.format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
@@ -179,7 +178,7 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	if o.CUDA != nil {
 		runs = "RUNS IT"
 	}
-	if len(o.branches) > 0 && o.format == "table" {
+	if len(o.branches) > 0 && a.Format == "table" {
 		var all []releases.ReleaseCoverage
 		for _, b := range rows {
 			for _, r := range slices.Backward(b.Releases) {
@@ -187,7 +186,7 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 			}
 		}
 		titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "NOTE"}
-		return session.ShowList(a, o.format, all, titles, func(r releases.ReleaseCoverage) []string {
+		return session.ShowList(a, all, titles, func(r releases.ReleaseCoverage) []string {
 			in := ""
 			if r.InMatrix {
 				in = "yes"
@@ -197,11 +196,11 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 			}
 		})
 	}
-	if len(rows) == 0 && o.format == "table" { // --lagging, and nothing lags: nothing to say
+	if len(rows) == 0 && a.Format == "table" { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
 	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}
-	return session.ShowList(a, o.format, rows, titles, func(r releases.Coverage) []string {
+	return session.ShowList(a, rows, titles, func(r releases.Coverage) []string {
 		end := r.End
 		if r.Over && end != releases.EndPassed {
 			end = "over " + end

@@ -32,7 +32,6 @@ with a GPU gets no driver, they print nothing and end with exit code 7; all such
 // fleetFlags are the flags of the command.
 type fleetFlags struct {
 	flags.Common
-	format      string
 	precompiled string // "", wholeImages or moduleImages
 	allow       []string
 }
@@ -59,7 +58,7 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
 	session.Check(f, fleet.CheckReason, "allow-unserved")
-	session.Format(f, &o.format, "table, json, github, gitlab or values")
+	session.Format(f, &a.Format, "table, json, github, gitlab or values")
 	return cmd
 }
 
@@ -69,7 +68,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	beside := o.precompiled == moduleImages
-	if beside && o.format == "values" && (o.Repository == "" || a.Offline) {
+	if beside && a.Format == "values" && (o.Repository == "" || a.Offline) {
 		return session.Usagef("values with --precompiled=modules have the images that the registry has: give --repository, and not --offline")
 	}
 	all, err := readNodes(ctx, a, args)
@@ -85,10 +84,10 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	}
 	a.Warnings(p.Warnings...)
 	unserved := o.checkServed(a, p)
-	if unserved != nil && o.format != "json" {
+	if unserved != nil && a.Format != "json" {
 		return unserved
 	}
-	if o.Repository != "" && !a.Offline && (o.format != "values" || beside) {
+	if o.Repository != "" && !a.Offline && (a.Format != "values" || beside) {
 		if err := askRegistry(ctx, a, m, p, o.Repository); err != nil {
 			return err
 		}
@@ -102,7 +101,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 // checkServed names the nodes with a GPU that get nothing, where another program reads what is printed. It is an error if one
 // gets nothing for a reason that --allow-unserved does not name.
 func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
-	if o.format == "table" { // has them all
+	if a.Format == "table" { // has them all
 		return nil
 	}
 	for _, w := range p.Unserved() {
@@ -144,20 +143,20 @@ func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet
 }
 
 func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
-	switch o.format {
+	switch a.Format {
 	case "json":
 		return a.JSON(p)
 	case "values":
 		return p.WriteValues(a.Stdout, o.Repository)
 	}
 	tasks, err := p.Tasks(o.Batch)
-	if o.format == "table" {
+	if a.Format == "table" {
 		return o.printTable(a, p, tasks) // without commands, if a name cannot be a word of one
 	}
 	if err != nil {
 		return err
 	}
-	return printTasks(a, tasks, o.format)
+	return printTasks(a, tasks)
 }
 
 // printTable prints what people want to know: which nodes get what, who gets nothing and why, and the commands

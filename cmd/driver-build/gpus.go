@@ -17,7 +17,6 @@ import (
 
 func newGPUsCmd(a *session.App) *cobra.Command {
 	var o flags.Common
-	var format string
 	var rule bool
 	cmd := &cobra.Command{
 		Use: "gpus [ID|NAME...]", Short: "Say which driver is for which GPU",
@@ -43,17 +42,17 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printGPUs(a, m, args, format, day)
+			return printGPUs(a, m, args, day)
 		},
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "matrix")
-	session.Format(f, &format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	f.BoolVar(&rule, "node-feature-rules", false, "print a NodeFeatureRule that labels nodes by their GPUs")
 	return cmd
 }
 
-func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, day time.Time) error {
+func printGPUs(a *session.App, m *matrix.Matrix, texts []string, day time.Time) error {
 	all := gpus.All()
 	if len(texts) > 0 {
 		var err error
@@ -61,9 +60,9 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 			return err
 		}
 	}
-	if format == "table" && len(texts) == 0 { // a line for each generation, newest first, and one for its exceptions
+	if a.Format == "table" && len(texts) == 0 { // a line for each generation, newest first, and one for its exceptions
 		titles := []string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}
-		return session.ShowList(a, format, gpus.Summary(m, day), titles, func(s gpus.Summed) []string {
+		return session.ShowList(a, gpus.Summary(m, day), titles, func(s gpus.Summed) []string {
 			return slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name})
 		})
 	}
@@ -74,7 +73,7 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 		}
 	}
 	titles := []string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "WHY"}
-	return session.ShowList(a, format, answers, titles, func(g gpus.Answer) []string {
+	return session.ShowList(a, answers, titles, func(g gpus.Answer) []string {
 		return slices.Concat([]string{g.ID, g.Name, g.Generation}, driverColumns(g), []string{g.Why})
 	})
 }

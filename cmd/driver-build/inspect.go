@@ -16,7 +16,7 @@ const imageArgument = "\n\nIMAGE is a reference in a registry, oci:DIR[:TAG], oc
 	"is meant by its name alone too."
 
 func newInspectCmd(a *session.App) *cobra.Command {
-	var arch, format string
+	var arch string
 	var deep bool
 	cmd := &cobra.Command{
 		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ImageArgs(cobra.ExactArgs(1)),
@@ -25,18 +25,18 @@ func newInspectCmd(a *session.App) *cobra.Command {
 			"modules in it and who signed them." + imageArgument,
 		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return inspect(cmd.Context(), a, args[0], arch, format, deep)
+			return inspect(cmd.Context(), a, args[0], arch, deep)
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
 	session.Check(cmd.Flags(), matrix.CheckArch, "arch")
 	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
-	session.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table or json")
 	return cmd
 }
 
 // inspect shows what an image says of itself, or with deep, all of it.
-func inspect(ctx context.Context, a *session.App, ref, arch, format string, deep bool) error {
+func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) error {
 	o := registry.OpenOptions{Arch: arch, Part: registry.Config}
 	if deep {
 		o.Part = registry.Layers
@@ -53,7 +53,7 @@ func inspect(ctx context.Context, a *session.App, ref, arch, format string, deep
 	switch {
 	case err != nil:
 		return err
-	case format == "json":
+	case a.Format == "json":
 		return a.JSON(i)
 	case i.Driver == "" && !deep:
 		a.Notes("the image's labels do not name its driver: inspect --deep looks for it in the layers")

@@ -18,7 +18,6 @@ import (
 func newKernelsCmd(a *session.App) *cobra.Command {
 	var o flags.Common
 	var q status.KernelQuery
-	var format string
 	cmd := &cobra.Command{
 		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: cobra.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
@@ -28,7 +27,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 			"the image names as its own; package of the JSON is the folder with the headers.",
 		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
 			"  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 580.178.04 --repository registry.example.com/gpu/driver",
-		RunE: func(cmd *cobra.Command, _ []string) error { return listKernels(cmd.Context(), a, &o, q, format) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listKernels(cmd.Context(), a, &o, q) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch driver matrix repository", flags.Sources)
@@ -38,11 +37,11 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	f.StringSliceVar(&q.Flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
 	session.Hide(f, "dates")
-	session.Format(f, &format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
-func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.KernelQuery, format string) error {
+func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.KernelQuery) error {
 	m, err := o.Load(a)
 	if err != nil {
 		return err
@@ -60,18 +59,18 @@ func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.
 	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
 		return failed
 	}
-	return errors.Join(failed, printKernels(a, rows, q, format))
+	return errors.Join(failed, printKernels(a, rows, q))
 }
 
 // printKernels prints the table; a column that nobody asked for is left out.
-func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery, format string) error {
+func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery) error {
 	titles := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
 	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
 		if !asked {
 			titles[title] = ""
 		}
 	}
-	return session.ShowList(a, format, rows, titles, func(r status.OfferedKernel) []string {
+	return session.ShowList(a, rows, titles, func(r status.OfferedKernel) []string {
 		usual, ready := "", strings.Join(r.Ready, ",")
 		universal := strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ",")
 		if r.Default {

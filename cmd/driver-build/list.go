@@ -14,7 +14,6 @@ import (
 
 func newListCmd(a *session.App) *cobra.Command {
 	var o flags.Common
-	var format string
 	var excluded bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pairs of the matrix", Args: cobra.NoArgs,
@@ -25,17 +24,17 @@ func newListCmd(a *session.App) *cobra.Command {
 			"support (LTS).\n\n" +
 			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
 		Example: "  driver-build list\n  driver-build list --os ubuntu22.04 --excluded\n  driver-build list --driver 580.178.04 -o json\n  driver-build list --cuda 12.8",
-		RunE:    func(*cobra.Command, []string) error { return list(a, &o, format, excluded) },
+		RunE:    func(*cobra.Command, []string) error { return list(a, &o, excluded) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Judged, "cuda")
 	session.Describe(f, "arch", "`ARCH`: amd64 or arm64 (repeatable; default both)")
-	session.Format(f, &format, "table, json or yaml")
+	session.Format(f, &a.Format, "table, json or yaml")
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }
 
-func list(a *session.App, o *flags.Common, format string, excluded bool) error {
+func list(a *session.App, o *flags.Common, excluded bool) error {
 	m, err := o.Load(a)
 	if err != nil {
 		return err
@@ -51,7 +50,7 @@ func list(a *session.App, o *flags.Common, format string, excluded bool) error {
 	if !excluded {
 		pairs = slices.DeleteFunc(pairs, func(p batch.Pair) bool { return p.Excluded != "" })
 	}
-	if err := printPairs(a, pairs, format, o.CUDA != nil); err != nil {
+	if err := printPairs(a, pairs, o.CUDA != nil); err != nil {
 		return err
 	}
 	if o.CUDA != nil {
@@ -60,8 +59,8 @@ func list(a *session.App, o *flags.Common, format string, excluded bool) error {
 	return o.Report(a, batch.Targets(pairs), false)
 }
 
-func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) error {
-	if format == "yaml" {
+func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {
+	if a.Format == "yaml" {
 		b, err := yaml.Marshal(session.NewList(pairs))
 		if err != nil {
 			return err
@@ -73,7 +72,7 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 	if asked {
 		titles[6] = "CUDA"
 	}
-	return session.ShowList(a, format, pairs, titles, func(p batch.Pair) []string {
+	return session.ShowList(a, pairs, titles, func(p batch.Pair) []string {
 		runs := ""
 		if p.Runs != nil {
 			runs = string(p.Runs.Support)

@@ -27,21 +27,21 @@ the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. c
 
 func newPlanCmd(a *session.App) *cobra.Command {
 	var o flags.Common
-	var cert, format string
+	var cert string
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Say which images have to be built now, as a matrix for CI", Long: planLong, Args: cobra.NoArgs,
 		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os ubuntu22.04 --kernel latest --format github",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return plan(cmd.Context(), a, &o, cert, format) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return plan(cmd.Context(), a, &o, cert) },
 	}
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "repository profile lock cuda")
 	f.StringVar(&cert, "module-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
 	session.FormerName(f, "sign-cert", "module-cert")
-	session.Format(f, &format, "table, json, github or gitlab")
+	session.Format(f, &a.Format, "table, json, github or gitlab")
 	return cmd
 }
 
-func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format string) error {
+func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) error {
 	chosen := o.Selection.All || len(o.Selection.Systems)+len(o.Selection.Drivers) > 0
 	o.Whole()
 	m, err := o.Choose(a)
@@ -85,7 +85,7 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert, format str
 			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], o.Day)
 		}
 	}
-	if err := printTasks(a, due.Tasks, format); err != nil {
+	if err := printTasks(a, due.Tasks); err != nil {
 		return err
 	}
 	return o.Report(a, o.Targets, true)
@@ -98,8 +98,8 @@ func printLeft(a *session.App, left map[string][]string) {
 	}
 }
 
-func printTasks(a *session.App, tasks []status.Task, format string) error {
-	switch format {
+func printTasks(a *session.App, tasks []status.Task) error {
+	switch a.Format {
 	case "github":
 		if len(tasks) > status.MaxGitHubJobs {
 			fmt.Fprintf(a.Stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
@@ -109,7 +109,7 @@ func printTasks(a *session.App, tasks []status.Task, format string) error {
 	case "gitlab":
 		return status.WriteGitLab(a.Stdout, tasks)
 	}
-	return session.ShowList(a, format, tasks, []string{"TAG", "ARCH", "REASON"}, func(t status.Task) []string {
+	return session.ShowList(a, tasks, []string{"TAG", "ARCH", "REASON"}, func(t status.Task) []string {
 		return []string{t.Tag, strings.Join(t.Archs, ","), t.Reason}
 	})
 }

@@ -21,13 +21,13 @@ import (
 
 // verifyFlags are the flags of the command.
 type verifyFlags struct {
-	arch, format, kernel string
-	certs, keys          []string
-	trust                attestation.Trust
-	deep                 bool
-	runners              flags.Runners
-	rebuild              bool
-	again                attestation.Rebuild
+	arch, kernel string
+	certs, keys  []string
+	trust        attestation.Trust
+	deep         bool
+	runners      flags.Runners
+	rebuild      bool
+	again        attestation.Rebuild
 }
 
 func newVerifyCmd(a *session.App) *cobra.Command {
@@ -68,7 +68,7 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 	session.Images(f, "base")
 	f.StringVar(&o.again.Source, "source", "", "with --rebuild: `URL` or FILE of the driver's .run archive, if it is not where the provenance says")
 	session.FormerName(f, "sign-cert", "module-cert")
-	session.Format(f, &o.format, "table or json")
+	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
@@ -108,8 +108,8 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 			return err
 		}
 		unfit := verify.Unfit(findings)
-		err = session.ShowList(a, o.format, findings, nil, func(f verify.Finding) []string { return []string{f.String()} })
-		if unfit == nil && o.format != "json" { // otherwise the error is the verdict
+		err = session.ShowList(a, findings, nil, func(f verify.Finding) []string { return []string{f.String()} })
+		if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
 			fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
 		}
 		return errors.Join(err, unfit)

@@ -64,15 +64,15 @@ func (c *chooser) choose(n *Node) *machine {
 
 // decide chooses for a machine with a GPU, by what it shares with others.
 func (c *chooser) decide(m *machine) {
-	system, ok := c.system(m)
-	if !ok {
+	system := c.system(m)
+	if system == "" {
 		return
 	}
 	runs := "" // which drivers were looked at, for reasons
 	if c.options.CUDA != nil {
 		runs = " that runs CUDA " + c.options.CUDA.Version
 	}
-	candidates := c.candidates(system.ID, m.Arch)
+	candidates := c.candidates(system, m.Arch)
 	if m.GPUs.VGPU {
 		candidates = slices.DeleteFunc(slices.Clone(candidates), func(t matrix.Target) bool { return t.Driver.VGPU == "" })
 	}
@@ -81,21 +81,20 @@ func (c *chooser) decide(m *machine) {
 		m.refuse(VGPUGuest, "its GPU is a vGPU, which only a driver of NVIDIA vGPU drives: name one of the matrix with --driver")
 		return
 	case len(candidates) == 0:
-		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system.ID, m.Arch)
+		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system, m.Arch)
 		return
 	case m.need.unknown != "": // it is new, and so is its driver
 		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return matrix.CompareVersions(b.Driver.Version, a.Driver.Version) })
 	}
-	var gpuErr, kernelErr error
+	var gpuErr, kernelErr error // gpuErr counts where kernels are no reason: then no flavour fits
 	for _, t := range candidates {
-		var fitting, working []string
+		var working []string
 		var err error
 		for _, f := range t.Flavours {
 			if no := m.need.check(t.Driver.Version, f); no != nil {
 				err = no
 				continue
 			}
-			fitting = append(fitting, f)
 			if no := recipe.CheckFlavours(t.Driver, distros.Kernel{Release: m.Kernel}, []string{f}); no != nil {
 				kernelErr = cmp.Or(kernelErr, no)
 				continue
@@ -107,53 +106,44 @@ func (c *chooser) decide(m *machine) {
 			if c.options.Precompiled {
 				m.kernel = m.Kernel
 			}
-			m.settings = t.Driver.Version + " " + system.ID + " " + m.kernel + " " + m.moduleType()
+			m.settings = t.Driver.Version + " " + system + " " + m.kernel + " " + m.moduleType()
 			m.class = m.settings + " " + m.need.class()
 			return
 		}
-		if len(fitting) == 0 {
-			gpuErr = cmp.Or(gpuErr, err)
-		}
+		gpuErr = cmp.Or(gpuErr, err)
 	}
 	switch {
 	case kernelErr != nil:
-		m.refuse(KernelDrivers, "no driver for %s%s fits its GPU and compiles on kernel %s: %v", system.ID, runs, m.Kernel, kernelErr)
+		m.refuse(KernelDrivers, "no driver for %s%s fits its GPU and compiles on kernel %s: %v", system, runs, m.Kernel, kernelErr)
 	case m.need.contradicts():
 		m.refuse(GPUsDiffer, "no driver%s serves all of its GPUs (%s): %v", runs, m.need, gpuErr)
 	default:
-		m.refuse(GPUUnsupported, "no driver for %s%s drives its GPU (%s): %v", system.ID, runs, m.need, gpuErr)
+		m.refuse(GPUUnsupported, "no driver for %s%s drives its GPU (%s): %v", system, runs, m.need, gpuErr)
 	}
 }
 
-// system finds the row of the matrix, or refuses the machine.
-func (c *chooser) system(m *machine) (row matrix.System, ok bool) {
-	find := func(is func(matrix.System) bool) bool {
-		i := slices.IndexFunc(c.matrix.Systems, is)
-		if i >= 0 {
-			row = c.matrix.Systems[i]
-		}
-		return i >= 0
-	}
-	if find(func(s matrix.System) bool { return slices.Contains(s.Aliases, m.ID+m.VersionID) }) {
-		return row, true
-	}
-	if why := osrelease.OwnWay(m.ID); why != "" {
-		m.refuse(OwnWay, "%s", why)
-		return row, false
+// system returns the system of the matrix that a machine has, or refuses the machine; it is "" then.
+func (c *chooser) system(m *machine) string {
+	alias := func(s matrix.System) bool { return slices.Contains(s.Aliases, m.ID+m.VersionID) }
+	if i := slices.IndexFunc(c.matrix.Systems, alias); i >= 0 {
+		return c.matrix.Systems[i].ID
 	}
 	d, err := distros.FromIDs(m.ID, m.VersionID)
-	if err != nil {
+	switch why := osrelease.OwnWay(m.ID); {
+	case why != "":
+		m.refuse(OwnWay, "%s", why)
+	case err != nil:
 		text := strings.TrimSpace(m.ID + " " + m.VersionID)
 		if m.ID == "" {
 			text = fmt.Sprintf("%.80q", m.OSImage)
 		}
 		m.refuse(SystemUnknown, "its system %s is not known: %s", text, osrelease.Advice(m.ID, m.VersionID))
-		return row, false
-	}
-	if ok = find(func(s matrix.System) bool { return s.ID == d.ID() }); !ok {
+	case !slices.ContainsFunc(c.matrix.Systems, func(s matrix.System) bool { return s.ID == d.ID() }):
 		m.refuse(SystemUnknown, "the matrix has no system %s", d.ID())
+	default:
+		return d.ID()
 	}
-	return row, ok
+	return ""
 }
 
 // candidates returns what may be built for a system, the best first, with the flavours that may be chosen.

@@ -56,10 +56,7 @@ var cloudWords = map[string]string{
 
 // cloudName returns the words of a GPU's own name from the value of a label: "p100" of "nvidia-tesla-p100".
 func cloudName(value string) string {
-	value = strings.ToLower(value)
-	for _, maker := range []string{"nvidia-", "tesla-"} {
-		value = strings.TrimPrefix(value, maker)
-	}
+	value = strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(value), "nvidia-"), "tesla-")
 	if name, ok := cloudWords[value]; ok {
 		return name
 	}

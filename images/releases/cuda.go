@@ -13,7 +13,6 @@ type CUDA struct {
 	Version string // "12.8"
 	Floor   string // the lowest driver that runs it
 	Native  string // the first driver that came with it; "" if that is not known
-	From    string // letters, which the head of data/cuda.tsv explains
 }
 
 // CUDASupport says how a driver runs a release of CUDA.
@@ -41,7 +40,7 @@ const (
 // CUDAReleases are the releases of the built-in table, rising.
 func CUDAReleases() (all []CUDA) {
 	for _, row := range rows("cuda.tsv") {
-		all = append(all, CUDA{Version: row[0], Floor: row[1], Native: row[2], From: row[3]})
+		all = append(all, CUDA{Version: row[0], Floor: row[1], Native: row[2]}) // and letters for the source, which the head of the file explains
 	}
 	return all
 }
@@ -85,7 +84,7 @@ func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
 	case matrix.Major(nearest.Version) != matrix.Major(text):
 		return CUDA{}, fmt.Errorf("no CUDA %s is known: the table of driver-build has %s to %s", text, known[0].Version, known[len(known)-1].Version)
 	case stated && matrix.Major(text) >= firstMinor:
-		return CUDA{Version: text, Floor: nearest.Floor, From: "matrix"}, nil
+		return CUDA{Version: text, Floor: nearest.Floor}, nil
 	}
 	return CUDA{}, fmt.Errorf("no CUDA %s is known: the nearest is %s", text, nearest.Version)
 }

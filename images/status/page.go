@@ -103,7 +103,7 @@ type row struct {
 
 // box is one field of the overview: the states of a system and a driver, one an architecture.
 type box struct {
-	ID     string // of what the field leads to
+	ID     string // of what the field leads to, if it has cells
 	Driver string
 	Cells  []Cell
 	States string
@@ -179,13 +179,10 @@ func newRow(s matrix.System, drivers []Column, cells map[string][]Cell) row {
 	var all []Cell
 	for n, d := range drivers {
 		id := anchor(s.ID, d.Version)
-		b := box{Driver: d.Version, Cells: cells[id], First: n == 0 || drivers[n-1].Branch != d.Branch, States: keys(cells[id])}
+		b := box{ID: id, Driver: d.Version, Cells: cells[id], First: n == 0 || drivers[n-1].Branch != d.Branch, States: keys(cells[id])}
 		slices.SortStableFunc(b.Cells, func(x, y Cell) int {
 			return cmp.Or(cmp.Compare(slices.Index(s.Archs, x.Arch), slices.Index(s.Archs, y.Arch)), strings.Compare(x.Arch, y.Arch))
 		})
-		if len(b.Cells) > 0 {
-			b.ID = id
-		}
 		all = append(all, b.Cells...)
 		r.Boxes = append(r.Boxes, b)
 	}

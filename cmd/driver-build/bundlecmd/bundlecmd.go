@@ -59,7 +59,6 @@ func shown(observe progress.Observer, name, target string, work func(report func
 
 func newVerify(a *session.App) *cobra.Command {
 	var key flags.Trust
-	var format string
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Verify a bundle", Args: cobra.ExactArgs(1),
 		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
@@ -78,7 +77,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := session.ShowList(a, format, findings, nil, func(f bundle.Finding) []string { return []string{f.String()} }); err != nil {
+			if err := session.ShowList(a, findings, nil, func(f bundle.Finding) []string { return []string{f.String()} }); err != nil {
 				return err
 			}
 			if len(findings) == 0 {
@@ -88,7 +87,7 @@ func newVerify(a *session.App) *cobra.Command {
 		},
 	}
 	key.AddTo(cmd.Flags())
-	session.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table or json")
 	return cmd
 }
 
@@ -107,7 +106,6 @@ func check(ctx context.Context, a *session.App, name string, file *io.SectionRea
 }
 
 func newList(a *session.App) *cobra.Command {
-	var format string
 	cmd := &cobra.Command{
 		Use: "list FILE", Short: "Show what a bundle holds", Args: cobra.ExactArgs(1),
 		Long:    "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
@@ -121,14 +119,14 @@ func newList(a *session.App) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if format == "json" {
+			if a.Format == "json" {
 				_, err := a.Stdout.Write(b.Raw)
 				return err
 			}
 			return printList(a, b)
 		},
 	}
-	session.Format(cmd.Flags(), &format, "table or json")
+	session.Format(cmd.Flags(), &a.Format, "table or json")
 	return cmd
 }
 

@@ -33,7 +33,9 @@ type App struct {
 	Jobs    int  // --jobs: downloads, unpacking and uploads at a time
 	Offline bool // --offline
 
-	MountFrom []string // repositories that a push may take blobs from; for commands with that flag
+	// Of commands with these flags.
+	MountFrom []string // repositories that a push may take blobs from
+	Format    string   // of what is printed: table, json and others; see the function Format
 
 	// Tests set these; their zero values are the real thing.
 	Attempts int

@@ -122,9 +122,9 @@ func NewList[T any](items []T) List[T] {
 	return List[T]{Schema: ListSchema, Items: append([]T{}, items...)}
 }
 
-// ShowList prints items in a format: as the list of JSON, or as a table with a row for each.
-func ShowList[T any](a *App, format string, items []T, titles []string, row func(T) []string) error {
-	if format == "json" {
+// ShowList prints items: as the list of JSON, or as a table with a row for each.
+func ShowList[T any](a *App, items []T, titles []string, row func(T) []string) error {
+	if a.Format == "json" {
 		return a.JSON(NewList(items))
 	}
 	var rows [][]string
