@@ -14,14 +14,14 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// add calls matrix add-driver, and returns the entry that it prints as the matrix reads it.
-func (u *user) add(t *testing.T, args string) (r result, d matrix.Driver) {
+// add calls matrix add-driver, wants its exit code and parts of what it says, and returns the entry that it prints as the matrix reads it.
+func (u *user) add(t *testing.T, args string, code int, parts ...string) (r result, d matrix.Driver) {
 	t.Helper()
 	u.Env["SOURCE_DATE_EPOCH"] = "1800000000"
 	if !strings.Contains(args, "--redist") {
 		args += " --redist none"
 	}
-	r = call(t.Context(), t, u.Env, append(strings.Fields("matrix add-driver "+args), "--cache", u.Cache, "--progress", "plain")...)
+	r = call(t.Context(), t, u.Env, append(strings.Fields("matrix add-driver "+args), "--cache", u.Cache, "--progress", "plain")...).Want(t, code, parts...)
 	if r.Stdout != "" {
 		const system = "systems: [{id: debian12, base: 'debian:12', archs: [amd64], kernels: [6.1]}]\ndrivers:\n"
 		d = require.Value(matrix.Parse("entry", []byte(system+r.Stdout)))(t).Drivers[0]
@@ -56,13 +56,11 @@ func TestMatrixInit(t *testing.T) {
 func TestAddDriver(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r, d := u.add(t, "580.159.04")
-	r.Want(t, 0)
+	r, d := u.add(t, "580.159.04", 0)
 	goldentest.Compare(t, "testdata/add-driver.yaml", r.Stdout)
 	assert.Equalf(t, true, len(d.Archives) == 2 && d.Kernel.Max == "7.1" && len(d.Flavours) == 2, "%+v", d)
 	// A limit that no source names is left out.
-	r, d = u.add(t, "535.104.05 --arch arm64 --arch arm64")
-	r.Want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
+	r, d = u.add(t, "535.104.05 --arch arm64 --arch arm64", 0, "note: kernel max of 535.104.05 is not known and was left out")
 	assert.Equalf(t, true, len(d.Archives) == 1 && d.Kernel.Max == "" && d.Kernel.Min == "3.10", "%+v", d)
 	for args, parts := range map[string][]string{
 		"418.87.01":                        {"driver 418.87.01 is there already"},
@@ -79,8 +77,7 @@ func TestAddDriver(t *testing.T) {
 		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run or -archive.tar.xz"},
 		"999.1 --url https://a:b@x/NV.run": {"no user name or password"},
 	} {
-		r, _ := u.add(t, args+" --releases none")
-		r.Want(t, 2, parts...)
+		r, _ := u.add(t, args+" --releases none", 2, parts...)
 		assert.Equal(t, "", r.Stdout)
 	}
 }
@@ -94,34 +91,27 @@ func TestAddDriverSources(t *testing.T) {
 	u.Put(name, data)
 	fresh := " --releases " + u.file(t, "releases.json", strings.ReplaceAll(freshReleases, "URL", u.URL))
 
-	r, _ := u.add(t, "535.400.01"+fresh)
-	r.Want(t, 2, "no checksum is known for driver 535.400.01 amd64", "--download")
-	r, d := u.add(t, "535.400.01 --download"+fresh)
-	r.Want(t, 0)
+	u.add(t, "535.400.01"+fresh, 2, "no checksum is known for driver 535.400.01 amd64", "--download")
+	r, d := u.add(t, "535.400.01 --download"+fresh, 0)
 	assert.Equal(t, matrix.Archive{URL: u.URL + name, SHA256: sum, Size: int64(len(data))}, d.Archives["amd64"])
 	assert.Containsf(t, r.Stdout, "# sha256 from a download alone; added 2027-01-15\n", "the comment does not say where the checksum comes from")
 	beside := func(sum, file string) {
 		u.Put(name+".sha256sum", []byte(sum+"  "+file+"\n"))
 	}
 	beside(strings.ToUpper(sum), "*./x/NVIDIA-Linux-x86_64-535.400.01.run")
-	r, d = u.add(t, "535.400.01"+fresh)
-	r.Want(t, 0)
+	r, d = u.add(t, "535.400.01"+fresh, 0)
 	assert.Contains(t, r.Stdout, "# sha256 from the .sha256sum file beside the archive; added 2027-01-15\n")
 	assert.Equal(t, matrix.Archive{URL: u.URL + name, SHA256: sum}, d.Archives["amd64"])
 	// Sources that disagree are refused.
 	beside(strings.Repeat("0", 64), "NVIDIA-Linux-x86_64-535.400.01.run")
-	r, _ = u.add(t, "535.400.01 --download --releases none --url "+u.URL+name)
-	r.Want(t, 5, "two sources disagree about NVIDIA-Linux-x86_64-535.400.01.run", "beside the archive says", "a download says")
-	r, _ = u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download")
-	r.Want(t, 5, "two sources disagree", "(table of driver-build) says sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e and 397162548 bytes",
+	u.add(t, "535.400.01 --download --releases none --url "+u.URL+name, 5, "two sources disagree about NVIDIA-Linux-x86_64-535.400.01.run", "beside the archive says", "a download says")
+	u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download", 5, "two sources disagree", "(table of driver-build) says sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e and 397162548 bytes",
 		"a download says", "and 19 bytes")
 	// A checksum file that cannot be read, or that belongs to another archive, counts as missing.
 	beside(sum, "NVIDIA-Linux-x86_64-535.1.run")
-	r, _ = u.add(t, "535.400.01"+fresh)
-	r.Want(t, 2, "sha256sum: it is of another file", "no checksum is known")
+	u.add(t, "535.400.01"+fresh, 2, "sha256sum: it is of another file", "no checksum is known")
 	u.Fault(refuse(502, ""))
-	r, _ = u.add(t, "535.400.01 --download"+fresh)
-	r.Want(t, 4, "502")
+	u.add(t, "535.400.01 --download"+fresh, 4, "502")
 }
 
 // manifestOf is a manifest as NVIDIA writes it, of a driver for amd64 alone.
@@ -144,24 +134,20 @@ func TestAddDriverFromManifest(t *testing.T) {
 	u.Put("/redist/"+name, data)
 	from := " --releases none --redist " + u.URL + "/redist/redistrib_630.10.01.json"
 
-	r, d := u.add(t, "630.10.01"+from)
-	r.Want(t, 0)
+	r, d := u.add(t, "630.10.01"+from, 0)
 	want := matrix.Archive{URL: u.URL + "/redist/" + name, SHA256: sum, Size: int64(len(data))}
 	assert.Same(t, map[string]matrix.Archive{"amd64": want}, d.Archives)
 	assert.Containsf(t, r.Stdout, "# sha256 from the manifest "+u.URL+"/redist/redistrib_630.10.01.json; added 2027-01-15\n", "the comment")
-	r, _ = u.add(t, "630.10.01 --download"+from)
-	r.Want(t, 0)
+	u.add(t, "630.10.01 --download"+from, 0)
 	// A file's paths are relative to NVIDIA's folder.
 	file := u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19))
-	r, _ = u.add(t, "630.10.01 --releases none --redist "+file)
-	r.Want(t, 0)
+	r, _ = u.add(t, "630.10.01 --releases none --redist "+file, 0)
 	assert.Contains(t, r.Stdout, "url: https://developer.download.nvidia.com/compute/nvidia-driver/redist/"+name)
 	assert.Contains(t, r.Stdout, "# sha256 from the manifest redistrib_630.10.01.json; added")
 	// The manifest of a release with cuda_compat names the CUDA version of the driver.
 	compat := strings.TrimSuffix(manifestOf("630.10.01", sum, 19), "}") +
 		`, "cuda_compat": {"name": "CUDA Compat", "version": "630.10.01", "cuda_variant": ["13.7"], "linux-x86_64": {"cuda13.7": {"relative_path": "c", "sha256": "` + sum + `", "size": "1"}}}}`
-	r, d = u.add(t, "630.10.01 --releases none --redist "+u.file(t, "compat.json", compat))
-	r.Want(t, 0)
+	r, d = u.add(t, "630.10.01 --releases none --redist "+u.file(t, "compat.json", compat), 0)
 	assert.Equal(t, "13.7", d.CUDA)
 
 	for args, c := range map[string]struct {
@@ -175,8 +161,7 @@ func TestAddDriverFromManifest(t *testing.T) {
 		"630.10.01 --download --releases none --redist " + u.serve("/lie/redistrib_630.10.01.json", manifestOf("630.10.01", sum, 20), "/lie/"+name, data): {
 			5, []string{"two sources disagree about nvidia_driver-linux-x86_64-630.10.01-archive.tar.xz", "redistrib_630.10.01.json says", "and 20 bytes", "a download says", "and 19 bytes"}},
 	} {
-		r, _ := u.add(t, args)
-		r.Want(t, c.code, c.parts...)
+		u.add(t, args, c.code, c.parts...)
 	}
 	// The table of the program is a second opinion, also where the user has a manifest.
 	small := u.file(t, "small.yaml", u.Matrix())

@@ -62,6 +62,7 @@ func newSignCmd(a *session.App) *cobra.Command {
 	session.Check(f, kernelmodules.CheckRequestFolder, "export")
 	o.output.AddTo(f, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "`REGISTRY/PATH` to push to")
+	session.Check(f, imagename.CheckRepository, "repository")
 	o.public.AddTo(f)
 	return cmd
 }

@@ -106,10 +106,10 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 			}
 			continue
 		}
-		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m) })
+		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m, m.tag(), m.kernel) })
 		im.add(m)
 		if tag := m.setTag(c.options); tag != "" {
-			grouped(&p.Images, images, tag, func() Image { return c.set(m) }).add(m)
+			grouped(&p.Images, images, tag, func() Image { return c.image(m, tag, m.Kernel) }).add(m)
 		}
 		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage)} {
 			if text != "" {

@@ -14,10 +14,11 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// image is the image that a machine gets, before it is added.
-func (c *chooser) image(m *machine) Image {
+// image is an image for a machine, before it is added. kernel is the one whose modules it has, if it has any.
+func (c *chooser) image(m *machine, tag, kernel string) Image {
 	d := m.target.Driver
-	im := Image{Tag: m.tag(), System: m.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: m.kernel}
+	im := Image{Tag: tag, System: m.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: kernel}
+	im.modules = strings.HasSuffix(tag, recipe.ModulesSuffix)
 	if c.options.CUDA != nil {
 		im.RunsCUDA = string(batch.RunsCUDA(d, *c.options.CUDA).Support)
 	}
@@ -115,13 +116,6 @@ func (m *machine) setTag(o Options) string {
 	}
 	tag, _ := recipe.KernelTags(m.target, m.Kernel)
 	return tag + recipe.ModulesSuffix
-}
-
-// set is the image with nothing but the modules for a machine's kernel, before it is added.
-func (c *chooser) set(m *machine) Image {
-	im := c.image(m)
-	im.Tag, im.Kernel, im.modules = m.setTag(c.options), m.Kernel, true
-	return im
 }
 
 // AddModuleImages gives pools the images of modules that the registry has. It has been asked.

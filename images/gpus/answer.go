@@ -91,9 +91,9 @@ func why(a Answer) string {
 		parts = append(parts, "current branches drive it")
 	}
 	switch {
-	case !slices.Contains(a.Flavours, Proprietary):
+	case !slices.Contains(a.Flavours, matrix.Proprietary):
 		parts = append(parts, "it needs the open modules")
-	case !slices.Contains(a.Flavours, Open):
+	case !slices.Contains(a.Flavours, matrix.Open):
 		parts = append(parts, "the open modules do not drive it")
 	case a.OpenFrom != "":
 		parts = append(parts, "the open modules drive it from "+a.OpenFrom+" on")

@@ -22,12 +22,6 @@ import (
 // Vendor is NVIDIA's number among the vendors of PCI devices.
 const Vendor = 0x10de
 
-// The flavours of the kernel modules.
-const (
-	Open        = matrix.Open
-	Proprietary = matrix.Proprietary
-)
-
 // PreFermi is the generation of all GPUs before Fermi. No driver with current kernels drives them.
 const PreFermi = "pre-Fermi"
 
@@ -46,7 +40,7 @@ type GPU struct {
 	FirstBranch string `json:"firstBranch,omitempty"`
 	// LastBranch is the last branch that drives the GPU: "R470"; "" if the current branches do.
 	LastBranch string   `json:"lastBranch,omitempty"`
-	Flavours   []string `json:"flavours"` // of the modules that drive it: Proprietary, Open, in this order
+	Flavours   []string `json:"flavours"` // of the modules that drive it: matrix.Proprietary, matrix.Open, in this order
 	// OpenFrom is the first branch whose open modules drive it, where that is not FirstBranch: "R565".
 	OpenFrom string `json:"openFrom,omitempty"`
 	// Lists are the branches of NVIDIA's lists that say that they drive it, oldest and newest: "390-470". It is
@@ -90,10 +84,10 @@ func parse(f []string) GPU {
 	from, proprietary := strings.CutPrefix(f[4], "p") // p, o, po, or po565: from a branch on
 	from, open := strings.CutPrefix(from, "o")
 	if proprietary {
-		g.Flavours = append(g.Flavours, Proprietary)
+		g.Flavours = append(g.Flavours, matrix.Proprietary)
 	}
 	if open {
-		g.Flavours = append(g.Flavours, Open)
+		g.Flavours = append(g.Flavours, matrix.Open)
 	}
 	g.OpenFrom = branch(from)
 	return g
@@ -113,7 +107,7 @@ func Lookup(device uint16) (g GPU, ok bool) {
 // Unknown returns what is assumed of a GPU that is not in the list: it is newer than the list, so the newest
 // driver drives it, with the open modules.
 func Unknown(device uint16) GPU {
-	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{Open}}
+	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{matrix.Open}}
 }
 
 // generations are the families of chips since Fermi, oldest first, by the first letters of their names.
@@ -161,10 +155,10 @@ func (g GPU) Check(driver, flavour string) error {
 	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
 		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))
 	}
-	if flavour == Open && number > 0 && number < matrix.Major(g.OpenFrom) {
+	if flavour == matrix.Open && number > 0 && number < matrix.Major(g.OpenFrom) {
 		return refused("the open modules drive it from %s on", g.OpenFrom)
 	}
-	if number > 0 && number < matrix.FirstOpen && !slices.Contains(g.Flavours, Proprietary) {
+	if number > 0 && number < matrix.FirstOpen && !slices.Contains(g.Flavours, matrix.Proprietary) {
 		return refused("it needs the open modules, which came with R%d", matrix.FirstOpen)
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 		case strings.HasPrefix(g.Name, "GRID K") && g.LastBranch == "R367": // NVIDIA moved three boards to the branch of their vGPU
 		case g.LastBranch != want:
 			t.Errorf("%s %s (%s): last branch %q, want %q", g.ID(), g.Name, g.Generation, g.LastBranch, want)
-		case old && slices.Contains(g.Flavours, Open), g.Generation == "Blackwell" && slices.Contains(g.Flavours, Proprietary):
+		case old && slices.Contains(g.Flavours, matrix.Open), g.Generation == "Blackwell" && slices.Contains(g.Flavours, matrix.Proprietary):
 			t.Errorf("%s %s (%s): flavours %v", g.ID(), g.Name, g.Generation, g.Flavours)
 		case g.FirstBranch == "":
 			t.Errorf("%s %s: no first branch", g.ID(), g.Name)
@@ -98,24 +98,24 @@ func TestCheck(t *testing.T) {
 		driver, flavour string
 		want            string // in the error; "": it drives it
 	}{
-		{0x06c0, "390.157", Proprietary, ""},
+		{0x06c0, "390.157", matrix.Proprietary, ""},
 		{0x06c0, "418.226.00", "", "R390 is the last branch that drives it"},
 		{0x102d, "470.256.02", "", ""},
 		{0x102d, "R535", "", "R470 is the last branch"},
-		{0x1db1, "580.173.02", Proprietary, ""},
-		{0x1db1, "580.173.02", Open, "it needs the proprietary modules"},
+		{0x1db1, "580.173.02", matrix.Proprietary, ""},
+		{0x1db1, "580.173.02", matrix.Open, "it needs the proprietary modules"},
 		{0x1db1, "590.48.01", "", "R580 is the last branch"},
 		{0x1eb8, "418.87.01", "", ""},
 		{0x1eb8, "390.157", "", "TU104 (Turing) is in no list before that of R418"},
 		{0x27b8, "470.256.02", "", "AD104 (Ada) is in no list before that of R525"},
 		{0x2331, "520.61.07", "", ""},
 		{0x3182, "570.211.01", "", "GB110 (Blackwell) is in no list before that of R580"},
-		{0x3182, "580.178.04", Open, ""},
-		{0x2189, "550.163.01", Open, "the open modules drive it from R565 on"},
+		{0x3182, "580.178.04", matrix.Open, ""},
+		{0x2189, "550.163.01", matrix.Open, "the open modules drive it from R565 on"},
 		{0x2189, "550.163.01", "", ""},
-		{0x2189, "570.211.01", Open, ""},
-		{0x2901, "580.173.02", Proprietary, "it needs the open modules"},
-		{0x2901, "580.173.02", Open, ""},
+		{0x2189, "570.211.01", matrix.Open, ""},
+		{0x2901, "580.173.02", matrix.Proprietary, "it needs the open modules"},
+		{0x2901, "580.173.02", matrix.Open, ""},
 		{0x2901, "not a version", "", ""},
 	} {
 		g, _ := Lookup(c.device)
@@ -127,7 +127,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, driver := range []string{"515.65.01", "535.261.03", "999.1"} {
-		if err := Unknown(0xfffe).Check(driver, Open); err != nil {
+		if err := Unknown(0xfffe).Check(driver, matrix.Open); err != nil {
 			t.Errorf("an unknown GPU was refused: %v", err)
 		}
 	}

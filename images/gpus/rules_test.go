@@ -34,7 +34,7 @@ func TestEveryGPU(t *testing.T) {
 		var best matrix.Driver
 		modules, newest := ModulesNone, ""
 		for _, d := range m.Drivers {
-			open, proprietary := g.Check(d.Version, Open) == nil && slices.Contains(d.Flavours, Open), g.Check(d.Version, Proprietary) == nil
+			open, proprietary := g.Check(d.Version, matrix.Open) == nil && slices.Contains(d.Flavours, matrix.Open), g.Check(d.Version, matrix.Proprietary) == nil
 			if d.VGPU != "" || !open && !proprietary {
 				continue
 			}
@@ -44,7 +44,7 @@ func TestEveryGPU(t *testing.T) {
 			if a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
 				continue
 			}
-			best, modules = d, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: Open, {false, true}: Proprietary}[[2]bool{open, proprietary}]
+			best, modules = d, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: matrix.Open, {false, true}: matrix.Proprietary}[[2]bool{open, proprietary}]
 		}
 		if a.Driver != best.Version || a.Modules != modules || a.Why == "" || a.Branch != newest || (a.Support == "") != (best.Version == "") {
 			t.Errorf("%s %s: %+v; the matrix has %q (%s), newest branch %s", g.ID(), g.Name, a, best.Version, modules, newest)

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/gpus"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
 )
@@ -43,7 +44,7 @@ func TestPreflight(t *testing.T) {
 			driven := chip.Legacy == ""
 			assert.Equalf(t, driven, g.Check(number, "") == nil, "%s: %s %s: driven by %s", file, g.ID(), g.Name, number)
 			if driven && branch >= firstWithOpen { // older lists do not know the open modules
-				assert.Equalf(t, chip.Open, g.Check(number, gpus.Open) == nil, "%s: %s %s: open modules", file, g.ID(), g.Name)
+				assert.Equalf(t, chip.Open, g.Check(number, matrix.Open) == nil, "%s: %s %s: open modules", file, g.ID(), g.Name)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -30,11 +29,8 @@ func (o *Output) AddTo(f *pflag.FlagSet, push string) {
 	f.BoolVar(&o.Push, "push", false, push)
 }
 
-// Parse checks all outputs before anything is done, and the repository. dry says that nothing is written.
+// Parse checks all outputs before anything is done. dry says that nothing is written.
 func (o *Output) Parse(dry bool) (err error) {
-	if err := batch.CheckRepository(o.Repository); err != nil {
-		return err
-	}
 	if o.Places, err = oci.ParseOutputs(o.Outputs); err != nil {
 		return session.Usagef("--output %w", err)
 	}
