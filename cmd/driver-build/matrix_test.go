@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// add calls matrix add-driver, wants its exit code and parts of what it says, and returns the entry that it prints as the matrix reads it.
+// add calls matrix add-driver, wants an exit code and parts of what it says, and returns the entry that it prints as the
+// matrix reads it.
 func (u *user) add(t *testing.T, args string, code int, parts ...string) (r result, d matrix.Driver) {
 	t.Helper()
 	u.Env["SOURCE_DATE_EPOCH"] = "1800000000"

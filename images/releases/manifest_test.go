@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -75,12 +76,26 @@ func TestManifestRefuses(t *testing.T) {
 		replace(`{"nvidia`, `{"release_product": "cuda", "nvidia`):                                  "another product",
 		replace(`{"nvidia`, `{"release_date": "soon", "nvidia`):                                     "release_date",
 		replace(`{"relative_path": "d/x-archive.tar.xz",`, `{"cuda13.5": {}, "relative_path": "",`): "no path of an archive",
-		strings.Repeat(" ", maxManifest+1):                                                          "at most 1048576",
 	} {
 		_, _, err := parseManifest([]byte(text))
 		assert.ErrorIsf(t, err, errManifest, "%.200s", text)
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+// TestReadLimits: no more of a list or a manifest is read than its bound.
+func TestReadLimits(t *testing.T) {
+	t.Parallel()
+	var limits []int64
+	s := Source{Address: "x", Read: func(_ context.Context, _ string, limit int64) ([]byte, error) {
+		limits = append(limits, limit)
+		return nil, errManifest
+	}}
+	_, _, err := Load(t.Context(), s)
+	assert.ErrorIs(t, err, errManifest)
+	_, _, _, err = Builtin().ReadManifest(t.Context(), s, "")
+	assert.ErrorIs(t, err, errManifest)
+	assert.Same(t, []int64{maxList, maxManifest}, limits)
 }
 
 // FuzzManifest: a manifest that is accepted has archives that can go into a matrix.

@@ -21,8 +21,8 @@ import (
 // Address is where NVIDIA publishes the releases for data centers in machine-readable form.
 const Address = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 
-// MaxSize is the most bytes that Parse reads. NVIDIA's file has about 100 KB.
-const MaxSize = 4 << 20
+// maxList is the most bytes of the list that Load reads. NVIDIA's file has about 100 KB.
+const maxList = 4 << 20
 
 // ErrFormat says that a text is no list of releases.
 var ErrFormat = failure.New(failure.Usage, "no list of releases as NVIDIA publishes it")
@@ -65,7 +65,7 @@ func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
 	if s.None {
 		return Builtin(), nil, nil
 	}
-	text, err := s.read(ctx, Address, MaxSize)
+	text, err := s.read(ctx, Address, maxList)
 	if err == nil {
 		t, notes, err = Parse(text)
 	}
@@ -96,9 +96,6 @@ var (
 // not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no checksums: its
 // content may only inform people and provide an address.
 func Parse(text []byte) (t *Table, notes []string, err error) {
-	if len(text) > MaxSize {
-		return nil, nil, fmt.Errorf("%w: %d bytes are too many (at most %d)", ErrFormat, len(text), MaxSize)
-	}
 	var doc map[string]struct { // by branch ("535"); fields that differ between entries stay raw
 		Type string            `json:"type"` // "lts branch", "production branch", "new feature branch"
 		Info []json.RawMessage `json:"driver_info"`

@@ -154,9 +154,6 @@ func (p Page) view() view {
 	}
 	cells := map[string][]Cell{}
 	for _, c := range p.Cells {
-		if !slices.Contains(states, c.State) {
-			c.State = Unknown
-		}
 		at := anchor(c.System, c.Driver)
 		cells[at] = append(cells[at], c)
 		v.Counts[c.State]++
