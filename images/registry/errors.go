@@ -17,8 +17,8 @@ import (
 )
 
 // Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
-// fs.ErrNotExist when the registry says that the thing does not exist. Content with a wrong digest is not an Error but a
-// *fetch.MismatchError.
+// fetch.ErrUnreachable, and as fs.ErrNotExist when the registry says that the thing does not exist. Content
+// with a wrong digest is not an Error but a *fetch.MismatchError.
 type Error struct {
 	Op   string // "pull", "push", "log in to" and the like
 	Ref  string // the image, as the caller wrote it
@@ -34,6 +34,10 @@ func (e *Error) Error() string {
 func (*Error) FailureKind() failure.Kind { return failure.Network }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes every registry error a fetch.ErrUnreachable: plan and the causes of failed targets treat a registry that is down as
+// they treat a repository that is.
+func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
 
 // redactedError replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
 type redactedError struct {
