@@ -8,7 +8,6 @@ import (
 
 // licence is the state of a GPU's vGPU licence.
 type licence struct {
-	Product  string `json:"product,omitempty"`
 	Licensed bool   `json:"licensed"`
 	Until    string `json:"until,omitempty"` // when it expires, RFC 3339; "": it does not, or that is not known
 	Error    string `json:"error,omitempty"` // why the state is not known
@@ -33,7 +32,7 @@ func licenceOf(lib nvml.Interface, h nvml.Device) *licence {
 		if feature.FeatureEnabled == 0 {
 			continue
 		}
-		out.Product, out.Licensed, out.Until = text(feature.ProductName[:]), feature.FeatureState != 0, ""
+		out.Licensed, out.Until = feature.FeatureState != 0, ""
 		if e := feature.LicenseExpiry; e.Status == nvml.GRID_LICENSE_EXPIRY_VALID {
 			out.Until = fmt.Sprintf("%04d-%02d-%02dT%02d:%02d:%02dZ", e.Year, e.Month, e.Day, e.Hour, e.Min, e.Sec)
 		}
@@ -42,16 +41,4 @@ func licenceOf(lib nvml.Interface, h nvml.Device) *licence {
 		}
 	}
 	return out
-}
-
-// text is a string of C.
-func text(chars []int8) string {
-	var b []byte
-	for _, c := range chars {
-		if c == 0 {
-			break
-		}
-		b = append(b, byte(c))
-	}
-	return string(b)
 }

@@ -14,11 +14,7 @@ import (
 func TestLicence(t *testing.T) {
 	t.Parallel()
 	feature := func(enabled, state uint32, expiry nvml.GridLicenseExpiry) nvml.GridLicensableFeature {
-		f := nvml.GridLicensableFeature{FeatureEnabled: enabled, FeatureState: state, LicenseExpiry: expiry}
-		for i, c := range "NVIDIA Virtual Compute Server" {
-			f.ProductName[i] = int8(c)
-		}
-		return f
+		return nvml.GridLicensableFeature{FeatureEnabled: enabled, FeatureState: state, LicenseExpiry: expiry}
 	}
 	valid := nvml.GridLicenseExpiry{Year: 2026, Month: 1, Day: 2, Hour: 3, Min: 4, Sec: 5, Status: nvml.GRID_LICENSE_EXPIRY_VALID}
 	for name, c := range map[string]struct {
@@ -31,12 +27,12 @@ func TestLicence(t *testing.T) {
 		"a whole GPU":      {want: `null`},
 		"not supported":    {ret: nvml.ERROR_NOT_SUPPORTED, want: `null`},
 		"unknown":          {ret: nvml.ERROR_UNKNOWN, want: `{"licensed":false,"error":"ERROR_UNKNOWN"}`},
-		"licensed":         {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 1, valid)}, want: `{"product":"NVIDIA Virtual Compute Server","licensed":true,"until":"2026-01-02T03:04:05Z"}`},
-		"without an end":   {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 1, nvml.GridLicenseExpiry{Status: nvml.GRID_LICENSE_EXPIRY_PERMANENT})}, want: `{"product":"NVIDIA Virtual Compute Server","licensed":true}`},
-		"unlicensed":       {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 0, nvml.GridLicenseExpiry{})}, want: `{"product":"NVIDIA Virtual Compute Server","licensed":false}`},
-		"the second one":   {supported: 1, count: 2, features: []nvml.GridLicensableFeature{feature(0, 0, valid), feature(1, 1, valid)}, want: `{"product":"NVIDIA Virtual Compute Server","licensed":true,"until":"2026-01-02T03:04:05Z"}`},
+		"licensed":         {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 1, valid)}, want: `{"licensed":true,"until":"2026-01-02T03:04:05Z"}`},
+		"without an end":   {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 1, nvml.GridLicenseExpiry{Status: nvml.GRID_LICENSE_EXPIRY_PERMANENT})}, want: `{"licensed":true}`},
+		"unlicensed":       {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(1, 0, nvml.GridLicenseExpiry{})}, want: `{"licensed":false}`},
+		"the second one":   {supported: 1, count: 2, features: []nvml.GridLicensableFeature{feature(0, 0, valid), feature(1, 1, valid)}, want: `{"licensed":true,"until":"2026-01-02T03:04:05Z"}`},
 		"none is enabled":  {supported: 1, count: 1, features: []nvml.GridLicensableFeature{feature(0, 0, valid)}, want: `{"licensed":false}`},
-		"a count too high": {supported: 1, count: 4000000000, features: []nvml.GridLicensableFeature{feature(1, 0, valid)}, want: `{"product":"NVIDIA Virtual Compute Server","licensed":false,"until":"2026-01-02T03:04:05Z"}`},
+		"a count too high": {supported: 1, count: 4000000000, features: []nvml.GridLicensableFeature{feature(1, 0, valid)}, want: `{"licensed":false,"until":"2026-01-02T03:04:05Z"}`},
 	} {
 		lib := fake("")
 		lib.ExtensionsFunc = func() nvml.ExtendedInterface { return symbols(licenceSymbol) }

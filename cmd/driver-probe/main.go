@@ -19,7 +19,6 @@ import (
 // answer is the output. Error is the error text of NVML; the other fields are then incomplete.
 type answer struct {
 	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
-	NVML    string   `json:"nvml,omitempty"`   // version of the library
 	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
 	Devices []device `json:"devices"`
 	Error   string   `json:"error,omitempty"`
@@ -106,9 +105,6 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 	defer func() { failed("nvmlShutdown", lib.Shutdown()) }()
 	var ret nvml.Return
 	if a.Driver, ret = lib.SystemGetDriverVersion(); failed("nvmlSystemGetDriverVersion", ret) {
-		return a
-	}
-	if a.NVML, ret = lib.SystemGetNVMLVersion(); failed("nvmlSystemGetNVMLVersion", ret) {
 		return a
 	}
 	a.CUDA = cudaOf(lib)

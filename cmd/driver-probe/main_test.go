@@ -40,7 +40,6 @@ func fake(fail string) *mock.Interface {
 		InitFunc:                   func() nvml.Return { return ret("init") },
 		ShutdownFunc:               func() nvml.Return { return ret("shutdown") },
 		SystemGetDriverVersionFunc: func() (string, nvml.Return) { return "535.261.03", ret("driver") },
-		SystemGetNVMLVersionFunc:   func() (string, nvml.Return) { return "12.535.261.03", ret("nvml") },
 		DeviceGetCountFunc:         func() (int, nvml.Return) { return 1, ret("count") },
 		DeviceGetHandleByIndexFunc: func(int) (nvml.Device, nvml.Return) { return dev, ret("handle") },
 		ExtensionsFunc:             func() nvml.ExtendedInterface { return symbols() },
@@ -61,10 +60,9 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	const device = `"devices":[{"uuid":"GPU-1","name":"Tesla T4","pci":"00000001:3b:02.0"}]`
 	for fail, want := range map[string]string{
-		"":         `{"driver":"535.261.03","nvml":"12.535.261.03",` + device + "}\n",
+		"":         `{"driver":"535.261.03",` + device + "}\n",
 		"init":     `{"devices":[],"error":"nvmlInit: `,
 		"driver":   `"devices":[],"error":"nvmlSystemGetDriverVersion: `,
-		"nvml":     `{"driver":"535.261.03","nvml":"12.535.261.03","devices":[],"error":"nvmlSystemGetNVMLVersion: `,
 		"count":    `"devices":[],"error":"nvmlDeviceGetCount: `,
 		"handle":   `"error":"device 0: `,
 		"uuid":     `"error":"device 0: uuid: `,
@@ -95,9 +93,9 @@ func TestCUDA(t *testing.T) {
 		{cudaSymbol, 12020, nvml.SUCCESS, `"cuda":"12.2","devices"`},
 		{cudaSymbol, 13050, nvml.SUCCESS, `"cuda":"13.5","devices"`},
 		{cudaSymbol, 9010, nvml.SUCCESS, `"cuda":"9.1","devices"`},
-		{cudaSymbol, 0, nvml.SUCCESS, `"nvml":"12.535.261.03","devices"`},
-		{cudaSymbol, 12020, nvml.ERROR_LIBRARY_NOT_FOUND, `"nvml":"12.535.261.03","devices"`},
-		{"other", 12020, nvml.SUCCESS, `"nvml":"12.535.261.03","devices"`},
+		{cudaSymbol, 0, nvml.SUCCESS, `"driver":"535.261.03","devices"`},
+		{cudaSymbol, 12020, nvml.ERROR_LIBRARY_NOT_FOUND, `"driver":"535.261.03","devices"`},
+		{"other", 12020, nvml.SUCCESS, `"driver":"535.261.03","devices"`},
 	} {
 		lib := fake("")
 		lib.ExtensionsFunc = func() nvml.ExtendedInterface { return symbols(c.symbol) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,15 +23,9 @@ const (
 // "acquire::http::proxy". Lists are not kept, since no download setting that matters here is a list.
 type conf map[string]string
 
-// is says whether a setting has this truth value; it is false for a setting that does not exist.
-func (c conf) is(name string, value bool) bool {
-	switch strings.ToLower(c[name]) {
-	case "yes", "true", "1", "on", "with", "enable":
-		return value
-	case "no", "false", "0", "off", "without", "disable":
-		return !value
-	}
-	return false
+// off says whether a setting switches something off.
+func (c conf) off(name string) bool {
+	return slices.Contains([]string{"no", "false", "0", "off", "without", "disable"}, strings.ToLower(c[name]))
 }
 
 // readConf asks the image's apt for its settings. Without an answer it logs a warning, and there are none: the

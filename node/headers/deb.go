@@ -109,7 +109,7 @@ func (f *debManager) open(ctx context.Context, arch string, e *UnavailableError)
 		e.Err = fmt.Errorf("%d package repositories are configured for %s in /etc/apt, want 1 to %d", len(sources), arch, maxSources)
 		return nil, e
 	}
-	unchecked := f.conf.is("acquire::check-valid-until", false)
+	unchecked := f.conf.off("acquire::check-valid-until")
 	o := apt.Options{Fetch: f.http, Root: f.files, Arch: arch}
 	f.Log.Info("looking for headers", "package", e.Package, "repositories", len(sources))
 	for i := range sources {

@@ -28,7 +28,7 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log 
 			log.Warn("setting of apt.conf not supported, ignored", "setting", name)
 		}
 	}
-	if c.is("acquire::https::verify-peer", false) || c.is("acquire::https::verify-host", false) {
+	if c.off("acquire::https::verify-peer") || c.off("acquire::https::verify-host") {
 		log.Warn("apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
 	}
 	t := &transport{logins: readLogins(root, log)}

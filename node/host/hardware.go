@@ -30,7 +30,6 @@ const supportedGPUs = "/usr/share/nvidia-driver/supported-gpus.json"
 type hardware struct {
 	cfg     config.Config
 	info    driverinfo.Description
-	release string
 	supply  *supply
 	prober  probe.Prober
 	staging func() (need, spare uint64) // of the driver root, see driverroot.Root.Room

@@ -78,7 +78,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 			return lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
 				Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}})
 		},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: root.Room},
+		Hardware: &hardware{cfg: cfg, info: info, supply: supply, supported: supported, staging: root.Room},
 	}, nil
 }
 

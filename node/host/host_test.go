@@ -51,7 +51,7 @@ func TestHardware(t *testing.T) {
 	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600))
 	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
-	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
+	m := &hardware{cfg: cfg, info: info, supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
 	gpus := require.Value(m.GPUs())(t)
 	assert.NoError(t, assert.Err(m.Mellanox()))
@@ -59,7 +59,7 @@ func TestHardware(t *testing.T) {
 	if got := options.For("nvidia"); err != nil || len(got) == 0 || got[len(got)-1] != "NVreg_A=1" {
 		t.Errorf("%v, %v", options, err)
 	}
-	flavour, reason, err := m.Flavour(gpus, m.release, "auto")
+	flavour, reason, err := m.Flavour(gpus, "0.0.0-none", "auto")
 	if err != nil || flavour != driverinfo.Proprietary || reason == "" {
 		t.Errorf("%s, %s, %v", flavour, reason, err)
 	}
@@ -73,7 +73,7 @@ func TestHardware(t *testing.T) {
 	assert.Equalf(t, 0, len(m.Reasons("0000:05:00.0")), "reasons, although nothing was asked")
 	assert.NoError(t, m.RemoveNodes(nil))
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
-	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
+	if _, _, err := m.Flavour([]devices.GPU{{}}, "0.0.0-none", "auto"); err == nil {
 		t.Error("a damaged list of GPUs, no error")
 	}
 }

@@ -20,7 +20,6 @@ const (
 
 // Licence is the state of a GPU's vGPU licence, as NVML has it.
 type Licence struct {
-	Product  string `json:"product,omitempty"`
 	Licensed bool   `json:"licensed"`
 	Until    string `json:"until,omitempty"` // when it expires, RFC 3339
 	Error    string `json:"error,omitempty"` // why the state is not known
