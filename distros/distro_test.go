@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/distros/failure"
 )
@@ -49,9 +47,7 @@ func TestToolchains(t *testing.T) {
 	for _, d := range All() {
 		got[d.ID()] = strings.Join(d.Toolchain("amd64"), " ")
 		onArm := strings.TrimSuffix(got[d.ID()], " libelf-dev")
-		if diff := cmp.Diff(onArm, strings.Join(d.Toolchain("arm64"), " ")); diff != "" {
-			t.Errorf("%s on arm64: %s", d.ID(), diff)
-		}
+		assert.Equalf(t, onArm, strings.Join(d.Toolchain("arm64"), " "), "%s on arm64", d.ID())
 	}
 	assert.Same(t, want, got)
 }
@@ -76,9 +72,7 @@ func TestAll(t *testing.T) {
 		if id == "azurelinux" { // usr/lib64 is a link to lib, and there are no 32-bit libraries
 			want = []string{"usr/lib", "", "usr/lib", ""}
 		}
-		if diff := cmp.Diff(want, dirs); diff != "" {
-			t.Errorf("%s: %s", d.ID(), diff)
-		}
+		assert.Samef(t, want, dirs, "%s", d.ID())
 		if d.LibDir("sparc") != "" || d.LibDir32("sparc") != "" || d.Toolchain("sparc") != nil {
 			t.Errorf("%s knows an architecture that does not exist", d.ID())
 		}
@@ -120,13 +114,9 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%s: cc leads to %s; want %s", d.ID(), name, want)
 		}
 		links["usr/bin/cc"] = "changed"
-		if d.Links()["usr/bin/cc"] == "changed" {
-			t.Errorf("%s: callers share a map", d.ID())
-		}
+		assert.Equalf(t, false, d.Links()["usr/bin/cc"] == "changed", "%s: callers share a map", d.ID())
 		d.Toolchain("amd64")[0] = "changed"
-		if slices.Contains(d.Toolchain("amd64"), "changed") {
-			t.Errorf("%s: callers share a slice", d.ID())
-		}
+		assert.Equalf(t, false, slices.Contains(d.Toolchain("amd64"), "changed"), "%s: callers share a slice", d.ID())
 	}
 }
 

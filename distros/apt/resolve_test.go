@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
@@ -104,9 +102,7 @@ func TestResolve(t *testing.T) {
 			x := indexOf(t, tt.index)
 			for range 3 {
 				got := require.Value(x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want)))(t)
-				if diff := cmp.Diff(tt.result, short(got)); diff != "" {
-					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
-				}
+				assert.Equalf(t, tt.result, short(got), "Resolve(%s)", tt.want)
 			}
 		})
 	}

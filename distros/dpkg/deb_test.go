@@ -95,9 +95,7 @@ func TestDebStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	d := require.Value(OpenDeb(bytes.NewReader(debOf(t, goodData...))))(t)
 	stop := errors.New("enough")
-	if err := d.Data(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("Data = %v; want the callback's error", err)
-	}
+	assert.ErrorIs(t, d.Data(func(*tar.Header, io.Reader) error { return stop }), stop)
 	d = require.Value(OpenDeb(bytes.NewReader(debOf(t, goodData...))))(t)
 	n := 0
 	// The function reads nothing.

@@ -52,17 +52,12 @@ func TestReadParagraphs(t *testing.T) {
 	for name, value := range want {
 		assert.Equalf(t, value, got[0].Get(name), "Get(%q)", name)
 	}
-	if _, ok := got[0].Lookup("empty"); !ok {
-		t.Error("an empty field counts as missing")
-	}
-	if _, ok := got[0].Lookup("Missing"); ok {
-		t.Error("a missing field counts as there")
-	}
+	_, empty := got[0].Lookup("empty")
+	_, missing := got[0].Lookup("Missing")
+	assert.Samef(t, []bool{true, false}, []bool{empty, missing}, "an empty field is there, a missing one is not")
 	assert.Equalf(t, "package: b\nDepends: c,\n d\n", got[1].String(), "String()")
 	for _, in := range []string{"", "\n\n", "# only a comment\n", "#x\n\n#y"} {
-		if got := readAll(t, in); len(got) != 0 {
-			t.Errorf("%q: %d paragraphs; want none", in, len(got))
-		}
+		assert.Equalf(t, 0, len(readAll(t, in)), "%q", in)
 	}
 	if got := readAll(t, "A: 1\r\n\r\nB: 2\r\n"); len(got) != 2 || got[0].Get("A") != "1" || got[1].Get("B") != "2" {
 		t.Errorf("with carriage returns: %q", got)

@@ -1,7 +1,6 @@
 package dpkg
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -42,9 +41,7 @@ func TestParseRelationsErrors(t *testing.T) {
 		"|", "a |", "a | | b", "a b", "a (", "a (>= 1", "a (>= )", "a ()", "a (=> 1)", "a (>= 1 2)", "a (>= 1) (<< 2)", "a [amd64]", "a <!nocheck>",
 		"(>= 1)", "a:", "a:b:c", "a: any", "-a", "ä", "a!", "a (>= 1) x", "${misc:Depends}",
 	} {
-		if got, err := ParseRelations(in); !errors.Is(err, ErrFormat) {
-			t.Errorf("ParseRelations(%q) = %q, %v; want ErrFormat", in, got, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ParseRelations(in)), ErrFormat, "ParseRelations(%q)", in)
 	}
 	assert.ErrorIsf(t, assert.Err(ParseRelations(strings.Repeat("a,", maxRelations+1))), ErrFormat, "too many")
 }

@@ -116,8 +116,6 @@ func TestCompareLikeDpkg(t *testing.T) {
 		t.Fatalf("%d answers to %d questions", len(answers), len(list))
 	}
 	for i, pair := range list {
-		if got := fmt.Sprint(Compare(pair[0], pair[1])); got != answers[i] {
-			t.Errorf("Compare(%q, %q) = %s; dpkg says %s", pair[0], pair[1], got, answers[i])
-		}
+		assert.Equalf(t, answers[i], fmt.Sprint(Compare(pair[0], pair[1])), "Compare(%q, %q), of which dpkg says", pair[0], pair[1])
 	}
 }

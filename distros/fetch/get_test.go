@@ -46,12 +46,8 @@ func TestGet(t *testing.T) {
 	assert.Equalf(t, 1, srv.count(), "requests")
 	c.Offline = false
 	require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)))
-	if get(t, c, f) {
-		t.Error("a truncated blob was served")
-	}
-	if got := srv.request(0).Header.Get("Accept-Encoding"); got != "identity" {
-		t.Errorf("Accept-Encoding = %q; sizes and ranges would be of other bytes", got)
-	}
+	assert.Equalf(t, false, get(t, c, f), "a truncated blob was served")
+	assert.Equalf(t, "identity", srv.request(0).Header.Get("Accept-Encoding"), "sizes and ranges would be of other bytes")
 }
 
 // TestGetResumes: the answers of a server, one for each request.
@@ -166,9 +162,7 @@ func TestGetMismatch(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("Get = %v; want a MismatchError", err)
 			}
-			if errors.Is(err, ErrUnreachable) {
-				t.Error("a mismatch is not a matter of the network")
-			}
+			assert.Equalf(t, false, errors.Is(err, ErrUnreachable), "a mismatch is not a matter of the network")
 			assert.Equalf(t, int64(len(test.body)), e.GotSize, "GotSize")
 			assert.Equalf(t, 1, srv.count(), "requests")
 			for _, sub := range []string{blobsDir, partialDir} {
@@ -196,9 +190,7 @@ func TestGetStatus(t *testing.T) {
 			if !errors.Is(err, ErrUnreachable) || !errors.As(err, &status) || status.Code != code {
 				t.Errorf("Get = %v; want ErrUnreachable with a StatusError %d", err, code)
 			}
-			if errors.Is(err, fs.ErrNotExist) != test.missing {
-				t.Errorf("errors.Is(%v, fs.ErrNotExist) = %v", err, !test.missing)
-			}
+			assert.Equalf(t, test.missing, errors.Is(err, fs.ErrNotExist), "%v is fs.ErrNotExist", err)
 			host := strings.TrimPrefix(srv.URL, "http://")
 			if !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "hunter") || strings.Contains(status.URL, "hunter") {
 				t.Errorf("error %q names not the host, or a secret", err)
@@ -298,9 +290,7 @@ func TestGetRedirects(t *testing.T) {
 			if !errors.Is(err, ErrUnreachable) || !errors.Is(err, test.want) || strings.Contains(err.Error(), "hunter") {
 				t.Errorf("Get = %v; want %v", err, test.want)
 			}
-			if requests > maxRedirects {
-				t.Errorf("%d requests: it was tried again", requests)
-			}
+			assert.Equalf(t, true, requests <= maxRedirects, "%d requests: it was tried again", requests)
 		})
 	}
 	t.Run("unknown authority", func(t *testing.T) {

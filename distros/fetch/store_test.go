@@ -64,9 +64,7 @@ func TestWritersAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := w.Write(data); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, assert.Err(w.Write(data)))
 				if _, _, err := w.Commit(); err != nil {
 					t.Error(err)
 				}
@@ -75,9 +73,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	s := require.Value(OpenStore(dir))(t)
-	if !s.Has(digest(data)) {
-		t.Error("the content is not there")
-	}
+	assert.Equalf(t, true, s.Has(digest(data)), "the content is there")
 	checkEmpty(t, s, partialDir)
 }
 
@@ -85,12 +81,8 @@ func TestPathStaysInside(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for _, name := range []string{"", "..", "../../etc/passwd", digest(nil)[:63], digest(nil) + "0", "ABCDEF" + digest(nil)[6:]} {
-		if got := s.Path(name); got != "" {
-			t.Errorf("Path(%q) = %q; want none", name, got)
-		}
-		if s.Has(name) {
-			t.Errorf("Has(%q)", name)
-		}
+		assert.Equalf(t, "", s.Path(name), "Path(%q)", name)
+		assert.Equalf(t, false, s.Has(name), "Has(%q)", name)
 		assert.ErrorIsf(t, assert.Err(s.Open(name)), fs.ErrInvalid, "Open(%q)", name)
 	}
 	assert.ErrorIsf(t, assert.Err(s.Open(digest(nil))), fs.ErrNotExist, "Open(missing)")

@@ -102,9 +102,7 @@ func TestSecrets(t *testing.T) {
 	o.Sources[0].BaseURLs = []string{u.String()}
 	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, server.URL+"/os")
-	if len(strange) > 0 {
-		t.Errorf("secrets went to another host: %q", strange)
-	}
+	assert.Equalf(t, 0, len(strange), "secrets went to another host: %q", strange)
 	r.Files["/os/repodata/repomd.xml.asc"] = nil
 	u.User = url.UserPassword("me", "s3crets")
 	o.Sources[0].BaseURLs = []string{u.String()}
@@ -127,13 +125,9 @@ func TestProxy(t *testing.T) {
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
 	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, "http://repository.example.com/far/os")
-	if !strings.HasPrefix(used, "Basic ") {
-		t.Errorf("the proxy was told %q", used)
-	}
+	assert.Equalf(t, true, strings.HasPrefix(used, "Basic "), "the proxy was told %q", used)
 	o.Sources[0].Proxy, o.Sources[0].BaseURLs = "none", []string{r.url}
-	if _, err := openIndex(t.Context(), o); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(openIndex(t.Context(), o)))
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
 	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), distros.ErrSources, "Open(proxy with a foreign transport)")
 }
@@ -150,9 +144,7 @@ func TestNoVerify(t *testing.T) {
 		t.Errorf("Open(unknown authority) = %v", err)
 	}
 	o.Sources[0].SSL.NoVerify = true
-	if _, err := openIndex(t.Context(), o); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(openIndex(t.Context(), o)))
 	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
 	o.Root = testfile.FS(map[string]string{"etc/ca.pem": "no certificate"})
 	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), distros.ErrSources, "Open(no CA in PEM)")

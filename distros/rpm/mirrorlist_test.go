@@ -120,9 +120,7 @@ func FuzzMirrors(f *testing.F) {
 			return
 		}
 		for _, u := range m.folders {
-			if !repoconf.IsRemote(u) {
-				t.Errorf("mirror %q", u)
-			}
+			assert.Equalf(t, true, repoconf.IsRemote(u), "mirror %q", u)
 		}
 		if len(m.folders) == 0 || len(m.sums) > 0 && m.permits([]byte("another")) && !strings.Contains(string(data), "ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5") {
 			t.Errorf("mirrors = %+v", m)

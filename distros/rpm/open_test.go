@@ -88,9 +88,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 	for _, p := range append(x.Versions("gcc"), x.Versions("cpp")...) {
 		versions = append(versions, p.String()+"."+p.Arch)
 	}
-	if want := []string{"gcc 11.4.1-3.el9.x86_64", "gcc 11.3.1-4.el9.x86_64", "cpp 2:11.4.1-3.el9.x86_64", "cpp 11.4.1-3.el9.i686"}; !slices.Equal(versions, want) {
-		t.Errorf("Versions = %q; want %q", versions, want)
-	}
+	assert.Same(t, []string{"gcc 11.4.1-3.el9.x86_64", "gcc 11.3.1-4.el9.x86_64", "cpp 2:11.4.1-3.el9.x86_64", "cpp 11.4.1-3.el9.i686"}, versions)
 	for want, names := range map[string]string{"/usr/bin/gcc": "gcc", "cpp(x86-64) = 2:11.4.1": "cpp", "cpp < 1": "", "cpp >= 11": "cpp cpp"} {
 		req := require.Value(rpmfile.ParseRequirement(want))(t)
 		var got []string
@@ -304,9 +302,7 @@ func TestRollback(t *testing.T) {
 		}
 		r.publish(t, testKeys().good)
 		o.AllowRollback = c.allow
-		if _, err := OpenReleases(t.Context(), o); !errors.Is(err, c.want) {
-			t.Errorf("step %d: OpenReleases(revision %s of %d) = %v; want %v", i, c.revision, c.timestamp, err, c.want)
-		}
+		assert.ErrorIsf(t, assert.Err(OpenReleases(t.Context(), o)), c.want, "step %d: OpenReleases(revision %s of %d)", i, c.revision, c.timestamp)
 	}
 }
 
@@ -325,9 +321,7 @@ func TestDigest(t *testing.T) {
 		return rel.Digest()
 	}
 	first := digest(func(*Options) {})
-	if again := digest(func(*Options) {}); again != first {
-		t.Errorf("Digest = %s, then %s", first, again)
-	}
+	assert.Equalf(t, first, digest(func(*Options) {}), "a second time")
 	for name, change := range map[string]func(*Options){
 		"exclude":  func(o *Options) { o.Sources[0].Exclude = []string{"x"} },
 		"priority": func(o *Options) { o.Sources[0].Priority = 1 },
@@ -337,15 +331,11 @@ func TestDigest(t *testing.T) {
 			o.Root = testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "[a]\nstream=1\nstate=enabled\n"})
 		},
 	} {
-		if digest(change) == first {
-			t.Errorf("Digest does not depend on %s", name)
-		}
+		assert.Equalf(t, false, digest(change) == first, "Digest does not depend on %s", name)
 	}
 	r.Revision = 1750000001
 	r.publish(t, testKeys().good)
-	if digest(func(*Options) {}) == first {
-		t.Error("Digest does not depend on repomd.xml")
-	}
+	assert.Equalf(t, false, digest(func(*Options) {}) == first, "Digest does not depend on repomd.xml")
 }
 
 func TestPackagesThatCannotBeUsed(t *testing.T) {

@@ -54,9 +54,7 @@ func TestXML(t *testing.T) {
 		`<a><![CDATA[x</a>`, strings.Repeat("<a>", maxXMLDepth+1), `<a b="` + strings.Repeat("x", maxXMLTag) + `"/>`, `<a>` + strings.Repeat("x", maxXMLText+1) + `</a>`,
 		`<a><!--` + strings.Repeat("x>", maxXMLText), `<a>` + strings.Repeat("<b>", 70),
 	} {
-		if got, err := tokens(in); !errors.Is(err, errXML) {
-			t.Errorf("tokens(%.60s) = %.60s, %v; want an error", in, got, err)
-		}
+		assert.ErrorIsf(t, assert.Err(tokens(in)), errXML, "tokens(%.60s)", in)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
@@ -32,9 +33,7 @@ func TestBDBRoundTrip(t *testing.T) {
 		if got.Last != want.Last || pages != size || !slices.EqualFunc(got.Records, want.Records, same) {
 			t.Errorf("%d: %d records, last %d, pages of %d, want %d, %d", size, len(got.Records), got.Last, pages, len(want.Records), want.Last)
 		}
-		if !bytes.Equal(data, WriteBDB(got, pages)) {
-			t.Errorf("%d: written again, it is another file", size)
-		}
+		assert.Equalf(t, true, bytes.Equal(data, WriteBDB(got, pages)), "%d: written again, it is the same file", size)
 	}
 }
 

@@ -71,9 +71,7 @@ func TestWith(t *testing.T) {
 				if err != nil || !maps.EqualFunc(changed, again, bytes.Equal) {
 					t.Errorf("a second run gives other bytes (%v)", err)
 				}
-				if got := names(d.Packages()); !slices.Equal(got, names(all(test.have))) {
-					t.Errorf("With changed its database to %v", got)
-				}
+				assert.Samef(t, names(all(test.have)), names(d.Packages()), "With changed its database")
 				now := read(t, apply(base, changed, removed))
 				assert.Same(t, test.want, names(now.Packages()))
 				assert.Equalf(t, uint32(len(test.have)+len(test.add)), now.contents.Last, "last number")

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/realrepo"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -119,9 +117,7 @@ func TestRPM(t *testing.T) {
 	assert.Samef(t, rows(theirs), rows(ours), "indexes (-rpm's +ours)")
 	ours.Install(t, files[4])
 	ours.RPM(t, "-e", "--nodeps", "--noscripts", "tool")
-	if diff := cmp.Diff([]string{"base-1-1.noarch", "later-1-1.x86_64", "lib-2:1.1-1.el9.x86_64"}, sorted(ours.Installed(t))); diff != "" {
-		t.Errorf("after rpm installed and erased:\n%s", diff)
-	}
+	assert.Samef(t, []string{"base-1-1.noarch", "later-1-1.x86_64", "lib-2:1.1-1.el9.x86_64"}, sorted(ours.Installed(t)), "after rpm installed and erased")
 	assert.Equal(t, "", ask(t, ours.Dir, nil, []string{"-V", "later"}))
 }
 

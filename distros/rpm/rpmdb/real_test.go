@@ -18,6 +18,7 @@ import (
 	knownndb "github.com/knqyf263/go-rpmdb/pkg/ndb"
 	knownsqlite "github.com/knqyf263/go-rpmdb/pkg/sqlite3"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -45,21 +46,15 @@ func TestSystems(t *testing.T) {
 			data := systemFile(t, s.name)
 			system := rooted(path.Base(s.name), data)
 			d := read(t, system)
-			if got := []any{d.Kind(), len(d.Packages()), int(d.contents.Last), len(d.Keys())}; !cmp.Equal(got, []any{s.kind, s.packages, s.last, s.keys}) {
-				t.Errorf("Read: %v, want %v", got, s)
-			}
-			if !slices.Equal(bytesOf(d.Packages()), readKnown(t, path.Base(s.name), data)) {
-				t.Error("the known library reads other headers")
-			}
+			assert.Same(t, []any{s.kind, s.packages, s.last, s.keys}, []any{d.Kind(), len(d.Packages()), int(d.contents.Last), len(d.Keys())})
+			assert.Equalf(t, true, slices.Equal(bytesOf(d.Packages()), readKnown(t, path.Base(s.name), data)), "the known library reads the same headers")
 			added := made(t, "zlib-test 1-1 x86_64")
 			changed, removed, err := d.With([]*rpmfile.Header{added})
 			if err != nil || len(removed) != 0 {
 				t.Fatalf("With: removed %v, %v", removed, err)
 			}
 			now := read(t, apply(system, changed, removed))
-			if want := append(names(d.Packages()), "zlib-test 1-1 x86_64"); !slices.Equal(names(now.Packages()), want) {
-				t.Errorf("after With: %s", cmp.Diff(want, names(now.Packages())))
-			}
+			assert.Samef(t, append(names(d.Packages()), "zlib-test 1-1 x86_64"), names(now.Packages()), "after With")
 			if now.contents.Last != d.contents.Last+1 || now.Kind() != d.Kind() || now.folder != d.folder {
 				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.contents.Last)
 			}

@@ -161,9 +161,7 @@ func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*t
 			if err != nil {
 				n = 0
 			}
-			if want := h.PAXRecords[capabilityRecord]; want != string(attr[:n]) {
-				t.Errorf("%s: capabilities %x, rpm sets %x", name, want, attr[:n])
-			}
+			assert.Equalf(t, h.PAXRecords[capabilityRecord], string(attr[:n]), "%s: capabilities", name)
 		case tar.TypeSymlink:
 			assert.Equalf(t, h.Linkname, require.Value(os.Readlink(file))(t), "%s: link to", name)
 		case tar.TypeLink:

@@ -83,9 +83,7 @@ func TestParseEVR(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "-", "1-", "1:", "1:-2", "1 2", "1\t", "1\x00", "99999999999:1", strings.Repeat("1", 2000)} {
-		if v, err := ParseEVR(text); !errors.Is(err, ErrFormat) {
-			t.Errorf("ParseEVR(%.20q) = %v, %v; want ErrFormat", text, v, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ParseEVR(text)), ErrFormat, "ParseEVR(%.20q)", text)
 	}
 }
 

@@ -118,9 +118,7 @@ func TestParseHeaderHostile(t *testing.T) {
 	for name, in := range tests {
 		assert.ErrorIsf(t, assert.Err(ParseHeader(in)), ErrFormat, "%s", name)
 	}
-	if _, err := ParseHeader(good); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, assert.Err(ParseHeader(good)))
 }
 
 func TestMetadata(t *testing.T) {
@@ -191,7 +189,6 @@ func TestPaths(t *testing.T) {
 		repotest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))})))(t)
 	assert.ErrorIsf(t, assert.Err(h.paths()), ErrFormat, "paths of more than %d bytes", maxPaths)
 	member := cpioMagic + strings.Repeat("00000000", 11) + fmt.Sprintf("%08x", maxCPIOName+1) + "00000000"
-	if _, err := (&archive{in: strings.NewReader(member + strings.Repeat("n", maxCPIOName+1))}).next(); !errors.Is(err, ErrFormat) {
-		t.Errorf("a name of %d bytes: %v; want ErrFormat", maxCPIOName+1, err)
-	}
+	_, err := (&archive{in: strings.NewReader(member + strings.Repeat("n", maxCPIOName+1))}).next()
+	assert.ErrorIsf(t, err, ErrFormat, "a name of %d bytes", maxCPIOName+1)
 }

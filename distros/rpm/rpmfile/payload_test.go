@@ -325,9 +325,7 @@ func TestCapabilities(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"cap_net_raw", "cap_net_raw=x", "cap_nothing=ep", "cap_64=p", "cap_net_raw=e", "cap_net_raw=ep cap_bpf=p", "=é"} {
-		if got, err := capabilityXattr(text); !errors.Is(err, ErrFormat) {
-			t.Errorf("%q: %x, %v; want ErrFormat", text, got, err)
-		}
+		assert.ErrorIsf(t, assert.Err(capabilityXattr(text)), ErrFormat, "%q", text)
 	}
 }
 
