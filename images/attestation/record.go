@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -127,18 +128,10 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, diges
 
 // areHere says whether the content of all images is on this machine.
 func areHere(cache layer.Cache, images []v1.Image) bool {
-	for _, img := range images {
+	return !slices.ContainsFunc(images, func(img v1.Image) bool {
 		m, err := img.Manifest()
-		if err != nil {
-			return false
-		}
-		for _, d := range m.Layers {
-			if !cache.Store.Has(d.Digest.Hex) {
-				return false
-			}
-		}
-	}
-	return true
+		return err != nil || slices.ContainsFunc(m.Layers, func(d v1.Descriptor) bool { return !cache.Store.Has(d.Digest.Hex) })
+	})
 }
 
 // fillFromRegistry fills all documents with what is attached to the artifact in a registry; false if one is

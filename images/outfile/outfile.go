@@ -108,7 +108,8 @@ func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = DiskFull(dir, errors.Join(err, ignoreClosed(f.Close()), os.Remove(f.Name())))
+			_ = f.Close() // err says more, and may be that of Close
+			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name())))
 		}
 	}()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil && !errors.Is(err, unix.ENOTSUP) {
@@ -201,13 +202,6 @@ func DiskFull(path string, err error) error {
 func reason(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
-	}
-	return err
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
 	}
 	return err
 }

@@ -99,7 +99,7 @@ func signedBy(m ModuleSet) string {
 	if m.Damage != "" {
 		return "damaged: " + m.Damage
 	}
-	signers := map[string]bool{}
+	how := ""
 	for _, i := range m.Modules {
 		text := "unsigned"
 		if i.Hash != "" {
@@ -108,16 +108,12 @@ func signedBy(m ModuleSet) string {
 		if i.Hash != "" && m.Certificate != "" {
 			text += ", certificate " + m.Certificate
 		}
-		signers[text] = true
+		if how = cmp.Or(how, text); how != text {
+			how = "signed differently (-o json shows how)"
+			break
+		}
 	}
-	how := "unsigned"
-	for text := range signers {
-		how = text
-	}
-	if len(signers) > 1 {
-		how = "signed differently (-o json shows how)"
-	}
-	return fmt.Sprintf("%d modules, %s", len(m.Modules), how)
+	return fmt.Sprintf("%d modules, %s", len(m.Modules), cmp.Or(how, "unsigned"))
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
