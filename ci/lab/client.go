@@ -118,6 +118,16 @@ func (c *Client) Run(t testing.TB, r wire.Request, limit time.Duration) (Result,
 	return Result{r.Args, p.code, p.Output(), time.Since(p.started)}, nil
 }
 
+// output returns the output of a process that must end with 0.
+func (c *Client) output(t testing.TB, r wire.Request, limit time.Duration) (string, error) {
+	t.Helper()
+	result, err := c.Run(t, r, limit)
+	if err == nil && result.Code != 0 {
+		err = errors.New(result.String())
+	}
+	return result.Output, err
+}
+
 // Result is the result of a command.
 type Result struct {
 	Args   []string

@@ -136,22 +136,23 @@ func (g *Guest) Run(args ...string) Result {
 // RunFor is Run with another limit.
 func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
 	g.t.Helper()
-	return g.run(limit, nil, args...)
-}
-
-func (g *Guest) run(limit time.Duration, input []byte, args ...string) Result {
-	g.t.Helper()
-	return require.Value(g.client.Run(g.t, wire.Request{Args: args, Input: input}, limit))(g.t)
+	return require.Value(g.client.Run(g.t, wire.Request{Args: args}, limit))(g.t)
 }
 
 // must runs a command that must succeed, and returns its output.
 func (g *Guest) must(input []byte, args ...string) string {
 	g.t.Helper()
-	r := g.run(runLimit, input, args...)
-	if r.Code != 0 {
-		g.t.Fatalf("guest: %s", r)
+	return require.Value(g.client.output(g.t, wire.Request{Args: args, Input: input}, runLimit))(g.t)
+}
+
+// image returns an image of the guest.
+func (g *Guest) image(name string) Image {
+	g.t.Helper()
+	image, found := g.config.Images[name]
+	if !found {
+		g.t.Fatalf("the guest has no image %q", name)
 	}
-	return r.Output
+	return image
 }
 
 // Sh runs a script on the guest's host and returns its output without the last newline. The test fails if the
@@ -167,11 +168,7 @@ func (g *Guest) Start(c Container) *Process {
 	if c.Image == "" {
 		return g.Process(append(slices.Clone(c.Command), c.Args...)...)
 	}
-	image, found := g.config.Images[c.Image]
-	if !found {
-		g.t.Fatalf("the guest has no image %q", c.Image)
-	}
-	return g.startContainer(c, image)
+	return g.startContainer(c, g.image(c.Image))
 }
 
 // Process starts a process on the guest's host and does not wait for it.

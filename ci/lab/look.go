@@ -60,10 +60,7 @@ func (g *Guest) Insert(path string) syscall.Errno {
 // modules and firmware. Without Unpack the image is a disk of its own.
 func (g *Guest) Unpack(name string) {
 	g.t.Helper()
-	image, found := g.config.Images[name]
-	if !found {
-		g.t.Fatalf("the guest has no image %q", name)
-	}
+	image := g.image(name)
 	base := fmt.Sprintf("%s/%s-", snapshots, name)
 	r := g.RunFor(unpackLimit, "sh", "-c", fmt.Sprintf(`set -e
 		upper=usr/share/nvidia-driver
@@ -108,11 +105,7 @@ func (g *Guest) Dmesg() string {
 
 // kernelLog is Dmesg for the end of a test: it does not end the test when it fails.
 func (g *Guest) kernelLog() (string, error) {
-	r, err := g.client.Run(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
-	if err == nil && r.Code != 0 {
-		err = errors.New(r.String())
-	}
-	return r.Output, err
+	return g.client.output(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
 }
 
 // Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the file is

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -161,12 +160,9 @@ func (p *Process) Running() bool {
 // host runs a command on the guest's host, which must succeed.
 func (p *Process) host(args ...string) string {
 	p.t.Helper()
-	r, err := p.client.Run(p.t, wire.Request{Args: args}, startLimit)
-	if err == nil && r.Code != 0 {
-		err = errors.New(r.String())
-	}
+	out, err := p.client.output(p.t, wire.Request{Args: args}, startLimit)
 	require.NoErrorf(p.t, err, "%s", p)
-	return r.Output
+	return out
 }
 
 // Signal sends a signal to the first process.

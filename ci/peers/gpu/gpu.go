@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 )
 
@@ -58,13 +56,8 @@ var questions = []struct {
 }
 
 // ask asks all questions. The error is errNoGPU, or why nothing could be asked; differences are no error.
-func ask(ctx context.Context, m machine) (answers []answer, err error) {
-	work, err := os.MkdirTemp("", "gpu-check-*")
-	if err != nil {
-		return nil, fmt.Errorf("make a work folder: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	s, err := open(ctx, m, work)
+func ask(ctx context.Context, m machine) (answers []answer, _ error) {
+	s, err := open(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -76,14 +69,14 @@ func ask(ctx context.Context, m machine) (answers []answer, err error) {
 	return answers, nil
 }
 
-// table writes the answers as a table of Markdown. It returns whether one differs.
-func table(w io.Writer, answers []answer) (different bool, err error) {
+// table returns the answers as a table of Markdown, and whether one differs.
+func table(answers []answer) (text string, different bool) {
 	cell := strings.NewReplacer("\n", " ", "|", `\|`) // texts may come from the driver
-	_, err = fmt.Fprintln(w, "| result | asked | answer | compared with, or what differs, or why not asked |\n|---|---|---|---|")
+	text = "| result | asked | answer | compared with, or what differs, or why not asked |\n|---|---|---|---|\n"
 	for _, a := range answers {
 		words := cmp.Or(a.NotAsked, strings.Join(a.Differences, "; "), a.Compared)
-		_, failed := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.result(), a.Question, cell.Replace(a.Answer), cell.Replace(words))
-		different, err = different || len(a.Differences) > 0, errors.Join(err, failed)
+		text += fmt.Sprintf("| %s | %s | %s | %s |\n", a.result(), a.Question, cell.Replace(a.Answer), cell.Replace(words))
+		different = different || len(a.Differences) > 0
 	}
-	return different, err
+	return text, different
 }

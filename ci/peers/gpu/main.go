@@ -4,9 +4,9 @@
 // network.
 //
 // It changes nothing on the machine: it loads and unloads no module, resets no GPU, switches no MIG mode, and
-// writes only below a temporary folder. Such machines are often containers, so that it needs no writable /sys,
-// and finds the driver's libraries also in /usr/local/nvidia. A question that cannot be asked on a machine is an
-// answer of its own, with the reason.
+// writes no file. Such machines are often containers, so that it needs no writable /sys, and finds the driver's
+// libraries also in /usr/local/nvidia. A question that cannot be asked on a machine is an answer of its own, with
+// the reason.
 //
 // Exit codes: 0 all answers are the same, 1 one differs or the machine could not be asked, 2 wrong arguments,
 // 3 the machine has no GPU with a loaded driver.
@@ -32,9 +32,9 @@ func main() {
 		os.Exit(2)
 	}
 	answers, err := ask(context.Background(), m)
-	different := false
+	text, different := table(answers)
 	if err == nil {
-		different, err = table(os.Stdout, answers)
+		_, err = os.Stdout.WriteString(text)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-check:", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ func askProbe(ctx context.Context, s *session, a *answer) {
 
 // askFallback asks as in an image whose C library is too old for driver-probe.
 func askFallback(ctx context.Context, s *session, a *answer) {
-	s.compare(ctx, a, filepath.Join(s.work, "no-driver-probe"))
+	s.compare(ctx, a, filepath.Join(s.programs, "no-driver-probe"))
 }
 
 // compare compares the answers of a program with nvidia-smi's report, and returns their source.
@@ -69,8 +70,8 @@ func (s *session) compare(ctx context.Context, a *answer, program string) string
 			continue
 		}
 		a.expect("the name of "+want.UUID, got.Devices[i].Name, want.Name)
-		if !got.Devices[i].At(want.sysfsAddress()) {
-			a.differ("%s is at %s, want %s", want.UUID, got.Devices[i].PCI, want.sysfsAddress())
+		if !want.isAt(got.Devices[i].PCI) {
+			a.differ("%s is at %s, want %s", want.UUID, got.Devices[i].PCI, want.Address)
 		}
 		a.Answer += "; " + got.Devices[i].Name
 		a.usage(usage.Devices[u], want)
@@ -116,9 +117,9 @@ func askBus(_ context.Context, s *session, a *answer) {
 	s.gpus = gpus
 	a.Answer, a.Compared = fmt.Sprintf("%d on the bus", len(gpus)), "address and PCI ids of each GPU in nvidia-smi; each is bound to nvidia"
 	for _, want := range s.ref.GPUs {
-		i := slices.IndexFunc(gpus, func(g devices.GPU) bool { return probe.Device{PCI: g.Address}.At(want.sysfsAddress()) })
+		i := slices.IndexFunc(gpus, func(g devices.GPU) bool { return want.isAt(g.Address) })
 		if i < 0 {
-			a.differ("%s is not on the bus", want.sysfsAddress())
+			a.differ("%s is not on the bus", want.Address)
 			continue
 		}
 		got := fmt.Sprintf("%04X%04X bound to %s", gpus[i].Device, gpus[i].Vendor, gpus[i].Driver)
@@ -133,14 +134,20 @@ func askTaken(_ context.Context, s *session, a *answer) {
 		a.NotAsked = fmt.Sprintf("/proc/driver/nvidia/gpus is empty here, as in a sandboxed container (%v)", err)
 		return
 	}
+	addresses := slices.Collect(maps.Keys(minors))
 	a.Answer, a.Compared = fmt.Sprintf("%d GPUs", len(minors)), "minor_number of each GPU in nvidia-smi, and the number of /dev/nvidiaN"
 	for _, want := range s.ref.GPUs {
-		minor := minors[want.sysfsAddress()] // 0 for one that is missing: then there is another of this number
+		at := slices.IndexFunc(addresses, want.isAt)
+		if at < 0 {
+			a.differ("%s is not in procfs", want.Address)
+			continue
+		}
+		minor := minors[addresses[at]]
 		file := s.path("dev", fmt.Sprintf("nvidia%d", minor))
 		var st unix.Stat_t
 		err := unix.Stat(file, &st)
 		got := fmt.Sprintf("minor %d, file %d:%d %v", minor, unix.Major(st.Rdev), unix.Minor(st.Rdev), err)
-		a.expect(want.sysfsAddress(), got, fmt.Sprintf("minor %s, file 195:%s %v", want.Minor, want.Minor, error(nil)))
+		a.expect(want.Address, got, fmt.Sprintf("minor %s, file 195:%s %v", want.Minor, want.Minor, error(nil)))
 	}
 }
 
@@ -158,8 +165,7 @@ func askPreflight(ctx context.Context, s *session, a *answer) {
 		return
 	}
 	branch, _, _ := strings.Cut(s.ref.Driver, ".")
-	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.root, Host: s.path("proc/1/root"),
-		RunDir:  filepath.Join(s.work, "run"),
+	in := preflight.Input{Sys: s.path("sys"), Proc: s.path("proc"), Root: s.root, Host: s.path("proc/1/root"), RunDir: s.path("run/nvidia"),
 		Info:    driverinfo.Description{Driver: s.ref.Driver, Branch: "R" + branch, Flavours: []string{s.flavour}},
 		Release: strings.TrimSpace(string(release)), Modules: modules,
 		Previous: s.ref.Driver, GPUs: s.gpus, Flavour: s.flavour, HaveModules: true, Source: status.Adopted, Stays: true}

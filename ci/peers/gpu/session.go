@@ -30,7 +30,6 @@ func (m machine) path(elem ...string) string {
 // session is a machine with what is known of it.
 type session struct {
 	machine
-	work    string // a temporary folder
 	flavour string // open or proprietary; "": the machine does not show it
 	smi     string // nvidia-smi
 	env     []string
@@ -48,8 +47,8 @@ var (
 )
 
 // open looks for the driver. The error wraps errNoGPU if none is loaded, or if it has no GPU.
-func open(ctx context.Context, m machine, work string) (*session, error) {
-	s := &session{machine: m, work: work, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
+func open(ctx context.Context, m machine) (*session, error) {
+	s := &session{machine: m, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
 	banner, noBanner := os.ReadFile(m.path("proc/driver/nvidia/version")) // sandboxed containers have none
 	switch {
 	case strings.Contains(string(banner), "Open Kernel Module"):
@@ -108,24 +107,18 @@ type smiGPU struct {
 // askSMI reads nvidia-smi's report, and returns its exit code.
 func (s *session) askSMI(ctx context.Context) (code int, err error) {
 	r, err := daemons.Run(ctx, s.smi, []string{"-q", "-x"}, s.env, s.timeout)
-	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, r.Code, r.Output())
+	switch {
+	case err != nil:
+		return r.Code, err
+	case r.Code != 0:
+		return r.Code, fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, r.Code, r.Output())
 	}
 	var report smiReport
-	if err == nil {
-		err = xml.Unmarshal(r.Stdout, &report)
-	}
-	if err == nil {
+	if err = xml.Unmarshal(r.Stdout, &report); err == nil {
 		s.ref = report
 	}
-	return r.Code, err
+	return 0, err
 }
 
-// sysfsAddress returns the address as the kernel writes it: 0000:05:00.0.
-func (g smiGPU) sysfsAddress() string {
-	domain, rest, _ := strings.Cut(strings.ToLower(g.Address), ":")
-	for len(domain) > 4 && domain[0] == '0' {
-		domain = domain[1:]
-	}
-	return domain + ":" + rest
-}
+// isAt says whether the GPU has an address as the kernel writes it: 0000:05:00.0.
+func (g smiGPU) isAt(address string) bool { return probe.Device{PCI: g.Address}.At(address) }

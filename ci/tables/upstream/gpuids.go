@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"io/fs"
 	"regexp"
 	"strconv"
@@ -30,16 +28,13 @@ var (
 
 // readIDs reads the devices of NVIDIA in pci.ids.
 func readIDs(folder fs.FS) (map[uint16]chip, error) {
-	f, err := folder.Open("pci.ids")
+	text, err := fs.ReadFile(folder, "pci.ids")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
 	all := map[uint16]chip{}
 	ours := false
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.SplitSeq(string(text), "\n") {
 		if line != "" && line[0] != '\t' && line[0] != '#' {
 			ours = strings.HasPrefix(line, "10de ")
 		}
@@ -52,9 +47,6 @@ func readIDs(folder fs.FS) (map[uint16]chip, error) {
 			return nil, err
 		}
 		all[uint16(device)] = chipOf(m[2])
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read pci.ids: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("pci.ids has no device of 10de")
