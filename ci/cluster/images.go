@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -62,10 +63,7 @@ func driverTag(b base, driver string) string {
 func driverImage(t testing.TB, b base, driver string) v1.Image {
 	t.Helper()
 	root := require.Value(tool.Project())(t)
-	bin := os.Getenv("DRIVER_E2E_BIN") // as in the real tier of ci/e2e
-	if bin == "" {
-		bin = filepath.Join(root, "bin")
-	}
+	bin := cmp.Or(os.Getenv("DRIVER_E2E_BIN"), filepath.Join(root, "bin")) // as in the real tier of ci/e2e
 	program := filepath.Join(bin, "driver-build")
 	programs := require.Value(filepath.Glob(filepath.Join(bin, "driver-*-linux-amd64")))(t)
 	if _, err := os.Stat(program); err != nil || len(programs) == 0 {

@@ -33,26 +33,19 @@ func chartFiles(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files[chartDir+"/files/gpu-rules.yaml"] = rules
-	values, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("read the chart's values: %w", err)
+	const valuesFile, schemaFile, hintsFile = "values.yaml", "values.schema.json", "files/foreign.yaml"
+	text := map[string][]byte{}
+	for _, name := range []string{valuesFile, schemaFile, hintsFile} {
+		if text[name], err = os.ReadFile(filepath.Join(root, chartDir, name)); err != nil {
+			return nil, fmt.Errorf("read the chart: %w", err)
+		}
 	}
-	rows, err := chartValues(values)
+	rows, err := chartValues(text[valuesFile])
 	if err != nil {
 		return nil, err
 	}
-	schema, err := os.ReadFile(filepath.Join(root, chartDir, "values.schema.json"))
-	if err != nil {
-		return nil, fmt.Errorf("read the chart's schema: %w", err)
-	}
-	hints, err := os.ReadFile(filepath.Join(root, chartDir, "files/foreign.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("read the names of NVIDIA's charts: %w", err)
-	}
-	if files[chartDir+"/values.schema.json"], err = describe(schema, rows, hints); err != nil {
-		return nil, err
-	}
-	return files, nil
+	files[chartDir+"/"+schemaFile], err = describe(text[schemaFile], rows, text[hintsFile])
+	return files, err
 }
 
 // cudaReleases returns the table of CUDA for templates: by release the lowest driver, and the first with all

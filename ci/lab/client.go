@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func (c *Client) send(r wire.Request) error {
 // start starts a process. Without a name in the request it gets one.
 func (c *Client) start(t testing.TB, r wire.Request) (*Process, error) {
 	t.Helper()
-	if r.Process == "" {
-		r.Process = newID()
-	}
+	r.Process = cmp.Or(r.Process, newID())
 	r.Env = append(hostEnv(), r.Env...)
 	p := &Process{ID: r.Process, t: t, client: c, args: r.Args, started: time.Now(), news: make(chan struct{})}
 	c.mu.Lock()

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -103,9 +104,7 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 		h := newID()
 		c.PodUID = strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:32]}, "-")
 	}
-	if c.Name == "" {
-		c.Name = "nvidia-driver-ctr"
-	}
+	c.Name = cmp.Or(c.Name, "nvidia-driver-ctr")
 	c = c.With(Mount{Host: terminationLog(c.PodUID, id), Guest: "/dev/termination-log", File: true})
 	args := []string{"sh", "-c", runContainer, "sh", id, bundleDir(id), snapshots + "/" + id, image.lowerdir(c.Image), runcState}
 	for _, m := range c.Mounts {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"regexp"
@@ -52,9 +53,7 @@ type Guest struct {
 // test fails if the kernel log shows a bug.
 func Start(t testing.TB, config Config) *Guest {
 	t.Helper()
-	if config.MemoryMB == 0 {
-		config.MemoryMB = 1400
-	}
+	config.MemoryMB = cmp.Or(config.MemoryMB, 1400)
 	g := &Guest{t: t, config: config}
 	begin := g.launch()
 	t.Cleanup(g.end)
@@ -197,9 +196,9 @@ func (g *Guest) end() {
 
 func (g *Guest) checkLog() {
 	g.t.Helper()
-	if bugs, err := g.bugs(); err != nil {
+	if log, err := g.kernelLog(); err != nil {
 		g.t.Errorf("the guest's kernel log cannot be read at the end: %v", err)
-	} else if len(bugs) > 0 {
+	} else if bugs := findBugs(log, g.allow); len(bugs) > 0 {
 		g.t.Errorf("the guest's kernel log shows a bug:\n%s", strings.Join(bugs, "\n"))
 	}
 }
@@ -209,15 +208,7 @@ const shown = 40
 
 var bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`)
 
-// bugs returns the lines of the kernel log from the first bug on.
-func (g *Guest) bugs() ([]string, error) {
-	log, err := g.kernelLog()
-	if err != nil {
-		return nil, err
-	}
-	return findBugs(log, g.allow), nil
-}
-
+// findBugs returns the lines of a kernel log from the first bug on.
 func findBugs(log string, allow []*regexp.Regexp) []string {
 	lines := strings.Split(log, "\n")
 	for i, line := range lines {

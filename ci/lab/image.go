@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,11 +55,6 @@ func makeErofs(t testing.TB, dir, path string) {
 }
 
 // lowerdir returns the folders of an image's files, as in an overlay's option.
-func (i Image) lowerdir(name string) string {
-	if i.layers != "" {
-		return i.layers
-	}
-	return imageDir(name)
-}
+func (i Image) lowerdir(name string) string { return cmp.Or(i.layers, imageDir(name)) }
 
 func imageDir(name string) string { return "/lab/images/" + name }

@@ -94,7 +94,7 @@ func (s *shell) command(name string, c Command) {
 func substitute(text string) string {
 	text += " "
 	for _, s := range substitutions {
-		text = strings.ReplaceAll(text, s.from, s.to)
+		text = strings.ReplaceAll(text, s[0], s[1])
 	}
 	return strings.TrimSpace(text)
 }

@@ -117,12 +117,9 @@ var Elsewhere = map[string]map[string]string{
 	},
 }
 
-// pair is a substitution.
-type pair struct{ from, to string }
-
 // substitutions are what the tests change in commands, in this order. The registries are those of the test,
 // with TLS, and one of them with a password.
-var substitutions = []pair{
+var substitutions = [][2]string{
 	// The test has no terminal to ask for the password.
 	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"},
 	// A system and drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -78,9 +79,7 @@ func (p pipeline) check() (wrong []string) {
 				say("extends %s, which is not there", at.Extends)
 				break
 			}
-			if whole.Stage == "" {
-				whole.Stage = above.Stage
-			}
+			whole.Stage = cmp.Or(whole.Stage, above.Stage)
 			if whole.Script == nil {
 				whole.Script = above.Script
 			}

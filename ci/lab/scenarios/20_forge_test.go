@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha1" //nolint:gosec // the usual key identifier, no security depends on it
@@ -71,20 +72,14 @@ func forgeOf(t *testing.T, unsigned *kbuild.Set, sets ...forged) string {
 func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
 	t.Helper()
 	signer := require.Value(sign.NewSigner(f.key.Key, f.key.Certificate))(t)
-	if f.hash == 0 {
-		f.hash = crypto.SHA256
-	}
 	set := require.Value(unsigned.Sign(t.Context(), t.TempDir(), f.key.Certificate, func(ctx context.Context, m kbuild.File) ([]byte, error) {
-		return signer.SignFile(ctx, m.Path, f.hash)
+		return signer.SignFile(ctx, m.Path, cmp.Or(f.hash, crypto.SHA256))
 	}))(t)
 	if f.damage == nil {
 		return set
 	}
-	if f.module == "" {
-		f.module = "nvidia"
-	}
 	for i, m := range set.Modules {
-		if m.Name == f.module {
+		if m.Name == cmp.Or(f.module, "nvidia") {
 			f.damage(t, m.Path)
 			content := testfile.Read(t, m.Path)
 			set.Modules[i].Size, set.Modules[i].SHA256 = int64(len(content)), fmt.Sprintf("%x", sha256.Sum256([]byte(content)))

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -59,10 +60,7 @@ func (p product) layout(t *testing.T) string {
 // workspace returns the folder in which the real tier keeps images.
 func workspace(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("DRIVER_E2E_DIR")
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), "driver-e2e")
-	}
+	dir := cmp.Or(os.Getenv("DRIVER_E2E_DIR"), filepath.Join(os.TempDir(), "driver-e2e"))
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
@@ -163,9 +161,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	if !s.alone {
 		t.Parallel()
 	}
-	if s.kernel == "" {
-		s.kernel = "debian12"
-	}
+	s.kernel = cmp.Or(s.kernel, "debian12")
 	if s.gpus == nil {
 		s.gpus = []qemu.Model{qemu.T4}
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,8 +112,7 @@ var (
 func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 	var all []entry
 	legacy := 0
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		line := lines.Text()
+	for line := range strings.SplitSeq(string(data), "\n") {
 		if m := readmeLegacy.FindStringSubmatch(line); m != nil {
 			legacy = matrix.Major(m[1])
 		}

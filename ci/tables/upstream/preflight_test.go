@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,10 +20,7 @@ import (
 // GPU_LISTS; otherwise these are the excerpts.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
-	folder := os.Getenv("GPU_LISTS")
-	if folder == "" {
-		folder = "testdata"
-	}
+	folder := cmp.Or(os.Getenv("GPU_LISTS"), "testdata")
 	files := require.Value(filepath.Glob(filepath.Join(folder, "*.json")))(t)
 	if len(files) < 7 {
 		t.Fatalf("%d lists in %s", len(files), folder)

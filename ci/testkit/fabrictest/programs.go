@@ -75,8 +75,11 @@ func (p program) note(text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// begin notes the start, and does what the program was told to do.
-func (p program) begin(args []string) error {
+// begin reads the flags, notes the start, and does what the program was told to do.
+func (p program) begin(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if err := p.note("starts " + strings.Join(args, " ")); err != nil {
 		return err
 	}
@@ -105,10 +108,7 @@ func (p program) subnetManager(args []string) error {
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	config, guid := flags.String("config", "", ""), flags.String("guid", "", "")
 	pid, log := flags.String("pid_file", "", ""), flags.String("log_file", "", "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if err := p.begin(args); err != nil {
+	if err := p.begin(flags, args); err != nil {
 		return err
 	}
 	if _, err := os.ReadFile(*config); err != nil {
@@ -155,10 +155,7 @@ func (p program) manager(args []string) error {
 	}
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	config, guid := flags.String("config", "", ""), flags.String("fm-sm-mgmt-port-guid", "", "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if err := p.begin(args); err != nil { // as the real one, it explains itself in its log only
+	if err := p.begin(flags, args); err != nil { // as the real one, it explains itself in its log only
 		_ = os.WriteFile(p.file(logFile), []byte(err.Error()+"\n"), 0o644)
 		return errSilent
 	}
@@ -212,11 +209,8 @@ func (p program) askSubnetManager(guid string) error {
 func (p program) imex(args []string) error {
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	config := flags.String("c", "", "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
 	term := endings()
-	if err := p.begin(args); err != nil {
+	if err := p.begin(flags, args); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(*config)

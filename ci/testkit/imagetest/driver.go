@@ -1,6 +1,7 @@
 package imagetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -79,10 +80,7 @@ func Run(t testing.TB, version, arch string, files []repotest.File, change func(
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for _, f := range files {
-		m := &fstest.MapFile{Data: []byte(f.Body), Mode: fs.FileMode(f.Mode)}
-		if f.Mode == 0 {
-			m.Mode = 0o644
-		}
+		m := &fstest.MapFile{Data: []byte(f.Body), Mode: fs.FileMode(cmp.Or(f.Mode, 0o644))}
 		if f.Link != "" {
 			m.Data, m.Mode = []byte(f.Link), fs.ModeSymlink|0o777
 		}

@@ -2,6 +2,7 @@ package imagetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,9 +33,7 @@ func (s *RPMSystem) PushBase() {
 	var files []repotest.File
 	var installed []*rpmfile.Header
 	for _, p := range s.Installed {
-		if p.Signer == nil {
-			p.Signer = s.Signer
-		}
+		p.Signer = cmp.Or(p.Signer, s.Signer)
 		for _, f := range p.Files {
 			if strings.HasPrefix(f.Name, "lib64/") { // a link
 				f.Name = "usr/" + f.Name

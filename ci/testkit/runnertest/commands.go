@@ -27,13 +27,13 @@ done`
 	step.Env = []string{"PATH=/bin", "HOME=/nowhere", "EMPTY=", "ODD= a=b \"c\" $d ü", "HTTP_PROXY_LIKE=1"}
 	files, _ := s.run(t, step)
 	list := func(name string) []string { return strings.Split(strings.TrimSuffix(files[name], "\x00"), "\x00") }
-	diff(t, "arguments", step.Args, list("arguments"))
+	assert.Samef(t, step.Args, list("arguments"), "arguments")
 	// BuildKit adds a variable to every command, whatever the client says: the address for tracing spans.
-	diff(t, "environment", step.Env, slices.DeleteFunc(list("environment"), func(v string) bool {
+	assert.Samef(t, step.Env, slices.DeleteFunc(list("environment"), func(v string) bool {
 		return strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(v, "TRACEPARENT=")
-	}))
-	diff(t, "user, group, bytes of stdin, lines of routes", "0\n0\n0\n1\n", strings.Replace(files["world"], "    lo\n", "", 1))
-	diff(t, "folder, program", "/\n"+busybox+"\n", files["cwd"]+files["exe"])
+	}), "environment")
+	assert.Samef(t, "0\n0\n0\n1\n", strings.Replace(files["world"], "    lo\n", "", 1), "user, group, bytes of stdin, lines of routes")
+	assert.Samef(t, "/\n"+busybox+"\n", files["cwd"]+files["exe"], "folder, program")
 }
 
 func testLines(t *testing.T, s *suite) {
@@ -49,7 +49,7 @@ func testLines(t *testing.T, s *suite) {
 		assert.NoErrorf(t, assert.Err(fmt.Sscanf(line, "line %d", &n)), "line %q", line)
 		got[n%2] = append(got[n%2], line)
 	}
-	diff(t, "stdout, stderr", want, got)
+	assert.Samef(t, want, got, "stdout, stderr")
 }
 
 // testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
@@ -78,8 +78,8 @@ func failed(t *testing.T, err error, code int) *runner.FailedError {
 func testFailure(t *testing.T, s *suite) {
 	lines, err := s.fails(t, Step(t, nil, "echo one; echo two; exit 3"))
 	f := failed(t, err, 3)
-	diff(t, "lines", []string{"one", "two"}, lines)
-	diff(t, "tail", []string{"one", "two"}, f.Tail)
+	assert.Samef(t, []string{"one", "two"}, lines, "lines")
+	assert.Samef(t, []string{"one", "two"}, f.Tail, "tail")
 	if !strings.Contains(err.Error(), "code 3") || !strings.Contains(err.Error(), "two") {
 		t.Errorf("message: %v", err)
 	}
@@ -108,7 +108,7 @@ func testKilled(t *testing.T, s *suite) {
 func testBackground(t *testing.T, s *suite) {
 	start := time.Now()
 	files, _ := s.run(t, Step(t, nil, "setsid sleep 3600 & : >/out/done"))
-	diff(t, "result", map[string]string{"done": ""}, files)
+	assert.Samef(t, map[string]string{"done": ""}, files, "result")
 	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("it took %v", d)
 	}
@@ -132,7 +132,7 @@ func testCancel(t *testing.T, s *suite) {
 	if _, ok := errors.AsType[*runner.FailedError](err); ok {
 		t.Errorf("the command is blamed for being cancelled: %v", err)
 	}
-	diff(t, "result", map[string]string{}, Files(t, dir))
+	assert.Samef(t, map[string]string{}, Files(t, dir), "result")
 }
 
 func testTwoAtOnce(t *testing.T, s *suite) {
@@ -149,7 +149,7 @@ func testTwoAtOnce(t *testing.T, s *suite) {
 				t.Error(err)
 				return
 			}
-			diff(t, name, map[string]string{"name": name}, Files(t, dir))
+			assert.Samef(t, map[string]string{"name": name}, Files(t, dir), "%s", name)
 		})
 	}
 	wg.Wait()

@@ -14,7 +14,7 @@ func testResult(t *testing.T, s *suite) {
 	files, _ := s.run(t, Step(t, nil, write(map[string]string{
 		"/out/a": "1", "/out/sub/deep/b": "two\nlines", "/out/empty": "", "/elsewhere/c": "3", "/outside": "4",
 	})))
-	diff(t, "result", map[string]string{"a": "1", "sub/": "", "sub/deep/": "", "sub/deep/b": "two\nlines", "empty": ""}, files)
+	assert.Samef(t, map[string]string{"a": "1", "sub/": "", "sub/deep/": "", "sub/deep/b": "two\nlines", "empty": ""}, files, "result")
 
 	const size = 3 << 20
 	files, _ = s.run(t, Step(t, nil, fmt.Sprintf("yes 012345678 | head -c %d >/out/blob", size)))
@@ -25,9 +25,9 @@ func testResult(t *testing.T, s *suite) {
 // result.
 func testModes(t *testing.T, s *suite) {
 	files, _ := s.run(t, Step(t, nil, write(map[string]string{"/out/private/x": "1"})))
-	diff(t, "result", map[string]string{"private/": "", "private/x": "1"}, files)
+	assert.Samef(t, map[string]string{"private/": "", "private/x": "1"}, files, "result")
 	files, _ = s.run(t, Step(t, nil, "chmod 0700 /out"))
-	diff(t, "empty result", map[string]string{}, files)
+	assert.Samef(t, map[string]string{}, files, "empty result")
 }
 
 func testRefusedResults(t *testing.T, s *suite) {
@@ -38,11 +38,11 @@ func testRefusedResults(t *testing.T, s *suite) {
 func testOutputOfLayer(t *testing.T, s *suite) {
 	layers := []v1.Layer{Layer(t, "out/", "out/stale = 1", "out/sub/", "out/sub/stale = 2", "var/", "data/", "var/link -> ../data")}
 	files, _ := s.run(t, Step(t, layers, "echo new >/out/x"))
-	diff(t, "output at the start", map[string]string{"x": "new\n"}, files)
+	assert.Samef(t, map[string]string{"x": "new\n"}, files, "output at the start")
 	step := Step(t, layers, "echo 1 >/data/new/x")
 	step.Output = "/var/link/new" // missing, and reached through a link of the root
 	files, _ = s.run(t, step)
-	diff(t, "output below a link", map[string]string{"x": "1\n"}, files)
+	assert.Samef(t, map[string]string{"x": "1\n"}, files, "output below a link")
 }
 
 func testDamagedLayer(t *testing.T, s *suite) {
@@ -56,7 +56,7 @@ func testRootIsWritten(t *testing.T, s *suite) {
 	files, _ := s.run(t, Step(t, layers, write(map[string]string{
 		"/etc/x": "2", "/etc/y": "2", "/opt/deep/z": "2", "/tmp/t": "2", "/new/n": "2", "/out/ok": "",
 	})))
-	diff(t, "result", map[string]string{"ok": ""}, files)
+	assert.Samef(t, map[string]string{"ok": ""}, files, "result")
 	files, _ = s.run(t, Step(t, layers, "seen=$(cat /etc/x; find /etc/y /opt /tmp/t /new /out 2>/dev/null || true); echo \"$seen\" >/out/seen"))
-	diff(t, "the root of another step", map[string]string{"seen": "1/opt\n/out\n"}, files)
+	assert.Samef(t, map[string]string{"seen": "1/opt\n/out\n"}, files, "the root of another step")
 }

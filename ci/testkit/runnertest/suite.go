@@ -107,9 +107,7 @@ func (s *suite) fails(t *testing.T, step runner.Step) (lines []string, err error
 	if err == nil {
 		t.Fatal("Run succeeded")
 	}
-	if got := Files(t, dir); len(got) > 0 {
-		t.Errorf("a step that failed left %v", got)
-	}
+	assert.Samef(t, map[string]string{}, Files(t, dir), "what a step that failed left")
 	return lines, err
 }
 
@@ -155,9 +153,4 @@ func Files(t testing.TB, dir string) map[string]string {
 		return err
 	}))
 	return files
-}
-
-func diff(t *testing.T, what string, want, got any) {
-	t.Helper()
-	assert.Samef(t, want, got, "%s (-want +got)", what)
 }
