@@ -19,9 +19,7 @@ import (
 	"strings"
 )
 
-var (
-	scheme = regexp.MustCompile(`^[a-z]+:`)
-)
+var scheme = regexp.MustCompile(`^[a-z]+:`)
 
 // Known is what pages may name, beside files.
 type Known struct {

@@ -144,6 +144,4 @@ func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) st
 	return ends(t, p, code, time.Minute)
 }
 
-const (
-	daemonStatus = "/run/nvidia/validations/.driver-daemons-status"
-)
+const daemonStatus = "/run/nvidia/validations/.driver-daemons-status"

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"crypto"
 	"strings"
 	"syscall"
@@ -87,11 +88,7 @@ func signedThin(t *testing.T, kernel *lab.HostKernel, by *testcert.Pair, flags .
 // refused requires that preflight, the kernel and a start refuse a set of modules.
 func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	t.Helper()
-	module := r.module
-	if module == "" {
-		module = "nvidia"
-	}
-	assert.Equalf(t, r.errno, inserts(g, r.name, module), "%s: the kernel said", r.name)
+	assert.Equalf(t, r.errno, inserts(g, r.name, cmp.Or(r.module, "nvidia")), "%s: the kernel said", r.name)
 	if r.finding != "" {
 		predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
 		fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)

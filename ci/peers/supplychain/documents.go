@@ -1,8 +1,6 @@
 package supplychain
 
-import (
-	"testing"
-)
+import "testing"
 
 // Kind is a format of documents.
 type Kind string

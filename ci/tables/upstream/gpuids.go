@@ -56,8 +56,7 @@ func readIDs(folder fs.FS) (map[uint16]chip, error) {
 
 func chipOf(text string) chip {
 	code := chipCode.FindString(text)
-	c := chip{code: code, gpu: code != "" && !otherFunction.MatchString(text)}
-	c.name = c.code
+	c := chip{code: code, name: code, gpu: code != "" && !otherFunction.MatchString(text)}
 	if m := marketing.FindStringSubmatch(text); m != nil {
 		c.name = m[1]
 	}

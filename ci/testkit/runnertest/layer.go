@@ -26,9 +26,8 @@ func Layer(t testing.TB, lines ...string) v1.Layer {
 // TarLayer returns a layer made of an archive.
 func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	t.Helper()
-	l := require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
+	return require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed)))(t)
-	return l
 }
 
 // Tar returns an archive made of the lines that Layer takes.
