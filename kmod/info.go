@@ -228,10 +228,12 @@ func ReadLinkage(path string) (l Linkage, err error) {
 	}
 	f, raw, err := readModinfo(content, size)
 	if err == nil {
-		l.Exports, err = Exports(f)
+		if l.Exports, err = Exports(f); err != nil {
+			err = fmt.Errorf("%w: %w", ErrFormat, err)
+		}
 	}
 	if err != nil {
-		return l, fmt.Errorf("read the module %s: %w: %w", path, ErrFormat, err)
+		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
 	l.Depends = parseModinfo(raw).Depends
 	for entry := range strings.SplitSeq(string(raw), "\x00") {

@@ -64,12 +64,7 @@ func (p *pod) compile(change func(*Job)) (*kbuild.Set, error) {
 	return j.Compile(p.t.Context())
 }
 
-func (p *pod) has(name string) bool { return exists(filepath.Join(p.dir, name)) }
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
+func missing(path string) bool { _, err := os.Lstat(path); return err != nil }
 
 // waitLimit is how long a test waits for what takes a moment on a machine that has nothing else to do.
 const waitLimit = 2 * time.Minute
