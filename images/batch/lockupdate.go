@@ -39,27 +39,18 @@ func (u *LockUpdate) Read() (err error) {
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
-	matched := map[string]bool{}
-	known := u.old.Names()
+	var selected []string
 	u.Targets = slices.DeleteFunc(u.Targets, func(t matrix.Target) bool {
 		mine := u.namesOf(t)
-		known = append(known, mine...)
-		found := len(u.Names) == 0
-		for _, name := range u.Names {
-			if slices.Contains(mine, name) {
-				matched[name], found = true, true
-			}
-		}
-		return !found
+		selected = append(selected, mine...)
+		return len(u.Names) > 0 && len(without(u.Names, mine)) == len(u.Names)
 	})
-	for _, name := range u.Names {
-		if !matched[name] {
-			hint := "give a tag such as 535.261.03-debian12, or TAG/ARCH"
-			if near := distros.Nearest(name, known); len(near) > 0 {
-				hint = "did you mean " + near[0] + "?"
-			}
-			return failure.Errorf(failure.Usage, "--update %q: neither the lock nor what is selected has such a target: %s", name, hint)
+	for _, name := range without(u.Names, selected) {
+		hint := "give a tag such as 535.261.03-debian12, or TAG/ARCH"
+		if near := distros.Nearest(name, append(u.old.Names(), selected...)); len(near) > 0 {
+			hint = "did you mean " + near[0] + "?"
 		}
+		return failure.Errorf(failure.Usage, "--update %q: neither the lock nor what is selected has such a target: %s", name, hint)
 	}
 	return nil
 }

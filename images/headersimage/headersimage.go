@@ -23,6 +23,7 @@ import (
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
@@ -102,9 +103,6 @@ func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch st
 // maxSearchPath bounds the PATH of an image, which becomes part of a command's environment.
 const maxSearchPath = 4096 // bytes
 
-// usualPath is the search path of an image that has none, and the end of every other.
-const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // SearchPath returns where programs of an image are, from the environment in its configuration: the image's
 // own PATH, then the usual folders.
 func SearchPath(env []string) string {
@@ -117,7 +115,7 @@ func SearchPath(env []string) string {
 		dirs = filepath.SplitList(own)
 	}
 	var all []string
-	for _, dir := range append(dirs, filepath.SplitList(usualPath)...) {
+	for _, dir := range append(dirs, filepath.SplitList(recipe.DefaultPath)...) {
 		if dir = path.Clean(dir); path.IsAbs(dir) && !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}

@@ -152,7 +152,7 @@ func keyName(s string) string {
 
 // patchFile accepts the path of a file beside the matrix, or in a folder there.
 func patchFile(s string) string {
-	if !fs.ValidPath(s) || strings.Contains(s, `\\`) {
+	if !fs.ValidPath(s) || strings.Contains(s, `\`) {
 		return "is no path beside the matrix, such as patches/name.patch"
 	}
 	return ending(s, ".patch", ".diff")

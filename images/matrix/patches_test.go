@@ -108,6 +108,7 @@ func TestPatchMistakes(t *testing.T) {
 		"flavours' files": {entry("open.patch", openDiff, range61, "        flavours: [proprietary]\n"), `is not below kernel/`},
 		"CRLF":            {entry("crlf.patch", strings.ReplaceAll(openDiff, "\n", "\r\n"), range61, onlyOpen), "line 1 ends in CR LF"},
 		"escape":          {entry("../open.patch", openDiff, range61, onlyOpen), `file "../open.patch" is no path beside the matrix`},
+		"backslash":       {entry(`a\open.patch`, openDiff, range61, onlyOpen), "is no path beside the matrix"},
 		"ending":          {entry("open.sh", openDiff, range61, onlyOpen), "must have a path that ends in .patch or .diff"},
 		"name":            {entry("Open.patch", openDiff, range61, onlyOpen), "small letters"},
 		"packages":        {entry("open.patch", openDiff, range61, onlyOpen+"        sources: [packages]\n"), "which driver 535.261.03 does not have"},

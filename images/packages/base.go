@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -41,15 +42,7 @@ func isRPMDatabase(path string) bool {
 }
 
 func isBaseFact(path string) bool {
-	if isRPMDatabase(path) {
-		return true
-	}
-	for _, p := range baseFacts {
-		if strings.HasPrefix(path, p) {
-			return !strings.HasPrefix(path, "var/lib/dpkg/info/") || strings.HasSuffix(path, ".list")
-		}
-	}
-	return false
+	return isRPMDatabase(path) || recipe.HasPrefix(baseFacts, path) && (!strings.HasPrefix(path, dpkgInfo) || strings.HasSuffix(path, ".list"))
 }
 
 // ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's

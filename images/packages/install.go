@@ -10,18 +10,18 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
+
+var unwantedFolders = []string{
+	"usr/share/man/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/bug/", "usr/share/doc-base/", "usr/share/gcc/python/", "usr/share/gdb/",
+}
 
 // unwanted reports whether a packaged file has no use in a driver container. Copyright files and licences
 // stay.
 func unwanted(p string) bool {
-	for _, dir := range []string{"usr/share/man/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/bug/", "usr/share/doc-base/", "usr/share/gcc/python/", "usr/share/gdb/"} {
-		if strings.HasPrefix(p, dir) {
-			return true
-		}
-	}
-	return strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
+	return recipe.HasPrefix(unwantedFolders, p) || strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
 }
 
 // unwanted is unwanted for a file of this package.

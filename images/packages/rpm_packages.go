@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -144,16 +145,12 @@ func (rpmManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	return all, err
 }
 
+var sourceRPM = regexp.MustCompile(`^(.+)-([^-]+-[^-]+?)(?:\.(?:no)?src)?(?:\.rpm)?$`)
+
 // rpmSource returns the source package of "bash-5.1.8-6.el9.src.rpm": "bash", "5.1.8-6.el9".
 func rpmSource(file string) (name, version string) {
-	file = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(file, ".rpm"), ".src"), ".nosrc")
-	release := strings.LastIndexByte(file, '-')
-	if release < 0 {
-		return "", ""
+	if m := sourceRPM.FindStringSubmatch(file); m != nil {
+		return m[1], m[2]
 	}
-	dash := strings.LastIndexByte(file[:release], '-')
-	if dash < 1 {
-		return "", ""
-	}
-	return file[:dash], file[dash+1:]
+	return "", ""
 }

@@ -118,10 +118,5 @@ func InFolder(name, dir string) bool { return strings.HasPrefix(name, dir+"/") }
 
 // HasPrefix reports whether a string begins with one of a list of prefixes.
 func HasPrefix(list []string, s string) bool {
-	for _, p := range list {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(s, p) })
 }

@@ -56,7 +56,10 @@ func (c *collector) walk(ctx context.Context, dir string, visit func(name string
 		return err
 	}
 	list, err := f.ReadDir(maxResultFiles)
-	if err = errors.Join(ignoreEOF(err), f.Close()); err != nil {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	for _, d := range list {
@@ -121,11 +124,4 @@ func (c *collector) copy(name string, info fs.FileInfo) error {
 		err = fmt.Errorf("%s changed while it was copied", name)
 	}
 	return errors.Join(err, out.Chmod(0o644), out.Close())
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
