@@ -28,12 +28,12 @@ func userMode(r *recipe.Recipe) string {
 	return "user-mode driver"
 }
 
-func userModeKey(r *recipe.Recipe) (string, error) {
+func userModeKey(r *recipe.Recipe) string {
 	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 }
 
 // kernelSourcesKey names the patches of sources that have any.
-func kernelSourcesKey(r *recipe.Recipe) (string, error) {
+func kernelSourcesKey(r *recipe.Recipe) string {
 	inputs := []any{r.Source.Digests(), r.Driver, r.Flavours, r.Compression, r.Epoch}
 	if sums := r.PatchDigests(r.Flavours...); len(sums) > 0 {
 		inputs = append(inputs, sums)
@@ -45,20 +45,8 @@ func kernelSourcesKey(r *recipe.Recipe) (string, error) {
 // from one pass over its archives, and only if one of those that are needed is not finished yet. Of the callers that need
 // layers from one archive at the same time one unpacks it; the others find what it made in the cache.
 func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
-	user, err := userModeKey(r)
-	if err != nil {
-		return driverLayers{}, err
-	}
-	kernel, err := kernelSourcesKey(r)
-	if err != nil {
-		return driverLayers{}, err
-	}
-	archive, err := layer.Key("driver archive", r.Source.Digests())
-	if err != nil {
-		return driverLayers{}, err
-	}
 	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
-	of := driverSpecs{user: spec(r, userMode(r), user), kernel: spec(r, "kernel sources", kernel)}
+	of := driverSpecs{user: spec(r, userMode(r), userModeKey(r)), kernel: spec(r, "kernel sources", kernelSourcesKey(r))}
 	for {
 		have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
 		if needKernel || have.user == nil { // it is made in the same pass
@@ -68,7 +56,7 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 			return have, step.End(true, nil)
 		}
 		mine := false
-		made, err := b.unpacking.Do(ctx, archive, func() (driverLayers, error) {
+		made, err := b.unpacking.Do(ctx, layer.Key("driver archive", r.Source.Digests()), func() (driverLayers, error) {
 			mine = true
 			return b.unpackDriver(ctx, r, have, of, step)
 		})

@@ -91,12 +91,8 @@ func (p *Planner) offeredKernels(
 func (p *Planner) indexedKernels(
 	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
 ) (list []packages.Kernel, cached bool, err error) {
-	k, err := layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest())
-	if err != nil {
-		return nil, false, err
-	}
 	cached = true
-	list, err = remembered(p, k, func() ([]packages.Kernel, error) {
+	list, err = remembered(p, layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest()), func() ([]packages.Kernel, error) {
 		cached = false
 		list, err := packages.Kernels(ctx, repos, t.Distro, step)
 		orderKernels(list, t.Distro.KernelFlavour(t.Arch))

@@ -45,15 +45,9 @@ func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.I
 // are for, so that every image that has them shares it. The entrypoint that compiles them is no part of the
 // key: what it does with equal inputs is kbuild.Method.
 func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string) (v1.Layer, error) {
-	key, err := layer.Key("modules", r.ModulesInputs(k, flavour)...)
-	if err != nil {
-		return nil, err
-	}
-	name := "modules " + flavour + " " + k.Release
+	key, name := layer.Key("modules", r.ModulesInputs(k, flavour)...), "modules "+flavour+" "+k.Release
 	compiled := spec(r, name, key)
-	if compiled.Content, err = layer.Key("compile", r.CompileInputs(k, flavour)...); err != nil {
-		return nil, err
-	}
+	compiled.Content = layer.Key("compile", r.CompileInputs(k, flavour)...)
 	made := func(ctx context.Context) (v1.Layer, error) {
 		return b.Layers().Make(ctx, compiled, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)
@@ -62,9 +56,7 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		})
 	}
 	if r.KMM { // the modules are those of the layer without, so that nothing is compiled twice
-		if key, err = layer.Key("kmm-modules", key, kernelmodules.KMMMethod); err != nil {
-			return nil, err
-		}
+		key = layer.Key("kmm-modules", key, kernelmodules.KMMMethod)
 		made = b.derived(spec(r, name+", for KMM", key), made, func(ctx context.Context, plain v1.Layer, tree *rootfs.Tree) error {
 			return kernelmodules.Each(ctx, b.Store, plain, func(set *kbuild.Set, _ string, _ bool) error {
 				if err := kernelmodules.Add(tree, set); err != nil {
@@ -80,9 +72,7 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		signed = &with
 	}
 	if signed != nil { // cached by what was signed and by whom: what has been signed before is not compiled again
-		if key, err = kernelmodules.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw)); err != nil {
-			return nil, err
-		}
+		key = kernelmodules.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw))
 		made = b.derived(spec(r, name+", signed", key), made, func(ctx context.Context, unsigned v1.Layer, tree *rootfs.Tree) error {
 			return signed.Sign(ctx, b.Store, unsigned, tree)
 		})

@@ -37,11 +37,7 @@ func spec(r *recipe.Recipe, name, key string) layer.Spec {
 
 // layer returns a layer of an image. It is the same for all images that make it from the same inputs.
 func (b *Builder) layer(ctx context.Context, r *recipe.Recipe, name, kind string, inputs []any, fill layer.Fill) (v1.Layer, error) {
-	key, err := layer.Key(kind, inputs...)
-	if err != nil {
-		return nil, err
-	}
-	return b.Layers().Make(ctx, spec(r, name, key), fill)
+	return b.Layers().Make(ctx, spec(r, name, layer.Key(kind, inputs...)), fill)
 }
 
 // companionsLayer has the sources of the companions; nil if the image has none. All images with the same companions

@@ -120,11 +120,7 @@ func (p *Planner) open(
 func (p *Planner) resolve(
 	ctx context.Context, base string, repos packages.Repositories, w recipe.Wants, driver string, step *progress.Step,
 ) (pins recipe.Pins, err error) {
-	k, err := layer.Key("plan", base, repos.Digest(), driver, w)
-	if err != nil {
-		return pins, err
-	}
-	return remembered(p, k, func() (recipe.Pins, error) { return packages.Resolve(ctx, repos, w, driver, step) })
+	return remembered(p, layer.Key("plan", base, repos.Digest(), driver, w), func() (recipe.Pins, error) { return packages.Resolve(ctx, repos, w, driver, step) })
 }
 
 // remembered returns the cached value of a key. If there is none it calls find and caches its result.

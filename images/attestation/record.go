@@ -90,11 +90,8 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, diges
 		public = append(public, of.Public())
 	}
 	add := func(about v1.Hash, from, to int) {
-		d := Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Referrer: r.SBOM.MediaType()}
-		if err == nil {
-			d.Key, err = layer.Key("sbom", documents.SBOMMethod, r.SBOM, model, about, digests[from:to], public[from:to])
-		}
-		all = append(all, d)
+		key := layer.Key("sbom", documents.SBOMMethod, r.SBOM, model, about, digests[from:to], public[from:to])
+		all = append(all, Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Referrer: r.SBOM.MediaType(), Key: key})
 	}
 	for n, digest := range digests {
 		add(digest, n, n+1)

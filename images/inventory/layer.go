@@ -49,10 +49,7 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List)
 func listLayer(
 	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*progress.Step) (List, error),
 ) (made v1.Layer, digest string, err error) {
-	of.Single = true
-	if of.Key, err = layer.Key("file list", inputs...); err != nil {
-		return nil, "", err
-	}
+	of.Single, of.Key = true, layer.Key("file list", inputs...)
 	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 		all, err := list(step)
 		if err != nil {

@@ -70,9 +70,7 @@ func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer
 	if err != nil {
 		return nil, err
 	}
-	if of.Key, err = layer.Key("resigned-modules", digest.String(), sign.Fingerprint(s.Certificate.Raw), s.made); err != nil {
-		return nil, err
-	}
+	of.Key = layer.Key("resigned-modules", digest.String(), sign.Fingerprint(s.Certificate.Raw), s.made)
 	if of.Compression, err = compressionOf(l); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // SignedKey is the key of a layer with signed modules: that of the layer without signatures, and who signed.
-func SignedKey(unsigned, fingerprint string) (string, error) {
+func SignedKey(unsigned, fingerprint string) string {
 	return layer.Key("signed-modules", unsigned, fingerprint)
 }
 
@@ -42,9 +42,7 @@ func annotate(ctx context.Context, cache layer.Cache, img v1.Image, all []examin
 			switch signer := manifest.Annotations[recipe.LabelSigner]; signer {
 			case labels[recipe.LabelSigner]:
 			case "":
-				if key, err = SignedKey(key, labels[recipe.LabelSigner]); err != nil {
-					return err
-				}
+				key = SignedKey(key, labels[recipe.LabelSigner])
 			default:
 				delete(all[i].annotations, recipe.LabelKey)
 				continue

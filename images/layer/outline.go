@@ -50,10 +50,7 @@ func (c Cache) members(ctx context.Context, l v1.Layer, step *progress.Step) (me
 const outlineName = "outline"
 
 // outlineKey is the key of the outline of the layer with a digest.
-func outlineKey(digest v1.Hash) string {
-	key, _ := Key("outline 3", digest.String()) // a text is always JSON
-	return key
-}
+func outlineKey(digest v1.Hash) string { return Key("outline 3", digest.String()) }
 
 // OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither the cache
 // nor a registry has its outline.
