@@ -221,6 +221,7 @@ func TestPullLies(t *testing.T) {
 		f.failing(faulty(99, part, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 		_, err := base(t, client(t), f.host()+"/x:1", "amd64")
 		require.ErrorAs[*fetch.MismatchError](t, err)
+		assert.Equalf(t, false, errors.Is(err, fetch.ErrUnreachable), "%s: %v is of the network; want of the content", part, err)
 	}
 }
 
@@ -318,7 +319,7 @@ func TestPushStalls(t *testing.T) {
 			if n == 2 && (err != nil || stats.Uploaded != 2) {
 				t.Errorf("Push = %+v, %v; want 2 uploaded", stats, err)
 			}
-			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long")) {
+			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long") || !errors.Is(err, fetch.ErrUnreachable)) {
 				t.Errorf("Push = %v; want a registry that takes too long", err)
 			}
 		})

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -192,6 +193,7 @@ func TestPushDamagedLayer(t *testing.T) {
 	require.NoError(t, oci.WriteLayout(t.Context(), t.TempDir(), "x", img))
 	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", imagetest.Damaged{Image: img})
 	require.ErrorAs[*fetch.MismatchError](t, err)
+	assert.Equalf(t, false, errors.Is(err, fetch.ErrUnreachable), "%v is of the network; want of the content", err)
 	if f.count("PUT", "") > 1 { // the config may have been faster
 		t.Error("the registry was told that the layer is complete")
 	}
