@@ -40,7 +40,7 @@ type GPU struct {
 	FirstBranch string `json:"firstBranch,omitempty"`
 	// LastBranch is the last branch that drives the GPU: "R470"; "" if the current branches do.
 	LastBranch string   `json:"lastBranch,omitempty"`
-	Flavours   []string `json:"flavours"` // of the modules that drive it: matrix.Proprietary, matrix.Open, in this order
+	Flavours   []string `json:"flavours"` // of the modules that drive it: proprietary, open, in this order
 	// OpenFrom is the first branch whose open modules drive it, where that is not FirstBranch: "R565".
 	OpenFrom string `json:"openFrom,omitempty"`
 	// Lists are the branches of NVIDIA's lists that say that they drive it, oldest and newest: "390-470". It is

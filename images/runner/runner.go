@@ -20,8 +20,9 @@ import (
 // or the step is for another architecture. The error that wraps it says what to do.
 var ErrUnavailable = failure.New(failure.Network, "the runner is not available")
 
-// Step is one command in one root, made by this project: runners do not look for mistakes in it. The command gets nothing else: no network, no stdin, no file or variable
-// of the machine that runs it. It runs as user 0 of its root with / as its working directory.
+// Step is one command in one root, made by this project: runners do not look for mistakes in it. The command gets
+// nothing else: no network, no stdin, no file or variable of the machine that runs it. It runs as user 0 of its root
+// with / as its working directory.
 type Step struct {
 	Name   string     // for people: "modules 535.261.03 proprietary 6.1.0-56-amd64"
 	Arch   string     // Go name: "amd64"
