@@ -80,6 +80,18 @@ func TestKernels(t *testing.T) {
 	}
 	assert.Equalf(t, 0, r.Requests("/pool/"), "packages were asked for")
 
+	// Offline, the second answer comes from the cache; online, it has what was published since.
+	before := r.Requests("Packages")
+	r.b.Fetch.Offline = true
+	if got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{}); err != nil || len(got) != len(want) || r.Requests("Packages") != before {
+		t.Errorf("again: %d, %v", len(got), err)
+	}
+	r.b.Fetch.Offline = false
+	r.offers("debian12", debianKernels[1], "linux-image-6.1.0-38-amd64 6.1.147-1", "linux-headers-6.1.0-38-amd64 6.1.147-2")
+	got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{})
+	if diff := cmp.Diff([]distros.Kernel{kernel("6.1.0-38-amd64", "amd64", "6.1.147-2", false)}, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
 }
 
 // emptyMachine is a builder with an empty cache that takes finished layers from a repository, and that has no runner.

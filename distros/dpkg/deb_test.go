@@ -236,3 +236,18 @@ func FuzzDeb(f *testing.F) {
 		})
 	})
 }
+
+// FuzzDecompress feeds the decoders themselves, without the archive's checksum in front of them.
+func FuzzDecompress(f *testing.F) {
+	for i, ending := range []string{".gz", ".xz", ".zst"} {
+		f.Add(uint8(i), repotest.Compress(f, ending, []byte(strings.Repeat("some text ", 100))))
+	}
+	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
+		r, err := Unpack(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3], 4<<20, nil)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r)
+		_ = r.Close()
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -45,5 +46,20 @@ func FuzzModules(f *testing.F) {
 		}
 		p := &Package{Package: distros.Package{Name: "nodejs", Arch: "x86_64"}, Metadata: rpmfile.Metadata{EVR: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}
 		hideByModules([]*Package{p}, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
+	})
+}
+
+func FuzzFilelists(f *testing.F) {
+	f.Add([]byte(repotest.Filelists(basics())))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		found := map[string][]string{}
+		if err := readFilelists(strings.NewReader(string(data)), map[string]bool{"/usr/bin/gcc": true}, found); err != nil {
+			return
+		}
+		for _, names := range found {
+			for _, n := range names {
+				assert.Equalf(t, "/usr/bin/gcc", n, "found")
+			}
+		}
 	})
 }

@@ -137,3 +137,18 @@ func takeArchive(t testing.TB, data []byte) error {
 	}
 	return err
 }
+
+// FuzzCompanionArchive: no archive writes outside of the folder of the sources.
+func FuzzCompanionArchive(f *testing.F) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range gdrcopy()[2:3] {
+		h.Size = 0
+		require.NoError(f, w.WriteHeader(&h))
+	}
+	require.NoError(f, w.Close())
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_ = takeArchive(t, repotest.Compress(t, ".gz", data))
+	})
+}

@@ -33,6 +33,17 @@ func list(t *testing.T, headers ...tar.Header) (all []string, err error) {
 	return all, err
 }
 
+func TestExtractRedist(t *testing.T) {
+	t.Parallel()
+	got := require.Value(list(t,
+		tar.Header{Typeflag: tar.TypeDir, Name: fabricTop + "/", Mode: 0o755},
+		tar.Header{Typeflag: tar.TypeDir, Name: fabricTop + "/lib/", Mode: 0o755},
+		tar.Header{Name: fabricTop + "/lib/libnvfm.so.1", Mode: 0o4755, Size: 9},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "./" + fabricTop + "/lib/libnvfm.so", Linkname: "libnvfm.so.1", Mode: 0o777},
+	))(t)
+	assert.Samef(t, []string{"lib/libnvfm.so.1 755 9/9 ", "lib/libnvfm.so 777 0/0 libnvfm.so.1"}, got, "members")
+}
+
 // TestExtractRedistRefuses has what belongs to these archives; what is hostile in any is in package runfile.
 func TestExtractRedistRefuses(t *testing.T) {
 	t.Parallel()

@@ -118,6 +118,7 @@ func TestParseRefuses(t *testing.T) {
 		"unknown field":           {`"profile":`, `"colour": "red", "profile":`},
 		"after top-level":         {"\n}\n", "\n}\n{}\n"},
 		"it was changed":          {`"size":7`, `"size":8`},
+		"in a form that this":     {good, "# What\nschema: 1\ntargets:\n"},
 	} {
 		text := strings.Replace(good, change[0], change[1], 1)
 		if text == good {
