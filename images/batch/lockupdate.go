@@ -45,8 +45,8 @@ func (u *LockUpdate) Read() (err error) {
 		selected = append(selected, mine...)
 		return len(u.Names) > 0 && len(without(u.Names, mine)) == len(u.Names)
 	})
-	for _, name := range without(u.Names, selected) {
-		hint := "give a tag such as 535.261.03-debian12, or TAG/ARCH"
+	if unknown := without(u.Names, selected); len(unknown) > 0 {
+		name, hint := unknown[0], "give a tag such as 535.261.03-debian12, or TAG/ARCH"
 		if near := distros.Nearest(name, append(u.old.Names(), selected...)); len(near) > 0 {
 			hint = "did you mean " + near[0] + "?"
 		}

@@ -12,7 +12,7 @@ import (
 var (
 	ErrForbidden   = errors.New("not allowed")                        // 401, 403
 	ErrNotFound    = errors.New("not found")                          // 404
-	ErrNoCluster   = error(noAPI{})                                   // no server, no token, no name of the node
+	ErrNoCluster   = error(noClusterError{})                          // no server, no token, no name of the node
 	ErrUnreachable = errors.New("the Kubernetes API gives no answer") // network error, 409, 429, 5xx: try again later
 )
 
@@ -55,11 +55,11 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// noAPI is ErrNoCluster.
-type noAPI struct{}
+// noClusterError is ErrNoCluster.
+type noClusterError struct{}
 
-func (noAPI) Error() string        { return "no Kubernetes API to talk to" }
-func (noAPI) Is(target error) bool { return target == fs.ErrNotExist } //nolint:errorlint // errors.Is calls this method
+func (noClusterError) Error() string        { return "no Kubernetes API to talk to" }
+func (noClusterError) Is(target error) bool { return target == fs.ErrNotExist } //nolint:errorlint // errors.Is calls this method
 
 // noCluster says what the client lacks.
 func noCluster(format string, args ...any) error {
