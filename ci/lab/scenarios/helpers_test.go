@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/ocitest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -126,7 +127,9 @@ func (p product) runIn(t *testing.T, kernel *lab.HostKernel, state string, prepa
 		require.NoErrorf(t, syscall.Mount(m.from, to, "", syscall.MS_BIND, ""), "bind %s", m.from)
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
-	return exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
+	cmd := exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...) //nolint:gosec // the test's own words
+	cmd.Env = append(os.Environ(), "PATH="+recipe.DefaultPath)                                             // the image's, not this machine's
+	return cmd.CombinedOutput()
 }
 
 // only returns a folder that shows one set of a cache as a cache of its own, by hard links.
