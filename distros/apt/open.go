@@ -36,7 +36,9 @@ type Options struct {
 	Arch         string        // Debian's name: "amd64", "arm64", "i386"; mandatory
 	Components   []string      // added to each source that has them; an error if none has
 	AllowExpired bool          // accept Release files past their Valid-Until, and expired keys
-	Now          time.Time     // zero: now
+	// AllowRollback accepts a Release file that is older than one seen before.
+	AllowRollback bool
+	Now           time.Time // zero: now
 }
 
 // Releases are repositories whose Release files were fetched and verified, but not yet their indexes.

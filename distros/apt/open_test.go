@@ -321,6 +321,12 @@ func TestOlderReleaseIsRefused(t *testing.T) {
 		assert.Equalf(t, "a "+c.want, short(got), "%d", i)
 		assert.Equalf(t, c.notes, len(x.Notes()), "%d: notes %q", i, x.Notes())
 	}
+	a.Lock()
+	publish("a 1", "19 Jun 2026", keys().ed)
+	a.Unlock()
+	o.AllowRollback = true
+	got := require.Value(require.Value(openIndex(t.Context(), o))(t).Resolve(nil, []string{"a"}))(t)
+	assert.Equal(t, "a 1", short(got))
 }
 
 // One server of a mirror may have a Release file before another has its indexes.

@@ -45,7 +45,7 @@ func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 		if err != nil && (!r.source.Trusted || text == nil) {
 			return nil, fmt.Errorf("file InRelease: %w", err)
 		}
-		if !bytes.Equal(before, inline) {
+		if !o.AllowRollback && !bytes.Equal(before, inline) {
 			if kept, err := t.Clearsigned(before); err == nil && r.goesBack(kept, text) {
 				return kept, o.Fetch.Keep(url, before)
 			}
@@ -84,7 +84,7 @@ func (r *repo) goesBack(before, now []byte) bool {
 		return false
 	}
 	r.note = fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
-		"if the repository was set back on purpose, begin with an empty cache", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339))
+		"if the repository was set back on purpose, give --allow-rollback", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339))
 	return true
 }
 

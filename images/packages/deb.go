@@ -66,7 +66,7 @@ func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
 			Origin: "matrix", URIs: rep.URIs, Suites: rep.Suites, Components: rep.Components, Key: rep.Key,
 		})
 	}
-	return apt.Options{Fetch: env.Fetch, Root: root, Sources: sources, Arch: s.Arch, Components: s.Components, AllowExpired: s.AllowExpired}, nil
+	return apt.Options{Fetch: env.Fetch, Root: root, Sources: sources, Arch: s.Arch, Components: s.Components, AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback}, nil
 }
 
 // reader needs nothing of the base.

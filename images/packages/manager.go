@@ -28,7 +28,7 @@ type Env struct {
 	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
 	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.
 	Machine       fs.FS
-	AllowRollback bool // accept an index of rpm packages that is older than one seen before
+	AllowRollback bool // accept an index of packages that is older than one seen before
 }
 
 // AtOnce is how many downloads and packages are worked on at a time.

@@ -67,7 +67,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
-	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
+	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of packages that is older than one seen before")
 	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
 	f.StringVar(&a.caFile, "ca", "", "PEM `FILE` of certificate authorities to trust besides the system's (default $"+caVariable+")")
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)")
