@@ -41,6 +41,9 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	var total int64
 	err := c.send(ctx, u, http.MethodGet, header, func(resp *http.Response, body io.Reader) (err error) {
 		total, err = position(resp, u, part)
+		if status, ok := errors.AsType[*StatusError](err); ok {
+			status.late = f.Listed && status.Code == http.StatusNotFound
+		}
 		if err != nil || total > 0 && total == part.size {
 			return err
 		}
@@ -63,9 +66,6 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 		}
 		return nil
 	})
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		status.late = f.Listed && status.Code == http.StatusNotFound
-	}
 	return total, err
 }
 
