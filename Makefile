@@ -29,6 +29,7 @@ build: driver-build $(PROGRAMS) ## bin/driver-build, and the programs of an imag
 driver-build:
 	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
 
+# Without inlining driver-entrypoint is a twelfth smaller; images/programs makes it the same way.
 $(PROGRAMS): programs-%:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -gcflags=all=-l -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
 	ci/build-probe $*
