@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -78,6 +79,28 @@ func TestAgreesWithMatrix(t *testing.T) {
 				t.Errorf("%s %s: %+v, the matrix has %+v", d.Version, arch, got, a)
 			}
 		}
+		agreeOnComponents(t, r, d)
+	}
+}
+
+// agreeOnComponents: a component whose checksum the table has is in the driver's row, with the same archive, and the
+// row has no other: else images lack the fabric manager though it is known.
+func agreeOnComponents(t *testing.T, r Release, d matrix.Driver) {
+	t.Helper()
+	want := matrix.Components{}
+	for _, a := range r.Archives {
+		name := componentNames[a.Component]
+		_, offered := d.Archives[a.Arch]
+		if name == "" || !offered {
+			continue
+		}
+		if want[name] == nil {
+			want[name] = map[string]matrix.Archive{}
+		}
+		want[name][a.Arch] = matrix.Archive{URL: a.URL, SHA256: a.SHA256, Size: a.Size}
+	}
+	if diff := cmp.Diff(want, d.Components, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("components of %s: -table +matrix\n%s", d.Version, diff)
 	}
 }
 
