@@ -1,6 +1,7 @@
 package distros
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,6 +29,41 @@ var (
 	// architecture.
 	releaseRT = lazyregexp.New(`(?:^|\.)rt[0-9]+(?:\.|$)`)
 )
+
+// Kind says for which kernels no driver's modules can be made.
+type Kind int
+
+// The kinds of kernels.
+const (
+	OrdinaryKernel Kind = iota
+	// TegraKernel is made for NVIDIA's Jetson, whose GPU only the driver of its own system drives.
+	TegraKernel
+	// WSLKernel is Microsoft's for Windows, whose driver the GPU has (learn.microsoft.com/windows/wsl/tutorials/gpu-compute).
+	WSLKernel
+	// RealtimeKernel is built with PREEMPT_RT, where NVIDIA's build stops (preempt_rt_sanity_check in its conftest.sh).
+	RealtimeKernel
+)
+
+// kernelWords are words in the releases of a kind, between signs and digits. The first row that fits counts: Jetson has
+// real-time kernels too, 5.15.136-rt-tegra.
+var kernelWords = []struct {
+	kind Kind
+	word func() *regexp.Regexp
+}{
+	{TegraKernel, lazyregexp.New(`(?i)[^a-z](tegra|l4t)([^a-z]|$)`)}, // 4.9.140-l4t-r32.3.1 of meta-tegra
+	{WSLKernel, lazyregexp.New(`(?i)[^a-z](microsoft|wsl)([^a-z]|$)`)},
+	{RealtimeKernel, lazyregexp.New(`(?i)[^a-z](rt|realtime)([^a-z]|$)`)}, // 4.18.0-553.rt7.342.el8_10.x86_64, 6.8.1-1015-realtime
+}
+
+// Kind returns the kind of a kernel, as far as its name tells.
+func (r Release) Kind() Kind {
+	for _, of := range kernelWords {
+		if of.word().MatchString(r.Text) {
+			return of.kind
+		}
+	}
+	return OrdinaryKernel
+}
 
 func kernelArchs() string {
 	var names []string

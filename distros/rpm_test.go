@@ -61,6 +61,28 @@ func TestParseRelease(t *testing.T) {
 	}
 }
 
+// TestKinds has kernels for which no driver's modules can be made, as nodes name them, and others that look alike. Whatever
+// stands around the word changes nothing.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for kind, releases := range map[Kind]string{
+		TegraKernel: "5.15.148-tegra 5.15.136-rt-tegra 5.15.0-1027-nvidia-tegra 5.15.0-1012-nvidia-tegra-igx 6.8.0-1004-nvidia-tegra-rt " +
+			"4.9.140-l4t-r32.3.1+g47e7e1cb0b49 4.9.140-l4t-r32.3.1_g47e7e1cb0b49 5.15.148-l4t-r36.4.3-1012.12 4.9.253-tegra+",
+		WSLKernel: "6.6.87.2-microsoft-standard-WSL2 5.15.153.1-microsoft-standard-WSL2+ 4.4.0-19041-Microsoft 6.6.36-custom-WSL2",
+		RealtimeKernel: "6.8.1-1015-realtime 5.15.0-1032-realtime 6.1.0-38-rt-amd64 6.12.43+deb12-rt-amd64 5.14.0-427.13.1.el9_4.x86_64+rt " +
+			"5.14.0-427.13.1.el9_4.x86_64+rt-debug 4.18.0-553.16.1.rt7.357.el8_10.x86_64 3.10.0-1160.119.1.rt56.1269.el7.x86_64 " +
+			"6.4.0-150600.10.5-rt 5.15.0-rt17 6.6.10-rt18-custom 6.1.77-4.ph5-rt 5.15.55.1-rt48-2.cm2",
+		OrdinaryKernel: "6.8.0-60-generic 5.15.0-1092-azure 6.6.96.1-1.azl3 6.1.0-53-amd64 6.6.20+rpt-rpi-v8 6.12.0-rc1 6.5.0-1024-nvidia-64k " +
+			"6.10.14-linuxkit 6.1.141 5.10.1-netflix-12 6.6.60-flatcar 6.8.12-4-pve 6.1.0-art 6.1.0-start1 5.10.0-short 6.18.9-talos " +
+			"5.15.0-206.153.7.el8uek.x86_64 6.4.0-150600.23.25-default amd64",
+	} {
+		for release := range strings.FieldsSeq(releases) {
+			assert.Equalf(t, kind, ParseRelease(release).Kind(), "%s", release)
+			assert.Equalf(t, kind, ParseRelease(KernelTag(release)).Kind(), "the label of %s", release)
+		}
+	}
+}
+
 func TestWithoutFlavour(t *testing.T) {
 	t.Parallel()
 	for release, want := range map[string]string{

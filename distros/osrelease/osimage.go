@@ -1,6 +1,9 @@
 package osrelease
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // osImage is how a system writes itself in PRETTY_NAME of os-release.
 type osImage struct {
@@ -35,11 +38,14 @@ var osImages = []osImage{
 	{prefix: "SUSE Linux Enterprise Micro ", id: "sle-micro"},
 	{prefix: "SUSE Linux Micro ", id: "sl-micro"},
 	{prefix: "openSUSE Leap Micro ", id: "opensuse-leap-micro"},
+	{prefix: "openSUSE MicroOS", id: "opensuse-microos"},
+	{prefix: "Harvester ", id: "harvester"}, // its ID is sle-micro-rancher
 	{prefix: "openSUSE Leap ", id: "opensuse-leap"},
 	{prefix: "Flatcar Container Linux by Kinvolk ", id: "flatcar"},
 	{prefix: "Container-Optimized OS from Google", id: "cos"},
 	{prefix: "Talos (v", id: "talos"},
 	{prefix: "Bottlerocket OS ", id: "bottlerocket"},
+	{prefix: "Bottlerocket (EKS Auto", id: "eks-auto"}, // "Bottlerocket (EKS Auto, Nvidia) 2026.4.23 (aws-k8s-1.34-nvidia)"
 	{prefix: "Microsoft Azure Linux ", id: "azurelinux"},
 	{prefix: "CBL-Mariner/Linux", id: "mariner"},
 	{prefix: "Alibaba Cloud Linux ", id: "alinux", version: major},
@@ -120,12 +126,33 @@ var ownWays = map[string]string{
 		"(aliases: [rhcos4.18]; since 4.19 their RHEL counts: [rhcos9.6])",
 	"scos": "OKD's nodes have no package manager of their own: an image of CentOS Stream serves them, add their name to its aliases in the matrix " +
 		"(aliases: [scos4.18])",
+	"eks-auto":            "EKS Auto Mode brings the driver and the device plugin itself, and its nodes take no other",
+	"azurecontainerlinux": "Azure Container Linux has a read-only /usr and takes the driver as a system extension, which AKS puts there",
+	"osguard":             "Azure Linux with OS Guard runs only what Microsoft signed: let AKS install the driver",
+	"harvester":           "Harvester gives GPUs to virtual machines: its add-ons pcidevices-controller and nvidia-driver-toolkit bring the driver",
+	"sle-micro-rancher":   micro, // SLE Micro as Rancher's Elemental and Harvester have it
+	"suse-microos":        micro, // SLE Micro up to 5.2
+	"opensuse-microos":    micro,
 	"sle-micro":           micro,
 	"sl-micro":            micro,
 	"opensuse-leap-micro": micro,
 	"ubuntu-core":         "Ubuntu Core is made of snaps: use the kernel snap's driver",
 	"nixos":               "NixOS builds its driver itself: hardware.nvidia in the machine's configuration",
 	"windows":             "it runs Windows",
+}
+
+// variants are systems that name another one as their ID, by ID and VARIANT_ID of os-release. OpenShift's does from 4.19 on;
+// the text that its kubelet reports says CoreOS.
+var variants = map[[2]string]string{
+	{"rhel", "coreos"}:                    "rhcos",
+	{"azurelinux", "azurecontainerlinux"}: "azurecontainerlinux",
+	{"azurelinux", "osguard"}:             "osguard",
+}
+
+// Variant returns the name by which [OwnWay] knows a system with this ID and VARIANT_ID in its os-release: "rhcos" for rhel
+// and coreos. It is the ID itself for most.
+func Variant(id, variantID string) string {
+	return cmp.Or(variants[[2]string{id, variantID}], id)
 }
 
 // OwnWay returns why no driver image can serve a system, and what brings the driver there; "" if nothing of

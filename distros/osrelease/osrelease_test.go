@@ -127,10 +127,15 @@ func TestParseImage(t *testing.T) {
 		{"SUSE Linux Enterprise Micro 5.5", "sle-micro", "5.5", ""},
 		{"openSUSE Leap 15.6", "opensuse-leap", "15.6", "opensuse-leap15.6"},
 		{"openSUSE Leap Micro 6.0", "opensuse-leap-micro", "6.0", ""},
+		{"openSUSE MicroOS", "opensuse-microos", "", ""},
+		{"Harvester v1.4.1", "harvester", "", ""},
+		{"Harvester master", "harvester", "", ""},
 		{"Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "flatcar", "4081.2.0", "flatcar"},
 		{"Container-Optimized OS from Google", "cos", "", ""},
 		{"Talos (v1.8.0)", "talos", "1.8.0", ""},
 		{"Bottlerocket OS 1.20.3 (aws-k8s-1.30-nvidia)", "bottlerocket", "1.20.3", ""},
+		{"Bottlerocket (EKS Auto) 2025.3.14 (aws-k8s-1.30)", "eks-auto", "", ""},
+		{"Bottlerocket (EKS Auto, Nvidia) 2026.4.23 (aws-k8s-1.34-nvidia)", "eks-auto", "", ""},
 		{"Microsoft Azure Linux 3.0", "azurelinux", "3.0", "azurelinux3.0"},
 		{"CBL-Mariner/Linux", "mariner", "", ""},
 		{"Alibaba Cloud Linux 3.2104 U12 (OpenAnolis Edition)", "alinux", "3", ""},
@@ -178,5 +183,12 @@ func TestOwnWays(t *testing.T) {
 			assert.Equalf(t, false, family == id, "%s is a system that images are made for", id)
 		}
 	}
+	for names, id := range variants {
+		if OwnWay(id) == "" || Variant(names[0], names[1]) != id {
+			t.Errorf("Variant(%q) = %q, which has no way of its own", names, Variant(names[0], names[1]))
+		}
+	}
 	assert.Equalf(t, "", OwnWay("debian"), "Debian")
+	assert.Equalf(t, "fedora", Variant("fedora", "coreos"), "Fedora CoreOS, which Fedora's images serve")
+	assert.Equalf(t, "rhel", Variant("rhel", ""), "RHEL")
 }

@@ -63,6 +63,7 @@ var cases = []struct {
 	{"no release", "kernel", nil, func(i *Input) { i.Release = "" }, Blocked, "not known", "uname -r"},
 	{"oops", "kernel", map[string]string{"proc/sys/kernel/tainted": "4225\n"}, nil, Warning, "Oops", "Reboot"},
 	{"real-time", "kernel", map[string]string{"sys/kernel/realtime": "1\n"}, nil, Warning, "real-time", "PREEMPT_RT"},
+	{"real-time, by its name", "kernel", nil, func(i *Input) { i.Release = "6.1.0-38-rt-amd64" }, Warning, "6.1.0-38-rt-amd64 is a real-time kernel", "PREEMPT_RT"},
 
 	{"other system", "system", map[string]string{"host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n"}, nil, Warning, "the host runs ubuntu22.04, the image is made for debian12", "ubuntu22.04"},
 	{"minor version", "system", map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='9.4'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, OK, "rocky9", ""},

@@ -24,7 +24,8 @@ func checkKernel(in *Input) Check {
 		return warn("Reboot the node before the driver is loaded or unloaded; see `dmesg` for what happened.",
 			"kernel %s has had an Oops since it booted", in.Release)
 	}
-	if value(in.Sys, "kernel/realtime") == "1" && !in.HaveModules {
+	realtime := value(in.Sys, "kernel/realtime") == "1" || distros.ParseRelease(in.Release).Kind() == distros.RealtimeKernel
+	if realtime && !in.HaveModules {
 		return warn("Use a kernel without PREEMPT_RT: NVIDIA does not support it, and a compile stops there.", "kernel %s is a real-time kernel", in.Release)
 	}
 	return ok("%s", in.Release)
