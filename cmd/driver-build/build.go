@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/documents"
@@ -77,7 +77,7 @@ func (o *buildFlags) choose(a *session.App) error {
 		return session.Usagef("--recipe says what is built: leave out what selects images (--os, --driver, --arch, --flavour, --all, --kernel), " +
 			"--profile, --lock and --mirror")
 	}
-	text, err := bounded.File(o.recipe, maxRecipe)
+	text, err := textfile.Read(o.recipe, maxRecipe)
 	if err == nil {
 		o.again, err = documents.ReadRecipe(text)
 	}

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/signature"
 )
@@ -34,9 +35,9 @@ const maxDocument = 32 << 20
 // ReadDocument reads a file, or stdin if the file is "-".
 func ReadDocument(file string, stdin io.Reader) (raw []byte, err error) {
 	if file != "-" {
-		return bounded.File(file, maxDocument)
+		return textfile.Read(file, maxDocument)
 	}
-	return bounded.Read(stdin, maxDocument)
+	return bounded.Read(textfile.NewReader(stdin), maxDocument)
 }
 
 // NewDocument makes a document of a predicate with a type, which is a URI.

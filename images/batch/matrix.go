@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/patch"
 	"github.com/driver-container/driver-container/images/releases"
@@ -33,7 +34,8 @@ type Written struct {
 
 func open(file string) (w Written, err error) {
 	w.name = file
-	if w.Text, err = bounded.File(file, matrix.MaxSize); err != nil {
+	w.Text, err = textfile.Read(file, matrix.MaxSize)
+	if err != nil {
 		return w, failure.Errorf(failure.Usage, "read the matrix: %w", err)
 	}
 	return w, nil

@@ -12,6 +12,7 @@ import (
 	"regexp"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -31,7 +32,11 @@ func Read(file string, want func(name string) bool) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the lock: %w", err)
 	}
-	l, err := Parse(file, data, want)
+	text, err := textfile.Decode(data, MaxSize)
+	if err != nil {
+		return nil, fmt.Errorf("read the lock %s: %w", file, err)
+	}
+	l, err := Parse(file, text, want)
 	if err == nil {
 		sum := sha256.Sum256(data)
 		l.File, l.SHA256 = file, hex.EncodeToString(sum[:])

@@ -19,7 +19,7 @@ import (
 	"github.com/moby/sys/atomicwriter"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -68,7 +68,7 @@ type credentialFile struct {
 
 // readCredentials reads a file; one that does not exist has no credentials. Errors do not repeat what is in it.
 func readCredentials(file string) (*credentialFile, error) {
-	raw, err := bounded.File(file, maxCredentials)
+	raw, err := textfile.Read(file, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(raw)) == 0 {
 		raw, err = []byte("{}"), nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -126,7 +127,7 @@ func (o *createFlags) check() error {
 	if o.fetched == "" {
 		return nil
 	}
-	raw, err := bounded.File(o.fetched, bundle.MaxDocument)
+	raw, err := textfile.Read(o.fetched, bundle.MaxDocument)
 	if err != nil {
 		return session.Usagef("--inputs: %w", err)
 	}
@@ -191,7 +192,7 @@ func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Sess
 // readStock reads a file of --since: a bundle, its list, or what bundle have printed.
 func readStock(a *session.App, name string) (bundle.Stock, error) {
 	if !strings.HasPrefix(string(bounded.Head(name, 10)), "oci-layout") { // the first member of a bundle
-		raw, err := bounded.File(name, 2*bundle.MaxDocument)
+		raw, err := textfile.Read(name, 2*bundle.MaxDocument)
 		if err != nil {
 			return bundle.Stock{}, session.Usage(err)
 		}
