@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
@@ -25,41 +26,67 @@ type chooser struct {
 // choose says what a machine gets.
 func (c *chooser) choose(n *Node) *machine {
 	m := &machine{Node: n}
-	switch g := n.GPUs; {
-	case n.ID == "windows":
-		m.refuse(OwnWay, "%s", osrelease.OwnWay(n.ID))
-	case distros.ParseRelease(n.Kernel).Flavour == "tegra":
+	host, flavour := hostModules(n.Labels)
+	m.host = host
+	m.refuseUnsuited()
+	if m.code != "" {
+		return m
+	}
+	g := n.GPUs
+	key := fmt.Sprintf("%q", []any{
+		n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, host, flavour,
+	})
+	if _, ok := c.known[key]; !ok {
+		m.need = needOf(g)
+		if host != "" {
+			c.overHost(m, flavour)
+		} else {
+			c.decide(m)
+		}
+		c.known[key] = *m
+	}
+	*m = c.known[key]
+	m.Node = n
+	return m
+}
+
+// refuseUnsuited refuses a machine that no driver of the matrix is for, whatever drivers it has.
+func (m *machine) refuseUnsuited() {
+	g := m.GPUs
+	kind := distros.ParseRelease(m.Kernel).Kind()
+	fault := ""
+	if m.Fault != "" {
+		fault = "; " + m.Fault
+	}
+	isDiscrete := func(device uint16) bool { // a Jetson's own GPU is in no list, but an IGX may have another one
+		_, ok := gpus.Lookup(device)
+		return ok
+	}
+	switch {
+	case m.ID == "windows":
+		m.refuse(OwnWay, "%s", osrelease.OwnWay(m.ID))
+	case m.virtual() != "":
+		m.refuse(NoGPU, "a virtual node (%s): its pods run elsewhere, so it has no GPU of its own", m.virtual())
+	case kind == distros.TegraKernel && !slices.ContainsFunc(g.Devices, isDiscrete):
 		m.refuse(Jetson, "Jetson's system has the driver of its GPU, and no other one drives it")
-	case g.Presence == Absent && n.Fault == "":
-		m.refuse(NoGPU, "no GPU of NVIDIA")
-	case g.Presence == Unknown && n.Fault == "":
-		m.refuse(GPUUnknown, "whether it has a GPU is not known: it has no labels of node feature discovery")
-	case n.Fault != "":
-		m.refuse(BadReport, "%s", n.Fault)
+	case g.Presence == Absent:
+		m.refuse(NoGPU, "no GPU of NVIDIA%s", fault)
+	case g.Presence == Unknown:
+		m.refuse(GPUUnknown, "whether it has a GPU is not known: it has no labels of node feature discovery%s", fault)
+	case m.Fault != "":
+		m.refuse(BadReport, "%s", m.Fault)
 	case g.Branch == "none":
 		m.refuse(GPUUnsupported, "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none")
 	case g.HostDriver:
 		m.refuse(HostDriver, "its system has a driver already (nvidia.com/gpu.deploy.driver=pre-installed)")
 	case g.Machines != "":
 		m.refuse(ForMachines, "its GPUs are for virtual machines (nvidia.com/gpu.workload.config=%s)", g.Machines)
-	default:
-		var flavour string
-		m.host, flavour = hostModules(n.Labels)
-		key := fmt.Sprintf("%q", []any{
-			n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, m.host, flavour,
-		})
-		if _, ok := c.known[key]; !ok {
-			if m.need = needOf(g); m.host != "" {
-				c.overHost(m, flavour)
-			} else {
-				c.decide(m)
-			}
-			c.known[key] = *m
-		}
-		*m = c.known[key]
-		m.Node = n
+	case kind == distros.WSLKernel:
+		m.refuse(OwnWay, "its kernel %s is that of WSL, where the driver of Windows drives the GPU and no module is loaded: install it there", m.Kernel)
+	case kind == distros.RealtimeKernel && m.host == "":
+		m.refuse(KernelDrivers, "its kernel %s is a real-time kernel: NVIDIA does not support PREEMPT_RT, and a compile stops there: "+
+			"boot a kernel without it", m.Kernel)
 	}
-	return m
 }
 
 // decide chooses for a machine with a GPU, by what it shares with others.

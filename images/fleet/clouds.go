@@ -1,7 +1,12 @@
 package fleet
 
 import (
+	"cmp"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/gpus"
 )
 
 // cloudGPU is a label with which a cloud says that a node has a GPU.
@@ -9,14 +14,15 @@ type cloudGPU struct {
 	key   string
 	value string // of nodes with a GPU of NVIDIA; "": any
 	maker string // label with the maker of this GPU: not all are NVIDIA's
-	names bool   // its value names the GPU
+	names bool   // its value names the GPU, or anything: some are free text
 }
 
 // cloudGPUs has those of Google (docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus), Karpenter on AWS
 // (karpenter.sh/docs/reference/instance-types), EKS Auto Mode
 // (docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html), AKS and Karpenter there
-// (learn.microsoft.com/azure/aks/node-auto-provisioning-node-pools), and what the cluster autoscaler wants of
-// AWS's node groups.
+// (learn.microsoft.com/azure/aks/node-auto-provisioning-node-pools), DigitalOcean
+// (docs.digitalocean.com/products/kubernetes/details/supported-gpus), and what the cluster autoscaler wants of AWS's node
+// groups.
 var cloudGPUs = []cloudGPU{
 	{key: "cloud.google.com/gke-accelerator", names: true},
 	{key: "karpenter.k8s.aws/instance-gpu-name", maker: "karpenter.k8s.aws/instance-gpu-manufacturer", names: true},
@@ -25,17 +31,36 @@ var cloudGPUs = []cloudGPU{
 	{key: "eks.amazonaws.com/instance-gpu-manufacturer", value: "nvidia"},
 	{key: "karpenter.azure.com/sku-gpu-name", maker: "karpenter.azure.com/sku-gpu-manufacturer", names: true},
 	{key: "karpenter.azure.com/sku-gpu-manufacturer", value: "nvidia"},
+	{key: "doks.digitalocean.com/gpu-model", maker: "doks.digitalocean.com/gpu-brand", names: true},
+	{key: "doks.digitalocean.com/gpu-brand", value: "nvidia"},
 	{key: "k8s.amazonaws.com/accelerator", names: true},
 	{key: "kubernetes.azure.com/accelerator", value: "nvidia"},
 	{key: "accelerator", value: "nvidia"},
 }
 
+// otherMakers matches names of accelerators that are no GPUs of NVIDIA, and words for none.
+var otherMakers = regexp.MustCompile(`(?i)(^|[^a-z])(amd|radeon|instinct|mi[0-9]{2,3}[a-z]?|intel|habana|gaudi|xpu|neuron|neuroncore|` +
+	`inferentia|inf|trainium|trn|tpu|fpga|xilinx|qualcomm|ascend|npu|mlu|dcu|cpu|none|false)([^a-z]|$)`)
+
 // in reports whether labels say that the node has a GPU of NVIDIA.
 func (c cloudGPU) in(labels map[string]string) bool {
-	value, ok := labels[c.key]
+	value := labels[c.key]
 	maker, made := labels[c.maker]
-	return ok && value != "" && (c.value == "" || c.value == value) && (!made || maker == "nvidia")
+	switch {
+	case value == "" || made && maker != "nvidia":
+		return false
+	case c.names:
+		return !otherMakers.MatchString(value)
+	}
+	return value == c.value
 }
+
+// vgpuTypes matches machine types whose GPUs are vGPUs, also where they are whole ones. On Azure those are the sizes for which
+// AKS takes Microsoft's guest driver, because another one does not install (Azure/AgentBaker, gpu_components.go); G6f of AWS
+// (docs.aws.amazon.com/AWSEC2/latest/UserGuide/install-nvidia-driver.html); fractions of a GPU in Google's G4
+// (docs.cloud.google.com/compute/docs/gpus); vgn and sgn of Alibaba (help.aliyun.com/zh/egs/instance-naming-conventions).
+var vgpuTypes = regexp.MustCompile(`(?i)^(standard_n[cv][0-9]+[a-z]*_a10_v[0-9]+|standard_nc[0-9]+[a-z]+_xl_rtxpro6000bse_v[0-9]+)(_promo)?$|` +
+	`^gr?6f\.|^g4-standard-(6|12|24)$|^ecs\.[sv]gn[0-9]`)
 
 // Labels by which a cloud's machines can be told apart: those with the name of a group that is made from one template, those
 // with the system, and those with the type.
@@ -54,11 +79,43 @@ var cloudWords = map[string]string{
 	"rtxpro6000bse": "RTX PRO 6000 Blackwell Server Edition",
 }
 
-// cloudName returns the words of a GPU's own name from the value of a label: "p100" of "nvidia-tesla-p100".
+// virtual are labels and taints of nodes that are no machines, by their keys: a virtual kubelet's, whose pods run elsewhere, and
+// those that kwok simulates. No DaemonSet has pods there.
+var virtual = map[string][]string{
+	"type":                               {"virtual-kubelet", "kwok"},
+	"virtual-kubelet.io/provider":        nil, // any value
+	"kwok.x-k8s.io/node":                 nil,
+	"liqo.io/type":                       {"virtual-node"},
+	"virtual-node.liqo.io/not-allowed":   nil,
+	"virtual-node.interlink/no-schedule": nil,
+}
+
+// virtual returns the label or taint by which a node is no machine; "" if it is one.
+func (n *Node) virtual() string {
+	mark := func(key, value string) string {
+		values, ok := virtual[key]
+		if !ok || values != nil && !slices.Contains(values, value) {
+			return ""
+		}
+		return key + "=" + value
+	}
+	found := ""
+	for key, value := range n.Labels {
+		found = max(found, mark(key, value)) // the same of several, whatever their order
+	}
+	for _, t := range n.Taints {
+		found = max(found, mark(t.Key, t.Value))
+	}
+	return found
+}
+
+// cloudName returns the words of a GPU's own name from the value of a label: "P100" of "nvidia-tesla-p100". It is "" for a
+// value that names no GPU of the list: "g4dn", "vgpu", or one that is newer than the list.
 func cloudName(value string) string {
 	value = strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(value), "nvidia-"), "tesla-")
-	if name, ok := cloudWords[value]; ok {
-		return name
+	name := cmp.Or(cloudWords[value], strings.ToUpper(value))
+	if len(gpus.Named(name)) == 0 {
+		return ""
 	}
-	return strings.ToUpper(value)
+	return name
 }

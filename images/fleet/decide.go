@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -95,8 +94,11 @@ func grouped[T any](list *[]T, position map[string]int, key string, first func()
 // collect adds what the machines need, each image once, and what is to be said of them.
 func (p *Plan) collect(c *chooser, all []*machine) {
 	images, without, hints := map[string]int{}, map[string]int{}, map[string]int{}
-	unknown := map[string][]string{} // nodes by GPUs that are in no list
-	old := map[string][]string{}     // nodes by container runtimes that do not read zstd
+	warned := map[[2]string][]string{} // nodes by warnings: what stands before and after their names
+	warn := func(m *machine, before, after string) {
+		text := [2]string{before, after}
+		warned[text] = append(warned[text], m.Name)
+	}
 	for _, m := range all {
 		if m.code != "" {
 			w := grouped(&p.Without, without, m.code+"\x00"+m.reason, func() Without { return Without{Code: m.code, Reason: m.reason} })
@@ -118,10 +120,13 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 			}
 		}
 		if m.need.unknown != "" {
-			unknown[m.need.unknown] = append(unknown[m.need.unknown], m.Name)
+			warn(m, m.need.unknown+" of ", " is "+gpus.TakenForNew)
+		}
+		if m.GPUs.Unnamed != "" {
+			warn(m, "the label "+m.GPUs.Unnamed+" of ", " names no known GPU: all that it says is that there is one")
 		}
 		if !m.readsZstd() {
-			old[m.Runtime] = append(old[m.Runtime], m.Name)
+			warn(m, m.Runtime+" of ", " does not read images of --compression zstd: give them images of --compression gzip")
 		}
 		for _, t := range m.Taints {
 			if !slices.Contains(p.Taints, t) && t.keepsOff() {
@@ -132,13 +137,10 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 	for i := range p.Images {
 		p.Images[i].close()
 	}
-	for _, gpu := range slices.Sorted(maps.Keys(unknown)) {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(unknown[gpu], ", "), gpus.TakenForNew))
+	for text, nodes := range warned {
+		p.Warnings = append(p.Warnings, text[0]+strings.Join(nodes, ", ")+text[1])
 	}
-	for _, runtime := range slices.Sorted(maps.Keys(old)) {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s does not read images of --compression zstd: give them images of --compression gzip",
-			runtime, strings.Join(old[runtime], ", ")))
-	}
+	slices.Sort(p.Warnings)
 	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
 	slices.SortFunc(p.Without, func(a, b Without) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason)) })
 	slices.SortFunc(p.Taints, func(a, b Taint) int {

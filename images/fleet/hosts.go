@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/osrelease"
 )
 
 // hostWord begins the answers of a host without a cluster: a line with this word and what `uname -nrm`
@@ -44,10 +46,13 @@ func readHosts(r io.Reader) ([]Node, error) {
 		return nil, fmt.Errorf("%w: a line has more than %d bytes", ErrFormat, maxLine)
 	}
 	for i := range h.done {
-		if n := &h.done[i]; n.Fault == "" {
-			slices.Sort(n.GPUs.Devices)
-			n.complete()
+		n := &h.done[i]
+		if n.Fault != "" {
+			n.GPUs.Presence = Present // as far as anyone can tell: what was cut off may have been a GPU
+			continue
 		}
+		slices.Sort(n.GPUs.Devices)
+		n.complete()
 	}
 	return h.done, nil
 }
@@ -57,6 +62,8 @@ type hosts struct {
 	names map[string]bool
 	done  []Node
 	open  bool // the answers of the last host have not ended
+	// variant is VARIANT_ID of the last host.
+	variant string
 }
 
 func (h *hosts) line(text string) error {
@@ -76,13 +83,17 @@ func (h *hosts) line(text string) error {
 	m := lspciShape.FindStringSubmatch(text)
 	switch {
 	case text == "end":
-		n.Fault, h.open = "", false
+		n.ID = osrelease.Variant(n.ID, h.variant)
+		n.Fault = ""
+		h.open = false
 	case key == "ID":
 		n.ID = value
 	case key == "VERSION_ID":
 		n.VersionID = value
 	case key == "PRETTY_NAME":
 		n.OSImage = value
+	case key == "VARIANT_ID":
+		h.variant = value
 	case assignment.MatchString(text):
 	case m == nil:
 		return fmt.Errorf("%.80q is no line of os-release or of lspci -n", text)
@@ -109,7 +120,9 @@ func (h *hosts) begin(answer string) error {
 	case len(h.names) == maxNodes:
 		return fmt.Errorf("there are more than %d hosts", maxNodes)
 	}
-	h.names[fields[0]], h.open = true, true
+	h.names[fields[0]] = true
+	h.open = true
+	h.variant = ""
 	h.done = append(h.done, Node{
 		Name: fields[0], Kernel: fields[1], Arch: fields[2], GPUs: GPUs{Presence: Absent},
 		Fault: "its answers were cut off: they do not end with the line end",

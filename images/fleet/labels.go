@@ -2,12 +2,13 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/driver-container/driver-container/images/gpus"
 )
 
 // Labels of nodes.
@@ -25,15 +26,17 @@ const (
 	LabelKernelMinor = nfd + "kernel-version.minor"
 )
 
-// kept says whether a label counts: for a decision, or because a selector may need it.
+// keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may need them.
+var (
+	keptPrefixes = []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version.", talosExtension + "n"}
+	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld}, groups, cloudSystems, instanceTypes, slices.Collect(maps.Keys(virtual)))
+)
+
+// kept says whether a label counts.
 func kept(key string) bool {
-	for _, prefix := range []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version."} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return key == LabelArch || key == LabelArchOld || slices.Contains(groups, key) || slices.Contains(cloudSystems, key) ||
-		strings.HasPrefix(key, talosExtension+"n") || slices.Contains(instanceTypes, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })
+	hasPrefix := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+	isCloud := func(c cloudGPU) bool { return key == c.key }
+	return slices.ContainsFunc(keptPrefixes, hasPrefix) || slices.Contains(keptKeys, key) || slices.ContainsFunc(cloudGPUs, isCloud)
 }
 
 // Presence says whether a node has a GPU.
@@ -54,6 +57,9 @@ type GPUs struct {
 	Label   string
 	Devices []uint16 // PCI numbers, rising; nil if they are not known
 	Product string   // name of the GPUs, from GPU feature discovery or a cloud
+	// Unnamed is a label with a text that names no known GPU, "k8s.amazonaws.com/accelerator=g4dn". It says no more than that
+	// there is one.
+	Unnamed string
 	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", "open".
 	Branch, Modules string
 	HostDriver      bool   // the node has a driver that no container brought
@@ -92,27 +98,55 @@ func (n *Node) Driver() string {
 	return cmp.Or(n.Labels["nvidia.com/driver.version.full"], n.Labels["nvidia.com/cuda.driver-version.full"])
 }
 
-// vgpuProduct is the end of the name of a vGPU, its memory and kind: "NVIDIA-A10-24Q".
-var vgpuProduct = regexp.MustCompile(`-[0-9]+[ABCQ]$`)
+// vgpuProduct is the end of the name of a vGPU, its memory and kind, with what GPU feature discovery adds: "NVIDIA-A10-24Q",
+// "NVIDIA-A100-1-5CME", "NVIDIA-L40S-48Q-SHARED"; and names of the first ones, "GRID-K140Q".
+var vgpuProduct = regexp.MustCompile(`(-[0-9]+[ABCQ](ME)?|^(NVIDIA-)?GRID-K[12][0-9]0Q)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`)
 
-// gpusOf reads the labels of a node. capacity is what its device plugin has announced.
-func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
-	g := GPUs{
-		Product: labels["nvidia.com/gpu.product"], Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"],
-		HostDriver: hostDriver(labels),
-	}
-	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || vgpuProduct.MatchString(g.Product)
-	if kind := labels[labelWorkload]; slices.Contains(forMachines, kind) {
+// namesVGPU reports whether a name is that of a vGPU. A GeForce 940A is none, and no vGPU is a GeForce.
+func namesVGPU(product string) bool {
+	return vgpuProduct.MatchString(product) && !strings.Contains(product, "GeForce")
+}
+
+const labelProduct = "nvidia.com/gpu.product" // of GPU feature discovery
+
+// driverNames is how the driver's names of GPUs begin since R470 (NVIDIA A100-SXM4-40GB), so also those of GPUs that are newer
+// than the list.
+const driverNames = "NVIDIA-"
+
+// gpusOf reads the labels of a node. announced says that its device plugin has announced GPUs.
+func gpusOf(labels map[string]string, announced bool) GPUs {
+	g := GPUs{Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"], HostDriver: hostDriver(labels)}
+	g.readDevices(labels)
+	g.readClouds(labels)
+	g.readProduct(labels[labelProduct])
+	isVGPU := func(key string) bool { return vgpuTypes.MatchString(labels[key]) }
+	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || namesVGPU(labels[labelProduct]) || slices.ContainsFunc(instanceTypes, isVGPU)
+	kind := labels[labelWorkload]
+	if slices.Contains(forMachines, kind) {
 		g.Machines = kind
 	}
-	looked := false
+	switch {
+	case HasChartLabel(labels):
+		g.Presence = Present
+		g.Label = ""
+	case announced:
+		g.Presence = Present
+	}
+	return g
+}
+
+// readDevices reads what node feature discovery says of PCI devices.
+func (g *GPUs) readDevices(labels map[string]string) {
 	for key, value := range labels {
-		looked = looked || strings.HasPrefix(key, nfd)
+		if strings.HasPrefix(key, nfd) && g.Presence == Unknown {
+			g.Presence = Absent
+		}
 		device, gpu := pciDevice(key)
 		if !gpu || value != "true" {
 			continue
 		}
-		if g.Presence = Present; device != 0 {
+		g.Presence = Present
+		if device != 0 {
 			g.Devices = append(g.Devices, device)
 		}
 		if g.Label == "" || key < g.Label { // no rule can name the beginning of a label
@@ -121,26 +155,41 @@ func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
 	}
 	slices.Sort(g.Devices)
 	g.Devices = slices.Compact(g.Devices)
-	for _, c := range slices.Backward(cloudGPUs) { // the first one counts
+}
+
+// readClouds reads the labels of clouds, of which the first one that names a GPU counts.
+func (g *GPUs) readClouds(labels map[string]string) {
+	for _, c := range slices.Backward(cloudGPUs) {
 		if !c.in(labels) {
 			continue
 		}
-		g.Presence, g.Label = Present, c.key
-		if c.names && labels["nvidia.com/gpu.product"] == "" {
-			g.Product = cloudName(labels[c.key])
+		g.Presence = Present
+		g.Label = c.key
+		if !c.names {
+			continue
+		}
+		name := cloudName(labels[c.key])
+		g.Product = cmp.Or(name, g.Product)
+		if name == "" {
+			g.Unnamed = c.key + "=" + labels[c.key]
 		}
 	}
-	announced := strings.Trim(string(capacity), `"`)
+}
+
+// readProduct reads the name that the driver gives a GPU, which counts before those of clouds. A name that is not in the list,
+// but one of the driver, is a GPU that is newer than the list: a driver that knows it runs there. Another text is anything that
+// people or simulators write.
+func (g *GPUs) readProduct(name string) {
 	switch {
-	case HasChartLabel(labels):
-		g.Presence, g.Label = Present, ""
-	case g.Presence == Present:
-	case announced != "" && announced != "0" && announced != "null":
-		g.Presence = Present
-	case looked:
-		g.Presence = Absent
+	case name == "":
+	case strings.HasPrefix(name, driverNames) || len(gpus.Named(name)) > 0:
+		g.Product = name
+	default:
+		g.Unnamed = labelProduct + "=" + name
 	}
-	return g
+	if g.Product != "" || len(g.Devices) > 0 {
+		g.Unnamed = ""
+	}
 }
 
 // pciLabel is a label of node feature discovery about PCI devices that are GPUs of NVIDIA: pci-<fields>.present, where

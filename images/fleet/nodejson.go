@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,9 +38,23 @@ type report struct {
 		OperatingSystem string `json:"operatingSystem"`
 		Runtime         string `json:"containerRuntimeVersion"`
 	} `json:"nodeInfo"`
-	Capacity struct {
-		GPUs jsontext.Value `json:"nvidia.com/gpu"`
-	} `json:"capacity"`
+	Capacity map[string]jsontext.Value `json:"capacity"`
+}
+
+// announced are resources of the device plugin: whole GPUs, and GPUs that several containers share. Parts of GPUs (MIG) have
+// one for each size.
+var announced = []string{"nvidia.com/gpu", "nvidia.com/gpu.shared"}
+
+// announcesGPUs reports whether the device plugin has announced GPUs.
+func (r *report) announcesGPUs() bool {
+	for name, amount := range r.Capacity {
+		of := slices.Contains(announced, name) || strings.HasPrefix(name, "nvidia.com/mig-")
+		count := strings.Trim(string(amount), `"`)
+		if of && !slices.Contains([]string{"", "0", "null"}, count) {
+			return true
+		}
+	}
+	return false
 }
 
 // list is what is known of the list while it is read.
@@ -66,10 +82,14 @@ func readJSON(r io.Reader) ([]Node, error) {
 		}
 		return errors.ErrUnsupported
 	})
+	in := jsontext.NewDecoder(r)
 	var o object
-	err := json.UnmarshalRead(r, &o, json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal)))
+	err := json.UnmarshalDecode(in, &o, json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal)))
 	if err == nil {
 		err = l.close(&o)
+	}
+	if err == nil {
+		err = atEnd(in)
 	}
 	if err == nil {
 		return l.nodes, nil
@@ -85,6 +105,19 @@ func readJSON(r io.Reader) ([]Node, error) {
 		return nil, fmt.Errorf("%w: it ends %s: it was cut off, ask again", ErrFormat, where)
 	}
 	return nil, fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
+}
+
+// atEnd returns an error if another document follows. JSON lines are not read: nothing would show that lines are missing.
+func atEnd(in *jsontext.Decoder) error {
+	_, err := in.ReadToken()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil:
+		return errors.New("another document follows, as in JSON lines: give one list, as kubectl get nodes -o json prints it, " +
+			"or make one of the nodes: jq -s '{kind: \"List\", items: .}'")
+	}
+	return fmt.Errorf("after the list: %w", err)
 }
 
 // close checks the outermost object, which may be a node itself.
@@ -148,7 +181,7 @@ func (l *list) add(o *object) error {
 	if info.OperatingSystem == "windows" {
 		n.ID = "windows"
 	}
-	n.GPUs = gpusOf(n.Labels, o.Status.Capacity.GPUs)
+	n.GPUs = gpusOf(n.Labels, o.Status.announcesGPUs())
 	n.complete()
 	l.nodes = append(l.nodes, n)
 	return nil

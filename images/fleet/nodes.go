@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -81,7 +82,7 @@ func isPair(key, value string) bool {
 // content wrap [ErrFormat].
 func ReadNodes(r io.Reader) (all []Node, err error) {
 	src := &bounded.Source{Reader: io.LimitReader(r, maxInput)}
-	in := bufio.NewReader(src)
+	in := bufio.NewReader(textfile.NewReader(src))
 	begin, _ := in.Peek(maxText) // an error of reading is in src
 	switch begin = bytes.TrimLeft(begin, " \t\r\n"); {
 	case len(begin) == 0:
@@ -90,6 +91,9 @@ func ReadNodes(r io.Reader) (all []Node, err error) {
 		all, err = readJSON(in)
 	case bytes.HasPrefix(begin, []byte(hostWord)):
 		all, err = readHosts(in)
+	case begin[0] == '[':
+		err = fmt.Errorf("%w: it is an array and no list of the API: give what kubectl get nodes -o json prints, or make a list of it: "+
+			"jq '{kind: \"List\", items: .}'", ErrFormat)
 	default:
 		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), "+
 			"answers of hosts with a line host NAME RELEASE MACHINE", ErrFormat, begin)

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf16"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -25,14 +28,17 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":                {"", "the input is empty: kubectl get nodes -o json prints one"},
 		"YAML":                   {"apiVersion: v1\nitems:\n", "a list begins with { (kubectl get nodes -o json)"},
-		"an array":               {"[]", "a list begins with {"},
+		"an array":               {"[]", "it is an array and no list of the API"},
 		"no kind":                {"{}", `its kind is ""`},
 		"another kind":           {`{"kind": "PodList", "items": []}`, `its kind is "PodList": want List, NodeList or Node`},
 		"a refusal":              {`{"kind": "Status", "status": "Failure", "message": "nodes is forbidden"}`, `the API server answered: "nodes is forbidden"`},
 		"no items":               {`{"kind": "List"}`, "it has no items"},
 		"other items":            {`{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a"}}]}`, `an item is a "Pod" and no Node`},
 		"a part of a list":       {`{"metadata": {"continue": "x"}, "kind": "NodeList", "items": []}`, "it is the first part of a longer list"},
-		"two documents":          {`{"kind": "List", "items": []} {"kind": "List", "items": []}`, "after top-level value"},
+		"two documents":          {`{"kind": "List", "items": []} {"kind": "List", "items": []}`, "another document follows, as in JSON lines: give one list"},
+		"JSON lines":             {`{"kind": "Node", "metadata": {"name": "a"}}` + "\n" + `{"kind": "Node", "metadata": {"name": "b"}}`, "jq -s '{kind: \"List\", items: .}'"},
+		"JSON lines, cut off":    {`{"kind": "Node", "metadata": {"name": "a"}}` + "\n" + `{"kind": "No`, "another document follows"},
+		"text after the list":    {`{"kind": "List", "items": []} x`, "after the list: jsontext: invalid character 'x'"},
 		"cut off":                {wrap(`"name": "a"`)[:120], "it ends before its first node: it was cut off"},
 		"cut off later":          {strings.Replace(wrap(`"name": "a"`), "]}", `, {"kind": "Node", `, 1), "it ends after 1 nodes, the last of which is a: it was cut off"},
 		"a name twice":           {`{"kind": "List", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}]}`, "the node a is there twice"},
@@ -126,10 +132,22 @@ func TestRead(t *testing.T) {
 			Node{Name: "a", Labels: map[string]string{LabelOSID: "gardenlinux", LabelOSVersion: "0"}, Kernel: "6.12.40-cloud-amd64", ID: "gardenlinux", VersionID: "1877.14", OSImage: "Garden Linux 1877.14", GPUs: GPUs{Presence: Absent}}},
 		"announced GPUs": {`{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": {"capacity": {"nvidia.com/gpu": "8", "cpu": "4"}, "nodeInfo": {"kernelVersion": "6.1.85+"}}}]}`,
 			Node{Name: "a", Kernel: "6.1.85+", GPUs: GPUs{Presence: Present}}},
+		"announced parts of GPUs": {`{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": {"capacity": {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}, "nodeInfo": {"kernelVersion": "6.1.85+"}}}]}`,
+			Node{Name: "a", Kernel: "6.1.85+", GPUs: GPUs{Presence: Present}}},
+		"announced and shared": {`{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": {"capacity": {"nvidia.com/gpu.shared": 40}, "nodeInfo": {"kernelVersion": "6.1.85+"}}}]}`,
+			Node{Name: "a", Kernel: "6.1.85+", GPUs: GPUs{Presence: Present}}},
+		"nothing announced": {`{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": {"capacity": {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": null, "nvidia.com/pgpu": "1", "amd.com/gpu": "8"}, "nodeInfo": {"kernelVersion": "6.1.85+"}}}]}`,
+			Node{Name: "a", Kernel: "6.1.85+"}},
+		"DigitalOcean": {`{"kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"doks.digitalocean.com/gpu-brand": "nvidia", "doks.digitalocean.com/gpu-model": "h100"}}, "status": {"nodeInfo": {"kernelVersion": "6.1.85+"}}}]}`,
+			Node{Name: "a", Labels: map[string]string{"doks.digitalocean.com/gpu-brand": "nvidia", "doks.digitalocean.com/gpu-model": "h100"}, Kernel: "6.1.85+",
+				GPUs: GPUs{Presence: Present, Label: "doks.digitalocean.com/gpu-model", Product: "H100"}}},
+		"a host of OpenShift": {"host a 5.14.0-570.60.1.el9_6.x86_64 x86_64\nVARIANT_ID=coreos\nID=rhel\nVERSION_ID=9.6\nPRETTY_NAME=\"Red Hat Enterprise Linux 9.6 (Plow)\"\n01:00.0 0302: 10de:1eb8\nend\n",
+			Node{Name: "a", Arch: "amd64", Kernel: "5.14.0-570.60.1.el9_6.x86_64", ID: "rhcos", VersionID: "9.6", OSImage: "Red Hat Enterprise Linux 9.6 (Plow)",
+				GPUs: GPUs{Presence: Present, Devices: []uint16{0x1eb8}}}},
 		"a host": {"host a 6.1.0-56-amd64 x86_64\r\n# comment\r\nID=debian\r\nVERSION_ID=\"12\"\r\n01:00.0 0302: 10de:2330 (rev a1)\n02:00.0 0300: 10de:1eb8\n03:00.0 0302: 10de:1eb8\n04:00.0 0680: 10de:22a3\n05:00.0 0302: 1002:740f\nend\n",
 			Node{Name: "a", Arch: "amd64", Kernel: "6.1.0-56-amd64", ID: "debian", VersionID: "12", GPUs: GPUs{Presence: Present, Devices: []uint16{0x1eb8, 0x2330}}}},
 		"a host that was cut off": {"host a 6.1.0-56-amd64 x86_64\nID=debian\n",
-			Node{Name: "a", Arch: "x86_64", Kernel: "6.1.0-56-amd64", ID: "debian", GPUs: GPUs{Presence: Absent}, Fault: "its answers were cut off: they do not end with the line end"}},
+			Node{Name: "a", Arch: "x86_64", Kernel: "6.1.0-56-amd64", ID: "debian", GPUs: GPUs{Presence: Present}, Fault: "its answers were cut off: they do not end with the line end"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +156,30 @@ func TestRead(t *testing.T) {
 				assert.Samef(t, []Node{c.want}, all, "%s", how)
 			}
 		})
+	}
+}
+
+// TestEncodings: PowerShell saves what kubectl prints with a byte order mark, and mostly in UTF-16.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"kubeadm.json", "hosts.txt"} {
+		text := string(require.Value(os.ReadFile(filepath.Join("testdata", name)))(t))
+		want := require.Value(ReadNodes(strings.NewReader(text)))(t)
+		marked := "\ufeff" + strings.ReplaceAll(text, "\n", "\r\n")
+		var little, big []byte
+		for _, unit := range utf16.Encode([]rune(marked)) {
+			little = binary.LittleEndian.AppendUint16(little, unit)
+			big = binary.BigEndian.AppendUint16(big, unit)
+		}
+		for encoding, data := range map[string][]byte{"UTF-8": []byte(marked), "UTF-16LE": little, "UTF-16BE": big} {
+			got, err := ReadNodes(bytes.NewReader(data))
+			assert.NoErrorf(t, err, "%s in %s", name, encoding)
+			assert.Samef(t, want, got, "%s in %s", name, encoding)
+		}
+		cut, err := ReadNodes(bytes.NewReader(little[:len(little)/2]))
+		if err == nil && cut[len(cut)-1].Fault == "" {
+			t.Errorf("half of %s is read as a whole", name)
+		}
 	}
 }
 

@@ -151,6 +151,51 @@ func TestJoins(t *testing.T) {
 	}
 }
 
+// noMachines are nodes that have no GPU: simulated ones, those of a virtual kubelet, and those whose report is damaged.
+var noMachines = []string{
+	`{"metadata": {"name": "virtual-node-aci-linux", "labels": {"type": "virtual-kubelet", "kubernetes.io/arch": "amd64"}}, "status": {"nodeInfo": {"operatingSystem": "Linux"}}}`,
+	`{"metadata": {"name": "virtual-node-eci", "labels": {"type": "virtual-kubelet"}}, "status": {"capacity": {"nvidia.com/gpu": "1000"}, "nodeInfo": {"architecture": "amd64"}}}`,
+	`{"metadata": {"name": "kwok-0", "labels": {"type": "kwok", "nvidia.com/gpu.product": "NVIDIA-H100"}}, "status": {"capacity": {"nvidia.com/gpu": "8"}, "nodeInfo": {"kernelVersion": "fake"}}}`,
+	`{"metadata": {"name": "kwok-1"}, "spec": {"taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]}, "status": {"capacity": {"nvidia.com/gpu": "8"}, "nodeInfo": {}}}`,
+	`{"metadata": {"name": "no-kernel", "labels": {"kubernetes.io/arch": "amd64"}}, "status": {"nodeInfo": {"architecture": "amd64"}}}`,
+	`{"metadata": {"name": "odd-kernel", "labels": {"feature.node.kubernetes.io/kernel-version.full": "6.1"}}, "status": {"nodeInfo": {"kernelVersion": "6.1 --push"}}}`,
+	`{"metadata": {"name": "empty"}}`,
+}
+
+// TestNoMachines: a node without a sign of a GPU changes nothing of the others, whatever it reports: values and exit code are
+// the same. One with a sign of a GPU does not go without a word.
+func TestNoMachines(t *testing.T) {
+	t.Parallel()
+	m := rows(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		some := rapid.SliceOfNDistinct(rapid.SampledFrom(noMachines), 1, -1, rapid.ID).Draw(rt, "no machines")
+		decide := func(all []fleet.Node) (p *fleet.Plan, values, unserved string) {
+			p = require.Value(fleet.Decide(m, all, fleet.Options{At: at}))(rt)
+			checkPlan(rt, all, p)
+			var text strings.Builder
+			err := p.WriteValues(&text, "h.example/a")
+			if err != nil && len(p.Pools) > 0 {
+				rt.Fatal(err)
+			}
+			return p, text.String(), fmt.Sprint(p.CheckServed(nil))
+		}
+		here := drawNodes(rt, "here", 8)
+		_, values, unserved := decide(here)
+		all := append(here, parse(rt, some)...)
+		_, got, gotUnserved := decide(all)
+		assert.Equalf(rt, values, got, "the values")
+		assert.Equalf(rt, unserved, gotUnserved, "the exit code")
+
+		damaged := `{"metadata": {"name": "damaged", "labels": {"nvidia.com/gpu.present": "true"}}, "status": {"nodeInfo": {}}}`
+		p, _, _ := decide(append(all, parse(rt, []string{damaged})...))
+		err := p.CheckServed(nil)
+		if err == nil || !strings.Contains(err.Error(), fleet.BadReport) {
+			rt.Errorf("a node with a GPU that reports no kernel: %v", err)
+		}
+		assert.NoErrorf(rt, p.CheckServed([]string{"all"}), "every reason is accepted")
+	})
+}
+
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
 
 // TestAnyFleet: whatever the labels are, each node has one place, and selectors choose exactly what they

@@ -63,7 +63,7 @@ var addition = regexp.MustCompile(`(?i)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`)
 // Named returns the GPUs that a label of a node names: GPU feature discovery puts the driver's name there, with
 // dashes for spaces and without other signs (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb, NVIDIA-TITAN-X-Pascal), clouds
 // put their own (nvidia-tesla-p100, t4). Words at the end that no name has are left out, as long as
-// a number is left: "H100 mega 80GB" is an H100. It returns nil for a name that says nothing.
+// a model is left: "H100 mega 80GB" is an H100. It returns nil for a name that says nothing: "80GB", "4".
 func Named(label string) []GPU {
 	if len(label) > maxText {
 		return nil
@@ -72,12 +72,23 @@ func Named(label string) []GPU {
 	if found := called(name); len(found) > 0 {
 		return found
 	}
-	for wanted := words(name); strings.ContainsAny(strings.Join(wanted, ""), "0123456789"); wanted = wanted[:len(wanted)-1] {
+	for wanted := words(name); hasModel(wanted); wanted = wanted[:len(wanted)-1] {
 		if found := having(wanted); len(found) > 0 {
 			return found
 		}
 	}
 	return nil
+}
+
+// modelWord is a word that can be the model of a GPU: A100, 1080Ti, 6000. Sizes of memory and counts are none.
+var modelWord = regexp.MustCompile(`^([a-z]+[0-9]|[0-9]{3,})`)
+
+// hasModel reports whether words name a model. A number alone is none: several generations have a 4000.
+func hasModel(words []string) bool {
+	if len(words) == 1 && strings.Trim(words[0], "0123456789") == "" {
+		return false
+	}
+	return slices.ContainsFunc(words, modelWord.MatchString)
 }
 
 // nameWords are the words of each name of each GPU of the list, made once: a fleet asks for thousands of names.

@@ -89,6 +89,7 @@ func TestNamed(t *testing.T) {
 		"nvidia-tesla-p100": "GP100", "nvidia-tesla-v100": "GV100", "nvidia-tesla-a100": "GA100", "nvidia-h100-mega-80gb": "GH100", "v100": "GV100", "k80": "GK210",
 		"l40s": "AD102", "nvidia-l4-vws": "AD104", "rtx-pro-server-6000": "GB202", "nvidia-rtx-pro-6000": "GB202",
 		"NVIDIA-Graphics-Device": "", "nvidia": "", "NVIDIA-GeForce-RTX-6090": "", "": "", "-SHARED": "",
+		"4": "", "1": "", "80GB": "", "gpu-2": "", "4000": "", "true": "", "g4dn": "", "vgpu": "", "nvidia-tesla": "", "A100-80GB": "GA100",
 	} {
 		var chips []string
 		for _, g := range Named(label) {
