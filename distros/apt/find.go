@@ -20,7 +20,9 @@ func (x *Index) Find(want string) (*Package, error) {
 		if p, ok := x.Candidate(rel.Name); ok {
 			return p, nil
 		}
-		return nil, &distros.UnresolvableError{Relation: want, Reason: "no repository has a package of that name"}
+		return nil, &distros.UnresolvableError{
+			Relation: want, Reason: "no repository has a package of that name that can be used", Versions: x.unusable[rel.Name],
+		}
 	}
 	var versions []string
 	for _, e := range x.named(rel.Name) {
@@ -30,10 +32,11 @@ func (x *Index) Find(want string) (*Package, error) {
 		}
 		versions = append(versions, fmt.Sprintf("%s (%s)", e.version, e.origin()))
 	}
+	versions = append(versions, x.unusable[rel.Name]...)
 	return nil, &distros.UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
 }
 
-// Versions returns all versions of a package, newest first. It omits unusable entries of the index.
+// Versions returns all versions of a package that can be used, newest first.
 func (x *Index) Versions(name string) []Package {
 	var all []Package
 	for _, e := range x.named(name) {

@@ -18,6 +18,7 @@ import (
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte(bookworm + "SHA256:\n " + strings.Repeat("0", 64) + " 12 main/binary-amd64/Packages.gz\n"))
 	f.Add([]byte("SHA256: x"))
+	f.Add([]byte("Architectures: amd64\narm64\nSHA512:\n " + strings.Repeat("A", 128) + " 12 ./Packages\n\nSuite: x\n"))
 	f.Add([]byte("Date: Sat, 20 Jun 2026 10:00:00 UTC\nValid-Until: Sat,  4 Jul 2026 10:00:00 GMT\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRelease(data)
@@ -26,7 +27,7 @@ func FuzzRelease(f *testing.F) {
 			return
 		}
 		for name, s := range r.indexes {
-			if !safePath(name) || s.size < 0 || len(s.sha256) != 64 {
+			if s.Size < 0 || len(s.SHA256) != 64 && len(s.SHA512) != 128 {
 				t.Errorf("index %q: %+v", name, s)
 			}
 		}

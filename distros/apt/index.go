@@ -1,9 +1,10 @@
 package apt
 
 import (
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"sort"
 	"strconv"
@@ -11,13 +12,16 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // Index has the packages of all repositories for one architecture. It does not change and may be shared.
 type Index struct {
 	releases  *Releases
-	entries   []entry            // by name, then newest first, then order of the sources
-	providers map[string][]int32 // virtual name -> entries that provide it, ascending
+	entries   []entry             // by name, then newest first, then order of the sources
+	providers map[string][]int32  // virtual name -> entries that provide it, ascending
+	unusable  map[string][]string // name -> why entries of it cannot be used
+	notes     []string
 }
 
 // entry is one package of an index. Its strings are parts of raw.
@@ -26,6 +30,7 @@ type entry struct {
 	raw                           string // the paragraph
 	repo                          *repo
 	component                     string
+	fault                         error // why it cannot be used; nil: it can
 }
 
 // Package is a package to add, pinned by its digest.
@@ -36,9 +41,25 @@ type Package struct {
 	Paragraph dpkg.Paragraph `json:"-"` // its entry in the index
 }
 
-// build merges the indexes. If several repositories have one version, the first of them counts.
+// build merges the indexes. If several repositories have one version, the first of them counts. Entries that cannot be
+// used are left out, and noted for each index.
 func (x *Index) build(found [][]entry) {
-	x.entries = slices.Concat(found...)
+	x.unusable = map[string][]string{}
+	for _, entries := range found {
+		bad := 0
+		for _, e := range entries {
+			if e.fault == nil {
+				x.entries = append(x.entries, e)
+				continue
+			}
+			bad++
+			x.unusable[e.name] = append(x.unusable[e.name], e.fault.Error())
+			if bad == 1 {
+				x.notes = append(x.notes, "")
+			}
+			x.notes[len(x.notes)-1] = fmt.Sprintf("%d of %d packages cannot be used, the last is: %v", bad, len(entries), e.fault)
+		}
+	}
 	slices.SortStableFunc(x.entries, func(a, b entry) int {
 		if c := strings.Compare(a.name, b.name); c != 0 {
 			return c
@@ -97,8 +118,7 @@ func (x *Index) candidate(name string) *entry {
 	return nil
 }
 
-// Candidate returns the version of a package that would be installed. ok is false when there is none, or when
-// its entry in the index is unusable.
+// Candidate returns the version of a package that would be installed. ok is false when there is none that can be used.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	e := x.candidate(name)
 	if e == nil {
@@ -109,8 +129,8 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 }
 
 // Notes returns messages for users, such as repositories that were skipped because they lack the
-// architecture.
-func (x *Index) Notes() []string { return slices.Clone(x.releases.notes) }
+// architecture, and entries that cannot be used.
+func (x *Index) Notes() []string { return slices.Concat(x.releases.notes, x.notes) }
 
 // Len returns the number of packages; every version counts.
 func (x *Index) Len() int { return len(x.entries) }
@@ -122,36 +142,60 @@ func (e *entry) origin() string {
 	return e.repo.suite + "/" + e.component
 }
 
-// toPackage checks an entry and converts it into a Package. Mistakes are distros.ErrIndex.
+// toPackage converts an entry into a Package.
 func (e *entry) toPackage() (Package, error) {
-	bad := func(what, value string) (Package, error) {
-		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: bad %s %.80q",
-			e.repo.name(), distros.ErrIndex, e.name, e.version, what, value)
-	}
 	p, err := dpkg.ParseParagraph([]byte(e.raw))
 	if err != nil {
-		return bad("entry", err.Error())
+		return Package{}, err
+	}
+	return e.check(p)
+}
+
+// check converts an entry with the fields p into a Package. Mistakes are distros.ErrIndex.
+func (e *entry) check(p dpkg.Paragraph) (Package, error) {
+	bad := func(err error) (Package, error) {
+		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
+	}
+	_, err := dpkg.ParseVersion(e.version)
+	if err != nil {
+		return bad(err)
 	}
 	size, err := strconv.ParseInt(p.Get("Size"), 10, 64)
 	if err != nil || size <= 0 {
-		return bad("Size", p.Get("Size"))
+		return bad(fmt.Errorf("bad Size %.80q", p.Get("Size")))
 	}
-	digest := strings.ToLower(p.Get("SHA256"))
-	if b, err := hex.DecodeString(digest); err != nil || len(b) != 32 {
-		return bad("SHA256 (weaker digests do not count)", digest)
+	kind := "SHA256"
+	digest, found := p.Lookup(kind)
+	if !found {
+		kind = "SHA512"
+		digest, found = p.Lookup(kind)
 	}
-	file := strings.TrimPrefix(p.Get("Filename"), "./")
-	if !safePath(file) {
-		return bad("Filename", p.Get("Filename"))
+	if !found {
+		return bad(errors.New("it has no SHA256 and no SHA512; weaker digests do not count"))
 	}
-	if _, err := dpkg.ParseVersion(e.version); err != nil {
-		return bad("Version", e.version)
+	sum, err := fetch.NewFile(kind, digest, size)
+	if err != nil {
+		return bad(err)
+	}
+	file, ok := cleanPath(p.Get("Filename"))
+	if !ok {
+		return bad(fmt.Errorf("bad Filename %.80q", p.Get("Filename")))
 	}
 	return Package{
 		Package: distros.Package{
-			Name: e.name, Version: e.version, Arch: e.arch, SHA256: digest, Size: size,
+			Name: e.name, Version: e.version, Arch: e.arch, SHA256: sum.SHA256, SHA512: sum.SHA512, Size: size,
 			URL: e.repo.base + "/" + (&url.URL{Path: file}).EscapedPath(),
 		},
 		Origin: e.origin(), Paragraph: p,
 	}, nil
+}
+
+// cleanPath returns the path of a package below its repository without what a server would drop: a slash at the beginning
+// (Nexus writes one), "//" and "./". A path with ".." is not one.
+func cleanPath(name string) (clean string, ok bool) {
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return "", false
+	}
+	clean = strings.TrimPrefix(path.Clean("/"+name), "/")
+	return clean, safePath(clean)
 }

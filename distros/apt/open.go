@@ -57,8 +57,8 @@ type repo struct {
 	flat       bool
 	components []string
 	rel        *release
-	digest     string // sha256 of the signed text
-	note       string // what a user should know of the Release file
+	digest     string   // sha256 of the signed text
+	notes      []string // what a user should know of the Release file
 }
 
 // name returns the URI for messages, without credentials.
@@ -123,15 +123,8 @@ func (r *Releases) plan() error {
 	return nil
 }
 
-// chooseComponents checks the components of each repository and adds those of the options where they exist.
+// chooseComponents adds the components of the options to the repositories that have them.
 func (r *Releases) chooseComponents() error {
-	for _, repo := range r.repos {
-		for _, c := range repo.components {
-			if len(repo.rel.components) > 0 && !slices.Contains(repo.rel.components, c) {
-				return noComponent(c, repo.name(), repo.rel.components)
-			}
-		}
-	}
 	for _, c := range r.options.Components {
 		var names, have []string
 		found := false

@@ -152,16 +152,14 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"past its validity", func(a *archive, _ *Options) { a.Head += "Valid-Until: Sat, 27 Jun 2026 10:00:00 UTC\n" }, nil, pgp.ErrExpired, "Valid-Until"},
 		{"from the future", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "20 Jul 2026", 1) }, nil, distros.ErrIndex, "clock"},
-		{"bad date", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "20 Jun 2026", "yesterday", 1) }, nil, distros.ErrIndex, "Date"},
 		{"another suite", func(a *archive, _ *Options) { a.Head = strings.Replace(a.Head, "bookworm", "bullseye", 1) }, nil, distros.ErrIndex, "bullseye"},
-		{"not a Release file", func(a *archive, _ *Options) { a.Head = "hello\n" }, nil, distros.ErrIndex, ""},
 		{"lying index", nil, func(a *archive, _ *Options) {
 			a.Files[gz] = bytes.Repeat([]byte{1}, len(a.Files[gz]))
 		}, distros.ErrIndex, "Packages"},
 		{"short index", nil, func(a *archive, _ *Options) { a.Files[gz] = a.Files[gz][:20] }, distros.ErrIndex, "Packages"},
 		{"weak digests only", func(a *archive, _ *Options) { a.packages = nil }, nil, distros.ErrIndex, "lists no index"},
 		{"garbage with the right digest", func(a *archive, _ *Options) { a.raw = "hello\n" }, nil, distros.ErrIndex, "malformed"},
-		{"a package without a version", func(a *archive, _ *Options) { a.raw = "Package: a\n" }, nil, distros.ErrIndex, "without name, version"},
+		{"a package without a name", func(a *archive, _ *Options) { a.raw = "Version: 1\n" }, nil, distros.ErrIndex, "without a name"},
 		{"listed without this architecture", func(a *archive, _ *Options) { a.packages = map[string]string{"main/binary-arm64": "a 1"} }, nil, distros.ErrIndex, "lists no index"},
 		{"unpacks to more than listed", func(a *archive, _ *Options) { a.Plus = -1 }, nil, distros.ErrIndex, "more bytes"},
 		{"component of the source", func(_ *archive, o *Options) { o.Sources[0].Components = []string{"main", "universe"} }, nil, nil, `component "universe" does not exist in`},
@@ -244,6 +242,7 @@ func TestOtherArchitectureIsNoted(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	a.Head = strings.Replace(a.Head, "all amd64 arm64", "arm64", 1)
+	a.packages = map[string]string{"main/binary-arm64": "a 1 arm64"}
 	a.publish(t, keys().ed)
 	x, err := openIndex(t.Context(), a.options(t))
 	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "nothing for amd64") {

@@ -93,6 +93,7 @@ func (s *solver) open(e *entry) bool {
 func (s *solver) impossible(by *item, group []dpkg.Relation) error {
 	e := &distros.UnresolvableError{Relation: dpkg.Relations{group}.String(), Chain: by.chain(), Reason: "which no repository has"}
 	for _, r := range group {
+		e.Versions = append(e.Versions, s.x.unusable[r.Name]...)
 		if cur := s.current[r.Name]; cur != nil {
 			state := "installed"
 			if cur.entry != nil {

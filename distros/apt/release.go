@@ -1,7 +1,8 @@
 package apt
 
 import (
-	"encoding/hex"
+	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
@@ -19,82 +21,94 @@ const maxRelease = 16 << 20 // bytes of an InRelease file; Debian's largest is b
 // release is the part of a Release file that this package uses.
 type release struct {
 	suite, codename string
-	date, until     time.Time // until is zero without Valid-Until
+	date, until     time.Time // zero: not stated
 	components      []string
 	architectures   []string // empty: not stated
 	// notAutomatic marks backports and experimental: only packages that no other repository has are taken.
 	notAutomatic bool
 	byHash       bool
-	indexes      map[string]sum // Packages files by their path below the Release file
+	indexes      map[string]fetch.File // Packages files, without their URLs, by their path below the Release file
 }
 
-// sum is the digest and size that a file must have.
-type sum struct {
-	sha256 string // hex, lower case
-	size   int64  // bytes
-}
-
-// parseRelease parses a Release file. Mistakes are distros.ErrIndex.
+// parseRelease parses a Release file. Like apt, it reads the first paragraph only, and goes on without a Date. Mistakes
+// are distros.ErrIndex.
 func parseRelease(text []byte) (*release, error) {
-	p, err := dpkg.ParseParagraph(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: Release file: %w", distros.ErrIndex, err)
+	var p dpkg.Paragraph
+	var err error
+	for p, err = range dpkg.ReadParagraphs(bytes.NewReader(text)) {
+		break
 	}
-	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]sum{}}
-	r.components = strings.Fields(p.Get("Components"))
-	for i, c := range r.components {
-		r.components[i] = path.Base(c) // old security archives name main "updates/main" but keep it under main
+	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]fetch.File{}}
+	for _, c := range strings.Fields(p.Get("Components")) {
+		r.components = append(r.components, path.Base(c)) // old security archives name main "updates/main" but keep it under main
 	}
 	r.architectures = strings.Fields(p.Get("Architectures"))
-	if p.Get("No-Support-for-Architecture-all") == "Packages" {
+	if slices.Contains(strings.Fields(p.Get("No-Support-for-Architecture-all")), "Packages") {
 		// Debian lists binary-all, but its packages are also in binary-amd64.
 		r.architectures = slices.DeleteFunc(r.architectures, func(a string) bool { return a == "all" })
 	}
 	r.notAutomatic, _ = truth(p.Get("NotAutomatic"))
 	r.byHash, _ = truth(p.Get("Acquire-By-Hash"))
-	for _, f := range []struct {
-		name string
-		into *time.Time
-	}{{"Date", &r.date}, {"Valid-Until", &r.until}} {
-		if v := p.Get(f.name); v != "" {
-			if *f.into, err = parseDate(v); err != nil {
-				return nil, fmt.Errorf("%w: Release file: field %s: %w", distros.ErrIndex, f.name, err)
-			}
+	r.date, _ = parseDate(p.Get("Date"))
+	until := p.Get("Valid-Until")
+	if err == nil && until != "" {
+		r.until, err = parseDate(until)
+	}
+	for _, kind := range []string{"SHA256", "SHA512"} {
+		if err == nil {
+			err = r.readSums(kind, p.Get(kind))
 		}
 	}
-	return r, r.readSums(p.Get("SHA256"))
+	if err == nil && p.Get("SHA256")+p.Get("SHA512") == "" {
+		err = errors.New("it has no digests of the kinds SHA256 and SHA512; weaker ones (MD5Sum, SHA1) do not count")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: Release file: %w", distros.ErrIndex, err)
+	}
+	return r, nil
 }
 
-func (r *release) readSums(list string) error {
+// readSums reads a list of digests of one kind. Each index has one digest, the first that is listed.
+func (r *release) readSums(kind, list string) error {
 	for line := range strings.Lines(list) {
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
 		}
 		if len(words) != 3 {
-			return fmt.Errorf("%w: Release file: field SHA256: want digest, size and name, have %.80q", distros.ErrIndex, line)
+			return fmt.Errorf("field %s: want digest, size and name, have %.80q", kind, line)
 		}
-		if !strings.HasPrefix(path.Base(words[2]), "Packages") {
+		name := words[2]
+		_, known := r.indexes[name]
+		if known || !strings.HasPrefix(path.Base(name), "Packages") {
 			continue
 		}
-		size, err := strconv.ParseInt(words[1], 10, 64)
-		digest := strings.ToLower(words[0])
-		if b, hexErr := hex.DecodeString(digest); err != nil || size < 0 || hexErr != nil || len(b) != 32 || !safePath(words[2]) {
-			return fmt.Errorf("%w: Release file: field SHA256: bad entry %.120q", distros.ErrIndex, line)
+		size, err := strconv.ParseUint(words[1], 10, 63)
+		if err != nil {
+			return fmt.Errorf("field %s: bad size in %.120q", kind, line)
 		}
-		r.indexes[words[2]] = sum{digest, size}
+		r.indexes[name], err = fetch.NewFile(kind, words[0], int64(size)) //nolint:gosec // of 63 bits
+		if err != nil {
+			return fmt.Errorf("field %s: %s: %w", kind, name, err)
+		}
 	}
 	return nil
 }
 
-// parseDate parses the date format of Release files, which is always UTC.
-func parseDate(s string) (time.Time, error) {
-	for _, layout := range []string{"Mon, _2 Jan 2006 15:04:05 UTC", "Mon, _2 Jan 2006 15:04:05 GMT", "Mon, _2 Jan 2006 15:04:05 -0700"} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil
+// parseDate parses the date formats of Release files.
+func parseDate(text string) (date time.Time, err error) {
+	text = strings.Join(strings.Fields(text), " ")
+	for _, zone := range []string{" UTC", " GMT", " Z", " -0700"} {
+		date, err = time.Parse("Mon, 2 Jan 2006 15:04:05"+zone, text)
+		if err == nil {
+			return date.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"", s)
+	date, err = time.Parse("Mon Jan 2 15:04:05 2006", text) // of C's asctime, in UTC
+	if err != nil {
+		return date, fmt.Errorf("Valid-Until: %.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"", text)
+	}
+	return date, nil
 }
 
 // check compares a Release file with the request and with the clock.

@@ -42,8 +42,8 @@ func indexOf(t require.T, texts ...string) *Index {
 		var entries []entry
 		for p, err := range dpkg.ReadParagraphs(strings.NewReader(control(text))) {
 			require.NoError(t, err)
-			e := require.Value(newEntry(p))(t)
-			if e.repo, e.component = r, "main"; e.arch == "amd64" || e.arch == "all" {
+			e := newEntry(p, job{repo: r, component: "main"}, "amd64")
+			if e.arch == "amd64" || e.arch == "all" {
 				entries = append(entries, e)
 			}
 		}
@@ -210,12 +210,40 @@ func TestCandidateAcrossRepositories(t *testing.T) {
 func TestEntriesAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
-		"Filename: ../x.deb", "Filename: /etc/x.deb", "Filename: a//b", "Filename: ", "Size: -1", "Size: x", "SHA256: 12", "SHA256: ",
+		"Filename: ../x.deb", "Filename: a/../b", "Filename: /..", "Filename: a?b", "Filename: /", "Filename: ", "Size: -1", "Size: x", "SHA256: 12", "SHA256: ",
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
 		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
 		assert.ErrorIsf(t, assert.Err(e.toPackage()), distros.ErrIndex, "entry with %q", field)
+	}
+}
+
+// TestUnusableIsNoted: what an index has and cannot be used is counted, and its fault is said where it is wanted.
+func TestUnusableIsNoted(t *testing.T) {
+	t.Parallel()
+	const text = "Package: bad\nVersion: 2\nFilename: ../bad.deb\nSize: 1\nSHA256: %064d\n\n" +
+		"Package: weak\nVersion: 1\nFilename: weak.deb\nSize: 1\nMD5sum: 0\n\n" +
+		"Package: needs\nVersion: 1\nDepends: weak\nFilename: needs.deb\nSize: 1\nSHA512: %0128d\n"
+	j := job{repo: &repo{base: "http://r", suite: "s", rel: &release{}}, component: "main"}
+	entries := require.Value(j.read(strings.NewReader(fmt.Sprintf(text, 0, 0)), "amd64"))(t)
+	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
+	x.build([][]entry{entries})
+	assert.Equal(t, 1, x.Len())
+	assert.Equal(t, 1, len(x.Notes()))
+	assert.Contains(t, x.Notes()[0], "2 of 3 packages cannot be used")
+	_, ok := x.Candidate("bad")
+	assert.Equal(t, false, ok)
+	for want, say := range map[string]string{"bad": "bad Filename", "bad=2": "bad Filename", "weak": "no SHA256 and no SHA512", "needs": ""} {
+		_, err := x.Find(want)
+		_, err2 := x.Resolve(nil, []string{want})
+		if say == "" {
+			assert.NoError(t, err)
+			assert.ErrorContains(t, err2, "no SHA256 and no SHA512")
+			continue
+		}
+		assert.ErrorContains(t, err, say)
+		assert.ErrorContains(t, err2, say)
 	}
 }
 

@@ -24,8 +24,12 @@ func (r *repo) open(ctx context.Context, o Options) error {
 	}
 	sum := sha256.Sum256(text)
 	r.digest = hex.EncodeToString(sum[:])
-	if r.rel, err = parseRelease(text); err != nil {
+	r.rel, err = parseRelease(text)
+	if err != nil {
 		return err
+	}
+	if r.rel.date.IsZero() {
+		r.notes = append(r.notes, r.name()+" has no Date that can be read: an older Release file would not be noticed")
 	}
 	return r.rel.check(r.suite, o.Now, o.AllowExpired || r.source.NoValidUntil)
 }
@@ -83,8 +87,8 @@ func (r *repo) goesBack(before, now []byte) bool {
 	if err != nil || !b.date.After(n.date) {
 		return false
 	}
-	r.note = fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
-		"if the repository was set back on purpose, give --allow-rollback", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339))
+	r.notes = append(r.notes, fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
+		"if the repository was set back on purpose, give --allow-rollback", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339)))
 	return true
 }
 

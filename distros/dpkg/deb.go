@@ -139,7 +139,11 @@ func (d *Deb) readControl() error {
 			return fmt.Errorf("%s: %w", member, err)
 		}
 	}
-	if d.Control, err = ParseParagraph(d.Files["control"]); err != nil {
+	d.Control, err = ParseParagraph(d.Files["control"])
+	if err == nil {
+		err = d.Control.check()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: control: %w", member, err)
 	}
 	for _, name := range []string{"Package", "Version", "Architecture"} {

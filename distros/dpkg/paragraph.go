@@ -42,24 +42,32 @@ func (p Paragraph) Get(name string) string {
 
 // Lookup is Get with a second result, which distinguishes an empty field from a missing one.
 func (p Paragraph) Lookup(name string) (string, bool) {
-	for i := range p.fields {
-		if f := &p.fields[i]; len(f.name) == len(name) && strings.EqualFold(f.name, name) {
-			return f.value, true
+	i := p.index(name)
+	if i < 0 {
+		return "", false
+	}
+	return p.fields[i].value, true
+}
+
+// index returns the place of a field, -1 if it is missing. Of a field that occurs twice the last one counts, as in apt.
+func (p Paragraph) index(name string) int {
+	for i, f := range slices.Backward(p.fields) {
+		if len(f.name) == len(name) && strings.EqualFold(f.name, name) {
+			return i
 		}
 	}
-	return "", false
+	return -1
 }
 
 // Set returns the paragraph with a field replaced, or added at the end.
 func (p Paragraph) Set(name, value string) Paragraph {
 	fields := slices.Clone(p.fields)
-	for i, f := range fields {
-		if strings.EqualFold(f.name, name) {
-			fields[i].value = value
-			return render(fields)
-		}
+	i := p.index(name)
+	if i < 0 {
+		return render(append(fields, field{name, value}))
 	}
-	return render(append(fields, field{name, value}))
+	fields[i].value = value
+	return render(fields)
 }
 
 // Without returns the paragraph without the named fields.
@@ -89,9 +97,11 @@ func render(fields []field) Paragraph {
 	return Paragraph{raw: b.String(), fields: fields}
 }
 
-// ReadParagraphs yields the paragraphs of control data one by one. At the first mistake it yields an
-// ErrFormat that names the line, or the reader's error, and stops. The paragraphs do not depend on the reader
-// afterwards.
+// ReadParagraphs yields the paragraphs of control data one by one, read as apt reads them: only an empty line ends a
+// paragraph, continuation lines before its first field do not count, and a line without a colon is a part of the
+// name of the field that follows, which nothing asks for then. Lines that begin with # are comments. At the first
+// mistake it yields an ErrFormat that names the line, or the reader's error, and stops. The paragraphs do not depend
+// on the reader afterwards.
 func ReadParagraphs(r io.Reader) iter.Seq2[Paragraph, error] {
 	return func(yield func(Paragraph, error) bool) {
 		s := scanner{in: bufio.NewReaderSize(r, 256<<10)}
@@ -161,20 +171,14 @@ func (s *scanner) next() (string, error) {
 			s.buf = append(s.buf, '\n')
 			line = s.buf[start:]
 		}
+		empty := len(bytes.TrimLeft(line, "\r\n")) == 0
 		switch {
-		case line[0] == '#':
+		case empty && start > 0:
+			return string(s.buf[:start]), nil
+		case empty, line[0] == '#', start == 0 && line[0] <= ' ':
 			s.buf = s.buf[:start]
-		case line[0] > ' ':
-			if start == 0 {
-				s.line = s.read
-			}
-		case len(bytes.TrimLeft(line, " \t\r\n")) == 0: // blank lines separate paragraphs, also with spaces on them
-			s.buf = s.buf[:start]
-			if start > 0 {
-				return string(s.buf), nil
-			}
 		case start == 0:
-			return "", fmt.Errorf("control data line %d: %w: continues a field where there is none", s.read, ErrFormat)
+			s.line = s.read
 		}
 	}
 }
@@ -196,28 +200,28 @@ func (s *scanner) readLine() error {
 // parse splits a paragraph's text, which the fields then share.
 func parse(text string, line int) (Paragraph, error) {
 	p := Paragraph{raw: text, fields: make([]field, 0, strings.Count(text, "\n"))}
-	for n := line; text != ""; n++ {
-		end := fieldEnd(text)
-		name, value, ok := strings.Cut(text[:end], ":")
-		if !ok || !validName(name) {
-			return Paragraph{}, fmt.Errorf("control data line %d: %w: want \"Field: value\", have %.60q", n, ErrFormat, text[:end])
+	for text != "" {
+		name, value, found := strings.Cut(text, ":")
+		if !found {
+			line += strings.Count(p.raw[:len(p.raw)-len(text)], "\n")
+			return Paragraph{}, fmt.Errorf("control data line %d: %w: want \"Field: value\", have %.60q", line, ErrFormat, text)
 		}
 		if len(p.fields) == maxFields {
-			return Paragraph{}, fmt.Errorf("control data line %d: %w: more than %d fields", n, ErrFormat, maxFields)
+			return Paragraph{}, fmt.Errorf("control data line %d: %w: a paragraph of more than %d fields", line, ErrFormat, maxFields)
 		}
-		first, rest, more := strings.Cut(value, "\n")
+		end := fieldEnd(value)
+		text = value[min(end+1, len(value)):]
+		first, rest, more := strings.Cut(value[:end], "\n")
 		value = strings.Trim(first, " \t\r")
 		if more {
 			value += "\n" + strings.TrimRight(rest, "\r\n")
-			n += strings.Count(rest, "\n") + 1
 		}
-		p.fields = append(p.fields, field{name, value})
-		text = text[min(end+1, len(text)):]
+		p.fields = append(p.fields, field{strings.TrimRight(name, " \t\r\n"), value})
 	}
 	return p, nil
 }
 
-// fieldEnd returns the index of the newline that ends the first field with its continuation lines.
+// fieldEnd returns the index of the newline that ends a value with its continuation lines.
 func fieldEnd(text string) int {
 	for at := 0; ; {
 		i := strings.IndexByte(text[at:], '\n')
@@ -225,10 +229,22 @@ func fieldEnd(text string) int {
 			return len(text)
 		}
 		at += i + 1
-		if at >= len(text) || text[at] != ' ' && text[at] != '\t' {
+		if at >= len(text) || text[at] > ' ' {
 			return at - 1
 		}
 	}
+}
+
+// check returns an ErrFormat for a paragraph that apt reads and that dpkg refuses, in a package and in its database.
+func (p Paragraph) check() error {
+	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
+	for i, f := range p.fields {
+		continued := strings.Split(f.value, "\n")[1:]
+		if !validName(f.name) || p.index(f.name) != i || slices.ContainsFunc(continued, blank) {
+			return fmt.Errorf("control data: %w: dpkg takes no field %.60q: %.60q", ErrFormat, f.name, f.value)
+		}
+	}
+	return nil
 }
 
 // validName follows policy 5.1: printable ASCII except space and colon, not beginning with # or -.

@@ -67,17 +67,12 @@ func TestReadParagraphs(t *testing.T) {
 func TestReadParagraphsErrors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{ // input -> substring of the message
-		"no colon\n":                          "line 1",
-		"A: 1\n\nB: 2\nC\n":                   "line 4",
-		"A: 1\n x\n y\nbad name: x\n":         "line 4",
-		" starts with a continuation":         "line 1",
-		"A: 1\n\n\n x\n":                      "line 4",
-		":x\n":                                "line 1",
-		"-A: x\n":                             "line 1",
-		"A\x00B: x\n":                         "line 1",
-		strings.Repeat("A: 1\n", maxFields+1): "fields",
-		"A: " + strings.Repeat("x", maxParagraph):      "bytes",
-		strings.Repeat("A: x\n\n\n", 3) + "\xffx: y\n": "line 10",
+		"no colon\n":                                "line 1",
+		"A: 1\n\nB: 2\nC\n":                         "line 4",
+		"A: 1\n x\n y\nC\n\nD: 1\n":                 "line 4",
+		strings.Repeat("A: 1\n", maxFields+1):       "fields",
+		"A: " + strings.Repeat("x", maxParagraph):   "bytes",
+		strings.Repeat("A: x\n\n\n", 3) + "\xffx\n": "line 10",
 	}
 	for in, want := range tests {
 		var err error
@@ -97,6 +92,39 @@ func TestReadParagraphsErrors(t *testing.T) {
 	}
 	for range ReadParagraphs(strings.NewReader(twoParagraphs)) {
 		break // must not panic: yield is not called again
+	}
+}
+
+// TestReadAsApt: what apt's reader takes, with one field A. The forms of repositories in distros/apt ask apt itself.
+func TestReadAsApt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in, want string
+		dpkg     bool // dpkg takes it in a package as well
+	}{
+		{"A: 1\n \n 2\n", "1\n \n 2", false},
+		{"A: 1\n\t\n\t2\n", "1\n\t\n\t2", false},
+		{"A: 1\n \n", "1\n ", false},
+		{" x: y\n\tz\nA: 1\n", "1", true},
+		{"\n\n x\nA: 1\n", "1", true},
+		{"B: 1\nstray\nC: 2\nA: 1\n", "1", false},
+		{"B: 1\nstray\nA: 2\n", "", false},
+		{"A: 1\nstray\nA: 2\n", "1", false},
+		{"A: 1\na: 2\n", "2", false},
+		{"A : 1\n", "1", true},
+		{"A\t: 1\n", "1", true},
+		{"-B: 1\nA: 1\n", "1", false},
+		{"\xffB: 1\nA: 1\n", "1", false},
+		{":x\nA: 1\n", "1", false},
+		{"#B\nA: 1\n", "1", true},
+		{"A: 1\r\n 2\r\n", "1\n 2", true},
+	} {
+		p, err := ParseParagraph([]byte(tt.in))
+		assert.NoErrorf(t, err, "%q", tt.in)
+		assert.Equalf(t, tt.want, p.Get("A"), "%q", tt.in)
+		assert.Equalf(t, tt.dpkg, p.check() == nil, "%q: %v", tt.in, p.check())
+		q := p.Set("A", "9")
+		assert.Equalf(t, "9", q.Get("A"), "%q", tt.in)
 	}
 }
 
@@ -131,6 +159,7 @@ func TestParagraphChanges(t *testing.T) {
 func FuzzParagraphs(f *testing.F) {
 	f.Add(twoParagraphs)
 	f.Add("A: 1\r\n \r\n\tx\n#\nB:\n")
+	f.Add(" x\nA : 1\n \n 2\nstray\n\vB: 1\na: 2\n:\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		for p, err := range ReadParagraphs(strings.NewReader(in)) {
 			if err != nil {

@@ -31,6 +31,22 @@ func (f File) key() string {
 	return f.SHA512
 }
 
+// NewFile returns a file without its URL for a digest in hex of kind "sha256" or "sha512", the names that indexes of
+// packages use, in any case. A digest of another kind is an error: weaker ones do not count.
+func NewFile(digestKind, digest string, size int64) (File, error) {
+	digest = strings.ToLower(strings.TrimSpace(digest))
+	digestKind = strings.ToLower(digestKind)
+	switch {
+	case digestKind != "sha256" && digestKind != "sha512":
+		return File{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", digestKind)
+	case kind(digest) != digestKind:
+		return File{}, fmt.Errorf("%.80q is not a %s", digest, digestKind)
+	case digestKind == "sha512":
+		return File{SHA512: digest, Size: size}, nil
+	}
+	return File{SHA256: digest, Size: size}, nil
+}
+
 func (f File) check() error {
 	switch {
 	case f.SHA256 == "" && f.SHA512 == "":

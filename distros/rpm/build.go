@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -142,7 +143,7 @@ func (b *builder) end() error {
 	if len(b.packages) == maxPackages {
 		return fmt.Errorf("more than %d packages", maxPackages)
 	}
-	sum, err := newChecksum(b.digestType, b.digest, p.Size)
+	sum, err := fetch.NewFile(b.digestType, b.digest, p.Size)
 	if err != nil {
 		b.hide(err.Error())
 	}

@@ -85,8 +85,8 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 			if err != nil {
 				return m, fmt.Errorf("metalink: %w", err)
 			}
-			for _, h := range state.Hashes { // a metalink has MD5 and SHA-1 as well, which newChecksum refuses
-				if s, err := newChecksum(h.Type, h.Value, size); err == nil && len(m.sums) < maxMirrors {
+			for _, h := range state.Hashes { // a metalink has MD5 and SHA-1 as well, which fetch.NewFile refuses
+				if s, err := fetch.NewFile(h.Type, h.Value, size); err == nil && len(m.sums) < maxMirrors {
 					m.sums = append(m.sums, s)
 				}
 			}

@@ -2,7 +2,6 @@ package rpm
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -29,22 +28,6 @@ type listFile struct {
 	Href, Base string     // relative to the repository, or to base
 	Sum        fetch.File // without its URL
 	Unpacked   int64      // bytes of its content; 0: not known
-}
-
-// newChecksum returns a file without its URL for a digest of kind "sha256" or "sha512", the names that metadata uses.
-// Other kinds are an error, as they are too weak.
-func newChecksum(kind, value string, size int64) (fetch.File, error) {
-	value = strings.ToLower(strings.TrimSpace(value))
-	b, err := hex.DecodeString(value)
-	switch kind = strings.ToLower(kind); {
-	case err == nil && kind == "sha256" && len(b) == 32:
-		return fetch.File{SHA256: value, Size: size}, nil
-	case err == nil && kind == "sha512" && len(b) == 64:
-		return fetch.File{SHA512: value, Size: size}, nil
-	case kind == "sha256" || kind == "sha512":
-		return fetch.File{}, fmt.Errorf("%.80q is not a %s", value, kind)
-	}
-	return fetch.File{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
 }
 
 // repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some repositories write fractions.
@@ -86,7 +69,7 @@ func parseRepomd(text []byte) (*repomd, error) {
 		r.Newest = max(r.Newest, time)
 		l := listFile{Href: d.Location.Href, Base: d.Location.Base, Unpacked: open}
 		var err error
-		if l.Sum, err = newChecksum(d.Sum.Type, d.Sum.Value, size); err != nil {
+		if l.Sum, err = fetch.NewFile(d.Sum.Type, d.Sum.Value, size); err != nil {
 			if d.Type == "primary" {
 				weak = fmt.Errorf("list primary: %w", err)
 			}

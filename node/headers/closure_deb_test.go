@@ -35,6 +35,14 @@ func (s fakeIndex) Candidate(name string) (*apt.Package, bool) {
 	return nil, false
 }
 
+func (s fakeIndex) Find(name string) (*apt.Package, error) {
+	p, ok := s.Candidate(name)
+	if !ok {
+		return nil, &distros.UnresolvableError{Relation: name}
+	}
+	return p, nil
+}
+
 func TestClosure(t *testing.T) {
 	t.Parallel()
 	ubuntu := fakeIndex{

@@ -49,7 +49,7 @@ func (f *debManager) find(ctx context.Context, wants []string) (*plan, error) {
 	if err != nil {
 		return nil, e.because(ctx, err)
 	}
-	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
+	f.read(index, begin)
 	libc, err := f.libc(arch.Debian)
 	if err != nil {
 		return nil, err

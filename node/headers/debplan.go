@@ -1,11 +1,13 @@
 package headers
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
@@ -14,6 +16,7 @@ import (
 type catalogue interface {
 	Candidate(name string) (*apt.Package, bool)
 	Versions(name string) []apt.Package
+	Find(want string) (*apt.Package, error)
 }
 
 // plan returns the wanted packages with the header packages that they need. libc is the version of the image's C library; "" if it is
@@ -21,9 +24,11 @@ type catalogue interface {
 func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, e *UnavailableError) (*plan, error) {
 	var chosen []*apt.Package
 	for _, name := range wants {
-		p, ok := x.Candidate(name)
-		if !ok {
-			e.Package, e.Newest = name, newest(x, f.Release)
+		p, err := x.Find(name)
+		if err != nil {
+			e.Package = name
+			e.Newest = newest(x, f.Release)
+			e.Failed = append(e.Failed, faulty(err)...)
 			return nil, e
 		}
 		chosen = append(chosen, p)
@@ -40,6 +45,15 @@ func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, e *Una
 		out.packages = append(out.packages, p.Package)
 	}
 	return out, nil
+}
+
+// faulty says what the repositories have of a package that was not found.
+func faulty(err error) []string {
+	missing, ok := errors.AsType[*distros.UnresolvableError](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	return missing.Versions
 }
 
 // debNeeds returns the header packages that a package needs. Its other dependencies the image has, or the compile does not need them,

@@ -16,7 +16,7 @@ type UnavailableError struct {
 	Release string   // release of the kernel, as printed by uname -r
 	Package string   // the package that was searched; "" when the release cannot have one
 	Looked  []string // repositories that were searched, as "URI suite components"
-	Failed  []string // repositories that could not be used, with the reason
+	Failed  []string // repositories and packages that could not be used, with the reason
 	Newest  string   // of the releases of the same flavour whose headers the repositories have
 	Folder  string   // folder of the image's repository configuration; "": apt's
 	Err     error    // a reason other than a missing package; may be nil

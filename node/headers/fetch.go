@@ -152,4 +152,15 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 	return out, nil
 }
 
+// read logs what the indexes of the repositories have, and what a person should know of them.
+func (f *fetcher) read(index interface {
+	Len() int
+	Notes() []string
+}, begin time.Time) {
+	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
+	for _, note := range index.Notes() {
+		f.Log.Warn("package repositories", "note", note)
+	}
+}
+
 func label(p distros.Package) string { return p.Name + " " + p.Version }

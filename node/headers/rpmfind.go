@@ -114,7 +114,7 @@ func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []str
 		return nil, e.because(ctx, err)
 	}
 	f.clients = releases.Clients()
-	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
+	f.read(index, begin)
 	return f.plan(index, wants, e)
 }
 
