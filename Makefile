@@ -29,9 +29,10 @@ build: driver-build $(PROGRAMS) ## bin/driver-build, and the programs of an imag
 driver-build:
 	$(GO_BUILD) -o bin/driver-build ./cmd/driver-build
 
-# Without inlining driver-entrypoint is a twelfth smaller; images/programs makes it the same way.
+# Without inlining driver-entrypoint is a twelfth smaller, and with functions at multiples of 16 bytes instead of
+# 32 another hundredth; images/programs makes it the same way.
 $(PROGRAMS): programs-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -gcflags=all=-l -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO_BUILD) -gcflags=all=-l -ldflags='-s -w -funcalign=16' -o bin/driver-entrypoint-linux-$* ./cmd/driver-entrypoint
 	ci/build-probe $*
 
 image: driver-build programs-$(ARCH) ## the image of OS and DRIVER for ARCH, into OUTPUT; builds only what this image needs

@@ -104,6 +104,10 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 }
 
 // read reads modules.dep, whose lines are "file: file file", and the names in modules.builtin, if there are any.
+//
+// kmodule.Probe reads them too, and does not do here: a line without a colon makes it panic, which would end
+// process 1 of the container; it does not tell a module that is missing from a tree that is damaged; and it
+// loads files outside of the tree.
 func (t *moduleTree) read() error {
 	path := filepath.Join(t.dir, "modules.dep")
 	text, err := bounded.Text(path, maxDeps)

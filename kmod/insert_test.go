@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/u-root/u-root/pkg/kmodule"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -167,5 +168,35 @@ func TestInsertForReal(t *testing.T) {
 	testfile.Write(t, path+".xz", "\xfd7zXZ\x00 and nothing more")
 	if err := (System{}).Insert(t.Context(), path+".xz", nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("Insert of damaged xz data: %v; want an error that is not the kernel's", err)
+	}
+}
+
+// finit_module has the file, by which LoadPin and IMA judge; init_module has its content only. A file that
+// cannot be read tells them apart: the version of kmodule that reads a plain module gets Go's error, and the one
+// that passes its file on gets the kernel's. The flag keeps FileInit from reading where the kernel has no modules.
+func TestFileInitNamesTheFile(t *testing.T) {
+	t.Parallel()
+	path := testfile.Write(t, filepath.Join(t.TempDir(), "x.ko"), string(moduleOf("vermagic=1")))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	err = kmodule.FileInit(f, "", kmodule.MODULE_INIT_IGNORE_VERMAGIC)
+	if _, read := errors.AsType[*fs.PathError](err); err == nil || read {
+		t.Errorf("FileInit of a plain module: %v; want an answer of finit_module", err)
+	}
+}
+
+// FileInit decompresses what is named so; a plain module of such a name has to get to the kernel as it is.
+func TestLoadByContent(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x.ko", "x.ko.xz", "x.ko.gz", "x.ko.zst", "x"} {
+		path := testfile.Write(t, filepath.Join(t.TempDir(), name), string(moduleOf("vermagic=none")))
+		f, kind, err := openRegular(path)
+		require.NoError(t, err)
+		defer f.Close()
+		err = load(f, kind, "")
+		if _, answered := errors.AsType[unix.Errno](err); !answered {
+			t.Errorf("load of a plain module named %s: %v; want an answer of the kernel", name, err)
+		}
 	}
 }

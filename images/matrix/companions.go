@@ -51,9 +51,9 @@ func (c Companion) misfit(t Target) string {
 	switch {
 	case !slices.Contains(c.Archs, t.Arch):
 		return "is not made for " + t.Arch
-	case c.Drivers.From != "" && CompareVersions(t.Driver.Version, c.Drivers.From) < 0:
+	case !inRange(t.Driver.Version, driverinfo.Span{From: c.Drivers.From}):
 		return "needs driver " + c.Drivers.From + " or newer"
-	case c.Drivers.Below != "" && CompareVersions(t.Driver.Version, c.Drivers.Below) >= 0:
+	case !inRange(t.Driver.Version, driverinfo.Span{Below: c.Drivers.Below}):
 		return "needs a driver below " + c.Drivers.Below
 	case len(c.Flavours) > 0 && !slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(t.Flavours, f) }):
 		return "needs the " + strings.Join(c.Flavours, " or ") + " modules"
@@ -133,7 +133,7 @@ type Interface struct {
 
 // Calls reports whether a version of the driver calls the interface in its old form.
 func (c Interface) Calls(version string) bool {
-	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool { return inRange(version, s.From, s.Below) })
+	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool { return inRange(version, s) })
 }
 
 // breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not concerned.

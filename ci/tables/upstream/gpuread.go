@@ -50,7 +50,7 @@ func readLists(folder fs.FS) ([]branchList, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := branchList{branch: matrix.Major(name)}
+		l := branchList{branch: matrix.Major(version(name))}
 		switch path.Ext(name) {
 		case ".json":
 			l.entries, err = supported(data, l.branch)
@@ -90,7 +90,7 @@ func supported(data []byte, branch int) ([]entry, error) {
 		e := entry{device: uint16(device), board: c.SubVendorID != "", name: c.Name, open: slices.Contains(c.Features, "kernelopen")}
 		e.closed = !e.open && branch >= firstWithOpen
 		if c.LegacyBranch != "" {
-			if e.legacy = matrix.Major(c.LegacyBranch); e.legacy == 0 {
+			if e.legacy = matrix.Major(strings.TrimSuffix(c.LegacyBranch, ".xx")); e.legacy == 0 {
 				return nil, fmt.Errorf("legacybranch %q is no branch", c.LegacyBranch)
 			}
 		}
