@@ -133,6 +133,7 @@ func (c *chooser) decide(m *machine) {
 			if c.options.Precompiled {
 				m.kernel = m.Kernel
 			}
+			m.unusual = !m.usual(candidates)
 			m.settings = t.Driver.Version + " " + system + " " + m.kernel + " " + m.moduleType()
 			m.class = m.settings + " " + m.need.class()
 			return
@@ -147,6 +148,19 @@ func (c *chooser) decide(m *machine) {
 	default:
 		m.refuse(GPUUnsupported, "no driver for %s%s drives its GPU (%s): %v", system, runs, m.need, gpuErr)
 	}
+}
+
+// usual reports whether a machine gets what its class alone would get: its kernel, and how new its GPUs are, change nothing.
+func (m *machine) usual(candidates []matrix.Target) bool {
+	typical := m.need.typical()
+	for _, t := range candidates {
+		drives := func(flavour string) bool { return typical.Check(t.Driver.Version, flavour) == nil }
+		flavours := slices.DeleteFunc(slices.Clone(t.Flavours), func(f string) bool { return !drives(f) })
+		if len(flavours) > 0 {
+			return t.Driver.Version == m.target.Driver.Version && len(flavours) == len(m.flavours)
+		}
+	}
+	return false
 }
 
 // system returns the system of the matrix that a machine has, or refuses the machine; it is "" then.

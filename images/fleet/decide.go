@@ -25,6 +25,7 @@ type machine struct {
 	devices      []string // labels that name its GPUs
 	settings     string   // what its pool has to say, so that machines with the same can share one
 	class        string   // settings, and what may need another driver later: more than a pool has to say
+	unusual      bool     // its kernel, or how new its GPUs are, gives it something else than its class would get
 	pooled       bool     // a pool chooses it
 }
 

@@ -43,7 +43,7 @@ func read(t testing.TB, name string) []fleet.Node {
 // TestRecorded decides about node lists of the shapes that clouds and distributions have.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm", "devices"} {
+	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm", "devices", "joined"} {
 		for kind, o := range map[string]fleet.Options{"": {At: at}, "-precompiled": {At: at, Precompiled: true}} {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
@@ -124,12 +124,15 @@ func chooses(p *fleet.Plan, pool fleet.Pool, n fleet.Node) bool {
 	if n.Labels == nil {
 		return false
 	}
-	for key, value := range pool.NodeSelector {
-		if got, ok := n.Labels[key]; !ok || got != value {
-			return false
+	has := func(labels map[string]string) bool {
+		for key, value := range labels {
+			if got, ok := n.Labels[key]; !ok || got != value {
+				return false
+			}
 		}
+		return true
 	}
-	return fleet.ByChart(n.Labels, p.NFD)
+	return has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has)) && fleet.ByChart(n.Labels, p.NFD)
 }
 
 // TestGPUs: what GPUs need by their number, their name, or the label of driver-build gpus, which is a limit only
@@ -146,11 +149,11 @@ func TestGPUs(t *testing.T) {
 		`"nvidia.com/driver.branch": "R595"`: "ubuntu2204 595.91.07 ", `"nvidia.com/driver.branch": "R610"`: "ubuntu2204 595.91.07 ",
 		`"nvidia.com/driver.branch": "none"`: "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none",
 		device("1eb8"):                       "ubuntu2204 595.91.07 ", device("3182"): "ubuntu2204-open 595.91.07 open",
-		device("3041"): "ubuntu2204-open 610.57.04 open 10de:3041 of a is not in the list", device("3041") + "," + device("1eb8"): "ubuntu2204-open 610.57.04 open 10de:3041 of a is not in the list",
+		device("3041"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list", device("3041") + "," + device("1eb8"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list",
 		`"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-5090-Laptop-GPU"`: "ubuntu2204-open 595.91.07 open", `"nvidia.com/gpu.product": "NVIDIA-A800-40GB-PCIe"`: "ubuntu2204 595.91.07 ",
 		`"nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB-SHARED"`: "ubuntu2204-r580 580.173.02 proprietary",
 		device("102d") + `, "cuda": ""`:                           "no driver for ubuntu22.04 that runs CUDA 12.0 drives its GPU (Tesla K80): driver 595.91.07 does not drive Tesla K80 (10de:102d): R470 is the last branch that drives it",
-		`"nvidia.com/gpu.product": "NVIDIA-Q9000"`:                "ubuntu2204-open 610.57.04 open NVIDIA-Q9000 of a is not in the list",
+		`"nvidia.com/gpu.product": "NVIDIA-Q9000"`:                "ubuntu2204-new 610.57.04 open NVIDIA-Q9000 of a is not in the list",
 	} {
 		text := `{"kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.present": "true", ` + label + `,
 			"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04"}},

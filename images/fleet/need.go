@@ -72,21 +72,30 @@ func (n need) contradicts() bool {
 	})
 }
 
+// typical is a GPU that asks of a driver what all of these ask together, as far as a class says it: the last branch that drives
+// them, and the flavours of modules. Which branch was the first one, it does not say.
+func (n need) typical() gpus.GPU {
+	g := gpus.GPU{Flavours: []string{matrix.Proprietary, matrix.Open}}
+	for _, other := range n.gpus {
+		if other.LastBranch != "" && (g.LastBranch == "" || matrix.Major(other.LastBranch) < matrix.Major(g.LastBranch)) {
+			g.LastBranch = other.LastBranch
+		}
+		g.Flavours = slices.DeleteFunc(g.Flavours, func(f string) bool { return !slices.Contains(other.Flavours, f) })
+	}
+	return g
+}
+
 // class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will do. It
 // follows from the machine alone, so that a name stays when drivers change.
 func (n need) class() string {
-	last, flavours := "", []string{matrix.Proprietary, matrix.Open}
-	for _, g := range n.gpus {
-		if g.LastBranch != "" && (last == "" || g.LastBranch < last) {
-			last = g.LastBranch
-		}
-		flavours = slices.DeleteFunc(flavours, func(f string) bool { return !slices.Contains(g.Flavours, f) })
-	}
+	g := n.typical()
 	switch {
-	case last != "":
-		return strings.ToLower(last)
-	case len(flavours) == 1:
-		return flavours[0][:4] // open, prop
+	case n.unknown != "":
+		return "new"
+	case g.LastBranch != "":
+		return strings.ToLower(g.LastBranch)
+	case len(g.Flavours) == 1:
+		return g.Flavours[0][:4] // open, prop
 	}
 	return ""
 }

@@ -75,9 +75,11 @@ type Pool struct {
 	// KernelModuleType is set if only one flavour works for the nodes' GPUs and kernels; else the node decides.
 	KernelModuleType string            `json:"kernelModuleType,omitempty" yaml:"kernelModuleType,omitempty"`
 	NodeSelector     map[string]string `json:"nodeSelector" yaml:"nodeSelector"`
-	Tag              string            `json:"tag" yaml:"-"`
-	Running          []string          `json:"running,omitempty" yaml:"-"` // versions of drivers that labels of the nodes name
-	Nodes            []string          `json:"nodes" yaml:"-"`
+	// AnyOf are labels of which the nodes have one set more; empty: NodeSelector alone chooses them.
+	AnyOf   []map[string]string `json:"anyOf,omitempty" yaml:"anyOf,omitempty"`
+	Tag     string              `json:"tag" yaml:"-"`
+	Running []string            `json:"running,omitempty" yaml:"-"` // versions of drivers that labels of the nodes name
+	Nodes   []string            `json:"nodes" yaml:"-"`
 	// ModuleImages have the modules for kernels of the nodes, as far as the registry has such images.
 	ModuleImages []string `json:"moduleImages,omitempty" yaml:"moduleImages,omitempty"`
 

@@ -42,8 +42,8 @@ func (p *Plan) choosePools(all []*machine, o Options) {
 			d.refuseAlike(b)
 		}
 	}
-	for i, name := range d.names() {
-		p.Pools = append(p.Pools, d.pools[i].pool(name, o))
+	for name, parts := range d.named() {
+		p.Pools = append(p.Pools, newPool(name, parts, o))
 	}
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
@@ -158,28 +158,58 @@ func (d *partition) matching(sel map[string]string) (found []*machine) {
 	return found
 }
 
-// pool is a part with everything that the chart needs.
-func (p part) pool(name string, o Options) Pool {
-	m := p.nodes[0]
+// newPool is what the chart needs for parts that get the same.
+func newPool(name string, parts []part, o Options) Pool {
+	m := parts[0].nodes[0]
 	pool := Pool{
-		Name: name, NodeSelector: p.selector, System: m.target.System.ID, Driver: m.target.Driver.Version,
+		Name: name, System: m.target.System.ID, Driver: m.target.Driver.Version,
 		Precompiled: m.kernel != "", Kernel: m.kernel, KernelModuleType: m.moduleType(), Tag: m.tag(),
 		arch: m.target.Arch,
 	}
+	pool.NodeSelector, pool.AnyOf = factor(parts)
 	if m.host != "" {
 		pool.Modules = "host"
 	}
-	for _, m := range p.nodes {
-		pool.Nodes = append(pool.Nodes, m.Name)
-		if tag := m.setTag(o); tag != "" && !slices.Contains(pool.sets, tag) {
-			pool.sets = append(pool.sets, tag)
-		}
-		if version := m.Driver(); version != "" && !slices.Contains(pool.Running, version) {
-			pool.Running = append(pool.Running, version)
+	for _, p := range parts {
+		for _, m := range p.nodes {
+			pool.add(m, o)
 		}
 	}
+	slices.Sort(pool.Nodes)
+	slices.Sort(pool.sets)
 	slices.SortFunc(pool.Running, matrix.CompareVersions)
 	return pool
+}
+
+// add notes a node of the pool.
+func (p *Pool) add(m *machine, o Options) {
+	p.Nodes = append(p.Nodes, m.Name)
+	if tag := m.setTag(o); tag != "" && !slices.Contains(p.sets, tag) {
+		p.sets = append(p.sets, tag)
+	}
+	if version := m.Driver(); version != "" && !slices.Contains(p.Running, version) {
+		p.Running = append(p.Running, version)
+	}
+}
+
+// factor writes selectors as one: the labels that all of them want, and those that differ.
+func factor(parts []part) (common map[string]string, differ []map[string]string) {
+	common = maps.Clone(parts[0].selector)
+	for _, p := range parts {
+		maps.DeleteFunc(common, func(key, value string) bool { return p.selector[key] != value })
+	}
+	if len(parts) == 1 {
+		return common, nil
+	}
+	for _, p := range parts {
+		rest := maps.Clone(p.selector)
+		maps.DeleteFunc(rest, func(key, _ string) bool {
+			_, ok := common[key]
+			return ok
+		})
+		differ = append(differ, rest)
+	}
+	return common, differ
 }
 
 // selectorText is a selector on one line, in the order of its keys.
@@ -196,29 +226,35 @@ const (
 	hashDigits     = 6
 )
 
-// names returns a name for each pool. A name follows from what the nodes are (system, architecture, what their GPUs ask for,
-// the kernel of a precompiled image, the driver of the system's own modules), so that it stays when drivers change and nodes
-// come: helm replaces the DaemonSet of a pool whose name changes on all nodes at once. Only if several pools would have one name
-// do the labels count that tell them apart.
-func (d *partition) names() (names []string) {
-	count := map[string]int{}
-	of := func(p part) string {
-		if m := p.nodes[0]; m.host != "" {
-			return m.ID + " " + m.host
-		}
-		return distros.KernelTag(p.nodes[0].kernel)
-	}
+// named returns the parts of each pool by its name: all that have one name and get the same are one pool.
+//
+// helm replaces the DaemonSet of a pool whose name changes on all nodes at once. So a name follows from the pool's own nodes and
+// selector, and from no other pool. Two that get different things and have one name are not known; their digests could be equal.
+func (d *partition) named() map[string][]part {
+	pools := map[string][]part{}
+	slices.SortFunc(d.pools, func(a, b part) int { return cmp.Compare(selectorText(a.selector), selectorText(b.selector)) })
 	for _, p := range d.pools {
-		count[p.title()+" "+of(p)]++
-	}
-	for _, p := range d.pools {
-		extra := of(p)
-		if count[p.title()+" "+extra] > 1 || !d.nfd && groupLabel(p.selector) != "" { // there will be more groups
-			extra = selectorText(p.selector)
+		name := d.name(p)
+		for len(pools[name]) > 0 && pools[name][0].nodes[0].settings != p.nodes[0].settings {
+			name = shortName(name, selectorText(p.selector))
 		}
-		names = append(names, shortName(p.title(), extra))
+		pools[name] = append(pools[name], p)
 	}
-	return names
+	return pools
+}
+
+// name is what the nodes of a part are: system, architecture and what their GPUs ask for. The name has a digest too if that is not
+// all: of the kernel of a precompiled image, of the driver of the system's own modules, and of the selector if there may be more
+// pools of such nodes.
+func (d *partition) name(p part) string {
+	m := p.nodes[0]
+	switch {
+	case m.unusual, !d.nfd && groupLabel(p.selector) != "": // there will be more groups
+		return shortName(p.title(), selectorText(p.selector))
+	case m.host != "":
+		return shortName(p.title(), m.ID+" "+m.host)
+	}
+	return shortName(p.title(), distros.KernelTag(m.kernel))
 }
 
 // title is the readable part of a pool's name, with all that distinguishes pools of a fleet whose labels are in order:

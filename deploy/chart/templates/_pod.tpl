@@ -22,7 +22,7 @@ nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 affinity:
-  {{- include "nvidia-driver.affinity" .root | nindent 2 }}
+  {{- include "nvidia-driver.affinity" . | nindent 2 }}
 {{- with include "nvidia-driver.tolerations" .root | fromYamlArray }}
 tolerations:
   {{- toYaml . | nindent 2 }}
@@ -130,7 +130,7 @@ imagePullSecrets:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with (include "nvidia-driver.affinity" .root | fromYaml).nodeAffinity }}
+{{- with (include "nvidia-driver.affinity" . | fromYaml).nodeAffinity }}
 affinity:
   nodeAffinity:
     {{- toYaml . | nindent 4 }}
@@ -165,22 +165,39 @@ securityContext:
 {{- toYaml $all -}}
 {{- end }}
 
-{{/* Nodes with a GPU, and never two driver pods on one node. This includes pods that are Terminating, and pods of other releases,
-     other namespaces and the GPU Operator. Input: root. */}}
+{{/* Nodes with a GPU that are in the pool, and never two driver pods on one node. This includes pods that are Terminating, and pods
+     of other releases, other namespaces and the GPU Operator. Input: dict root, pool. */}}
 {{- define "nvidia-driver.affinity" -}}
-{{- $affinity := deepCopy .Values.affinity -}}
+{{- $v := .root.Values -}}
+{{- $affinity := deepCopy $v.affinity -}}
 {{- if not $affinity.nodeAffinity -}}
   {{- /* The GPU Operator's labels for nodes whose GPUs virtual machines get, and whose system has a driver. */ -}}
   {{- $containers := dict "key" "nvidia.com/gpu.workload.config" "operator" "NotIn" "values" (list "vm-passthrough" "vm-vgpu") -}}
   {{- $without := dict "key" "nvidia.com/gpu.deploy.driver" "operator" "NotIn" "values" (list "pre-installed") -}}
   {{- $terms := list (dict "matchExpressions" (list $containers $without)) -}}
-  {{- if .Values.nfd.enabled -}}
+  {{- if $v.nfd.enabled -}}
     {{- $terms = list -}}
     {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
       {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")) $containers $without)) -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) -}}
+{{- end -}}
+{{- with .pool.anyOf -}}
+  {{- /* Each term, with the labels of each set. */ -}}
+  {{- $sets := . -}}
+  {{- $required := $affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution | default (dict "nodeSelectorTerms" (list dict)) -}}
+  {{- $terms := list -}}
+  {{- range $term := $required.nodeSelectorTerms -}}
+    {{- range $set := $sets -}}
+      {{- $expressions := $term.matchExpressions | default list -}}
+      {{- range $key, $value := $set -}}
+        {{- $expressions = append $expressions (dict "key" $key "operator" "In" "values" (list $value)) -}}
+      {{- end -}}
+      {{- $terms = append $terms (set (deepCopy $term) "matchExpressions" $expressions) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- $_ := set $affinity.nodeAffinity "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
 {{- end -}}
 {{- $alone := dict
       "topologyKey" "kubernetes.io/hostname"

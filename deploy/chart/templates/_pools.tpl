@@ -78,32 +78,50 @@
   {{- $_ := set $selector $label $kernel -}}
 {{- end -}}
 {{- $_ := set $pool "nodeSelector" $selector -}}
+{{- $_ := set $pool "anyOf" ($own.anyOf | default list) -}}
 {{- toJson $pool -}}
 {{- end }}
 
-{{/* Fails if all nodes of one pool are in another pool too, and warns if some may be; JSON list of warnings. Selectors are certainly
+{{/* Fails if all nodes that some labels choose are in two pools, and warns if some may be; JSON list of warnings. Selectors are certainly
      disjoint if they require different values of one label. Input: list of pools. */}}
 {{- define "nvidia-driver.overlaps" -}}
 {{- $warnings := list -}}
 {{- $pools := . -}}
 {{- range $i, $a := $pools -}}
   {{- range $b := slice $pools (int (add $i 1)) -}}
-    {{- $disjoint := false -}}
-    {{- $both := 0 -}}
-    {{- range $key, $value := $a.nodeSelector -}}
-      {{- if hasKey $b.nodeSelector $key -}}
-        {{- if eq (get $b.nodeSelector $key) $value -}}{{- $both = int (add $both 1) -}}{{- else -}}{{- $disjoint = true -}}{{- end -}}
+    {{- $overlap := false -}}
+    {{- range $one := include "nvidia-driver.selectors" $a | fromJsonArray -}}
+    {{- range $other := include "nvidia-driver.selectors" $b | fromJsonArray -}}
+      {{- $disjoint := false -}}
+      {{- $both := 0 -}}
+      {{- range $key, $value := $one -}}
+        {{- if hasKey $other $key -}}
+          {{- if eq (get $other $key) $value -}}{{- $both = int (add $both 1) -}}{{- else -}}{{- $disjoint = true -}}{{- end -}}
+        {{- end -}}
+      {{- end -}}
+      {{- if $disjoint -}}
+      {{- else if or (eq $both (len $one)) (eq $both (len $other)) -}}
+        {{- fail (printf "pools %q and %q choose the same nodes: give them nodeSelectors with different values of one label" $a.name $b.name) -}}
+      {{- else -}}
+        {{- $overlap = true -}}
       {{- end -}}
     {{- end -}}
-    {{- if $disjoint -}}
-    {{- else if or (eq $both (len $a.nodeSelector)) (eq $both (len $b.nodeSelector)) -}}
-      {{- fail (printf "pools %q and %q choose the same nodes: give them nodeSelectors with different values of one label" $a.name $b.name) -}}
-    {{- else -}}
+    {{- end -}}
+    {{- if $overlap -}}
       {{- $warnings = append $warnings (printf "pools %q and %q: a node with the labels of both would get two driver pods, one of which stays Pending" $a.name $b.name) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- toJson $warnings -}}
+{{- end }}
+
+{{/* All labels that a node of a pool may have; JSON list of selectors, one for each set of anyOf. Input: pool. */}}
+{{- define "nvidia-driver.selectors" -}}
+{{- $selectors := list -}}
+{{- range $set := .anyOf | default (list dict) -}}
+  {{- $selectors = append $selectors (merge (deepCopy $set) $.nodeSelector) -}}
+{{- end -}}
+{{- toJson $selectors -}}
 {{- end }}
 
 {{/* Checks that values.schema.json cannot express. */}}

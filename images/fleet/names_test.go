@@ -1,0 +1,105 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/images/fleet"
+)
+
+// selectorOf is everything by which a pool chooses its nodes, as one text.
+func selectorOf(t rapid.TB, pool fleet.Pool) string {
+	t.Helper()
+	return string(require.Value(json.Marshal([]any{pool.NodeSelector, pool.AnyOf, pool.Driver, pool.KernelModuleType, pool.Kernel}))(t))
+}
+
+// TestOthersChangeNoName: whoever joins, leaves or gets other labels, a pool that chooses by the same labels and gives its nodes
+// the same keeps its name. Nodes with all labels are in a pool of the same name for ever: it follows from them alone.
+func TestOthersChangeNoName(t *testing.T) {
+	t.Parallel()
+	m := rows(t)
+	for name, c := range map[string]struct {
+		draw    func(*rapid.T, string, int) []fleet.Node
+		forEver bool
+	}{"any labels": {drawNodes, false}, "all labels": {drawLabelled, true}} {
+		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
+			o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+			stay := c.draw(rt, "stay", 8)
+			before := append(slices.Clone(stay), c.draw(rt, "leave", 4)...)
+			after := append(slices.Clone(stay), c.draw(rt, "join", 4)...)
+			first := require.Value(fleet.Decide(m, before, o))(rt)
+			second := require.Value(fleet.Decide(m, after, o))(rt)
+			names := map[string]string{}
+			for _, pool := range first.Pools {
+				names[selectorOf(rt, pool)] = pool.Name
+			}
+			for _, pool := range second.Pools {
+				was := names[selectorOf(rt, pool)]
+				if was != "" && was != pool.Name {
+					rt.Errorf("%s becomes %s: %v %v", was, pool.Name, pool.NodeSelector, pool.AnyOf)
+				}
+			}
+			pools := poolsOf(second)
+			for node, was := range poolsOf(first) {
+				if c.forEver && pools[node] != "" && pools[node] != was {
+					rt.Errorf("the pool of %s was %s and is %s", node, was, pools[node])
+				}
+			}
+		}))
+	}
+}
+
+// TestJoinsRenameNothing has joins that renamed pools, and what the pools choose then.
+func TestJoinsRenameNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		here   []string // devices
+		joins  string
+		before map[string]string
+		after  map[string]string
+	}{
+		"an L40S beside T4s and a B200": {
+			[]string{"1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "2901"}, "26b9",
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open"},
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open", "26b9": "ubuntu2204"},
+		},
+		"a V100 beside a T4 and a P100": {
+			[]string{"1eb8", "15f8"}, "1db1",
+			map[string]string{"1eb8": "ubuntu2204", "15f8": "ubuntu2204-r580"},
+			map[string]string{"1eb8": "ubuntu2204", "15f8": "ubuntu2204-r580", "1db1": "ubuntu2204-r580"},
+		},
+		"a B200 beside a T4": {
+			[]string{"1eb8"}, "2901",
+			map[string]string{"1eb8": "ubuntu2204"},
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Same(t, c.before, poolsOfDevices(t, c.here))
+			assert.Same(t, c.after, poolsOfDevices(t, append(c.here, c.joins)))
+		})
+	}
+}
+
+// poolsOfDevices returns the pools of nodes with devices, by device.
+func poolsOfDevices(t *testing.T, devices []string) map[string]string {
+	t.Helper()
+	var items []string
+	for i, device := range devices {
+		items = append(items, ubuntuNode(device+"-"+string(rune('a'+i)), device))
+	}
+	all := parse(t, items)
+	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	checkPlan(t, all, p)
+	pools := map[string]string{}
+	for node, pool := range poolsOf(p) {
+		pools[node[:4]] = pool
+	}
+	return pools
+}
