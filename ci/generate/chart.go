@@ -11,7 +11,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/gpus"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -28,7 +27,7 @@ var folders = map[string]map[string]string{
 // chartFiles returns the generated files of the chart: path relative to root -> content.
 func chartFiles(root string) (map[string]string, error) {
 	files := map[string]string{chartDir + "/files/systems.yaml": systems(), chartDir + "/files/cuda.yaml": cudaReleases()}
-	rules, err := gpuRules(root)
+	rules, err := gpuRules()
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +58,11 @@ func cudaReleases() string {
 	return b.String()
 }
 
-// gpuRules returns the spec of the NodeFeatureRule for the drivers of the matrix.
-func gpuRules(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "matrix.yaml"))
-	if err != nil {
-		return "", fmt.Errorf("read the matrix: %w", err)
-	}
-	m, err := matrix.Parse("matrix.yaml", text)
-	if err != nil {
-		return "", err
-	}
+// gpuRules returns the spec of the NodeFeatureRule about GPUs.
+func gpuRules() (string, error) {
 	var object, b strings.Builder
-	if err := gpus.Write(&object, m); err != nil {
+	err := gpus.Write(&object)
+	if err != nil {
 		return "", err
 	}
 	_, spec, ok := strings.Cut(object.String(), "\nspec:\n")

@@ -187,5 +187,5 @@ func TestChartValuesRefuses(t *testing.T) {
 // Without the chart's folder the error says what was attempted.
 func TestChartFilesFails(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContainsf(t, assert.Err(chartFiles(t.TempDir())), "read the matrix", "without a chart")
+	assert.ErrorContainsf(t, assert.Err(chartFiles(t.TempDir())), "read the chart", "without a chart")
 }

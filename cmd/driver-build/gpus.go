@@ -28,15 +28,15 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build gpus\n  driver-build gpus 10de:1eb8 \"Tesla K80\" -o json\n" +
 			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
 		RunE: func(_ *cobra.Command, args []string) error {
+			if rule && len(args) > 0 {
+				return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
+			}
+			if rule {
+				return gpus.Write(a.Stdout)
+			}
 			m, err := o.Load(a)
 			if err != nil {
 				return err
-			}
-			if rule {
-				if len(args) > 0 {
-					return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
-				}
-				return gpus.Write(a.Stdout, m)
 			}
 			day, err := a.Now()
 			if err != nil {

@@ -76,7 +76,7 @@ func (m *machine) refuseUnsuited() {
 	case m.Fault != "":
 		m.refuse(BadReport, "%s", m.Fault)
 	case g.Branch == "none":
-		m.refuse(GPUUnsupported, "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none")
+		m.refuse(GPUUnsupported, "no driver drives all of its GPUs, say its labels (%s=none)", labelLast)
 	case g.HostDriver:
 		m.refuse(HostDriver, "its system has a driver already (nvidia.com/gpu.deploy.driver=pre-installed)")
 	case g.Machines != "":

@@ -26,6 +26,14 @@ const (
 	LabelKernelMinor = nfd + "kernel-version.minor"
 )
 
+// The labels of the rules of driver-build gpus. labelBranch is read for one release more: it moved with each new branch.
+const (
+	labelModules    = "nvidia.com/driver.modules"
+	labelLast       = "nvidia.com/driver.last-branch"
+	labelGeneration = "nvidia.com/gpu.generation"
+	labelBranch     = "nvidia.com/driver.branch"
+)
+
 // keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may need them.
 var (
 	keptPrefixes = []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version.", talosExtension + "n"}
@@ -60,7 +68,8 @@ type GPUs struct {
 	// Unnamed is a label with a text that names no known GPU, "k8s.amazonaws.com/accelerator=g4dn". It says no more than that
 	// there is one.
 	Unnamed string
-	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", "open".
+	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", the last branch that drives the GPUs, and
+	// "open". Branch is "" if current branches do; rules before 0.4.0 said the newest one then.
 	Branch, Modules string
 	HostDriver      bool   // the node has a driver that no container brought
 	VGPU            bool   // the node is a virtual machine with a vGPU
@@ -115,7 +124,7 @@ const driverNames = "NVIDIA-"
 
 // gpusOf reads the labels of a node. announced says that its device plugin has announced GPUs.
 func gpusOf(labels map[string]string, announced bool) GPUs {
-	g := GPUs{Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"], HostDriver: hostDriver(labels)}
+	g := GPUs{Branch: cmp.Or(labels[labelLast], labels[labelBranch]), Modules: labels[labelModules], HostDriver: hostDriver(labels)}
 	g.readDevices(labels)
 	g.readClouds(labels)
 	g.readProduct(labels[labelProduct])

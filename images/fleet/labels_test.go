@@ -35,7 +35,7 @@ func gets(t rapid.TB, labels map[string]string) string {
 
 // freeText are labels whose text anyone may write.
 func freeText() []string {
-	keys := []string{labelProduct, "nvidia.com/driver.branch", "nvidia.com/driver.modules", "nvidia.com/gpu.family", "nvidia.com/gpu.generation"}
+	keys := []string{labelProduct, labelLast, labelBranch, labelModules, "nvidia.com/gpu.family", labelGeneration}
 	for _, c := range cloudGPUs {
 		if c.names {
 			keys = append(keys, c.key)
@@ -57,9 +57,9 @@ func says(key, text string) bool {
 	switch key {
 	case labelProduct:
 		return len(gpus.Named(text)) > 0 || strings.HasPrefix(text, driverNames) || namesVGPU(text)
-	case "nvidia.com/driver.branch":
+	case labelLast, labelBranch:
 		return text == "none" || slices.ContainsFunc(gpus.All(), lastBranch)
-	case "nvidia.com/driver.modules":
+	case labelModules:
 		return text == matrix.Open || text == matrix.Proprietary
 	}
 	return cloudName(text) != "" || slices.Contains(instanceTypes, key) && vgpuTypes.MatchString(text)

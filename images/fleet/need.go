@@ -36,12 +36,12 @@ func needOf(g GPUs) need {
 			n.gpus, n.unknown = []gpus.GPU{gpus.Unknown(0)}, g.Product
 		}
 	case g.Branch != "" || g.Modules != "":
-		n.gpus, n.text = []gpus.GPU{labelled(g)}, append(n.text, "label nvidia.com/driver.branch="+g.Branch)
+		n.gpus, n.text = []gpus.GPU{labelled(g)}, append(n.text, strings.TrimSpace("labels: "+g.Branch+" "+g.Modules))
 	}
 	return n
 }
 
-// labelled is the GPU that labels describe. The label is the newest branch of a matrix that drives the GPU:
+// labelled is the GPU that labels describe. The former label was the newest branch of a matrix that drives the GPU:
 // it is a limit only if it is the last branch of a generation, and not because that matrix had no newer one.
 func labelled(g GPUs) gpus.GPU {
 	last := ""

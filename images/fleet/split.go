@@ -11,10 +11,15 @@ import (
 // byDevice stands for the labels that name a node's GPUs. A node has one for each kind.
 const byDevice = nfd + "pci-"
 
-// ofGPU is what labels say of the GPUs before a driver runs: rules of driver-build gpus, and the names of clouds. Keys with a
-// comma between them count together.
+// ofRules are labels of the rules of driver-build gpus, which no new driver moves. Keys with a comma between them count together. The
+// former ones are last: rules that have not been applied again make no others.
+var ofRules = []string{
+	labelModules, labelLast, labelGeneration, labelGeneration + "," + labelModules, labelBranch, labelBranch + "," + labelModules,
+}
+
+// ofGPU is what labels say of the GPUs before a driver runs: those rules, and the names of clouds.
 var ofGPU = func() []string {
-	keys := []string{"nvidia.com/driver.branch", "nvidia.com/driver.modules", "nvidia.com/driver.branch,nvidia.com/driver.modules"}
+	keys := slices.Clone(ofRules)
 	for _, c := range cloudGPUs {
 		if c.names {
 			keys = append(keys, c.key)
@@ -27,7 +32,7 @@ var ofGPU = func() []string {
 // modules of the system's own, GPUs, groups of machines, what is there only once a driver runs (a new node would never get
 // one), and the series of the kernel, which changes with the system. The whole version of the kernel is no key: its next update
 // would take the driver from the nodes. (A pool of precompiled images has it anyway.)
-var keysThatDiffer = slices.Concat(labelsOfHost, ofGPU[:3], []string{byDevice}, ofGPU[3:],
+var keysThatDiffer = slices.Concat(labelsOfHost, ofRules, []string{byDevice}, ofGPU[len(ofRules):],
 	cloudSystems, groups, instanceTypes, []string{"nvidia.com/gpu.family", "nvidia.com/gpu.product"},
 	[]string{LabelKernelMajor, LabelKernelMajor + "," + LabelKernelMinor},
 )

@@ -2,6 +2,7 @@ package gpus
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,31 +10,23 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// group is all GPUs of a generation for which a matrix has the same.
+// group is all GPUs of a generation that are alike.
 type group struct {
 	GPU             // one that stands for all: with the newest first branch of them
-	Variable string // of the rule, read by the rule about conflicts: "kepler_r367"
+	Variable string // of the rule, read by later rules: "kepler_r367"
 	Members  []GPU  // none: the GPUs that are not in the list
-	Branch   string // the labels
-	Modules  string
 }
 
-// groups returns the groups in the order of their rules. A later rule overrides the labels of an earlier one,
-// so on a node with several kinds of GPUs the label is what fits all: the lowest branch, and at the same
-// branch the one flavour that is needed. Groups without a driver come first: they do not count beside GPUs
-// that have one.
-func groups(m *matrix.Matrix, all []GPU) []group {
+// groups returns the GPUs of a list with one key each, and the group of those that are not in it, in the order of their rules. A
+// later rule overrides the labels of an earlier one: on a node with several kinds of GPUs the oldest generation counts. GPUs without
+// a driver come first: they do not count beside others.
+func groups(all []GPU, key func(GPU) string) []group {
 	byKey := map[string]*group{"": {GPU: Unknown(0)}}
 	for _, g := range all {
-		newest, flavours, _ := Newest(m, g)
-		key := strings.Join(append([]string{g.Generation, g.LastBranch, newest.Branch}, flavours...), " ")
-		if g.Generation == PreFermi {
-			key = g.Generation // whatever their branch: no driver of a matrix is as old
-		}
-		of := byKey[key]
+		of := byKey[key(g)]
 		if of == nil {
 			of = &group{GPU: g}
-			byKey[key] = of
+			byKey[key(g)] = of
 		}
 		of.Members = append(of.Members, g)
 		if matrix.Major(g.FirstBranch) > matrix.Major(of.FirstBranch) {
@@ -42,28 +35,45 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 	}
 	var sorted []group
 	for _, g := range byKey {
-		g.Variable = g.name()
-		g.Branch, g.Modules = Labels(m, g.GPU)
+		g.Variable = g.name(all)
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
 		return cmp.Or(slices.Compare(b.rank(), a.rank()), cmp.Compare(a.Variable, b.Variable))
 	})
-	for i := range sorted { // with few drivers, GPUs that are usually alike are not
-		if n := slices.IndexFunc(sorted, func(g group) bool { return g.Variable == sorted[i].Variable }); n < i {
-			sorted[i].Variable += strings.ToLower("_" + sorted[i].Branch + "_" + sorted[i].Modules)
-		}
-	}
 	return sorted
 }
 
-// Labels returns the labels of a node with a GPU: the newest branch of a matrix that drives it, and the modules for it.
-func Labels(m *matrix.Matrix, g GPU) (branch, flavours string) {
-	newest, _, ok := Newest(m, g)
-	if !ok {
-		return ModulesNone, ModulesNone
+// oldest is the oldest branch that a matrix can have: NVIDIA's lists begin with it, and no older one compiles on current kernels.
+const oldest = 390
+
+// facts are what the labels say of a GPU. They do not change when drivers come, so that no selector loses its nodes.
+func (g GPU) facts() string {
+	if g.Generation == PreFermi {
+		return g.Generation // whatever their branch: no driver of a matrix is as old
 	}
-	return newest.Branch, modules(newest, g)
+	return strings.Join(append([]string{g.Generation, g.LastBranch}, g.Flavours...), " ")
+}
+
+// Last is the label about the last branch that drives a GPU: "R580", "none" if that is older than those of a matrix, "" if current
+// branches drive it.
+func (g GPU) Last() string {
+	last := matrix.Major(g.LastBranch)
+	if last > 0 && last < oldest {
+		return ModulesNone
+	}
+	return g.LastBranch
+}
+
+// Modules is the label about the modules that drive a GPU: any, open, proprietary or none.
+func (g GPU) Modules() string {
+	if g.Last() == ModulesNone {
+		return ModulesNone
+	}
+	if len(g.Flavours) == 1 {
+		return g.Flavours[0]
+	}
+	return ModulesAny
 }
 
 // Summed is GPUs of a generation for which a matrix has the same: one of them stands for all.
@@ -76,7 +86,10 @@ type Summed struct {
 // of their generation have lines of their own.
 func Summary(m *matrix.Matrix, day time.Time) []Summed {
 	var lines []Summed
-	for _, g := range groups(m, All()) {
+	for _, g := range groups(All(), func(g GPU) string {
+		newest, _, _ := Newest(m, g)
+		return g.facts() + " " + newest.Branch
+	}) {
 		if len(g.Members) > 0 {
 			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.Members)})
 		}
@@ -100,10 +113,10 @@ func (g group) example() GPU {
 }
 
 // name returns a name for the rule of the group and its variable: the generation, and what is unusual in it.
-func (g group) name() string {
+func (g group) name(all []GPU) string {
 	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
 	count, most, usual := map[string]int{}, 0, GPU{}
-	for _, other := range All() {
+	for _, other := range all {
 		key := other.LastBranch + strings.Join(other.Flavours, "")
 		if other.Generation != g.Generation || g.Generation == PreFermi {
 			continue
@@ -124,8 +137,8 @@ func (g group) name() string {
 
 // rank is higher for what comes first.
 func (g group) rank() []int {
-	first := map[bool]int{true: 1}
-	return []int{first[g.Branch == ModulesNone], matrix.Major(g.Branch), first[g.Modules == ModulesAny], age(g.Generation)}
+	driven := map[bool]int{false: 1}
+	return []int{driven[g.Driven()], age(g.Generation)}
 }
 
 // age is higher for newer generations, and highest for what is in none.
@@ -137,13 +150,34 @@ func age(generation string) int {
 }
 
 // conflicts returns the pairs of groups that have drivers, but none in common.
-func conflicts(m *matrix.Matrix, all []group) (pairs [][2]group) {
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok && a.Branch != ModulesNone && b.Branch != ModulesNone {
+func conflicts(all []group) (pairs [][2]group) {
+	driven := slices.DeleteFunc(slices.Clone(all), func(g group) bool { return !g.Driven() })
+	for i, a := range driven {
+		for _, b := range driven[i+1:] {
+			if !a.shares(b.GPU) {
 				pairs = append(pairs, [2]group{a, b})
 			}
 		}
 	}
 	return pairs
+}
+
+// shares reports whether a branch drives two GPUs with modules of one flavour.
+func (g GPU) shares(other GPU) bool {
+	first := newestOf(g.FirstBranch, other.FirstBranch)
+	firstOpen := newestOf(first, g.OpenFrom, other.OpenFrom, fmt.Sprintf("R%d", matrix.FirstOpen))
+	for _, flavour := range g.Flavours {
+		drives := func(branch string) bool {
+			return branch != "" && g.Check(branch, flavour) == nil && other.Check(branch, flavour) == nil
+		}
+		if slices.ContainsFunc([]string{g.LastBranch, other.LastBranch, first, firstOpen}, drives) {
+			return true
+		}
+	}
+	return false
+}
+
+// newestOf returns the newest of branches.
+func newestOf(branches ...string) string {
+	return slices.MaxFunc(branches, func(a, b string) int { return matrix.Major(a) - matrix.Major(b) })
 }

@@ -2,15 +2,19 @@ package gpus
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v4"
+	"pgregory.net/rapid"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
@@ -75,109 +79,167 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// expression is one of a rule about a device, or about variables of earlier rules.
+type expression struct {
+	Op    string
+	Value []string
+}
+
+// feature is what a rule asks of a device (pci.device), or of earlier rules (rule.matched).
+type feature struct {
+	Feature          string
+	MatchExpressions map[string]expression `yaml:"matchExpressions"`
+}
+
 // ruleObject is what the test reads of a NodeFeatureRule; ci/peers/nfd gives the whole to NFD itself.
 type ruleObject struct {
 	Spec struct {
 		Rules []struct {
 			Name          string
 			Labels, Vars  map[string]string
-			MatchFeatures []struct {
-				MatchExpressions map[string]struct {
-					Op    string
-					Value []string
-				} `yaml:"matchExpressions"`
-			} `yaml:"matchFeatures"`
-			MatchAny []any `yaml:"matchAny"`
+			MatchFeatures []feature `yaml:"matchFeatures"`
+			MatchAny      []struct {
+				MatchFeatures []feature `yaml:"matchFeatures"`
+			} `yaml:"matchAny"`
 		}
 	}
 }
 
-// TestWrite: each GPU is in one rule, with the labels of the newest driver that drives it; the rule for unknown
-// GPUs excludes all.
-func TestWrite(t *testing.T) {
-	t.Parallel()
-	whole := embedded(t)
-	checkRules(t, whole)
-	for _, only := range [][]string{{"R570"}, {"R535"}, {"R390", "R550"}, {"R570", "R580"}} {
-		few := *whole
-		few.Drivers = slices.DeleteFunc(slices.Clone(whole.Drivers), func(d matrix.Driver) bool { return !slices.Contains(only, d.Branch) })
-		checkRules(t, &few)
-	}
+// rulesOf returns the rules for a list of GPUs.
+func rulesOf(t rapid.TB, list []GPU) ruleObject {
+	t.Helper()
+	var text bytes.Buffer
+	var object ruleObject
+	require.NoError(t, writeRules(&text, list))
+	require.NoError(t, yaml.Unmarshal(text.Bytes(), &object))
+	return object
 }
 
-func checkRules(t *testing.T, m *matrix.Matrix) {
-	t.Helper()
-	var text, again bytes.Buffer
-	require.NoError(t, Write(&text, m))
-	require.NoError(t, Write(&again, m))
-	if !bytes.Equal(text.Bytes(), again.Bytes()) {
-		t.Error("two calls write different bytes")
+// label returns the labels of a node with GPUs, as NFD makes them of the rules.
+func (o ruleObject) label(devices ...uint16) map[string]string {
+	labels, matched := map[string]string{}, map[string]string{}
+	holds := func(f feature) bool {
+		if f.Feature == "rule.matched" {
+			for name, e := range f.MatchExpressions {
+				if (matched[name] == "true") != (e.Op == "IsTrue") {
+					return false
+				}
+			}
+			return true
+		}
+		device, ok := f.MatchExpressions["device"]
+		return !ok || slices.ContainsFunc(devices, func(d uint16) bool {
+			return slices.Contains(device.Value, fmt.Sprintf("%04x", d)) == (device.Op == "In")
+		})
 	}
-	var object ruleObject
-	require.NoError(t, yaml.Unmarshal(text.Bytes(), &object))
+	for _, r := range o.Spec.Rules {
+		ok := !slices.ContainsFunc(r.MatchFeatures, func(f feature) bool { return !holds(f) })
+		for _, any := range r.MatchAny {
+			ok = !slices.ContainsFunc(any.MatchFeatures, func(f feature) bool { return !holds(f) })
+			if ok {
+				break
+			}
+		}
+		if ok {
+			maps.Copy(labels, r.Labels)
+			maps.Copy(matched, r.Vars)
+		}
+	}
+	return labels
+}
+
+// TestWrite: every GPU has the labels of its own facts, whatever a matrix has; two calls write the same.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	var text, again bytes.Buffer
+	require.NoError(t, Write(&text))
+	require.NoError(t, Write(&again))
+	assert.Equalf(t, text.String(), again.String(), "the second call")
+	rules := rulesOf(t, All())
 	names := map[string]bool{}
-	for _, r := range object.Spec.Rules {
+	for _, r := range rules.Spec.Rules {
 		if names[r.Name] {
 			t.Errorf("two rules have the name %s", r.Name)
 		}
 		names[r.Name] = true
 	}
-	seen, unknown := map[string]map[string]string{}, 0
-	for _, r := range object.Spec.Rules {
-		if len(r.MatchFeatures) == 0 || r.Name == "nvidia-driver.devices" {
-			continue
+	for _, g := range append(slices.Clone(All()), Unknown(0xfffe)) {
+		labels := rules.label(g.Device)
+		former := cmp.Or(g.Last(), formerBranch)
+		want := []string{strings.ToLower(g.Generation), g.Modules(), g.Last(), former}
+		got := []string{
+			labels["nvidia.com/gpu.generation"], labels["nvidia.com/driver.modules"], labels["nvidia.com/driver.last-branch"], labels["nvidia.com/driver.branch"],
 		}
-		device := r.MatchFeatures[0].MatchExpressions["device"]
-		if device.Op == "NotIn" {
-			unknown = len(device.Value)
-			continue
-		}
-		for _, id := range device.Value {
-			if seen[id] != nil {
-				t.Errorf("%s is in two rules", id)
-			}
-			seen[id] = r.Labels
-		}
-	}
-	if all := len(All()); len(seen) != all || unknown != all {
-		t.Errorf("%d GPUs in rules, %d that the rule for unknown GPUs excludes; the list has %d", len(seen), unknown, all)
-	}
-	for _, g := range All() {
-		labels, branch, word := seen[fmt.Sprintf("%04x", g.Device)], ModulesNone, ModulesNone
-		if d, flavours, ok := Newest(m, g); ok {
-			branch, word = d.Branch, ModulesAny
-			if len(flavours) == 1 {
-				word = flavours[0]
-			}
-		}
-		if labels["nvidia.com/driver.branch"] != branch || labels["nvidia.com/driver.modules"] != word || labels["nvidia.com/gpu.generation"] != strings.ToLower(g.Generation) {
-			t.Errorf("%s %s: labels %v, want %s %s", g.ID(), g.Name, labels, branch, word)
-		}
+		assert.Samef(t, want, got, "labels of %s %s", g.ID(), g.Name)
 	}
 }
 
-// TestOrder: on a node with two kinds of GPUs the later rule's labels are what fits both.
-func TestOrder(t *testing.T) {
+// TestMixed: on a node with two kinds of GPUs the labels are what fits both, as far as a driver of the matrix drives both.
+func TestMixed(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	all := groups(m, All())
-	bad := conflicts(m, all)
+	rules := rulesOf(t, All())
+	all := groups(All(), GPU.facts)
+	conflicting := 0
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if a.Branch == ModulesNone || b.Branch == ModulesNone {
+			labels := rules.label(a.Device, b.Device)
+			if !a.Driven() || !b.Driven() {
 				continue
 			}
-			conflict := slices.ContainsFunc(bad, func(p [2]group) bool { return p[0].Variable == a.Variable && p[1].Variable == b.Variable })
 			d, flavours, ok := Newest(m, a.GPU, b.GPU)
+			conflict := labels["nvidia.com/driver.conflict"] == "true"
+			if conflict {
+				conflicting++
+			}
 			if conflict == ok {
 				t.Errorf("%s and %s: conflict %v, driver %q", a.Variable, b.Variable, conflict, d.Version)
 			}
-			if ok && (b.Branch != d.Branch || len(flavours) == 1 && b.Modules != flavours[0]) {
-				t.Errorf("%s and %s: labels %s %s, driver of both %s %v", a.Variable, b.Variable, b.Branch, b.Modules, d.Branch, flavours)
+			modules := ModulesAny
+			if len(flavours) == 1 {
+				modules = flavours[0]
+			}
+			last := labels["nvidia.com/driver.last-branch"]
+			if ok && (labels["nvidia.com/driver.modules"] != modules || last != "" && last != d.Branch) {
+				t.Errorf("%s and %s: labels %v, driver of both %s %v", a.Variable, b.Variable, labels, d.Branch, flavours)
 			}
 		}
 	}
-	if len(bad) < 5 {
-		t.Errorf("%d conflicts", len(bad))
+	if conflicting < 5 {
+		t.Errorf("%d conflicts", conflicting)
+	}
+	assert.Equalf(t, "turing", rules.label(0x1eb8, 0x0191)["nvidia.com/gpu.generation"], "a GPU without a driver beside one with a driver")
+	assert.Equalf(t, "", rules.label(0x1eb8, 0x0191)["nvidia.com/driver.last-branch"], "the same")
+	assert.Equalf(t, ModulesNone, rules.label(0x0191)["nvidia.com/driver.last-branch"], "a GPU without a driver")
+}
+
+// TestLabelsStay: when later drivers drop a generation, nodes keep each label that they have, so that what chose them still does,
+// and chooses no other node. New drivers of a matrix are no part of the rules.
+func TestLabelsStay(t *testing.T) {
+	t.Parallel()
+	now := rulesOf(t, All())
+	current := slices.DeleteFunc(Generations(), func(name string) bool {
+		return !slices.ContainsFunc(All(), func(g GPU) bool { return g.Generation == name && g.LastBranch == "" })
+	})
+	for _, dropped := range current {
+		later := slices.Clone(All())
+		for i := range later {
+			if later[i].Generation == dropped {
+				later[i].LastBranch = "R690"
+			}
+		}
+		then := rulesOf(t, later)
+		t.Run(dropped, rapid.MakeCheck(func(rt *rapid.T) {
+			var devices []uint16
+			for range rapid.IntRange(1, 3).Draw(rt, "GPUs") {
+				devices = append(devices, rapid.SampledFrom(All()).Draw(rt, "GPU").Device)
+			}
+			before, after := now.label(devices...), then.label(devices...)
+			for key, value := range before {
+				if after[key] != value {
+					rt.Errorf("%s was %s and is %s on a node with %04x", key, value, after[key], devices)
+				}
+			}
+		}))
 	}
 }

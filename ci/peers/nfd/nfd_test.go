@@ -2,6 +2,7 @@ package nfd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,12 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 	"github.com/driver-container/driver-container/images/gpus"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // device is a PCI device: vendor, number and class as sysfs has them.
@@ -23,14 +22,13 @@ type device struct{ vendor, number, class string }
 
 func gpu(number string) device { return device{"0x10de", "0x" + number, "0x030200"} }
 
-// labelled is a node and its labels: generation, branch, modules; "" for none.
+// labelled is a node and its labels: generation, last branch (- for none), modules; "" for no labels.
 type labelled struct {
 	devices []device
 	want    string
 }
 
-// known are nodes whose labels are known from elsewhere, of every generation, alone and mixed. NEW is the
-// newest branch of the matrix.
+// known are nodes whose labels are known from elsewhere, of every generation, alone and mixed.
 var known = map[string]labelled{
 	"fermi":                    {[]device{gpu("06c0")}, "fermi R390 proprietary"},
 	"kepler":                   {[]device{gpu("102d")}, "kepler R470 proprietary"},
@@ -38,20 +36,20 @@ var known = map[string]labelled{
 	"maxwell":                  {[]device{gpu("13f2")}, "maxwell R580 proprietary"},
 	"pascal":                   {[]device{gpu("15f8")}, "pascal R580 proprietary"},
 	"volta":                    {[]device{gpu("1db1")}, "volta R580 proprietary"},
-	"turing":                   {[]device{gpu("1eb8")}, "turing NEW any"},
-	"ampere":                   {[]device{gpu("20b0")}, "ampere NEW any"},
-	"ada":                      {[]device{gpu("27b8")}, "ada NEW any"},
-	"hopper":                   {[]device{gpu("2331")}, "hopper NEW any"},
-	"grace":                    {[]device{gpu("2342")}, "hopper NEW open"},
-	"blackwell":                {[]device{gpu("2901"), gpu("2901")}, "blackwell NEW open"},
-	"new":                      {[]device{gpu("fffe")}, "unknown NEW open"},
-	"vga":                      {[]device{{"0x10de", "0x1eb8", "0x030000"}}, "turing NEW any"},
+	"turing":                   {[]device{gpu("1eb8")}, "turing - any"},
+	"ampere":                   {[]device{gpu("20b0")}, "ampere - any"},
+	"ada":                      {[]device{gpu("27b8")}, "ada - any"},
+	"hopper":                   {[]device{gpu("2331")}, "hopper - any"},
+	"grace":                    {[]device{gpu("2342")}, "hopper - open"},
+	"blackwell":                {[]device{gpu("2901"), gpu("2901")}, "blackwell - open"},
+	"new":                      {[]device{gpu("fffe")}, "unknown - open"},
+	"vga":                      {[]device{{"0x10de", "0x1eb8", "0x030000"}}, "turing - any"},
 	"no-gpu":                   {nil, ""},
 	"other-vendor":             {[]device{{"0x1002", "0x1eb8", "0x030000"}}, ""},
 	"audio":                    {[]device{{"0x10de", "0x1eb8", "0x040300"}, {"0x8086", "0x0412", "0x030000"}}, ""},
-	"display-and-compute":      {[]device{gpu("1eb8"), gpu("0191")}, "turing NEW any"}, // the old one has no driver
+	"display-and-compute":      {[]device{gpu("1eb8"), gpu("0191")}, "turing - any"}, // the old one has no driver
 	"volta-and-ampere":         {[]device{gpu("20b0"), gpu("1db1")}, "volta R580 proprietary"},
-	"turing-and-blackwell":     {[]device{gpu("2901"), gpu("1eb8")}, "blackwell NEW open"},
+	"turing-and-blackwell":     {[]device{gpu("2901"), gpu("1eb8")}, "turing - open"},
 	"kepler-and-ada-conflict":  {[]device{gpu("102d"), gpu("27b8")}, "kepler none none"},
 	"volta-blackwell-conflict": {[]device{gpu("1db1"), gpu("2901")}, "volta none none"},
 }
@@ -60,32 +58,33 @@ var known = map[string]labelled{
 // and for mixed nodes.
 func TestRealNFD(t *testing.T) {
 	tool.Real(t, "Node Feature Discovery is built from source")
-	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
-	newest, _ := gpus.Labels(m, gpus.Unknown(0xfffe))
 	nodes := maps.Clone(known)
 	for _, g := range gpus.All() {
-		branch, modules := gpus.Labels(m, g)
 		number := fmt.Sprintf("%04x", g.Device)
-		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, modules)}
+		want := fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), cmp.Or(g.Last(), "-"), g.Modules())
+		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, want}
 	}
-	labels := label(t, program(t), m, "", nodes)
+	labels := label(t, program(t), true, "", nodes)
 	for name, n := range nodes {
 		l := labels[name]
-		got := strings.TrimSpace(l["nvidia.com/gpu.generation"] + " " + l["nvidia.com/driver.branch"] + " " + l["nvidia.com/driver.modules"])
-		assert.Equalf(t, strings.Replace(n.want, "NEW", newest, 1), got, "labels of %s", name)
+		got := ""
+		if len(l) > 0 {
+			got = fmt.Sprintf("%s %s %s", l["nvidia.com/gpu.generation"], cmp.Or(l["nvidia.com/driver.last-branch"], "-"), l["nvidia.com/driver.modules"])
+		}
+		assert.Equalf(t, n.want, got, "labels of %s", name)
 		assert.Equalf(t, strings.HasSuffix(name, "-conflict"), l["nvidia.com/driver.conflict"] == "true", "conflict label of %s", name)
 	}
 }
 
-// label returns the labels that NFD gives to nodes: by the rules for a matrix, if there is one, and with the
+// label returns the labels that NFD gives to nodes: by the rules about GPUs, if they are wanted, and with the
 // configuration pci of its source of PCI devices, if there is one.
-func label(t *testing.T, program string, m *matrix.Matrix, pci string, nodes map[string]labelled) map[string]map[string]string {
+func label(t *testing.T, program string, withRules bool, pci string, nodes map[string]labelled) map[string]map[string]string {
 	t.Helper()
 	dir := t.TempDir()
 	rules := bytes.NewBufferString("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\n")
-	if m != nil {
+	if withRules {
 		rules.Reset()
-		require.NoError(t, gpus.Write(rules, m))
+		require.NoError(t, gpus.Write(rules))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules.Bytes(), 0o644))
 	args := []string{program, "rules.yaml", pci}

@@ -51,17 +51,22 @@ func TestConfigurations(t *testing.T) {
 	}
 	withGPU := []string{"display", "t4", "v100"}
 	for _, pci := range []string{paged, byClass, byDevice} {
-		for rules, of := range map[string]*matrix.Matrix{"rules": m, "": nil} {
+		for rules, with := range map[string]bool{"rules": true, "": false} {
 			t.Run(pci+rules, func(t *testing.T) {
-				labels := label(t, binary, of, pci, machines)
+				labels := label(t, binary, with, pci, machines)
 				p := require.Value(fleet.Decide(m, list(t, labels), fleet.Options{At: time.Now()}))(t)
 				drivers := map[string]string{}
 				for _, pool := range p.Pools {
 					for name, of := range labels {
-						selected := fleet.ByChart(of, p.NFD)
-						for key, value := range pool.NodeSelector {
-							selected = selected && of[key] == value
+						has := func(labels map[string]string) bool {
+							for key, value := range labels {
+								if of[key] != value {
+									return false
+								}
+							}
+							return true
 						}
+						selected := fleet.ByChart(of, p.NFD) && has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has))
 						assert.Equalf(t, slices.Contains(pool.Nodes, name), selected, "the pool %s chooses %s", pool.Name, name)
 						if selected {
 							drivers[name] += pool.Driver
@@ -71,7 +76,7 @@ func TestConfigurations(t *testing.T) {
 				for name := range machines {
 					assert.Equalf(t, slices.Contains(withGPU, name), drivers[name] != "", "%s has a driver: %v", name, p.Without)
 				}
-				assert.Equalf(t, of == nil && pci != byDevice, drivers["t4"] == drivers["v100"], "Turing and Volta have one driver")
+				assert.Equalf(t, !with && pci != byDevice, drivers["t4"] == drivers["v100"], "Turing and Volta have one driver")
 			})
 		}
 	}
