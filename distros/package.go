@@ -2,6 +2,9 @@ package distros
 
 import (
 	"fmt"
+	"io/fs"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -32,6 +35,16 @@ func (p Package) Digest() string {
 		return p.SHA256
 	}
 	return "sha512:" + p.SHA512
+}
+
+// CleanPath returns a path below a repository without what a server would drop: slashes at the beginning (Nexus writes
+// one), "//" and "./". ok is false for a path with "..", or with characters that no index needs.
+func CleanPath(name string) (clean string, ok bool) {
+	if slices.Contains(strings.Split(name, "/"), "..") || strings.ContainsAny(name, "\\\x00\n\r") {
+		return "", false
+	}
+	clean = strings.TrimPrefix(path.Clean("/"+name), "/")
+	return clean, clean != "" && fs.ValidPath(clean)
 }
 
 // PackageVendor returns the namespace of a system's packages in package URLs (pkg:rpm/redhat/bash), by the ID

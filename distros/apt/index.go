@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
 	"slices"
 	"sort"
 	"strconv"
@@ -177,7 +176,7 @@ func (e *entry) check(p dpkg.Paragraph) (Package, error) {
 	if err != nil {
 		return bad(err)
 	}
-	file, ok := cleanPath(p.Get("Filename"))
+	file, ok := distros.CleanPath(p.Get("Filename"))
 	if !ok {
 		return bad(fmt.Errorf("bad Filename %.80q", p.Get("Filename")))
 	}
@@ -188,14 +187,4 @@ func (e *entry) check(p dpkg.Paragraph) (Package, error) {
 		},
 		Origin: e.origin(), Paragraph: p,
 	}, nil
-}
-
-// cleanPath returns the path of a package below its repository without what a server would drop: a slash at the beginning
-// (Nexus writes one), "//" and "./". A path with ".." is not one.
-func cleanPath(name string) (clean string, ok bool) {
-	if slices.Contains(strings.Split(name, "/"), "..") {
-		return "", false
-	}
-	clean = strings.TrimPrefix(path.Clean("/"+name), "/")
-	return clean, safePath(clean)
 }

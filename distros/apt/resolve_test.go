@@ -210,7 +210,7 @@ func TestCandidateAcrossRepositories(t *testing.T) {
 func TestEntriesAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
-		"Filename: ../x.deb", "Filename: a/../b", "Filename: /..", "Filename: a?b", "Filename: /", "Filename: ", "Size: -1", "Size: x", "SHA256: 12", "SHA256: ",
+		"Filename: ../x.deb", "Filename: a/../b", "Filename: /..", "Filename: a\\b", "Filename: /", "Filename: ", "Size: -1", "Size: x", "SHA256: 12", "SHA256: ",
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"

@@ -32,8 +32,10 @@ type builder struct {
 	files              []string
 	digestType, digest string
 	href, xmlBase      string
-	list               kind // the kind of relations being read
-	relations, paths   int  // of all packages together
+	list               kind   // the kind of relations being read
+	relations, paths   int    // of all packages together
+	unusable           int    // packages whose entries have a fault
+	fault              string // of the last of them
 }
 
 // kind is one of the four lists of relations of a package, an index in kindNames.
@@ -157,10 +159,15 @@ func (b *builder) end() error {
 	case p.Size > maxPackage:
 		b.hide(fmt.Sprintf("it has %d bytes, more than the %d allowed", p.Size, int64(maxPackage)))
 	}
+	p.Version = m.EVR.String()
+	if p.Hidden != "" {
+		b.unusable++
+		b.fault = p.String() + ": " + p.Hidden
+	}
 	if why := p.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
-	m.Name, m.Arch, p.Version = p.Name, p.Arch, m.EVR.String()
+	m.Name, m.Arch = p.Name, p.Arch
 	m.Requires, m.Conflicts = append(m.Requires, b.lists[requires]...), append(m.Conflicts, b.lists[conflicts]...)
 	m.Provides, m.Obsoletes = plain(b.lists[provides]), plain(b.lists[obsoletes])
 	m.Files = append(m.Files, b.files...)

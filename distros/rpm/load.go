@@ -29,6 +29,7 @@ const (
 type loaded struct {
 	packages []*Package
 	modules  []Module
+	notes    []string
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
@@ -50,7 +51,9 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	}
 	var packages []*Package
 	var modules []Module
+	notes := slices.Clone(r.notes)
 	for _, f := range found {
+		notes = append(notes, f.notes...)
 		packages = append(packages, f.packages...)
 		modules = append(modules, f.modules...)
 	}
@@ -58,7 +61,7 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes := slices.Concat(r.notes, hideByModules(packages, modules, state))
+	notes = append(notes, hideByModules(packages, modules, state)...)
 	x := NewIndex(r.options.Arch, packages)
 	x.repos, x.notes = r.repos, notes
 	return x, nil
@@ -70,6 +73,10 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 		return l, err
 	}
 	l.packages = b.packages
+	if b.unusable > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("repository %s: %d of %d packages cannot be used, the last is %s",
+			r.name(), b.unusable, len(b.packages), b.fault))
+	}
 	if list, ok := r.md.Lists["modules"]; ok && o.Modules != nil {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
 			l.modules, err = o.Modules(in)

@@ -133,6 +133,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 	if err := o.notOlder(r, md); err != nil {
 		return err
 	}
+	r.notes = append(r.notes, md.notes...)
 	r.md, r.digest, r.base = md, fmt.Sprintf("%x", sha256.Sum256(text)), folder
 	return nil
 }

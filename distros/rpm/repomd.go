@@ -5,8 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -20,8 +20,12 @@ const maxRepomd = 4 << 20
 type repomd struct {
 	Revision string              // mostly its time in seconds since 1970, but any text is allowed
 	Newest   int64               // the largest timestamp of its lists
-	Lists    map[string]listFile // by type: "primary", "filelists", "modules"...
+	Lists    map[string]listFile // by type, those of usedLists
+	notes    []string
 }
+
+// usedLists are the types of lists that this package reads.
+var usedLists = []string{"primary", "filelists", "modules"}
 
 // listFile is one file of a repository.
 type listFile struct {
@@ -32,19 +36,21 @@ type listFile struct {
 
 // repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some repositories write fractions.
 type repomdXML struct {
-	XMLName  xml.Name `xml:"repomd"`
-	Revision string   `xml:"revision"`
-	Data     []struct {
-		Type     string `xml:"type,attr"`
-		Location struct {
-			Href string `xml:"href,attr"`
-			Base string `xml:"base,attr"`
-		} `xml:"location"`
-		Sum       sumXML `xml:"checksum"`
-		Size      string `xml:"size"`
-		OpenSize  string `xml:"open-size"`
-		Timestamp string `xml:"timestamp"`
-	} `xml:"data"`
+	XMLName  xml.Name  `xml:"repomd"`
+	Revision string    `xml:"revision"`
+	Data     []dataXML `xml:"data"`
+}
+
+type dataXML struct {
+	Type     string `xml:"type,attr"`
+	Location struct {
+		Href string `xml:"href,attr"`
+		Base string `xml:"base,attr"`
+	} `xml:"location"`
+	Sum       sumXML `xml:"checksum"`
+	Size      string `xml:"size"`
+	OpenSize  string `xml:"open-size"`
+	Timestamp string `xml:"timestamp"`
 }
 
 type sumXML struct {
@@ -52,43 +58,56 @@ type sumXML struct {
 	Value string `xml:",chardata"`
 }
 
-// parseRepomd reads a repomd.xml. It leaves out lists that have only a weak digest, because they cannot be
-// used. Mistakes are distros.ErrIndex.
+// parseRepomd reads a repomd.xml. Lists that are not used do not matter, nor does a timestamp that is none. It leaves
+// out a list of files or modules that cannot be used, and notes that. Mistakes are distros.ErrIndex.
 func parseRepomd(text []byte) (*repomd, error) {
 	bad := func(err error) (*repomd, error) { return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err) }
 	var doc repomdXML
-	if err := readXML(text, &doc); err != nil {
+	err := readXML(text, &doc)
+	if err != nil {
 		return bad(err)
 	}
-	r, weak := &repomd{Revision: strings.TrimSpace(doc.Revision), Lists: map[string]listFile{}}, errors.New("it names no list primary")
+	r := &repomd{Revision: strings.TrimSpace(doc.Revision), Lists: map[string]listFile{}}
+	missing := errors.New("it names no list primary")
 	for _, d := range doc.Data {
-		size, err1 := whole(d.Size)
-		open, err2 := whole(d.OpenSize)
-		time, err3 := whole(d.Timestamp)
-		_, err4 := joinURL("https://x", d.Location.Base, d.Location.Href)
+		time, _ := whole(d.Timestamp)
 		r.Newest = max(r.Newest, time)
-		l := listFile{Href: d.Location.Href, Base: d.Location.Base, Unpacked: open}
-		var err error
-		if l.Sum, err = fetch.NewFile(d.Sum.Type, d.Sum.Value, size); err != nil {
-			if d.Type == "primary" {
-				weak = fmt.Errorf("list primary: %w", err)
-			}
+		if d.Type == "primary_db" {
+			missing = errors.New("it lists its packages as a database only; createrepo_c makes lists that can be read")
+		}
+		_, twice := r.Lists[d.Type]
+		if twice || !slices.Contains(usedLists, d.Type) {
 			continue
 		}
-		if err := errors.Join(err1, err2, err3, err4); err != nil {
-			return bad(fmt.Errorf("list %.40q at %.80q: %w", d.Type, l.Href, err))
-		}
-		if _, twice := r.Lists[d.Type]; !twice {
+		l, err := d.file()
+		switch {
+		case err == nil:
 			r.Lists[d.Type] = l
+		case d.Type == "primary":
+			return bad(err)
+		default:
+			r.notes = append(r.notes, "it is read without its "+err.Error())
 		}
 	}
-	if _, ok := r.Lists["primary"]; ok {
-		return r, nil
+	_, found := r.Lists["primary"]
+	if !found {
+		return bad(missing)
 	}
-	if _, database := r.Lists["primary_db"]; database {
-		weak = errors.New("it lists its packages as a database only; createrepo_c makes lists that can be read")
+	return r, nil
+}
+
+// file checks the entry of a list.
+func (d dataXML) file() (l listFile, err error) {
+	size, err1 := whole(d.Size)
+	open, err2 := whole(d.OpenSize)
+	_, err3 := joinURL("https://x", d.Location.Base, d.Location.Href)
+	l = listFile{Href: d.Location.Href, Base: d.Location.Base, Unpacked: open}
+	l.Sum, err = fetch.NewFile(d.Sum.Type, d.Sum.Value, size)
+	err = errors.Join(err, err1, err2, err3)
+	if err != nil {
+		return l, fmt.Errorf("list %s at %.80q: %w", d.Type, l.Href, err)
 	}
-	return bad(weak)
+	return l, nil
 }
 
 // readXML reads a small document. It refuses document types: what they define is not expanded.
@@ -106,14 +125,19 @@ func whole(text string) (int64, error) {
 }
 
 // joinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended
-// repositories and merged ones do), otherwise below the repository. Its path may begin with "..", but must
+// repositories and merged ones do), where a whole address says, otherwise below the repository. Its path may begin with "..", but must
 // not leave the host's root or a local folder: Amazon's repositories of each release have their packages in a
 // folder beside them ("../../../../blobstore/"). The content is safe in any case, because its digest is
 // known.
 func joinURL(repository, base, href string) (string, error) {
+	if strings.Contains(href, "://") {
+		at := strings.LastIndex(href, "/")
+		base = href[:at]
+		href = href[at:]
+	}
 	if base != "" {
 		u, err := url.Parse(base)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(u.Path, "..") {
 			return "", fmt.Errorf("its base %.80q is not a URL of http or https; media are not read", base)
 		}
 		repository = strings.TrimRight(base, "/")
@@ -126,13 +150,15 @@ func joinURL(repository, base, href string) (string, error) {
 	if err != nil {
 		plain = href // it contains a lone percent sign
 	}
-	if !safePath(plain) || !safePath(href) || plain != href && strings.ContainsAny(href, "?#") {
+	_, ok := distros.CleanPath(plain)
+	clean, same := distros.CleanPath(href)
+	if !ok || !same || plain != href && strings.ContainsAny(href, "?#") {
 		return "", errors.New("it is not a path below the repository")
 	}
 	if plain == href || err != nil {
-		href = (&url.URL{Path: href}).EscapedPath() // most metadata has names as they are, with + and ~ in them
+		clean = (&url.URL{Path: clean}).EscapedPath() // most metadata has names as they are, with + and ~ in them
 	}
-	return repository + "/" + href, nil
+	return repository + "/" + clean, nil
 }
 
 // climb removes one element from the end of the folder for each ".." at the beginning of the path. It returns
@@ -146,9 +172,4 @@ func climb(folder, href string) (above, rest string, err error) {
 		folder, href = strings.TrimRight(u.JoinPath("..").String(), "/"), href[3:]
 	}
 	return folder, href, nil
-}
-
-// safePath reports whether a relative path stays below its start and needs no cleaning.
-func safePath(p string) bool {
-	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
 }

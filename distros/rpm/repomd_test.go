@@ -29,7 +29,13 @@ func TestJoin(t *testing.T) {
 		{guid, "", "..", ""},
 		{guid, "", "../", ""},
 		{guid, "", "%2e%2e/a.rpm", ""},
-		{guid, "", "/a.rpm", ""},
+		{guid, "", "/Packages//./a.rpm", guid + "/Packages/a.rpm"},
+		{guid, "", "/../a.rpm", ""},
+		{guid, "", "https://other.example.com/x/a+b.rpm", "https://other.example.com/x/a+b.rpm"},
+		{guid, "https://third.example.com", "https://other.example.com/x/a.rpm", "https://other.example.com/x/a.rpm"},
+		{guid, "", "file:///etc/a.rpm", ""},
+		{guid, "", "https://user:pw@example.com/a.rpm", ""},
+		{guid, "", "https://other.example.com/../a.rpm", ""},
 		{"https://cdn.example.com", "", "../a.rpm", ""},
 		{"file:///srv/repository", "", "../a.rpm", ""},
 		{guid, "ftp://example.com/", "a.rpm", ""},
@@ -43,6 +49,7 @@ func TestJoin(t *testing.T) {
 
 func FuzzRepomd(f *testing.F) {
 	f.Add([]byte(`<repomd><revision>1</revision><data type="primary"><checksum type="sha256">` + strings.Repeat("0a", 32) + `</checksum><location href="a/b"/><size>1</size><timestamp>1.5</timestamp></data></repomd>`))
+	f.Add([]byte(`<repomd><data type="x"/><data type="modules"><size>-</size></data><data type="primary"><checksum type="SHA512"> ` + strings.Repeat("0A", 64) + ` </checksum><location href="https://x//a"/><timestamp>x</timestamp></data></repomd>`))
 	f.Add([]byte(`<repomd><data type="primary_db"><checksum type="sha512">` + strings.Repeat("0a", 64) + `</checksum><location xml:base="http://x/" href="a"/></data></repomd>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		md, err := parseRepomd(data)

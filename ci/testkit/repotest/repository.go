@@ -33,6 +33,7 @@ type Repository struct {
 	Plus   int      // added to the unpacked sizes in repomd.xml
 	Omit   []string // lists that there are not
 	Mangle func(repomd string) string
+	Edit   func(primary string) string
 
 	t   testing.TB
 	url string // of the server
@@ -91,6 +92,9 @@ func (r *Repository) PublishIn(dir string) {
 	} {
 		if l.text == "" || slices.Contains(r.Omit, l.kind) {
 			continue
+		}
+		if l.kind == "primary" && r.Edit != nil {
+			l.text = r.Edit(l.text)
 		}
 		data := Compress(r.t, r.Ending, []byte(l.text))
 		name := "repodata/" + l.name + r.Ending
