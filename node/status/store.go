@@ -21,7 +21,7 @@ type Store struct {
 	now     func() time.Time
 	st      Snapshot
 	saved   []byte // the last saved status, as JSON without the time
-	saveErr string // why the last save failed, logged once
+	unsaved bool   // the last save failed, which was logged
 	changed chan struct{}
 }
 
@@ -70,12 +70,22 @@ func (s *Store) Change(edit func(*Snapshot)) {
 	}
 	s.notify()
 	if err == nil {
-		err = s.storage.Save(s.st)
+		err = s.save()
 	}
 	s.reportSave(err)
-	if s.saved = data; err != nil {
-		s.saved = nil
+	if err != nil {
+		data = nil
 	}
+	s.saved = data
+}
+
+// save writes the status. What it does not name no successor takes down, so a failure gets one more attempt.
+func (s *Store) save() error {
+	err := s.storage.Save(s.st)
+	if err == nil {
+		return nil
+	}
+	return s.storage.Save(s.st)
 }
 
 // ChangeUnsaved edits the status without saving it: for an instance that does not hold the lock, or no longer
@@ -100,17 +110,14 @@ func (s *Store) notify() {
 	}
 }
 
-// reportSave logs once why the status cannot be saved. The driver continues without it: readers of the file
-// see by Updated that it is old.
+// reportSave logs once why the status cannot be saved, and again after a save that worked: the text of an error
+// is another one each time, as it names a temporary file. The driver continues without the file: readers see by
+// Updated that it is old.
 func (s *Store) reportSave(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != s.saveErr && text != "" {
+	if err != nil && !s.unsaved {
 		s.log.Warn("status not written", "error", err)
 	}
-	s.saveErr = text
+	s.unsaved = err != nil
 }
 
 // Set changes state and reason, the most frequent change.

@@ -1,7 +1,7 @@
 package status
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,18 +9,20 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 )
 
-// countingStorage counts the writes, and fails while it is full.
+// countingStorage counts the writes, and fails while it is full, each time with another text, or once.
 type countingStorage struct {
-	saves int
-	full  bool
-	st    Snapshot
+	saves, failures int
+	full, once      bool
+	st              Snapshot
 }
 
 func (c *countingStorage) Load() (Snapshot, error) { return c.st, nil }
 func (c *countingStorage) Remove() error           { return nil }
 func (c *countingStorage) Save(st Snapshot) error {
-	if c.full {
-		return errors.New("no space left on device")
+	if c.full || c.once {
+		c.once = false
+		c.failures++
+		return fmt.Errorf("write status.json.tmp-%d: no space left on device", c.failures)
 	}
 	c.saves++
 	c.st = st
@@ -46,6 +48,14 @@ func TestStore(t *testing.T) {
 	s.Set(Degraded, "x")
 	assert.Equalf(t, Degraded, storage.st.State, "after a failed write")
 	assert.Equal(t, 2, storage.saves)
+	storage.once = true
+	s.Set(Serving, "")
+	assert.Equalf(t, Serving, storage.st.State, "a write that failed once")
+	storage.full = true
+	s.Set(Degraded, "x")
+	assert.Equalf(t, 2, len(log.Lines()), "a disk that is full again was told again:\n%s", &log)
+	storage.full = false
+	s.Set(Degraded, "y")
 	s.Change(func(st *Snapshot) { st.Warnings = append(st.Warnings, "w") })
 	got := s.Get()
 	got.Warnings[0] = "changed"
