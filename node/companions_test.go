@@ -55,7 +55,7 @@ func TestPeermem(t *testing.T) {
 func TestCompanions(t *testing.T) {
 	const (
 		fs, drv = "Name:nvidia-fs Version:535.261.03 SrcVersion:NVIDIA_FS535.261.03", "Name:gdrdrv Version:535.261.03 SrcVersion:GDRDRV535.261.03"
-		good    = " Loaded:true Foreign:false Reason:}"
+		good    = " Loaded:true Foreign:false Reason: InUse:false}"
 		who     = "nvidia_fs 2.17 was loaded by another program, perhaps by a sidecar of the GPU Operator (gds, gdrcopy)"
 		refusal = "failing symbol_get of non-GPLONLY symbol nvidia_p2p_get_pages."
 	)

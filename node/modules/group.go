@@ -43,7 +43,7 @@ func (g Group) Load(ctx context.Context, modules []status.Module, record func([]
 		if ctx.Err() != nil {
 			return states
 		}
-		c := change{g, kmod.ModuleName(name), modules, record}
+		c := change{Group: g, module: kmod.ModuleName(name), modules: modules, record: record}
 		st := status.Companion{Name: name}
 		var err error
 		if slices.Contains(g.Wanted, name) {
@@ -52,6 +52,7 @@ func (g Group) Load(ctx context.Context, modules []status.Module, record func([]
 			err = c.unload(ctx)
 		}
 		modules = c.modules
+		st.InUse = c.inUse
 		if err != nil {
 			st.Reason = err.Error()
 		}
@@ -79,6 +80,7 @@ type change struct {
 	module  string // name in the kernel
 	modules []status.Module
 	record  func([]status.Module)
+	inUse   bool // the module could not be unloaded because of its users
 }
 
 // set changes the record: it has m for the companion, or nothing if m is nil.
@@ -181,6 +183,7 @@ func (c *change) delete(ctx context.Context, live kmod.Module) error {
 	if !errors.Is(err, kmod.ErrInUse) {
 		return err
 	}
+	c.inUse = true
 	holders, err := c.Kernel.Holders(ctx, func(int) bool { return false })
 	holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool { return !h.Holds(c.module) })
 	if err != nil || len(holders) == 0 {

@@ -88,7 +88,7 @@ func numbers(version string) (n []int) {
 
 // Look compares the kernel with the states that Load or an earlier Look returned, and changes nothing. again
 // says that another Load may succeed: a module that has to be replaced is not in use any more, or that of
-// another program is gone.
+// another program is gone. A module that the kernel refused would be refused again.
 func (g Group) Look(modules []status.Module, before []status.Companion) (states []status.Companion, again bool) {
 	for _, old := range before {
 		now := status.Companion{Name: old.Name}
@@ -96,7 +96,9 @@ func (g Group) Look(modules []status.Module, before []status.Companion) (states 
 		switch {
 		case now.Loaded == old.Loaded && now.SrcVersion == old.SrcVersion && now.Foreign == old.Foreign:
 			now.Reason = old.Reason
-			again = again || now.Reason != "" && now.Loaded && !now.Foreign && live.Refs == 0
+			now.InUse = old.InUse
+			free := now.InUse && live.Refs == 0
+			again = again || free
 		case now.Foreign:
 			now.Reason = loadedBy(live)
 		case now.Loaded:

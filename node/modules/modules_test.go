@@ -1,7 +1,9 @@
 package modules
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,10 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -54,6 +59,68 @@ func TestMissingCompanions(t *testing.T) {
 	text, fix := Group{Info: image(old), Wanted: Wanted(true, true), Flavour: driverinfo.Open, Set: set}.Check(kernel)
 	if text != "GDRCopy will be missing: the image has no gdrdrv; nvidia-fs 2.13.5" || !strings.HasPrefix(fix, "Use an image") || !strings.Contains(fix, "--gdrcopy") {
 		t.Errorf("%s (%s)", text, fix)
+	}
+}
+
+// oneModule is a kernel with one module. It takes the file of each build under its name, except one.
+type oneModule struct {
+	Kernel  // of a companion that is replaced nothing else is asked
+	live    kmod.Module
+	refused string
+	deleted int
+}
+
+func (k *oneModule) Params(string) (map[string]string, error) { return nil, nil }
+
+func (k *oneModule) Holders(context.Context, func(int) bool) ([]kmod.Holder, error) { return nil, nil }
+
+func (k *oneModule) Module(name string) (kmod.Module, error) {
+	if k.live.Name != name {
+		return kmod.Module{}, fs.ErrNotExist
+	}
+	return k.live, nil
+}
+
+func (k *oneModule) Insert(_ context.Context, path string, _ []string) error {
+	if path == k.refused {
+		return &kmod.RefusedError{Module: "gdrdrv", Errno: unix.EKEYREJECTED}
+	}
+	k.live = kmod.Module{Name: "gdrdrv", SrcVersion: path}
+	return nil
+}
+
+func (k *oneModule) Delete(context.Context, string) error {
+	k.live = kmod.Module{}
+	k.deleted++
+	return nil
+}
+
+// TestReplaceCompanion: a build that waits for the users of the one before is loaded when they are gone. One that the
+// kernel refuses is tried once, and the one before it stays: a node exchanged them every 5 s otherwise.
+func TestReplaceCompanion(t *testing.T) {
+	t.Parallel()
+	for refused, want := range map[string]string{"": "new", "new": "old"} {
+		kernel := &oneModule{live: kmod.Module{Name: "gdrdrv", SrcVersion: "old", Refs: 1}, refused: refused}
+		info := driverinfo.Description{Companions: []driverinfo.Companion{{Name: "gdrdrv"}}}
+		file := kbuild.File{Name: "gdrdrv", Path: "new"}
+		file.Info.SrcVersion = "new"
+		group := Group{Kernel: kernel, Wanted: Wanted(false, true), Info: info, Set: &kbuild.Set{Modules: []kbuild.File{file}}}
+		record := []status.Module{{Name: "gdrdrv", SrcVersion: "old", File: "old"}}
+		load := func() []status.Companion {
+			return group.Load(t.Context(), record, func(modules []status.Module) { record = modules })
+		}
+		states := load()
+		_, again := group.Look(record, states)
+		assert.Equalf(t, false, again, "while it is in use")
+		kernel.live.Refs = 0
+		_, again = group.Look(record, states)
+		assert.Equalf(t, true, again, "when its users are gone")
+		states = load()
+		_, again = group.Look(record, states)
+		assert.Equalf(t, false, again, "after it was tried")
+		assert.Equal(t, want, kernel.live.SrcVersion)
+		assert.Equal(t, 1, kernel.deleted)
+		assert.Equalf(t, refused != "", states[0].Reason != "", "%s", states[0].Reason)
 	}
 }
 

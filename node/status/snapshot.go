@@ -183,6 +183,7 @@ type Companion struct {
 	Loaded     bool   `json:"loaded"`               // whether the kernel has it
 	Foreign    bool   `json:"foreign,omitempty"`    // another program loaded it
 	Reason     string `json:"reason,omitempty"`     // why it is not as it was asked for
+	InUse      bool   `json:"-"`                    // only its users are in the way of that
 }
 
 // Text describes the companion in a line.
