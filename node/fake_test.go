@@ -49,6 +49,7 @@ type world struct {
 	noDaemon     bool            // the daemon never starts
 	daemonDown   bool            // the daemon has died
 	preflightBad bool
+	slowDisk     bool // to write a root to it takes minutes
 
 	bus []devices.GPU
 	log []string // of the kernel, since an instance read it

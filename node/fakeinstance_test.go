@@ -42,6 +42,9 @@ type instance struct {
 func (i *instance) do(op string, f func() error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.killed { // by an operation of another goroutine
+		runtime.Goexit()
+	}
 	i.ops = append(i.ops, op)
 	if i.before != nil {
 		if err := i.before(op); err != nil {

@@ -76,7 +76,15 @@ func (i *instance) Firmware() (func() error, error) {
 	return undo, i.do("firmware", func() error { i.firmware = ours; return nil })
 }
 
-func (i *instance) Prune(context.Context) error { return i.do("prune", func() error { return nil }) }
+func (i *instance) Prune(ctx context.Context) error {
+	if i.slowDisk {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Minute):
+		}
+	}
+	return i.do("prune", func() error { return nil })
+}
 
 func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, err error) {
 	err = i.do("find", func() (err error) {

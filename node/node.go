@@ -49,6 +49,7 @@ type Node struct {
 	up         []step
 	restored   *RollbackError // set if an older driver was restored, or could not be
 	lastSeen   string         // the last reason that the watch itself found
+	unmarked   bool           // the markers say that the driver is ready, and it is not
 	blocked    bool           // this stop or replacement has found the driver in use
 
 	registration fabric.Registration // of the GPUs with their NVLink fabric

@@ -32,7 +32,7 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 		return err
 	}
 	if err == nil {
-		err = n.watch(ctx)
+		n.watch(ctx)
 	}
 	if ctx.Err() != nil {
 		err = ErrStopped // an interruption by a signal is no failure

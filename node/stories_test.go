@@ -50,6 +50,26 @@ func TestStarts(t *testing.T) {
 				20s not no daemon
 				80s daemon dies
 			end served absent`,
+		"a marker cannot be written: the driver stays, and is ready again later": `
+			sick
+			run 535 3m
+				17s see State:degraded
+				18s markers cannot be written
+				18s not sick
+				62s see State:degraded | the driver works, and the markers of readiness cannot be written: write | not a directory
+				63s markers can be written
+				98s see State:serving Ready:true
+				101s markers cannot be written
+				101s daemon dies
+				108s see State:degraded | it ended with code 1 | Warnings:[ | markers: mkdir
+				109s markers can be written
+			end served absent | after 3m`,
+		"the disk is busy for minutes: what others change is seen at once, and a stop does not wait": `
+			slow disk
+			run 535 2m
+				21s unmounted
+				28s see State:degraded | was unmounted by another program
+			end served absent | after 2m0s | +prune`,
 		"the GPU comes up later": `
 			sick
 			run 535 2m

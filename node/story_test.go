@@ -155,7 +155,7 @@ func parseLife(text string) life {
 
 // change changes the world, as others do it or as it is said. The world is locked, or no instance runs.
 func (w *world) change(t *testing.T, what string) {
-	flags := map[string]*bool{"sick": &w.sick, "no daemon": &w.noDaemon, "unfit": &w.preflightBad, "ignoring parameters": &w.ignores, "fewer modules": &w.fewer, "direct": &w.direct}
+	flags := map[string]*bool{"sick": &w.sick, "no daemon": &w.noDaemon, "unfit": &w.preflightBad, "ignoring parameters": &w.ignores, "fewer modules": &w.fewer, "direct": &w.direct, "slow disk": &w.slowDisk}
 	first, rest, _ := strings.Cut(what, " ")
 	flag, off := strings.CutPrefix(what, "not ")
 	gpu := len(w.bus) - 1 // the last one
@@ -181,6 +181,12 @@ func (w *world) change(t *testing.T, what string) {
 		w.users = []kmod.Holder{{PID: 1, Command: "Xorg", Files: []string{"nouveau"}}}
 	case what == "forgive record": // it names what is about to be loaded, also while the driver serves
 		w.wrong = nil
+	case what == "markers cannot be written", what == "markers can be written":
+		folder := filepath.Join(w.dir, "nvidia/validations")
+		require.NoError(t, os.RemoveAll(folder))
+		if what == "markers cannot be written" {
+			require.NoError(t, os.WriteFile(folder, nil, 0o600))
+		}
 	case first == "pin":
 		w.pinned = rest
 	case what == "no fabric":

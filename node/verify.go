@@ -23,7 +23,8 @@ func (n *Node) verify(ctx context.Context) error {
 	if reason, err = n.awaitFabric(ctx, reason, err); err != nil {
 		return err
 	}
-	return n.announce(reason)
+	n.announce(reason)
+	return nil
 }
 
 // askDriver returns the reason why the driver is not ready ("": it is ready), or an error if it cannot become
@@ -102,19 +103,40 @@ func (n *Node) daemonsDown() string {
 	return daemons.Down(states)
 }
 
-// announce writes whether the driver is ready. If it is not, it writes the markers first; if it is, it writes
-// them last.
-func (n *Node) announce(reason string) error {
-	if reason != "" {
+// announce writes whether the driver is ready, and returns the reason why it is not. If it is not, it writes the markers
+// first; if it is, it writes them last. A marker that cannot be written is such a reason: the driver works, and the
+// watch announces it again later.
+func (n *Node) announce(reason string) string {
+	if reason == "" {
+		reason = n.announceReady()
+	}
+	if reason == "" {
+		return ""
+	}
+	if n.status.Get().Reason != reason {
 		n.log.Error("not ready", "reason", reason)
-		err := n.markers.NotReady()
-		n.status.Set(status.Degraded, reason)
-		return err
 	}
-	if err := n.markers.Ready(); err != nil {
-		return fmt.Errorf("write the markers of readiness: %w", err)
+	err := n.markers.NotReady()
+	n.unmarked = err != nil
+	if n.unmarked {
+		n.warn("markers: %v", err)
 	}
-	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
+	n.status.Set(status.Degraded, reason)
+	return reason
+}
+
+// announceReady returns why the markers of readiness cannot be written; "" if they are, and the status says it.
+func (n *Node) announceReady() string {
+	err := n.markers.Ready()
+	if err != nil {
+		return fmt.Sprintf("the driver works, and the markers of readiness cannot be written: %v", err)
+	}
+	n.status.Change(func(st *status.Snapshot) {
+		st.State = status.Serving
+		st.Ready = true
+		st.Reason = ""
+		st.Holders = nil
+	})
 	n.log.Info("ready", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.Release)
-	return nil
+	return ""
 }

@@ -23,12 +23,21 @@ const (
 
 // watch watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
 // others changed.
-func (n *Node) watch(ctx context.Context) error {
-	if err := n.Roots.Prune(ctx); err != nil {
-		n.warn("%v", err)
-	}
-	asked, licensed := n.now(), n.now()
+func (n *Node) watch(ctx context.Context) {
 	n.served()
+	pruned := make(chan error, 1) // it may wait for a busy disk for minutes
+	go func() {
+		defer close(pruned)
+		pruned <- n.Roots.Prune(ctx)
+	}()
+	n.look(ctx, pruned)
+	<-pruned
+}
+
+// look looks at the driver every watchEvery, and when a daemon ends, until ctx ends. pruned says once how Prune ended.
+func (n *Node) look(ctx context.Context, pruned <-chan error) {
+	asked := n.now()
+	licensed := n.now()
 	next := time.NewTimer(untilNext(n.now()))
 	defer next.Stop()
 	last := n.status.Get().Reason
@@ -39,7 +48,13 @@ func (n *Node) watch(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
+		case err := <-pruned:
+			pruned = nil
+			if err != nil {
+				n.warn("%v", err)
+			}
+			continue
 		case <-changed:
 		case <-next.C:
 			next.Reset(untilNext(n.now()))
@@ -53,11 +68,8 @@ func (n *Node) watch(ctx context.Context) error {
 			licensed = n.now()
 			n.followLicences(ctx)
 		}
-		if ctx.Err() == nil && reason != last {
-			last = reason
-			if err := n.announce(reason); err != nil {
-				return err
-			}
+		if ctx.Err() == nil && (reason != last || n.unmarked) {
+			last = n.announce(reason)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestReplaceCompanion(t *testing.T) {
 	t.Parallel()
 	for refused, want := range map[string]string{"": "new", "new": "old"} {
 		kernel := &oneModule{live: kmod.Module{Name: "gdrdrv", SrcVersion: "old", Refs: 1}, refused: refused}
-		info := driverinfo.Description{Companions: []driverinfo.Companion{{Name: "gdrdrv"}}}
+		info := driverinfo.Description{Companions: []driverinfo.Companion{{Name: driverinfo.GDRDrv}}}
 		file := kbuild.File{Name: "gdrdrv", Path: "new"}
 		file.Info.SrcVersion = "new"
 		group := Group{Kernel: kernel, Wanted: Wanted(false, true), Info: info, Set: &kbuild.Set{Modules: []kbuild.File{file}}}

@@ -93,7 +93,12 @@ func writeFile(path string, data []byte) error {
 			return fmt.Errorf("%s is no regular file (%s): %w", path, info.Mode().Type(), err)
 		}
 	}
-	return atomicwriter.WriteFile(path, data, 0o644)
+	err := atomicwriter.WriteFile(path, data, 0o644)
+	temporary, ok := errors.AsType[*fs.PathError](err) // its name is another one each time, and nobody looks for it
+	if ok {
+		return fmt.Errorf("write %s: %w", path, temporary.Err)
+	}
+	return err
 }
 
 // unfinished returns the pattern of the temporary names that writeFile uses.
