@@ -63,6 +63,7 @@ type site struct {
 	digest      func(string) string
 	text        func(string) string // changes the Release file
 	packages    func(string) string // changes the index
+	suite       string              // as the source has it
 	flat        string              // the suite of a flat repository
 	detached    bool                // Release and Release.gpg
 	signers     []*openpgp.Entity
@@ -78,7 +79,7 @@ func newSite() *site {
 			"Description: headers\nFilename: FILE\n" + fmt.Sprintf("Size: %d\n", len(content)),
 		hashes: []string{"SHA256"}, packageHash: []string{"SHA256"}, file: "pool/h.deb", index: "main/binary-amd64/Packages",
 		endings: []string{""}, name: same, digest: same, text: same, packages: same, signers: []*openpgp.Entity{keys().ed},
-		lists: map[string]string{},
+		lists: map[string]string{}, suite: "site",
 	}
 }
 
@@ -102,7 +103,7 @@ func sumOf(kind string, data []byte) string {
 func (s *site) write(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{path.Join("/", s.file): []byte(content)}
-	dir := "/dists/site"
+	dir := "/dists/" + s.suite
 	if s.flat != "" {
 		dir = path.Join("/", s.flat)
 	}
@@ -207,6 +208,14 @@ var forms = []form{
 	{name: "Valid-Until in the past", change: func(s *site) { s.head += "Valid-Until: " + dateOf(-24) + "\n" }, refused: "Valid-Until"},
 	{name: "another Suite", change: func(s *site) { s.head = strings.ReplaceAll(s.head, "e: site", "e: other") }, refused: "other", apart: true},
 	{name: "the suite is an alias", change: func(s *site) { s.head = strings.Replace(s.head, "Suite: site", "Suite: stable", 1) }},
+	{name: "Pulp: Codename is the first part of a deep suite", change: func(s *site) { s.suite = "site/product/7" }},
+	{name: "Codename is the middle of a deep suite", change: func(s *site) { s.suite = "product/site/7" }, refused: "it is for", apart: true},
+	{name: "Artifactory: sizes are padded", change: func(s *site) {
+		s.text = func(r string) string { return strings.Replace(r, " main/", "           main/", 1) }
+	}},
+	{name: "Nexus: the first line of a list is a blank", change: func(s *site) {
+		s.text = func(r string) string { return strings.Replace(r, "SHA256:\n", "SHA256: \n", 1) }
+	}},
 	{name: "no Suite and no Codename", change: func(s *site) {
 		s.head = strings.NewReplacer("Suite: site\n", "", "Codename: site\n", "").Replace(s.head)
 	}},
@@ -288,14 +297,14 @@ func TestForms(t *testing.T) {
 				_, _ = w.Write(data)
 			}))
 			t.Cleanup(server.Close)
-			err := get(t, server.URL, s.flat)
+			err := get(t, server.URL, s)
 			if tt.refused == "" {
 				assert.NoError(t, err)
 			} else if err == nil || !strings.Contains(err.Error(), tt.refused) {
 				t.Errorf("%v; want a refusal with %q", err, tt.refused)
 			}
 			if judged {
-				takes, said := aptTakes(t, server.URL, s.flat)
+				takes, said := aptTakes(t, server.URL, s)
 				if takes != ((tt.refused == "") != tt.apart) {
 					t.Errorf("apt takes it: %v\n%s", takes, said)
 				}
@@ -305,11 +314,11 @@ func TestForms(t *testing.T) {
 }
 
 // get downloads the package, and returns also what the notes say where it is not there.
-func get(t *testing.T, url, flat string) error {
+func get(t *testing.T, url string, s *site) error {
 	t.Helper()
-	source := Source{Origin: "test", URIs: []string{url}, Suites: []string{"site"}, Components: []string{"main"}, Key: string(public(t, true, keys().ed))}
-	if flat != "" {
-		source.Suites, source.Components = []string{flat}, nil
+	source := Source{Origin: "test", URIs: []string{url}, Suites: []string{s.suite}, Components: []string{"main"}, Key: string(public(t, true, keys().ed))}
+	if s.flat != "" {
+		source.Suites, source.Components = []string{s.flat}, nil
 	}
 	client := &fetch.Client{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Attempts: 1, Backoff: time.Millisecond}
 	x, err := openIndex(t.Context(), Options{Fetch: client, Root: testfile.FS(nil), Arch: "amd64", Sources: []Source{source}})
@@ -336,12 +345,12 @@ func download(ctx context.Context, client *fetch.Client, p distros.Package) erro
 }
 
 // aptTakes reports whether apt downloads the package, and what it said.
-func aptTakes(t *testing.T, url, flat string) (takes bool, said string) {
+func aptTakes(t *testing.T, url string, s *site) (takes bool, said string) {
 	t.Helper()
 	dir := require.Value(os.MkdirTemp("", "apt"))(t) // apt takes a comma in a path for the end of it
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	key := testfile.Write(t, filepath.Join(dir, "key.asc"), string(public(t, true, keys().ed)))
-	list := testfile.Write(t, filepath.Join(dir, "sources.list"), "deb [signed-by="+key+"] "+url+" "+cmp.Or(flat, "site main")+"\n")
+	list := testfile.Write(t, filepath.Join(dir, "sources.list"), "deb [signed-by="+key+"] "+url+" "+cmp.Or(s.flat, s.suite+" main")+"\n")
 	for _, folder := range []string{"lists/partial", "archives/partial", "out"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))
 	}

@@ -121,16 +121,12 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			"an archive that is no longer maintained needs its expiry allowed", pgp.ErrExpired,
 			r.until.Format(time.RFC3339), now.Sub(r.until).Round(time.Hour))
 	}
-	want := suite
-	// "buster/updates" names itself buster; flat repositories have no name.
-	if i := strings.LastIndexByte(suite, '/'); i >= 0 {
-		want = suite[:i]
-	}
 	if strings.HasSuffix(suite, "/") || r.suite == "" && r.codename == "" {
-		return nil
+		return nil // flat repositories have no name
 	}
-	for _, have := range []string{r.suite, r.codename} {
-		if have == want || have == suite {
+	// "buster/updates" names itself buster, and Pulp calls "jammy/site/7" jammy.
+	for name := suite; name != "."; name = path.Dir(name) {
+		if name == r.suite || name == r.codename {
 			return nil
 		}
 	}
