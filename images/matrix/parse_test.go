@@ -71,6 +71,7 @@ func TestParseMistakes(t *testing.T) {
 		{"branch", file(goodSystem, driverYAML("535.261.03", ", branch: R550"), ""), "must be R535"},
 		{"no source", file(goodSystem, "{version: 535.261.03}", ""), "driver 535.261.03 has no source"},
 		{"flavour", file(goodSystem, driverYAML("535.261.03", ", flavours: [opem]"), ""), "(did you mean open?)"},
+		{"flavour of the past", file(goodSystem, driverYAML("615.71.09", ", flavours: [proprietary, open]"), ""), "has no proprietary kernel modules: they ended with 614"},
 		{"flavour twice", file(goodSystem, driverYAML("535.261.03", ", flavours: [open, open]"), ""), `"open" appears twice in flavours`},
 		{"arch", file(system(", components: [x]"), strings.Replace(good, "amd64", "amd46", 1), ""), `key "amd46" of archives is not known (did you mean amd64?)`},
 		{"sha256 upper case", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+strings.ToUpper(goodSum)+`}`), ""), "is no sha256"},

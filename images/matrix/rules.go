@@ -10,6 +10,21 @@ import (
 // FirstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the kernel-open tree.
 const FirstOpen = 515
 
+// LastProprietary is the last branch with proprietary kernel modules: NVIDIA's Driver Installation Guide, release 615, says
+// that they have been removed.
+const LastProprietary = 614
+
+// flavoursOf are the flavours that a branch has.
+func flavoursOf(branch int) (flavours []string) {
+	if branch <= LastProprietary {
+		flavours = append(flavours, Proprietary)
+	}
+	if branch >= FirstOpen {
+		flavours = append(flavours, Open)
+	}
+	return flavours
+}
+
 // broken returns the rules that forbid a target, with their reasons. Those that can be overridden are judgements: the
 // value of a kernel limit, an entry of exclude. The others are plain facts: there is nothing to build from.
 func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {

@@ -95,14 +95,15 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	}
 	d.components(to, n)
 	d.checkGuest(to, n)
-	if slices.Contains(to.Flavours, Open) && Major(to.Version) < FirstOpen {
+	branch := Major(to.Version)
+	if slices.Contains(to.Flavours, Open) && branch < FirstOpen {
 		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, FirstOpen)
 	}
+	if slices.Contains(to.Flavours, Proprietary) && branch > LastProprietary {
+		d.errorf(child(n, "flavours"), "driver %s has no proprietary kernel modules: they ended with %d", to.Version, LastProprietary)
+	}
 	if len(to.Flavours) == 0 {
-		to.Flavours = []string{Proprietary}
-		if Major(to.Version) >= FirstOpen {
-			to.Flavours = []string{Proprietary, Open}
-		}
+		to.Flavours = flavoursOf(branch)
 	}
 	to.Flavours = inOrder(knownFlavours, to.Flavours)
 	d.breakInterfaces(to, n)

@@ -2,6 +2,7 @@ package releases
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -101,6 +103,44 @@ func agreeOnComponents(t *testing.T, r Release, d matrix.Driver) {
 	}
 	if diff := cmp.Diff(want, d.Components, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("components of %s: -table +matrix\n%s", d.Version, diff)
+	}
+}
+
+// TestInterfacesOfReleases: each release with open modules can be a row beside the interfaces of the matrix: no two of these
+// speak of one driver and kernel. The kernels are those with which the tags of NVIDIA/open-gpu-kernel-modules do and do not
+// compile, as Gentoo's patches and NVIDIA's conftest.sh say.
+func TestInterfacesOfReleases(t *testing.T) {
+	t.Parallel()
+	_, interfaces, _ := strings.Cut(string(drivercontainer.Matrix), "\ninterfaces:\n")
+	interfaces, _, _ = strings.Cut(interfaces, "\ncompanions:\n")
+	text := "systems: [{id: debian13, base: debian:13, archs: [amd64], kernels: [6.12]}]\ninterfaces:\n" + interfaces + "\ndrivers:\n"
+	for _, b := range Builtin().Branches {
+		for _, r := range b.Releases {
+			archive := matrix.Archive{URL: "https://example.com/x.run", SHA256: strings.Repeat("1", 64)}
+			row := matrix.Driver{Version: r.Version, Archives: map[string]matrix.Archive{"amd64": archive}}
+			if matrix.Major(r.Version) >= matrix.FirstOpen {
+				text += require.Value(matrix.Stanza(row, nil))(t)
+			}
+		}
+	}
+	m := require.Value(matrix.Parse("releases.yaml", []byte(text)))(t)
+	for _, c := range []struct {
+		driver, kernel, broken string
+	}{
+		{"580.95.05", "6.17.13", ""}, {"580.95.05", "6.18.5", "get_dev_pagemap"}, {"580.105.08", "6.18.5", "get_dev_pagemap"},
+		{"580.119.02", "6.18.5", ""}, {"580.126.09", "6.18.45", ""}, {"580.126.09", "6.19.1", "zone_device_page_init"},
+		{"580.126.16", "6.19.1", "zone_device_page_init"}, {"580.126.18", "6.19.1", ""}, {"590.48.01", "6.19.1", "zone_device_page_init"},
+		{"595.45.04", "6.19.1", ""}, {"580.95.05", "6.19.1", "pci_resize_resource"},
+	} {
+		i := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == c.driver })
+		if i < 0 {
+			t.Fatalf("the table lacks %s", c.driver)
+		}
+		for _, flavour := range m.Drivers[i].Flavours {
+			broken := m.Drivers[i].Kernel.CheckFlavour(driverinfo.Kernel{Release: c.kernel, Version: c.kernel}, flavour)
+			want := c.broken != "" && flavour == matrix.Open
+			assert.Equalf(t, want, broken != nil && strings.HasPrefix(broken.Broken.Reason, c.broken), "%s %s on %s: %v", c.driver, flavour, c.kernel, broken)
+		}
 	}
 }
 
