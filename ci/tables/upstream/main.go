@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -105,8 +106,13 @@ func compare(folder fs.FS, at time.Time) (*comparison, error) {
 	return c, nil
 }
 
+// questions are what conftest.sh has to ask about an interface that changed twice: drivers that ask for the first change
+// alone do not compile. Of other interfaces any question with their name suffices.
+var questions = map[string]string{"zone_device_page_init": "zone_device_page_init_has_pgmap_and_order_args"}
+
 // calls compares the interfaces of the matrix with what a tag calls: a driver that calls one without asking
-// conftest.sh has to be among the drivers of the interface, and one that asks must not be.
+// conftest.sh has to be among the drivers of an interface, and one that asks must not be among those of this one. It may
+// be another interface, because no two may speak of one driver and kernel.
 func (c *comparison) calls(folder fs.FS) func(string, string) error {
 	return func(name, conftest string) error {
 		sources, err := fs.Glob(folder, path.Dir(name)+"/*.c")
@@ -123,8 +129,9 @@ func (c *comparison) calls(folder fs.FS) func(string, string) error {
 		}
 		tag := path.Base(path.Dir(name))
 		for _, i := range c.matrix.Interfaces {
-			stale := strings.Contains(text.String(), i.Name+"(") && !strings.Contains(conftest, i.Name)
-			if stale && !i.Calls(tag) {
+			asked := cmp.Or(questions[i.Name], i.Name)
+			stale := strings.Contains(text.String(), i.Name+"(") && !strings.Contains(conftest, asked)
+			if stale && !slices.ContainsFunc(c.matrix.Interfaces, func(any matrix.Interface) bool { return any.Calls(tag) }) {
 				c.differ(name, "driver %s calls %s without conftest.sh, and is not among the drivers of the interface in matrix.yaml", tag, i.Name)
 			}
 			if !stale && i.Calls(tag) {
