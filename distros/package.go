@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -40,10 +39,11 @@ func (p Package) Digest() string {
 // CleanPath returns a path below a repository without what a server would drop: slashes at the beginning (Nexus writes
 // one), "//" and "./". ok is false for a path with "..", or with characters that no index needs.
 func CleanPath(name string) (clean string, ok bool) {
-	if slices.Contains(strings.Split(name, "/"), "..") || strings.ContainsAny(name, "\\\x00\n\r") {
+	rooted := "/" + name
+	if strings.Contains(rooted+"/", "/../") || strings.ContainsAny(name, "\\\x00\n\r") {
 		return "", false
 	}
-	clean = strings.TrimPrefix(path.Clean("/"+name), "/")
+	clean = strings.TrimPrefix(path.Clean(rooted), "/")
 	return clean, clean != "" && fs.ValidPath(clean)
 }
 

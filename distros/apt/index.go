@@ -147,21 +147,36 @@ func (e *entry) toPackage() (Package, error) {
 	if err != nil {
 		return Package{}, err
 	}
-	return e.check(p)
+	path, sum, err := pin(p)
+	if err != nil {
+		return Package{}, err
+	}
+	return Package{
+		Package: distros.Package{
+			Name: e.name, Version: e.version, Arch: e.arch, SHA256: sum.SHA256, SHA512: sum.SHA512, Size: sum.Size,
+			URL: e.repo.base + "/" + (&url.URL{Path: path}).EscapedPath(),
+		},
+		Origin: e.origin(), Paragraph: p,
+	}, nil
 }
 
-// check converts an entry with the fields p into a Package. Mistakes are distros.ErrIndex.
-func (e *entry) check(p dpkg.Paragraph) (Package, error) {
-	bad := func(err error) (Package, error) {
-		return Package{}, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
+// check returns why an entry with the fields p cannot be used, distros.ErrIndex.
+func (e *entry) check(p dpkg.Paragraph) error {
+	_, _, err := pin(p)
+	if err == nil {
+		_, err = dpkg.ParseVersion(e.version)
 	}
-	_, err := dpkg.ParseVersion(e.version)
 	if err != nil {
-		return bad(err)
+		return fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
 	}
+	return nil
+}
+
+// pin returns the path of a package below its repository, and what its file must be.
+func pin(p dpkg.Paragraph) (path string, sum fetch.File, err error) {
 	size, err := strconv.ParseInt(p.Get("Size"), 10, 64)
 	if err != nil || size <= 0 {
-		return bad(fmt.Errorf("bad Size %.80q", p.Get("Size")))
+		return "", sum, fmt.Errorf("bad Size %.80q", p.Get("Size"))
 	}
 	kind := "SHA256"
 	digest, found := p.Lookup(kind)
@@ -170,21 +185,12 @@ func (e *entry) check(p dpkg.Paragraph) (Package, error) {
 		digest, found = p.Lookup(kind)
 	}
 	if !found {
-		return bad(errors.New("it has no SHA256 and no SHA512; weaker digests do not count"))
+		return "", sum, errors.New("it has no SHA256 and no SHA512; weaker digests do not count")
 	}
-	sum, err := fetch.NewFile(kind, digest, size)
-	if err != nil {
-		return bad(err)
-	}
-	file, ok := distros.CleanPath(p.Get("Filename"))
+	path, ok := distros.CleanPath(p.Get("Filename"))
 	if !ok {
-		return bad(fmt.Errorf("bad Filename %.80q", p.Get("Filename")))
+		return "", sum, fmt.Errorf("bad Filename %.80q", p.Get("Filename"))
 	}
-	return Package{
-		Package: distros.Package{
-			Name: e.name, Version: e.version, Arch: e.arch, SHA256: sum.SHA256, SHA512: sum.SHA512, Size: size,
-			URL: e.repo.base + "/" + (&url.URL{Path: file}).EscapedPath(),
-		},
-		Origin: e.origin(), Paragraph: p,
-	}, nil
+	sum, err = fetch.NewFile(kind, digest, size)
+	return path, sum, err
 }

@@ -245,6 +245,6 @@ func newEntry(p dpkg.Paragraph, j job, arch string) entry {
 		name: p.Get("Package"), version: p.Get("Version"), arch: cmp.Or(p.Get("Architecture"), arch), provides: p.Get("Provides"),
 		raw: p.String(), repo: j.repo, component: j.component,
 	}
-	_, e.fault = e.check(p)
+	e.fault = e.check(p)
 	return e
 }

@@ -214,8 +214,8 @@ func TestEntriesAreChecked(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
-		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
-		assert.ErrorIsf(t, assert.Err(e.toPackage()), distros.ErrIndex, "entry with %q", field)
+		p := require.Value(dpkg.ParseParagraph([]byte(strings.ReplaceAll(raw, "\n\n", "\n"))))(t)
+		assert.ErrorIsf(t, newEntry(p, job{repo: &repo{}}, "amd64").fault, distros.ErrIndex, "entry with %q", field)
 	}
 }
 

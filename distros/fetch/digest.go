@@ -35,13 +35,13 @@ func (f File) key() string {
 // packages use, in any case. A digest of another kind is an error: weaker ones do not count.
 func NewFile(digestKind, digest string, size int64) (File, error) {
 	digest = strings.ToLower(strings.TrimSpace(digest))
-	digestKind = strings.ToLower(digestKind)
+	long := strings.EqualFold(digestKind, "sha512")
 	switch {
-	case digestKind != "sha256" && digestKind != "sha512":
+	case !long && !strings.EqualFold(digestKind, "sha256"):
 		return File{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", digestKind)
-	case kind(digest) != digestKind:
+	case !strings.EqualFold(kind(digest), digestKind):
 		return File{}, fmt.Errorf("%.80q is not a %s", digest, digestKind)
-	case digestKind == "sha512":
+	case long:
 		return File{SHA512: digest, Size: size}, nil
 	}
 	return File{SHA256: digest, Size: size}, nil
