@@ -142,11 +142,12 @@ var ownWays = map[string]string{
 }
 
 // variants are systems that name another one as their ID, by ID and VARIANT_ID of os-release. OpenShift's does from 4.19 on;
-// the text that its kubelet reports says CoreOS.
+// the text that its kubelet reports says CoreOS. Azure's label os-sku has the longer name of OS Guard.
 var variants = map[[2]string]string{
 	{"rhel", "coreos"}:                    "rhcos",
 	{"azurelinux", "azurecontainerlinux"}: "azurecontainerlinux",
 	{"azurelinux", "osguard"}:             "osguard",
+	{"azurelinux", "azurelinuxosguard"}:   "osguard",
 }
 
 // Variant returns the name by which [OwnWay] knows a system with this ID and VARIANT_ID in its os-release: "rhcos" for rhel

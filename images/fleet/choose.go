@@ -108,7 +108,7 @@ func (c *chooser) decide(m *machine) {
 		m.refuse(VGPUGuest, "its GPU is a vGPU, which only a driver of NVIDIA vGPU drives: name one of the matrix with --driver")
 		return
 	case len(candidates) == 0:
-		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system, m.Arch)
+		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system, cmp.Or(m.Arch, "an unknown architecture"))
 		return
 	case m.need.unknown != "": // it is new, and so is its driver
 		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return matrix.CompareVersions(b.Driver.Version, a.Driver.Version) })

@@ -62,13 +62,16 @@ func (c cloudGPU) in(labels map[string]string) bool {
 var vgpuTypes = regexp.MustCompile(`(?i)^(standard_n[cv][0-9]+[a-z]*_a10_v[0-9]+|standard_nc[0-9]+[a-z]+_xl_rtxpro6000bse_v[0-9]+)(_promo)?$|` +
 	`^gr?6f\.|^g4-standard-(6|12|24)$|^ecs\.[sv]gn[0-9]`)
 
+// labelSKU is Azure's name of a node's system. Those that are made of Azure Linux say no more than that of themselves.
+const labelSKU = "kubernetes.azure.com/os-sku"
+
 // Labels by which a cloud's machines can be told apart: those with the name of a group that is made from one template, those
 // with the system, and those with the type.
 var (
 	groups = []string{
 		"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool",
 	}
-	cloudSystems  = []string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}
+	cloudSystems  = []string{"cloud.google.com/gke-os-distribution", labelSKU, "node.openshift.io/os_id"}
 	instanceTypes = []string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
 )
 
@@ -79,34 +82,21 @@ var cloudWords = map[string]string{
 	"rtxpro6000bse": "RTX PRO 6000 Blackwell Server Edition",
 }
 
-// virtual are labels and taints of nodes that are no machines, by their keys: a virtual kubelet's, whose pods run elsewhere, and
-// those that kwok simulates. No DaemonSet has pods there.
-var virtual = map[string][]string{
-	"type":                               {"virtual-kubelet", "kwok"},
-	"virtual-kubelet.io/provider":        nil, // any value
-	"kwok.x-k8s.io/node":                 nil,
-	"liqo.io/type":                       {"virtual-node"},
-	"virtual-node.liqo.io/not-allowed":   nil,
-	"virtual-node.interlink/no-schedule": nil,
+// virtualMarks are labels and taints of nodes that are no machines: a virtual kubelet's, whose pods run elsewhere, and those that
+// kwok simulates. No DaemonSet has pods there.
+var virtualMarks = [][2]string{
+	{"type", "virtual-kubelet"}, {"liqo.io/type", "virtual-node"}, {"type", "kwok"}, {"kwok.x-k8s.io/node", "fake"},
 }
 
 // virtual returns the label or taint by which a node is no machine; "" if it is one.
 func (n *Node) virtual() string {
-	mark := func(key, value string) string {
-		values, ok := virtual[key]
-		if !ok || values != nil && !slices.Contains(values, value) {
-			return ""
+	for _, mark := range virtualMarks {
+		isMark := func(t Taint) bool { return t.Key == mark[0] && t.Value == mark[1] }
+		if n.Labels[mark[0]] == mark[1] || slices.ContainsFunc(n.Taints, isMark) {
+			return mark[0] + "=" + mark[1]
 		}
-		return key + "=" + value
 	}
-	found := ""
-	for key, value := range n.Labels {
-		found = max(found, mark(key, value)) // the same of several, whatever their order
-	}
-	for _, t := range n.Taints {
-		found = max(found, mark(t.Key, t.Value))
-	}
-	return found
+	return ""
 }
 
 // cloudName returns the words of a GPU's own name from the value of a label: "P100" of "nvidia-tesla-p100". It is "" for a

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,7 +36,7 @@ const (
 // keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may need them.
 var (
 	keptPrefixes = []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version.", talosExtension + "n"}
-	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld}, groups, cloudSystems, instanceTypes, slices.Collect(maps.Keys(virtual)))
+	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld, "type", "liqo.io/type"}, groups, cloudSystems, instanceTypes)
 )
 
 // kept says whether a label counts.

@@ -120,6 +120,7 @@ func (n *Node) complete() {
 		(n.ID == "" || n.ID == id && (n.VersionID == "" || n.VersionID == "0") || n.ID != id && osrelease.OwnWay(id) != "") {
 		n.ID, n.VersionID = id, version
 	}
+	n.ID = osrelease.Variant(n.ID, strings.ToLower(n.Labels[labelSKU]))
 	for _, text := range []struct{ what, value string }{
 		{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}, {"container runtime", n.Runtime},
 	} {
