@@ -141,6 +141,7 @@ func (n *Node) complete() {
 // that the chart runs on do.
 func (n *Node) readsZstd() bool {
 	name, version, _ := strings.Cut(n.Runtime, "://")
+	version, _, _ = strings.Cut(version, "-") // 23.0.0-rc.1 has what 23.0 has
 	since := map[string]string{"containerd": "1.5", "docker": "23.0"}[name]
 	return since == "" || matrix.CompareVersions(version, since) >= 0
 }
