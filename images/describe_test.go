@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -24,7 +25,7 @@ func TestDescription(t *testing.T) {
 	target := r.target(t, s)
 	target.Driver.Kernel = driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
 	fault := driverinfo.Advisory{ID: "fault", Kind: driverinfo.KnownBad, Reason: "breaks", Source: "us"}
-	target.Driver.Advisories = []driverinfo.Advisory{fault}
+	target.Driver.Advisories = []matrix.Advisory{{Advisory: fault}}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
 	_, img := made(t, r.b, target, recipe.Options{Profile: recipe.Compute})
 	got := require.Value(driverinfo.Read(treeOf(t, img).OpenFS()))(t)

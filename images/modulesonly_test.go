@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
@@ -62,7 +63,7 @@ func TestModulesOnly(t *testing.T) {
 	before := require.Value(planned.Describe())(t).ID
 	planned.Entrypoint = nil
 	assert.Equalf(t, before, require.Value(planned.Describe())(t).ID, "with other programs")
-	target.Driver.Advisories = append(target.Driver.Advisories, driverinfo.Advisory{ID: "x", Kind: driverinfo.KnownBad, Reason: "news"})
+	target.Driver.Advisories = append(target.Driver.Advisories, matrix.Advisory{Advisory: driverinfo.Advisory{ID: "x", Kind: driverinfo.KnownBad, Reason: "news"}})
 	assert.Equalf(t, before, require.Value(require.Value(r.b.Plan(t.Context(), target, o))(t).Describe())(t).ID, "after news of the driver")
 	o.Signer = signers()[0].Certificate
 	if is := require.Value(require.Value(r.b.Plan(t.Context(), target, o))(t).Describe())(t); is.ID == before {

@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/commandtest"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
@@ -54,34 +55,44 @@ func TestDrivers(t *testing.T) {
 	u.tool(t, "drivers --releases none").Want(t, 2, "SOURCE_DATE_EPOCH")
 }
 
+// gpuNode writes a list with a node that has a GPU and labels.
+func gpuNode(t *testing.T, device, labels string) string {
+	t.Helper()
+	return testfile.Write(t, t.TempDir()+"/node.json", `{"kind": "List", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64",
+		"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04", `+labels+`
+		"feature.node.kubernetes.io/pci-0302_10de.present": "true", "feature.node.kubernetes.io/pci-0302_10de_`+device+`.present": "true"}},
+		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`)
+}
+
 // TestOneRecommendation: list, drivers, gpus and fleet name the same driver, and the same one with long-term
-// support; --driver with a branch means its newest.
+// support, for a T4 and for an H100 with NVLink switches; --driver with a branch means its newest.
 func TestOneRecommendation(t *testing.T) {
 	t.Parallel()
-	node := testfile.Write(t, t.TempDir()+"/node.json", `{"kind": "List", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64",
-		"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04",
-		"feature.node.kubernetes.io/pci-0302_10de.present": "true", "feature.node.kubernetes.io/pci-0302_10de_1eb8.present": "true"}},
-		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`)
 	run := func(args ...string) result { return call(t.Context(), t, nil, args...).Want(t, 0) }
-	gpu := commandtest.Items[gpus.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
-	want := []string{gpu.LongTerm, gpu.Driver}
-	var listed, known []string
-	for _, p := range commandtest.Items[batch.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {
-		if p.Recommended != "" {
-			listed = append(listed, p.Driver)
-		}
-	}
-	for _, b := range commandtest.Items[releases.Coverage](t, run("drivers", "--releases", "none", "-o", "json"), "drivers.schema.json") {
-		for _, r := range b.Releases {
-			if r.Recommended != "" {
-				known = append([]string{r.Version}, known...) // the newest branch is first
+	ofOthers := map[string]string{"1eb8": "recommended with NVLink switches", "2330": "(not with NVLink switches)"}
+	for device, other := range ofOthers {
+		gpu := commandtest.Items[gpus.Answer](t, run("gpus", device, "-o", "json"), "gpus.schema.json")[0]
+		want := []string{gpu.LongTerm, gpu.Driver}
+		var listed, known []string
+		for _, p := range commandtest.Items[batch.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {
+			if p.Recommended != "" && !strings.Contains(p.Recommended, other) {
+				listed = append(listed, p.Driver)
 			}
 		}
+		for _, b := range commandtest.Items[releases.Coverage](t, run("drivers", "--releases", "none", "-o", "json"), "drivers.schema.json") {
+			for _, r := range b.Releases {
+				if r.Recommended != "" && !strings.Contains(r.Recommended, other) {
+					known = append([]string{r.Version}, known...) // the newest branch is first
+				}
+			}
+		}
+		assert.Samef(t, want, listed, "%s: list and gpus", device)
+		assert.Samef(t, want, known, "%s: drivers and gpus", device)
+		assert.Contains(t, run("fleet", gpuNode(t, device, ""), "-o", "json").Stdout, `"driver": "`+gpu.Driver+`"`)
 	}
-	assert.Samef(t, want, listed, "list and gpus")
-	assert.Samef(t, want, known, "drivers and gpus")
-	assert.Contains(t, run("fleet", node, "-o", "json").Stdout, `"driver": "`+gpu.Driver+`"`)
 
+	node := gpuNode(t, "1eb8", "")
+	gpu := commandtest.Items[gpus.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
 	branch, _, _ := strings.Cut(gpu.LongTerm, ".")
 	for _, args := range [][]string{{"fleet", node}, {"list", "--os", "ubuntu22.04"}, {"plan", "--os", "ubuntu22.04"}, {"matrix", "init", "--os", "ubuntu22.04", "--output", t.TempDir()}} {
 		for _, name := range []string{branch, "R" + branch} {
@@ -89,6 +100,21 @@ func TestOneRecommendation(t *testing.T) {
 			assert.Contains(t, r.Stderr, "note: --driver "+name+" means "+gpu.LongTerm+", the newest of its branch in the matrix")
 		}
 	}
+}
+
+// TestDenyNodes: an advisory about some nodes is denied where such a node gets its driver, and nowhere else.
+func TestDenyNodes(t *testing.T) {
+	t.Parallel()
+	fleet := func(node string, args ...string) result {
+		return call(t.Context(), t, nil, append([]string{"fleet", node, "--at", "2026-11-29", "--deny", "known-bad"}, args...)...)
+	}
+	other := gpuNode(t, "1eb8", "")
+	named := []string{"--driver", "595.91.07"}
+	fleet(other).Want(t, 0)
+	assert.Equal(t, false, strings.Contains(fleet(other, named...).Want(t, 0).Stderr, "P6e"))
+	p6e := gpuNode(t, "2941", `"node.kubernetes.io/instance-type": "p6e-gb200.36xlarge",`)
+	assert.Contains(t, fleet(p6e).Want(t, 0).Stdout, "580.178.04-ubuntu22.04")
+	fleet(p6e, named...).Want(t, session.ExitSome, "known to be bad: AWS P6e nodes", "--deny: there are warnings: 1 of kind known-bad")
 }
 
 func TestGPUs(t *testing.T) {

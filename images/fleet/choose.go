@@ -34,7 +34,7 @@ func (c *chooser) choose(n *Node) *machine {
 	}
 	g := n.GPUs
 	key := fmt.Sprintf("%q", []any{
-		n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, host, flavour,
+		n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, g.Devices, g.Product, g.Branch, g.Modules, g.VGPU, g.Switches, instance(n.Labels), host, flavour,
 	})
 	if _, ok := c.known[key]; !ok {
 		m.need = needOf(g)
@@ -114,7 +114,7 @@ func (c *chooser) decide(m *machine) {
 		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return matrix.CompareVersions(b.Driver.Version, a.Driver.Version) })
 	}
 	var gpuErr, kernelErr error // gpuErr counts where kernels are no reason: then no flavour fits
-	for _, t := range candidates {
+	for _, t := range m.ranked(candidates) {
 		var working []string
 		var err error
 		for _, f := range t.Flavours {
@@ -127,6 +127,11 @@ func (c *chooser) decide(m *machine) {
 				continue
 			}
 			working = append(working, f)
+		}
+		named := slices.Contains(c.options.Drivers, t.Driver.Version)
+		if len(working) > 0 && len(m.lacks(t)) > 0 && !named {
+			m.refuseFabric(t)
+			return
 		}
 		if len(working) > 0 {
 			m.target, m.flavours = t, recipe.PreferredFlavours(working, t.Driver.Version)
@@ -154,6 +159,9 @@ func (c *chooser) decide(m *machine) {
 func (m *machine) usual(candidates []matrix.Target) bool {
 	typical := m.need.typical()
 	for _, t := range candidates {
+		if len(m.lacks(t)) > len(m.lacks(m.target)) {
+			continue
+		}
 		drives := func(flavour string) bool { return typical.Check(t.Driver.Version, flavour) == nil }
 		flavours := slices.DeleteFunc(slices.Clone(t.Flavours), func(f string) bool { return !drives(f) })
 		if len(flavours) > 0 {

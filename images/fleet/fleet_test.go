@@ -152,7 +152,7 @@ func TestGPUs(t *testing.T) {
 		`"nvidia.com/driver.last-branch": "R470", "nvidia.com/driver.modules": "proprietary"`: "ubuntu2204-r470 470.256.02 ",
 		`"nvidia.com/driver.branch": "R615", "nvidia.com/driver.modules": "any"`:              "ubuntu2204 595.91.07 ",
 		`"nvidia.com/driver.modules": "open", "nvidia.com/gpu.generation": "blackwell"`:       "ubuntu2204-open 595.91.07 open",
-		device("1eb8"): "ubuntu2204 595.91.07 ", device("3182"): "ubuntu2204-open 595.91.07 open",
+		device("1eb8"): "ubuntu2204 595.91.07 ", device("3182"): "ubuntu2204-open-hgx 595.91.07 open",
 		device("3041"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list", device("3041") + "," + device("1eb8"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list",
 		`"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-5090-Laptop-GPU"`: "ubuntu2204-open 595.91.07 open", `"nvidia.com/gpu.product": "NVIDIA-A800-40GB-PCIe"`: "ubuntu2204 595.91.07 ",
 		`"nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB-SHARED"`: "ubuntu2204-r580 580.173.02 proprietary",

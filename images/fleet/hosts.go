@@ -97,6 +97,8 @@ func (h *hosts) line(text string) error {
 	case assignment.MatchString(text):
 	case m == nil:
 		return fmt.Errorf("%.80q is no line of os-release or of lspci -n", text)
+	case m[3] == "10de" && m[2] == "0680":
+		n.GPUs.Switches = true
 	case m[3] == "10de" && (m[2] == "0300" || m[2] == "0302"): // VGA and 3D controllers
 		device, err := strconv.ParseUint(m[4], 16, 16)
 		if n.GPUs.Presence = Present; !slices.Contains(n.GPUs.Devices, uint16(device)) {

@@ -76,14 +76,6 @@ func (p *Plan) Groups() (all []batch.Group) {
 	return all
 }
 
-// Targets are what the images are made of.
-func (p *Plan) Targets() (all []matrix.Target) {
-	for i := range p.Images {
-		all = append(all, p.Images[i].targets...)
-	}
-	return all
-}
-
 // Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The flags of the
 // batch are repeated in their arguments.
 func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {

@@ -72,6 +72,7 @@ type GPUs struct {
 	Branch, Modules string
 	HostDriver      bool   // the node has a driver that no container brought
 	VGPU            bool   // the node is a virtual machine with a vGPU
+	Switches        bool   // NVLink switches join the GPUs
 	Machines        string // the virtual machines that get the GPUs, and no container does: "vm-passthrough"
 }
 
@@ -123,7 +124,7 @@ const driverNames = "NVIDIA-"
 
 // gpusOf reads the labels of a node. announced says that its device plugin has announced GPUs.
 func gpusOf(labels map[string]string, announced bool) GPUs {
-	g := GPUs{Branch: cmp.Or(labels[labelLast], labels[labelBranch]), Modules: labels[labelModules], HostDriver: hostDriver(labels)}
+	g := GPUs{Branch: cmp.Or(labels[labelLast], labels[labelBranch]), Modules: labels[labelModules], HostDriver: hostDriver(labels), Switches: hasSwitches(labels)}
 	g.readDevices(labels)
 	g.readClouds(labels)
 	g.readProduct(labels[labelProduct])
@@ -211,7 +212,7 @@ func pciDevice(key string) (device uint16, gpu bool) {
 		return 0, false
 	}
 	m := pciLabel.FindStringSubmatch(key)
-	if m == nil {
+	if m == nil || switchLabel.MatchString(key) {
 		return 0, false
 	}
 	n, _ := strconv.ParseUint(m[1], 16, 16) // four hexadecimal digits, or none

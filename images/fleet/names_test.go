@@ -65,8 +65,8 @@ func TestJoinsRenameNothing(t *testing.T) {
 	}{
 		"an L40S beside T4s and a B200": {
 			[]string{"1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "1eb8", "2901"}, "26b9",
-			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open"},
-			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open", "26b9": "ubuntu2204"},
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open-hgx"},
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open-hgx", "26b9": "ubuntu2204"},
 		},
 		"a V100 beside a T4 and a P100": {
 			[]string{"1eb8", "15f8"}, "1db1",
@@ -76,7 +76,7 @@ func TestJoinsRenameNothing(t *testing.T) {
 		"a B200 beside a T4": {
 			[]string{"1eb8"}, "2901",
 			map[string]string{"1eb8": "ubuntu2204"},
-			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open"},
+			map[string]string{"1eb8": "ubuntu2204", "2901": "ubuntu2204-open-hgx"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,11 +13,30 @@ type need struct {
 	gpus    []gpus.GPU
 	text    []string // how they are called
 	unknown string   // one that is in no list; ""
+	// components of a driver that the machine does not work without, if NVLink switches join its GPUs
+	components []string
 }
 
-// needOf finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
-// feature discovery put on the node. A name of several GPUs needs a driver that drives them all.
+// needOf finds out what GPUs need, and what the switches between them. A vGPU sees none.
 func needOf(g GPUs) need {
+	n := gpusNeed(g)
+	if g.VGPU {
+		return n
+	}
+	if g.Switches {
+		n.components = []string{matrix.FabricManager}
+	}
+	for _, gpu := range n.gpus {
+		n.components = append(n.components, gpu.Components()...)
+	}
+	slices.Sort(n.components)
+	n.components = slices.Compact(n.components)
+	return n
+}
+
+// gpusNeed finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
+// feature discovery put on the node. A name of several GPUs needs a driver that drives them all.
+func gpusNeed(g GPUs) need {
 	var n need
 	for _, device := range g.Devices {
 		known, ok := gpus.Lookup(device)
@@ -85,19 +104,26 @@ func (n need) typical() gpus.GPU {
 	return g
 }
 
+// switchesClass is the word of a class for GPUs that NVLink switches can join.
+const switchesClass = "hgx"
+
 // class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will do. It
 // follows from the machine alone, so that a name stays when drivers change.
 func (n need) class() string {
 	g := n.typical()
+	var words []string
 	switch {
 	case n.unknown != "":
-		return "new"
+		words = append(words, "new")
 	case g.LastBranch != "":
-		return strings.ToLower(g.LastBranch)
+		words = append(words, strings.ToLower(g.LastBranch))
 	case len(g.Flavours) == 1:
-		return g.Flavours[0][:4] // open, prop
+		words = append(words, g.Flavours[0][:4]) // open, prop
 	}
-	return ""
+	if len(n.components) > 0 {
+		words = append(words, switchesClass)
+	}
+	return strings.Join(words, "-")
 }
 
 // String returns the names of the GPUs.

@@ -145,7 +145,7 @@ func TestRead(t *testing.T) {
 			Node{Name: "a", Arch: "amd64", Kernel: "5.14.0-570.60.1.el9_6.x86_64", ID: "rhcos", VersionID: "9.6", OSImage: "Red Hat Enterprise Linux 9.6 (Plow)",
 				GPUs: GPUs{Presence: Present, Devices: []uint16{0x1eb8}}}},
 		"a host": {"host a 6.1.0-56-amd64 x86_64\r\n# comment\r\nID=debian\r\nVERSION_ID=\"12\"\r\n01:00.0 0302: 10de:2330 (rev a1)\n02:00.0 0300: 10de:1eb8\n03:00.0 0302: 10de:1eb8\n04:00.0 0680: 10de:22a3\n05:00.0 0302: 1002:740f\nend\n",
-			Node{Name: "a", Arch: "amd64", Kernel: "6.1.0-56-amd64", ID: "debian", VersionID: "12", GPUs: GPUs{Presence: Present, Devices: []uint16{0x1eb8, 0x2330}}}},
+			Node{Name: "a", Arch: "amd64", Kernel: "6.1.0-56-amd64", ID: "debian", VersionID: "12", GPUs: GPUs{Presence: Present, Devices: []uint16{0x1eb8, 0x2330}, Switches: true}}},
 		"a host that was cut off": {"host a 6.1.0-56-amd64 x86_64\nID=debian\n",
 			Node{Name: "a", Arch: "x86_64", Kernel: "6.1.0-56-amd64", ID: "debian", GPUs: GPUs{Presence: Present}, Fault: "its answers were cut off: they do not end with the line end"}},
 	} {
@@ -189,7 +189,7 @@ func TestPCILabels(t *testing.T) {
 	for label, want := range map[string]string{
 		"pci-10de.present": "gpu", "pci-0302_10de.present": "gpu", "pci-0300_10de.present": "gpu", "pci-0302_10de_1eb8.present": "1eb8",
 		"pci-10de_1eb8.present": "1eb8", "pci-0302_10de_1eb8_10de_12a2.present": "1eb8",
-		"pci-0680_10de.present": "", "pci-0403_10de_10f8.present": "", "pci-15b3.present": "", "pci-0302_1002.present": "", "pci-0302.present": "",
+		"pci-0680_10de.present": "", "pci-0680_10de_22a3.present": "", "pci-10de_22a3.present": "", "pci-0403_10de_10f8.present": "", "pci-15b3.present": "", "pci-0302_1002.present": "", "pci-0302.present": "",
 		"pci-0302_10de_xyz.present": "", "pci-10de.sriov.capable": "", "pci-0200_15b3_10de.present": "", "usb-10de.present": "",
 	} {
 		device, gpu := pciDevice(nfd + label)

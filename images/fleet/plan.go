@@ -41,6 +41,8 @@ type Plan struct {
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
 	Taints []Taint `json:"taints,omitempty"`
 	Hints  []Hint  `json:"hints,omitempty"`
+
+	hit map[string]bool // advisories that hit a node, by driver and id
 }
 
 // Image is an image that machines need.
@@ -111,6 +113,7 @@ const (
 	GPUUnsupported = "gpu-unsupported" // no driver for its system drives the GPU
 	GPUsDiffer     = "gpus-differ"     // no driver serves all of its GPUs
 	KernelDrivers  = "kernel"          // no driver that fits its GPU compiles on its kernel
+	FabricUnknown  = "fabric"          // NVLink switches can join its GPUs, and no driver that fits has what manages these
 	NotLabelled    = "not-labelled"    // labels that a selector needs are missing, or out of date
 	Alike          = "not-told-apart"  // no label tells it from a node that needs something else
 )
@@ -119,4 +122,4 @@ const (
 var elsewhere = []string{NoGPU, GPUUnknown, HostDriver, OwnWay, Jetson, ForMachines}
 
 // losses are the other reasons.
-var losses = []string{BadReport, VGPUGuest, SystemUnknown, NoDriver, GPUUnsupported, GPUsDiffer, KernelDrivers, NotLabelled, Alike}
+var losses = []string{BadReport, VGPUGuest, SystemUnknown, NoDriver, GPUUnsupported, GPUsDiffer, KernelDrivers, FabricUnknown, NotLabelled, Alike}

@@ -150,7 +150,7 @@ func TestHint(t *testing.T) {
 	t.Parallel()
 	p := require.Value(fleet.Decide(rows(t), parse(t, []string{ubuntuNode("one", "20b0", "128b"), ubuntuNode("two", "20b0", "128b"), ubuntuNode("three", "20b0")}), fleet.Options{At: at}))(t)
 	assert.Equalf(t, "[{NVIDIA A100-SXM4-40GB gets driver 470.256.02 because of GeForce GT 710: without it, driver 595.91.07 [one two]}]", fmt.Sprint(p.Hints), "hints")
-	assert.Same(t, []string{"ubuntu2204-r470"}, slices.Compact(slices.Sorted(maps.Values(poolsOf(p)))))
+	assert.Same(t, []string{"ubuntu2204-r470-hgx"}, slices.Compact(slices.Sorted(maps.Values(poolsOf(p)))))
 
 	labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de_1eb8.present": "true", nfd + "pci-10de.present": "true"}
 	discover(labels, "fedora", "43", "6.17.7-300.fc43.x86_64")

@@ -29,7 +29,8 @@ type Answer struct {
 	Why      string `json:"why"`
 }
 
-// For returns what a matrix has for a GPU on a day.
+// For returns what a matrix has for a GPU on a day. For one that NVLink switches can join it is a driver whose components for them
+// are known, if there is one.
 func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	a := Answer{ID: g.ID(), GPU: g, Modules: ModulesNone}
 	_, a.Known = Lookup(g.Device)
@@ -41,10 +42,20 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	some := slices.DeleteFunc(slices.Clone(m.Drivers), func(d matrix.Driver) bool {
 		return len(common(d, []GPU{g})) == 0 || !a.Known && d.Version != newest.Version
 	})
+	whole := slices.DeleteFunc(slices.Clone(some), func(d matrix.Driver) bool { return len(d.Components.Lacks("", g.Components())) > 0 })
+	if len(whole) > 0 {
+		some = whole
+	}
 	advice := releases.Recommend(some, day)
 	a.Branch, a.Driver, a.Support, a.LongTerm = newest.Branch, advice.Driver, advice.Support, advice.LongTerm
 	a.Modules = modules(some[slices.IndexFunc(some, func(d matrix.Driver) bool { return d.Version == a.Driver })], g)
 	a.Why = why(a)
+	if g.Components() != nil {
+		a.Why += "; " + switches
+	}
+	if len(whole) == 0 {
+		a.Why += ", and no driver of the matrix that drives it has that"
+	}
 	return a
 }
 
@@ -76,6 +87,9 @@ func modules(d matrix.Driver, g GPU) string {
 	}
 	return ModulesAny
 }
+
+// switches says what a driver needs for GPUs that NVLink switches join.
+const switches = "with NVLink switches it needs the fabric manager"
 
 // TakenForNew says what is assumed of a GPU that is not in the list.
 const TakenForNew = "not in the list, so it is taken for a new GPU: the newest driver, with the open modules that new GPUs need"

@@ -83,33 +83,33 @@ type Summed struct {
 }
 
 // Summary returns what a matrix has for each generation on a day, the newest first; GPUs that differ from most
-// of their generation have lines of their own.
+// of their generation, and those that need another driver for NVLink switches, have lines of their own.
 func Summary(m *matrix.Matrix, day time.Time) []Summed {
 	var lines []Summed
 	for _, g := range groups(All(), func(g GPU) string {
-		newest, _, _ := Newest(m, g)
-		return g.facts() + " " + newest.Branch
+		answer := For(m, g, day)
+		return g.facts() + " " + answer.Branch + " " + answer.Driver
 	}) {
 		if len(g.Members) > 0 {
-			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.Members)})
+			lines = append(lines, Summed{Answer: For(m, example(g.Members), day), Count: len(g.Members)})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b Summed) int {
-		return cmp.Or(age(b.Generation)-age(a.Generation), b.Count-a.Count)
+		return cmp.Or(age(b.Generation)-age(a.Generation), b.Count-a.Count, strings.Compare(a.ID, b.ID))
 	})
 	return lines
 }
 
-// example returns the first GPU of the group in NVIDIA's lists, or else the first that has a name.
-func (g group) example() GPU {
+// example returns the first of some GPUs in NVIDIA's lists, or else the first that has a name.
+func example(some []GPU) GPU {
 	for _, fits := range []func(GPU) bool{
 		func(m GPU) bool { return m.Lists != "" }, func(m GPU) bool { return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved") },
 	} {
-		if i := slices.IndexFunc(g.Members, fits); i >= 0 {
-			return g.Members[i]
+		if i := slices.IndexFunc(some, fits); i >= 0 {
+			return some[i]
 		}
 	}
-	return g.Members[0]
+	return some[0]
 }
 
 // name returns a name for the rule of the group and its variable: the generation, and what is unusual in it.

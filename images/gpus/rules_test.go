@@ -42,10 +42,11 @@ func TestEveryGPU(t *testing.T) {
 			if d.VGPU != "" || !open && !proprietary {
 				continue
 			}
+			lacks := len(d.Components.Lacks("", g.Components())) > 0 // each GPU of the list has a driver that lacks nothing
 			if matrix.CompareVersions(d.Branch, newest) > 0 {
 				newest = d.Branch
 			}
-			if a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
+			if lacks || a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
 				continue
 			}
 			best, modules = d, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: matrix.Open, {false, true}: matrix.Proprietary}[[2]bool{open, proprietary}]

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -13,6 +14,27 @@ import (
 type Advisory struct {
 	driverinfo.Advisory
 	Drivers []string `m:"drivers!" of:"pattern"` // versions, or prefixes such as 570.*
+	// Nodes says which nodes a fault hits, in a form that programs read; nil: only the text Affects says it. Images do not have it.
+	Nodes *AdvisoryNodes `m:"nodes"`
+}
+
+// AdvisoryNodes are the nodes that an advisory is about. A node is one of them if each list that is not empty has it.
+type AdvisoryNodes struct {
+	Instances []string `m:"instances" of:"instance"` // types of a cloud's machines, or patterns: p6e-gb200.*
+	Devices   []string `m:"devices" of:"device"`     // PCI numbers of GPUs: "2941"
+}
+
+// Have reports whether a machine of this type ("" if no cloud has a word for it) with these GPUs is one of the nodes.
+func (n *AdvisoryNodes) Have(instance string, devices []uint16) bool {
+	isInstance := func(pattern string) bool {
+		ok, _ := path.Match(pattern, instance) // their form allows no mistake
+		return ok
+	}
+	isDevice := func(device uint16) bool { return slices.Contains(n.Devices, fmt.Sprintf("%04x", device)) }
+	if len(n.Instances) > 0 && !slices.ContainsFunc(n.Instances, isInstance) {
+		return false
+	}
+	return len(n.Devices) == 0 || slices.ContainsFunc(devices, isDevice)
 }
 
 // covers reports whether the advisory is about a driver, or about all of a pattern.
@@ -33,13 +55,9 @@ func (a Advisory) common(b Advisory) string {
 
 // AdvisoriesOf returns what the matrix says about a release of the driver, in the order of the file. The
 // release need not be in the matrix.
-func (m *Matrix) AdvisoriesOf(version string) (all []driverinfo.Advisory) {
-	for _, a := range m.Advisories {
-		if a.covers(version) {
-			all = append(all, a.Advisory)
-		}
-	}
-	return all
+func (m *Matrix) AdvisoriesOf(version string) []Advisory {
+	other := func(a Advisory) bool { return !a.covers(version) }
+	return slices.DeleteFunc(slices.Clone(m.Advisories), other)
 }
 
 // advisories checks the list. Two advisories must not contradict each other: have one id, or two ends of life
@@ -54,6 +72,8 @@ func (d *decoder) advisories(root *yaml.Node) {
 			d.errorf(rows[i], "an advisory: %s", wrong)
 		case a.Kind == driverinfo.EndOfLife && a.Until == "":
 			d.errorf(rows[i], "an end of life has no key until: give the last month of support, such as 2026-06")
+		case a.Nodes != nil && a.Affects == "":
+			d.errorf(rows[i], "advisory %s has nodes without affects: say in words which nodes these are", a.ID)
 		case a.Fixed != "" && a.covers(a.Fixed):
 			d.errorf(rows[i], "advisory %s is about driver %s, and says that this driver has it fixed", a.ID, a.Fixed)
 		}

@@ -28,16 +28,33 @@ func withAdvisories(all ...string) []byte {
 func TestAdvisories(t *testing.T) {
 	t.Parallel()
 	m := require.Value(Parse("m", withAdvisories(
-		bad("a", "535.261.3, 570.1", ", affects: some nodes, fixed: 535.274.02"), end("b", "535.*", "2026-06"), bad("c", "570.*", ""), end("d", "580.*", "2028-06"),
+		bad("a", "535.261.3, 570.1", ", affects: some nodes, fixed: 535.274.02, nodes: {instances: [p6e-gb200.*], devices: ['2941', 31c2]}"), end("b", "535.*", "2026-06"), bad("c", "570.*", ""), end("d", "580.*", "2028-06"),
 	)))(t)
 	d := m.Drivers[0]
 	assert.Equal(t, "12.2", d.CUDA)
-	assert.Same(t, []driverinfo.Advisory{
-		{ID: "a", Kind: driverinfo.KnownBad, Affects: "some nodes", Reason: "r", Fixed: "535.274.02", Source: "s"},
-		{ID: "b", Kind: driverinfo.EndOfLife, Until: "2026-06", Source: "s"},
-	}, d.Advisories)
+	assert.Equal(t, 2, len(d.Advisories))
+	assert.Same(t, driverinfo.Advisory{ID: "a", Kind: driverinfo.KnownBad, Affects: "some nodes", Reason: "r", Fixed: "535.274.02", Source: "s"}, d.Advisories[0].Advisory)
+	assert.Same(t, driverinfo.Advisory{ID: "b", Kind: driverinfo.EndOfLife, Until: "2026-06", Source: "s"}, d.Advisories[1].Advisory)
+	assert.Same(t, &AdvisoryNodes{Instances: []string{"p6e-gb200.*"}, Devices: []string{"2941", "31c2"}}, d.Advisories[0].Nodes)
 	assert.Equal(t, 1, len(m.AdvisoriesOf("570.86.15")))
 	assert.Equal(t, 0, len(m.AdvisoriesOf("5350.1")))
+}
+
+// TestAdvisoryNodes: a machine is meant if every list that is there has it.
+func TestAdvisoryNodes(t *testing.T) {
+	t.Parallel()
+	type gpus = []uint16
+	both := AdvisoryNodes{Instances: []string{"p6e-gb200.*", "x.large"}, Devices: []string{"2941"}}
+	assert.Equal(t, true, both.Have("p6e-gb200.36xlarge", gpus{0x1eb8, 0x2941}))
+	assert.Equal(t, true, both.Have("x.large", gpus{0x2941}))
+	assert.Equal(t, false, both.Have("x.larger", gpus{0x2941}))
+	assert.Equal(t, false, both.Have("p6e-gb200.36xlarge", gpus{0x1eb8}))
+	assert.Equal(t, false, both.Have("", gpus{0x2941}))
+	instances := AdvisoryNodes{Instances: both.Instances}
+	assert.Equal(t, true, instances.Have("p6e-gb200.36xlarge", nil))
+	devices := AdvisoryNodes{Devices: both.Devices}
+	assert.Equal(t, true, devices.Have("", gpus{0x2941}))
+	assert.Equal(t, false, devices.Have("p6e-gb200.36xlarge", nil))
 }
 
 // TestAdvisoriesRefused: mistakes, and advisories that contradict each other with both positions.
@@ -70,6 +87,9 @@ func TestAdvisoriesRefused(t *testing.T) {
 		"month of a fault":            {[]string{bad("a", "1.1", ", until: 2026-06")}, "until is about an end of life"},
 		"hostile id":                  {[]string{bad(`"../../x"`, "1.1", "")}, "is no word of small letters"},
 		"long reason":                 {[]string{"{id: a, kind: known-bad, drivers: [1.1], source: s, reason: " + strings.Repeat("r", 1025) + "}"}, "longer than 1024 bytes"},
+		"nodes without words":         {[]string{bad("a", "1.1", ", nodes: {devices: ['2941']}")}, "advisory a has nodes without affects: say in words which nodes these are"},
+		"nodes of nothing":            {[]string{bad("a", "1.1", ", affects: x, nodes: {devices: [10de:2941]}")}, "is no PCI number of a GPU"},
+		"pattern in the middle":       {[]string{bad("a", "1.1", ", affects: x, nodes: {instances: ['p*.x']}")}, "is no type of a cloud's machines"},
 		"unknown key":                 {[]string{bad("a", "1.1", ", affect: x")}, "(did you mean affects?)"},
 		"too many for an image":       {many, "driver 535.261.03 has 16 advisories, of which an image can name 15"},
 	} {

@@ -35,9 +35,11 @@ var formats = map[string]func(string) string{
 	"component":  shape(`^[a-z0-9][a-z0-9./-]{0,63}$`, "is no name of a repository component"),
 	"components": oneOf(ComponentNames...),
 	"cuda":       shape(`^[1-9][0-9]?\.[0-9]{1,2}$`, "is no version of CUDA, such as 12.8"),
+	"device":     shape(`^[0-9a-f]{4}$`, "is no PCI number of a GPU: four hex digits, such as 2941"),
 	"digest":     sha256Shape,
 	"debian":     shape(`^[A-Za-z0-9.+~:-]{1,128}$`, "is no Debian version"), // Debian policy 5.6.12
 	"flavour":    oneOf(knownFlavours...),
+	"instance":   shape(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\*?$`, "is no type of a cloud's machines, such as p6e-gb200.36xlarge or p6e-*"),
 	"kernel":     shape(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`, "is no kernel series, such as 5.15"),
 	"key":        keyName,
 	"licence":    shape(`^\(?[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*$`, "is no SPDX expression, such as MIT or GPL-2.0-only"),

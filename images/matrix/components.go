@@ -45,6 +45,17 @@ func Released(driver string) []string {
 	return nil
 }
 
+// Lacks returns those of some names for which there is no archive for an architecture, or for any if it is "".
+func (c Components) Lacks(arch string, names []string) (missing []string) {
+	for _, name := range names {
+		_, known := c[name][arch]
+		if !known && (arch != "" || len(c[name]) == 0) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
 // For returns the components for an architecture, by name.
 func (c Components) For(arch string) (all []Component) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {

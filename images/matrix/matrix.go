@@ -88,7 +88,7 @@ type Driver struct {
 	// Components are the programs and libraries of machines with NVSwitch and NVLink; nil: none is known.
 	Components Components `m:"components" of:"components:arch:archive"`
 	// Advisories are those of the matrix for this driver.
-	Advisories []driverinfo.Advisory
+	Advisories []Advisory
 }
 
 // Archive is a file with a driver: a .run archive, or an archive of NVIDIA's redist folder.

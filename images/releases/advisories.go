@@ -36,16 +36,20 @@ func Notes(d matrix.Driver, day time.Time) (all []Note) {
 }
 
 // AdvisoriesOf returns the advisories of a driver of the matrix, and the end of life of its branch unless the matrix has one.
-func AdvisoriesOf(d matrix.Driver) []driverinfo.Advisory {
+func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
+	for _, a := range d.Advisories {
+		all = append(all, a.Advisory)
+	}
+	stated := func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife }
 	b, ok := Builtin().Branch(d.Version)
-	if !ok || b.End == "" || slices.ContainsFunc(d.Advisories, func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife }) {
-		return d.Advisories
+	if !ok || b.End == "" || slices.ContainsFunc(all, stated) {
+		return all
 	}
 	a := driverinfo.Advisory{ID: "end-of-life-" + strings.ToLower(b.Name), Kind: driverinfo.EndOfLife, Until: b.End, Source: b.EndSource}
 	if b.End == EndPassed {
 		a.Until = ""
 	}
-	return append(slices.Clone(d.Advisories), a)
+	return append(all, a)
 }
 
 // WarningKinds are all kinds of warnings.
@@ -61,7 +65,8 @@ func CheckWarningKind(word string) error {
 	return nil
 }
 
-// Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend.
+// Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend. A driver whose fabric manager is not known
+// is none for machines with NVLink switches; if the best one is such a driver, there is a mark for the best of the others too.
 type Advice struct {
 	Driver   string // the best by [Order]; "" if there are none
 	Support  string // of its branch: "production until 2027-03"
@@ -80,19 +85,38 @@ func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 		}
 	}
 	slices.SortStableFunc(all, rated.order)
-	for i, r := range all {
-		if i == 0 {
-			a.Driver, a.Support = r.version, r.support()
-		}
-		longTerm := r.kind == LongTerm && !r.ended && a.LongTerm == ""
-		if longTerm {
-			a.LongTerm = r.version
-		}
-		if longTerm || i == 0 && r.rank() == 0 {
-			a.marks[r.version] = "recommended: " + r.support()
-		}
+	if len(all) > 0 {
+		a.Driver = all[0].version
+		a.Support = all[0].support()
+	}
+	longTerm := slices.DeleteFunc(slices.Clone(all), func(r rated) bool { return r.kind != LongTerm })
+	if len(longTerm) > 0 && longTerm[0].rank() == 0 {
+		a.LongTerm = longTerm[0].version
+	}
+	for _, some := range [][]rated{all, longTerm} {
+		a.mark(some)
 	}
 	return a
+}
+
+// mark marks the best of some drivers, the best first, and the best of those for machines with NVLink switches.
+func (a *Advice) mark(some []rated) {
+	whole := slices.IndexFunc(some, func(r rated) bool { return r.switches })
+	for i, r := range some {
+		best := i == 0 || i == whole
+		if !best || r.rank() > 0 || a.marks[r.version] != "" {
+			continue
+		}
+		text := "recommended"
+		if i > 0 {
+			text += " with NVLink switches"
+		}
+		text += ": " + r.support()
+		if i != whole {
+			text += " (not with NVLink switches)"
+		}
+		a.marks[r.version] = text
+	}
 }
 
 // Mark says of a version that it is recommended, and how long NVIDIA supports it; "" of any other.
@@ -108,20 +132,23 @@ type rated struct {
 	version, until string // until: the last month of support, where it is known
 	kind           Kind
 	ended          bool
-	faults         int // 1: it is known to be bad, for all nodes, or another release has that mended
+	faults         int  // 1: it is known to be bad, for all nodes, or another release has that mended
+	switches       bool // its fabric manager is known
 }
 
 func rate(d matrix.Driver, day time.Time) rated {
 	b, _ := Builtin().Branch(d.Version)
-	r := rated{version: d.Version, kind: b.Kind}
+	r := rated{version: d.Version, kind: b.Kind, switches: len(d.Components[matrix.FabricManager]) > 0}
 	for _, a := range AdvisoriesOf(d) {
-		switch a.Kind {
-		case driverinfo.EndOfLife:
-			r.until, r.ended = a.Until, a.Warns(day)
-		case driverinfo.KnownBad:
-			if a.Affects == "" || a.Fixed != "" { // else it is bad for some nodes as all of its branch is
-				r.faults = 1
-			}
+		if a.Kind == driverinfo.EndOfLife {
+			r.until = a.Until
+			r.ended = a.Warns(day)
+		}
+	}
+	for _, a := range d.Advisories {
+		everywhere := a.Affects == "" || a.Fixed != "" // else it is bad for some nodes as all of its branch is
+		if a.Kind == driverinfo.KnownBad && a.Nodes == nil && everywhere {
+			r.faults = 1
 		}
 	}
 	return r

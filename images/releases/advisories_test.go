@@ -9,11 +9,19 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
+// wrapped are advisories as a driver of the matrix has them.
+func wrapped(all []driverinfo.Advisory) (rows []matrix.Advisory) {
+	for _, a := range all {
+		rows = append(rows, matrix.Advisory{Advisory: a})
+	}
+	return rows
+}
+
 // TestAdvisoriesOf: the table knows the ends of life; the matrix may say otherwise.
 func TestAdvisoriesOf(t *testing.T) {
 	t.Parallel()
 	of := func(version string, stated ...driverinfo.Advisory) []driverinfo.Advisory {
-		return AdvisoriesOf(matrix.Driver{Version: version, Advisories: stated})
+		return AdvisoriesOf(matrix.Driver{Version: version, Advisories: wrapped(stated)})
 	}
 	stated := driverinfo.Advisory{ID: "contract", Kind: driverinfo.EndOfLife, Until: "2029-12", Source: "our contract"}
 	fault := driverinfo.Advisory{ID: "x", Kind: driverinfo.KnownBad, Reason: "r", Source: "s"}
@@ -39,11 +47,15 @@ func TestEndsOfLife(t *testing.T) {
 // both change with the day.
 func TestRecommend(t *testing.T) {
 	t.Parallel()
-	bad := []driverinfo.Advisory{{Kind: driverinfo.KnownBad}}
+	bad := wrapped([]driverinfo.Advisory{{Kind: driverinfo.KnownBad}})
 	all := []matrix.Driver{
 		{Version: "470.256.02"}, {Version: "580.173.02"}, {Version: "580.178.04"}, {Version: "595.84"}, {Version: "595.91.07"}, {Version: "610.57.04"}, {Version: "615.71.09", VGPU: "x"},
 	}
+	for i := range all {
+		all[i].Components = matrix.Components{matrix.FabricManager: {"amd64": {}}}
+	}
 	worse := append([]matrix.Driver{{Version: "595.99.02", Advisories: bad}}, all...)
+	lacking := append([]matrix.Driver{{Version: "595.99.02"}, {Version: "580.190.01"}}, all...)
 	for _, c := range []struct {
 		day                                  string
 		drivers                              []matrix.Driver
@@ -52,6 +64,7 @@ func TestRecommend(t *testing.T) {
 		{"2026-07-01", all, "595.91.07", "production until 2027-03", "580.178.04", "recommended: production until 2027-03", "recommended: LTS until 2028-06"},
 		{"2026-07-01", worse, "595.91.07", "production until 2027-03", "580.178.04", "recommended: production until 2027-03", "recommended: LTS until 2028-06"},
 		{"2027-04-01", all, "580.178.04", "LTS until 2028-06", "580.178.04", "recommended: LTS until 2028-06", "recommended: LTS until 2028-06"},
+		{"2026-07-01", lacking, "595.99.02", "production until 2027-03", "580.190.01", "recommended: production until 2027-03 (not with NVLink switches)", "recommended: LTS until 2028-06 (not with NVLink switches)"},
 		{"2029-01-01", all, "610.57.04", "over since 2026-08", "", "", ""},
 		{"2026-07-01", all[5:6], "610.57.04", "new-feature until 2026-08", "", "", ""},
 		{"2026-07-01", all[6:], "", "", "", "", ""},
@@ -63,4 +76,8 @@ func TestRecommend(t *testing.T) {
 		assert.Equalf(t, [5]string{c.best, c.support, c.longTerm, c.mark, c.mark2}, got, "%s", c.day)
 		assert.Equalf(t, "", a.Mark("470.256.02"), "%s: an old one", c.day)
 	}
+	a := Recommend(lacking, time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	assert.Equal(t, "recommended with NVLink switches: production until 2027-03", a.Mark("595.91.07"))
+	assert.Equal(t, "recommended with NVLink switches: LTS until 2028-06", a.Mark("580.178.04"))
+	assert.Equal(t, "", a.Mark("580.173.02"))
 }

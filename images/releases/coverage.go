@@ -93,7 +93,11 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 			CUDA:     CUDAOf(known.Version, stated[known.Version]), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
 			Recommended: advice.Mark(known.Version),
 		}
-		r.Advisories = slices.DeleteFunc(m.AdvisoriesOf(r.Version), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife })
+		for _, a := range m.AdvisoriesOf(r.Version) {
+			if a.Kind != driverinfo.EndOfLife {
+				r.Advisories = append(r.Advisories, a.Advisory)
+			}
+		}
 		for _, arch := range archs {
 			a, ok := known.Driver(arch)
 			if ok {
