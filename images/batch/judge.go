@@ -26,12 +26,10 @@ type Judgement struct {
 // Judge collects the advisories of the drivers of targets, and the kernels that break them. Drivers whose
 // branches are no longer supported share a line, and so do systems that share a reason.
 func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
-	var ended, ending, seen []string
-	for _, t := range targets {
-		if slices.Contains(seen, t.Driver.Version) {
-			continue
-		}
-		seen = append(seen, t.Driver.Version)
+	var ended, ending []string
+	byVersion := func(a, b matrix.Target) int { return matrix.CompareVersions(a.Driver.Version, b.Driver.Version) }
+	drivers := slices.SortedStableFunc(slices.Values(targets), byVersion)
+	for _, t := range slices.CompactFunc(drivers, func(a, b matrix.Target) bool { return byVersion(a, b) == 0 }) {
 		for _, n := range releases.Notes(t.Driver, day) {
 			switch {
 			case n.Kind == driverinfo.EndOfLife && n.Severity == releases.Warning:
@@ -43,8 +41,6 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 			}
 		}
 	}
-	slices.SortFunc(ended, matrix.CompareVersions)
-	slices.SortFunc(ending, matrix.CompareVersions)
 	if len(ended) > 0 {
 		j.warn(driverinfo.EndOfLife, "NVIDIA no longer supports the branches of "+strings.Join(ended, ", "))
 	}
