@@ -107,30 +107,31 @@ func (s *site) write(t *testing.T) map[string][]byte {
 	if s.flat != "" {
 		dir = path.Join("/", s.flat)
 	}
-	entry := strings.Replace(s.entry, "FILE", s.file, 1)
+	var entry, release strings.Builder
+	entry.WriteString(strings.Replace(s.entry, "FILE", s.file, 1))
 	for _, kind := range s.packageHash {
-		entry += kind + ": " + s.digest(sumOf(kind, []byte(content))) + "\n"
+		fmt.Fprintf(&entry, "%s: %s\n", kind, s.digest(sumOf(kind, []byte(content))))
 	}
 	lists := maps.Clone(s.lists)
-	lists[s.index] = s.packages(s.before + entry + "\n" + s.after)
-	release := s.head
+	lists[s.index] = s.packages(s.before + entry.String() + "\n" + s.after)
+	release.WriteString(s.head)
 	for _, kind := range s.hashes {
-		release += kind + ":\n"
+		release.WriteString(kind + ":\n")
 		for _, name := range slices.Sorted(maps.Keys(lists)) {
 			for _, ending := range s.endings {
 				data := repotest.Compress(t, ending, []byte(lists[name]))
 				files[path.Join(dir, name+ending)] = data
-				release += fmt.Sprintf(" %s %d %s\n", s.digest(sumOf(kind, data)), len(data), s.name(name+ending))
+				fmt.Fprintf(&release, " %s %d %s\n", s.digest(sumOf(kind, data)), len(data), s.name(name+ending))
 			}
 		}
 	}
-	release = s.text(release)
+	text := s.text(release.String())
 	when := time.Now().Add(-24 * time.Hour)
 	if s.detached {
-		files[dir+"/Release"] = []byte(release)
-		files[dir+"/Release.gpg"] = repotest.Detached(t, release, when, s.signers...)
+		files[dir+"/Release"] = []byte(text)
+		files[dir+"/Release.gpg"] = repotest.Detached(t, text, when, s.signers...)
 	} else {
-		files[path.Join(dir, "InRelease")] = repotest.Clearsigned(t, release, when, s.signers...)
+		files[path.Join(dir, "InRelease")] = repotest.Clearsigned(t, text, when, s.signers...)
 	}
 	if s.unpacked {
 		delete(files, path.Join(dir, s.index))
@@ -347,7 +348,7 @@ func download(ctx context.Context, client *fetch.Client, p distros.Package) erro
 // aptTakes reports whether apt downloads the package, and what it said.
 func aptTakes(t *testing.T, url string, s *site) (takes bool, said string) {
 	t.Helper()
-	dir := require.Value(os.MkdirTemp("", "apt"))(t) // apt takes a comma in a path for the end of it
+	dir := require.Value(os.MkdirTemp("", "apt"))(t) //nolint:usetesting // apt takes a comma in a path, of a test's name, for the end of it
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	key := testfile.Write(t, filepath.Join(dir, "key.asc"), string(public(t, true, keys().ed)))
 	list := testfile.Write(t, filepath.Join(dir, "sources.list"), "deb [signed-by="+key+"] "+url+" "+cmp.Or(s.flat, s.suite+" main")+"\n")

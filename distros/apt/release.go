@@ -39,7 +39,7 @@ func parseRelease(text []byte) (*release, error) {
 		break
 	}
 	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]fetch.File{}}
-	for _, c := range strings.Fields(p.Get("Components")) {
+	for c := range strings.FieldsSeq(p.Get("Components")) {
 		r.components = append(r.components, path.Base(c)) // old security archives name main "updates/main" but keep it under main
 	}
 	r.architectures = strings.Fields(p.Get("Architectures"))

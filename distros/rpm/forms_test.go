@@ -161,8 +161,7 @@ func get(t *testing.T, url string) error {
 // dnfTakes reports whether dnf downloads the package, and what it said.
 func dnfTakes(t *testing.T, url string) (takes bool, said string) {
 	t.Helper()
-	dir := require.Value(os.MkdirTemp("", "dnf"))(t)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "dnf", "--assumeyes", "--installroot="+dir+"/root", "--releasever=1", "--forcearch=x86_64", //nolint:gosec // the test's own arguments
