@@ -60,8 +60,14 @@ func checkFabric(s *subject) {
 			s.fail(c.file, "is not there, but belongs to component %s", c.component)
 		}
 	}
-	if e := s.at("usr/bin/nv-fabricmanager"); e != nil {
-		s.checkFabricManager(e, listed)
+	program := s.at("usr/bin/nv-fabricmanager")
+	released := slices.Contains(matrix.Released(s.version), matrix.FabricManager)
+	switch {
+	case program != nil:
+		s.checkFabricManager(program, listed)
+	case released && s.info.VGPU == "": // before, the fabric manager was no component; a vGPU sees no switches
+		s.find(Note, "", "no fabric manager: on a machine with NVLink switches (HGX, DGX) preflight refuses the image, because every CUDA program "+
+			"would fail with error 802; driver-build list shows the drivers that have one")
 	}
 }
 

@@ -94,7 +94,7 @@ func (f Facts) missing() (names []string) {
 func (f Facts) fault() (text, fix string) {
 	if missing := f.missing(); len(missing) > 0 {
 		return fmt.Sprintf("this node has %s, and the image lacks /%s: every CUDA program would fail with error 802", f.Machine, strings.Join(missing, ", /")),
-			"To manage the switches, use an image with the driver's components (components of the driver in matrix.yaml, built without --no-fabric). " +
+			"To manage the switches, use an image of a driver with the component fabricmanager (driver-build list shows it without a question mark), built without --no-fabric. " +
 				"If a fabric manager of the driver's version runs on the node itself, set --fabric=external."
 	}
 	if _, err := f.configuration(); err != nil {
