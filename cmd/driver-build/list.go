@@ -21,7 +21,7 @@ func newListCmd(a *session.App) *cobra.Command {
 			"COMPONENTS are the driver's programs and libraries for NVSwitch and NVLink. One with a question mark is left out of images:\n" +
 			"NVIDIA has it, but no public source has its checksum. What is known of a driver (end of life, faults) is printed on stderr.\n\n" +
 			"A driver that is recommended for a system says so: the newest one for production that NVIDIA supports, and the newest with long-term\n" +
-			"support (LTS).\n\n" +
+			"support (LTS). If the fabric manager of such a driver is not known, the best one for machines with NVLink switches is marked too.\n\n" +
 			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
 		Example: "  driver-build list\n  driver-build list --os ubuntu22.04 --excluded\n  driver-build list --driver 580.178.04 -o json\n  driver-build list --cuda 12.8",
 		RunE:    func(*cobra.Command, []string) error { return list(a, &o, excluded) },
