@@ -98,6 +98,11 @@ func (p *Planner) open(
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
 		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}
+	if _, remote := errors.AsType[*registry.Error](err); remote && o.Base == "" {
+		return found, nil, fmt.Errorf("base image of %s: %w; without that registry, give a copy of the image (--base oci:DIR), "+
+			"or let make image OS=%s DRIVER=%s in a checkout make the base of Debian's packages, if it is Debian's",
+			t.System.ID, err, t.System.ID, t.Driver.Version)
+	}
 	if err != nil {
 		return found, nil, fmt.Errorf("base image of %s: %w", t.System.ID, err)
 	}

@@ -156,6 +156,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if o.Lock != nil {
 		o.recorded.Run.Lock = documents.Resource{Name: filepath.Base(o.Lock.File), Digest: map[string]string{"sha256": o.Lock.SHA256}}
 	}
+	o.output.Announce(a, o.dryRun)
 	return o.With(ctx, a, true, func(ctx context.Context, s *session.Session) error {
 		if s.Signer = signer; o.output.Push && !o.dryRun {
 			if err := s.Registry.CheckPush(ctx, o.Repository); err != nil {

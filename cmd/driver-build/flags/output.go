@@ -48,6 +48,14 @@ func (o *Output) Parse(dry bool) (err error) {
 	return nil
 }
 
+// Announce says where images will be, if the flags do not: before the work that takes minutes.
+func (o *Output) Announce(a *session.App, dry bool) {
+	if dry || o.Push || len(o.Outputs) > 0 || a.Quiet() {
+		return
+	}
+	a.Notes("the result goes to " + o.Places[0].String() + ", a folder here: --output or --push names another place")
+}
+
 // Docker says whether an output is an archive for Docker, which has gzip layers only.
 func (o *Output) Docker() bool {
 	return slices.ContainsFunc(o.Places, func(out oci.Output) bool { return out.Kind == "docker-archive" })

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -75,8 +76,11 @@ func (d *display) Observe(e progress.Event) {
 	}
 }
 
-// onceWriter leaves out the blocks between lines of dashes with which BuildKit's display ends: the command
-// prints its error, with the last lines of a compile.
+// untold stands for the error of a step in BuildKit's display. onceWriter removes it.
+const untold = "the command tells it"
+
+// onceWriter leaves out what the command tells once, in its error with the last lines of a compile: the
+// errors of steps, and the blocks between lines of dashes with which BuildKit's display ends.
 type onceWriter struct {
 	io.Writer
 
@@ -91,7 +95,8 @@ func (w *onceWriter) Write(p []byte) (int, error) {
 	if dashes || w.inside {
 		return len(p), nil
 	}
-	return w.Writer.Write(p)
+	_, err := w.Writer.Write(bytes.ReplaceAll(p, []byte(": "+untold), nil))
+	return len(p), err
 }
 
 // console is a terminal for BuildKit's display.

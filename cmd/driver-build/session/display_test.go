@@ -81,5 +81,6 @@ func TestErrorOnce(t *testing.T) {
 		assert.Equalf(t, 1, strings.Count(text, "a warning")+strings.Count(text, "YSB3YXJuaW5n"), "%s", text)
 		assert.Containsf(t, text, "a amd64", "%s", mode)
 		assert.Equalf(t, false, strings.Contains(text, "-----"), "%s", text)
+		assert.Equalf(t, mode == "plain", strings.Contains(text, "\n#1 ERROR\n"), "%s", text)
 	}
 }

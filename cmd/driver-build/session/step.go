@@ -59,7 +59,7 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 	if changed {
 		shown := s.vertex // the display may still read an earlier one
 		if shown.Error != "" && d.mode != progressui.RawJSONMode && !strings.HasSuffix(shown.Error, context.Canceled.Error()) {
-			shown.Error = "the reason is below" // in the command's error
+			shown.Error = untold
 		}
 		status.Vertexes = []*client.Vertex{&shown}
 	}
