@@ -94,6 +94,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestFirstCommand: a build that names no place says first where its result goes, and one that gets no base names
+// the ways around the registry.
+func TestFirstCommand(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Fault(refuse(401, "/v2/base/"))
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--progress", "plain")
+	r.Want(t, 4, "--base oci:DIR", "make image OS=debian12 DRIVER="+newDriver)
+	place := strings.Index(r.Stderr, "note: the result goes to oci:dist")
+	assert.Equalf(t, true, place >= 0 && place < strings.Index(r.Stderr, "#1 "), "%s", r.Stderr)
+	assert.Containsf(t, r.Stderr, "ERROR\n", "a step that failed, and nothing beside it")
+}
+
 func TestArchiveMismatch(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
