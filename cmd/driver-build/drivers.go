@@ -224,6 +224,8 @@ func driverNote(r releases.Coverage) string {
 		notes = append(notes, "lags behind: "+r.Newest+" is out, no checksum is known")
 	case r.Lags:
 		notes = append(notes, "lags behind: "+r.Newest+" is out")
+	case len(r.Matrix) == 0 && !r.Over && r.Newest != "":
+		notes = append(notes, "not in the matrix: driver-build matrix add-driver "+r.Newest+" prints its row")
 	case len(r.Matrix) > 0 && r.Over:
 		notes = append(notes, "has the last release")
 	}
@@ -233,6 +235,9 @@ func driverNote(r releases.Coverage) string {
 // faults are what is known of a release.
 func faults(r releases.ReleaseCoverage) string {
 	all := []string{r.Recommended}
+	if !r.InMatrix && len(r.Checked) == 0 {
+		all = append(all, "no checksum is known")
+	}
 	for _, f := range r.Advisories {
 		all = append(all, f.Text(time.Time{}))
 	}

@@ -18,13 +18,19 @@ var unserved = []struct{ id, version, near, why string }{
 	{"openEuler", "20", "rocky8", ""}, {"openEuler", "", "rocky9", ""},
 	{"kylin", "V10", "rocky8", ""}, {"kylin", "", "rocky9", ""},
 	{"photon", "", "debian12", ""},
+	{"sles", "16", "sles16.0", ""}, {"opensuse-leap", "16", "opensuse-leap16.0", ""},
 }
 
-// Hint says what a system needs besides the image of the one that it is made of, from its PRETTY_NAME; "" if that is nothing.
-func Hint(image string) string {
-	if strings.HasPrefix(image, "Fedora CoreOS ") {
+// Hint says what a system needs besides the image of the one that it is made of, from its PRETTY_NAME and its kernel; "" if
+// that is nothing.
+func Hint(image, kernel string) string {
+	switch {
+	case strings.HasPrefix(image, "Fedora CoreOS "):
 		return "Fedora CoreOS boots kernels that Fedora's mirrors have replaced: give the pods, or the matrix, the repository of Fedora's " +
 			"package fedora-repos-archive, which keeps the headers (docs/kernels.md#headers-on-nodes)"
+	case strings.HasSuffix(kernel, ".x86_64_v2"):
+		return "AlmaLinux's x86_64_v2 is for processors on which the programs of the usual base do not start: give its row the base for " +
+			"linux/amd64/v2, and build the image of these nodes with a matrix of its own"
 	}
 	return ""
 }

@@ -162,6 +162,16 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
+func TestHint(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, Hint("AlmaLinux 10.1 (Heliotrope Lion)", "6.12.0-124.8.1.el10_1.x86_64_v2"), "linux/amd64/v2")
+	assert.Equal(t, "", Hint("AlmaLinux 10.1 (Heliotrope Lion)", "6.12.0-124.8.1.el10_1.x86_64"))
+	assert.Contains(t, Hint("Fedora CoreOS 44.20260501.3.0", "7.0.4-200.fc44.x86_64"), "fedora-repos-archive")
+	for id, near := range map[string]string{"sles": "sles16.0", "opensuse-leap": "opensuse-leap16.0"} {
+		assert.Contains(t, Advice(id, "16.1"), near+" is near: add aliases: ["+id+"16.1]")
+	}
+}
+
 // TestAdvice: the row that is named as near exists, and is none of the system itself.
 func TestAdvice(t *testing.T) {
 	t.Parallel()

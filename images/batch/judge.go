@@ -47,6 +47,7 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 	if len(ending) > 0 {
 		j.Notices = append(j.Notices, "NVIDIA's support ends soon for the branches of "+strings.Join(ending, ", "))
 	}
+	j.Notices = append(j.Notices, systemNotices(targets, day)...)
 	var limits []Cause // systems by driver and reason
 	for _, t := range targets {
 		for _, reason := range recipe.Limits(t) {
@@ -58,6 +59,32 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 		j.warn(driverinfo.KernelBroken, "driver "+driver+strings.Join(slices.Compact(l.Targets), ", ")+reason)
 	}
 	return j
+}
+
+// systemNotices name the systems of targets whose support has ended, and those whose support ends within the next months.
+func systemNotices(targets []matrix.Target, day time.Time) (notices []string) {
+	var seen, ended, ending []string
+	for _, t := range targets {
+		end, known := t.System.EndOfLife.Advisory()
+		if !known || slices.Contains(seen, t.System.ID) {
+			continue
+		}
+		seen = append(seen, t.System.ID)
+		text := fmt.Sprintf("%s (%s)", t.System.ID, end.Until)
+		switch {
+		case end.Warns(day):
+			ended = append(ended, text)
+		case end.Near(day):
+			ending = append(ending, text)
+		}
+	}
+	if len(ended) > 0 {
+		notices = append(notices, "their distributions no longer support "+strings.Join(ended, ", "))
+	}
+	if len(ending) > 0 {
+		notices = append(notices, "their distributions' support ends soon for "+strings.Join(ending, ", "))
+	}
+	return notices
 }
 
 // warn adds a warning, once.

@@ -28,3 +28,22 @@ func TestJudgeKernels(t *testing.T) {
 	assert.Same(t, want, judged.Texts())
 	assert.Equalf(t, 0, len(judged.Texts(driverinfo.KernelBroken)), "warnings about releases")
 }
+
+// TestJudgeSystems: systems past their end of life are in one note, those close to it in another, each once.
+func TestJudgeSystems(t *testing.T) {
+	t.Parallel()
+	system := func(id, until string) matrix.Target {
+		return matrix.Target{System: matrix.System{ID: id, EndOfLife: matrix.EndOfLife{Until: until, Source: "s"}}}
+	}
+	targets := []matrix.Target{
+		system("amzn2", "2026-06"), system("amzn2", "2026-06"), system("sles15.6", "2025-12"), system("fedora43", "2026-12"),
+		system("debian13", "2030-06"), system("ol10", ""),
+	}
+	judged := batch.Judge(targets, time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC))
+	want := []string{
+		"their distributions no longer support amzn2 (2026-06), sles15.6 (2025-12)",
+		"their distributions' support ends soon for fedora43 (2026-12)",
+	}
+	assert.Same(t, want, judged.Notices)
+	assert.Equal(t, 0, len(judged.Warnings))
+}

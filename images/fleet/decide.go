@@ -116,7 +116,7 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 		if tag := m.setTag(c.options); tag != "" {
 			grouped(&p.Images, images, tag, func() Image { return c.image(m, tag, m.Kernel) }).add(m)
 		}
-		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage), m.unnamed()} {
+		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage, m.Kernel), m.unnamed()} {
 			if text != "" {
 				hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
 				hint.Nodes = append(hint.Nodes, m.Name)

@@ -43,6 +43,7 @@ var formats = map[string]func(string) string{
 	"kernel":     shape(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`, "is no kernel series, such as 5.15"),
 	"key":        keyName,
 	"licence":    shape(`^\(?[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*$`, "is no SPDX expression, such as MIT or GPL-2.0-only"),
+	"month":      shape(`^20[0-9]{2}-(0[1-9]|1[0-2])$`, "is no month, such as 2026-06"),
 	"package":    shape(`^[a-z0-9][a-z0-9+.-]{1,127}$`, "is no package name"), // Debian policy 5.6.1
 	"patch":      patchFile,
 	"patch-url":  func(s string) string { return cmp.Or(webURL(s), ending(s, ".patch", ".diff")) },

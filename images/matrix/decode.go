@@ -55,8 +55,8 @@ var nouns = map[reflect.Type]string{
 	reflect.TypeFor[Matrix](): "the matrix", reflect.TypeFor[System](): "a system", reflect.TypeFor[Repository](): "a repository",
 	reflect.TypeFor[Driver](): "a driver", reflect.TypeFor[Archive](): "an archive", reflect.TypeFor[Patch](): "a patch",
 	reflect.TypeFor[Exclusion](): "an exclusion", reflect.TypeFor[Companion](): "a companion", reflect.TypeFor[Advisory](): "an advisory",
-	reflect.TypeFor[AdvisoryNodes](): "the nodes of an advisory",
-	reflect.TypeFor[Interface]():     "an interface", reflect.TypeFor[driverinfo.Broken](): "a range of broken kernels",
+	reflect.TypeFor[AdvisoryNodes](): "the nodes of an advisory", reflect.TypeFor[EndOfLife](): "an end of life",
+	reflect.TypeFor[Interface](): "an interface", reflect.TypeFor[driverinfo.Broken](): "a range of broken kernels",
 }
 
 // field is a key of a mapping.

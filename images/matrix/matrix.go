@@ -50,12 +50,25 @@ type System struct {
 	Base    string   `m:"base!" of:"base"`      // reference of the base image
 	Archs   []string `m:"archs!" of:"arch"`     // Go names: "amd64", "arm64"
 	Kernels []string `m:"kernels!" of:"kernel"` // its kernel series, lowest first: "4.4", "4.15"
+	// EndOfLife is when its distribution stops to mend it; zero when that is not known.
+	EndOfLife EndOfLife `m:"end-of-life"`
 	// Aliases are further names for the second half of the tag: "almalinux9.4" for almalinux9.
 	Aliases             []string     `m:"aliases" of:"alias"`
 	Components          []string     `m:"components" of:"component"` // added to the repositories of the base: "non-free"
 	Repositories        []Repository `m:"repositories"`              // additional to those of the base
 	ReplaceRepositories bool         `m:"only-these-repositories"`   // use Repositories instead of those of the base, which are then not read
 	AllowExpired        bool         `m:"allow-expired"`             // accept repository indexes past their Valid-Until: frozen archives
+}
+
+// EndOfLife is the end of a system's support.
+type EndOfLife struct {
+	Until  string `m:"until!" of:"month"` // the last month of support, "2026-06"
+	Source string `m:"source!"`           // who says so: an address
+}
+
+// Advisory returns the end as that of a driver's branch is written: it has the rules for days. ok is false if the end is not known.
+func (e EndOfLife) Advisory() (a driverinfo.Advisory, ok bool) {
+	return driverinfo.Advisory{Kind: driverinfo.EndOfLife, Until: e.Until, Source: e.Source}, e.Until != ""
 }
 
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb

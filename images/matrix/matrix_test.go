@@ -1,10 +1,12 @@
 package matrix
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/goldentest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
@@ -24,6 +26,11 @@ func TestEmbedded(t *testing.T) {
 	m := embedded(t)
 	if m.Defaults.Profile != "full" { // TestEmbeddedPairs has the systems and drivers
 		t.Errorf("profile %q", m.Defaults.Profile)
+	}
+	unknown := []string{"ol10", "fedora45", "azurelinux3.0", "flatcar", "gardenlinux1877", "gardenlinux2150"}
+	for _, system := range m.Systems {
+		_, known := system.EndOfLife.Advisory()
+		assert.Equalf(t, slices.Contains(unknown, system.ID), !known, "end of life of %s", system.ID)
 	}
 	for _, d := range m.Drivers {
 		if len(d.Archives) == 0 || d.Kernel.Max == "" || d.Kernel.Min == "" {

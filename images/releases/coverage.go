@@ -144,3 +144,37 @@ func Resolve(m *matrix.Matrix, names []string) (notes []string) {
 	}
 	return notes
 }
+
+// Absent says of a release that the table knows it and the matrix does not, and how its row is made; "" of any other. It is
+// never chosen for a build: an archive without a checksum is in no row.
+func Absent(m *matrix.Matrix, version string) string {
+	r, known := Builtin().Release(version)
+	same := func(d matrix.Driver) bool { return matrix.CompareVersions(d.Version, version) == 0 }
+	if !known || slices.ContainsFunc(m.Drivers, same) {
+		return ""
+	}
+	why := ""
+	if !r.checked() {
+		why = ", because no public source has the checksum of its archives"
+	}
+	return fmt.Sprintf("driver %s is known, but the matrix has no row of it%s: driver-build matrix add-driver %s prints one, from NVIDIA's "+
+		"manifest or its copy (--redist redistrib_%s.json)", r.Version, why, r.Version, r.Version)
+}
+
+// checked reports whether the checksum of an archive with the driver is known.
+func (r Release) checked() bool {
+	return slices.ContainsFunc(archs, func(arch string) bool {
+		a, _ := r.Driver(arch)
+		return a.SHA256 != ""
+	})
+}
+
+// Lacking says that no driver of the matrix has all of a release of CUDA, and which known one has; "" if one has.
+func (r CUDA) Lacking(m *matrix.Matrix) string {
+	native := func(d matrix.Driver) bool { return r.RunBy(d.Version, d.CUDA).Support == CUDANative }
+	absent := Absent(m, r.Native)
+	if absent == "" || slices.ContainsFunc(m.Drivers, native) {
+		return ""
+	}
+	return "no driver of the matrix runs CUDA " + r.Version + " natively; " + absent
+}

@@ -104,15 +104,27 @@ func (c *Common) Load(a *session.App) (*matrix.Matrix, error) {
 		return nil, err
 	}
 	a.Notes(releases.Resolve(m, c.Selection.Drivers)...)
+	for _, driver := range c.Selection.Drivers {
+		a.Notes(given(releases.Absent(m, driver))...)
+	}
 	if c.cuda != "" {
 		r, err := releases.RequireCUDA(m, c.cuda)
 		if err != nil {
 			return nil, session.Usagef("--cuda: %w", err)
 		}
 		c.CUDA = &r
+		a.Notes(given(r.Lacking(m))...)
 	}
 	c.mirrors = m.Defaults.Mirrors
 	return m, c.check(a, m.Defaults)
+}
+
+// given is a list of a text, empty without one.
+func given(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
 }
 
 func (c *Common) check(a *session.App, d matrix.Defaults) (err error) {
