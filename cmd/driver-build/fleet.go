@@ -34,6 +34,7 @@ type fleetFlags struct {
 	flags.Common
 	precompiled string // "", wholeImages or moduleImages
 	allow       []string
+	managed     bool
 }
 
 // The values of --precompiled.
@@ -55,8 +56,10 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	session.Describe(f, "driver", "driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	session.Mode(f, &o.precompiled, "precompiled", "compile for the nodes' kernels: whole images, and a pool for each kernel, "+
 		"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages)
+	f.BoolVar(&o.managed, "managed-drivers", false, "give a driver also to nodes whose platform says that it brings one (GKE, AKS, EKS)")
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
+	session.Hide(f, "managed-drivers")
 	session.Check(f, fleet.CheckReason, "allow-unserved")
 	session.Format(f, &a.Format, "table, json, github, gitlab or values")
 	return cmd
@@ -76,7 +79,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	p, err := fleet.Decide(m, all, fleet.Options{
-		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled == wholeImages, Beside: beside,
+		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled == wholeImages, Beside: beside, Managed: o.managed,
 		CUDA: o.CUDA, At: o.Day,
 	})
 	if err != nil {

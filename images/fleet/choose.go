@@ -29,6 +29,9 @@ func (c *chooser) choose(n *Node) *machine {
 	host, flavour := hostModules(n.Labels)
 	m.host = host
 	m.refuseUnsuited()
+	if m.code == "" && !c.options.Managed {
+		m.refuseManaged()
+	}
 	if m.code != "" {
 		return m
 	}
@@ -78,7 +81,7 @@ func (m *machine) refuseUnsuited() {
 	case g.Branch == "none":
 		m.refuse(GPUUnsupported, "no driver drives all of its GPUs, say its labels (%s=none)", labelLast)
 	case g.HostDriver:
-		m.refuse(HostDriver, "its system has a driver already (nvidia.com/gpu.deploy.driver=pre-installed)")
+		m.refuse(HostDriver, "its system has a driver already (%s=%s)", labelDeploy, preInstalled)
 	case g.Machines != "":
 		m.refuse(ForMachines, "its GPUs are for virtual machines (nvidia.com/gpu.workload.config=%s)", g.Machines)
 	case kind == distros.WSLKernel:

@@ -63,7 +63,7 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 		return nil, failure.Of(failure.Usage, err)
 	}
 	c := &chooser{matrix: m, options: o, targets: map[string][]matrix.Target{}, known: map[string]machine{}}
-	p := &Plan{Schema: Schema, Nodes: len(nodes), Images: []Image{}, Pools: []Pool{}, Without: []Without{}, hit: map[string]bool{}}
+	p := &Plan{Schema: Schema, Nodes: len(nodes), Images: []Image{}, Pools: []Pool{}, Without: []Without{}, hit: map[string]bool{}, Managed: o.Managed}
 	var all []*machine
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range nodes {
@@ -116,7 +116,7 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 		if tag := m.setTag(c.options); tag != "" {
 			grouped(&p.Images, images, tag, func() Image { return c.image(m, tag, m.Kernel) }).add(m)
 		}
-		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage, m.Kernel), m.unnamed()} {
+		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage, m.Kernel), m.unnamed(), c.maybeManaged(m)} {
 			if text != "" {
 				hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
 				hint.Nodes = append(hint.Nodes, m.Name)

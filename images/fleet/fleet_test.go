@@ -132,7 +132,7 @@ func chooses(p *fleet.Plan, pool fleet.Pool, n fleet.Node) bool {
 		}
 		return true
 	}
-	return has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has)) && fleet.ByChart(n.Labels, p.NFD)
+	return has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has)) && p.ByChart(n.Labels)
 }
 
 // TestGPUs: what GPUs need by their number, their name, or the label of driver-build gpus, which is a limit only

@@ -36,7 +36,7 @@ const (
 // keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may need them.
 var (
 	keptPrefixes = []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version.", talosExtension + "n"}
-	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld, "type", "liqo.io/type"}, groups, cloudSystems, instanceTypes)
+	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld, "type", "liqo.io/type"}, groups, cloudSystems, instanceTypes, keysOfManaged())
 )
 
 // kept says whether a label counts.
@@ -76,12 +76,17 @@ type GPUs struct {
 	Machines        string // the virtual machines that get the GPUs, and no container does: "vm-passthrough"
 }
 
-// chartLabels are labels of which the chart wants one to be "true".
-var chartLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present", "nvidia.com/gpu.present"}
+// nfdLabels are labels of node feature discovery of which the chart wants one to be "true", or else labelPresent.
+var nfdLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present"}
 
-// HasChartLabel reports whether a node has a label by which the chart finds nodes with a GPU.
-func HasChartLabel(labels map[string]string) bool {
-	return slices.ContainsFunc(chartLabels, func(key string) bool { return labels[key] == "true" })
+// discovered reports whether node feature discovery says by such a label that a node has a GPU.
+func discovered(labels map[string]string) bool {
+	return slices.ContainsFunc(nfdLabels, func(key string) bool { return labels[key] == "true" })
+}
+
+// hasChartLabel reports whether a node has a label by which the chart finds nodes with a GPU.
+func (p *Plan) hasChartLabel(labels map[string]string) bool {
+	return discovered(labels) || labels[labelPresent] == "true" && (p.Managed || !onEKS(labels))
 }
 
 // labelWorkload is a label of the GPU Operator: what the GPUs of a node are for.
@@ -90,15 +95,22 @@ const labelWorkload = "nvidia.com/gpu.workload.config"
 // forMachines are its values for virtual machines. The chart's pods stay off such nodes.
 var forMachines = []string{"vm-passthrough", "vm-vgpu"}
 
+// labelDeploy is a label of the GPU Operator: whether a node needs a driver.
+const (
+	labelDeploy  = "nvidia.com/gpu.deploy.driver"
+	preInstalled = "pre-installed"
+)
+
 // hostDriver reports whether the system of a node has a driver, as a label of the GPU Operator says. The chart's
 // pods stay off such nodes: no selector could leave them out.
-func hostDriver(labels map[string]string) bool {
-	return labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
-}
+func hostDriver(labels map[string]string) bool { return labels[labelDeploy] == preInstalled }
 
-// ByChart reports whether the chart's affinity chooses a node; discovery is its value nfd.enabled.
-func ByChart(labels map[string]string, discovery bool) bool {
-	return (!discovery || HasChartLabel(labels)) && !slices.Contains(forMachines, labels[labelWorkload]) && !hostDriver(labels)
+// ByChart reports whether the chart's affinity chooses a node, with the plan's values nfd.enabled and managedDrivers.
+func (p *Plan) ByChart(labels map[string]string) bool {
+	if slices.Contains(forMachines, labels[labelWorkload]) || hostDriver(labels) || !p.Managed && isManaged(labels) {
+		return false
+	}
+	return !p.NFD || p.hasChartLabel(labels)
 }
 
 // Driver returns the version of the driver that serves the node, as the driver's own labels say, or those of
@@ -135,9 +147,12 @@ func gpusOf(labels map[string]string, announced bool) GPUs {
 		g.Machines = kind
 	}
 	switch {
-	case HasChartLabel(labels):
+	case (&Plan{}).hasChartLabel(labels):
 		g.Presence = Present
 		g.Label = ""
+	case labels[labelPresent] == "true":
+		g.Presence = Present
+		g.Label = cmp.Or(g.Label, labelPresent)
 	case announced:
 		g.Presence = Present
 	}

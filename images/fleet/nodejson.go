@@ -37,6 +37,7 @@ type report struct {
 		OSImage         string `json:"osImage"`
 		OperatingSystem string `json:"operatingSystem"`
 		Runtime         string `json:"containerRuntimeVersion"`
+		KubeletVersion  string `json:"kubeletVersion"`
 	} `json:"nodeInfo"`
 	Capacity map[string]jsontext.Value `json:"capacity"`
 }
@@ -172,7 +173,7 @@ func (l *list) add(o *object) error {
 		}
 	}
 	l.names[name] = true
-	n := Node{Name: name, Labels: labels, Taints: o.Spec.Taints, Kernel: info.KernelVersion, OSImage: info.OSImage, Arch: info.Architecture, Runtime: info.Runtime}
+	n := Node{Name: name, Labels: labels, Taints: o.Spec.Taints, Kernel: info.KernelVersion, OSImage: info.OSImage, Arch: info.Architecture, Runtime: info.Runtime, Kubelet: info.KubeletVersion}
 	for _, key := range []string{LabelArch, LabelArchOld} { // servers before 1.3 reported none
 		if n.Arch == "" {
 			n.Arch = n.Labels[key]

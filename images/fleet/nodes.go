@@ -40,6 +40,7 @@ type Node struct {
 	VersionID string
 	OSImage   string // PRETTY_NAME of os-release
 	Runtime   string // of containers: "containerd://1.7.27"; "" for a host without a cluster
+	Kubelet   string // "v1.35.2-eks-c39b1d0"; "" for a host without a cluster
 	GPUs      GPUs
 
 	// Fault says what is wrong with what the machine says of itself; "" if nothing is.
@@ -123,6 +124,7 @@ func (n *Node) complete() {
 	n.ID = osrelease.Variant(n.ID, strings.ToLower(n.Labels[labelSKU]))
 	for _, text := range []struct{ what, value string }{
 		{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}, {"container runtime", n.Runtime},
+		{"version of the kubelet", n.Kubelet},
 	} {
 		if len(text.value) > maxText || strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
 			n.Fault = fmt.Sprintf("what it reports as its %s is no such text: %.80q", text.what, text.value)

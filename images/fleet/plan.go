@@ -22,6 +22,7 @@ type Options struct {
 	Flavours    []string       // of the modules; empty: all
 	Precompiled bool           // images with the modules of one kernel, and a pool for each kernel
 	Beside      bool           // images of modules beside the driver's, for the kernels of the nodes
+	Managed     bool           // also nodes whose platform says that it brings the driver
 	CUDA        *releases.CUDA // that workloads need; nil: any
 	At          time.Time      // decides which branches are still supported
 }
@@ -36,6 +37,8 @@ type Plan struct {
 	Without []Without `json:"without"`
 	// NFD says that the chart's own rule finds the nodes with a GPU: the labels of node feature discovery.
 	NFD bool `json:"nodeFeatureDiscovery"`
+	// Managed says that nodes get a driver whose platform says that it brings one.
+	Managed bool `json:"managedDrivers,omitempty"`
 	// Warnings name nodes whose driver is a guess.
 	Warnings []string `json:"warnings,omitempty"`
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
@@ -104,6 +107,7 @@ const (
 	GPUUnknown     = "gpu-unknown"     // nothing has looked whether it has one
 	BadReport      = "bad-report"      // what it says of itself cannot be true, or is incomplete
 	HostDriver     = "host-driver"     // its system has a driver
+	ManagedDriver  = "managed-driver"  // its platform brings the driver
 	OwnWay         = "own-way"         // its system brings drivers its own way
 	Jetson         = "jetson"          // its system is NVIDIA's for Jetson, which has the driver
 	ForMachines    = "for-machines"    // its GPUs are for virtual machines
@@ -119,7 +123,7 @@ const (
 )
 
 // elsewhere are the reasons for which a machine is no loss: it has no GPU, or its driver comes another way.
-var elsewhere = []string{NoGPU, GPUUnknown, HostDriver, OwnWay, Jetson, ForMachines}
+var elsewhere = []string{NoGPU, GPUUnknown, HostDriver, ManagedDriver, OwnWay, Jetson, ForMachines}
 
 // losses are the other reasons.
 var losses = []string{BadReport, VGPUGuest, SystemUnknown, NoDriver, GPUUnsupported, GPUsDiffer, KernelDrivers, FabricUnknown, NotLabelled, Alike}

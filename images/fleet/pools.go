@@ -17,7 +17,7 @@ import (
 // partition divides the nodes of a cluster into pools.
 type partition struct {
 	all         []*machine
-	nfd         bool // the chart's affinity counts
+	plan        *Plan
 	precompiled bool
 	whole       map[string]bool // systems that are chosen by their whole version: a node has no label with the major one
 	pools       []part
@@ -32,9 +32,8 @@ type part struct {
 // choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node that no selector
 // can choose alone gets nothing instead.
 func (p *Plan) choosePools(all []*machine, o Options) {
-	d := &partition{all: all, precompiled: o.Precompiled, whole: map[string]bool{}}
-	d.nfd = slices.ContainsFunc(all, func(m *machine) bool { return m.code == "" && HasChartLabel(m.Labels) })
-	p.NFD = d.nfd
+	p.NFD = slices.ContainsFunc(all, func(m *machine) bool { return m.code == "" && p.hasChartLabel(m.Labels) })
+	d := &partition{all: all, plan: p, precompiled: o.Precompiled, whole: map[string]bool{}}
 	d.refuseUnlabelled()
 	for _, b := range d.bases() {
 		if slices.ContainsFunc(b.own, (*machine).free) {
@@ -107,10 +106,10 @@ func (d *partition) base(m *machine) map[string]string {
 	if m.host != "" {
 		take(LabelHostModules)
 	}
-	if !d.nfd {
+	if !d.plan.NFD {
 		take(m.GPUs.Label)
 	}
-	if !d.nfd || m.Labels[LabelOSID] == "" {
+	if !d.plan.NFD || m.Labels[LabelOSID] == "" {
 		take(groupLabel(m.Labels))
 	}
 	return sel
@@ -146,7 +145,7 @@ func (d *partition) versionKey(m *machine) string {
 // matching returns the nodes that a selector and the chart's own rule choose.
 func (d *partition) matching(sel map[string]string) (found []*machine) {
 	for _, m := range d.all {
-		ok := ByChart(m.Labels, d.nfd)
+		ok := d.plan.ByChart(m.Labels)
 		for key, value := range sel {
 			got, has := m.Labels[key]
 			ok = ok && has && got == value
@@ -249,7 +248,7 @@ func (d *partition) named() map[string][]part {
 func (d *partition) name(p part) string {
 	m := p.nodes[0]
 	switch {
-	case m.unusual, !d.nfd && groupLabel(p.selector) != "": // there will be more groups
+	case m.unusual, !d.plan.NFD && groupLabel(p.selector) != "": // there will be more groups
 		return shortName(p.title(), selectorText(p.selector))
 	case m.host != "":
 		return shortName(p.title(), m.ID+" "+m.host)
@@ -305,9 +304,9 @@ func (d *partition) refuseUnlabelled() {
 func (d *partition) unlabelled(m *machine, systems bool) string {
 	kernel, system := m.Labels[LabelKernel], m.Labels[LabelOSID]
 	switch {
-	case d.nfd && !HasChartLabel(m.Labels), systems && system == "":
+	case d.plan.NFD && !d.plan.hasChartLabel(m.Labels), systems && system == "":
 		return "node feature discovery has not labelled it yet: ask again later"
-	case !d.nfd && m.GPUs.Label == "":
+	case !d.plan.NFD && m.GPUs.Label == "":
 		return "no label says that it has a GPU: install node feature discovery"
 	case d.precompiled && m.host == "" && kernel == "":
 		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)

@@ -58,6 +58,9 @@ func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
 		maybe("cloud.google.com/gke-accelerator", "nvidia-l4", "nvidia-tesla-t4")
 		maybe("cloud.google.com/gke-nodepool", "a", "b")
 		maybe("accelerator", "nvidia")
+		maybe("nvidia.com/gpu.present", "true", "")
+		maybe("eks.amazonaws.com/nodegroup", "a", "", "")
+		maybe("cloud.google.com/gke-gpu-driver-version", "default", "", "")
 		maybe(fleet.LabelHostModules, "595.91.07", "none", "", "")
 		if s.id == "talos" {
 			maybe(talos+"nvidia-open-gpu-kernel-modules-lts", "595.91.07-v1.13.6", "470.256.02-v1.12.0")
@@ -205,7 +208,7 @@ func TestAnyFleet(t *testing.T) {
 	m := rows(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		all := drawNodes(rt, "n", 14)
-		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled"), Managed: rapid.Bool().Draw(rt, "managed")}
 		o.Beside = !o.Precompiled && rapid.Bool().Draw(rt, "modules beside")
 		decide := func(all []fleet.Node) (*fleet.Plan, string) {
 			p, err := fleet.Decide(m, all, o)

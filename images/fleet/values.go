@@ -43,6 +43,7 @@ func (t Taint) keepsOff() bool {
 type values struct {
 	Image       map[string]string `yaml:"image,omitempty"`
 	NFD         map[string]bool   `yaml:"nfd,omitempty"`
+	Managed     bool              `yaml:"managedDrivers,omitempty"`
 	Tolerations []toleration      `yaml:"tolerations,omitempty"`
 	Pools       []Pool            `yaml:"pools"`
 }
@@ -56,7 +57,7 @@ func (p *Plan) WriteValues(w io.Writer, repository string) error {
 	if len(p.Pools) == 0 {
 		return failure.New(failure.Some, "no node of a cluster gets a driver")
 	}
-	v := values{Pools: p.Pools}
+	v := values{Pools: p.Pools, Managed: p.Managed}
 	if repository != "" {
 		v.Image = map[string]string{"repository": repository}
 	}

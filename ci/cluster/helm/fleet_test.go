@@ -109,7 +109,9 @@ func chooses(t *testing.T, pod *corev1.PodSpec, node map[string]string) bool {
 	for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		all := labels.NewSelector()
 		for _, e := range term.MatchExpressions {
-			operator := map[corev1.NodeSelectorOperator]selection.Operator{corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn}[e.Operator]
+			operator := map[corev1.NodeSelectorOperator]selection.Operator{
+				corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+			}[e.Operator]
 			all = all.Add(*require.Value(labels.NewRequirement(e.Key, operator, e.Values))(t))
 		}
 		if all.Matches(labels.Set(node)) {

@@ -66,7 +66,7 @@ func TestConfigurations(t *testing.T) {
 							}
 							return true
 						}
-						selected := fleet.ByChart(of, p.NFD) && has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has))
+						selected := p.ByChart(of) && has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has))
 						assert.Equalf(t, slices.Contains(pool.Nodes, name), selected, "the pool %s chooses %s", pool.Name, name)
 						if selected {
 							drivers[name] += pool.Driver

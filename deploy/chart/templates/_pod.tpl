@@ -172,13 +172,25 @@ securityContext:
 {{- $affinity := deepCopy $v.affinity -}}
 {{- if not $affinity.nodeAffinity -}}
   {{- /* The GPU Operator's labels for nodes whose GPUs virtual machines get, and whose system has a driver. */ -}}
-  {{- $containers := dict "key" "nvidia.com/gpu.workload.config" "operator" "NotIn" "values" (list "vm-passthrough" "vm-vgpu") -}}
-  {{- $without := dict "key" "nvidia.com/gpu.deploy.driver" "operator" "NotIn" "values" (list "pre-installed") -}}
-  {{- $terms := list (dict "matchExpressions" (list $containers $without)) -}}
+  {{- $all := list
+        (dict "key" "nvidia.com/gpu.workload.config" "operator" "NotIn" "values" (list "vm-passthrough" "vm-vgpu"))
+        (dict "key" "nvidia.com/gpu.deploy.driver" "operator" "NotIn" "values" (list "pre-installed")) -}}
+  {{- $present := list -}}
+  {{- if not $v.managedDrivers -}}
+    {{- /* Labels of GKE and AKS for nodes that get their driver. nodeadm of EKS sets gpu.present whether its image has one or not. */ -}}
+    {{- $all = concat $all (list
+          (dict "key" "cloud.google.com/gke-gpu-driver-version" "operator" "DoesNotExist")
+          (dict "key" "kubernetes.azure.com/dcgm-exporter" "operator" "NotIn" "values" (list "enabled"))) -}}
+    {{- $present = list
+          (dict "key" "eks.amazonaws.com/nodegroup" "operator" "DoesNotExist")
+          (dict "key" "karpenter.k8s.aws/ec2nodeclass" "operator" "DoesNotExist") -}}
+  {{- end -}}
+  {{- $terms := list (dict "matchExpressions" $all) -}}
   {{- if $v.nfd.enabled -}}
     {{- $terms = list -}}
     {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
-      {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")) $containers $without)) -}}
+      {{- $more := ternary $present list (eq $label "nvidia.com/gpu.present") -}}
+      {{- $terms = append $terms (dict "matchExpressions" (concat (list (dict "key" $label "operator" "In" "values" (list "true"))) $all $more)) -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) -}}
