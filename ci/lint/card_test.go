@@ -59,7 +59,7 @@ func imports(all []pkg, program, tree string) bool {
 // TestTopLevel: what the card names at the top of the repository is there.
 func TestTopLevel(t *testing.T) {
 	t.Parallel()
-	for _, name := range strings.Fields("cmd/driver-entrypoint/ cmd/driver-build/ distros/ kmod/ images/ ci/ Makefile go.mod matrix.yaml") {
+	for name := range strings.FieldsSeq("cmd/driver-entrypoint/ cmd/driver-build/ distros/ kmod/ images/ ci/ Makefile go.mod matrix.yaml") {
 		info, err := os.Stat(root + "/" + name)
 		require.NoError(t, err)
 		assert.Equalf(t, strings.HasSuffix(name, "/"), info.IsDir(), "%s is a folder", name)

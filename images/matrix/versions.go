@@ -22,9 +22,10 @@ var (
 // parse returns a version, or the name of a branch as one: R535 is 535. Numbers at the end that are missing
 // are 0, and so are leading zeros nothing: NVIDIA's 418.113 is 418.113.00, and 418.87.1 is 418.87.01.
 func parse(text string) *version.Version {
-	known, ok := versions.Load(text)
+	kept, _ := versions.Load(text)
+	known, ok := kept.(*version.Version)
 	if ok {
-		return known.(*version.Version)
+		return known
 	}
 	parsed, err := version.NewVersion(strings.TrimPrefix(text, "R"))
 	if err != nil { // of a matrix never: the forms of versions are checked
@@ -45,9 +46,10 @@ func inRange(version string, span driverinfo.Span) bool {
 
 // constraints returns a range as one: ">= 535, < 560". The forms of its ends are checked.
 func constraints(span driverinfo.Span) version.Constraints {
-	known, ok := ranges.Load(span)
+	kept, _ := ranges.Load(span)
+	known, ok := kept.(version.Constraints)
 	if ok {
-		return known.(version.Constraints)
+		return known
 	}
 	var ends version.Constraints
 	if span.From != "" {
