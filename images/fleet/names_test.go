@@ -10,12 +10,23 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// selectorOf is everything by which a pool chooses its nodes, as one text.
-func selectorOf(t rapid.TB, pool fleet.Pool) string {
+// selectorOf is everything by which a pool chooses its nodes, what they get, and what they would be called alone, as one text: a pool
+// whose nodes need different things, which no label tells apart, is another pool than one whose nodes need the same.
+func selectorOf(t rapid.TB, m *matrix.Matrix, all []fleet.Node, o fleet.Options, pool fleet.Pool) string {
 	t.Helper()
-	return string(require.Value(json.Marshal([]any{pool.NodeSelector, pool.AnyOf, pool.Driver, pool.KernelModuleType, pool.Kernel}))(t))
+	var alone []string
+	for _, n := range all {
+		if slices.Contains(pool.Nodes, n.Name) {
+			p := require.Value(fleet.Decide(m, []fleet.Node{n}, o))(t)
+			alone = append(alone, poolsOf(p)[n.Name])
+		}
+	}
+	slices.Sort(alone)
+	parts := []any{pool.NodeSelector, pool.AnyOf, pool.Driver, pool.KernelModuleType, pool.Kernel, slices.Compact(alone)}
+	return string(require.Value(json.Marshal(parts))(t))
 }
 
 // TestOthersChangeNoName: whoever joins, leaves or gets other labels, a pool that chooses by the same labels and gives its nodes
@@ -36,10 +47,10 @@ func TestOthersChangeNoName(t *testing.T) {
 			second := require.Value(fleet.Decide(m, after, o))(rt)
 			names := map[string]string{}
 			for _, pool := range first.Pools {
-				names[selectorOf(rt, pool)] = pool.Name
+				names[selectorOf(rt, m, before, o, pool)] = pool.Name
 			}
 			for _, pool := range second.Pools {
-				was := names[selectorOf(rt, pool)]
+				was := names[selectorOf(rt, m, after, o, pool)]
 				if was != "" && was != pool.Name {
 					rt.Errorf("%s becomes %s: %v %v", was, pool.Name, pool.NodeSelector, pool.AnyOf)
 				}
