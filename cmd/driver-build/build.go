@@ -150,6 +150,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err != nil {
 		return err
 	}
+	o.WarnOfFabric(a)
 	if err := o.Report(a, o.Targets, true); err != nil {
 		return err
 	}

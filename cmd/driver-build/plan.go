@@ -88,6 +88,7 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) err
 	if err := printTasks(a, due.Tasks); err != nil {
 		return err
 	}
+	o.WarnOfFabric(a)
 	return o.Report(a, o.Targets, true)
 }
 

@@ -87,6 +87,26 @@ func systemNotices(targets []matrix.Target, day time.Time) (notices []string) {
 	return notices
 }
 
+// WithoutFabric returns a warning for each driver that people named and that comes without the fabric manager, although
+// NVIDIA has one for it: which nodes its image is for, a build does not know.
+func WithoutFabric(targets []matrix.Target, s matrix.Selection) (warnings []string) {
+	if s.NoFabric {
+		return nil
+	}
+	for _, t := range targets {
+		version := t.Driver.Version
+		named := slices.Contains(s.Drivers, version) && t.Driver.VGPU == "" // a vGPU sees no switches
+		released := slices.Contains(matrix.Released(version), matrix.FabricManager)
+		lacks := len(t.Driver.Components.Lacks(t.Arch, []string{matrix.FabricManager})) > 0
+		text := fmt.Sprintf("the matrix has no fabric manager for driver %s on %s: on nodes with NVLink switches (HGX, DGX) every CUDA program "+
+			"fails with error 802; driver-build list shows the drivers that have one", version, t.Arch)
+		if named && released && lacks && !slices.Contains(warnings, text) {
+			warnings = append(warnings, text)
+		}
+	}
+	return warnings
+}
+
 // warn adds a warning, once.
 func (j *Judgement) warn(kind, text string) {
 	if w := (Warning{kind, text}); !slices.Contains(j.Warnings, w) {

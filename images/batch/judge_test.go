@@ -29,6 +29,28 @@ func TestJudgeKernels(t *testing.T) {
 	assert.Equalf(t, 0, len(judged.Texts(driverinfo.KernelBroken)), "warnings about releases")
 }
 
+// TestWithoutFabric: a driver that is named has a warning if NVIDIA has a fabric manager for it and the matrix does not.
+func TestWithoutFabric(t *testing.T) {
+	t.Parallel()
+	archive := map[string]matrix.Archive{"amd64": {}}
+	var targets []matrix.Target
+	for _, d := range []matrix.Driver{
+		{Version: "595.99.02"}, {Version: "595.91.07", Components: matrix.Components{matrix.FabricManager: archive}}, {Version: "418.87.01"},
+		{Version: "580.1", VGPU: "19.1"},
+	} {
+		for _, system := range []string{"a", "b"} {
+			targets = append(targets, matrix.Target{System: matrix.System{ID: system}, Driver: d, Arch: "amd64"})
+		}
+	}
+	all := matrix.Selection{Drivers: []string{"595.99.02", "595.91.07", "418.87.01", "580.1"}}
+	want := []string{"the matrix has no fabric manager for driver 595.99.02 on amd64: on nodes with NVLink switches (HGX, DGX) every CUDA program " +
+		"fails with error 802; driver-build list shows the drivers that have one"}
+	assert.Same(t, want, batch.WithoutFabric(targets, all))
+	assert.Equalf(t, 0, len(batch.WithoutFabric(targets, matrix.Selection{})), "no driver is named")
+	all.NoFabric = true
+	assert.Equalf(t, 0, len(batch.WithoutFabric(targets, all)), "it is not wanted")
+}
+
 // TestJudgeSystems: systems past their end of life are in one note, those close to it in another, each once.
 func TestJudgeSystems(t *testing.T) {
 	t.Parallel()

@@ -230,6 +230,13 @@ func (c *Common) Report(a *session.App, targets []matrix.Target, kernels bool) e
 	return denied
 }
 
+// WarnOfFabric prints a warning for each driver that --driver names and that has no fabric manager.
+func (c *Common) WarnOfFabric(a *session.App) {
+	if !a.Quiet() {
+		a.Warnings(batch.WithoutFabric(c.Targets, c.Selection)...)
+	}
+}
+
 // Denies says whether --deny is given.
 func (c *Common) Denies() bool { return len(c.deny) > 0 }
 
