@@ -99,9 +99,9 @@ func (p *Planner) open(
 		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}
 	if _, remote := errors.AsType[*registry.Error](err); remote && o.Base == "" {
-		return found, nil, fmt.Errorf("base image of %s: %w; without that registry, give a copy of the image (--base oci:DIR), "+
-			"or let make image OS=%s DRIVER=%s in a checkout make the base of Debian's packages, if it is Debian's",
-			t.System.ID, err, t.System.ID, t.Driver.Version)
+		return found, nil, fmt.Errorf("base image of %s: %w; without that registry, give a copy of the image (--base oci:DIR); "+
+			"for a release of Debian, make image OS=SYSTEM DRIVER=%s in a checkout makes the base of Debian's own packages",
+			t.System.ID, err, t.Driver.Version)
 	}
 	if err != nil {
 		return found, nil, fmt.Errorf("base image of %s: %w", t.System.ID, err)

@@ -101,7 +101,7 @@ func TestFirstCommand(t *testing.T) {
 	u := newUser(t)
 	u.Fault(refuse(401, "/v2/base/"))
 	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--progress", "plain")
-	r.Want(t, 4, "--base oci:DIR", "make image OS=debian12 DRIVER="+newDriver)
+	r.Want(t, 4, "--base oci:DIR", "make image OS=SYSTEM DRIVER="+newDriver)
 	place := strings.Index(r.Stderr, "note: the result goes to oci:dist")
 	assert.Equalf(t, true, place >= 0 && place < strings.Index(r.Stderr, "#1 "), "%s", r.Stderr)
 	assert.Containsf(t, r.Stderr, "ERROR\n", "a step that failed, and nothing beside it")

@@ -15,14 +15,14 @@ import (
 // the numbers of the A100's and of the H100's where the label has no class.
 var switchLabel = regexp.MustCompile(`^` + nfd + `pci-(?:0680_10de(?:_.*)?|10de_(?:1af1|22a3)(?:_.*)?)\.present$`)
 
-// switchInstances are types of clouds' machines with a whole baseboard of GPUs, or with a part of a rack of GB200 or GB300: AWS
+// switchInstances are types of clouds' machines with a whole baseboard of GPUs: AWS
 // (docs.aws.amazon.com/ec2/latest/instancetypes/ac.html), Google (docs.cloud.google.com/compute/docs/gpus), Azure
 // (learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated) and Oracle
 // (docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm).
-var switchInstances = regexp.MustCompile(`^(p4de?\.24xlarge|p5(e|en)?\.48xlarge|p6-b[0-9]+\.48xlarge|p6e-.*` +
-	`|a2-(highgpu-8g|megagpu-16g|ultragpu-8g)|a3-(highgpu|megagpu|edgegpu|ultragpu)-8g|a4-highgpu-8g|a4x-.*` +
-	`|Standard_ND96a(m)?sr_(A100_)?v4|Standard_ND[0-9]+isrf?_(NDR_)?(H100|H200|GB200|GB300)_v[0-9]+` +
-	`|BM\.GPU\.(GM?4|A100-v2|H100|H200|B200|GB200|B300|GB300).*)$`)
+var switchInstances = regexp.MustCompile(`^(p4de?\.24xlarge|p5(e|en)?\.48xlarge|p6-b[0-9]+\.48xlarge` +
+	`|a2-(highgpu-8g|megagpu-16g|ultragpu-8g)|a3-(highgpu|megagpu|edgegpu|ultragpu)-8g|a4-highgpu-8g` +
+	`|Standard_ND96a(m)?sr_(A100_)?v4|Standard_ND[0-9]+isrf?_(NDR_)?(H100|H200)_v[0-9]+` +
+	`|BM\.GPU\.(GM?4|A100-v2|H100|H200|B200|B300).*)$`)
 
 // instance returns the type of a cloud's machine; "" if no label has it.
 func instance(labels map[string]string) string {

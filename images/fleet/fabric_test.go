@@ -24,7 +24,7 @@ import (
 var (
 	switched = []map[string]string{
 		{nfd + "pci-0302_10de_2330.present": "true"}, {nfd + "pci-0302_10de_20b2.present": "true"}, {nfd + "pci-0302_10de_2901.present": "true"},
-		{nfd + "pci-0302_10de_3182.present": "true"}, {nfd + "pci-0302_10de_2941.present": "true"}, {nfd + "pci-0302_10de_1db8.present": "true"},
+		{nfd + "pci-0302_10de_3182.present": "true"}, {nfd + "pci-0302_10de_1db8.present": "true"},
 		{nfd + "pci-0680_10de.present": "true"}, {nfd + "pci-0680_10de_22a3.present": "true"}, {nfd + "pci-10de_1af1.present": "true"},
 		{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED"},
 		{"cloud.google.com/gke-accelerator": "nvidia-h200-141gb"}, {"karpenter.k8s.aws/instance-gpu-name": "b200"},
@@ -32,7 +32,7 @@ var (
 		{"node.kubernetes.io/instance-type": "a3-megagpu-8g"}, {"beta.kubernetes.io/instance-type": "BM.GPU.H100.8"},
 	}
 	alone = []map[string]string{
-		{}, {nfd + "pci-0302_10de_1eb8.present": "true"}, {nfd + "pci-0302_10de_2331.present": "true"}, {nfd + "pci-0302_10de_2321.present": "true"},
+		{}, {nfd + "pci-0302_10de_2941.present": "true"}, {nfd + "pci-0302_10de_1eb8.present": "true"}, {nfd + "pci-0302_10de_2331.present": "true"}, {nfd + "pci-0302_10de_2321.present": "true"},
 		{"nvidia.com/gpu.product": "NVIDIA-H100-PCIe"}, {"node.kubernetes.io/instance-type": "g5.xlarge"}, {"cloud.google.com/gke-accelerator": "nvidia-l4"},
 	}
 )
