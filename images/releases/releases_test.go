@@ -113,17 +113,18 @@ func TestInterfacesOfReleases(t *testing.T) {
 	t.Parallel()
 	_, interfaces, _ := strings.Cut(string(drivercontainer.Matrix), "\ninterfaces:\n")
 	interfaces, _, _ = strings.Cut(interfaces, "\ncompanions:\n")
-	text := "systems: [{id: debian13, base: debian:13, archs: [amd64], kernels: [6.12]}]\ninterfaces:\n" + interfaces + "\ndrivers:\n"
+	var text strings.Builder
+	text.WriteString("systems: [{id: debian13, base: debian:13, archs: [amd64], kernels: [6.12]}]\ninterfaces:\n" + interfaces + "\ndrivers:\n")
 	for _, b := range Builtin().Branches {
 		for _, r := range b.Releases {
 			archive := matrix.Archive{URL: "https://example.com/x.run", SHA256: strings.Repeat("1", 64)}
 			row := matrix.Driver{Version: r.Version, Archives: map[string]matrix.Archive{"amd64": archive}}
 			if matrix.Major(r.Version) >= matrix.FirstOpen {
-				text += require.Value(matrix.Stanza(row, nil))(t)
+				text.WriteString(require.Value(matrix.Stanza(row, nil))(t))
 			}
 		}
 	}
-	m := require.Value(matrix.Parse("releases.yaml", []byte(text)))(t)
+	m := require.Value(matrix.Parse("releases.yaml", []byte(text.String())))(t)
 	for _, c := range []struct {
 		driver, kernel, broken string
 	}{
