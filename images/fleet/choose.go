@@ -98,64 +98,98 @@ func (c *chooser) decide(m *machine) {
 	if system == "" {
 		return
 	}
-	runs := "" // which drivers were looked at, for reasons
-	if c.options.CUDA != nil {
-		runs = " that runs CUDA " + c.options.CUDA.Version
-	}
-	candidates := c.candidates(system, m.Arch)
-	if m.GPUs.VGPU {
-		candidates = slices.DeleteFunc(slices.Clone(candidates), func(t matrix.Target) bool { return t.Driver.VGPU == "" })
-	}
-	switch {
-	case len(candidates) == 0 && m.GPUs.VGPU:
-		m.refuse(VGPUGuest, "its GPU is a vGPU, which only a driver of NVIDIA vGPU drives: name one of the matrix with --driver")
-		return
-	case len(candidates) == 0:
-		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system, cmp.Or(m.Arch, "an unknown architecture"))
-		return
-	case m.need.unknown != "": // it is new, and so is its driver
-		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return matrix.CompareVersions(b.Driver.Version, a.Driver.Version) })
-	}
-	var gpuErr, kernelErr error // gpuErr counts where kernels are no reason: then no flavour fits
+	candidates := c.suited(m, system)
+	var why misfit
 	for _, t := range m.ranked(candidates) {
-		var working []string
-		var err error
-		for _, f := range t.Flavours {
-			if no := m.need.check(t.Driver.Version, f); no != nil {
-				err = no
-				continue
-			}
-			if no := recipe.CheckFlavours(t.Driver, distros.Kernel{Release: m.Kernel}, []string{f}); no != nil {
-				kernelErr = cmp.Or(kernelErr, no)
-				continue
-			}
-			working = append(working, f)
+		flavours := why.working(m, t)
+		if len(flavours) == 0 {
+			continue
 		}
 		named := slices.Contains(c.options.Drivers, t.Driver.Version)
-		if len(working) > 0 && len(m.lacks(t)) > 0 && !named {
+		if len(m.lacks(t)) > 0 && !named {
 			m.refuseFabric(t)
 			return
 		}
-		if len(working) > 0 {
-			m.target, m.flavours = t, recipe.PreferredFlavours(working, t.Driver.Version)
-			if c.options.Precompiled {
-				m.kernel = m.Kernel
-			}
-			m.unusual = !m.usual(candidates)
-			m.settings = t.Driver.Version + " " + system + " " + m.kernel + " " + m.moduleType()
-			m.class = m.settings + " " + m.need.class()
-			return
-		}
-		gpuErr = cmp.Or(gpuErr, err)
+		c.assign(m, t, flavours)
+		m.unusual = !m.usual(candidates)
+		return
 	}
 	switch {
-	case kernelErr != nil:
-		m.refuse(KernelDrivers, "no driver for %s%s fits its GPU and compiles on kernel %s: %v", system, runs, m.Kernel, kernelErr)
+	case m.code != "":
+	case why.kernel != nil:
+		m.refuse(KernelDrivers, "no driver for %s%s fits its GPU and compiles on kernel %s: %v", system, c.runsCUDA(), m.Kernel, why.kernel)
 	case m.need.contradicts():
-		m.refuse(GPUsDiffer, "no driver%s serves all of its GPUs (%s): %v", runs, m.need, gpuErr)
+		m.refuse(GPUsDiffer, "no driver%s serves all of its GPUs (%s): %v", c.runsCUDA(), m.need, why.gpu)
 	default:
-		m.refuse(GPUUnsupported, "no driver for %s%s drives its GPU (%s): %v", system, runs, m.need, gpuErr)
+		m.refuse(GPUUnsupported, "no driver for %s%s drives its GPU (%s): %v", system, c.runsCUDA(), m.need, why.gpu)
 	}
+}
+
+// suited returns the candidates for a machine, the best first; without any it refuses the machine.
+func (c *chooser) suited(m *machine, system string) []matrix.Target {
+	all := slices.Clone(c.candidates(system, m.Arch))
+	if m.GPUs.VGPU {
+		all = slices.DeleteFunc(all, func(t matrix.Target) bool { return t.Driver.VGPU == "" })
+	}
+	if m.need.unknown != "" { // the GPU is new, and so is its driver
+		slices.SortStableFunc(all, func(a, b matrix.Target) int {
+			return matrix.CompareVersions(b.Driver.Version, a.Driver.Version)
+		})
+	}
+	switch {
+	case len(all) > 0:
+	case m.GPUs.VGPU:
+		m.refuse(VGPUGuest, "its GPU is a vGPU, which only a driver of NVIDIA vGPU drives: name one of the matrix with --driver")
+	default:
+		arch := cmp.Or(m.Arch, "an unknown architecture")
+		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", c.runsCUDA(), system, arch)
+	}
+	return all
+}
+
+// runsCUDA says for reasons which drivers were looked at.
+func (c *chooser) runsCUDA() string {
+	if c.options.CUDA == nil {
+		return ""
+	}
+	return " that runs CUDA " + c.options.CUDA.Version
+}
+
+// misfit is the first reason of each kind why drivers do not serve a machine. That of its GPUs counts if kernels are none: then no
+// flavour fits.
+type misfit struct{ gpu, kernel error }
+
+// working returns the flavours of a driver that serve a machine, and notes why none does.
+func (why *misfit) working(m *machine, t matrix.Target) (flavours []string) {
+	var unfit error
+	for _, flavour := range t.Flavours {
+		err := m.need.check(t.Driver.Version, flavour)
+		if err != nil {
+			unfit = err
+			continue
+		}
+		err = recipe.CheckFlavours(t.Driver, distros.Kernel{Release: m.Kernel}, []string{flavour})
+		if err != nil {
+			why.kernel = cmp.Or(why.kernel, err)
+			continue
+		}
+		flavours = append(flavours, flavour)
+	}
+	if len(flavours) == 0 {
+		why.gpu = cmp.Or(why.gpu, unfit)
+	}
+	return flavours
+}
+
+// assign gives a machine a driver, with the flavours that work there.
+func (c *chooser) assign(m *machine, t matrix.Target, flavours []string) {
+	m.target = t
+	m.flavours = recipe.PreferredFlavours(flavours, t.Driver.Version)
+	if c.options.Precompiled {
+		m.kernel = m.Kernel
+	}
+	m.settings = t.Driver.Version + " " + t.System.ID + " " + m.kernel + " " + m.moduleType()
+	m.class = m.settings + " " + m.need.class()
 }
 
 // usual reports whether a machine gets what its class alone would get: its kernel, and how new its GPUs are, change nothing.
