@@ -41,7 +41,7 @@ const (
 type form struct {
 	name   string
 	change func(*site)
-	// refused is part of the reason why the package cannot be had; "": it can.
+	// refused is a part of the error; it is "" if the package is taken.
 	refused string
 	// apart is set where apt decides otherwise: it takes what is refused here, or refuses what is taken.
 	apart bool

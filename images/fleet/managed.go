@@ -30,7 +30,7 @@ var managedLabels = map[string]managedLabel{
 // labelPresent says that a node has a GPU. An administrator sets it, NVIDIA's operator, or nodeadm of EKS.
 const labelPresent = "nvidia.com/gpu.present"
 
-// eksNodes are labels of nodes of EKS, where nodeadm sets labelPresent: it does not say that somebody wants a driver there.
+// eksNodes are labels of nodes of EKS, where nodeadm sets labelPresent: there the label does not mean that a driver is wanted.
 var eksNodes = []string{"eks.amazonaws.com/nodegroup", "karpenter.k8s.aws/ec2nodeclass"}
 
 // labelImage is the name of a node's image on AKS: "AKSUbuntu-1804gen2gpucontainerd-202501.05.0" has a driver.

@@ -29,7 +29,7 @@ func selectorOf(t rapid.TB, m *matrix.Matrix, all []fleet.Node, o fleet.Options,
 	return string(require.Value(json.Marshal(parts))(t))
 }
 
-// TestOthersChangeNoName: whoever joins, leaves or gets other labels, a pool that chooses by the same labels and gives its nodes
+// TestOthersChangeNoName: when other nodes join, leave or get other labels, a pool that chooses by the same labels and gives its nodes
 // the same keeps its name. Nodes with all labels are in a pool of the same name for ever: it follows from them alone.
 func TestOthersChangeNoName(t *testing.T) {
 	t.Parallel()
