@@ -57,9 +57,9 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 		documented = append(documented, r.Path)
 	}
 	// Intentionally not in values.yaml: helm's own values, maps that are empty by default, and a key whose only
-	// valid value always applies.
+	// valid value always applies. A default of `enabled` would be a parent's condition, and its tags would have no effect.
 	unlisted := func(path string) bool {
-		return path == "global" || path == "updateStrategy.rollingUpdate.maxSurge" || strings.HasPrefix(path, "moduleParameters.") ||
+		return path == "global" || path == "enabled" || path == "updateStrategy.rollingUpdate.maxSurge" || strings.HasPrefix(path, "moduleParameters.") ||
 			strings.HasPrefix(path, "affinity.")
 	}
 	known := slices.DeleteFunc(s.paths(s, ""), unlisted)

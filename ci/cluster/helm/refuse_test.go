@@ -34,6 +34,7 @@ var refused = map[string]struct {
 	"all names at once":               {[]string{"imagePullPolicy=Always", "driver.rdma.enabled=true"}, "- driver.rdma: use rdma\n- imagePullPolicy: use image.pullPolicy"},
 	"no driver":                       {[]string{"driver.enabled=false"}, "driver.enabled=false: this chart is the driver"},
 	"a tag as the operator's version": {[]string{"driver.version=535.261.03-debian12"}, "driver.version=535.261.03-debian12: use image.tag for a whole tag"},
+	"a switch without a parent":       {[]string{"enabled=false"}, "- enabled=false: only the `condition` of a parent chart reads it"},
 	"two repositories":                {[]string{"driver.repository=example.com/gpu"}, "driver.repository and driver.image are example.com/gpu/driver: give one of them"},
 	"an image without a repository":   {[]string{"driver.image=driver"}, "driver.image needs driver.repository"},
 	"misspelt name of the operator":   {[]string{"driver.verison=535.261.03"}, "at '/driver': additional properties 'verison' not allowed"},

@@ -13,6 +13,9 @@
   {{- end -}}
   {{- if $given -}}{{- $found = append $found (printf "\n- %s: %s" $path $hint) -}}{{- end -}}
 {{- end -}}
+{{- if eq (toString .Values.enabled) "false" -}}
+  {{- $found = append $found "\n- enabled=false: only the `condition` of a parent chart reads it: the parent's Chart.yaml needs that line, or leave this chart out" -}}
+{{- end -}}
 {{- with .Values.driver -}}
   {{- if kindIs "map" . -}}
     {{- if not (dig "enabled" true .) -}}

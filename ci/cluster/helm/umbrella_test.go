@@ -1,0 +1,101 @@
+package helm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+
+	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/require"
+)
+
+// umbrella makes a chart that has this one twice: once by its name, with a tag, and once as `second`. Both have a condition.
+func umbrella(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	own := require.Value(filepath.Abs(chart))(t)
+	files := map[string]string{
+		"Chart.yaml": fmt.Sprintf(`apiVersion: v2
+name: platform
+version: 1.0.0
+dependencies:
+  - {name: nvidia-driver, version: ">=0.1.0", repository: "file://%[1]s", condition: nvidia-driver.enabled, tags: [gpu]}
+  - {name: nvidia-driver, version: ">=0.1.0", repository: "file://%[1]s", condition: "second.enabled,global.second", alias: second}
+`, own),
+		"values.yaml": `global: {second: false, team: ml}
+nvidia-driver: {image: {repository: registry.example.com/driver, tag: 535.261.03-debian12}}
+second: {image: {repository: registry.example.com/driver, tag: 550.163.01-debian12}}
+`,
+	}
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	require.Value(control.Helm(t, "dependency", "build", dir))(t)
+	return dir
+}
+
+// sets returns the names of the rendered DaemonSets.
+func sets(rendered string) []string {
+	var names []string
+	for object := range strings.SplitSeq(rendered, "\n---") {
+		_, after, found := strings.Cut(object, "kind: DaemonSet\nmetadata:\n  name: ")
+		if found {
+			name, _, _ := strings.Cut(after, "\n")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A parent chart decides by condition, tags and alias whether it has this chart, and gives it `global`.
+func TestUmbrella(t *testing.T) {
+	control.Gate(t)
+	dir := umbrella(t)
+	for name, tc := range map[string]struct{ values, want []string }{
+		"nothing said":             {nil, []string{"platform-nvidia-driver"}},
+		"on":                       {[]string{"nvidia-driver.enabled=true"}, []string{"platform-nvidia-driver"}},
+		"off":                      {[]string{"nvidia-driver.enabled=false"}, nil},
+		"without a value":          {[]string{"nvidia-driver.enabled=null"}, []string{"platform-nvidia-driver"}},
+		"tag off":                  {[]string{"tags.gpu=false"}, nil},
+		"tag off, condition on":    {[]string{"tags.gpu=false", "nvidia-driver.enabled=true"}, []string{"platform-nvidia-driver"}},
+		"both":                     {[]string{"second.enabled=true"}, []string{"platform-nvidia-driver", "platform-second"}},
+		"the alias alone":          {[]string{"nvidia-driver.enabled=false", "second.enabled=true"}, []string{"platform-second"}},
+		"on by global":             {[]string{"global.second=true"}, []string{"platform-nvidia-driver", "platform-second"}},
+		"the condition goes first": {[]string{"global.second=true", "second.enabled=false"}, []string{"platform-nvidia-driver"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"template", "platform", dir, "--kube-version", kubeVersion}, setFlags(tc.values...)...)
+			rendered := require.Value(control.Helm(t, args...))(t)
+			assert.Samef(t, tc.want, sets(rendered), "DaemonSets (-want +got)")
+		})
+	}
+}
+
+// The API server takes a release of a parent chart, and an upgrade that turns this chart off removes it.
+func TestUmbrellaRelease(t *testing.T) {
+	p := control.Start(t, control.Config{})
+	dir := umbrella(t)
+	namespace(t, p, "gpu")
+	p.Helm(append([]string{"install", "platform", dir, "-n", "gpu"}, setFlags("nvidia-driver.enabled=true", "second.enabled=true")...)...)
+	assert.Samef(t, []string{"platform-nvidia-driver", "platform-second"}, installed(t, p), "DaemonSets after the installation")
+	p.Helm("upgrade", "platform", dir, "-n", "gpu", "--reuse-values", "--set", "nvidia-driver.enabled=false")
+	assert.Samef(t, []string{"platform-second"}, installed(t, p), "DaemonSets after the upgrade")
+}
+
+// installed returns the names of the DaemonSets in the namespace gpu.
+func installed(t *testing.T, p *control.Plane) []string {
+	t.Helper()
+	var names []string
+	for _, set := range get[apps.DaemonSetList](t, p, "daemonsets", "-n", "gpu").Items {
+		names = append(names, set.Name)
+	}
+	return names
+}
