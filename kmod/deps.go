@@ -54,7 +54,7 @@ func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []st
 				continue
 			}
 			record(nameOfFile(file))
-			err := s.Insert(ctx, file, nil)
+			err := s.Insert(ctx, file, "", nil)
 			if errors.Is(err, ErrLoaded) { // another process loaded it first
 				continue
 			}

@@ -4,8 +4,11 @@ package kmod
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,21 +25,27 @@ import (
 // guessing it.
 const insertGrace = 10 * time.Second
 
+// ErrChanged says that a module file is not the one that was verified.
+var ErrChanged = errors.New("the file has changed since it was verified")
+
 // Insert loads a module file with parameters, each "name=value". The module's dependencies must be loaded
-// already. Errors: ErrLoaded when a module of this name is loaded; *RefusedError with the kernel's messages
-// when the kernel refuses it; ErrStuck with the context's error when the kernel has not answered 10 s after
-// the context's end (the load goes on and the module shows as coming).
-func (s System) Insert(ctx context.Context, path string, params []string) error {
+// already. The file is opened once: the kernel gets the file that was compared with its digest (sha256 in
+// hexadecimal; "" for none), also when its path leads to another one by then. Errors: ErrLoaded when a module
+// of this name is loaded; ErrChanged; *RefusedError with the kernel's messages when the kernel refuses it;
+// ErrStuck with the context's error when the kernel has not answered 10 s after the context's end (the load
+// goes on and the module shows as coming).
+func (s System) Insert(ctx context.Context, path, digest string, params []string) error {
 	name := nameOfFile(path)
 	fail := func(err error) error { return fmt.Errorf("load the module %s from %s: %w", name, path, err) }
-	if err := ctx.Err(); err != nil {
-		return fail(err)
-	}
 	text, err := joinParams(params)
 	if err != nil {
 		return fail(err)
 	}
-	f, kind, err := openRegular(path)
+	f, kind, err := openVerified(path, digest)
+	if err == nil && ctx.Err() != nil {
+		f.Close()
+		err = ctx.Err()
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -61,6 +70,28 @@ func (s System) Insert(ctx context.Context, path string, params []string) error 
 		return fail(fmt.Errorf("%w (%w); unload it first, or go on with it when its srcversion is the same", ErrLoaded, errno))
 	}
 	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Setting: s.Forbidden(name)}
+}
+
+// openVerified opens a module file whose content has a digest, and returns its compression too.
+func openVerified(path, digest string) (f *os.File, kind string, err error) {
+	f, kind, err = openRegular(path)
+	if err != nil || digest == "" {
+		return f, kind, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	got := hex.EncodeToString(sum.Sum(nil))
+	if err == nil && got != digest {
+		err = fmt.Errorf("%w: it has sha256 %s and had %s; remove it and start again", ErrChanged, got, digest)
+	}
+	if err != nil {
+		f.Close()
+		return nil, "", err
+	}
+	return f, kind, nil
 }
 
 // load prefers kmodule.FileInit, whose finit_module tells the kernel which file it loads: LoadPin and IMA

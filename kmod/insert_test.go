@@ -1,8 +1,12 @@
 package kmod
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -83,12 +87,41 @@ func TestInsert(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
 	path := k.file("nvidia-uvm.ko", moduleOf("name=nvidia_uvm", "vermagic=1"))
-	require.NoError(t, k.s.Insert(t.Context(), path, []string{"a=1", "b=x y"}))
+	require.NoError(t, k.s.Insert(t.Context(), path, "", []string{"a=1", "b=x y"}))
 	if want := []string{`nvidia_uvm a=1 b="x y"`}; !slices.Equal(k.loads, want) {
 		t.Errorf("loaded %q; want %q", k.loads, want)
 	}
-	if err := k.s.Insert(t.Context(), path, nil); !errors.Is(err, ErrLoaded) || !errors.Is(err, unix.EEXIST) {
+	if err := k.s.Insert(t.Context(), path, "", nil); !errors.Is(err, ErrLoaded) || !errors.Is(err, unix.EEXIST) {
 		t.Errorf("the second time: %v; want ErrLoaded", err)
+	}
+}
+
+// The kernel gets the file that was compared with its digest, and no other that has its path by then. A file of
+// another content does not get to the kernel.
+func TestInsertVerified(t *testing.T) {
+	t.Parallel()
+	k := newKernel(t)
+	good := moduleOf("name=x", "vermagic=1", "version=verified")
+	for _, name := range []string{"x.ko", "x.ko.xz"} {
+		content := good
+		if name == "x.ko.xz" {
+			content = repotest.Compress(t, ".xz", good)
+		}
+		digest := fmt.Sprintf("%x", sha256.Sum256(content))
+		path := k.file(name, content)
+		k.s.load = func(f *os.File, kind, _ string) error {
+			require.NoError(t, os.Rename(k.file("other.ko", moduleOf("name=x", "vermagic=1", "version=other")), path))
+			got, err := io.ReadAll(f)
+			require.NoError(t, err)
+			assert.Equalf(t, true, bytes.Equal(content, got), "%s: the kernel got other bytes than those that were verified", name)
+			return nil
+		}
+		require.NoError(t, k.s.Insert(t.Context(), path, digest, nil))
+		k.s.load = func(*os.File, string, string) error {
+			t.Errorf("%s: a file of another content got to the kernel", name)
+			return nil
+		}
+		assert.ErrorIs(t, k.s.Insert(t.Context(), path, digest, nil), ErrChanged)
 	}
 }
 
@@ -98,7 +131,7 @@ func TestInsertRefused(t *testing.T) {
 	k.refuse["nvidia"] = unix.ENODEV
 	k.log["nvidia"] = "6,2,2,-;nvidia-nvlink: Nvlink Core is being initialized, major device number 246\n3,3,3,-;NVRM: No NVIDIA GPU found.\n"
 	path := k.file("nvidia.ko.xz", repotest.Compress(t, ".xz", nvidiaModule()))
-	err := k.s.Insert(t.Context(), path, []string{"NVreg_EnableMSI=1"})
+	err := k.s.Insert(t.Context(), path, "", []string{"NVreg_EnableMSI=1"})
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, unix.ENODEV) {
 		t.Fatalf("insert: %v; want *RefusedError with ENODEV", err)
@@ -112,7 +145,7 @@ func TestInsertRefused(t *testing.T) {
 	}
 	testfile.Write(t, k.s.proc("sys/kernel/modules_disabled"), "1\n")
 	k.refuse["nvidia"] = unix.EPERM
-	assert.Containsf(t, k.s.Insert(t.Context(), path, nil).Error(), "modules_disabled", "with modules switched off")
+	assert.Containsf(t, k.s.Insert(t.Context(), path, "", nil).Error(), "modules_disabled", "with modules switched off")
 }
 
 func TestInsertNothing(t *testing.T) {
@@ -121,10 +154,10 @@ func TestInsertNothing(t *testing.T) {
 	path := k.file("x.ko", moduleOf("vermagic=1"))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIsf(t, k.s.Insert(cancelled, path, nil), context.Canceled, "cancelled")
-	assert.ErrorIsf(t, k.s.Insert(t.Context(), path+".none", nil), fs.ErrNotExist, "no file")
-	assert.ErrorIsf(t, k.s.Insert(t.Context(), filepath.Dir(path), nil), ErrFormat, "a folder")
-	assert.Errorf(t, k.s.Insert(t.Context(), path, []string{"a\nb"}), "a parameter with a line end was taken")
+	assert.ErrorIsf(t, k.s.Insert(cancelled, path, "", nil), context.Canceled, "cancelled")
+	assert.ErrorIsf(t, k.s.Insert(t.Context(), path+".none", "", nil), fs.ErrNotExist, "no file")
+	assert.ErrorIsf(t, k.s.Insert(t.Context(), filepath.Dir(path), "", nil), ErrFormat, "a folder")
+	assert.Errorf(t, k.s.Insert(t.Context(), path, "", []string{"a\nb"}), "a parameter with a line end was taken")
 	assert.Equalf(t, 0, len(k.loads), "loaded %q; want nothing", k.loads)
 }
 
@@ -146,7 +179,7 @@ func TestInsertWaits(t *testing.T) {
 						<-ctx.Done()
 					}
 					return nil
-				}}.Insert(ctx, path, nil)
+				}}.Insert(ctx, path, "", nil)
 				close(release)
 				if stuck != errors.Is(err, ErrStuck) || stuck != errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("insert: %v", err)
@@ -162,11 +195,11 @@ func TestInsertForReal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "driver_container_test.ko")
 	testfile.Write(t, path, string(moduleOf("name=driver_container_test", "vermagic=none")))
 	var refused *RefusedError
-	if err := (System{}).Insert(t.Context(), path, nil); !errors.As(err, &refused) || refused.Reason() == "" {
+	if err := (System{}).Insert(t.Context(), path, "", nil); !errors.As(err, &refused) || refused.Reason() == "" {
 		t.Errorf("Insert of an empty module: %v; want *RefusedError", err)
 	}
 	testfile.Write(t, path+".xz", "\xfd7zXZ\x00 and nothing more")
-	if err := (System{}).Insert(t.Context(), path+".xz", nil); err == nil || errors.As(err, &refused) {
+	if err := (System{}).Insert(t.Context(), path+".xz", "", nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("Insert of damaged xz data: %v; want an error that is not the kernel's", err)
 	}
 }

@@ -91,25 +91,25 @@ func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED
 	return modules.Peermem{Kernel: n.Kernel, Run: n.cfg.Run, HostMOFED: hostMOFED, Find: n.findPeermem, Log: n.log}.Load(ctx, timeout)
 }
 
-func (n *Node) findPeermem(ctx context.Context) (file string, params []string, err error) {
+func (n *Node) findPeermem(ctx context.Context) (m status.Module, err error) {
 	st, err := status.Read(n.cfg.Run)
 	if err != nil {
-		return "", nil, err
+		return m, err
 	}
 	if st.Up == nil || st.Up.Version != n.Info.Driver {
-		return "", nil, fmt.Errorf("%w: this image has driver %s, the node has %s", config.ErrConfig, n.Info.Driver, describe(st.Up))
+		return m, fmt.Errorf("%w: this image has driver %s, the node has %s", config.ErrConfig, n.Info.Driver, describe(st.Up))
 	}
 	options, err := n.Hardware.Options()
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
+		return m, fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
 	set, _, err := n.Supplier.Find(ctx, Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: n.Release})
 	if err != nil {
-		return "", nil, fmt.Errorf("find nvidia-peermem, which was compiled with the driver's other modules (is %s mounted here, too?): %w", n.cfg.StateDir, err)
+		return m, fmt.Errorf("find nvidia-peermem, which was compiled with the driver's other modules (is %s mounted here, too?): %w", n.cfg.StateDir, err)
 	}
 	f, ok := set.File("nvidia-peermem")
 	if !ok {
-		return "", nil, fmt.Errorf("%s has no nvidia-peermem: the driver's sources or the kernel lack it", set.Dir)
+		return m, fmt.Errorf("%s has no nvidia-peermem: the driver's sources or the kernel lack it", set.Dir)
 	}
-	return f.Path, options.For("nvidia_peermem"), nil
+	return status.Module{File: f.Path, SHA256: f.SHA256, Params: options.For("nvidia_peermem")}, nil
 }

@@ -129,7 +129,7 @@ func (i *instance) Params(name string) (map[string]string, error) {
 	return shown, err
 }
 
-func (i *instance) Insert(ctx context.Context, path string, params []string) error {
+func (i *instance) Insert(ctx context.Context, path, _ string, params []string) error {
 	name, version := strings.TrimSuffix(filepath.Base(path), ".ko"), filepath.Base(filepath.Dir(path))
 	return i.do("insert "+name, func() error {
 		i.touch("insert " + name)

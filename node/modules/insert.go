@@ -22,7 +22,7 @@ type Kernel interface {
 	Module(name string) (kmod.Module, error)
 	Stack(name string) ([]kmod.Module, error)
 	Params(name string) (map[string]string, error)
-	Insert(ctx context.Context, path string, params []string) error
+	Insert(ctx context.Context, path, digest string, params []string) error
 	Delete(ctx context.Context, name string) error
 	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
 }
@@ -48,7 +48,7 @@ func (s Stack) insertOne(ctx context.Context, m status.Module) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := s.Kernel.Insert(ctx, m.File, m.Params)
+	err := s.Kernel.Insert(ctx, m.File, m.SHA256, m.Params)
 	if !errors.Is(err, kmod.ErrLoaded) {
 		return err
 	}

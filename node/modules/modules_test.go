@@ -81,7 +81,7 @@ func (k *oneModule) Module(name string) (kmod.Module, error) {
 	return k.live, nil
 }
 
-func (k *oneModule) Insert(_ context.Context, path string, _ []string) error {
+func (k *oneModule) Insert(_ context.Context, path, _ string, _ []string) error {
 	if path == k.refused {
 		return &kmod.RefusedError{Module: "gdrdrv", Errno: unix.EKEYREJECTED}
 	}

@@ -23,11 +23,10 @@ const mofedReady = "/run/mellanox/drivers/.driver-ready"
 // Peermem loads nvidia-peermem of the set that the driver was loaded from.
 type Peermem struct {
 	Kernel    Kernel
-	Run       string // folder shared with the host: /run/nvidia
-	HostMOFED bool   // Mellanox's driver is the host's own
-	// Find returns the module's file and its parameters, when the driver serves.
-	Find func(ctx context.Context) (file string, params []string, err error)
-	Log  *slog.Logger
+	Run       string                                           // folder shared with the host: /run/nvidia
+	HostMOFED bool                                             // Mellanox's driver is the host's own
+	Find      func(ctx context.Context) (status.Module, error) // finds the module when the driver serves
+	Log       *slog.Logger
 }
 
 // Load waits until this node's driver serves and Mellanox's modules are loaded, then loads nvidia-peermem.
@@ -48,11 +47,12 @@ func (p Peermem) Load(ctx context.Context, timeout time.Duration) error {
 		p.Log.Info("already loaded", "module", "nvidia-peermem")
 		return nil
 	}
-	file, params, err := p.Find(ctx)
+	module, err := p.Find(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.Kernel.Insert(ctx, file, params); err != nil && !errors.Is(err, kmod.ErrLoaded) {
+	err = p.Kernel.Insert(ctx, module.File, module.SHA256, module.Params)
+	if err != nil && !errors.Is(err, kmod.ErrLoaded) {
 		return fmt.Errorf("failed to load nvidia-peermem module: %w", err)
 	}
 	p.Log.Info("loaded", "module", "nvidia-peermem")
