@@ -121,6 +121,7 @@ var refused = map[string]struct {
 	"key outside its folder":    {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
 	"timeout":                   {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},
 	"service without nodes":     {[]string{"fabric.imex=service"}, "fabric.imexNodes is empty: fabric.imex: service needs the addresses of the domain's nodes"},
+	"policy of the node":        {[]string{"fabric.imex=service", "fabric.imexNodes={10.0.0.1}", "networkPolicy.enabled=true"}, "networkPolicy.enabled has no effect with fabric.imex=service"},
 	"who manages the fabric":    {[]string{"fabric.manage=host"}, "at '/fabric/manage': value must be one of 'auto', 'external', 'ignore'"},
 	"setting that is none":      {[]string{"fabric.settings.log_level=3"}, "invalid propertyName 'log_level'"},
 	"mode that is none":         {[]string{"fabric.mode=3"}, "at '/fabric/mode'"},

@@ -19,9 +19,10 @@
 {{- end -}}
 {{- end }}
 
-{{/* Names of objects without a namespace: a release of the same name may be in another namespace. */}}
+{{/* Names of objects without a namespace, or in that of other programs. A namespace has no dot, so that no two releases share a name:
+     with "-" both a in b-c and a-b in c would be a-b-c. */}}
 {{- define "nvidia-driver.clusterName" -}}
-{{- printf "%s-%s" (include "nvidia-driver.fullname" .) .Release.Namespace -}}
+{{- printf "%s.%s" (include "nvidia-driver.fullname" .) .Release.Namespace -}}
 {{- end }}
 
 {{- define "nvidia-driver.serviceAccount" -}}
@@ -30,15 +31,32 @@
 
 {{/* Labels of all pods of the release, in every pool. */}}
 {{- define "nvidia-driver.releaseSelector" -}}
-app.kubernetes.io/name: {{ include "nvidia-driver.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: nvidia-driver
+{{- dict "app.kubernetes.io/name" (include "nvidia-driver.name" .)
+         "app.kubernetes.io/instance" .Release.Name
+         "app.kubernetes.io/component" "nvidia-driver" | toYaml -}}
 {{- end }}
 
-{{- define "nvidia-driver.labels" -}}
+{{/* Labels of all pods of a pool that are not the driver's. Input: dict root, pool, component. */}}
+{{- define "nvidia-driver.besideSelector" -}}
+{{- merge (dict "app.kubernetes.io/component" .component)
+          (include "nvidia-driver.releaseSelector" .root | fromYaml)
+          (include "nvidia-driver.poolLabel" .pool | fromYaml) | toYaml -}}
+{{- end }}
+
+{{/* Labels of an object. `own` are the chart's, as YAML: selectors and helm need their values, so no other label replaces one.
+     `more` are those of one value; commonLabels come last. Input: dict root, own, more. */}}
+{{- define "nvidia-driver.labelled" -}}
+{{- toYaml (merge (fromYaml .own) (.more | default dict) (.root.Values.commonLabels | default dict)) -}}
+{{- end }}
+
+{{- define "nvidia-driver.ownLabels" -}}
 {{ include "nvidia-driver.releaseSelector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{- end }}
+
+{{- define "nvidia-driver.labels" -}}
+{{- include "nvidia-driver.labelled" (dict "root" . "own" (include "nvidia-driver.ownLabels" .)) -}}
 {{- end }}
 
 {{/* true if a container has to talk to the API server: no other gets a token. */}}

@@ -4,6 +4,12 @@
 {{- $v := .root.Values -}}
 {{- $token := include "nvidia-driver.needsToken" .root -}}
 hostPID: true # names the processes that hold a GPU; the modules and headers of the node are seen through its process 1
+{{- if eq $v.fabric.imex "service" }}
+{{- /* nvidia-imex binds the address of its list that an interface has, and gives up without one: BIND_INTERFACE_IP in
+       https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/config.html. A pod's network has none of a node's addresses. */}}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
 enableServiceLinks: false
 automountServiceAccountToken: false
 {{- if or $token $v.serviceAccount.create $v.serviceAccount.name }}

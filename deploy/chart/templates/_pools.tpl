@@ -127,7 +127,7 @@
 {{/* Checks that values.schema.json cannot express. */}}
 {{- define "nvidia-driver.checks" -}}
 {{- $v := .Values -}}
-{{- range $at, $keys := dict "podAnnotations" $v.podAnnotations "podLabels" $v.podLabels "nodeSelector" $v.nodeSelector "serviceAccount.annotations" $v.serviceAccount.annotations -}}
+{{- range $at, $keys := dict "podAnnotations" $v.podAnnotations "podLabels" $v.podLabels "commonLabels" $v.commonLabels "nodeSelector" $v.nodeSelector "serviceAccount.annotations" $v.serviceAccount.annotations -}}
   {{- range $key, $_ := $keys -}}
     {{- if not (regexMatch "^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" $key) -}}
       {{- fail (printf "%s: %q is no key: at most 63 letters, digits and . _ -, after a domain and / if you like (example.com/team)" $at $key) -}}
@@ -149,6 +149,9 @@
     {{- fail (printf "%s.items are names in the ConfigMap of %s.configMapName, which is missing" $key $key) -}}
   {{- end -}}
 {{- end -}}
+{{- if and $v.networkPolicy.enabled (eq $v.fabric.imex "service") -}}
+  {{- fail "networkPolicy.enabled has no effect with fabric.imex=service, whose pods are in the network of the node: set it to false, and let the nodes' firewall do it" -}}
+{{- end -}}
 {{- if and (not $v.metrics.enabled) (or $v.metrics.service $v.serviceMonitor.enabled $v.podMonitor.enabled) -}}
   {{- fail "metrics.service, serviceMonitor and podMonitor need metrics.enabled=true" -}}
 {{- end -}}
@@ -167,5 +170,5 @@
 
 {{/* The label that distinguishes the pods of the pools. Always set, so that selectors never overlap. */}}
 {{- define "nvidia-driver.poolLabel" -}}
-driver-container/pool: {{ .name | default "default" }}
+{{- dict "driver-container/pool" (.name | default "default") | toYaml -}}
 {{- end }}
