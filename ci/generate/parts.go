@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 const end = "<!-- end -->\n"
@@ -24,6 +25,7 @@ var parts = map[string]func(root string) (string, error){
 	"cmd/driver-build: exit codes":      exitCodes("cmd/driver-build/session/usage.go"),
 	"cmd/driver-entrypoint: exit codes": exitCodes("cmd/driver-entrypoint/exit.go"),
 	"images/releases: cuda":             cuda,
+	"node/config: variables":            variables,
 }
 
 // committedPages returns the pages of docs that have generated parts.
@@ -96,6 +98,28 @@ func exitCodes(file string) func(root string) (string, error) {
 		})
 		return table, err
 	}
+}
+
+// variables returns the table of environment variables that NVIDIA's driver containers read.
+func variables(string) (string, error) {
+	table := "| variable | here |\n|---|---|\n"
+	for _, v := range config.Variables() {
+		name := v.Name
+		if strings.HasSuffix(name, "_") {
+			name += "*"
+		}
+		text := v.Text
+		switch {
+		case v.Flag != "":
+			text = "`--" + v.Flag + "`"
+		case len(v.Fine) > 0:
+			text = "as in NVIDIA's if `" + strings.Join(v.Fine, "` or `") + "`; a start says that another value has no effect: " + text
+		case v.Ignored:
+			text = "a start says that it has no effect: " + text
+		}
+		table += fmt.Sprintf("| `%s` | %s |\n", name, cell(text))
+	}
+	return table, nil
 }
 
 // cuda returns the table of CUDA's releases, the newest first.

@@ -25,6 +25,9 @@ type program struct {
 	logFormat      string
 }
 
+// getenv returns the value of an environment variable, "" if it is not set.
+func (p *program) getenv(name string) string { return cli.Lookup(p.env, name) }
+
 // log returns the logger of the verbs, which writes to stderr.
 func (p *program) log() *slog.Logger { return cli.Log(p.stderr, p.logFormat) }
 

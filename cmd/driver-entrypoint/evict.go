@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/shim"
@@ -26,7 +25,7 @@ and evicts the pods that use GPUs; afterwards it puts the node back in order. It
 			if err := cfg.Check(); err != nil {
 				return usageError{err}
 			}
-			client, err := evict.Connect(cmp.Or(server, kubernetes.Server(func(name string) string { return cli.Lookup(p.env, name) })), account)
+			client, err := evict.Connect(cmp.Or(server, kubernetes.Server(p.getenv)), account)
 			if err != nil {
 				return usageError{err}
 			}

@@ -18,30 +18,35 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag: they are what
-// the GPU Operator and NVIDIA's own containers use.
+// ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag.
 func ofOthers() map[string][]string {
-	return map[string][]string{
-		"accept-license":      {"ACCEPT_LICENSE"},
-		"fabric-mode":         {"FABRIC_MODE"},
-		"gdrcopy":             {"GDRCOPY_ENABLED"},
-		"gds":                 {"GDS_ENABLED"},
-		"kernel-module-type":  {"KERNEL_MODULE_TYPE"},
-		"max-threads":         {"MAX_THREADS", "DRIVER_MAX_THREADS"},
-		"module-signing-cert": {"DRIVER_MODULE_SIGNING_CERT", "MODULE_SIGNING_CERT_FILE"},
-		"module-signing-key":  {"DRIVER_MODULE_SIGNING_KEY", "MODULE_SIGNING_KEY_FILE"},
-		"node-name":           {"NODE_NAME"},
-		"pod":                 {"POD_NAME", "HOSTNAME"},
-		"pod-namespace":       {"POD_NAMESPACE"},
-		"pod-uid":             {"POD_UID"},
-		"rdma":                {"GPU_DIRECT_RDMA_ENABLED"},
+	names := map[string][]string{}
+	for _, v := range config.Variables() {
+		if v.Flag != "" {
+			names[v.Flag] = append(names[v.Flag], v.Name)
+		}
 	}
+	return names
 }
 
-// otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
-// share an environment with it.
-var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH",
-	passphraseEnv, "DRIVER_ENTRYPOINT_"}
+// otherVariables set no flag.
+func otherVariables() (names []string) {
+	for _, v := range config.Variables() {
+		if v.Flag == "" {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// forget takes secrets out of the environment of this process, so that no program that it starts inherits them.
+func forget() {
+	for _, v := range config.Variables() {
+		if v.Secret {
+			_ = os.Unsetenv(v.Name)
+		}
+	}
+}
 
 // name gives the flags that have no environment variables theirs, and says so in their help.
 func (p *program) name(flags *pflag.FlagSet, prefix string) {
@@ -130,7 +135,7 @@ func moduleFlags(flags *pflag.FlagSet, c *config.Config) {
 	_ = flags.MarkHidden("nocompile")
 	flags.StringVar(&c.SigningKey, "module-signing-key", "", "file with the private key that signs modules which are compiled here (PEM, DER, PKCS#12)")
 	flags.StringVar(&c.SigningCert, "module-signing-cert", "", "file with that key's certificate, where the key's file does not have it (PEM, DER)")
-	flags.StringVar(&c.SigningPassphraseFile, "module-signing-passphrase-file", "", "file with that key's passphrase; or set "+passphraseEnv)
+	flags.StringVar(&c.SigningPassphraseFile, "module-signing-passphrase-file", "", "file with that key's passphrase; or set "+config.Passphrase)
 	flags.StringSliceVar(&c.SkipPreflight, "skip-preflight", nil, "names of checks that may not stop a start (see preflight)")
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
@@ -148,10 +153,6 @@ func fabricFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.VGPULicence, "vgpu-licence", c.VGPULicence, "what a vGPU without a licence means: warn (ready; metrics and status say it) or require (not ready)")
 	flags.StringVar(&c.IMEX, "imex", c.IMEX, "memory across machines: none, channel (the driver makes IMEX channel 0) or service (and nvidia-imex runs; not with ComputeDomains)")
 }
-
-// passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody
-// on the node.
-const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
 // stopFlags are the flags about the stop.
 func stopFlags(flags *pflag.FlagSet, c *config.Config) {
@@ -174,7 +175,7 @@ func complete(c *config.Config, env []string) {
 	if c.ModuleType == "auto" && cli.Lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
 	}
-	if pass := cli.Lookup(env, passphraseEnv); pass != "" {
+	if pass := cli.Lookup(env, config.Passphrase); pass != "" {
 		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
 	c.ToolkitMissing = missingToolkit(env)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -38,7 +37,7 @@ func (p *program) startCommand(stopCtx context.Context, cfg *config.Config, befo
 			if !license {
 				p.log().Info("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
-			if unknown := p.names.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
+			if unknown := p.names.Unknown(p.env, "DRIVER_", otherVariables()...); len(unknown) > 0 {
 				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version.Own(), "variables", strings.Join(unknown, ", "))
 			}
 			before()
@@ -75,7 +74,7 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 // serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
 func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports reportFlags) error {
-	client := kubernetes.InCluster(func(name string) string { return cli.Lookup(p.env, name) })
+	client := kubernetes.InCluster(p.getenv)
 	var reporter *kubernetes.Reporter
 	last := func() {
 		if reporter != nil {
@@ -98,6 +97,9 @@ func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports
 			p.log().Warn("no termination message", "error", werr)
 		}
 		return err
+	}
+	for _, text := range config.Ignored(p.getenv, n.Info, n.Release) {
+		p.log().Warn("a variable of NVIDIA's images has no effect here", "variable", text)
 	}
 	defer p.measure(context.WithoutCancel(ctx), n, cfg.Run, reports)() // a stop is measured, too
 	if reports.any() {

@@ -30,8 +30,8 @@ func main() {
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	worker := shim.IsWorker() // before the environment is read: it takes its marker out
 	env := os.Environ()
-	if worker { // what it starts must not inherit a secret
-		_ = os.Unsetenv(passphraseEnv)
+	if worker {
+		forget()
 	}
 	os.Exit(run(os.Args, env, worker, signals, os.Stdout, os.Stderr))
 }

@@ -47,7 +47,7 @@ func TestRest(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	assert.Equalf(t, true, c.SigningPassphrase == nil, "a passphrase from nowhere")
-	complete(&c, []string{passphraseEnv + "= secret "})
+	complete(&c, []string{config.Passphrase + "= secret "})
 	assert.Equal(t, " secret ", string(require.Value(c.SigningPassphrase())(t)))
 	c = config.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"

@@ -14,7 +14,6 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -39,7 +38,7 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 				return err
 			}
 			if args[0] == "startup" {
-				return status.MarkStarted(cfg.Run, func(name string) string { return cli.Lookup(p.env, name) })
+				return status.MarkStarted(cfg.Run, p.getenv)
 			}
 			return nil
 		}}
@@ -170,7 +169,7 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = n.LoadPeermem(cmd.Context(), timeout, cli.Lookup(p.env, "USE_HOST_MOFED") == "true")
+			err = n.LoadPeermem(cmd.Context(), timeout, p.getenv("USE_HOST_MOFED") == "true")
 			if err != nil && cmd.Context().Err() == nil { // else a signal ended the waiting
 				return err
 			}
@@ -199,7 +198,7 @@ func (p *program) versionCommand() *cobra.Command {
 
 // versions are those of this program and of the image's driver.
 func (p *program) versions() string {
-	return version.Own() + " driver " + cli.Lookup(p.env, "DRIVER_VERSION")
+	return version.Own() + " driver " + p.getenv("DRIVER_VERSION")
 }
 
 // endsAtOnce lets a signal end a verb that only looks, wherever it hangs: it has nothing to undo.
