@@ -118,6 +118,28 @@ func TestEveryChange(t *testing.T) {
 	}
 }
 
+// TestAddedWhereProgramsLook: a file is an error where driver-entrypoint looks, and a note beside it.
+func TestAddedWhereProgramsLook(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	img := r.build(t, pair("debian12", newDriver), recipe.Options{})
+	config := require.Value(img.ConfigFile())(t)
+	whole := treeOf(t, img)
+	for name, want := range map[string]verify.Severity{
+		"run/modprobe.d/x.conf": verify.Error, "var/tmp/nvidia-driver-headers/6.1.0/Makefile": verify.Error,
+		"run/mellanox/drivers/.driver-ready": verify.Error, "opt/nvidia/nvlsm/sbin/nvlsm": verify.Error,
+		"opt/rh/gcc-toolset-13/root/usr/bin/gcc": verify.Error, "mnt/shared-nvidia-driver-toolkit/dir_prepared": verify.Error,
+		"run/secrets/redhat.repo": verify.Error, "run/lock/x": verify.Note, "opt/site/agent": verify.Note, "var/tmp/x": verify.Note,
+	} {
+		tree := whole.Clone()
+		require.NoError(t, tree.AddBytes(name, 0o644, []byte("x\n")))
+		found := slices.ContainsFunc(examined(t, r.b, tree, config), func(f verify.Finding) bool {
+			return f.Rule == "files" && f.Path == name && f.Severity == want
+		})
+		assert.Equalf(t, true, found, "%s is no %s", name, want)
+	}
+}
+
 // TestChangedList: the list of files cannot be changed unnoticed, nor can it be left out of one of its
 // two places.
 func TestChangedList(t *testing.T) {

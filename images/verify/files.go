@@ -31,15 +31,30 @@ var harmless = map[string][]string{
 	"nothing of the driver looks there":   {"home", "root", "srv", "mnt", "media", "opt", "tmp", "var/tmp"},
 	"caches are written again":            {"var/cache"},
 	"logs":                                {"var/log"},
-	"the container's own folder hides it": {"run", "proc", "sys", "dev"},
+	"nothing is read there unless the node mounts it": {"run"},
+	"the container's own folder hides it":             {"proc", "sys", "dev"},
+}
+
+// used are the files and folders in harmless ones in which driver-entrypoint and the programs that it starts look.
+// TestPathsOfPrograms in ci/lint compares them with the code.
+var used = []string{
+	"mnt/shared-nvidia-driver-toolkit", "opt/nvidia", "opt/rh",
+	"run/driver-entrypoint", "run/driver-entrypoint.instance", "run/mellanox", "run/modprobe.d", "run/nvidia",
+	"run/nvidia-fabricmanager", "run/nvidia-persistenced", "run/nvidia-topologyd", "run/secrets",
+	"var/cache/nvlsm", "var/tmp/nvidia-driver", "var/tmp/nvidia-driver-headers",
 }
 
 // Harmless returns the reason why a difference of a path from the image's list of files is only a note, or
 // "". added says that the list does not have the path. A new folder and other times are no difference at all:
-// neither has an effect. Nothing is harmless in one of the named folders, in which programs look.
+// neither has an effect. Nothing is harmless in one of the named and used folders, in which programs look, and
+// no folder above them: it may have become a link.
 func Harmless(p string, added bool, named ...string) string {
 	inside := func(dir string) bool { return p == dir || recipe.InFolder(p, dir) }
-	if slices.ContainsFunc(named, inside) || !added && inside("opt") { // some systems have their compiler there
+	around := func(dir string) bool { return recipe.InFolder(dir, p) }
+	switch {
+	case slices.ContainsFunc(named, inside), slices.ContainsFunc(used, inside), slices.ContainsFunc(used, around):
+		return ""
+	case !added && inside("opt"): // some systems have their compiler there
 		return ""
 	}
 	for reason, dirs := range harmless {
