@@ -43,6 +43,10 @@ func chartFiles(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	files[chartDir+"/files/defaults.yaml"], err = chartDefaults(text[valuesFile])
+	if err != nil {
+		return nil, err
+	}
 	files[chartDir+"/"+schemaFile], err = describe(text[schemaFile], rows, text[hintsFile])
 	return files, err
 }

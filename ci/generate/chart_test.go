@@ -170,6 +170,32 @@ tolerations:
 	assert.Same(t, want, rows)
 }
 
+// The templates' defaults are those of values.yaml, except the cleared ones, which keep their type.
+func TestChartDefaults(t *testing.T) {
+	t.Parallel()
+	text := require.Value(chartDefaults([]byte("# About a.\na:\n  b: 1 # One.\n# Of pods.\ntolerations:\n  - key: x\nhostStateDir: /var\nresources:\n  cpu: 1\n")))(t)
+	var got any
+	require.NoError(t, yaml.Unmarshal([]byte(text), &got))
+	want := map[string]any{"a": map[string]any{"b": 1}, "tolerations": []any{}, "hostStateDir": "", "resources": map[string]any{}}
+	assert.Same(t, any(want), got)
+	assert.ErrorContainsf(t, assert.Err(chartDefaults([]byte("a: ["))), "read the chart's values.yaml", "no YAML")
+}
+
+// A missing block of values has its defaults: an upgrade with --reuse-values brings none for what a newer chart added.
+func TestSchemaRequiresNoBlock(t *testing.T) {
+	t.Parallel()
+	text := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t)
+	var root object
+	require.NoError(t, json.Unmarshal(text, &root))
+	for _, row := range require.Value(chartValues(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
+		parent, name := find(root, row.Path)
+		required, _ := parent["required"].([]any)
+		if slices.Contains(required, any(name)) {
+			t.Errorf("values.schema.json requires %s", row.Path)
+		}
+	}
+}
+
 func TestChartValuesRefuses(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{

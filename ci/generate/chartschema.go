@@ -38,18 +38,13 @@ func describe(schema []byte, rows []chartValue, hints []byte) (string, error) {
 			return "", err
 		}
 	}
-	for i, row := range slices.Backward(rows) {
+	for _, row := range slices.Backward(rows) {
 		parent, name := find(root, row.Path)
 		property := member(member(parent, "properties"), name)
 		if property == nil {
 			return "", fmt.Errorf("describe the chart's values: values.schema.json has no %s", row.Path)
 		}
 		property["description"] = row.Text
-		// Helm takes a key without a value away, and templates read what is below it.
-		required, _ := parent["required"].([]any)
-		if i+1 < len(rows) && strings.HasPrefix(rows[i+1].Path, row.Path+".") && !slices.Contains(required, any(name)) {
-			parent["required"] = append(required, name)
-		}
 	}
 	return indented(root)
 }

@@ -1,18 +1,11 @@
 package helm
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
 // refused are values that helm must refuse, set in addition to those of minimal, with the expected message.
@@ -140,33 +133,6 @@ var refused = map[string]struct {
 	"key of an annotation":      {[]string{"podAnnotations.a b=c"}, `podAnnotations: "a b" is no key`},
 	"key of a label":            {[]string{"podLabels.-a=c"}, `podLabels: "-a" is no key`},
 	"rights without account":    {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
-}
-
-// A key of values.yaml without a value renders as its default, or is refused by the schema, which names it. No template may meet a nil
-// pointer.
-func TestEmptyKeys(t *testing.T) {
-	control.Gate(t)
-	var values map[string]any
-	require.NoError(t, yaml.Unmarshal(require.Value(os.ReadFile(filepath.Join(chart, "values.yaml")))(t), &values))
-	var paths []string
-	var walk func(at string, below map[string]any)
-	walk = func(at string, below map[string]any) {
-		for name, value := range below {
-			paths = append(paths, at+name)
-			if m, ok := value.(map[string]any); ok {
-				walk(at+name+".", m)
-			}
-		}
-	}
-	walk("", values)
-	each(t, paths, func(_ context.Context, path string) error {
-		_, err := template(t, minimal(path+"=null")...)
-		name := path[strings.LastIndex(path, ".")+1:]
-		if err != nil && (!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "nil pointer") || strings.Contains(err.Error(), "executing")) {
-			return fmt.Errorf("%s without a value: %w", path, err)
-		}
-		return nil
-	})
 }
 
 func TestRefused(t *testing.T) {

@@ -28,7 +28,7 @@
 - {name: DRIVER_GRACE, value: {{ include "nvidia-driver.grace" .root | quote }}}
 - {name: DRIVER_LOCK_TIMEOUT, value: {{ $v.lockTimeout | quote }}}
 - {name: DRIVER_TERMINATION_LOG, value: /run/driver-termination-log}
-- {name: DRIVER_PREFLIGHT_ON_FAILURE, value: {{ ($v.preflight | default dict).onFailure | default "wait" }}}
+- {name: DRIVER_PREFLIGHT_ON_FAILURE, value: {{ $v.preflight.onFailure }}}
 {{- if $v.acceptLicense }}
 - {name: ACCEPT_LICENSE, value: "true"}
 {{- end }}

@@ -162,7 +162,7 @@ securityContext:
 {{/* The tolerations of all pods on nodes; startup taints and that of the rule are tolerated whatever their effects. Input: root. */}}
 {{- define "nvidia-driver.tolerations" -}}
 {{- $all := .Values.tolerations -}}
-{{- if (.Values.nodeReadinessRule | default dict).enabled -}}
+{{- if .Values.nodeReadinessRule.enabled -}}
 {{- $all = append $all (dict "key" "readiness.k8s.io/nvidia-driver" "operator" "Exists") -}}
 {{- end -}}
 {{- range .Values.startupTaints -}}

@@ -3,10 +3,6 @@
 {{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
 {{- define "nvidia-driver.pools" -}}
 {{- include "nvidia-driver.foreign" . -}}
-{{- /* Helm takes a key without a value away, with its default. */ -}}
-{{- range $key, $empty := dict "env" list "extraArgs" list "moduleImages" list "poolOverrides" dict "moduleParameters" dict "nodeSelector" dict "affinity" dict "podLabels" dict "evictGPUPods" false -}}
-  {{- if not (get $.Values $key) -}}{{- $_ := set $.Values $key $empty -}}{{- end -}}
-{{- end -}}
 {{- if not (include "nvidia-driver.repository" .) -}}
   {{- fail "image.repository is missing: registry and path of the driver images that driver-build pushed, without a tag" -}}
 {{- end -}}
@@ -56,7 +52,7 @@
 {{- end -}}
 {{- $_ := set $pool "precompiled" (ternary $own.precompiled $v.precompiled.enabled (hasKey $own "precompiled")) -}}
 {{- range $key := list "gds" "gdrcopy" -}}
-  {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key | default dict).enabled (hasKey $own $key)) -}}
+  {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key).enabled (hasKey $own $key)) -}}
 {{- end -}}
 {{- $_ := set $pool "modules" ($own.modules | default $v.modules) -}}
 {{- $_ := set $pool "moduleImages" (ternary $own.moduleImages $v.moduleImages (hasKey $own "moduleImages")) -}}
