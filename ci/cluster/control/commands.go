@@ -78,8 +78,11 @@ func (c *Client) KubectlInput(stdin string, args ...string) (string, error) {
 // Helm runs helm and returns its stdout. If helm fails, the test ends.
 func (c *Client) Helm(args ...string) string {
 	c.T.Helper()
-	return require.Value(c.run("", "helm", args...))(c.T)
+	return require.Value(c.TryHelm(args...))(c.T)
 }
+
+// TryHelm runs helm and returns its stdout; the error has its stderr.
+func (c *Client) TryHelm(args ...string) (string, error) { return c.run("", "helm", args...) }
 
 // Go returns clients without a limit on the number of requests.
 func (c *Client) Go() (*kubernetes.Clientset, *rest.Config) {
