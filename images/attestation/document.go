@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Document is JSON about images.
@@ -45,8 +46,8 @@ func NewDocument(predicateType string, raw []byte) (Document, error) {
 	if !strings.Contains(predicateType, ":") || strings.ContainsAny(predicateType, " \t\n") {
 		return Document{}, fmt.Errorf("--type %q is no URI: give, for example, https://slsa.dev/provenance/v1", predicateType)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	fields, err := strictjson.Decode[map[string]json.RawMessage](raw)
+	if err != nil {
 		return Document{}, fmt.Errorf("a predicate is an object in JSON: %w", err)
 	}
 	if _, statement := fields["predicateType"]; statement {
@@ -57,8 +58,12 @@ func NewDocument(predicateType string, raw []byte) (Document, error) {
 
 // SBOM makes a document of an SBOM: SPDX 2 or CycloneDX.
 func SBOM(raw []byte) (Document, error) {
-	var doc struct{ SPDXVersion, BOMFormat string }
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	type formats struct {
+		SPDXVersion string `json:"spdxVersion"`
+		BOMFormat   string `json:"bomFormat"`
+	}
+	doc, err := strictjson.Decode[formats](raw)
+	if err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
 	format := documents.SPDX

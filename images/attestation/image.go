@@ -1,7 +1,6 @@
 package attestation
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Image is a finished image or index, with what it has.
@@ -139,7 +139,7 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 	if err != nil {
 		return nil, err
 	}
-	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	index, err := strictjson.Decode[v1.IndexManifest](raw)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", i.ref, err)
 	}

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Annotations of a layer that is a file.
@@ -53,7 +54,7 @@ func (g *graph) files(kind Kind) (files, downloads []v1.Descriptor) {
 		if p.Kind != kind {
 			continue
 		}
-		m, _ := v1.ParseManifest(bytes.NewReader(p.Top().Raw)) // an index has no layers; it was read before
+		m, _ := strictjson.Decode[v1.Manifest](p.Top().Raw) // an index has no layers; it was read before
 		for _, d := range m.Layers {
 			if d.Annotations[downloadAnnotation] != "" {
 				downloads = append(downloads, d)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // MediaType is the type of the bundle's list, and the artifact type of its manifest.
@@ -99,17 +101,18 @@ func Decode(raw []byte) (*List, error) {
 }
 
 func decode(raw []byte) (*List, error) {
-	var l List
 	if len(raw) > MaxDocument {
 		return nil, fmt.Errorf("it has more than %d bytes", MaxDocument)
 	}
-	if err := json.Unmarshal(raw, &l); err != nil {
+	l, err := strictjson.Decode[List](raw)
+	if err != nil {
 		return nil, fmt.Errorf("it is malformed: %w", err)
 	}
 	if l.Schema != schema {
 		return nil, fmt.Errorf("its version is %d, this program knows %d: use a newer driver-build", l.Schema, schema)
 	}
-	if again, err := json.Marshal(l); err != nil || !bytes.Equal(again, raw) {
+	again, err := json.Marshal(l)
+	if err != nil || !bytes.Equal(again, raw) {
 		return nil, errors.New("it is malformed: its bytes are not those that driver-build writes for this content")
 	}
 	return &l, l.check()

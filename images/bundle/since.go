@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Stock is what a site has: the blobs of an earlier bundle, or of a repository. It is a small file that the
@@ -26,8 +26,7 @@ func DecodeStock(raw []byte) (Stock, error) {
 		m, err := manifestOf(raw)
 		return Stock{Source: m.Desc.Digest.String(), Blobs: l.Blobs}, err
 	}
-	var s Stock
-	err := json.Unmarshal(raw, &s)
+	s, err := strictjson.Decode[Stock](raw)
 	if err == nil && s.Source == "" {
 		err = errors.New("it names no source")
 	}

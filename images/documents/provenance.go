@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // ProvenanceType is that of an attestation with a provenance.
@@ -103,12 +104,12 @@ func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 // ReadRecipe reads a recipe, as --dry-run prints it, or that of a provenance. What it says may be of anybody: see
 // [recipe.Decode]. A provenance whose dependencies are not those of its recipe is refused.
 func ReadRecipe(data []byte) (*recipe.Recipe, error) {
-	var p provenance
 	fail := func(err error) (*recipe.Recipe, error) { return nil, fmt.Errorf("%w: %w", errProvenance, err) }
 	if len(data) > maxProvenance {
 		return fail(fmt.Errorf("larger than %d bytes", maxProvenance))
 	}
-	if err := json.Unmarshal(data, &p); err != nil {
+	p, err := strictjson.Decode[provenance](data)
+	if err != nil {
 		return fail(err)
 	}
 	switch of := p.BuildDefinition; {

@@ -1,17 +1,17 @@
 package documents
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // VEXType is that of an attestation with a document of OpenVEX, as cosign and trivy look for it. It has no
@@ -23,42 +23,49 @@ const (
 	maxVEX     = 4 << 20             // bytes
 )
 
-// vexDocument is a document of OpenVEX. Fields without a tag are those that JSON names alike.
+// vexDocument is a document of OpenVEX.
 type vexDocument struct {
-	Context     string `json:"@context"`
-	ID          string `json:"@id"`
-	LastUpdated string `json:"last_updated"`
-
-	Author, Role, Timestamp, Tooling string
-	Version                          int
-	Statements                       []vexStatement
+	Context     string         `json:"@context"`
+	ID          string         `json:"@id"`
+	Author      string         `json:"author"`
+	Role        string         `json:"role"`
+	Timestamp   string         `json:"timestamp"`
+	LastUpdated string         `json:"last_updated"`
+	Tooling     string         `json:"tooling"`
+	Version     int            `json:"version"`
+	Statements  []vexStatement `json:"statements"`
 }
 
 // vexStatement says how one vulnerability concerns products.
 type vexStatement struct {
-	ID              string `json:"@id"`
-	LastUpdated     string `json:"last_updated"`
-	StatusNotes     string `json:"status_notes"`
-	Impact          string `json:"impact_statement"`
-	Action          string `json:"action_statement"`
-	ActionTimestamp string `json:"action_statement_timestamp"`
+	ID              string           `json:"@id"`
+	Version         int              `json:"version"`
+	Timestamp       string           `json:"timestamp"`
+	LastUpdated     string           `json:"last_updated"`
+	Status          string           `json:"status"`
+	StatusNotes     string           `json:"status_notes"`
+	Supplier        string           `json:"supplier"`
+	Justification   string           `json:"justification"`
+	Impact          string           `json:"impact_statement"`
+	Action          string           `json:"action_statement"`
+	ActionTimestamp string           `json:"action_statement_timestamp"`
+	Products        []vexProduct     `json:"products"`
+	Vulnerability   vexVulnerability `json:"vulnerability"`
+}
 
-	Timestamp, Status, Supplier, Justification string
-	Version                                    int
-	Products                                   []vexProduct
-	Vulnerability                              struct {
-		ID                string `json:"@id"`
-		Name, Description string
-		Aliases           []string
-	}
+type vexVulnerability struct {
+	ID          string   `json:"@id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Aliases     []string `json:"aliases"`
 }
 
 // vexProduct is an image or a package, and its parts.
 type vexProduct struct {
 	ID            string            `json:"@id"`
-	Identifiers   map[string]string // "purl", "cpe22", "cpe23"
-	Hashes        map[string]string
-	Subcomponents []vexProduct
+	Identifiers   map[string]string `json:"identifiers"` // "purl", "cpe22", "cpe23"
+	Hashes        map[string]string `json:"hashes"`
+	Subcomponents []vexProduct      `json:"subcomponents"`
 }
 
 var justifications = []string{
@@ -80,14 +87,9 @@ func checkVEX(data []byte, digests, packages []string) error {
 	if len(data) > maxVEX {
 		return fmt.Errorf("larger than %d bytes", maxVEX)
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	var doc vexDocument
-	if err := d.Decode(&doc); err != nil {
+	doc, err := strictjson.Decode[vexDocument](data, json.RejectUnknownMembers(true))
+	if err != nil {
 		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows its end")
 	}
 	switch {
 	case doc.Context != vexContext:
@@ -99,7 +101,8 @@ func checkVEX(data []byte, digests, packages []string) error {
 	case len(doc.Statements) == 0:
 		return errors.New("it has 0 statements")
 	}
-	if err := checkTimes(doc.Timestamp, doc.LastUpdated); err != nil {
+	err = checkTimes(doc.Timestamp, doc.LastUpdated)
+	if err != nil {
 		return err
 	}
 	known := map[string][]string{} // qualifiers of package URLs, by what is before them

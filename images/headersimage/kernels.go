@@ -2,7 +2,6 @@ package headersimage
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/strictjson"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
@@ -105,15 +105,16 @@ func named(tree *rootfs.Tree) (releases []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var says struct {
+	type kernels struct {
 		Kernel   string `json:"KERNEL_VERSION"`
 		RTKernel string `json:"RT_KERNEL_VERSION"`
 	}
+	var says kernels
 	content, err := e.Open()
 	if err == nil {
 		var data []byte
 		if data, err = bounded.Read(content, maxReleaseFile); err == nil {
-			err = json.Unmarshal(data, &says)
+			says, err = strictjson.Decode[kernels](data)
 		}
 	}
 	for _, release := range []string{says.Kernel, says.RTKernel} {

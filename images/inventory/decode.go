@@ -3,7 +3,6 @@ package inventory
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // errFormat says that bytes are no list of files.
@@ -56,7 +58,8 @@ func decode(data []byte) (l List, err error) {
 		return l, fmt.Errorf("%w: it does not begin with %q", errFormat, strings.TrimSpace(header))
 	}
 	if line, _, _ := bytes.Cut(rest, []byte("\n")); bytes.HasPrefix(line, []byte(configured)) {
-		if err := json.Unmarshal(line[len(configured):], &l.Config); err != nil || l.Config == nil {
+		l.Config, err = strictjson.Decode[*v1.ConfigFile](line[len(configured):])
+		if err != nil || l.Config == nil {
 			return l, fmt.Errorf("%w: line 2: it is no configuration: %w", errFormat, err)
 		}
 		rest = rest[min(len(line)+1, len(rest)):]

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros/textfile"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // MaxSize bounds a file in bytes: a thousand images of two hundred packages each.
@@ -47,6 +48,19 @@ func Read(file string, want func(name string) bool) (*Lock, error) {
 // earlier matches a lock of the first format, which was YAML.
 var earlier = regexp.MustCompile(`(?m)^schema:\s*1\s*$`)
 
+// file is a lock whose entries are not read yet.
+type file struct {
+	Schema int                        `json:"schema"`
+	Images map[string]json.RawMessage `json:"images"`
+}
+
+// entry is an entry whose recipe is not read yet.
+type entry struct {
+	Digest  string          `json:"digest"`
+	Kernels []string        `json:"kernels"`
+	Recipe  json.RawMessage `json:"recipe"`
+}
+
 // Parse reads a file; name is for messages. It checks everything: a value that would be unusable later is
 // ErrFormat now. Entries that want does not name are passed over, unread; nil wants all.
 func Parse(name string, data []byte, want func(name string) bool) (*Lock, error) {
@@ -61,11 +75,8 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	case len(data) > MaxSize:
 		return fail(fmt.Errorf("it is larger than %d bytes", MaxSize))
 	}
-	var doc struct {
-		Schema int
-		Images map[string]json.RawMessage
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
+	doc, err := strictjson.Decode[file](data)
+	if err != nil {
 		return fail(err)
 	}
 	switch {
@@ -90,12 +101,8 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 }
 
 func parseEntry(key string, raw []byte) (e *Entry, err error) {
-	var parts struct {
-		Digest  string
-		Kernels []string
-		Recipe  json.RawMessage
-	}
-	if err := json.Unmarshal(raw, &parts); err != nil {
+	parts, err := strictjson.Decode[entry](raw)
+	if err != nil {
 		return nil, err
 	}
 	e = &Entry{Digest: parts.Digest, Kernels: parts.Kernels}

@@ -116,7 +116,7 @@ func TestParseRefuses(t *testing.T) {
 		"its schema is 0":         {`"schema": 2`, `"schema": 0`},
 		"no file with an address": {"https://mirror.example.com/a%2Bb", "file:///etc/a%2Bb"},
 		"unknown field":           {`"profile":`, `"colour": "red", "profile":`},
-		"after top-level":         {"\n}\n", "\n}\n{}\n"},
+		"follows its end":         {"\n}\n", "\n}\n{}\n"},
 		"it was changed":          {`"size":7`, `"size":8`},
 		"in a form that this":     {good, "# What\nschema: 1\ntargets:\n"},
 	} {

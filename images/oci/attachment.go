@@ -2,7 +2,6 @@ package oci
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Attachment is a manifest that belongs to an image or an index, with its blobs: a signature, an
@@ -22,6 +23,14 @@ type Attachment struct {
 	Nested   []Document // documents that the manifest names, which is an index then; almost always none
 }
 
+// attached is what the manifest or the index of an attachment says of itself.
+type attached struct {
+	ArtifactType string            `json:"artifactType"`
+	Annotations  map[string]string `json:"annotations"`
+	Config       v1.Descriptor     `json:"config"`
+	Subject      v1.Descriptor     `json:"subject"`
+}
+
 // ErrSubject says that a manifest does not belong to what it was listed for.
 var ErrSubject = errors.New("it does not refer to that subject")
 
@@ -32,20 +41,15 @@ func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
 	if err != nil {
 		return Attachment{}, err
 	}
-	var doc struct {
-		ArtifactType string
-		Annotations  map[string]string
-		Config       struct{ MediaType string }
-		Subject      struct{ Digest string }
-	}
 	top := all.Top()
-	if err := json.Unmarshal(top.Raw, &doc); err != nil {
+	doc, err := strictjson.Decode[attached](top.Raw)
+	if err != nil {
 		return Attachment{}, fmt.Errorf("the manifest is malformed: %w", err)
 	}
-	if tag == "" && doc.Subject.Digest != subject.String() {
+	if tag == "" && doc.Subject.Digest != subject {
 		return Attachment{}, ErrSubject
 	}
-	top.Desc.Annotations, top.Desc.ArtifactType = doc.Annotations, cmp.Or(doc.ArtifactType, doc.Config.MediaType)
+	top.Desc.Annotations, top.Desc.ArtifactType = doc.Annotations, cmp.Or(doc.ArtifactType, string(doc.Config.MediaType))
 	return Attachment{Subject: subject, Tag: tag, Manifest: top, Blobs: all.Blobs, Nested: all.Documents[:len(all.Documents)-1]}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Bounds of the manifests of one artifact. An index of images has about ten, of 2 KiB each.
@@ -125,7 +127,7 @@ func (c *collector) add(t Artifact, depth int) error {
 
 // addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list in an index.
 func (c *collector) addIndex(raw []byte, p parts, depth int) error {
-	m, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	m, err := strictjson.Decode[v1.IndexManifest](raw)
 	if err != nil {
 		return fmt.Errorf("the index is malformed: %w", err)
 	}
@@ -166,7 +168,7 @@ func (c *collector) addManifest(d Document, p parts) error {
 	isImage := m.Config.MediaType.IsConfig()
 	for _, b := range append(slices.Clone(m.Layers), m.Config) {
 		if !b.MediaType.IsDistributable() {
-			return fmt.Errorf("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)
+			return malformed("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)
 		}
 		isImage = isImage && (b.Digest == m.Config.Digest || b.MediaType.IsLayer())
 		c.addBlob(b, p)

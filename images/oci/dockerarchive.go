@@ -2,7 +2,6 @@ package oci
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // dockerEntries reads what `docker save` lists in manifest.json.
@@ -32,8 +32,8 @@ func (l LocalRef) dockerEntries() (files, tarball.Manifest, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("not an archive of docker save: %w", err)
 	}
-	var entries tarball.Manifest
-	if err := json.Unmarshal(raw, &entries); err != nil {
+	entries, err := strictjson.Decode[tarball.Manifest](raw)
+	if err != nil {
 		return nil, nil, fmt.Errorf("manifest.json in %s is malformed: %w", l.Path, err)
 	}
 	return f, entries, nil
@@ -58,12 +58,12 @@ func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 	if err != nil {
 		return nil, Blobs{}, err
 	}
-	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
+	cf, err := strictjson.Decode[v1.ConfigFile](config)
 	if err != nil {
 		return nil, Blobs{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, l.Path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return nil, Blobs{}, fmt.Errorf("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return nil, Blobs{}, malformed("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
 	doc := NewDocument(config, types.OCIConfigJSON)
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: doc.Desc, Layers: make([]v1.Descriptor, len(e.Layers))}

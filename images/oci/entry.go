@@ -2,11 +2,12 @@ package oci
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // choose returns the manifest for linux/arch of the entry of a layout's index that the reference means.
@@ -47,14 +48,29 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 	switch {
 	case len(match) == 1:
 		return match[0], nil
+	case len(match) > 1 && nameTwice(match) != "":
+		return v1.Descriptor{}, malformed("it holds several images named %s: programs choose different ones", nameTwice(match))
 	case len(match) > 1 && l.tag == "":
-		return v1.Descriptor{}, fmt.Errorf("it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.Path, have)
+		return v1.Descriptor{}, failure.Errorf(failure.Usage, "it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.Path, have)
 	case len(match) > 1:
-		return v1.Descriptor{}, fmt.Errorf("it holds %d images named %s", len(match), l.tag)
+		return v1.Descriptor{}, malformed("it holds %d images named %s: programs choose different ones", len(match), l.tag)
 	case l.tag != "":
 		return v1.Descriptor{}, absentf("it holds no image named %s, only: %s", l.tag, have)
 	}
 	return v1.Descriptor{}, absentf("it holds no image for linux/%s", arch)
+}
+
+// nameTwice returns a name that several entries have, "" for none.
+func nameTwice(entries []v1.Descriptor) string {
+	seen := map[string]bool{}
+	for _, d := range entries {
+		name := d.Annotations[RefNameAnnotation]
+		if name != "" && seen[name] {
+			return name
+		}
+		seen[name] = true
+	}
+	return ""
 }
 
 func hasTag(d v1.Descriptor, tag string) bool {

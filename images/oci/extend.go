@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Extend returns an attachment with the layers of a manifest that has its tag already, followed by those
@@ -80,10 +82,10 @@ func addDiffIDs(d v1.Descriptor, config func(v1.Descriptor) ([]byte, error), lay
 	if err != nil {
 		return Blob{}, err
 	}
-	var doc map[string]json.RawMessage
+	doc, err := strictjson.Decode[map[string]json.RawMessage](raw)
 	rootfs := v1.RootFS{Type: "layers"}
-	if err = json.Unmarshal(raw, &doc); err == nil && doc["rootfs"] != nil {
-		err = json.Unmarshal(doc["rootfs"], &rootfs)
+	if err == nil && doc["rootfs"] != nil {
+		rootfs, err = strictjson.Decode[v1.RootFS](doc["rootfs"])
 	}
 	if err != nil || doc == nil {
 		return Blob{}, errors.Join(errors.New("its config is malformed"), err)

@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Annotations of the entries of attachments in the index of a layout. They have no
@@ -82,7 +83,7 @@ func (c *Content) entry() (v1.Descriptor, error) {
 	if err != nil {
 		return d, fmt.Errorf("read the image config: %w", err)
 	}
-	cf, err := v1.ParseConfigFile(bytes.NewReader(raw))
+	cf, err := strictjson.Decode[v1.ConfigFile](raw)
 	if err != nil {
 		return d, fmt.Errorf("the image config %s is malformed: %w", config.Desc.Digest, err)
 	}

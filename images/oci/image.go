@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // image is an image over blobs. Its documents are in memory and verified; each layer is verified while it is read.
@@ -37,13 +38,13 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
-	cf, err := v1.ParseConfigFile(bytes.NewReader(i.config))
+	cf, err := strictjson.Decode[v1.ConfigFile](i.config)
 	if err != nil {
 		return nil, fmt.Errorf("the image config %s is malformed: %w", m.Config.Digest, err)
 	}
 	i.diffIDs = cf.RootFS.DiffIDs
 	if have, want := len(i.diffIDs), len(m.Layers); have != want {
-		return nil, fmt.Errorf("the image config %s lists %d layers, its manifest %d: not a container image", m.Config.Digest, have, want)
+		return nil, malformed("the image config %s lists %d layers, its manifest %d: not a container image", m.Config.Digest, have, want)
 	}
 	return i, nil
 }

@@ -3,7 +3,6 @@ package oci
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/outfile"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // layoutJobs is how many blobs are written in parallel: hashing uses one core, and a disk is faster with
@@ -139,7 +140,8 @@ func readGraph(dir string) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, &g.index); err != nil {
+	g.index, err = strictjson.Decode[v1.IndexManifest](raw)
+	if err != nil {
 		return nil, fmt.Errorf("its index.json is malformed: %w; remove the folder to begin a new layout", err)
 	}
 	if g.index.SchemaVersion != 2 {

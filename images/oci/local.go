@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Annotations that hold the name of an entry in a layout's index.
@@ -73,7 +73,7 @@ func ParseLocal(text string) (LocalRef, bool) {
 }
 
 // Named returns the reference to the image of this machine that a person meant by a name alone: "oci:dist:TAG"
-// for "dist:TAG", where there is a layout or an archive of that name. Any other text stays as it is, and so does
+// for "dist:TAG", where there is a layout or an archive of that name, whatever is wrong with it. Any other text stays as it is, and so does
 // one that begins with the host of a registry, in whose place a folder of the same name must not come.
 func Named(text string) string {
 	host, _, path := strings.Cut(text, "/")
@@ -81,7 +81,9 @@ func Named(text string) string {
 		return text
 	}
 	for _, kind := range kinds {
-		if l, _ := ParseLocal(kind + ":" + text); l.Check() == nil {
+		l, _ := ParseLocal(kind + ":" + text)
+		err := l.Check()
+		if err == nil || failure.KindOf(err) == failure.Content {
 			return l.text
 		}
 	}
@@ -167,7 +169,8 @@ func (l LocalRef) index() (index v1.IndexManifest, b Blobs, err error) {
 	if err != nil {
 		return index, b, fmt.Errorf("not %s: %w", what, err)
 	}
-	if err := json.Unmarshal(raw, &index); err != nil {
+	index, err = strictjson.Decode[v1.IndexManifest](raw)
+	if err != nil {
 		return index, b, fmt.Errorf("index.json is malformed: %w", err)
 	}
 	return index, f.blobs(l.Path), nil

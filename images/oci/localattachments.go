@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in it and,
@@ -114,10 +115,10 @@ func (f *finder) add(h v1.Hash, tag string) error {
 		}
 		return nil
 	}
-	var doc struct{ Subject struct{ Digest v1.Hash } }
 	subject := v1.Hash{Algorithm: "sha256", Hex: strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")}
 	if tag == "" {
-		if json.Unmarshal(raw, &doc) != nil || doc.Subject.Digest.Hex == "" {
+		doc, err := strictjson.Decode[attached](raw)
+		if err != nil || doc.Subject.Digest.Hex == "" {
 			return nil //nolint:nilerr // an image, or something else
 		}
 		subject = doc.Subject.Digest

@@ -1,10 +1,8 @@
 package oci
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
@@ -32,33 +31,44 @@ func (e *PlatformError) Error() string {
 // FailureKind says what the command makes of it.
 func (*PlatformError) FailureKind() failure.Kind { return failure.Network }
 
+// outline is what tells an index from a manifest.
+type outline struct {
+	SchemaVersion int             `json:"schemaVersion"`
+	MediaType     types.MediaType `json:"mediaType"`
+	Manifests     json.RawMessage `json:"manifests"`
+	Layers        json.RawMessage `json:"layers"`
+	Config        json.RawMessage `json:"config"`
+}
+
+// malformed is an error about the content of a document.
+func malformed(format string, args ...any) error {
+	return failure.Errorf(failure.Content, format, args...)
+}
+
 // kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state
 // the type.
 func kindOf(raw []byte) (index bool, err error) {
-	var doc struct {
-		SchemaVersion int             `json:"schemaVersion"`
-		Manifests     json.RawMessage `json:"manifests"`
-		Layers        json.RawMessage `json:"layers"`
-		Config        json.RawMessage `json:"config"`
-	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	doc, err := strictjson.Decode[outline](raw)
+	if err != nil {
 		return false, fmt.Errorf("the manifest is malformed: %w", err)
 	}
 	switch {
 	case doc.SchemaVersion == 1:
-		return false, errors.New("the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool")
+		return false, malformed("the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool")
+	case doc.SchemaVersion != 2:
+		return false, malformed("the manifest is malformed: its schemaVersion is %d, want 2", doc.SchemaVersion)
 	case doc.Manifests != nil && doc.Config == nil:
 		return true, nil
 	case doc.Config != nil && doc.Manifests == nil:
 		return false, nil
 	}
-	return false, errors.New("the manifest is malformed: neither an image nor an index")
+	return false, malformed("the manifest is malformed: neither an image nor an index")
 }
 
 // mediaTypeOf returns the type that a document states itself, or else OCI's, because only OCI documents may omit it.
 func mediaTypeOf(raw []byte) types.MediaType {
-	var doc struct{ MediaType types.MediaType }
-	if err := json.Unmarshal(raw, &doc); err == nil && doc.MediaType != "" {
+	doc, err := strictjson.Decode[outline](raw)
+	if err == nil && doc.MediaType != "" {
 		return doc.MediaType
 	}
 	if index, err := kindOf(raw); err == nil && index {
@@ -78,22 +88,33 @@ func ChooseManifest(ref, arch string, top []byte, load func(v1.Descriptor) ([]by
 		if !index || arch == "" {
 			return top, nil
 		}
-		var doc v1.IndexManifest
-		if err := json.Unmarshal(top, &doc); err != nil {
+		doc, err := strictjson.Decode[v1.IndexManifest](top)
+		if err != nil {
 			return nil, fmt.Errorf("%s: the index is malformed: %w", ref, err)
 		}
 		next, err := pick(ref, arch, doc.Manifests)
 		if err != nil {
 			return nil, err
 		}
-		if top, err = load(next); err == nil {
-			err = checkSize(next, top)
-		}
+		top, err = loadChecked(next, load)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", ref, err)
 		}
 	}
-	return nil, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
+	return nil, malformed("%s: indexes within indexes, more than %d deep", ref, maxDepth)
+}
+
+// loadChecked loads a document, and compares it with its descriptor.
+func loadChecked(d v1.Descriptor, load func(v1.Descriptor) ([]byte, error)) ([]byte, error) {
+	err := checkDescriptor(d)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := load(d)
+	if err != nil {
+		return nil, err
+	}
+	return raw, checkSize(d, raw)
 }
 
 // pick returns the entry for linux/arch. Of several variants it takes the most basic one, because every
@@ -180,7 +201,8 @@ func CheckPlatform(ref, arch string, img v1.Image) error {
 	return &PlatformError{Ref: ref, Want: "linux/" + arch, Have: []string{p.String()}}
 }
 
-// ParseManifest parses an image manifest and checks its descriptors.
+// ParseManifest parses an image manifest and checks its descriptors: container runtimes read only configs and layers of the
+// types of images. Content in the manifest itself is not needed, and some programs take it in place of the blob.
 func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	m, err := parseGeneric(raw)
 	if err != nil {
@@ -188,7 +210,15 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	}
 	for _, d := range m.Layers {
 		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
-			return nil, fmt.Errorf("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+			return nil, malformed("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+		}
+	}
+	if !m.Config.MediaType.IsConfig() {
+		return nil, malformed("the image manifest has a config of type %q: not that of a container image", m.Config.MediaType)
+	}
+	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if d.Data != nil {
+			return nil, malformed("the image manifest has the content of %s in itself (data): push the image again with another tool", d.Digest)
 		}
 	}
 	return m, nil
@@ -196,7 +226,7 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 
 // parseGeneric parses a manifest of anything, and checks its descriptors.
 func parseGeneric(raw []byte) (*v1.Manifest, error) {
-	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	m, err := strictjson.Decode[v1.Manifest](raw)
 	if err != nil {
 		return nil, fmt.Errorf("the manifest is malformed: %w", err)
 	}
@@ -205,12 +235,15 @@ func parseGeneric(raw []byte) (*v1.Manifest, error) {
 			return nil, fmt.Errorf("the manifest is malformed: %w", err)
 		}
 	}
-	return m, nil
+	return &m, nil
 }
 
 func checkDescriptor(d v1.Descriptor) error {
 	if d.Digest.Algorithm != "sha256" || d.Size < 0 {
-		return fmt.Errorf("blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
+		return malformed("blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
+	}
+	if d.Data != nil && (int64(len(d.Data)) != d.Size || HashOf(d.Data) != d.Digest) {
+		return malformed("blob %s has other content in its descriptor (data)", d.Digest)
 	}
 	return nil
 }

@@ -3,6 +3,10 @@ package oci
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 func TestIsAttachmentTag(t *testing.T) {
@@ -149,4 +154,85 @@ func FuzzReferrers(f *testing.F) {
 			t.Errorf("%d entries became %d, %v", len(before.Manifests), len(after.Manifests), err)
 		}
 	})
+}
+
+// TestMalformedImages: what container runtimes refuse, or what two of them read in different ways, is wrong content.
+func TestMalformedImages(t *testing.T) {
+	t.Parallel()
+	source := t.TempDir()
+	require.NoError(t, WriteLayout(t.Context(), source, "x", imagetest.RandomImage(t, "amd64", 10, "x")))
+	upper := func(config string) string {
+		return regexp.MustCompile(`"sha256:[0-9a-f]+"`).ReplaceAllStringFunc(config, func(digest string) string {
+			return strings.Replace(strings.ToUpper(digest), "SHA256", "sha256", 1)
+		})
+	}
+	begin := func(members string) func(string) string {
+		return func(document string) string { return strings.Replace(document, "{", "{"+members+",", 1) }
+	}
+	replace := func(old, with string) func(string) string {
+		return func(document string) string { return strings.Replace(document, old, with, 1) }
+	}
+	same := func(document string) string { return document }
+	layer := string(types.OCILayer)
+	for name, change := range map[string]struct{ manifest, config, index func(string) string }{
+		"sound":             {same, same, same},
+		"trailing manifest": {func(s string) string { return s + "{}" }, same, same},
+		"trailing config":   {same, func(s string) string { return s + "{}" }, same},
+		"trailing index":    {same, same, func(s string) string { return s + "{}" }},
+		"Layers":            {begin(`"Layers":[]`), same, same},
+		"Config":            {same, begin(`"Config":{"User":"x"}`), same},
+		"Manifests":         {same, same, begin(`"Manifests":[]`)},
+		"two configs":       {begin(`"config":{}`), same, same},
+		"schema 1":          {replace(`"schemaVersion":2`, `"schemaVersion":1`), same, same},
+		"no schema":         {replace(`"schemaVersion":2`, `"x":2`), same, same},
+		"foreign layer":     {replace(layer, string(types.OCIRestrictedLayer)), same, same},
+		"encrypted layer":   {replace(layer, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"), same, same},
+		"foreign config":    {replace(string(types.OCIConfigJSON), string(EmptyConfig)), same, same},
+		"data":              {replace(`"config":{`, `"config":{"data":"e30=",`), same, same},
+		"deep manifest":     {begin(`"x":` + strings.Repeat("[", 1e5) + strings.Repeat("]", 1e5)), same, same},
+		"deep config":       {same, begin(`"x":` + strings.Repeat("[", 1e5) + strings.Repeat("]", 1e5)), same},
+		"capital diff IDs":  {same, upper, same},
+		"no diff IDs": {same, func(s string) string {
+			return regexp.MustCompile(`"diff_ids":\[[^]]*\]`).ReplaceAllString(s, `"diff_ids":[]`)
+		}, same},
+		"one tag twice": {same, same, func(s string) string {
+			entry := regexp.MustCompile(`\[(\{.*\})\]`).FindStringSubmatch(s)[1]
+			other := regexp.MustCompile(`sha256:[0-9a-f]+`).ReplaceAllString(entry, "sha256:"+strings.Repeat("a", 64))
+			return strings.Replace(s, entry, entry+","+other, 1)
+		}},
+	} {
+		dir := damaged(t, source, change.manifest, change.config, change.index)
+		for _, ref := range []string{"oci:" + dir, "oci:" + dir + ":x"} {
+			l, _ := ParseLocal(ref)
+			_, _, err := l.Image(t.Context(), "amd64")
+			assert.Equalf(t, name == "sound", err == nil, "%s: %v", name, err)
+			assert.Equalf(t, name == "sound", failure.KindOf(err) != failure.Content, "%s: %v", name, err)
+		}
+	}
+}
+
+// damaged is a copy of a layout of one image whose documents are changed, and name each other.
+func damaged(t *testing.T, source string, manifest, config, index func(string) string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(source)))
+	read := func(name string) string { return string(require.Value(os.ReadFile(filepath.Join(dir, name)))(t)) }
+	indexText := read("index.json")
+	put := func(in, old, content string) string { // in names content in the place of old
+		h := HashOf([]byte(content))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "blobs/sha256", h.Hex), []byte(content), 0o600))
+		return regexp.MustCompile(`"size":[0-9]+,"digest":"sha256:`+HashOf([]byte(old)).Hex+`"`).ReplaceAllString(in,
+			fmt.Sprintf(`"size":%d,"digest":"%s"`, len(content), h))
+	}
+	blob := func(in, after string) string {
+		at := strings.Index(in, after)
+		hex := regexp.MustCompile(`sha256:([0-9a-f]{64})`).FindStringSubmatch(in[at:])[1]
+		return read("blobs/sha256/" + hex)
+	}
+	manifestText := blob(indexText, `"manifests"`)
+	configText := blob(manifestText, `"config"`)
+	changed := manifest(put(manifestText, configText, config(configText)))
+	indexText = index(put(indexText, manifestText, changed))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), []byte(indexText), 0o600))
+	return dir
 }

@@ -9,11 +9,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // parseReferrers reads an index of referrers. What an entry says of its manifest is not verified: read the manifest.
 func parseReferrers(raw []byte) (index v1.IndexManifest, err error) {
-	if err := json.Unmarshal(raw, &index); err != nil {
+	index, err = strictjson.Decode[v1.IndexManifest](raw)
+	if err != nil {
 		return index, fmt.Errorf("the index of referrers is malformed: %w", err)
 	}
 	if index.MediaType != "" && !index.MediaType.IsIndex() || index.SchemaVersion != 2 {

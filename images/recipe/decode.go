@@ -1,19 +1,18 @@
 package recipe
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -22,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // maxBytes bounds a recipe that is read. That of an image with 200 packages has 60 kB.
@@ -41,16 +41,15 @@ func Decode(data []byte) (*Recipe, error) {
 	if len(data) > maxBytes {
 		return fail(errors.New("it is larger than 8 MiB"))
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	r := &Recipe{}
-	if err := d.Decode(r); err != nil {
+	r, err := strictjson.Decode[*Recipe](data, json.RejectUnknownMembers(true))
+	if err == nil && r == nil {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
 		return fail(err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fail(errors.New("something follows its end"))
-	}
-	if err := r.check(); err != nil {
+	err = r.check()
+	if err != nil {
 		return fail(err)
 	}
 	r.Distro, _ = distros.Lookup(r.System)

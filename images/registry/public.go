@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // publicRegistries are those on which repositories are public unless the owner does something about it, or on
@@ -69,15 +69,13 @@ func CheckPublicDocument(what, repository string, document []byte) error {
 
 // annotated returns the licence that the annotations of a manifest or an index name, "" for none.
 func annotated(document []byte) (licence string) {
-	var m struct {
-		Annotations map[string]string
-		Manifests   []struct{ Annotations map[string]string }
+	m, err := strictjson.Decode[v1.IndexManifest](document) // a manifest has annotations too
+	if err != nil {
+		return ""
 	}
-	if json.Unmarshal(document, &m) == nil {
-		licence = m.Annotations[driverinfo.VGPULabel]
-		for _, below := range m.Manifests {
-			licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
-		}
+	licence = m.Annotations[driverinfo.VGPULabel]
+	for _, below := range m.Manifests {
+		licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
 	}
 	return licence
 }
@@ -99,8 +97,8 @@ func artifactLicence(a oci.Artifact) (licence string, err error) {
 		if err != nil {
 			return "", err
 		}
-		var image v1.ConfigFile
-		if json.Unmarshal(raw, &image) == nil {
+		image, err := strictjson.Decode[v1.ConfigFile](raw)
+		if err == nil {
 			licence = image.Config.Labels[driverinfo.VGPULabel]
 		}
 	}

@@ -1,7 +1,6 @@
 package signature
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // Bounds on what a registry serves for one image.
@@ -43,7 +43,7 @@ func collect(s Subject) (all []evidence, err error) {
 				continue
 			}
 		}
-		m, err := v1.ParseManifest(bytes.NewReader(a.Manifest.Raw))
+		m, err := strictjson.Decode[v1.Manifest](a.Manifest.Raw)
 		if err != nil {
 			e.err = fmt.Errorf("its manifest: %w", err)
 			all = append(all, e)

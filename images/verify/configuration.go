@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // withoutEffect are the fields of a configuration that no container runtime looks at.
@@ -84,8 +85,8 @@ func ConfigDifferences(want, is []byte) (all []string, err error) {
 
 // fields are the fields of a configuration as JSON by their paths, without empty ones; each label and variable is one.
 func fields(config []byte) (map[string]string, error) {
-	var doc map[string]any
-	if err := json.Unmarshal(config, &doc); err != nil {
+	doc, err := strictjson.Decode[map[string]any](config)
+	if err != nil {
 		return nil, fmt.Errorf("the image's configuration is malformed: %w", err)
 	}
 	delete(doc, "rootfs")

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -12,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/strictjson"
 )
 
 // maxProgram bounds how much of the fabric manager is searched for the driver's version: 595's has 40 MB.
@@ -29,7 +29,8 @@ func (s *subject) components() (all map[string]string, err error) {
 	if text == nil {
 		return nil, fmt.Errorf("it is no file of at most %d bytes", maxComponents)
 	}
-	if err := json.Unmarshal(text, &all); err != nil {
+	all, err = strictjson.Decode[map[string]string](text)
+	if err != nil {
 		return nil, fmt.Errorf("it is no list of versions: %w", err)
 	}
 	return all, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -120,12 +121,17 @@ func image(text string) (string, error) {
 
 // ImageArgs says that the arguments of a command, so many of them, name images.
 func ImageArgs(count cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) (err error) {
-		if err := count(cmd, args); err != nil {
+	return func(cmd *cobra.Command, args []string) error {
+		err := count(cmd, args)
+		if err != nil {
 			return err
 		}
 		for i := range args {
-			if args[i], err = image(args[i]); err != nil {
+			args[i], err = image(args[i])
+			if failure.KindOf(err) == failure.Content { // it is an image, and damaged
+				return fmt.Errorf("%s: %w", cmd.Name(), err)
+			}
+			if err != nil {
 				return Usagef("%s: %w", cmd.Name(), err)
 			}
 			if !oci.IsLocal(args[i]) && !strings.Contains(args[i], "/") {
