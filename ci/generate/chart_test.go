@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -194,6 +195,22 @@ func TestSchemaRequiresNoBlock(t *testing.T) {
 			t.Errorf("values.schema.json requires %s", row.Path)
 		}
 	}
+}
+
+// Each template begins with the defaults, whichever helm renders first.
+func TestTemplatesBeginWithDefaults(t *testing.T) {
+	t.Parallel()
+	templates := os.DirFS(filepath.Join(project, chartDir, "templates"))
+	require.NoError(t, fs.WalkDir(templates, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) == ".tpl" {
+			return err
+		}
+		text, err := fs.ReadFile(templates, path)
+		if !strings.HasPrefix(string(text), `{{- include "nvidia-driver.defaults" . `) {
+			t.Errorf("templates/%s does not begin with the template nvidia-driver.defaults", path)
+		}
+		return err
+	}))
 }
 
 func TestChartValuesRefuses(t *testing.T) {

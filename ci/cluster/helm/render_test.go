@@ -43,17 +43,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestForeignNames renders values with the names of the GPU Operator's chart, and the same with this chart's
-// names.
-func TestForeignNames(t *testing.T) {
-	control.Gate(t)
-	foreign := require.Value(template(t, setFlags("driver.enabled=true", "driver.repository=registry.example.com/gpu", "driver.image=nvidia", "driver.version=535.261.03",
-		"os=debian12", "imagePullSecrets[0].name=a", "driver.imagePullSecrets[0]=b", "driver.imagePullSecrets[1]=a")...))(t)
-	own := require.Value(template(t, setFlags("image.repository=registry.example.com/gpu/nvidia", "driver=535.261.03",
-		"os=debian12", "image.pullSecrets={a,b}")...))(t)
-	assert.Samef(t, own, foreign, "(-names of this chart +names of NVIDIA's)")
-}
-
 // TestWarnings sets values that work and deserve a warning. helm shows it before an installation (a comment
 // in the output of `helm template`) and after it (the notes).
 func TestWarnings(t *testing.T) {

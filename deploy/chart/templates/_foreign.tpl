@@ -28,7 +28,7 @@
   {{- end -}}
 {{- end -}}
 {{- with $found -}}
-  {{- fail (printf "these values have other names in this chart:%s" (join "" .)) -}}
+  {{- fail (printf "this chart does not have these values:%s" (join "" .)) -}}
 {{- end -}}
 {{- end }}
 
