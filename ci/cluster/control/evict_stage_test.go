@@ -57,8 +57,15 @@ func newStage(t *testing.T) *stage {
 	clients, _ := s.Go()
 	s.core = clients.CoreV1()
 	install := []string{"install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
-		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "evict.resourceClaims=true", "--set", "nfd.enabled=false"}
+		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "evict.resourceClaims=true", "--set", "nfd.enabled=false", "--set", "rbac.ownNodeOnly=true"}
 	s.Helm(install...)
+	s.Wait(limit, "the expressions of the policy have the right types", func() error {
+		got := s.Kubectl("get", "validatingadmissionpolicy", "-o", "jsonpath={.items[*].status}")
+		if !strings.Contains(got, "typeChecking") || strings.Contains(got, "expressionWarnings") {
+			return errors.New(got)
+		}
+		return nil
+	})
 	s.Kubectl("create", "namespace", team)
 	require.Value(s.KubectlInput(daemons, "apply", "-f", "-"))(t)
 	s.account = strings.TrimSpace(s.Kubectl("get", "daemonset", "-n", space, "-o", "jsonpath={.items[0].spec.template.spec.serviceAccountName}"))
