@@ -78,7 +78,7 @@ var refused = map[string]struct {
 	"limits refused":           {[]string{"requires.cuda=12.8", "requires.native=true"}, "driver 535.261.03 runs CUDA 12.8 by minor-version compatibility only (requires.native): all of it needs driver 570.86.10 or newer"},
 	"pool with another driver": {[]string{"image.tag=535.261.03", "os=debian12", "requires.cuda=12.2", "pools[0].name=a", "pools[0].driver=470.256.02"}, `pool "a": driver 470.256.02 does not run CUDA 12.2`},
 	"pool with its own CUDA":   {[]string{"pools[0].name=a", "pools[0].requires.cuda=13.0"}, `pool "a": driver 535.261.03 does not run CUDA 13.0`},
-	"CUDA of one number":       {[]string{"requires.cuda=12"}, "no CUDA 12 is known, give one of 12.0, 12.1,"},
+	"CUDA of one number":       {[]string{"requires.cuda=14"}, "no CUDA 14.0 is known, give one of"},
 	"CUDA of three numbers":    {[]string{"requires.cuda=12.8.1"}, "at '/requires/cuda'"},
 	"unknown CUDA":             {[]string{"requires.cuda=13.99"}, "no CUDA 13.99 is known, give one of 13.0, 13.1, 13.2, 13.3, 13.4, 13.5"},
 	"hostile CUDA":             {[]string{"requires.cuda=$(id)"}, "at '/requires/cuda'"},

@@ -89,8 +89,9 @@
 {{- end }}
 {{- range $name, $key := dict "HTTP_PROXY" "httpProxy" "HTTPS_PROXY" "httpsProxy" "NO_PROXY" "noProxy" }}
 {{- with get $v.proxies $key }}
-- {name: {{ $name }}, value: {{ . | quote }}}
-- {name: {{ lower $name }}, value: {{ . | quote }}}
+{{- $value := join "," . }}{{/* noProxy may be a list */}}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+- {name: {{ lower $name }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -71,10 +71,10 @@
 
 {{/* Names of the secrets for the registry, as a JSON list: image.pullSecrets, imagePullSecrets and driver.imagePullSecrets. Input: root. */}}
 {{- define "nvidia-driver.pullSecrets" -}}
-{{- $names := .Values.image.pullSecrets | default list -}}
-{{- $more := .Values.imagePullSecrets | default list -}}
-{{- if kindIs "map" .Values.driver -}}{{- $more = concat $more (.Values.driver.imagePullSecrets | default list) -}}{{- end -}}
-{{- range $more -}}
+{{- $names := list -}}
+{{- $all := concat .Values.image.pullSecrets (.Values.imagePullSecrets | default list) -}}
+{{- if kindIs "map" .Values.driver -}}{{- $all = concat $all (.Values.driver.imagePullSecrets | default list) -}}{{- end -}}
+{{- range $all -}}
   {{- $name := . -}}
   {{- if kindIs "map" . -}}{{- $name = .name -}}{{- end -}}
   {{- $names = append $names $name -}}

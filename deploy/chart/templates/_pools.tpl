@@ -3,6 +3,8 @@
 {{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
 {{- define "nvidia-driver.pools" -}}
 {{- include "nvidia-driver.foreign" . -}}
+{{- $operator := ternary .Values.driver dict (kindIs "map" .Values.driver) -}}
+{{- include "nvidia-driver.quoted" (dict "driver" .Values.driver "driver.version" $operator.version "image.tag" .Values.image.tag) -}}
 {{- if not (include "nvidia-driver.repository" .) -}}
   {{- fail "image.repository is missing: registry and path of the driver images that driver-build pushed, without a tag" -}}
 {{- end -}}
@@ -35,12 +37,22 @@
 {{- dict "pools" $pools "warnings" $warnings | toJson -}}
 {{- end }}
 
+{{/* Fails if a version is a number, in which YAML has left out the 0 at its end: 535.10 is 535.1. Input: dict of versions by their names. */}}
+{{- define "nvidia-driver.quoted" -}}
+{{- range $at, $version := . -}}
+  {{- if and (kindIs "float64" $version) (contains "." (toString $version)) -}}
+    {{- fail (printf "%s: %v is a number, and YAML leaves out a 0 at the end of one: put the version in quotes" $at $version) -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* One pool with everything that its DaemonSet needs; JSON. Input: dict root, own (its entry in the values). */}}
 {{- define "nvidia-driver.pool" -}}
 {{- $v := .root.Values -}}
 {{- $own := .own -}}
 {{- $pool := dict "name" ($own.name | default "") -}}
 {{- $at := ternary (printf "pool %q" $pool.name) "image" (ne $pool.name "") -}}
+{{- include "nvidia-driver.quoted" (dict (printf "%s: driver" $at) $own.driver (printf "%s: tag" $at) $own.tag) -}}
 {{- $_ := set $pool "daemonSet" (include "nvidia-driver.fullname" .root) -}}
 {{- if $pool.name -}}{{- $_ := set $pool "daemonSet" (printf "%s-%s" $pool.daemonSet $pool.name) -}}{{- end -}}
 {{- $_ := set $pool "tag" ($own.tag | default "") -}}
@@ -128,6 +140,16 @@
     {{- if not (regexMatch "^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" $key) -}}
       {{- fail (printf "%s: %q is no key: at most 63 letters, digits and . _ -, after a domain and / if you like (example.com/team)" $at $key) -}}
     {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- range $i, $_ := $v.tolerations -}}
+  {{- $at := printf "tolerations[%d]" $i -}}
+  {{- if and .value (eq (.operator | default "") "Exists") -}}
+    {{- fail (printf "%s: operator Exists takes no value: leave it out, or use operator Equal" $at) -}}
+  {{- else if not (or .key (eq (.operator | default "") "Exists")) -}}
+    {{- fail (printf "%s: key is missing; only operator Exists does without one" $at) -}}
+  {{- else if and (hasKey . "tolerationSeconds") (ne (.effect | default "") "NoExecute") -}}
+    {{- fail (printf "%s: tolerationSeconds needs effect NoExecute" $at) -}}
   {{- end -}}
 {{- end -}}
 {{- if and $v.evictGPUPods (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}

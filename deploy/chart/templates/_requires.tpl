@@ -10,6 +10,9 @@
 {{- define "nvidia-driver.requires" -}}
 {{- $requires := mustMergeOverwrite (deepCopy .root.Values.requires) (deepCopy (.own.requires | default dict)) -}}
 {{- $cuda := $requires.cuda | default "" | toString -}}
+{{- if and $cuda (not (kindIs "string" $requires.cuda)) (not (contains "." $cuda)) -}}
+  {{- $cuda = printf "%s.0" $cuda -}}{{/* 12.0 without quotes is the number 12 */}}
+{{- end -}}
 {{- if $cuda -}}
   {{- $known := .root.Files.Get "files/cuda.yaml" | fromYaml -}}
   {{- if not (hasKey $known $cuda) -}}
