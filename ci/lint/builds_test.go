@@ -61,8 +61,8 @@ func (s *shell) before(name string) {
 	if name == "install" {
 		return
 	}
-	s.run("test -e bin || ln -s " + s.repository + "/bin bin")                                     // for a page that runs alone
-	s.run("driver-build login $ORIGIN -u builder --password-stdin <password && rm -f matrix.lock") // a page has its own lock
+	s.run("test -e bin || ln -s " + s.repository + "/bin bin") // for a page that runs alone
+	s.run(logIn + " && rm -f matrix.lock")                     // a page has its own lock
 	switch name {
 	case "build":
 		s.run("driver-build --os debian12 --driver 535.261.03 --output oci:dist && driver-build --os debian12 --driver 535.261.03 --output oci-archive:driver.tar")

@@ -37,7 +37,7 @@ var Elsewhere = map[string]map[string]string{
 		"kubectl -n nvidia-driver create secret generic sles-subscription ": "needs a subscription: TestGolden has the pods with such a secret",
 		"dnf reposync ": "needs a subscription; TestReleaseVersions has such a mirror",
 		"driver-build --os ubuntu22.04 --driver 580.178.04 --kernel latest --builder ": "needs a pod with BuildKit: TestRealPod has the behaviour",
-		"kubectl -n driver-build create secret generic registry ":                      "needs the file that login wrote",
+		"kubectl -n driver-build create secret generic registry ":                      "needs the file that docker login wrote",
 		"kubectl -n driver-build wait ":                                                "needs a kubelet",
 		"driver-build matrix init ":                                                    "its file is there already: TestMatrixInit",
 		"driver-build matrix add-driver ":                                              "TestAddDriver",
@@ -117,11 +117,15 @@ var Elsewhere = map[string]map[string]string{
 	},
 }
 
+// logIn writes the file that docker login writes.
+const logIn = `mkdir -p "$DOCKER_CONFIG" && ` +
+	`printf '{"auths":{"%s":{"auth":"%s"}}}' "$ORIGIN" "$(printf 'builder:%s' "$(cat password)" | base64 -w0)" >"$DOCKER_CONFIG/config.json"`
+
 // substitutions are what the tests change in commands, in this order. The registries are those of the test,
 // with TLS, and one of them with a password.
 var substitutions = [][2]string{
-	// The test has no terminal to ask for the password.
-	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"},
+	// The tests have no Docker, and no terminal to ask for the password.
+	{"docker login registry.example.com -u USER", logIn},
 	// A system and drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.
 	{"ubuntu22.04", "debian12"},
 	{"--os ubuntu24.04 --driver 580.178.04", "--os debian12 --driver 470.256.02"},

@@ -139,7 +139,7 @@ func TestPipelinesSign(t *testing.T) {
 	for _, file := range []string{"github.yaml", "gitlab.yaml"} {
 		text := string(require.Value(os.ReadFile(filepath.Join("../templates", file)))(t))
 		assert.Equalf(t, true, pinned.MatchString(text), "%s: DRIVER_BUILD_REF is a version", file)
-		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build login", "driver-build bundle create"} {
+		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build bundle create"} {
 			assert.Containsf(t, text, want, "%s", file)
 		}
 		for _, never := range []string{"cosign", "rekor", "fulcio", "id-token"} {

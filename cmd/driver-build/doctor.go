@@ -147,13 +147,13 @@ func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Mat
 		}
 		known[host] = true
 		fix := "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, "
-		ask("bases of "+host, "fault", fix+"log in with driver-build login "+host, func(ctx context.Context) (string, error) {
+		ask("bases of "+host, "fault", fix+"log in with docker login "+host, func(ctx context.Context) (string, error) {
 			_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
 			return base + " is there", err
 		})
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
-		fix := "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to "
+		fix := "log in with docker login " + host + ", trust its authority with --ca, ask its owner for the right to push to "
 		ask("repository", "fault", fix+o.Repository, func(ctx context.Context) (string, error) {
 			return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
 		})

@@ -60,7 +60,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 			newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		}},
 		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
-		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a), newVersionCmd(a)}},
+		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newVersionCmd(a)}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
 		for _, c := range group.commands {

@@ -33,7 +33,6 @@ var good = map[string]string{
 	"sign-image": "h.example/a:1 --image-key KEY", "sign-image type": "h.example/a:1 --image-key KEY --predicate ASKED/request.json", "sign-image export": "h.example/a:1",
 	"sign-image import": "h.example/a:1 --image-public-key CERT", "sign-image image-key": "h.example/a:1", "sign-image image-signer": "h.example/a:1", "sign-image image-public-key": "h.example/a:1",
 	"cache": "", "cache prune": "",
-	"login": "h.example -u me --password-stdin", "logout": "h.example",
 	"sign-modules import": "h.example/a:1 --module-cert CERT", "sign-modules unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "",
 	"matrix init": "--os debian12 --driver 535.261.03", "matrix add-driver": "999.1.2 --matrix MATRIX",
 	"bundle": "", "bundle create": "--output EMPTY.tar --repository h.example/a", "bundle create matrix": "--output EMPTY.tar --repository h.example/a --os debian12",

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,7 +44,7 @@ func TestDoctor(t *testing.T) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
 		assert.Equalf(t, strings.HasPrefix(line, "FAULT"), strings.Contains(line, " repository "), "%s", line)
 	}
-	assert.Contains(t, r.Stdout, "; to do: log in with driver-build login localhost:1")
+	assert.Contains(t, r.Stdout, "; to do: log in with docker login localhost:1")
 	assert.Equal(t, "", states(u.Run(t, append(args, "-o", "json", "--offline")...))["bases of HOST"])
 
 	u.Cache = matrix // a file
@@ -126,7 +128,7 @@ func typing(t *testing.T, stdin string, args ...string) result {
 	return result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// TestLogin: a right password is kept and used, a wrong one is refused and told apart from a missing image.
+// TestLogin: a right password is used, a wrong one is refused and told apart from a missing image.
 // The environment names the file of credentials, so this cannot run in parallel with others.
 func TestLogin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.json")
@@ -143,28 +145,19 @@ func TestLogin(t *testing.T) {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return true
 	})
-	login := []string{"login", w.Host, "-u", "ci", "--password-stdin"}
-	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "not logged in, or no such image (401)", "driver-build login "+w.Host)
-	r := typing(t, "wrong\n", login...).Want(t, session.ExitNetwork, "does not accept this user and password (401)")
-	assert.Errorf(t, assert.Err(os.Stat(file)), "a wrong password was kept")
-	assert.Equalf(t, false, strings.Contains(r.Stderr, "wrong"), "a password was told: %s", r.Stderr)
-	r = typing(t, "right\r\n", login...).Want(t, 0, "logged in to "+w.Host+" as ci", file)
-	assert.Equal(t, "", r.Stdout)
-	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitMismatch) // it is read, and is no driver image
-	typing(t, "", "verify", w.Host+"/base/none:1").Want(t, session.ExitNetwork, "no such image, tag or blob (404)")
-	password = "changed"
-	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "does not accept the stored user and password (401)")
-	typing(t, "", "logout", w.Host).Want(t, 0, "removed from "+file)
-	typing(t, "", "logout", w.Host).Want(t, 0, "has no credentials of "+w.Host)
-	assert.Equalf(t, false, strings.Contains(testfile.Read(t, file), w.Host), "the credentials are there")
-	for args, want := range map[string]string{
-		"login " + w.Host:                             "-u USER",
-		"login " + w.Host + " -u ci":                  "--password-stdin",
-		"login " + w.Host + " -u ci --password-stdin": "1 to",
-		"login " + w.Host + "/gpu -u ci":              "no registry host",
-		"login -u ci":                                 "usage:",
-		"logout https://" + w.Host:                    "without scheme",
-	} {
-		typing(t, "", strings.Fields(args)...).Want(t, session.ExitUsage, want)
+	keep := func(password string) {
+		entry := base64.StdEncoding.EncodeToString([]byte("ci:" + password))
+		testfile.Write(t, file, fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, w.Host, entry))
 	}
+	verify := func(image string, code int, says ...string) {
+		t.Helper()
+		r := typing(t, "", "verify", image).Want(t, code, says...)
+		assert.Equalf(t, false, strings.Contains(r.Stderr, "wrong-password"), "a password was told: %s", r.Stderr)
+	}
+	verify(w.Base("debian12"), session.ExitNetwork, "not logged in, or no such image (401)", "docker login "+w.Host)
+	keep("wrong-password")
+	verify(w.Base("debian12"), session.ExitNetwork, "does not accept the stored user and password (401)")
+	keep(password)
+	verify(w.Base("debian12"), session.ExitMismatch) // it is read, and is no driver image
+	verify(w.Host+"/base/none:1", session.ExitNetwork, "no such image, tag or blob (404)")
 }

@@ -2,7 +2,6 @@ package bundle_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"io"
@@ -15,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"go.yaml.in/yaml/v4"
-	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
@@ -65,14 +64,14 @@ func newServer(t *testing.T, referrers bool) *server {
 func (s *server) repository() string { return strings.TrimPrefix(s.URL, "http://") + "/mirror/driver" }
 
 // anonymous is no credentials: tests must not read those of the user who runs them.
-func anonymous(context.Context, string, string) (auth.Credential, error) {
-	return auth.EmptyCredential, nil
-}
+type anonymous struct{}
+
+func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
 
 func client(t *testing.T) *registry.Client {
 	t.Helper()
 	c := require.Value(registry.New(registry.Options{
-		Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Attempts: 1, Backoff: time.Millisecond, Credentials: anonymous,
+		Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Attempts: 1, Backoff: time.Millisecond, Keychain: anonymous{},
 	}))(t)
 	t.Cleanup(c.Close)
 	return c

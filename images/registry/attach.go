@@ -86,15 +86,16 @@ func (p *push) refer(ctx context.Context, a oci.Attachment) (listed bool, err er
 
 // listsReferrers reports whether the registry has the referrers API. It asks once for a repository.
 func (s *session) listsReferrers(ctx context.Context, subject v1.Hash) (bool, error) {
-	if known := s.lists.Load(); known != nil {
+	known := s.lists.Load()
+	if known != nil {
 		return *known, nil
 	}
-	if _, err := s.referrers(ctx, subject); err != nil {
-		return false, err
+	_, err := s.listed(ctx, subject)
+	known = s.lists.Load()
+	if known != nil {
+		return *known, nil
 	}
-	known := s.remote.SetReferrersCapability(true) == nil // an error if the answer was that it has not
-	s.lists.Store(&known)
-	return known, nil
+	return false, err
 }
 
 // tagChange adds to the manifest under a tag.

@@ -232,7 +232,7 @@ func TestAttachmentsRefuse(t *testing.T) {
 		"other digest": {`{"schemaVersion":2,"manifests":[{"digest":"sha512:12"}]}`, 200, "malformed"},
 		"huge":         {strings.Repeat(" ", 9<<20), 200, "more than"},
 		"lies":         {list(lie, gone, stranger.Manifest.Desc, subject), 200, ""},
-		"pages":        {"pages", 200, "exceeded"},
+		"pages":        {"pages", 200, "more than 1000 pages"},
 		"cut":          {"cut", 200, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

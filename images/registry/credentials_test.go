@@ -2,7 +2,6 @@ package registry
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
@@ -21,14 +19,14 @@ import (
 func user(t *testing.T, repository string) string {
 	t.Helper()
 	r := require.Value(name.NewRepository(repository))(t)
-	return require.Value(userCredentials(t.Context(), r.RegistryStr(), r.RepositoryStr()))(t).Username
+	return require.Value(require.Value(userKeychain{}.ResolveContext(t.Context(), r))(t).Authorization())(t).Username
 }
 
 // environment gives the test a home of its own, without other files of credentials.
 func environment(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()
-	for _, v := range []string{"DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
+	for _, v := range []string{"DOCKER_AUTH_CONFIG", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
 		t.Setenv(v, "")
 	}
 	t.Setenv("HOME", home)
@@ -77,132 +75,117 @@ func TestKeychain(t *testing.T) {
 	check("c.example/x", "explicit")
 	check("a.example/x", "run")
 
-	require.NoError(t, os.WriteFile(file, []byte(`{"auths":{"c.example":{"auth":"`+secret), 0o600))
-	if _, err := userCredentials(t.Context(), "c.example", "x"); err == nil || strings.Contains(err.Error(), secret) {
-		t.Errorf("a broken file: %v; want an error without its content", err)
+	encoded := base64.StdEncoding.EncodeToString([]byte("runner:" + secret))
+	t.Setenv("DOCKER_AUTH_CONFIG", `{"auths":{"c.example":{"auth":"`+encoded+`"}}}`)
+	check("c.example/x", "runner")
+
+	require.NoError(t, os.WriteFile(file, []byte(`{"auths":{"a.example":{"auth":"`+secret), 0o600))
+	_, err := userKeychain{}.Resolve(require.Value(name.NewRepository("a.example/x"))(t))
+	if assert.ErrorContains(t, err, "is not a file of credentials"); strings.Contains(err.Error(), secret) {
+		t.Errorf("%v tells what is in the file", err)
 	}
 }
 
-// What Store keeps, the keychain finds and Erase removes; everything else in the file stays. The environment
-// changes, so this cannot run in parallel with others.
-func TestStore(t *testing.T) {
-	home := environment(t)
-	file := filepath.Join(home, ".docker", "config.json")
-	place := require.Value(StoreCredentials(t.Context(), "a.example:5000", "me", secret))(t)
-	assert.Equal(t, file, place)
-	assert.Equal(t, "me", user(t, "a.example:5000/team/x"))
-	assert.Equal(t, os.FileMode(0o600), require.Value(os.Stat(file))(t).Mode())
-
-	others := `{"auths":{"a.example":{"auth":"bWU6eA==","email":"x@y"},"https://b.example/v1/":{"auth":"b2xkOng="}},"psFormat":"a<b","new":{"n":12345678901234567890}}`
-	require.NoError(t, os.WriteFile(file, []byte(others), 0o644))
-	link := filepath.Join(home, "link.json")
-	require.NoError(t, os.Symlink(file, link))
-	t.Setenv("REGISTRY_AUTH_FILE", link)
-	for _, r := range []string{"a.example", "docker.io", "c.example"} {
-		require.Value(StoreCredentials(t.Context(), r, "you", secret))(t)
-	}
-	assert.Equal(t, "you you you old", strings.Join([]string{user(t, "a.example/x"), user(t, "debian"), user(t, "c.example/x"), user(t, "b.example/x")}, " "))
-	assert.Equal(t, os.FileMode(0o600), require.Value(os.Stat(file))(t).Mode())
-	for _, r := range []string{"docker.io", "c.example", "b.example"} {
-		if _, found, err := EraseCredentials(t.Context(), r); err != nil || !found {
-			t.Errorf("Erase(%s) = %v, %v", r, found, err)
-		}
-		assert.Equal(t, "", user(t, r+"/x"))
-	}
-	var before, after map[string]any
-	require.NoError(t, json.Unmarshal([]byte(others), &before))
-	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(link))(t), &after))
-	delete(before, "auths")
-	if a, ok := after["auths"].(map[string]any)["a.example"].(map[string]any); !ok || len(a) != 2 || a["email"] != "x@y" || len(after["auths"].(map[string]any)) != 1 {
-		t.Errorf("entries %v", after["auths"])
-	}
-	delete(after, "auths")
-	assert.Equal(t, "", cmp.Diff(before, after))
-	if text := string(require.Value(os.ReadFile(link))(t)); !strings.Contains(text, "12345678901234567890") {
-		t.Errorf("a number was changed: %s", text)
-	}
-	if _, found, err := EraseCredentials(t.Context(), "none.example"); err != nil || found {
-		t.Errorf("Erase of a registry without credentials = %v, %v", found, err)
-	}
-}
-
-func TestStoreHelper(t *testing.T) {
-	home := environment(t)
-	file := filepath.Join(home, "config.json")
-	t.Setenv("DOCKER_CONFIG", home)
-	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
-	script := "#!/bin/sh\necho \"$1\" >>" + home + "/log\ncat >>" + home + "/log\n[ \"$1\" != erase ] || { echo keyring is locked; exit 1; }\n"
-	require.NoError(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(script), 0o700))
-	text := `{"credHelpers":{"a.example":"test","b.example":"missing","c.example":"../x"}}`
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	place := require.Value(StoreCredentials(t.Context(), "a.example", "me", secret))(t)
-	assert.Equal(t, "docker-credential-test ("+file+" names it)", place)
-	assert.Equal(t, "store\n"+`{"ServerURL":"a.example","Username":"me","Secret":"`+secret+`"}`, string(require.Value(os.ReadFile(home+"/log"))(t)))
-	_, _, err := EraseCredentials(t.Context(), "a.example")
-	assert.ErrorContains(t, err, "keyring is locked")
-	for host, want := range map[string]string{"b.example": "install it", "c.example": "no name of a program"} {
-		_, err := StoreCredentials(t.Context(), host, "me", secret)
-		if assert.ErrorContains(t, err, want); strings.Contains(err.Error(), secret) {
-			t.Errorf("%v tells the password", err)
-		}
-	}
-	assert.Equal(t, text, string(require.Value(os.ReadFile(file))(t)))
-}
-
-// TestHelperFaults: helpers that hang, fail or complain. Nothing of what they print reaches the terminal as it is, and
-// no secret. It changes the environment and the time limit, so it cannot run in parallel with others.
-func TestHelperFaults(t *testing.T) {
-	home := environment(t)
-	t.Setenv("DOCKER_CONFIG", home)
-	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
-	defer func(d time.Duration) { helperTimeout = d }(helperTimeout)
-	helperTimeout = 300 * time.Millisecond
-	require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(`{"credHelpers":{"a.example":"test"}}`), 0o600))
-	calls := map[string]func() error{
-		"get":   func() error { return assert.Err(userCredentials(t.Context(), "a.example", "x")) },
-		"store": func() error { return assert.Err(StoreCredentials(t.Context(), "a.example", "me", secret)) },
-		"erase": func() error { _, _, err := EraseCredentials(t.Context(), "a.example"); return err },
-	}
-	noise := "printf 'keyring locked \\033[31m password=" + secret + " https://me:" + secret + "@h.example eyJhbGciOiJIUzI1NiJ9.e30.x12\\r\\n" + strings.Repeat("m", 4000) + "' >&2\n"
-	for name, c := range map[string]struct{ script, want string }{
-		"hangs": {noise + "sleep 30 & wait", "it took more than"}, "fails": {noise + "exit 1", "keyring locked"}, "says it on stdout": {"exec 2>&1\n" + noise + "exit 1", "keyring locked"},
-		"fails beside its answer": {noise + `echo '{"Username":"me","Secret":"other-secret"}'` + "\necho other-secret >&2\nexit 1", "exit status 1"},
-		"works":                   {noise + `[ "$1" != get ] || echo '{"Username":"me","Secret":"` + secret + `"}'`, ""}, "has no credentials": {"echo credentials not found in native keychain; exit 1", ""},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700))
-		for action, call := range calls {
-			began := time.Now()
-			err := call()
-			if c.want == "" && (action == "get" || name == "works") {
-				assert.NoErrorf(t, err, "%s %s", name, action)
-				continue
-			}
-			assert.ErrorContainsf(t, err, c.want, "%s %s", name, action)
-			if text := fmt.Sprint(err); time.Since(began) > 10*time.Second || len(text) > 700 || strings.ContainsAny(text, "\x1b\r\n") ||
-				strings.Contains(text, secret) || strings.Contains(text, "other-secret") || strings.Contains(text, "eyJ") {
-				t.Errorf("%s %s, after %v: %q", name, action, time.Since(began), text)
-			}
-		}
-	}
-}
-
-func TestStoreRefuses(t *testing.T) {
+// TestEntryForms: an entry is found in the forms that docker, podman and a kubelet take, and covers nothing else.
+func TestEntryForms(t *testing.T) {
 	home := environment(t)
 	file := filepath.Join(home, "auth.json")
 	t.Setenv("REGISTRY_AUTH_FILE", file)
-	for _, text := range []string{"{", "[]", "null", `{"auths":[]}`, `{"auths":{"a.example":"` + secret + `"}}`, `{"auths":{}} x`, strings.Repeat(" ", maxCredentials+1)} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err := StoreCredentials(t.Context(), "a.example", "me", "other")
-		if assert.ErrorContains(t, err, "nothing was changed"); strings.Contains(err.Error(), secret) {
-			t.Errorf("%v tells the content", err)
+	encoded := base64.StdEncoding.EncodeToString([]byte("me:" + secret))
+	const repository = "registry.example.com/team/driver"
+	for key, finds := range map[string]bool{
+		"registry.example.com":                        true,
+		"registry.example.com/":                       true,
+		"registry.example.com/v2/":                    true,
+		"https://registry.example.com":                true,
+		"https://registry.example.com/v1/":            true,
+		"http://registry.example.com/v2":              true,
+		"registry.example.com/team":                   true,
+		"registry.example.com/team/driver":            true,
+		"*.example.com":                               true,
+		"registry.*.com":                              true,
+		"*.example.com/team":                          true,
+		"registry.example.com/tea":                    false,
+		"registry.example.com/team/driver/x":          false,
+		"*.com":                                       false,
+		"*":                                           false,
+		"*.registry.example.com":                      false,
+		"registry.example.com:5000":                   false,
+		"example.com":                                 false,
+		"other.example.com/registry.example.com/team": false,
+		"[": false,
+	} {
+		for form, text := range map[string]string{
+			"today":  `{"auths":{%q:{"auth":%q}}}`,
+			"fields": `{"auths":{%q:{"auth":%q,"email":"x@y"}},"psFormat":"x"}`,
+			"older":  `{%q:{"auth":%q,"email":"x@y"}}`,
+		} {
+			require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, text, key, encoded), 0o600))
+			want := ""
+			if finds {
+				want = "me"
+			}
+			assert.Equalf(t, want, user(t, repository), "%s, %s", key, form)
 		}
-		assert.Equal(t, text, string(require.Value(os.ReadFile(file))(t)))
 	}
-	require.NoError(t, os.Remove(file))
-	for _, bad := range [][3]string{{"a.example/team", "me", "x"}, {"", "me", "x"}, {"a.example", "", "x"}, {"a.example", "me", ""}, {"a.example", "m:e", "x"}} {
-		_, err := StoreCredentials(t.Context(), bad[0], bad[1], bad[2])
-		assert.Errorf(t, err, "%q was accepted", bad)
+	for _, nothing := range []string{"", "{}", `{"auths":{}}`, `{"auths":{"registry.example.com":{}}}`, `{"psFormat":"x"}`, `{"registry.example.com":{}}`} {
+		require.NoError(t, os.WriteFile(file, []byte(nothing), 0o600))
+		assert.Equalf(t, "", user(t, repository), "%s", nothing)
 	}
-	left := require.Value(os.ReadDir(home))(t)
-	assert.Equal(t, 0, len(left))
+}
+
+// TestLongestEntry: of the entries that cover a repository the longest counts, and a namespace comes before a helper.
+func TestLongestEntry(t *testing.T) {
+	home := environment(t)
+	helperScript(t, home, `echo '{"Username":"helped","Secret":"s"}'`)
+	text := `{"auths":{"*.example":{"username":"any","password":"p"},"a.example":{"username":"host","password":"p"},` +
+		`"a.example/team":{"username":"team","password":"p"}},"credHelpers":{"b.example":"test"}}`
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(text), 0o600))
+	for repository, want := range map[string]string{"a.example/x": "host", "a.example/team/x": "team", "b.example/x": "helped", "c.example/x": "any"} {
+		assert.Equalf(t, want, user(t, repository), "%s", repository)
+	}
+}
+
+// helperScript writes the helper program "test", and makes the folder Docker's.
+func helperScript(t *testing.T, folder, script string) {
+	t.Helper()
+	t.Setenv("DOCKER_CONFIG", folder)
+	if !strings.HasPrefix(os.Getenv("PATH"), folder+":") {
+		t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "docker-credential-test"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+}
+
+// TestHelperFaults: helpers that hang, fail or complain end in bounded time, and nothing that they print is shown. It
+// changes the environment and the time limit, so it cannot run in parallel with others.
+func TestHelperFaults(t *testing.T) {
+	home := environment(t)
+	defer func(d time.Duration) { helperTimeout = d }(helperTimeout)
+	helperTimeout = 300 * time.Millisecond
+	noise := "echo password=" + secret + " >&2; "
+	for helper, tc := range map[string]struct{ script, want string }{
+		"test hangs":       {noise + "sleep 30 & wait", "it took more than"},
+		"test fails":       {noise + "echo " + secret + "; exit 1", "exit status 1"},
+		"test says no":     {noise + "echo hello " + secret, "no credentials in JSON"},
+		"test knows none":  {noise + "echo credentials not found in native keychain; exit 1", ""},
+		"test works":       {noise + `echo '{"Username":"me","Secret":"` + secret + `"}'`, ""},
+		"missing":          {"", "install it"},
+		"../test":          {"", "no name of a program"},
+		"test has a token": {`echo '{"Username":"<token>","Secret":"` + secret + `"}'`, ""},
+	} {
+		helperScript(t, home, tc.script)
+		suffix, _, _ := strings.Cut(helper, " ")
+		text := `{"credHelpers":{"a.example":"` + suffix + `"}}`
+		require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(text), 0o600))
+		began := time.Now()
+		_, err := userKeychain{}.ResolveContext(t.Context(), require.Value(name.NewRepository("a.example/x"))(t))
+		if tc.want == "" {
+			assert.NoErrorf(t, err, "%s", helper)
+			continue
+		}
+		assert.ErrorContainsf(t, err, tc.want, "%s", helper)
+		if took := time.Since(began); took > 10*time.Second || strings.Contains(fmt.Sprint(err), secret) {
+			t.Errorf("%s, after %v: %v", helper, took, err)
+		}
+	}
 }

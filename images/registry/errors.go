@@ -20,7 +20,7 @@ import (
 // fetch.ErrUnreachable, and as fs.ErrNotExist when the registry says that the thing does not exist. Content
 // with a wrong digest is not an Error but a *fetch.MismatchError.
 type Error struct {
-	Op   string // "pull", "push", "log in to" and the like
+	Op   string // "pull", "push" and the like
 	Ref  string // the image, as the caller wrote it
 	Host string // the registry or mirror that was asked last
 	Err  error  // its text says what to do, and has no secrets
@@ -112,15 +112,12 @@ func remedy(op, host string, err error) string {
 
 // statusHint says what to do about a status, "" if that is not known.
 func statusHint(op, host string, code int, refused bool) string {
-	login := fmt.Sprintf("run driver-build login %s, docker login %s or podman login %s", host, host, host)
-	denied := code == http.StatusUnauthorized || code == http.StatusForbidden
+	login := fmt.Sprintf("run docker login %s, podman login %s or crane auth login %s", host, host, host)
 	verb := "pull from"
 	if op == "push" {
 		verb = "push to"
 	}
 	switch {
-	case op == "log in to" && denied:
-		return fmt.Sprintf("it does not accept this user and password (%d)", code)
 	case refused:
 		return "it does not accept the stored user and password (401): " + login
 	case code == http.StatusUnauthorized:
@@ -133,7 +130,7 @@ func statusHint(op, host string, code int, refused bool) string {
 	case code == http.StatusNotFound:
 		return "no such image, tag or blob (404): check the name"
 	case code == http.StatusRequestEntityTooLarge:
-		return fmt.Sprintf("it, or a proxy before it, refuses requests of %d KiB (413): raise its limit", smallestPiece>>10)
+		return "it, or a proxy before it, refuses requests of this size (413): raise its limit, in nginx client_max_body_size"
 	}
 	return ""
 }

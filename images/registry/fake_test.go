@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
-	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
@@ -191,9 +191,9 @@ func cut(w http.ResponseWriter) {
 }
 
 // anonymous is no credentials: tests must not read those of the user who runs them.
-func anonymous(context.Context, string, string) (auth.Credential, error) {
-	return auth.EmptyCredential, nil
-}
+type anonymous struct{}
+
+func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
 
 // base opens an image with all its layers.
 func base(t *testing.T, c *Client, ref, arch string) (*Opened, error) {
@@ -226,7 +226,7 @@ func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
 func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Credentials: anonymous}
+	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Keychain: anonymous{}}
 	for _, f := range change {
 		f(&o)
 	}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -18,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"oras.land/oras-go/v2/registry/remote/auth"
+	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -30,8 +29,8 @@ const secret = "hunter2-secret"
 
 type login struct{ user, password string }
 
-func (l login) get(context.Context, string, string) (auth.Credential, error) {
-	return auth.Credential{Username: l.user, Password: l.password}, nil
+func (l login) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.FromConfig(authn.AuthConfig{Username: l.user, Password: l.password}), nil
 }
 
 // basic requires a password.
@@ -87,7 +86,7 @@ func TestCredentials(t *testing.T) {
 			f := newFake(t)
 			f.failing(guard(f))
 			img := imagetest.RandomImage(t, "amd64", 1000, "one", "two")
-			c := client(t, func(o *Options) { o.Credentials, o.Jobs, o.Attempts = login{"me", secret}.get, 1, 6 })
+			c := client(t, func(o *Options) { o.Keychain, o.Jobs, o.Attempts = login{"me", secret}, 1, 6 })
 			if _, stats, err := c.Push(t.Context(), f.host()+"/library/x:1", img); err != nil || stats.Uploaded != 3 {
 				t.Fatalf("push: %+v, %v", stats, err)
 			}
@@ -99,7 +98,7 @@ func TestCredentials(t *testing.T) {
 			}
 			for _, keys := range []login{{}, {"me", "wrong-" + secret}} {
 				f.forget()
-				c := client(t, func(o *Options) { o.Credentials = keys.get })
+				c := client(t, func(o *Options) { o.Keychain = keys })
 				_, err := base(t, c, f.host()+"/library/x:1", "amd64")
 				require.ErrorAs[*Error](t, err)
 				for _, want := range []string{"docker login " + f.host(), "podman login " + f.host()} {
@@ -289,7 +288,7 @@ func TestCredentialsStayAtHome(t *testing.T) {
 		}
 		return false
 	})
-	c := client(t, func(o *Options) { o.Credentials = login{"me", secret}.get })
+	c := client(t, func(o *Options) { o.Keychain = login{"me", secret} })
 	if _, _, err := c.Push(t.Context(), f.host()+"/x:1", img); err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,19 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"time"
 
-	"oras.land/oras-go/v2/registry/remote/auth"
+	"github.com/docker/cli/cli/config/configfile"
+	helper "github.com/docker/docker-credential-helpers/client"
+	"github.com/docker/docker-credential-helpers/credentials"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
@@ -21,59 +25,81 @@ var helperTimeout = 2 * time.Minute
 // maxHelper bounds what is kept of a helper's output, in bytes.
 const maxHelper = 256 << 10
 
-// helperEntry is what helpers keep, see https://github.com/docker/docker-credential-helpers#credential-store-protocol.
-type helperEntry struct {
-	ServerURL, Username, Secret string
-}
-
-// runHelper runs a helper program, which a file names, with an input, and returns what it says of a registry. What it
-// prints is shown only if it fails, and then only words that cannot be a secret.
-func runHelper(ctx context.Context, file, program, action, input, secret string) (auth.Credential, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, helperTimeout, fmt.Errorf("it took more than %v", helperTimeout))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, action)
-	out, complaint := &bounded.Buffer{Limit: maxHelper}, &bounded.Buffer{Limit: maxHelper}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = strings.NewReader(input), out, complaint, time.Second
-	err := cmd.Run()
-	var got helperEntry
-	if action == "get" && json.Unmarshal(out.Kept, &got) != nil && err == nil {
-		err = errors.New("it gave no credentials in JSON")
+// helperOf returns the program that keeps the credentials of a registry, and the name that it knows the registry by.
+// program is "" if there is none.
+func helperOf(file *configfile.ConfigFile, host string) (program, key string) {
+	names := []string{host}
+	if host == name.DefaultRegistry {
+		names = []string{authn.DefaultAuthKey, "docker.io", host}
 	}
-	switch {
-	case err == nil && got.Username == "<token>": // as the protocol says it
-		return auth.Credential{RefreshToken: got.Secret}, nil
-	case err == nil:
-		return auth.Credential{Username: got.Username, Password: got.Secret}, nil
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case errors.Is(err, exec.ErrNotFound):
-		return auth.EmptyCredential, fmt.Errorf("%s: %w: install it, or remove it from %s", program, exec.ErrNotFound, file)
-	case action == "get" && strings.Contains(string(out.Kept), "credentials not found"): // as the protocol says it
-		return auth.EmptyCredential, nil
-	}
-	said := string(complaint.Kept)
-	if got.Secret == "" { // else the output is the answer
-		said = string(out.Kept) + " " + said
-	}
-	if secret != "" {
-		said = strings.ReplaceAll(said, secret, "***")
-	}
-	return auth.EmptyCredential, fmt.Errorf("%s %s: %w: it said %q", program, action, err, harmless(said))
-}
-
-var (
-	word      = regexp.MustCompile(`^[A-Za-z'(]{1,20}[,.:;)!]?$`)
-	announces = regexp.MustCompile(`(?i)passw|secret|token|bearer|basic`) // the next word may be a secret
-)
-
-// harmless returns a text on one line, shortened, with *** in place of each word that may be a secret: all that are
-// not of letters only.
-func harmless(text string) string {
-	words := strings.Fields(text)
-	for i, w := range words {
-		if !word.MatchString(w) || i > 0 && announces.MatchString(words[i-1]) {
-			words[i] = "***"
+	for _, known := range names {
+		if file.CredentialHelpers[known] != "" {
+			return file.CredentialHelpers[known], known
 		}
 	}
-	return printable(strings.Join(words, " "))
+	return file.CredentialsStore, names[0]
+}
+
+// askHelper asks the helper program that a file names for the credentials of a registry. Nothing that it prints is shown,
+// because that may be a secret.
+func askHelper(ctx context.Context, file *configfile.ConfigFile, host string) (authn.AuthConfig, error) {
+	none := authn.AuthConfig{}
+	suffix, key := helperOf(file, host)
+	if suffix == "" {
+		return none, nil
+	}
+	if strings.ContainsRune(suffix, filepath.Separator) {
+		return none, fmt.Errorf("it names the helper program %q, which is no name of a program", suffix)
+	}
+	program := &helperProgram{name: "docker-credential-" + suffix}
+	ctx, cancel := context.WithTimeoutCause(ctx, helperTimeout, fmt.Errorf("it took more than %v", helperTimeout))
+	defer cancel()
+	answer, err := helper.Get(func(arguments ...string) helper.Program {
+		program.command = exec.CommandContext(ctx, program.name, arguments...)
+		return program
+	}, key)
+	if credentials.IsErrCredentialsNotFound(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, program.explain(ctx)
+	}
+	if answer.Username == "<token>" { // as the protocol says it
+		return authn.AuthConfig{IdentityToken: answer.Secret}, nil
+	}
+	return authn.AuthConfig{Username: answer.Username, Password: answer.Secret}, nil
+}
+
+// helperProgram is a helper with a deadline and bounds.
+type helperProgram struct {
+	name    string
+	command *exec.Cmd
+	failure error
+}
+
+// Input gives the helper its stdin.
+func (p *helperProgram) Input(in io.Reader) { p.command.Stdin = in }
+
+// Output runs the helper.
+func (p *helperProgram) Output() ([]byte, error) {
+	out := &bounded.Buffer{Limit: maxHelper}
+	p.command.Stdout = out
+	p.command.WaitDelay = time.Second
+	p.failure = p.command.Run()
+	return out.Kept, p.failure
+}
+
+// explain says why the helper gave no credentials.
+func (p *helperProgram) explain(ctx context.Context) error {
+	if errors.Is(p.failure, exec.ErrNotFound) {
+		return fmt.Errorf("%s: %w: install it, or remove it from that file", p.name, exec.ErrNotFound)
+	}
+	try := "see what it says with: " + p.name + " list"
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w: %s", p.name, context.Cause(ctx), try)
+	}
+	if p.failure == nil {
+		return fmt.Errorf("%s gave no credentials in JSON: %s", p.name, try)
+	}
+	return fmt.Errorf("%s: %w: %s", p.name, p.failure, try)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync/atomic"
 
@@ -15,10 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-const (
-	maxRedirects   = 10
-	maxAuthorities = 8 << 20 // bytes of a file of authorities; those of a distribution have 250 KB
-)
+// maxAuthorities bounds a file of authorities, in bytes; those of a distribution have 250 KB.
+const maxAuthorities = 8 << 20
 
 // newTransport returns the transport below authentication, with our certificates.
 func newTransport(o Options) (*http.Transport, error) {
@@ -57,38 +56,61 @@ func Authorities(file string) (*x509.CertPool, error) {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// guard is a transport that prevents plain HTTP, unless it is allowed, and keeps the pause that servers request: oras-go
-// does not tell that of a server of tokens.
+// guard is the transport below logging in. It refuses plain HTTP, unless that is allowed, and addresses that only this
+// machine's cloud serves. It keeps the pause that servers ask for.
 type guard struct {
-	inner http.RoundTripper
-	plain bool
-	pause *atomic.Int64
+	inner    http.RoundTripper
+	registry string // host[:port]
+	plain    bool
+	pause    atomic.Int64 // that a server asked for last, in nanoseconds
 }
 
+// RoundTrip sends a request.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !g.plain {
+	err := g.check(req.URL)
+	if err == nil {
+		req, err = withFreshBody(req)
+	}
+	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // as a RoundTripper has to
 		}
-		return nil, errPlain
+		return nil, err
 	}
 	resp, err := g.inner.RoundTrip(req)
-	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
 		g.pause.Store(int64(fetch.RetryAfter(resp)))
 	}
-	return resp, err
+	return resp, nil
 }
 
-// checkRedirect lets registries redirect to their storage, but not to addresses that only this machine's
-// cloud serves.
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) >= maxRedirects {
-		return final(fmt.Errorf("it redirected more than %d times", maxRedirects))
+func (g *guard) check(to *url.URL) error {
+	if to.Scheme != "https" && !g.plain {
+		return errPlain
 	}
-	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil && ip.Unmap().IsLinkLocalUnicast() {
+	ip, err := netip.ParseAddr(to.Hostname())
+	if err == nil && ip.Unmap().IsLinkLocalUnicast() && to.Host != g.registry {
 		return final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
 	}
 	return nil
+}
+
+// withFreshBody opens a blob again, where a request is repeated with a new token.
+func withFreshBody(req *http.Request) (*http.Request, error) {
+	body, ok := req.Body.(*uploadBody)
+	if !ok || !body.used.Load() || req.GetBody == nil {
+		return req, nil
+	}
+	fresh, err := req.GetBody()
+	if err != nil {
+		return req, err
+	}
+	repeated := req.Clone(req.Context())
+	repeated.Body = fresh
+	return repeated, nil
 }
 
 func isLoopback(host string) bool {

@@ -2,15 +2,17 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"regexp"
 	"slices"
 	"sync/atomic"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/imagename"
@@ -26,6 +28,9 @@ const (
 	maxAttachments     = 10_000   // their manifests
 	maxAttachmentBytes = 64 << 20 // of their manifests
 )
+
+// nextPage is the link to the next page of a listing, https://www.rfc-editor.org/rfc/rfc8288.
+var nextPage = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next\b`)
 
 // ListTags returns the sorted tags of the images in a repository (host/path) from its own registry, because
 // mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer
@@ -44,8 +49,14 @@ func (c *Client) ListTags(ctx context.Context, repository string) (all []string,
 		return nil, err
 	}
 	err = p.tryEndpoints(ctx, func(s *session) error {
-		return s.remote.Tags(ctx, "", func(some []string) error {
-			if all = append(all, some...); len(all) > maxTags {
+		all = nil
+		return s.pages(ctx, s.url("tags", "list"), "", func(page []byte, _ string) error {
+			var some struct{ Tags []string }
+			if err := json.Unmarshal(page, &some); err != nil {
+				return fmt.Errorf("its list of tags is malformed: %w", err)
+			}
+			all = append(all, some.Tags...)
+			if len(all) > maxTags {
 				return fmt.Errorf("it sent more than %d tags", maxTags)
 			}
 			return nil
@@ -139,25 +150,64 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 	return next, nil
 }
 
-// referrers lists what refers to a subject, sorted by digest. What a registry says of a manifest is not used.
-func (s *session) referrers(ctx context.Context, subject v1.Hash) (all []v1.Descriptor, err error) {
-	err = s.remote.Referrers(ctx, ocispec.Descriptor{Digest: digest.Digest(subject.String())}, "", func(some []ocispec.Descriptor) error {
-		for _, d := range some {
-			h, err := v1.NewHash(d.Digest.String())
-			if err != nil || h.Algorithm != "sha256" {
-				return fmt.Errorf("the list is malformed: entry %q (only sha256 is supported)", d.Digest)
-			}
-			all = append(all, v1.Descriptor{Digest: h})
+// referrers lists what refers to a subject, sorted by digest, by the referrers API or else by the fallback tag. What a
+// registry says of a manifest is not used.
+func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	all, err := s.listed(ctx, subject)
+	if lacksReferrersAPI(err) {
+		var index []byte
+		index, err = s.tagged(ctx, oci.ReferrersTag(subject))
+		if err == nil && index != nil {
+			all, err = readReferrers(nil, index)
 		}
-		if len(all) > maxReferrers {
-			return fmt.Errorf("it has more than %d", maxReferrers)
-		}
-		return nil
-	})
+	}
 	if err != nil {
 		return nil, &itemError{"referrers of " + subject.String(), err}
 	}
 	return oci.SortDigests(all), nil
+}
+
+// listed asks the referrers API, and keeps whether the registry has it.
+func (s *session) listed(ctx context.Context, subject v1.Hash) (all []v1.Descriptor, err error) {
+	noAPI := &StatusError{Code: http.StatusNotFound, referrers: true}
+	known := s.lists.Load()
+	if known != nil && !*known {
+		return nil, noAPI
+	}
+	index := string(types.OCIImageIndex)
+	err = s.pages(ctx, s.url("referrers", subject.String()), index, func(page []byte, mediaType string) (err error) {
+		if mediaType != index {
+			return noAPI // it answers whatever it is asked
+		}
+		all, err = readReferrers(all, page)
+		return err
+	})
+	has := err == nil
+	if has || lacksReferrersAPI(err) {
+		s.lists.Store(&has)
+	}
+	return all, err
+}
+
+// readReferrers adds the entries of an index.
+func readReferrers(all []v1.Descriptor, index []byte) ([]v1.Descriptor, error) {
+	var list struct {
+		Manifests *[]struct{ Digest string }
+	}
+	if err := json.Unmarshal(index, &list); err != nil || list.Manifests == nil {
+		return nil, final(errors.New("the list of referrers is malformed: it has no manifests"))
+	}
+	for _, entry := range *list.Manifests {
+		h, err := v1.NewHash(entry.Digest)
+		if err != nil || h.Algorithm != "sha256" {
+			return nil, final(fmt.Errorf("the list is malformed: entry %q (only sha256 is supported)", entry.Digest))
+		}
+		all = append(all, v1.Descriptor{Digest: h})
+	}
+	if len(all) > maxReferrers {
+		return nil, final(fmt.Errorf("it has more than %d", maxReferrers))
+	}
+	return all, nil
 }
 
 // belonging finds what belongs to one subject.

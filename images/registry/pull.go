@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -64,7 +65,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	p.order.Unlock()
 	var missed error
 	for n, e := range endpoints {
-		err := f(p.session(e, "pull"))
+		err := f(p.session(e, transport.PullScope))
 		if err == nil && n > 0 {
 			p.order.Lock()
 			p.endpoints = slices.Insert(slices.Delete(endpoints, n, n+1), 0, e)
@@ -171,7 +172,6 @@ func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash,
 }
 
 // manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that is zero.
-// oras-go's FetchReference tells wrong content from other errors by its text only.
 func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) ([]byte, error) {
 	to := s.url("manifests", identifier)
 	raw, err := s.document(ctx, to, oci.MaxManifest)

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/imagename"
@@ -41,7 +43,7 @@ type push struct {
 	*Client
 	ref  reference
 	s    *session
-	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
+	from []name.Repository // of the same registry, to try mounts from, for blobs of unknown origin
 
 	mu    sync.Mutex
 	stats Stats
@@ -53,12 +55,12 @@ func (c *Client) newPush(ref string, from []string) (p *push, err error) {
 	if p.ref, err = parseReference(ref); err != nil {
 		return nil, err
 	}
-	for _, name := range from {
-		if path := p.sibling(name); path != "" && !slices.Contains(p.from, path) {
-			p.from = append(p.from, path)
+	for _, other := range from {
+		if r, ok := p.sibling(other); ok && !slices.Contains(p.from, r) {
+			p.from = append(p.from, r)
 		}
 	}
-	p.s = c.session(endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
+	p.s = c.session(endpoint{p.ref.repo, false, c.opts.Attempts}, transport.PushScope)
 	return p, nil
 }
 
@@ -66,13 +68,13 @@ func (p *push) fail(ctx context.Context, err error) error {
 	return wrapped(ctx, "push", p.ref.text, p.ref.repo.RegistryStr(), err)
 }
 
-// sibling returns the path of another repository of the same registry, "" if it is none.
-func (p *push) sibling(name string) string {
-	r, err := parseReference(name)
-	if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
-		return ""
+// sibling returns another repository of the same registry; ok is false if it is none.
+func (p *push) sibling(text string) (repository name.Repository, ok bool) {
+	r, err := parseReference(text)
+	if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() {
+		return name.Repository{}, false
 	}
-	return r.repo.RepositoryStr()
+	return r.repo, r.repo.RepositoryStr() != p.ref.repo.RepositoryStr()
 }
 
 // Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and
@@ -128,13 +130,14 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Attachment, names []string) error {
 	top := all.Top()
 	there, missing := false, []string{}
-	for _, name := range names {
-		exists, err := p.has(ctx, name, top)
+	for _, tag := range names {
+		exists, err := p.has(ctx, tag, top)
 		if err != nil {
 			return err
 		}
-		if there = there || exists; !exists {
-			missing = append(missing, name)
+		there = there || exists
+		if !exists {
+			missing = append(missing, tag)
 		}
 	}
 	digest, err := top.Desc.Digest.String(), error(nil)
@@ -154,9 +157,9 @@ func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Atta
 	if err == nil {
 		err = p.attach(ctx, attachments)
 	}
-	for _, name := range missing {
+	for _, tag := range missing {
 		if err == nil {
-			_, err = p.put(ctx, name, top)
+			_, err = p.put(ctx, tag, top)
 		}
 	}
 	return err
@@ -225,24 +228,71 @@ func (p *push) count(b oci.Blob, s State) {
 	}
 }
 
-// put puts a manifest under a name, and checks that the registry stored it with the right digest. It returns the
-// subject of which the registry lists the manifest as a referrer; "" is none, or a registry that keeps no list. oras-go's
-// Push would keep the list in its place, and lose what others add at the same time.
-func (p *push) put(ctx context.Context, name string, d oci.Document) (subject string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.Raw))
+// put puts a manifest under a tag or digest, and checks that the registry stored it with the right digest. It returns the
+// subject of which the registry lists the manifest as a referrer; "" is none, or a registry that keeps no list. Pusher.Put
+// of go-containerregistry does not tell the subject, and changes the list in its own way, so that what others add at the
+// same time is lost.
+func (p *push) put(ctx context.Context, under string, d oci.Document) (subject string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", under), bytes.NewReader(d.Raw))
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Content-Type", string(d.Desc.MediaType))
 	resp, err := p.s.Do(req)
-	if err == nil {
-		if got := resp.Header.Get("Docker-Content-Digest"); got != "" && got != d.Desc.Digest.String() {
-			err = fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, printable(got))
+	if err != nil {
+		return "", &itemError{"manifest " + under, err}
+	}
+	stored := resp.Header.Get("Docker-Content-Digest")
+	if stored != "" && stored != d.Desc.Digest.String() {
+		return "", &itemError{"manifest " + under, fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, printable(stored))}
+	}
+	p.reportState("manifest "+under, "", d.Desc.Size, Done)
+	return resp.Header.Get("OCI-Subject"), nil
+}
+
+// PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of its own.
+func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (State, error) {
+	p, err := c.newPush(repository, c.opts.MountFrom)
+	if err != nil {
+		return Running, err
+	}
+	state, err := p.blob(ctx, b)
+	return state, p.fail(ctx, err)
+}
+
+// FindBlob looks for a blob in repositories of a registry, and in those of Options.MountFrom. Push mounts it from where it
+// is.
+func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string) (found bool, err error) {
+	for n, repository := range slices.Concat(repositories, c.opts.MountFrom) {
+		p, err := c.newPush(repository, nil)
+		if err != nil {
+			return false, err
+		}
+		if n >= len(repositories) {
+			first, err := parseReference(repositories[0])
+			if err != nil || first.repo.RegistryStr() != p.ref.repo.RegistryStr() {
+				continue // of another registry
+			}
+		}
+		found, err := p.s.hasBlob(ctx, h.String())
+		if err != nil {
+			return false, p.fail(ctx, err)
+		}
+		if found {
+			c.sent.Store(p.ref.repo.Name()+"@"+h.String(), true)
+			c.origins.Store(h, p.ref.repo.Name())
+			return true, nil
 		}
 	}
+	return false, nil
+}
+
+// Has says whether a reference with a digest leads to a manifest.
+func (c *Client) Has(ctx context.Context, ref string) (found bool, err error) {
+	p, err := c.newPush(ref, nil)
 	if err != nil {
-		return "", &itemError{"manifest " + name, err}
+		return false, err
 	}
-	p.reportState("manifest "+name, "", d.Desc.Size, Done)
-	return resp.Header.Get("OCI-Subject"), nil
+	found, err = p.has(ctx, p.ref.digest.String(), oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}})
+	return found, p.fail(ctx, err)
 }

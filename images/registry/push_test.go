@@ -5,9 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +32,7 @@ func TestPushSendsOnlyWhatIsMissing(t *testing.T) {
 	if got, want := mustPush(t, ref, img, "b"), (Stats{Existing: 3}); got != want {
 		t.Errorf("second push: %+v; want %+v", got, want)
 	}
-	want := []string{"HEAD /v2/team/driver/manifests/a", "HEAD /v2/team/driver/manifests/b"}
+	want := []string{"GET /v2/", "HEAD /v2/team/driver/manifests/a", "HEAD /v2/team/driver/manifests/b"}
 	assert.Samef(t, want, slices.Compact(f.log), "requests of the second push (-want +got)")
 	f.forget()
 	if got, want := mustPush(t, f.host()+"/team/driver:c", img), (Stats{Existing: 3}); got != want {
@@ -73,7 +70,7 @@ func TestPushMounts(t *testing.T) {
 	}{
 		{"pulled", debian, nil, true, Stats{Mounted: 3}, 3},
 		{"annotation", named(f.host() + "/library/debian:12"), nil, false, Stats{Mounted: 3}, 3},
-		{"options", debian, []string{f.host() + "/library/none", "elsewhere.example/x", f.host() + "/library/debian"}, false, Stats{Mounted: 3}, 6},
+		{"options", debian, []string{f.host() + "/library/none", "elsewhere.example/x", f.host() + "/library/debian"}, false, Stats{Mounted: 3}, 3},
 		{"annotation of another registry", named("docker.io/library/debian:12"), nil, false, Stats{Uploaded: 3}, 3},
 	}
 	for i, tc := range tests {
@@ -94,40 +91,19 @@ func TestPushMounts(t *testing.T) {
 	}
 }
 
-// TestPushBodyLimit: a proxy that refuses large requests, with an answer or by closing the connection, gets the blob in
-// pieces, and one that takes nothing ends the push.
+// TestPushBodyLimit: a proxy that refuses large requests ends the push, and the error says what to change.
 func TestPushBodyLimit(t *testing.T) {
 	t.Parallel()
-	for name, limit := range map[string]int64{"4 MiB": 4 << 20, "nginx": 1 << 20, "cut": 1 << 20, "too small": 100 << 10} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			forward := httputil.NewSingleHostReverseProxy(require.Value(url.Parse(f.URL))(t))
-			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case r.ContentLength <= limit:
-					forward.ServeHTTP(w, r)
-				case name == "cut" && r.Header.Get("Expect") == "":
-					cut(w)
-				default:
-					w.WriteHeader(http.StatusRequestEntityTooLarge)
-				}
-			}))
-			t.Cleanup(proxy.Close)
-			img := imagetest.RandomImage(t, "amd64", 9<<20, "one")
-			_, stats, err := client(t).Push(t.Context(), strings.TrimPrefix(proxy.URL, "http://")+"/x:1", img)
-			if name == "too small" {
-				assert.ErrorContains(t, err, "(413): raise its limit")
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, 2, stats.Uploaded)
-			imagetest.SameLayers(t, require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t).Image, img)
-			if f.left() != 0 {
-				t.Errorf("%d uploads were left open", f.left())
-			}
-		})
-	}
+	f := newFake(t)
+	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.ContentLength <= 1<<20 {
+			return false
+		}
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return true
+	})
+	_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", imagetest.RandomImage(t, "amd64", 9<<20, "one"))
+	assert.ErrorContains(t, err, "(413): raise its limit, in nginx client_max_body_size")
 }
 
 // The answer to the last request is lost: the blob is there, and nothing is sent again.
@@ -282,24 +258,4 @@ func TestCheckPush(t *testing.T) {
 	f.failing(nil)
 	require.NoError(t, off.CheckPush(t.Context(), f.host()+"/team/driver"))
 	assert.ErrorContainsf(t, c.CheckPush(t.Context(), f.host()+"/team/driver:1"), "it has the tag", "with a tag")
-}
-
-// TestCheckLogin: the registry judges user and password, with and without a token server.
-func TestCheckLogin(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	require.NoError(t, client(t).CheckLogin(t.Context(), f.host(), "any", "thing"))
-	f.failing(basic)
-	require.NoError(t, client(t).CheckLogin(t.Context(), f.host(), "me", secret))
-	busy, needsToken := faulty(1, "/token", slowDown), bearer(f, 10)
-	f.failing(func(w http.ResponseWriter, r *http.Request) bool { return busy(w, r) || needsToken(w, r) })
-	began := time.Now()
-	if err := client(t).CheckLogin(t.Context(), f.host(), "me", secret); err != nil || time.Since(began) < time.Second {
-		t.Errorf("a busy server of tokens: %v after %v; want a second, as it asks", err, time.Since(began))
-	}
-	err := client(t).CheckLogin(t.Context(), f.host(), "me", "wrong")
-	if remote := require.ErrorAs[*Error](t, err); remote.Op != "log in to" || !strings.Contains(err.Error(), "does not accept this user and password") {
-		t.Errorf("a wrong password: %v", err)
-	}
-	assert.ErrorContains(t, client(t).CheckLogin(t.Context(), f.host()+"/team", "me", secret), "log in to")
 }

@@ -1,26 +1,24 @@
 // Package registry copies artifacts (images, indexes, charts) and what belongs to them (signatures, attestations, SBOMs)
-// out of and into container registries, OCI layouts and archives. Package oras-go below it logs in and speaks the
-// protocol; this package adds mirrors, a store of what was downloaded, deadlines, tags that several programs change, and
-// errors that say what to do.
+// out of and into container registries, OCI layouts and archives. Package go-containerregistry below it logs
+// in and sends blobs; this package adds mirrors, a store of what was downloaded, deadlines, tags that several programs
+// change, and errors that say what to do.
 //
 //   - [Client.Open] reads an artifact, [Client.Attachments] what belongs to it, [Client.ListTags] the tags beside it.
 //   - [Client.Push] sends an artifact with attachments, and moves the tags after everything else is in the registry.
 //     [Client.Attach] sends attachments only, [Client.CheckPush] tries a push before long work.
 //   - [Client.Copy] is Open, Attachments and Push.
-//   - [StoreCredentials] and [EraseCredentials] log in and out, [Client.CheckLogin] tries a password.
 //
 // What is pulled is verified before anything reads it, and never pulled twice. A push sends only what the registry lacks.
 // Options.Offline forbids what downloads; Push, CheckPush and Attach work, and Copy from this machine.
 package registry
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	"oras.land/oras-go/v2/registry/remote/auth"
+	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -39,9 +37,9 @@ type Options struct {
 	Backoff  time.Duration // pause before the second try, doubled for each further one; 0: 500ms
 	Progress func(Event)   // called often, from several goroutines in parallel: must be fast; nil: no reports
 
-	// Credentials returns what a registry is told for one of its repositories; empty: nothing. nil: the credentials of
-	// docker login and podman login, in their files and helpers.
-	Credentials func(ctx context.Context, host, repository string) (auth.Credential, error)
+	// Keychain has the credentials for repositories. nil: those of docker login and podman login, in their files and
+	// helpers.
+	Keychain authn.Keychain
 
 	// MountFrom names repositories whose blobs may be mounted into the push's repository, beside those that
 	// bases came from. Repositories of other registries are ignored.
@@ -102,8 +100,8 @@ func New(o Options) (*Client, error) {
 	if o.Backoff <= 0 {
 		o.Backoff = 500 * time.Millisecond
 	}
-	if o.Credentials == nil {
-		o.Credentials = userCredentials
+	if o.Keychain == nil {
+		o.Keychain = userKeychain{}
 	}
 	c := &Client{o, &connections{limits: defaultLimits}}
 	var err error

@@ -6,24 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	orasregistry "oras.land/oras-go/v2/registry"
-	"oras.land/oras-go/v2/registry/remote"
-	"oras.land/oras-go/v2/registry/remote/auth"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/imagename"
 )
 
 // maxAnswer bounds an answer that is read into memory, in bytes. Registries accept manifests of up to 4 MiB.
@@ -44,108 +39,113 @@ type endpoint struct {
 	attempts int  // tries of a request
 }
 
-// session sends the requests for one repository of one registry or mirror. oras-go logs in, for remote too; the session
-// adds deadlines, further tries, bounds and errors.
+// session sends the requests for one repository of one registry or mirror. Package transport of go-containerregistry logs
+// in, and its Pusher sends blobs. The session adds deadlines, further tries, bounds and errors.
+//
+// Manifests and listings are asked for here: remote's Puller wants digests in headers that the specification makes
+// optional, follows no pages of referrers, and has no type for content with a wrong digest.
 type session struct {
 	endpoint
 	*Client
-	remote    *remote.Repository
-	auth      *auth.Client
-	actions   []string             // that a token must allow
-	plainHTTP atomic.Bool          // it does not speak TLS
-	piece     atomic.Int64         // bytes of a request that is not refused for its size
-	pause     atomic.Int64         // that a server requested last, in nanoseconds
-	lists     atomic.Pointer[bool] // whether the registry has the referrers API; nil: not asked
+	guard  *guard
+	scopes []string             // that a token must allow
+	lists  atomic.Pointer[bool] // whether the registry has the referrers API; nil: not asked
 
 	mu       sync.Mutex
-	password *auth.Credential // nil: not asked for
+	user     authn.Authenticator // nil: not asked for
+	loggedIn *http.Client        // nil: not yet
+	sender   *remote.Pusher      // nil: not yet
 }
 
-// session returns the session for a repository.
-func (c *Client) session(e endpoint, actions ...string) *session {
-	key := fmt.Sprint(e.repo.Name(), e.plain, actions)
+// session returns the session for a repository. scope is transport.PullScope or transport.PushScope.
+func (c *Client) session(e endpoint, scope string) *session {
+	key := fmt.Sprint(e.repo.Name(), e.plain, scope)
 	known, ok := c.sessions.Load(key)
 	if !ok {
-		known, _ = c.sessions.LoadOrStore(key, c.newSession(e, actions, func(ctx context.Context) (auth.Credential, error) {
-			return c.opts.Credentials(ctx, e.repo.RegistryStr(), e.repo.RepositoryStr())
-		}))
+		known, _ = c.sessions.LoadOrStore(key, c.newSession(e, scope))
 	}
 	s, _ := known.(*session)
 	return s
 }
 
-func (c *Client) newSession(e endpoint, actions []string, credential func(context.Context) (auth.Credential, error)) *session {
+func (c *Client) newSession(e endpoint, scope string) *session {
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
-	s := &session{endpoint: e, Client: c, actions: actions}
-	s.piece.Store(math.MaxInt64)
-	raw := &http.Client{Transport: &guard{c.http, e.plain, &s.pause}, CheckRedirect: checkRedirect}
-	s.auth = &auth.Client{Client: raw, Cache: auth.NewCache(), ClientID: "driver-build", Header: http.Header{"User-Agent": {"driver-build"}}}
-	s.auth.Credential = func(ctx context.Context, host string) (auth.Credential, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if host != e.repo.RegistryStr() { // another server, to which the registry redirected
-			return auth.EmptyCredential, nil
-		}
-		if s.password == nil { // once, because a helper may ask the user
-			got, err := credential(ctx)
-			if err != nil {
-				return got, final(fmt.Errorf("read the credentials for %s: %w", host, err))
-			}
-			s.password = &got
-		}
-		return *s.password, nil
+	if e.plain { // HTTPS is tried first
+		e.repo.Registry, _ = name.NewRegistry(e.repo.RegistryStr(), name.Insecure) // it was a name before
 	}
-	s.remote = &remote.Repository{
-		Client: s, Reference: orasregistry.Reference{Registry: e.repo.RegistryStr(), Repository: e.repo.RepositoryStr()},
-		TagListMaxPages: maxPages, ReferrerListMaxPages: maxPages, MaxMetadataBytes: maxAnswer,
-	}
+	s := &session{endpoint: e, Client: c, scopes: []string{e.repo.Scope(scope)}}
+	s.guard = &guard{inner: c.http, registry: e.repo.RegistryStr(), plain: e.plain}
 	return s
 }
 
 // try calls f until it succeeds, cannot succeed, or has failed too often.
 func (c *Client) try(ctx context.Context, attempts int, f func(context.Context) error) error {
-	_, err := fetch.Retry{Attempts: attempts, Backoff: c.opts.Backoff, Final: isFinal}.Do(ctx, func(ctx context.Context) (bool, error) {
-		return false, f(ctx)
-	})
+	return c.tryUnless(ctx, attempts, isFinal, f)
+}
+
+func (c *Client) tryUnless(ctx context.Context, attempts int, final func(error) bool, f func(context.Context) error) error {
+	retry := fetch.Retry{Attempts: attempts, Backoff: c.opts.Backoff, Final: final}
+	_, err := retry.Do(ctx, func(ctx context.Context) (bool, error) { return false, f(ctx) })
 	return err
 }
 
-// url returns the address of a manifest, a blob or a listing: kind is "manifests" or "blobs".
+// url returns the address of a manifest, a blob or a listing: kind is "manifests", "blobs", "tags" or "referrers".
 func (s *session) url(kind, identifier string) string {
 	return "https://" + s.repo.RegistryStr() + "/v2/" + s.repo.RepositoryStr() + "/" + kind + "/" + identifier
 }
 
-// RoundTrip sends a request with credentials, which only the registry gets. Where plain HTTP is allowed, it is tried if the
-// server does not speak TLS, or if nobody listens.
+// credentials asks for the credentials once, because a helper may ask the user. The caller holds the lock.
+func (s *session) credentials(ctx context.Context) (authn.Authenticator, error) {
+	if s.user != nil {
+		return s.user, nil
+	}
+	user, err := authn.Resolve(ctx, s.opts.Keychain, s.repo)
+	if err != nil {
+		return nil, final(fmt.Errorf("read the credentials for %s: %w", s.repo.RegistryStr(), err))
+	}
+	s.user = user
+	return user, nil
+}
+
+// base is the transport below logging in.
+func (s *session) base() http.RoundTripper { return transport.NewUserAgent(s.guard, "driver-build") }
+
+// login returns a client that sends the credentials to the registry, and to nobody else.
+func (s *session) login(ctx context.Context) (*http.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loggedIn != nil {
+		return s.loggedIn, nil
+	}
+	user, err := s.credentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.limits.request)
+	defer cancel()
+	loggedIn, err := transport.NewWithContext(ctx, s.repo.Registry, user, s.base(), s.scopes)
+	if err != nil {
+		return nil, s.statusError(err)
+	}
+	s.loggedIn = &http.Client{Transport: loggedIn}
+	return s.loggedIn, nil
+}
+
+// RoundTrip sends a request with credentials, and follows redirections: it knows whether the registry speaks HTTPS.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
-	own := s.plain && req.URL.Scheme == "https" && req.URL.Host == s.repo.RegistryStr()
-	if own && s.plainHTTP.Load() {
-		return s.send(req, "http")
+	loggedIn, err := s.login(req.Context())
+	if err != nil {
+		return nil, err
 	}
-	resp, err := s.send(req, req.URL.Scheme)
-	dial, _ := errors.AsType[*net.OpError](err)
-	if mismatch := errors.Is(err, http.ErrSchemeMismatch); own && (mismatch || dial != nil && dial.Op == "dial") {
-		s.plainHTTP.Store(mismatch)
-		return s.send(req, "http")
+	resp, err := loggedIn.Do(req.Clone(req.Context()))
+	if failed, ok := errors.AsType[*url.Error](err); ok { // whoever called adds the URL
+		err = failed.Err
 	}
-	return resp, err
+	return resp, s.statusError(err)
 }
 
-func (s *session) send(req *http.Request, scheme string) (*http.Response, error) {
-	req = req.Clone(auth.AppendRepositoryScope(req.Context(), s.remote.Reference, s.actions...))
-	req.URL.Scheme = scheme
-	resp, err := s.auth.Do(req)
-	if err == nil {
-		return resp, nil
-	}
-	if ue, ok := errors.AsType[*url.Error](err); ok { // whoever called adds the URL
-		err = ue.Err
-	}
-	return nil, s.loginError(err)
-}
-
-// Do sends a request of oras-go, or of this package, that has no blob, again where that can help. It returns the whole
-// answer; one with another status than success is a *StatusError.
+// Do sends a request that has no blob, again where that can help. It returns the whole answer; one with another status
+// than success is a *StatusError.
 func (s *session) Do(req *http.Request) (resp *http.Response, err error) {
 	err = s.try(req.Context(), s.attempts, func(ctx context.Context) (err error) {
 		resp, err = s.once(ctx, req)
@@ -163,10 +163,11 @@ func (s *session) once(ctx context.Context, req *http.Request) (*http.Response, 
 	defer cancel()
 	req = req.Clone(ctx)
 	if req.GetBody != nil {
-		var err error
-		if req.Body, err = req.GetBody(); err != nil {
+		body, err := req.GetBody()
+		if err != nil {
 			return nil, err
 		}
+		req.Body = body
 	}
 	resp, err := s.RoundTrip(req)
 	if err != nil {
@@ -175,29 +176,20 @@ func (s *session) once(ctx context.Context, req *http.Request) (*http.Response, 
 	return answer(resp)
 }
 
-// nextPage is the link to the next page of a listing, https://www.rfc-editor.org/rfc/rfc8288.
-var nextPage = regexp.MustCompile(`<[^>]*>[^,<]*;\s*rel="?next\b[^,<]*`)
-
 // answer reads an answer.
 func answer(resp *http.Response) (*http.Response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	err = errors.Join(err, resp.Body.Close())
-	referrers := strings.Contains(resp.Request.URL.Path, "/referrers/") && resp.Header.Get("Content-Type") == ocispec.MediaTypeImageIndex
-	switch {
-	case resp.StatusCode >= http.StatusBadRequest:
+	if resp.StatusCode >= http.StatusBadRequest {
 		return nil, newStatusError(resp, body)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
-	case len(body) > maxAnswer:
+	}
+	if len(body) > maxAnswer {
 		return nil, final(fmt.Errorf("it sent a document of more than %d bytes", maxAnswer))
-	case referrers && !bytes.Contains(body, []byte(`"manifests"`)):
-		return nil, final(errors.New("the list of referrers is malformed: it has no manifests"))
 	}
-	resp.Header["Link"] = nextPage.FindAllString(strings.Join(resp.Header["Link"], ","), 1) // oras-go takes a link of any kind
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	if resp.Request.Method != http.MethodHead {
-		resp.ContentLength = int64(len(body))
-	}
 	return resp, nil
 }
 
@@ -213,17 +205,58 @@ func (s *session) ask(ctx context.Context, method, to, accept string) (*http.Res
 	return s.Do(req)
 }
 
-// CheckLogin asks a registry (host[:port]) whether it accepts user and password, before they are stored. A
-// registry without passwords accepts all. Errors: *Error.
-func (c *Client) CheckLogin(ctx context.Context, registry, user, password string) error {
-	const op = "log in to"
-	r, err := name.NewRegistry(registry)
-	if err = errors.Join(imagename.CheckRegistry(registry), err); err != nil {
-		return fmt.Errorf("%s %w", op, err)
+// hasBlob says whether the repository has a blob.
+func (s *session) hasBlob(ctx context.Context, digest string) (bool, error) {
+	_, err := s.ask(ctx, http.MethodHead, s.url("blobs", digest), "")
+	if statusOf(err) == http.StatusNotFound {
+		return false, nil
 	}
-	s := c.newSession(endpoint{r.Repo(""), false, c.opts.Attempts}, nil, func(context.Context) (auth.Credential, error) {
-		return auth.Credential{Username: user, Password: password}, nil
-	})
-	_, err = s.ask(ctx, http.MethodGet, "https://"+r.RegistryStr()+"/v2/", "")
-	return wrapped(ctx, op, registry, r.RegistryStr(), err)
+	return err == nil, err
+}
+
+// pusher returns what sends blobs. It logs in by itself, because it widens its token for what it mounts. It tries once:
+// [Client.try] knows what a registry asks to wait for, and ends with its context.
+func (s *session) pusher(ctx context.Context) (*remote.Pusher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sender != nil {
+		return s.sender, nil
+	}
+	user, err := s.credentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.sender, err = remote.NewPusher(
+		remote.WithTransport(s.base()), remote.WithAuth(user), remote.WithNondistributable,
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes(),
+	)
+	return s.sender, err
+}
+
+// pages asks for a listing page by page. accept is the type of document that is wanted; "": any.
+func (s *session) pages(ctx context.Context, first, accept string, read func(page []byte, mediaType string) error) error {
+	at := first
+	for range maxPages {
+		resp, err := s.ask(ctx, http.MethodGet, at, accept)
+		if err != nil {
+			return err
+		}
+		page, err := io.ReadAll(resp.Body)
+		if err == nil {
+			err = read(page, resp.Header.Get("Content-Type"))
+		}
+		if err != nil {
+			return err
+		}
+		next := nextPage.FindStringSubmatch(strings.Join(resp.Header["Link"], ","))
+		if next == nil {
+			return nil
+		}
+		following, err := resp.Request.URL.Parse(next[1])
+		if err != nil || following.Host != resp.Request.URL.Host {
+			return final(fmt.Errorf("its link to the next page is malformed: %q", printable(next[1])))
+		}
+		at = following.String()
+	}
+	return fmt.Errorf("it has more than %d pages", maxPages)
 }

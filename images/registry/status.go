@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 )
@@ -35,6 +32,7 @@ type StatusError struct {
 	refused    bool // user and password
 	lacksBlob  bool // that a manifest names
 	referrers  bool // it answers a request for referrers
+	upload     bool // it answers a request that sends something
 }
 
 // RetryAfter is the pause that the registry requested; 0 if none.
@@ -48,41 +46,63 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, fs.ErrNotExist) true for 404, and says to oras-go whether a registry has the referrers API.
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404.
 func (e *StatusError) Is(target error) bool {
-	switch target {
-	case fs.ErrNotExist, errdef.ErrNotFound:
-		return e.Code == http.StatusNotFound
-	case errdef.ErrUnsupported:
-		return e.referrers && slices.Contains(noReferrersAPI, e.Code)
-	}
-	return false
+	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
+}
+
+// lacksReferrersAPI says whether an error is the answer of a registry without the referrers API.
+func lacksReferrersAPI(err error) bool {
+	answer, ok := errors.AsType[*StatusError](err)
+	return ok && answer.referrers && slices.Contains(noReferrersAPI, answer.Code)
 }
 
 // newStatusError makes an error of an answer, with the beginning of its body.
 func newStatusError(resp *http.Response, body []byte) *StatusError {
 	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
-	if req := resp.Request; req != nil {
-		e.refused = e.Code == http.StatusUnauthorized && strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
-		e.referrers = strings.Contains(req.URL.Path, "/referrers/")
-	}
-	var doc struct{ Errors errcode.Errors }
-	if json.Unmarshal(body, &doc) != nil || len(doc.Errors) == 0 { // see "Error Codes" in the OCI distribution specification
-		if !strings.Contains(resp.Header.Get("Content-Type"), "html") && !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
-			e.Message = printable(string(body))
-		}
+	e.judge(resp.Request)
+	var document transport.Error // its errors are those of "Error Codes" in the OCI distribution specification
+	if json.Unmarshal(body, &document) == nil && len(document.Errors) > 0 {
+		e.tell(document.Errors)
 		return e
 	}
-	var all []string
-	for _, d := range doc.Errors {
-		e.lacksBlob = e.lacksBlob || d.Code == errcode.ErrorCodeManifestBlobUnknown
-		if detail, ok := d.Detail.(string); ok && detail != d.Message {
-			d.Message += " " + detail
-		}
-		all = append(all, strings.TrimSpace(d.Code+" "+d.Message))
+	if !strings.Contains(resp.Header.Get("Content-Type"), "html") {
+		e.Message = plainWords(string(body))
 	}
-	e.Message = printable(strings.Join(all, "; "))
 	return e
+}
+
+// judge keeps what the request says about the answer to it.
+func (e *StatusError) judge(req *http.Request) {
+	if req == nil {
+		return
+	}
+	e.refused = e.Code == http.StatusUnauthorized && strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
+	e.referrers = strings.Contains(req.URL.Path, "/referrers/")
+	e.upload = req.Method == http.MethodPatch || req.Method == http.MethodPut
+}
+
+// tell keeps what a registry says.
+func (e *StatusError) tell(all []transport.Diagnostic) {
+	var words []string
+	for _, said := range all {
+		e.lacksBlob = e.lacksBlob || said.Code == transport.ManifestBlobUnknownErrorCode
+		text := string(said.Code) + " " + said.Message
+		detail, ok := said.Detail.(string)
+		if ok && detail != said.Message {
+			text += " " + detail
+		}
+		words = append(words, strings.TrimSpace(text))
+	}
+	e.Message = printable(strings.Join(words, "; "))
+}
+
+// plainWords returns a text that is no page of HTML.
+func plainWords(text string) string {
+	if strings.HasPrefix(strings.TrimSpace(text), "<") {
+		return ""
+	}
+	return printable(text)
 }
 
 // statusOf returns the HTTP status of an error, 0 if it has none.
@@ -98,22 +118,18 @@ func statusOf(err error) int {
 	return 0
 }
 
-// loginError makes a StatusError of an error of oras-go's login: answers of the server of tokens, and a registry that asks
-// for a password when there is none.
-func (s *session) loginError(err error) error {
-	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
-		return &StatusError{Code: http.StatusUnauthorized}
-	}
-	answer, ok := errors.AsType[*errcode.ErrorResponse](err)
-	if !ok {
+// statusError makes a *StatusError of an answer that go-containerregistry got; other errors stay.
+func (s *session) statusError(err error) error {
+	answer, ok := errors.AsType[*transport.Error](err)
+	if !ok || isCertificate(err) { // a server of HTTPS has an answer for plain HTTP, which is tried after it
 		return err
 	}
-	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.pause.Load())}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.refused = e.Code == http.StatusUnauthorized && s.password != nil && *s.password != auth.EmptyCredential
-	if len(answer.Errors) > 0 {
-		e.Message = printable(answer.Errors.Error())
+	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.guard.pause.Load())}
+	e.judge(answer.Request)
+	e.tell(answer.Errors)
+	if len(answer.Errors) == 0 {
+		_, said, _ := strings.Cut(answer.Error(), http.StatusText(answer.StatusCode)+": ")
+		e.Message = plainWords(said)
 	}
 	return e
 }

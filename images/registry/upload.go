@@ -1,255 +1,181 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	orasregistry "oras.land/oras-go/v2/registry"
-	"oras.land/oras-go/v2/registry/remote/auth"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 )
-
-// The sizes of the pieces in which a blob is sent where a proxy refuses larger requests. nginx takes 1 MiB, if nobody
-// changed that.
-const (
-	largestPiece  = 8 << 20
-	smallestPiece = 512 << 10
-)
-
-// abandonTimeout is how long an interrupted program may take to cancel its upload.
-const abandonTimeout = 500 * time.Millisecond
 
 // errStalled is the cause that ends an upload that does not go on.
 var errStalled = errors.New("it took no byte for too long")
 
 // blob makes sure that the repository has a blob, and returns how.
-func (p *push) blob(ctx context.Context, b oci.Blob) (state State, err error) {
-	h, here := b.Desc.Digest, p.ref.repo.Name()
-	if _, known := p.sent.Load(here + "@" + h.String()); known {
+func (p *push) blob(ctx context.Context, b oci.Blob) (State, error) {
+	digest := b.Desc.Digest.String()
+	here := p.ref.repo.Name()
+	if _, known := p.sent.Load(here + "@" + digest); known {
 		return Exists, nil
 	}
-	if state, err = p.bring(ctx, b); err != nil {
-		return Running, &itemError{"blob " + h.String(), err}
+	state, err := p.transfer(ctx, b)
+	if err != nil {
+		return Running, &itemError{"blob " + digest, err}
 	}
-	p.sent.Store(here+"@"+h.String(), true)
-	p.origins.Store(h, here)
+	p.sent.Store(here+"@"+digest, true)
+	p.origins.Store(b.Desc.Digest, here)
 	return state, nil
 }
 
-// bring mounts a blob from another repository, or uploads it, unless the repository has it.
-func (p *push) bring(ctx context.Context, b oci.Blob) (State, error) {
-	h, from := b.Desc.Digest, p.from
-	if exists, err := p.hasBlob(ctx, h); err != nil || exists {
+// transfer mounts a blob from another repository, or uploads it, unless the repository has it.
+func (p *push) transfer(ctx context.Context, b oci.Blob) (State, error) {
+	exists, err := p.s.hasBlob(ctx, b.Desc.Digest.String())
+	if err != nil || exists {
 		return Exists, err
 	}
-	known, _ := p.origins.Load(h)
-	if name, ok := known.(string); ok && p.sibling(name) != "" {
-		from = []string{p.sibling(name)}
+	sent := &sentBlob{push: p, blob: b}
+	layer, err := partial.CompressedToLayer(sent)
+	if err != nil {
+		return Running, err
 	}
-	location := ""
-	for _, repository := range from {
-		if location != "" {
-			p.abandon(ctx, location)
-		}
-		var mounted bool
-		var err error
-		location, mounted, err = p.begin(ctx, repository, url.Values{"mount": {h.String()}, "from": {repository}})
-		if mounted || err != nil && statusOf(err) == 0 { // a status means that the blob can still be uploaded
-			return Mounted, err
-		}
+	source, found, err := p.mountSource(ctx, b.Desc.Digest)
+	if err != nil {
+		return Running, err
 	}
-	return Done, p.upload(ctx, b, location)
-}
-
-func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
-	_, err := p.s.ask(ctx, http.MethodHead, p.s.url("blobs", h.String()), "")
-	if statusOf(err) == http.StatusNotFound {
-		return false, nil
+	if found {
+		layer = &remote.MountableLayer{Layer: layer, Reference: source.Digest(b.Desc.Digest.String())}
 	}
-	return err == nil, err
-}
-
-// begin begins an upload, or mounts a blob from another repository, which a token must allow to read.
-func (p *push) begin(ctx context.Context, from string, query url.Values) (location string, mounted bool, err error) {
-	if from != "" {
-		source := orasregistry.Reference{Registry: p.ref.repo.RegistryStr(), Repository: from}
-		ctx = auth.AppendRepositoryScope(ctx, source, auth.ActionPull)
-	}
-	resp, err := p.s.ask(ctx, http.MethodPost, p.s.url("blobs", "uploads/")+"?"+query.Encode(), "")
-	if err != nil || query != nil && resp.StatusCode == http.StatusCreated {
-		return "", err == nil, err
-	}
-	location, err = nextLocation(resp)
-	return location, false, err
-}
-
-// nextLocation returns the URL where an upload continues, which may be relative in the answer. Wherever it leads, the
-// session sends credentials only to the registry's host. oras-go refuses other hosts, which some registries use.
-func nextLocation(resp *http.Response) (string, error) {
-	text := resp.Header.Get("Location")
-	u, err := resp.Request.URL.Parse(text)
-	if err != nil || text == "" || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", final(fmt.Errorf("it gave no place to upload to, but %q", printable(text)))
-	}
-	return u.String(), nil
-}
-
-// abandon tells the registry that an upload will not continue. If that fails, the registry drops the upload
-// later by itself.
-func (p *push) abandon(ctx context.Context, location string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
-	defer cancel()
-	if req, err := http.NewRequestWithContext(ctx, http.MethodDelete, location, http.NoBody); err == nil {
-		_, _ = p.s.once(ctx, req)
-	}
-}
-
-// upload sends a blob. A try that fails begins again. oras-go's Push sends a blob in one request, once.
-func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
-	tries := 0
 	hopeless := func(err error) bool { return isFinal(err) && !lostUpload(err) }
-	_, err := fetch.Retry{Attempts: p.opts.Attempts, Backoff: p.opts.Backoff, Final: hopeless}.Do(ctx, func(ctx context.Context) (_ bool, err error) {
-		if tries++; tries > 1 { // perhaps only the answer to the last request was lost
-			if exists, err := p.hasBlob(ctx, b.Desc.Digest); err == nil && exists {
-				return true, nil
-			}
-		}
-		for {
-			piece := min(b.Desc.Size, p.s.piece.Load())
-			err = p.send(ctx, b, location, piece, tries > 1)
-			location = ""
-			if statusOf(err) != http.StatusRequestEntityTooLarge || !p.s.shrink(piece) {
-				return false, err
-			}
-		}
-	})
-	return err
+	err = p.tryUnless(ctx, p.opts.Attempts, hopeless, func(ctx context.Context) error { return p.upload(ctx, layer, sent) })
+	if err != nil {
+		return Running, err
+	}
+	switch {
+	case sent.opened.Load():
+		return Done, nil
+	case found:
+		return Mounted, nil
+	}
+	return Exists, nil // another push of this client sent it meanwhile
 }
 
-// lostUpload reports whether the registry does not know the upload any more, or counts other bytes than we
-// do. Beginning again helps in both cases.
+// mountSource returns another repository of the registry that has a blob.
+func (p *push) mountSource(ctx context.Context, h v1.Hash) (name.Repository, bool, error) {
+	known, _ := p.origins.Load(h)
+	origin, _ := known.(string)
+	if r, ok := p.sibling(origin); ok {
+		return r, true, nil
+	}
+	for _, candidate := range p.from {
+		reader := p.session(endpoint{candidate, false, p.opts.Attempts}, transport.PullScope)
+		has, err := reader.hasBlob(ctx, h.String())
+		if err != nil && statusOf(err) == 0 { // a status means that the blob can still be uploaded
+			return name.Repository{}, false, err
+		}
+		if has {
+			return candidate, true, nil
+		}
+	}
+	return name.Repository{}, false, nil
+}
+
+// upload tries once to mount or to send a blob. It gives up when the registry takes no byte for long.
+func (p *push) upload(ctx context.Context, layer v1.Layer, sent *sentBlob) error {
+	pusher, err := p.s.pusher(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sent.idle = time.AfterFunc(p.limits.commit, func() { cancel(fmt.Errorf("%w (%v)", errStalled, p.limits.commit)) })
+	defer sent.idle.Stop()
+	err = pusher.Upload(ctx, p.s.repo, layer)
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+		return context.Cause(ctx)
+	}
+	return p.s.statusError(err)
+}
+
+// lostUpload reports whether the registry does not know an upload any more, or counts other bytes than we do. Beginning
+// again helps in both cases.
 func lostUpload(err error) bool {
-	_, marked := errors.AsType[*finalError](err)
-	switch statusOf(err) {
+	answer, ok := errors.AsType[*StatusError](err)
+	if !ok || !answer.upload {
+		return false
+	}
+	switch answer.Code {
 	case http.StatusNotFound, http.StatusBadRequest, http.StatusConflict, http.StatusRequestedRangeNotSatisfiable:
-		return !marked
+		return true
 	}
 	return false
 }
 
-// shrink makes pieces smaller than one that was refused. It returns false if they cannot be smaller.
-func (s *session) shrink(refused int64) bool {
-	next := max(min(refused/4, largestPiece), smallestPiece)
-	if next >= refused {
-		return false
-	}
-	s.piece.Store(min(next, s.piece.Load()))
-	return true
+// sentBlob is a blob that is sent, as a [partial.CompressedLayer].
+type sentBlob struct {
+	push   *push
+	blob   oci.Blob
+	idle   *time.Timer // ends the try; each byte that is read puts the end off
+	opened atomic.Bool
 }
 
-// send sends a blob, in pieces, to a place for an upload, and closes the upload. careful waits for the registry's
-// consent before it sends: one that refuses it may close the connection before the answer is read.
-func (p *push) send(ctx context.Context, b oci.Blob, location string, piece int64, careful bool) (err error) {
-	if location == "" {
-		if location, _, err = p.begin(ctx, "", nil); err != nil {
-			return final(err) // it has had its attempts
-		}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	idle := time.AfterFunc(p.limits.commit, func() { cancel(fmt.Errorf("%w (%v)", errStalled, p.limits.commit)) })
-	defer func() {
-		idle.Stop()
-		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
-			err = cause
-		}
-		if err != nil {
-			p.abandon(ctx, location)
-		}
-		cancel(nil)
-	}()
-	if piece >= b.Desc.Size {
-		open := func() (io.ReadCloser, error) { return p.open(b, idle) } // once more if a request is repeated, with a new token
-		location, err = p.patch(ctx, location, b.Desc.Size, -1, careful, open)
-	} else {
-		location, err = p.pieces(ctx, location, b, idle, piece, careful)
-	}
+// Digest is that of the blob.
+func (b *sentBlob) Digest() (v1.Hash, error) { return b.blob.Desc.Digest, nil }
+
+// Size is that of the blob.
+func (b *sentBlob) Size() (int64, error) { return b.blob.Desc.Size, nil }
+
+// MediaType is that of the blob.
+func (b *sentBlob) MediaType() (types.MediaType, error) { return b.blob.Desc.MediaType, nil }
+
+// Compressed opens the blob, once for each try.
+func (b *sentBlob) Compressed() (io.ReadCloser, error) {
+	r, err := b.blob.Open()
 	if err != nil {
-		return err
+		return nil, final(err) // the source's: another try cannot help
 	}
-	return p.commit(ctx, location, b.Desc.Digest)
+	b.opened.Store(true)
+	desc := b.blob.Desc
+	event := Event{Op: "push", Ref: b.push.ref.text, Name: desc.Digest.String(), Called: b.blob.Name, Total: desc.Size}
+	b.push.report(event)
+	return &uploadBody{Verifier: oci.Verify(r, desc, "blob"), sent: b, event: event}, nil
 }
 
-// pieces sends a blob in several requests, each from memory.
-func (p *push) pieces(ctx context.Context, location string, b oci.Blob, idle *time.Timer, size int64, careful bool) (_ string, err error) {
-	body, err := p.open(b, idle)
-	if err != nil {
-		return location, err
-	}
-	defer body.Close()
-	buffer, total := make([]byte, size), b.Desc.Size
-	for offset := int64(0); offset < total; offset += size {
-		piece := buffer[:min(size, total-offset)]
-		if _, err := io.ReadFull(body, piece); err != nil {
-			return location, err
-		}
-		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(piece)), nil }
-		if location, err = p.patch(ctx, location, int64(len(piece)), offset, careful, open); err != nil {
-			return location, err
-		}
-	}
-	return location, nil
+// uploadBody is the content of a blob. Its last bytes are given away only if all have the right digest.
+type uploadBody struct {
+	*oci.Verifier
+	sent  *sentBlob
+	event Event
+	used  atomic.Bool
 }
 
-// patch sends a piece of a blob from offset on, or, with an offset below 0, all of it: some registries accept that only
-// without a range. It returns where the upload continues.
-func (p *push) patch(ctx context.Context, location string, size, offset int64, careful bool, open func() (io.ReadCloser, error)) (string, error) {
-	body, err := open()
-	if err != nil {
-		return location, final(err)
+func (u *uploadBody) Read(buffer []byte) (int, error) {
+	u.used.Store(true)
+	n, err := u.Verifier.Read(buffer)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, final(err) // the source's
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, location, body)
-	if err != nil {
-		return location, err
-	}
-	req.ContentLength, req.GetBody = size, open
-	req.Header.Set("Content-Type", "application/octet-stream")
-	if offset >= 0 {
-		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", offset, offset+size-1))
-	}
-	if careful {
-		req.Header.Set("Expect", "100-continue")
-	}
-	resp, err := p.s.RoundTrip(req)
-	if err == nil {
-		resp, err = answer(resp)
-	}
-	if err != nil || resp.Header.Get("Location") == "" {
-		return location, err
-	}
-	return nextLocation(resp)
+	u.sent.idle.Reset(u.sent.push.limits.commit)
+	u.event.Current += int64(n)
+	u.sent.push.report(u.event)
+	u.sent.push.mu.Lock()
+	defer u.sent.push.mu.Unlock()
+	u.sent.push.stats.Bytes += int64(n)
+	return n, err
 }
 
-// commit closes an upload.
-func (p *push) commit(ctx context.Context, location string, h v1.Hash) error {
-	u, err := url.Parse(location)
-	if err != nil {
-		return final(err)
-	}
-	q := u.Query()
-	q.Set("digest", h.String())
-	u.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.String(), http.NoBody)
-	if err == nil {
-		_, err = p.s.once(ctx, req)
-	}
-	return err
+// Close ends the reading.
+func (u *uploadBody) Close() error {
+	u.used.Store(true)
+	return u.Verifier.Close()
 }

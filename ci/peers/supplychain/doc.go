@@ -1,5 +1,5 @@
 // Package supplychain asks programs of other projects about what the project signs and documents: cosign 2
-// and 3, containers/image (Podman, CRI-O, Skopeo) with a policy, oras-go, regctl, and the libraries of
+// and 3, containers/image (Podman, CRI-O, Skopeo) with a policy, oras, regctl, and the libraries of
 // SPDX, CycloneDX, in-toto and OpenVEX.
 //
 // Program builds them. Each folder of clients is a Go module of its own, with one program, because their

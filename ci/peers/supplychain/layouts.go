@@ -6,21 +6,14 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"oras.land/oras-go/v2"
-	"oras.land/oras-go/v2/content/oci"
-	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// OrasCopy copies an image with everything that refers to it (oras cp -r --from-oci-layout): from an OCI layout
-// in a tar to HOST/PATH:TAG.
+// OrasCopy copies an image with everything that refers to it from an OCI layout in a tar to HOST/PATH:TAG.
 func OrasCopy(t testing.TB, archive, tag, to string) error {
 	t.Helper()
-	source := require.Value(oci.NewFromTar(t.Context(), archive))(t)
-	destination := require.Value(remote.NewRepository(to))(t)
-	destination.PlainHTTP = true
-	_, err := oras.ExtendedCopy(t.Context(), source, tag, destination, destination.Reference.Reference, oras.DefaultExtendedCopyOptions)
+	_, err := run(t, Program(t, "oras"), "cp", "-r", "--from-oci-layout", "--to-plain-http", archive+":"+tag, to)
 	return err
 }
 

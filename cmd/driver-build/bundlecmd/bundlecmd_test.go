@@ -1,7 +1,6 @@
 package bundlecmd
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"io"
@@ -11,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/spf13/cobra"
-	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/bundletest"
@@ -41,9 +40,9 @@ type world struct {
 }
 
 // anonymous is no credentials: tests must not read those of the user who runs them.
-func anonymous(context.Context, string, string) (auth.Credential, error) {
-	return auth.EmptyCredential, nil
-}
+type anonymous struct{}
+
+func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -54,7 +53,7 @@ func newWorld(t *testing.T) *world {
 		*name = strings.TrimPrefix(s.URL, "http://") + "/gpu/driver"
 	}
 	w.public, w.private = writeKey(t)
-	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Credentials: anonymous}))(t)
+	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Keychain: anonymous{}}))(t)
 	defer c.Close()
 	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
 	require.Value(b.Import(t.Context(), c, bundle.ImportOptions{To: w.origin}))(t)
