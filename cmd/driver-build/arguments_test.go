@@ -94,7 +94,6 @@ func TestContradictions(t *testing.T) {
 		"gpus 1eb8 nothing":                                         {`GPU "nothing" is not in the list`},
 		"gpus 1eb8 --node-feature-rules":                            {"about all GPUs: leave out 1eb8"},
 		"completion tcsh":                                           {"tcsh"},
-		"login h.example -u me":                                     {"--password-stdin"},
 		"":                                                          {"nothing to build", "--all", "driver-build list"},
 		"--os ubuntu16.4 --driver 418.87.01":                        {"ubuntu16.4", "ubuntu16.04"},
 		"--os ubuntu16.04 --driver 418.87.1":                        {"418.87.1", "418.87.01"},

@@ -41,7 +41,7 @@ var readers = []string{
 	"matrix add-driver 999.1.1 --matrix MATRIX --redist none --releases none --url FILE --download",
 	"--os debian12 --driver 580.178.04 --sbom=FILE",
 	"DRIVER_BUILD_CA=FILE inspect h.example/a:1",
-	"REGISTRY_AUTH_FILE=FILE inspect 127.0.0.1:9/a:1",
+	"HOME=CONFIG inspect 127.0.0.1:9/a:1",
 }
 
 // wrongFile is the beginning of a wrong value that names a file or folder.
