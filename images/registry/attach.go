@@ -34,7 +34,7 @@ func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) 
 		return Stats{}, err
 	}
 	err = p.attach(ctx, all)
-	return p.stats, p.fail(ctx, err)
+	return p.counts(), p.fail(ctx, err)
 }
 
 func (p *push) attach(ctx context.Context, all []oci.Attachment) error {

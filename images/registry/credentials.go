@@ -98,10 +98,10 @@ func readCredentials(file string) (*configfile.ConfigFile, error) {
 		return known, nil
 	}
 	older := configfile.New(file)
-	if older.LoadFromReader(strings.NewReader(`{"auths":`+string(text)+`}`)) != nil {
-		return known, nil // it has other settings only
+	if older.LoadFromReader(strings.NewReader(`{"auths":`+string(text)+`}`)) == nil {
+		return older, nil
 	}
-	return older, nil
+	return known, nil // it has other settings only
 }
 
 func credentialText(file string) ([]byte, error) {

@@ -102,7 +102,7 @@ func (c *Client) PushContent(ctx context.Context, ref string, all *oci.Content, 
 		return Stats{}, err
 	}
 	err = p.fail(ctx, p.run(ctx, all, attachments, names))
-	return p.stats, err
+	return p.counts(), err
 }
 
 // targets returns the tags to move, or the digest when the reference has no tag.
@@ -211,6 +211,13 @@ func (p *push) countAll(blobs []oci.Blob) {
 	}
 }
 
+// counts returns the counts so far: after a failure a request may still read a blob.
+func (p *push) counts() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
 func (p *push) count(b oci.Blob, s State) {
 	if s != Running {
 		p.reportState(b.Desc.Digest.String(), b.Name, b.Desc.Size, s)
@@ -248,51 +255,4 @@ func (p *push) put(ctx context.Context, under string, d oci.Document) (subject s
 	}
 	p.reportState("manifest "+under, "", d.Desc.Size, Done)
 	return resp.Header.Get("OCI-Subject"), nil
-}
-
-// PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of its own.
-func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (State, error) {
-	p, err := c.newPush(repository, c.opts.MountFrom)
-	if err != nil {
-		return Running, err
-	}
-	state, err := p.blob(ctx, b)
-	return state, p.fail(ctx, err)
-}
-
-// FindBlob looks for a blob in repositories of a registry, and in those of Options.MountFrom. Push mounts it from where it
-// is.
-func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string) (found bool, err error) {
-	for n, repository := range slices.Concat(repositories, c.opts.MountFrom) {
-		p, err := c.newPush(repository, nil)
-		if err != nil {
-			return false, err
-		}
-		if n >= len(repositories) {
-			first, err := parseReference(repositories[0])
-			if err != nil || first.repo.RegistryStr() != p.ref.repo.RegistryStr() {
-				continue // of another registry
-			}
-		}
-		found, err := p.s.hasBlob(ctx, h.String())
-		if err != nil {
-			return false, p.fail(ctx, err)
-		}
-		if found {
-			c.sent.Store(p.ref.repo.Name()+"@"+h.String(), true)
-			c.origins.Store(h, p.ref.repo.Name())
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// Has says whether a reference with a digest leads to a manifest.
-func (c *Client) Has(ctx context.Context, ref string) (found bool, err error) {
-	p, err := c.newPush(ref, nil)
-	if err != nil {
-		return false, err
-	}
-	found, err = p.has(ctx, p.ref.digest.String(), oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}})
-	return found, p.fail(ctx, err)
 }

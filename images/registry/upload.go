@@ -148,13 +148,14 @@ func (b *sentBlob) Compressed() (io.ReadCloser, error) {
 	desc := b.blob.Desc
 	event := Event{Op: "push", Ref: b.push.ref.text, Name: desc.Digest.String(), Called: b.blob.Name, Total: desc.Size}
 	b.push.report(event)
-	return &uploadBody{Verifier: oci.Verify(r, desc, "blob"), sent: b, event: event}, nil
+	return &uploadBody{Verifier: oci.Verify(r, desc, "blob"), push: b.push, idle: b.idle, event: event}, nil
 }
 
 // uploadBody is the content of a blob. Its last bytes are given away only if all have the right digest.
 type uploadBody struct {
 	*oci.Verifier
-	sent  *sentBlob
+	push  *push
+	idle  *time.Timer // of the try
 	event Event
 	used  atomic.Bool
 }
@@ -165,12 +166,12 @@ func (u *uploadBody) Read(buffer []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, final(err) // the source's
 	}
-	u.sent.idle.Reset(u.sent.push.limits.commit)
+	u.idle.Reset(u.push.limits.commit)
 	u.event.Current += int64(n)
-	u.sent.push.report(u.event)
-	u.sent.push.mu.Lock()
-	defer u.sent.push.mu.Unlock()
-	u.sent.push.stats.Bytes += int64(n)
+	u.push.report(u.event)
+	u.push.mu.Lock()
+	defer u.push.mu.Unlock()
+	u.push.stats.Bytes += int64(n)
 	return n, err
 }
 
