@@ -63,11 +63,13 @@ func CheckFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is no folder", dir)
 	}
-	f, err := os.CreateTemp(dir, ".driver-build.tmp-*")
+	const prefix = ".driver-build.tmp-"
+	Sweep(dir, prefix)
+	f, err := createLocked(dir, prefix)
 	if err != nil {
 		return fmt.Errorf("no file can be created in %s: %w", dir, DiskFull(dir, reason(err)))
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return errors.Join(os.Remove(f.Name()), f.Close())
 }
 
 // Write lets fill write the content of path, by the rule of the package. After an error a file is as it was.
@@ -102,19 +104,16 @@ func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 		return err
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tmpPrefix(path)+"*")
+	f, err := createLocked(dir, tmpPrefix(path))
 	if err != nil {
 		return DiskFull(dir, err)
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // err says more, and may be that of Close
-			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name())))
+			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name()))) // while it is locked, so that no other process removes it
+			_ = f.Close()                                              // err says more, and may be that of Close
 		}
 	}()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil && !errors.Is(err, unix.ENOTSUP) {
-		return fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
 	if err := fill(f); err != nil {
 		return err
 	}
