@@ -71,6 +71,8 @@ func TestVerifyRules(t *testing.T) {
 		"gcc empty":          {files: put("usr/bin/x86_64-linux-gnu-gcc-12", "", 0o755), rule: "toolchain", says: "no C compiler is on PATH"},
 		"make":               {files: gone("usr/bin/make"), rule: "toolchain", says: "make is not on PATH"},
 		"sh of another":      {files: put("usr/bin/sh", string(imagetest.ELF{Program: true, Arch: "arm64"}.Bytes()), 0o755), rule: "programs", says: "is for EM_AARCH64"},
+		"licence gone": {files: append(gone("licenses/LICENSE"), put("licenses/nvidia-modprobe.txt", "NVIDIA's license of nvidia-modprobe\n", 0o644)...),
+			rule: "licence", says: "NVIDIA's licence is not in /licenses"},
 		"licence empty":      {files: put("licenses/LICENSE", "", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
 		"licence of another": {files: put("licenses/LICENSE", "GPL, a license\n", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
 		"licence unreadable": {files: put("licenses/LICENSE", "NVIDIA's license\n", 0o600), rule: "licence", says: "which all users can read"},

@@ -108,12 +108,23 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 			return err
 		}
 		unfit := verify.Unfit(findings)
-		err = session.ShowList(a, findings, nil, func(f verify.Finding) []string { return []string{f.String()} })
+		err = show(a, findings)
 		if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
 			fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
 		}
 		return errors.Join(err, unfit)
 	})
+}
+
+// show prints findings, each beginning on a line of its own.
+func show(a *session.App, findings []verify.Finding) error {
+	if a.Format == "json" {
+		return a.JSON(session.NewList(findings))
+	}
+	for _, f := range findings {
+		fmt.Fprintln(a.Stdout, f)
+	}
+	return nil
 }
 
 // examine looks at all that the flags ask for.

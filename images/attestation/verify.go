@@ -81,7 +81,7 @@ func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
 }
 
 func finding(severity verify.Severity, rule, format string, args ...any) verify.Finding {
-	return verify.Finding{Severity: severity, Rule: rule, Message: fmt.Sprintf(format, args...)}
+	return verify.NewFinding(severity, rule, "", format, args...)
 }
 
 // named judges the names that the good signatures state: a tag can be moved to another image that is signed.

@@ -3,6 +3,7 @@ package bundle
 import (
 	"fmt"
 
+	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
@@ -36,6 +37,7 @@ func finding(rule Rule, member, format string, args ...any) Finding {
 	return Finding{Member: member, Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
+// String is the finding on one line: names of members are whatever the file says.
 func (f Finding) String() string {
 	text := string(f.Rule) + ": " + f.Message
 	for _, where := range []string{f.Member, f.File} {
@@ -43,7 +45,7 @@ func (f Finding) String() string {
 			text = where + ": " + text
 		}
 	}
-	return text
+	return escape.Line(text)
 }
 
 func (f Finding) Error() string { return ErrUnsound.Error() + ": " + f.String() }

@@ -26,11 +26,11 @@ var harmless = map[string][]string{
 	"certificates: a site adds its own": {
 		"etc/ssl/certs", "etc/pki/ca-trust", "etc/pki/tls/certs", "usr/local/share/ca-certificates", "usr/share/ca-certificates",
 	},
-	"documents":                           {"usr/share/doc", "usr/share/man", "usr/share/info"},
-	"texts for people":                    {"usr/share/locale"},
-	"nothing of the driver looks there":   {"home", "root", "srv", "mnt", "media", "opt", "tmp", "var/tmp"},
-	"caches are written again":            {"var/cache"},
-	"logs":                                {"var/log"},
+	"documents":                         {"usr/share/doc", "usr/share/man", "usr/share/info"},
+	"texts for people":                  {"usr/share/locale"},
+	"nothing of the driver looks there": {"home", "root", "srv", "mnt", "media", "opt", "tmp", "var/tmp"},
+	"caches are written again":          {"var/cache"},
+	"logs":                              {"var/log"},
 	"nothing is read there unless the node mounts it": {"run"},
 	"the container's own folder hides it":             {"proc", "sys", "dev"},
 }

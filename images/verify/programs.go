@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -131,12 +132,17 @@ func checkEnvironment(s *subject) {
 // maxLicence bounds a licence. Those of Debian's packages have 60 kB.
 const maxLicence = 4 << 20
 
-// checkLicence: the terms of the driver ask that they go with it, so they must be there and readable.
+// licence matches a text about NVIDIA's terms, in lower case.
+var licence = regexp.MustCompile(`(?s)nvidia.*licen[sc]e|licen[sc]e.*nvidia`)
+
+// checkLicence: the terms of the driver ask that they go with it, so they must be there and readable. In an image of this project they have
+// one place. The free parts of the driver have licences of their own beside it, which name NVIDIA and do not replace it.
 func checkLicence(s *subject) {
-	all, there := []string{recipe.LicenceFile}, ""
-	if !s.tree.Exists(recipe.LicenceFile) { // where the driver's own is, others do not replace it
+	all := []string{recipe.LicenceFile}
+	if s.infoErr != nil && !s.tree.Exists(recipe.LicenceFile) {
 		all = append(s.below("licenses"), s.below("usr/share/licenses")...)
 	}
+	there := ""
 	for _, name := range all {
 		e := s.at(name)
 		if e == nil || e.Kind == rootfs.Dir {
@@ -144,7 +150,7 @@ func checkLicence(s *subject) {
 		}
 		there = e.Path
 		text := strings.ToLower(string(s.text(name, maxLicence)))
-		if e.Mode&0o444 == 0o444 && strings.Contains(text, "nvidia") && (strings.Contains(text, "license") || strings.Contains(text, "licence")) {
+		if e.Mode&0o444 == 0o444 && licence.MatchString(text) {
 			return
 		}
 	}

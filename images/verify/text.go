@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -37,11 +38,11 @@ func (i *Inspection) WriteText(to io.Writer) error {
 	}
 	for _, row := range rows {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+			fmt.Fprintf(w, "%s\t%s\n", row[0], escape.Line(row[1]))
 		}
 	}
 	for n, l := range i.Layers {
-		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
+		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), escape.Line(l.CreatedBy))
 	}
 	return w.Flush()
 }

@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -33,7 +32,7 @@ const (
 	Note    Severity = "note"
 )
 
-// Finding is one thing that Verify saw.
+// Finding is one thing that Verify saw. The path is as the image has it.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Rule     string   `json:"rule"`
@@ -41,18 +40,19 @@ type Finding struct {
 	Message  string   `json:"message"`
 }
 
-// String is the finding on one line.
+// NewFinding makes a finding of a message, a path or "" in an image, and the arguments of fmt.Sprintf. Names of files, labels and links
+// are whatever the image says, so that the message is made one line.
+func NewFinding(severity Severity, rule, path, format string, args ...any) Finding {
+	return Finding{severity, rule, path, escape.Line(fmt.Sprintf(format, args...))}
+}
+
+// String is the finding as text. It has several lines only if the message has, such as that of a compiler.
 func (f Finding) String() string {
-	line := fmt.Sprintf("%s: %s: %s", f.Severity, f.Rule, f.Message)
+	where := ""
 	if f.Path != "" {
-		line = fmt.Sprintf("%s: %s: %s: %s", f.Severity, f.Rule, f.Path, f.Message)
+		where = escape.Line(f.Path) + ": "
 	}
-	return strings.Map(func(r rune) rune { // names of files, labels and links are whatever the image says
-		if !unicode.IsPrint(r) && r != '\n' {
-			return '?'
-		}
-		return r
-	}, line)
+	return escape.Text(fmt.Sprintf("%s: %s: %s%s", f.Severity, f.Rule, where, f.Message))
 }
 
 // ErrUnfit means that Verify has findings that are errors.
@@ -98,7 +98,7 @@ type subject struct {
 
 // find adds a finding: its severity, a path or "", and the message.
 func (s *subject) find(sev Severity, path, format string, args ...any) {
-	s.findings = append(s.findings, Finding{sev, s.rule, path, fmt.Sprintf(format, args...)})
+	s.findings = append(s.findings, NewFinding(sev, s.rule, path, format, args...))
 }
 
 // fail adds an error.

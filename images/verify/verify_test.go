@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"pgregory.net/rapid"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
@@ -65,4 +67,18 @@ func TestSummarizeBase(t *testing.T) {
 		img := require.Value(mutate.Config(empty.Image, v1.Config{Labels: map[string]string{recipe.OCIPrefix + "base.name": c.name, recipe.OCIPrefix + "base.digest": c.digest}}))(t)
 		assert.Equalf(t, c.want, require.Value(Summarize(img))(t).Base, "base %q %q", c.name, c.digest)
 	}
+}
+
+// TestOneLine: whatever an image calls its files, a finding is one line, and its path in JSON is the file's name.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		name := rapid.StringOf(rapid.SampledFrom([]rune("ab/\n\r\x1b\u2028\u202e"))).Draw(rt, "name")
+		s := subject{rule: "files"}
+		s.fail(name, "leads to %s", name)
+		found := s.findings[0]
+		assert.Equalf(rt, 1, len(strings.Split(found.String(), "\n")), "lines of %q", found.String())
+		assert.Equal(rt, -1, strings.IndexFunc(found.String(), func(r rune) bool { return !unicode.IsPrint(r) }))
+		assert.Equal(rt, name, found.Path)
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/buildkit/util/progress/progressui"
 	"golang.org/x/term"
 
+	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -129,7 +130,7 @@ func (t *transfers) Event(e registry.Event) {
 	if e.State != registry.Running && e.State != registry.Done {
 		name += " (" + string(e.State) + ")"
 	}
-	step.Progress(name, e.Current, e.Total)
+	step.Progress(escape.Line(name), e.Current, e.Total)
 	if e.State != registry.Running {
 		_ = step.End(e.State != registry.Done, nil)
 		delete(t.open, id)

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 
 	"golang.org/x/term"
+
+	"github.com/driver-container/driver-container/distros/escape"
 )
 
 // Result prints a line on stdout; lines of several goroutines do not mix. On a terminal that shows progress,
@@ -64,7 +66,7 @@ func (a *App) Input(ctx context.Context) io.Reader {
 // Notes prints what the user should know on stderr. It is called when the display has ended, after With.
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
-		fmt.Fprintln(a.Stderr, "note: "+n)
+		fmt.Fprintln(a.Stderr, escape.Text("note: "+n))
 	}
 }
 
@@ -74,7 +76,7 @@ func (a *App) Quiet() bool { return a.progress == "quiet" }
 // Warnings prints what may do harm on stderr, like Notes.
 func (a *App) Warnings(warnings ...string) {
 	for _, w := range warnings {
-		fmt.Fprintln(a.Stderr, "warning: "+w)
+		fmt.Fprintln(a.Stderr, escape.Text("warning: "+w))
 	}
 }
 
@@ -92,7 +94,7 @@ func (a *App) Table(titles []string, rows [][]string) error {
 				cell = cmp.Or(cell, "-")
 			}
 			if titles == nil || titles[i] != "" {
-				cells = append(cells, cell)
+				cells = append(cells, escape.Line(cell))
 			}
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
