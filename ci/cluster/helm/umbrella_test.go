@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +77,39 @@ func TestUmbrella(t *testing.T) {
 			rendered := require.Value(control.Helm(t, args...))(t)
 			assert.Samef(t, tc.want, sets(rendered), "DaemonSets (-want +got)")
 		})
+	}
+}
+
+// A parent chart's registry has all images, and its secrets are those of all pods.
+func TestGlobal(t *testing.T) {
+	control.Gate(t)
+	for name, tc := range map[string]struct{ repository, registry, want string }{
+		"another registry":      {"registry.example.com/gpu/driver", "mirror.example.com", "mirror.example.com/gpu/driver"},
+		"a path, and ports":     {"registry.example.com:5000/driver", "mirror.example.com:5000/proxy/", "mirror.example.com:5000/proxy/driver"},
+		"a path only":           {"gpu/driver", "mirror.example.com", "mirror.example.com/gpu/driver"},
+		"a name only":           {"driver", "mirror.example.com", "mirror.example.com/driver"},
+		"this machine":          {"localhost/driver", "mirror.example.com", "mirror.example.com/driver"},
+		"without a registry":    {"registry.example.com/driver", "", "registry.example.com/driver"},
+		"null, as some have it": {"registry.example.com/driver", "null", "registry.example.com/driver"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rendered := require.Value(template(t, minimal("image.repository="+tc.repository, "global.imageRegistry="+tc.registry, "preflight.enabled=true")...))(t)
+			var images []string
+			for _, found := range regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllStringSubmatch(rendered, -1) {
+				images = append(images, strings.Trim(found[1], `"`))
+			}
+			assert.Samef(t, []string{tc.want + ":535.261.03-debian12"}, slices.Compact(images), "images (-want +got)")
+		})
+	}
+	rendered := require.Value(template(t, minimal("global.imageRegistry=mirror.example.com", "moduleImages={registry.example.com/driver:a-modules}",
+		"prePull.images={registry.example.com/driver:535.261.03-debian12}", "preflight.enabled=true",
+		"image.pullSecrets={own}", "global.imagePullSecrets[0].name=a", "global.imagePullSecrets[1]=b")...))(t)
+	assert.Equalf(t, 0, strings.Count(rendered, "registry.example.com"), "images of the registry that is replaced")
+	assert.Containsf(t, rendered, "reference: \"mirror.example.com/driver:a-modules\"", "a set of modules")
+	pods := strings.Count(rendered, "imagePullSecrets:")
+	for _, name := range []string{"own", "a", "b"} {
+		assert.Equalf(t, pods, strings.Count(rendered, "- name: "+name+"\n"), "pods with the secret %s", name)
 	}
 }
 

@@ -55,7 +55,7 @@
 {{- if and $own $foreign (ne $own $foreign) -}}
   {{- fail (printf "image.repository is %s, driver.repository and driver.image are %s: give one of them" $own $foreign) -}}
 {{- end -}}
-{{- $repository := $own | default $foreign -}}
+{{- $repository := include "nvidia-driver.mirrored" (dict "root" . "reference" ($own | default $foreign)) -}}
 {{- $at := printf "%s=%s" (ternary "image.repository" "driver.repository" (ne $own "")) $repository -}}
 {{- if contains "://" $repository -}}
   {{- fail (printf "%s: leave the scheme out: registry and path of the images, as in registry.example.com/gpu/driver" $at) -}}
@@ -69,10 +69,35 @@
 {{- $repository -}}
 {{- end }}
 
-{{/* Names of the secrets for the registry, as a JSON list: image.pullSecrets, imagePullSecrets and driver.imagePullSecrets. Input: root. */}}
+{{/* A reference with the registry of global.imageRegistry instead of its own, if a parent chart gives one. As everywhere, the first
+     part of a reference is a registry if it has a dot or a port. Input: dict root, reference. */}}
+{{- define "nvidia-driver.mirrored" -}}
+{{- $registry := (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
+{{- if contains "://" $registry -}}
+  {{- fail (printf "global.imageRegistry=%s: leave the scheme out, as in registry.example.com" $registry) -}}
+{{- end -}}
+{{- if and $registry .reference -}}
+  {{- printf "%s/%s" $registry (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" .reference "") -}}
+{{- else -}}
+  {{- .reference -}}
+{{- end -}}
+{{- end }}
+
+{{/* The same for a list, as JSON. Input: dict root, references. */}}
+{{- define "nvidia-driver.mirroredAll" -}}
+{{- $all := list -}}
+{{- range .references -}}
+  {{- $all = append $all (include "nvidia-driver.mirrored" (dict "root" $.root "reference" .)) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end }}
+
+{{/* Names of the secrets for the registry, as a JSON list: image.pullSecrets, those of a parent chart, imagePullSecrets and
+     driver.imagePullSecrets. Input: root. */}}
 {{- define "nvidia-driver.pullSecrets" -}}
 {{- $names := list -}}
-{{- $all := concat .Values.image.pullSecrets (.Values.imagePullSecrets | default list) -}}
+{{- $global := (.Values.global | default dict).imagePullSecrets | default list -}}
+{{- $all := concat .Values.image.pullSecrets $global (.Values.imagePullSecrets | default list) -}}
 {{- if kindIs "map" .Values.driver -}}{{- $all = concat $all (.Values.driver.imagePullSecrets | default list) -}}{{- end -}}
 {{- range $all -}}
   {{- $name := . -}}

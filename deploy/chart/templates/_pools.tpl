@@ -67,7 +67,8 @@
   {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key).enabled (hasKey $own $key)) -}}
 {{- end -}}
 {{- $_ := set $pool "modules" ($own.modules | default $v.modules) -}}
-{{- $_ := set $pool "moduleImages" (ternary $own.moduleImages $v.moduleImages (hasKey $own "moduleImages")) -}}
+{{- $moduleImages := ternary $own.moduleImages $v.moduleImages (hasKey $own "moduleImages") -}}
+{{- $_ := set $pool "moduleImages" (include "nvidia-driver.mirroredAll" (dict "root" .root "references" $moduleImages) | fromJsonArray) -}}
 {{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}
 {{- $_ := set $pool "moduleParameters" (mustMergeOverwrite (deepCopy $v.moduleParameters) (deepCopy ($own.moduleParameters | default dict))) -}}
 {{- $pool = mustMergeOverwrite $pool (include "nvidia-driver.image" (dict "root" .root "pool" $pool "at" $at) | fromJson) -}}

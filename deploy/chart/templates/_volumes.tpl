@@ -53,7 +53,7 @@
 {{- end }}
 
 {{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. */}}
-{{- define "nvidia-driver.mounts" -}}
+{{- define "nvidia-driver.ownMounts" -}}
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeMounts" . }}
@@ -92,7 +92,11 @@
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenMount" .root }}
 {{- end }}
-{{- with $v.extraVolumeMounts }}
+{{- end }}
+
+{{- define "nvidia-driver.mounts" -}}
+{{ include "nvidia-driver.ownMounts" . }}
+{{- with .root.Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -109,7 +113,7 @@
 {{- include "nvidia-driver.moduleVolumes" (dict "root" .root "images" .pool.moduleImages) }}
 {{- end }}
 
-{{- define "nvidia-driver.volumes" -}}
+{{- define "nvidia-driver.ownVolumes" -}}
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeVolumes" . }}
@@ -141,9 +145,50 @@
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenVolume" .root }}
 {{- end }}
-{{- with $v.extraVolumes }}
+{{- end }}
+
+{{- define "nvidia-driver.volumes" -}}
+{{- include "nvidia-driver.checkVolumes" . -}}
+{{ include "nvidia-driver.ownVolumes" . }}
+{{- with .root.Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* Fails if what a user adds is there already, or mounts what is not there: the API server would refuse it after other objects are
+     made. Input: dict root, pool. */}}
+{{- define "nvidia-driver.checkVolumes" -}}
+{{- $v := .root.Values -}}
+{{- $volumes := dict -}}
+{{- range include "nvidia-driver.ownVolumes" . | fromYamlArray -}}{{- $_ := set $volumes .name true -}}{{- end -}}
+{{- range $v.extraVolumes -}}
+  {{- if hasKey $volumes .name -}}
+    {{- fail (printf "extraVolumes: the pod has a volume %q already: choose another name" .name) -}}
+  {{- end -}}
+  {{- $_ := set $volumes .name true -}}
+{{- end -}}
+{{- $paths := dict -}}
+{{- range include "nvidia-driver.ownMounts" . | fromYamlArray -}}{{- $_ := set $paths .mountPath true -}}{{- end -}}
+{{- range $v.extraVolumeMounts -}}
+  {{- if not (hasKey $volumes .name) -}}
+    {{- fail (printf "extraVolumeMounts: there is no volume %q: add it to extraVolumes" .name) -}}
+  {{- else if hasKey $paths .mountPath -}}
+    {{- fail (printf "extraVolumeMounts: something is mounted at %s already" .mountPath) -}}
+  {{- end -}}
+  {{- $_ := set $paths .mountPath true -}}
+{{- end -}}
+{{- $containers := dict "nvidia-driver-ctr" true "driver-evict" true -}}
+{{- range $container := $v.initContainers -}}
+  {{- if hasKey $containers .name -}}
+    {{- fail (printf "initContainers: the pod has a container %q already: choose another name" .name) -}}
+  {{- end -}}
+  {{- $_ := set $containers .name true -}}
+  {{- range .volumeMounts -}}
+    {{- if not (hasKey $volumes .name) -}}
+      {{- fail (printf "initContainers: %s mounts a volume %q, which is not there: add it to extraVolumes" $container.name .name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* The folder for repositories or certificates of a pool's system. Input: dict root, pool, key (repoConfig or certConfig). */}}
