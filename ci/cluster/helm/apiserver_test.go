@@ -32,7 +32,8 @@ func TestAPIServer(t *testing.T) {
 		return err
 	})
 	monitors := filepath.Join(t.TempDir(), "monitors.yaml")
-	rendered := require.Value(template(t, minimal("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")...))(t)
+	rendered := require.Value(template(t, minimal("podMonitor.enabled=true", "prometheusRule.enabled=true", "prometheusRule.annotations.a=b",
+		"dashboard.enabled=true", "dashboard.annotations.grafana_folder=GPUs")...))(t)
 	require.NoError(t, os.WriteFile(monitors, []byte(rendered), 0o600))
 	for _, path := range append(glob(t, "testdata/golden/*.yaml"), monitors) {
 		t.Run(base(path), func(t *testing.T) {

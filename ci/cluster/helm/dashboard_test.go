@@ -150,6 +150,9 @@ func readRules(t *testing.T) rules {
 	return r
 }
 
+// runbook is where alerts lead: the heading of docs/fix.md with a row for each of them.
+const runbook = "https://github.com/driver-container/driver-container/blob/main/docs/fix.md#an-alert-fires"
+
 // TestMetricsExist: metrics that the dashboard, the rules and the documentation name are served.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
@@ -169,8 +172,9 @@ func TestMetricsExist(t *testing.T) {
 	for _, r := range readRules(t).Groups[0].Rules {
 		asked = append(asked, r.Expr, r.Annotations["description"])
 	}
-	docs := require.Value(os.ReadFile("../../../docs/operate.md"))(t)
-	for _, text := range append(asked, string(docs)) {
+	operate := require.Value(os.ReadFile("../../../docs/operate.md"))(t)
+	fix := string(require.Value(os.ReadFile("../../../docs/fix.md"))(t))
+	for _, text := range append(asked, string(operate), fix) {
 		for _, n := range name.FindAllString(text, -1) {
 			if _, ok := served[n]; !ok {
 				t.Errorf("no server serves %s: %.100s", n, text)
@@ -178,8 +182,11 @@ func TestMetricsExist(t *testing.T) {
 		}
 	}
 	for _, r := range readRules(t).Groups[0].Rules {
-		if !strings.Contains(string(docs), "| `"+r.Alert+"` |") || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s: severity %q, summary %q, or not in docs/operate.md", r.Alert, r.Labels["severity"], r.Annotations["summary"])
+		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s: severity %q, summary %q", r.Alert, r.Labels["severity"], r.Annotations["summary"])
 		}
+		_, row, _ := strings.Cut(fix, "\n## An alert fires\n")
+		assert.Containsf(t, row, "\n| `"+r.Alert+"` |", "docs/fix.md")
+		assert.Equalf(t, runbook, r.Annotations["runbook_url"], "%s", r.Alert)
 	}
 }

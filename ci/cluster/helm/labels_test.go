@@ -20,8 +20,8 @@ import (
 
 // keyed are the values whose keys become labels or annotations of objects that have some already.
 var keyed = []string{
-	"commonLabels", "podLabels", "podAnnotations", "serviceAccount.annotations", "serviceMonitor.labels", "prometheusRule.labels",
-	"dashboard.labels",
+	"commonLabels", "podLabels", "podAnnotations", "serviceAccount.annotations", "serviceMonitor.labels", "serviceMonitor.annotations",
+	"prometheusRule.labels", "prometheusRule.annotations", "dashboard.labels", "dashboard.annotations",
 }
 
 // keys are keys of the chart's own labels and annotations, and others.
