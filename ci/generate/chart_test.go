@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/ci/testkit/testfile"
 )
 
 // valuesSchema is the part of JSON Schema that values.schema.json uses to declare values.
@@ -101,7 +102,7 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	schema := `{"properties": {"a": {"$ref": "#/definitions/x"}, "b": {"$ref": "#/definitions/x"}, "driver": {}},
 		"definitions": {"operatorDriver": {"properties": {}}, "x": {"properties": {"y": {"enum": ["0", 0, true, "\\s<"]}}}}}`
-	rows := []chartValue{{"a", "A."}, {"a.y", "Y."}, {"b", "B."}, {"b.y", "As in a."}}
+	rows := []chartValue{{Path: "a", Text: "A."}, {Path: "a.y", Text: "Y."}, {Path: "b", Text: "B."}, {Path: "b.y", Text: "As in a."}}
 	got := require.Value(describe([]byte(schema), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
 	var plain bytes.Buffer
 	require.NoError(t, json.Compact(&plain, []byte(got)))
@@ -120,7 +121,7 @@ func TestDescribe(t *testing.T) {
 	} {
 		assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), rows, []byte(hints))), want, "%q", hints)
 	}
-	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []chartValue{{"c.d", "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
+	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []chartValue{{Path: "c.d", Text: "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
 }
 
 // A hint names a value that the chart has.
@@ -162,10 +163,21 @@ tolerations:
 `)
 	rows := require.Value(chartValues(values))(t)
 	want := []chartValue{
-		{"image", "A group, in two lines."}, {"image.tag", "The tag | or not."}, {"image.secrets", "A list."},
-		{"resources", "One that Kubernetes defines."}, {"tolerations", "A list with mappings."},
+		{"image", "A group, in two lines.", ""}, {"image.tag", "The tag | or not.", `"535.10"`}, {"image.secrets", "A list.", "[]"},
+		{"resources", "One that Kubernetes defines.", `{"requests":{"cpu":"50m"}}`},
+		{"tolerations", "A list with mappings.", `[{"key":"a","operator":"Exists"}]`},
 	}
 	assert.Same(t, want, rows)
+}
+
+// The README's table has a row for each value.
+func TestValuesTable(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	testfile.Write(t, filepath.Join(root, chartDir, "values.yaml"), "# A group.\na:\n  # `x` | y.\n  b: {}\n")
+	table := require.Value(valuesTable(root))(t)
+	assert.Equal(t, "| value | default | |\n|---|---|---|\n| `a` |  | A group. |\n| `a.b` | `{}` | `x` \\| y. |\n", table)
+	assert.ErrorContains(t, assert.Err(valuesTable(t.TempDir())), "read the chart's values")
 }
 
 // The templates' defaults are those of values.yaml, except the cleared ones, which keep their type.

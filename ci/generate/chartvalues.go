@@ -1,15 +1,19 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// chartValue is one value of the chart: its path ("image.tag") and the text of its comment.
-type chartValue struct{ Path, Text string }
+// chartValue is one value of the chart: its path ("image.tag"), the text of its comment, and its default as JSON, ""
+// for a group of values.
+type chartValue struct{ Path, Text, Default string }
 
 // whole are values whose keys have no comments although they are mappings: Kubernetes defines them.
 var whole = []string{"resources", "evict.resources", "dashboard.labels"}
@@ -36,8 +40,16 @@ func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, erro
 		if row.Text == "" {
 			return nil, fmt.Errorf("values.yaml:%d: %s has no comment above it", key.Line, row.Path)
 		}
+		group := value.Kind == yaml.MappingNode && len(value.Content) > 0 && !slices.Contains(whole, row.Path)
+		if !group {
+			var err error
+			row.Default, err = defaultOf(value)
+			if err != nil {
+				return nil, fmt.Errorf("values.yaml:%d: the default of %s: %w", key.Line, row.Path, err)
+			}
+		}
 		rows = append(rows, row)
-		if value.Kind == yaml.MappingNode && !slices.Contains(whole, row.Path) {
+		if group {
 			below, err := walk(value, row.Path+".", lines)
 			if err != nil {
 				return nil, err
@@ -46,6 +58,39 @@ func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, erro
 		}
 	}
 	return rows, nil
+}
+
+// defaultOf returns a value as JSON.
+func defaultOf(value *yaml.Node) (string, error) {
+	var decoded any
+	err := value.Decode(&decoded)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(decoded)
+	return string(text), err
+}
+
+// valuesTable returns the table of the chart's README: every value with its default and what it does.
+func valuesTable(root string) (string, error) {
+	values, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("read the chart's values: %w", err)
+	}
+	rows, err := chartValues(values)
+	if err != nil {
+		return "", err
+	}
+	var table strings.Builder
+	table.WriteString("| value | default | |\n|---|---|---|\n")
+	for _, row := range rows {
+		standard := ""
+		if row.Default != "" {
+			standard = "`" + row.Default + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", row.Path, standard, cell(row.Text))
+	}
+	return table.String(), nil
 }
 
 // comment joins the comment lines above a line; line counts from 1.

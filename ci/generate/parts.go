@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,24 +27,26 @@ var parts = map[string]func(root string) (string, error){
 	"cmd/driver-entrypoint: exit codes": exitCodes("cmd/driver-entrypoint/exit.go"),
 	"images/releases: cuda":             cuda,
 	"node/config: variables":            variables,
+	chartDir + ": values":               valuesTable,
 }
 
-// committedPages returns the pages of docs that have generated parts.
+// committedPages returns the pages of docs, and the chart's README, that have generated parts.
 func committedPages(root string) (map[string]string, error) {
-	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	names, err := fs.Glob(os.DirFS(root), "docs/*.md")
 	if err != nil {
 		return nil, fmt.Errorf("find the pages of docs: %w", err)
 	}
 	pages := map[string]string{}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
+	for _, name := range append(names, chartDir+"/README.md") {
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, fmt.Errorf("read a page with generated parts: %w", err)
 		}
 		if !marker.Match(text) {
 			continue
 		}
-		if pages["docs/"+filepath.Base(name)], err = replace(root, string(text)); err != nil {
+		pages[name], err = replace(root, string(text))
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -134,7 +137,13 @@ func cuda(string) (string, error) {
 	return strings.Join(rows, ""), nil
 }
 
-// cell makes text a cell of a table.
+// cell makes text a cell of a table. Between backticks a backslash would be shown, except the one before "|".
 func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", `\<`, "*", `\*`, "\n", " ").Replace(strings.TrimSpace(text))
+	everywhere := strings.NewReplacer("|", `\|`, "\n", " ")
+	prose := strings.NewReplacer("<", `\<`, "*", `\*`)
+	pieces := strings.Split(everywhere.Replace(strings.TrimSpace(text)), "`")
+	for i := 0; i < len(pieces); i += 2 {
+		pieces[i] = prose.Replace(pieces[i])
+	}
+	return strings.Join(pieces, "`")
 }
