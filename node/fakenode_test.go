@@ -148,7 +148,7 @@ type fakeDaemons struct{ i *instance }
 func (d *fakeDaemons) States() []daemons.State {
 	d.i.mu.Lock()
 	defer d.i.mu.Unlock()
-	s := daemons.State{Name: "nvidia-persistenced", PID: daemonPID, Running: true, Ready: true}
+	s := daemons.State{Name: "nvidia-persistenced", PID: daemonPID, Running: true, Ready: true, Effect: "GPUs become slow"}
 	if d.i.daemonDown {
 		s = daemons.State{Name: s.Name, Reason: "it ended with code 1"}
 	}

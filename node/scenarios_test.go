@@ -164,7 +164,7 @@ func TestLines(t *testing.T) {
 		"left in place": `
 			run 535
 				5s holder comes
-			end log ` + logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711`,
+			end log ` + logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711.* | log nvidia-persistenced ends with this container \(GPUs become slow\): start the next one soon`,
 		"a node that is not fit": `
 			unfit
 			run 535 waits

@@ -232,6 +232,11 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	}
 	reason := fmt.Sprintf("left in place: %v", refusal)
 	n.log.Warn("left in place", "error", refusal)
+	ending := daemons.Ending(n.status.Get().Daemons)
+	if ending != "" {
+		reason += "; " + ending
+		n.warn("%s: start the next one soon", ending)
+	}
 	n.repairRoot(ctx)
 	n.showDriver()
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container

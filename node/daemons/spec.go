@@ -60,6 +60,18 @@ type State struct {
 	Since    time.Time `json:"since"`
 }
 
+// Ending says what users of the driver notice when daemons end with their container and the driver stays; "" if
+// nothing.
+func Ending(states []State) string {
+	var ends []string
+	for _, s := range states {
+		if s.Effect != "" {
+			ends = append(ends, fmt.Sprintf("%s ends with this container (%s)", s.Name, s.Effect))
+		}
+	}
+	return strings.Join(ends, "; ")
+}
+
 // Down says which daemons are not ready, and why; "" if all are.
 func Down(states []State) string {
 	var down []string

@@ -40,7 +40,7 @@ func (f Facts) Check(h Host, k Kernel) (text, fix string, fatal bool) {
 		text, fix = m.modules(k)
 		return text, fix, false
 	}
-	return m.String() + "; the image has the fabric manager", "", false
+	return m.String() + "; the image has the fabric manager, which ends with this container", "", false
 }
 
 // unmanaged says that nothing has to be managed, which is a surprise with GPUs of a baseboard.
