@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // TestAnyLifeEndsWhole checks that any interleaving of signals, kills, failures, users and changes by others,
@@ -27,11 +28,18 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 			draw := func(name string) bool { return rapid.IntRange(0, 4).Draw(rt, name) == 0 }
 			dirty := false
 			if draw("stacked") {
-				w.layers, dirty = []string{v470, v470}, true
+				w.layers, dirty = []string{v470 + "-", v470 + "-"}, true
 			}
 			var tales []string
 			for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 				w.calm()
+				if draw("left") {
+					left := drawLife(rt)
+					w.omitted, w.refused, w.build = "", "", ""
+					w.leave(left.version, left.source, "build="+left.image)
+					tales = append(tales, fmt.Sprintf("left %s of %s, build %q", left.version, left.source, left.image))
+					dirty = false
+				}
 				w.broken[v535], w.broken[v470] = draw("535 broken"), draw("470 broken")
 				w.omitted = rapid.SampledFrom([]string{"", "", "nvidia-fs", "gdrdrv"}).Draw(rt, "omitted")
 				w.refused = rapid.SampledFrom([]string{"", "", "nvidia_fs", "gdrdrv"}).Draw(rt, "refused")
@@ -60,6 +68,9 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 	})
 }
 
+// replacing are operations of a replacement, or "" for those of the number.
+var replacing = []string{"", "", "", "", "delete nvidia", "delete nvidia_modeset", "unmount", "mount", "firmware", "insert nvidia", "insert nvidia_uvm", "keep"}
+
 func drawLife(rt *rapid.T) life {
 	l := life{
 		version:  rapid.SampledFrom([]string{v470, v535}).Draw(rt, "version"),
@@ -68,10 +79,16 @@ func drawLife(rt *rapid.T) life {
 		onBusy:   rapid.SampledFrom([]string{config.BusyDetach, config.BusyFail, config.BusyWait}).Draw(rt, "on busy"),
 		waits:    rapid.Bool().Draw(rt, "waits for a fit node"),
 		direct:   rapid.Bool().Draw(rt, "GPUDirect"),
+		source:   rapid.SampledFrom([]string{"", status.FromImage, status.FromMounted}).Draw(rt, "source"),
+		image:    rapid.SampledFrom([]string{"", "b"}).Draw(rt, "image"),
 	}
 	fails := 0
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {
 		e := event{at: rapid.IntRange(1, 110).Draw(rt, "at"), what: rapid.SampledFrom(happenings).Draw(rt, "what")}
+		e.op = rapid.SampledFrom(replacing).Draw(rt, "operation")
+		if e.op != "" {
+			e.at = 0
+		}
 		if e.what == "fail" {
 			fails++ // permanent failures have other tests: here a second attempt must be possible
 		}
@@ -126,10 +143,13 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// leave runs an instance until it serves and kills it.
-func (w *world) leave(version string) {
-	w.run(life{version: version, direct: w.direct})
-	w.run(life{version: version, direct: w.direct, asks: time.Hour}, func(n *Node) {
+// leave runs an instance until it serves and kills it. The words are those of a story.
+func (w *world) leave(version string, words ...string) {
+	l := life{version: version, direct: w.direct}
+	l.set(words...)
+	w.run(l)
+	l.asks = time.Hour
+	w.run(l, func(n *Node) {
 		k := n.Kernel.(*instance)
 		w.at(7*time.Second, func() { k.before = func(string) error { k.die(); return nil } })
 	})

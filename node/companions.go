@@ -17,7 +17,7 @@ import (
 // group returns the companions of this instance's driver.
 func (n *Node) group() modules.Group {
 	return modules.Group{
-		Kernel: n.Kernel, Wanted: n.want.Companions, Info: n.Info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
+		Kernel: n.Kernel, Wanted: n.want.Companions, Info: n.info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
 	}
 }
 

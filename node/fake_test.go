@@ -32,7 +32,7 @@ type world struct {
 	dir      string // real files: markers, modules
 	modules  map[string]kmod.Module
 	params   map[string][]string
-	layers   []string // mounts at the driver root, lowest first: versions, or "foreign"
+	layers   []string // mounts at the driver root, lowest first: names of staged roots, or "foreign"
 	nodes    []devices.Node
 	users    []kmod.Holder // processes that have device files open
 	firmware string        // the kernel's search path
@@ -263,7 +263,7 @@ type outcome string
 const (
 	// nothing loaded, nothing mounted, no device files, no search path, as before the first driver
 	absent outcome = "absent"
-	whole  outcome = "whole" // one version: all of its modules, exactly its root, device files
+	whole  outcome = "whole" // one version: all of its modules, exactly its root, device files, search path for firmware
 )
 
 // outcome judges the world, not what the instance reports.
@@ -294,10 +294,16 @@ func (w *world) judge() outcome {
 			return outcome(fmt.Sprintf("half: modules %v %v, roots %v, nodes %v, firmware %q", nvidia, others, w.layers, w.nodes, w.firmware))
 		}
 	}
-	if !slices.Equal(w.layers, []string{version}) || !nodes {
-		return outcome(fmt.Sprintf("half: %s loaded, roots %v, nodes %v", version, w.layers, w.nodes))
+	if len(w.layers) != 1 || versionOf(w.layers[0]) != version || !nodes || w.firmware == "" {
+		return outcome(fmt.Sprintf("half: %s loaded, roots %v, nodes %v, firmware %q", version, w.layers, w.nodes, w.firmware))
 	}
 	return whole
+}
+
+// versionOf returns the driver of a staged root: "535.261.03-build".
+func versionOf(root string) string {
+	version, _, _ := strings.Cut(root, "-")
+	return version
 }
 
 // transitions are the states that may follow each state in the status file. "" means no file. An instance
@@ -355,7 +361,16 @@ func (w *world) untrue(d *status.Driver) string {
 			return name + " is not in it"
 		}
 	}
+	if len(w.layers) == 1 && w.layers[0] != filepath.Base(d.RootDir) {
+		return fmt.Sprintf("the root is %s, recorded is %s", w.layers[0], d.RootDir)
+	}
+	if !d.Firmware {
+		return "the firmware path is not in it"
+	}
 	for _, m := range d.Modules {
+		if strings.HasPrefix(m.File, filepath.Join(w.dir, "container-")) {
+			return m.Name + " is recorded as a file that ends with its container: " + m.File
+		}
 		if live := w.modules[m.Name]; live.SrcVersion != m.SrcVersion || !slices.Equal(w.params[m.Name], m.Params) {
 			return fmt.Sprintf("%s is loaded with srcversion %q, parameters %q, recorded is %+v", m.Name, live.SrcVersion, w.params[m.Name], m)
 		}

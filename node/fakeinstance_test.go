@@ -75,7 +75,14 @@ func (i *instance) over() {
 		i.running, i.daemon = 0, false
 	}
 	_ = os.RemoveAll(filepath.Join(i.dir, i.scratch()))
+	_ = os.RemoveAll(filepath.Join(i.dir, i.container()))
 }
+
+// container is the folder of the files that end with the container: those of the image and of mounted sets.
+func (i *instance) container() string { return "container-" + i.life.source }
+
+// cached is the folder of a set that is kept on the host. The key of a set names its companions.
+func (i *instance) cached() string { return "cache" + i.build }
 
 func (i *instance) scratch() string { return fmt.Sprintf("scratch-%d", i.number) }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -21,20 +22,28 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-func (i *instance) Stage(context.Context) (string, error) {
-	return "/roots/" + i.life.version, i.do("stage", func() error { return nil })
+// Stage copies the files of the image, of which the fake has the modules alone.
+func (i *instance) Stage(context.Context, []string) (string, error) {
+	dir := "roots/" + i.life.version + "-" + i.life.image
+	return filepath.Join(i.dir, dir), i.do("stage", func() error {
+		err := os.MkdirAll(filepath.Join(i.dir, dir), 0o755)
+		if err == nil && i.life.source == status.FromImage {
+			_, err = i.files(dir+filepath.Join(i.dir, i.container()), i.life.version, i.extra...)
+		}
+		return err
+	})
 }
 
-func (i *instance) AddModules(context.Context, []kbuild.File) error {
+func (i *instance) AddModules(context.Context, string, []kbuild.File) error {
 	return i.do("add modules", func() error { return nil })
 }
 
-func (i *instance) Mount(context.Context) error { return i.mount("/roots/" + i.life.version) }
-
-func (i *instance) MountOld(_ context.Context, dir string) error { return i.mount(dir) }
-
-func (i *instance) mount(dir string) error {
+func (i *instance) Mount(_ context.Context, dir string) error {
 	return i.do("mount", func() error {
+		_, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
 		if len(i.layers) > 0 {
 			return fmt.Errorf("something is mounted there: %v", i.layers)
 		}
@@ -65,18 +74,26 @@ func (i *instance) Mounted() (n int, err error) {
 	return n, err
 }
 
-func (i *instance) Adopt(context.Context) (ok bool, why string) {
-	err := i.do("adopt", func() error { ok = len(i.layers) == 1 && i.layers[0] == i.life.version; return nil })
-	return ok && err == nil, "it is another one"
+func (i *instance) Adopt(context.Context) (dir string, err error) {
+	err = i.do("adopt", func() error {
+		if len(i.layers) != 1 || versionOf(i.layers[0]) != i.life.version {
+			return errors.New("it is another one")
+		}
+		dir = filepath.Join(i.dir, "roots", i.layers[0])
+		return nil
+	})
+	return dir, err
 }
 
-func (i *instance) Firmware() (func() error, error) {
-	const ours = "/run/nvidia/driver/lib/firmware"
-	undo := func() error { return i.do("firmware back", func() error { i.firmware = ""; return nil }) }
-	return undo, i.do("firmware", func() error { i.firmware = ours; return nil })
+func (i *instance) Firmware() error {
+	return i.do("firmware", func() error { i.firmware = "/run/nvidia/driver/lib/firmware"; return nil })
 }
 
-func (i *instance) Prune(ctx context.Context) error {
+func (i *instance) ClearFirmware() error {
+	return i.do("firmware back", func() error { i.firmware = ""; return nil })
+}
+
+func (i *instance) Prune(ctx context.Context, _ []string) error {
 	if i.slowDisk {
 		select {
 		case <-ctx.Done():
@@ -87,14 +104,19 @@ func (i *instance) Prune(ctx context.Context) error {
 }
 
 func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, err error) {
+	source = status.FromCache
 	err = i.do("find", func() (err error) {
-		if !i.cache[i.life.version] {
+		folder := i.cached()
+		switch {
+		case i.life.source != "":
+			source, folder = i.life.source, i.container()
+		case !i.cache[i.life.version]:
 			return kbuild.ErrMiss
 		}
-		set, err = i.files("cache", i.life.version, i.extra...)
+		set, err = i.files(folder, i.life.version, i.extra...)
 		return err
 	})
-	return set, "cache", err
+	return set, source, err
 }
 
 // Compile takes a while; a signal interrupts it.
@@ -118,10 +140,10 @@ func (i *instance) Sign(_ context.Context, set *kbuild.Set) (signed *kbuild.Set,
 	return signed, err
 }
 
-func (i *instance) Keep(context.Context, *kbuild.Set) (set *kbuild.Set, err error) {
+func (i *instance) Keep(context.Context, *kbuild.Set, []string) (set *kbuild.Set, err error) {
 	err = i.do("keep", func() (err error) {
 		i.cache[i.life.version] = true
-		set, err = i.files("cache", i.life.version, i.extra...)
+		set, err = i.files(i.cached(), i.life.version, i.extra...)
 		return err
 	})
 	return set, err

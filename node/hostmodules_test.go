@@ -66,6 +66,22 @@ func TestHostModules(t *testing.T) {
 	})
 }
 
+// The system of the node unloads its driver: only there it can be loaded again, and no GPU can be bound to it before.
+func TestHostUnloads(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.bring(t, v535)
+		w.tell(t, `
+			GPU comes
+			run 535 2m
+				11s uvm unloaded
+				18s see State:degraded | nvidia_uvm was unloaded by the node's own system, which brings it (--modules=host): load it there (modprobe nvidia_uvm) | !delete this pod
+				20s unload nvidia
+				21s GPU unbound
+				28s see lent to no driver | !/sys/bus/pci/drivers/nvidia/bind | !delete this pod
+			end served`)
+	})
+}
+
 // TestSignedStart checks that modules are signed with a mounted key once, before they are loaded and kept.
 func TestSignedStart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -90,7 +106,7 @@ func TestLeaveCertificate(t *testing.T) {
 	cert := server.Certificate()
 	leave := func(dir string, set *kbuild.Set, c preflight.Check) (left []byte, said string) {
 		var log logtest.Log
-		n := &Node{cfg: config.Config{StateDir: dir}, log: log.Logger(), Machine: Machine{Supplier: &instance{}}, found: set, status: status.NewStore(status.Snapshot{}, nil, nil)}
+		n := &Node{cfg: config.Config{StateDir: dir}, log: log.Logger(), Machine: Machine{Supplier: &instance{}}, choice: choice{found: set}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 		if set == nil { // a key is mounted
 			n.Supplier = &instance{signer: cert}
 		}

@@ -31,6 +31,8 @@ type life struct {
 	onBusy   string // default config.BusyDetach
 	waits    bool   // config.PreflightWait
 	direct   bool   // asks for nvidia-fs and gdrdrv
+	source   string // of the modules: status.FromImage, FromMounted, or "" for the cache and the compiler
+	image    string // tells apart builds of the image of a version
 	asks     time.Duration
 	events   []event
 }
@@ -237,6 +239,12 @@ func (w *world) check(l life, e end, dirty bool) error {
 	}
 	if e.err == nil && got == whole && e.status.State != status.Detached && !e.disturbed {
 		bad("left in place, state %q", e.status.State)
+	}
+	back, replacing := errors.AsType[*RollbackError](e.err)
+	if replacing && !dirty && !e.disturbed && !w.broken[back.Old] {
+		if back.Restore != nil || got != whole || w.modules["nvidia"].Version != back.Old {
+			bad("no way back to %s, the node is %s: %v", back.Old, got, back.Restore)
+		}
 	}
 	if up := e.status.Up; got == whole && !e.disturbed && !dirty && (up == nil || up.Version != w.modules["nvidia"].Version) {
 		bad("whole, the status has %v", up)

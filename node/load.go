@@ -17,10 +17,6 @@ var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 
 // load loads the modules into the kernel; of an adopted driver only those that it lacks.
 func (n *Node) load(ctx context.Context) error {
-	if !n.loaded.Adopted {
-		n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(),
-			RootID: n.Info.ID, CUDA: n.Info.CUDA, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
-	}
 	err := n.insert(ctx)
 	if !n.loaded.Adopted && (err == nil || errors.Is(err, modules.ErrRemains)) { // what remains the stop unloads, with all that use it
 		n.up = append(n.up, n.modulesStep())
@@ -49,19 +45,16 @@ const modulesStep = "modules"
 
 // takeOver takes over a predecessor's record of the driver, as far as it is still true.
 func (n *Node) takeOver() {
-	root, firmware := n.driver.RootDir, n.driver.Firmware
+	n.driver = status.Driver{Signer: n.record.Signer}
 	if n.prev != nil && n.prev.Version != "" {
 		n.driver = *n.prev
-	} else {
-		n.driver = status.Driver{Signer: n.found.SignedBy()}
 	}
 	if n.byHost() {
 		n.driver.Modules, n.driver.Source = n.hostModules(), status.FromHost
 	} else {
 		n.driver.Modules = stillLoaded(n.Kernel, n.driver.Modules, n.files())
 	}
-	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.Info.ID
-	n.driver.RootDir, n.driver.Firmware = root, firmware
+	n.driver.Version, n.driver.Flavour = n.want.Driver, n.want.Flavour
 	if n.driver.Source == "" || n.driver.Source == status.FromHost && !n.byHost() {
 		n.driver.Source = status.Adopted
 	}
@@ -171,7 +164,7 @@ func (n *Node) check() error {
 // those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	made := n.files()
-	set, err := n.Supplier.Keep(ctx, n.found)
+	set, err := n.Supplier.Keep(ctx, n.found, n.needed())
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

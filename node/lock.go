@@ -21,7 +21,7 @@ func (n *Node) takeLock(ctx context.Context) error {
 	}
 	n.lock = lock
 	old := n.status.Predecessor()
-	n.prev = old.Up
+	n.prev = onHost(old.Up)
 	if old.State != "" && old.State != status.Absent {
 		n.log.Info("predecessor found", "left", describe(old.Up), "state", old.State, "reason", old.Reason)
 	}

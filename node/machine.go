@@ -37,20 +37,20 @@ type Kernel interface {
 	InsertInTree(ctx context.Context, record func(name string), names ...string) (inserted []string, err error)
 }
 
-// Roots is the driver root, which has one layer or none.
+// Roots is the driver root, which has one layer or none. A root is named by its folder on the host's storage; "" is
+// the image itself.
 type Roots interface {
-	Stage(ctx context.Context) (dir string, err error) // dir is on the host's storage; "": the image itself is bound
-	AddModules(ctx context.Context, files []kbuild.File) error
-	Mount(ctx context.Context) error
-	// MountOld serves the staged root of another driver again; an error if dir is "" or does not exist.
-	MountOld(ctx context.Context, dir string) error
-	Unmount(ctx context.Context) error // every layer, also those of others
+	Stage(ctx context.Context, needed []string) (dir string, err error) // it removes no root that has a needed path
+	AddModules(ctx context.Context, dir string, files []kbuild.File) error
+	Mount(ctx context.Context, dir string) error // an error if something is mounted
+	Unmount(ctx context.Context) error           // every layer, also those of others
 	Mounted() (layers int, err error)
-	// Adopt renews what a dead container left behind, if the only layer is of our driver. Otherwise it says why
-	// not.
-	Adopt(ctx context.Context) (bool, string)
-	Firmware() (undo func() error, err error)
-	Prune(ctx context.Context) error // removes staged roots that are not served any more
+	// Adopt renews what a dead container left behind, if the only layer is of our driver. Otherwise the error says
+	// why not.
+	Adopt(ctx context.Context) (dir string, err error)
+	Firmware() error // makes the kernel look for firmware in the root
+	ClearFirmware() error
+	Prune(ctx context.Context, needed []string) error // removes staged roots that are not served any more
 }
 
 // Supplier supplies module files.
@@ -64,7 +64,8 @@ type Supplier interface {
 	// the modules that will be compiled. If it returns nil, they stay as they are.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
 	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
-	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // puts the set into the cache, after it has been loaded
+	// Keep puts a set into the cache on the host. It removes no set that has a needed file.
+	Keep(ctx context.Context, set *kbuild.Set, needed []string) (*kbuild.Set, error)
 }
 
 // CompileEvents are told while the modules are compiled.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
@@ -33,17 +34,12 @@ type Node struct {
 
 	lock       Lock
 	prev       *status.Driver // what a predecessor of this boot left, according to its status
-	want       Want
-	options    kmod.Options
-	gpus       []devices.GPU // at the start
-	watched    probe.Watch   // since then
-	found      *kbuild.Set
-	source     string        // of found
-	fresh      bool          // found was compiled or signed here and is not in the cache yet
-	damaged    string        // damaged modules that were found in the search
-	loaded     verdict       // what of the loaded driver stays
-	staged     string        // root on the host's storage
-	driver     status.Driver // the driver that is up now
+	gpus       []devices.GPU  // at the start
+	watched    probe.Watch    // since then
+	damaged    string         // damaged modules that were found in the search
+	choice                    // of this image, except on the way back
+	driver     status.Driver  // the driver that is up now
+	replaced   status.Driver  // the driver that this instance has taken down
 	daemons    Daemons
 	daemonsErr error // why the daemons could not be started
 	up         []step
@@ -53,6 +49,18 @@ type Node struct {
 	blocked    bool           // this stop or replacement has found the driver in use
 
 	registration fabric.Registration // of the GPUs with their NVLink fabric
+}
+
+// choice is the driver that the phases of putUp put up.
+type choice struct {
+	info    driverinfo.Description // of its image
+	want    Want
+	options kmod.Options
+	found   *kbuild.Set
+	source  string  // of found
+	fresh   bool    // found was compiled or signed here and is not in the cache yet
+	loaded  verdict // what of the loaded driver stays
+	record  status.Driver
 }
 
 // Options are what an instance needs besides its machine.

@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// recover removes what no driver uses: stacked mounts, and, if no driver is loaded, every mount and
-// everything that was made for a driver.
+// recover removes what no driver uses: if none is loaded, every mount and everything that was made for one. What a
+// loaded driver has stays as it is until the phases replace and root, however it is mounted.
 func (n *Node) recover(ctx context.Context) error {
 	layers, err := n.Roots.Mounted()
 	if err != nil {
@@ -20,21 +20,18 @@ func (n *Node) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !loaded {
-		if err := n.sweep(ctx, layers > 0); err != nil {
-			return err
+	path := status.RootPath(n.cfg.Run)
+	if loaded {
+		if layers > 1 {
+			n.warn("%d driver roots are stacked on %s; one root takes their place when the driver is served", layers, path)
 		}
-	}
-	switch {
-	case layers == 0:
 		return nil
-	case layers > 1:
-		n.warn("%d driver roots are stacked on %s; removing all of them", layers, status.RootPath(n.cfg.Run))
-	case !loaded:
-		n.log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", status.RootPath(n.cfg.Run))
-	default:
-		return nil // decided later, when it is known what to serve
 	}
+	err = n.sweep(ctx, layers > 0)
+	if err != nil || layers == 0 {
+		return err
+	}
+	n.log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", path, "layers", layers)
 	return n.Roots.Unmount(ctx)
 }
 
@@ -42,7 +39,8 @@ func (n *Node) recover(ctx context.Context) error {
 // it is removed.
 func (n *Node) sweep(ctx context.Context, mounted bool) error {
 	if n.prev != nil || mounted {
-		if err := n.clearFirmware(); err != nil {
+		err := n.Roots.ClearFirmware()
+		if err != nil {
 			return err
 		}
 	}
@@ -53,16 +51,6 @@ func (n *Node) sweep(ctx context.Context, mounted bool) error {
 	n.prev = nil
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	return nil
-}
-
-// clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that another
-// program set stays.
-func (n *Node) clearFirmware() error {
-	undo, err := n.Roots.Firmware()
-	if err != nil {
-		return nil //nolint:nilerr // set by another program, or this kernel has none
-	}
-	return undo()
 }
 
 func (n *Node) isLoaded(module string) (bool, error) {

@@ -29,6 +29,12 @@ func (n *Node) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !n.loaded.Adopted {
+		_, err = wayBack(old)
+	}
+	if err != nil {
+		n.warn("driver %s cannot be put back if %s does not start: %v", old.Version, n.want.Driver, err)
+	}
 	n.blocked = false
 	if err := n.awaitSafeLoad(ctx, old); err != nil {
 		return err
@@ -41,15 +47,15 @@ func (n *Node) replace(ctx context.Context) error {
 		return nil
 	}
 	n.log.Info("unloading the driver", "driver", old.Version)
+	n.replaced = old
 	if err := n.unload(ctx, old); err != nil {
 		return err
 	}
-	if err := errors.Join(n.clearFirmware(), n.Roots.Unmount(ctx)); err != nil {
-		n.up = append(n.up, n.restoring(old)) // the modules are removed, the rest can be put back
+	n.up = append(n.up, n.restoring(old))
+	if err := errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx)); err != nil {
 		return err
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
-	n.up = append(n.up, n.restoring(old))
 	return nil
 }
 
@@ -143,48 +149,4 @@ const restoreStep = "restore"
 
 func (n *Node) dropRestore() {
 	n.up = slices.DeleteFunc(n.up, func(s step) bool { return s.name == restoreStep })
-}
-
-// restore loads the modules of the old driver and serves its root again.
-func (n *Node) restore(ctx context.Context, old status.Driver) error {
-	if len(old.Modules) == 0 || old.Source == status.FromHost {
-		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
-	}
-	n.driver = old
-	n.showDriver()
-	inserted, err := n.Kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
-	if err == nil {
-		err = modules.CheckFiles(old.Modules)
-	}
-	own, beside := modules.Split(old.Modules)
-	if err == nil {
-		err = n.stack().Insert(ctx, own)
-	}
-	for _, m := range beside {
-		if err != nil {
-			break
-		}
-		if err := n.stack().Insert(ctx, []status.Module{m}); err != nil { // the driver works without it
-			n.warn("put driver %s back: %v", old.Version, err)
-			n.driver.Modules = slices.DeleteFunc(slices.Clone(n.driver.Modules), func(o status.Module) bool { return o.Name == m.Name })
-		}
-	}
-	if errors.Is(err, modules.ErrRemains) {
-		err = errors.Join(err, n.unload(ctx, old))
-	}
-	if err != nil {
-		n.stack().DeleteInTree(ctx, inserted)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w (modules outlive a container only where %s is mounted from the host)", err, n.cfg.StateDir)
-		}
-		return fmt.Errorf("put driver %s back: %w", old.Version, err)
-	}
-	if err := twice(func() error { return n.makeNodes(ctx) }); err != nil {
-		n.warn("device files of driver %s: %v", old.Version, err)
-	}
-	if err := twice(func() error { return n.Roots.MountOld(ctx, old.RootDir) }); err != nil { // modules alone are only half a driver
-		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)
-		return errors.Join(err, n.unload(ctx, n.driver))
-	}
-	return nil
 }

@@ -119,7 +119,7 @@ func TestVerbs(t *testing.T) {
 func TestUnload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var log logtest.Log
-		for _, prepare := range []func(){func() {}, func() { w.leave(v535) }, func() { w.leave(v470) }, func() { w.layers = []string{v470} },
+		for _, prepare := range []func(){func() {}, func() { w.leave(v535) }, func() { w.leave(v470) }, func() { w.layers = []string{v470 + "-"} },
 			func() {
 				w.nodes = []devices.Node{{Path: "/dev/nvidia0", Made: true}}
 				w.saved.Up = &status.Driver{Nodes: w.nodes}

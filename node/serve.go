@@ -12,59 +12,67 @@ import (
 // serveRoot replaces the served root by the root of this driver, and makes the kernel search in it for
 // firmware. From here on this instance takes an adopted driver down: first its modules, then its root.
 func (n *Node) serveRoot(ctx context.Context) error {
-	n.driver.RootDir = n.staged
-	var firmware func() error
-	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-		var err error
-		switch {
-		case firmware != nil:
-			err = firmware()
-		case n.loaded.Adopted:
-			err = n.clearFirmware() // the predecessor's
-		}
-		return errors.Join(err, n.Roots.Unmount(ctx))
-	}})
+	n.up = append(n.up, n.rootStep())
 	if n.loaded.Adopted {
 		n.takeOver()
 		n.up = append(n.up, n.modulesStep())
+	} else {
+		n.driver = n.record
 	}
-	if err := n.putRoot(ctx); err != nil {
+	dir, err := n.putRoot(ctx)
+	if err != nil {
 		return err
 	}
-	n.driver.Version, n.driver.Flavour = n.want.Driver, n.want.Flavour
-	n.showDriver() // before the path: a successor clears it even if another program has unmounted the root
-	var err error
-	if firmware, err = n.Roots.Firmware(); err != nil {
-		n.warn("firmware: %v", err)
+	if n.driver.RootID == "" || dir == n.record.RootDir {
+		n.driver.RootID = n.record.RootID
 	}
-	n.driver.Firmware = err == nil
+	n.driver.RootDir = dir
+	n.showDriver() // before the path: a successor clears it even if another program has unmounted the root
+	n.setFirmware()
 	return nil
 }
 
-// putRoot keeps the root that a predecessor serves if it is of this image, and mounts a new one otherwise.
-func (n *Node) putRoot(ctx context.Context) error {
-	if n.loaded.Adopted {
-		ok, why := n.Roots.Adopt(ctx)
-		if !ok {
-			n.log.Info("the driver root is served again", "reason", why)
-		}
-		if ok || ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	if err := n.Roots.Unmount(ctx); err != nil {
-		return err
-	}
-	return n.mountRoot(ctx)
+func (n *Node) rootStep() step {
+	return step{name: "root", down: func(ctx context.Context) error {
+		return errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx))
+	}}
 }
 
-func (n *Node) mountRoot(ctx context.Context) error {
+// setFirmware makes the kernel look for firmware in the root. Only GPUs with a GSP need that.
+func (n *Node) setFirmware() {
+	err := twice(n.Roots.Firmware)
+	if err != nil {
+		n.warn("firmware: %v", err)
+	}
+	n.driver.Firmware = err == nil
+}
+
+// putRoot keeps the root that a predecessor serves if it is of this driver, and mounts ours otherwise. It returns
+// the folder of the root that is served.
+func (n *Node) putRoot(ctx context.Context) (dir string, err error) {
+	if n.loaded.Adopted {
+		dir, err = n.Roots.Adopt(ctx)
+		if err == nil || ctx.Err() != nil {
+			return dir, ctx.Err()
+		}
+		n.log.Info("the driver root is served again", "reason", err)
+	}
+	err = n.Roots.Unmount(ctx)
+	if err != nil {
+		return "", err
+	}
+	return n.record.RootDir, n.mountRoot(ctx, n.record.RootDir)
+}
+
+func (n *Node) mountRoot(ctx context.Context, dir string) error {
 	if n.found != nil { // all modules, including those that this program does not load: a sidecar may need nvidia-peermem
-		if err := n.Roots.AddModules(ctx, n.found.Modules); err != nil {
+		err := n.Roots.AddModules(ctx, dir, n.found.Modules)
+		if err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
 	}
-	if err := n.Roots.Mount(ctx); err != nil {
+	err := n.Roots.Mount(ctx, dir)
+	if err != nil {
 		return errors.Join(err, n.Roots.Unmount(context.WithoutCancel(ctx)))
 	}
 	return nil

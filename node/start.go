@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/driver-container/driver-container/node/status"
@@ -47,7 +48,7 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 // driver's firmware in it. What a phase puts up it adds to Node.up, or undoes it itself before it returns an error: stop
 // takes the same list down, backwards.
 func (n *Node) start(ctx context.Context) error {
-	return n.inTurn(ctx, []phase{
+	prepare := []phase{
 		{status.LockPhase, n.takeLock},   // become the only instance on the node
 		{"recover", n.recover},           // look at mounts and record: what no driver uses goes
 		{"survey", n.survey},             // look at GPUs, kernel and loaded driver: what is needed, what is there
@@ -55,13 +56,23 @@ func (n *Node) start(ctx context.Context) error {
 		{"modules", n.getModules},        // take them from the image or the cache, or compile them
 		{"stage", n.stage},               // copy the driver root to the host's storage
 		{status.ReplacePhase, n.replace}, // wait for users and permission, then take an older driver down
-		{"root", n.serveRoot},            // the new driver takes its place; if a line fails, the older one is put back
+	}
+	finish := []phase{
+		{"daemons", n.startDaemons},
+		{"verify", n.verify}, // ask the GPUs
+	}
+	return n.inTurn(ctx, slices.Concat(prepare, n.putUp(), finish))
+}
+
+// putUp has the phases by which the new driver takes its place. If one fails, restore puts the older driver back by
+// the same phases.
+func (n *Node) putUp() []phase {
+	return []phase{
+		{"root", n.serveRoot},
 		{"load", n.load},
 		{"companions", n.loadCompanions},
 		{"nodes", n.makeNodes}, // make the device files
-		{"daemons", n.startDaemons},
-		{"verify", n.verify}, // ask the GPUs
-	})
+	}
 }
 
 // phase is one part of a start.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -256,7 +257,11 @@ func (n *Node) repairRoot(ctx context.Context) {
 	if loaded, lerr := n.isLoaded("nvidia"); err != nil || lerr != nil || !loaded || layers > 0 {
 		return
 	}
-	if err := n.mountRoot(ctx); err != nil {
+	n.driver.RootDir = cmp.Or(n.driver.RootDir, n.record.RootDir)
+	err = n.mountRoot(ctx, n.driver.RootDir)
+	if err != nil {
 		n.warn("the driver root could not be served again: %v", err)
+		return
 	}
+	n.setFirmware()
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,6 +131,86 @@ func TestUpgrade(t *testing.T) {
 			leave 470, holder comes
 			run 535
 			end unserved whole | State:detached | up {Version:470.256.02 | BlockedUnloads:1`,
+	})
+}
+
+// The way back from a driver that does not start: with modules of whichever source, with users who come while the old
+// driver goes, and only if its files are on the host.
+func TestWayBack(t *testing.T) {
+	for _, source := range []string{"", status.FromImage, status.FromMounted} {
+		stories(t, map[string]string{
+			"modules " + source: `
+			leave 470 ` + source + `, broken 535
+			run 535 image
+			end unserved whole | error: driver 535.261.03 failed to start, 470.256.02 is loaded again | State:restored | up {Version:470.256.02 | RootDir:/ | Firmware:true | files: <nil>
+			well
+			run 470
+				8s see State:serving | up {Version:470.256.02
+			end served absent | -insert nvidia`,
+			"half of the new one loads, modules " + source: `
+			leave 470 ` + source + `
+			run 535 mounted
+				on insert nvidia_modeset: fail
+			end unserved whole | error: driver 535.261.03 failed to start, 470.256.02 is loaded again | State:restored | files: <nil>`,
+			"the first way back fails, modules " + source: `
+			leave 470 ` + source + `, broken 535
+			run 535 mounted
+				on insert nvidia_uvm: fail
+			end unserved whole | error: driver 535.261.03 failed to start, 470.256.02 is loaded again | State:restored | files: <nil>`,
+			"a user comes between two delete_module, modules " + source: `
+			leave 470 ` + source + `
+			run 535
+				on delete nvidia: holder comes
+			end unserved whole | error | in use by pid 4711 | State:failed | up {Version:470.256.02 | +insert nvidia_uvm | +insert nvidia_modeset | -insert nvidia`,
+		})
+	}
+	stories(t, map[string]string{
+		"the same version with other parameters": `
+			leave 535 image, broken 535
+			run 535 mounted param=NVreg_A=1
+			end unserved absent | error: driver 535.261.03 failed to start | and 535.261.03 could not be put back`,
+		"no room to keep the modules of a mounted image": `
+			run 535 mounted
+				on keep: fail
+			end served absent | log the modules cannot be kept on the host, so driver 535\.261\.03 cannot be put back if a later one fails`,
+	})
+}
+
+// An older version of this program recorded files of its container. Those of an image are in its staged root. Of
+// others it is said before the driver goes that there is no way back.
+func TestRecordOfOlderVersion(t *testing.T) {
+	for source, want := range map[string]string{
+		status.FromImage: "unserved whole | error: driver 535.261.03 failed to start, 470.256.02 is loaded again | State:restored",
+		status.FromMounted: "unserved absent | error: driver 535.261.03 failed to start | and 470.256.02 could not be put back: its modules were files of its container, which has ended | State:failed | " +
+			`log driver 470\.256\.02 cannot be put back if 535\.261\.03 does not start: its modules were files of its container`,
+	} {
+		t.Run(source, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.tell(t, "leave 470 "+source)
+				for i, m := range w.saved.Up.Modules {
+					w.saved.Up.Modules[i].File = filepath.Join(w.dir, "container-"+source, v470, filepath.Base(m.File))
+				}
+				w.tell(t, "broken 535\nrun 535\nend "+want)
+			})
+		})
+	}
+}
+
+// Mounts that another program stacked on the root of a driver stay until the new root takes their place.
+func TestStackedRoots(t *testing.T) {
+	stories(t, map[string]string{
+		"the node is not fit": `
+			leave 470, mounted over, unfit
+			run 535
+			end unserved | error: preflight: | State:failed | up {Version:470.256.02 | -unmount | 2 driver roots are stacked on
+			not unfit
+			run 535
+			end served absent`,
+		"adopted while it is in use": `
+			leave 535, mounted over, holder comes
+			run 535
+				8s see State:serving | 2 driver roots are stacked on
+			end served whole | -insert nvidia | in order unmount, mount`,
 	})
 }
 

@@ -24,7 +24,7 @@ import (
 
 // tell plays a story, a line for each event:
 //
-//	leave 470, holder comes      an instance serves and is killed, and what others do (change)
+//	leave 470 image, holder comes  an instance with modules of its image serves and is killed, and what others do (change)
 //	run 535 1m busy=wait direct  a life begins; the next lines belong to it, up to its end
 //	7s holder comes              what others do so long after its start
 //	8s see a | !b                what its status shows then (statusText), and what it does not
@@ -110,7 +110,8 @@ func (w *world) tell(t *testing.T, story string, edit ...func(*Node)) {
 		default:
 			for what := range strings.SplitSeq(line, ", ") {
 				if dead, leaves := strings.CutPrefix(what, "leave "); leaves {
-					w.leave(version(dead))
+					short, words, _ := strings.Cut(dead, " ")
+					w.leave(version(short), strings.Fields(words)...)
 				} else {
 					w.change(t, what)
 				}
@@ -135,7 +136,13 @@ func version(short string) string { return map[string]string{"470": v470, "535":
 func parseLife(text string) life {
 	fields := strings.Fields(text)
 	l := life{version: version(fields[0])}
-	for _, f := range fields[1:] {
+	l.set(fields[1:]...)
+	return l
+}
+
+// set adds the words of a story to a life.
+func (l *life) set(words ...string) {
+	for _, f := range words {
 		key, value, _ := strings.Cut(f, "=")
 		switch key {
 		case "param":
@@ -146,11 +153,14 @@ func parseLife(text string) life {
 			l.waits = true
 		case "direct":
 			l.direct = true
+		case status.FromImage, status.FromMounted:
+			l.source = key
+		case "build":
+			l.image = value
 		default:
 			l.asks, _ = time.ParseDuration(f)
 		}
 	}
-	return l
 }
 
 // change changes the world, as others do it or as it is said. The world is locked, or no instance runs.

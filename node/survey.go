@@ -19,6 +19,7 @@ import (
 // no compiling, and whether the loaded driver can stay. It changes nothing.
 func (n *Node) survey(ctx context.Context) error {
 	var err error
+	n.info = n.Info
 	if n.gpus, err = n.Hardware.GPUs(); err != nil {
 		return err
 	}
@@ -266,9 +267,14 @@ func (n *Node) waitsForToolkit(reason string) {
 	n.status.Wait(status.ForToolkit, reason, nil)
 }
 
-// stage copies the driver root to the host's storage if there is any. It does not touch the root that is
-// served now.
-func (n *Node) stage(ctx context.Context) (err error) {
-	n.staged, err = n.Roots.Stage(ctx)
-	return err
+// stage copies the driver root to the host's storage if there is any, and keeps the modules there. It does not touch
+// the root that is served now.
+func (n *Node) stage(ctx context.Context) error {
+	dir, err := n.Roots.Stage(ctx, n.needed())
+	if err != nil {
+		return err
+	}
+	n.record = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(),
+		RootID: n.Info.ID, CUDA: n.Info.CUDA, RootDir: dir}
+	return n.keepOnHost(ctx)
 }

@@ -49,7 +49,7 @@ func TestNarrow(t *testing.T) {
 		{"nothing found", nil, config.Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
 		var said logtest.Log
-		n := &Node{cfg: c.cfg, log: said.Logger(), found: c.set, source: status.FromImage, status: status.NewStore(status.Snapshot{}, nil, nil)}
+		n := &Node{cfg: c.cfg, log: said.Logger(), choice: choice{found: c.set, source: status.FromImage}, status: status.NewStore(status.Snapshot{}, nil, nil)}
 		n.want = n.modules("open", "6.1.0-56-amd64", true)
 		err := n.narrow()
 		if err == nil {

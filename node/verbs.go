@@ -14,19 +14,26 @@ import (
 // Preflight returns the checks of a start. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	n.status = n.status.InMemory()
-	if st, err := status.Read(n.cfg.Run); err == nil && st.BootID == n.status.Get().BootID {
-		n.prev = st.Up
-	}
+	n.readRecord()
 	if err := n.survey(ctx); err != nil {
 		return nil, err
 	}
 	return n.Hardware.Preflight(ctx, n.facts()), nil
 }
 
+// readRecord reads what is up, for verbs that do not hold the lock.
+func (n *Node) readRecord() {
+	st, err := status.Read(n.cfg.Run)
+	if err == nil && st.BootID == n.status.Get().BootID {
+		n.prev = st.Up
+	}
+}
+
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where
 // they came from. It loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
 	n.status = n.status.InMemory()
+	n.readRecord()
 	if release == "" {
 		release = n.Release
 	}
@@ -48,7 +55,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 		return nil, "", err
 	}
 	if err = n.makeModules(ctx); err == nil && n.fresh {
-		n.found, err = n.Supplier.Keep(ctx, n.found)
+		n.found, err = n.Supplier.Keep(ctx, n.found, n.needed())
 	}
 	if err != nil {
 		return nil, "", err
@@ -78,9 +85,7 @@ func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
 		if n.driver, err = n.loadedDriver(); err != nil {
 			return err
 		}
-		n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-			return errors.Join(n.clearFirmware(), n.Roots.Unmount(ctx))
-		}}, n.modulesStep())
+		n.up = append(n.up, n.rootStep(), n.modulesStep())
 	}
 	return n.stop(stopCtx, nil)
 }

@@ -26,9 +26,10 @@ const (
 func (n *Node) watch(ctx context.Context) {
 	n.served()
 	pruned := make(chan error, 1) // it may wait for a busy disk for minutes
+	needed := n.needed()
 	go func() {
 		defer close(pruned)
-		pruned <- n.Roots.Prune(ctx)
+		pruned <- n.Roots.Prune(ctx, needed)
 	}()
 	n.look(ctx, pruned)
 	<-pruned
@@ -119,6 +120,8 @@ func (n *Node) changedByOthers() (reason string) {
 	for _, m := range driver {
 		live, err := n.Kernel.Module(m.Name)
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && n.byHost():
+			return "module " + m.Name + " was unloaded by the node's own system, which brings it (--modules=host): load it there (modprobe " + m.Name + ")"
 		case errors.Is(err, fs.ErrNotExist):
 			return "module " + m.Name + " was unloaded by another program; delete this pod to load it again"
 		case err == nil && live.SrcVersion != m.SrcVersion:
@@ -157,6 +160,8 @@ func (n *Node) lookAtGPUs() []probe.Change {
 		n.warn("the GPUs cannot be watched: %v", err)
 		return nil
 	}
+	loaded, err := n.isLoaded("nvidia")
+	n.watched.Unloaded = err == nil && !loaded
 	log := n.Hardware.KernelLog()
 	for _, address := range probe.Unbinding(log) {
 		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+

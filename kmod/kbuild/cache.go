@@ -163,15 +163,20 @@ func (c Cache) entries() ([]entry, error) {
 	return all, nil
 }
 
-// Prune removes all entries except the keep most recently used, and all damaged and unfinished ones.
-func (c Cache) Prune(keep int) error {
+// Prune removes all entries except the keep most recently used and those that have one of the needed files, and
+// all damaged and unfinished ones.
+func (c Cache) Prune(keep int, needed ...string) error {
 	entries, err := c.entries()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, e := range entries[min(len(entries), max(keep, 0)):] {
-		errs = append(errs, c.remove(e.name))
+		dir := filepath.Join(c.Dir, e.name)
+		inside := func(file string) bool { return filepath.Dir(file) == dir }
+		if !slices.ContainsFunc(needed, inside) {
+			errs = append(errs, c.remove(e.name))
+		}
 	}
 	for _, prefix := range []string{badPrefix, tempPrefix} {
 		left, err := filepath.Glob(filepath.Join(c.Dir, prefix+"*"))

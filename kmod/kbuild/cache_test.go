@@ -165,6 +165,9 @@ func TestFindAndPrune(t *testing.T) {
 	if names := list(t, c.Dir); len(names) != 2 {
 		t.Errorf("after Prune: %q", names)
 	}
+	require.NoError(t, c.Prune(0, s.Modules[0].Path, require.Value(c.Find(ctx, branch("470")))(t).Modules[0].Path))
+	assert.Equalf(t, "470.2", find("470"), "needed")
+	assert.Equalf(t, 1, len(list(t, c.Dir)), "needed")
 }
 
 func TestPutErrors(t *testing.T) {

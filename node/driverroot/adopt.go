@@ -13,59 +13,64 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Adopt keeps the root that a predecessor mounted at Target, if it can continue to serve driver Version: it must be exactly one layer whose
-// source still exists, and a whole staged root of that version or this container's own root. Otherwise it says why not. It renews the
-// submounts, because those of a container that has ended show its folders and not ours.
-func (r *Root) Adopt(ctx context.Context) (bool, string) {
-	ok, note := r.adoptable()
-	if !ok {
-		return false, note
+// Adopt keeps the root that a predecessor mounted at Target, if it can continue to serve driver Version: it must be
+// exactly one layer whose source still exists, and a whole staged root of that version or this container's own root.
+// Otherwise the error says why not. It renews the submounts, because those of a container that has ended show its
+// folders and not ours. dir is the staged root that is mounted, which may be that of another build of the image; "" for
+// one that is not in Storage.
+func (r *Root) Adopt(ctx context.Context) (dir string, err error) {
+	dir, err = r.adoptable()
+	if err != nil {
+		return "", err
 	}
-	if note != "" {
-		r.Log.Info("the driver root stays", "reason", note)
+	err = r.refresh(ctx)
+	if err != nil {
+		return "", fmt.Errorf("its mounts could not be renewed: %w", err)
 	}
-	if err := r.refresh(ctx); err != nil {
-		return false, fmt.Sprintf("its mounts could not be renewed: %v", err)
-	}
-	return true, ""
+	return dir, nil
 }
 
-// adoptable returns the reason why not, or a remark although it can be adopted.
-func (r *Root) adoptable() (bool, string) {
+// adoptable returns the staged root that can be adopted.
+func (r *Root) adoptable() (dir string, err error) {
 	mounts, err := r.mounts()
 	if err != nil {
-		return false, err.Error()
+		return "", err
 	}
 	base, layers := baseOf(mounts, r.Target)
 	switch {
 	case len(mounts) == 0:
-		return false, "nothing is mounted there"
+		return "", errors.New("nothing is mounted there")
 	case layers != 1:
-		return false, fmt.Sprintf("%d layers are mounted there", layers)
+		return "", fmt.Errorf("%d layers are mounted there", layers)
 	case base.Deleted():
-		return false, "what is mounted there was removed at its source"
+		return "", errors.New("what is mounted there was removed at its source")
 	}
 	root, err := os.OpenRoot(r.Target)
 	if err != nil {
-		return false, fmt.Sprintf("it cannot be read: %v", err)
+		return "", fmt.Errorf("it cannot be read: %w", err)
 	}
 	defer root.Close()
 	m, err := readMarker(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.Storage == "" && isSameFile(r.Target, r.Image): // this container's own root
-		return true, ""
+		return "", nil
 	case errors.Is(err, fs.ErrNotExist):
-		return false, "it is the root of a container, which may be gone, and not a copy on the host's storage"
+		return "", errors.New("it is the root of a container, which may be gone, and not a copy on the host's storage")
 	case err != nil:
-		return false, err.Error()
+		return "", err
 	}
-	if err := checkIntact(root, r.Version, m.ID); err != nil {
-		return false, fmt.Sprintf("it is damaged: %v", err)
+	err = checkIntact(root, r.Version, m.ID)
+	if err != nil {
+		return "", fmt.Errorf("it is damaged: %w", err)
 	}
 	if m.ID != r.ID {
-		return true, fmt.Sprintf("it comes from another build of driver %s (%.12s, ours is %.12s)", r.Version, m.ID, r.ID)
+		r.Log.Info("the driver root stays, which comes from another build of the image", "driver", m.Version, "build", m.ID, "ours", r.ID)
 	}
-	return true, ""
+	dir, err = r.folder(m.Version, m.ID)
+	if err != nil || !isSameFile(dir, r.Target) { // a former start had other storage
+		return "", err
+	}
+	return dir, nil
 }
 
 // baseOf returns the bottom layer at target and the number of layers.

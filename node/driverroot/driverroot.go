@@ -34,8 +34,7 @@ type Root struct {
 	Log      *slog.Logger // required
 
 	// init is process 1 in procfs, through which the image's layers are found; "" is "/proc/1".
-	init   string
-	staged string // the folder that Stage made, and that Mount binds
+	init string
 }
 
 // emptied are the folders of a root that belong to the system or the container: in a copy they are empty.
@@ -67,15 +66,15 @@ var (
 	idFormat      = lazyregexp.New(`^[0-9a-f]{12,64}$`)
 )
 
-// name returns the folder's name below Storage/roots: "535.261.03-0123456789ab".
-func (r *Root) name() (string, error) {
-	if !versionFormat().MatchString(r.Version) {
-		return "", fmt.Errorf("driver version %q: want numbers and dots, as 535.261.03", r.Version)
+// folder returns the folder of an image's copy: Storage/roots/535.261.03-0123456789ab.
+func (r *Root) folder(version, id string) (string, error) {
+	if !versionFormat().MatchString(version) {
+		return "", fmt.Errorf("driver version %q: want numbers and dots, as 535.261.03", version)
 	}
-	if !idFormat().MatchString(r.ID) {
-		return "", fmt.Errorf("identity of the image %q: want at least 12 hex digits", r.ID)
+	if !idFormat().MatchString(id) {
+		return "", fmt.Errorf("identity of the image %q: want at least 12 hex digits", id)
 	}
-	return r.Version + "-" + r.ID[:12], nil
+	return filepath.Join(r.Storage, rootsDir, version+"-"+id[:12]), nil
 }
 
 // makeRunDirs creates the folders of the daemons' sockets in the image's /run. It is called before daemons start: a

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/node/mounttable"
 )
 
 // firmwareDir is the folder of the firmware in driver images. It differs from /lib/firmware because pods
@@ -46,43 +48,54 @@ func serveFirmware(root *os.Root, version string) error {
 }
 
 // Firmware makes the kernel look for firmware in the root, see setFirmwarePath.
-func (r *Root) Firmware() (undo func() error, err error) { return setFirmwarePath("/sys", r.Target) }
+func (r *Root) Firmware() error { return setFirmwarePath("/sys", r.Target) }
+
+// ClearFirmware ends that, whichever container set it. The path of another program stays.
+func (r *Root) ClearFirmware() error { return clearFirmwarePath("/sys", r.Target) }
+
+// firmwareParameter is the search path of the kernel's firmware loader, below a mounted sysfs.
+const firmwareParameter = "module/firmware_class/parameters/path"
 
 // setFirmwarePath makes the kernel look for firmware in <target>/lib/firmware. It writes the parameter of the
 // kernel's firmware loader below sys, a mounted sysfs, without a newline, which older kernels take as a part
 // of the path. It keeps the value of another program, which is an error, unless that folder exists neither
 // here nor for process 1: then a driver container left it behind that ended long ago. On a kernel without the
-// parameter the error is fs.ErrNotExist. undo clears the path if it is still ours; it is never nil.
-func setFirmwarePath(sys, target string) (undo func() error, err error) {
-	file := filepath.Join(sys, "module/firmware_class/parameters/path")
+// parameter the error is fs.ErrNotExist.
+func setFirmwarePath(sys, target string) error {
+	file := filepath.Join(sys, firmwareParameter)
 	ours := filepath.Join(target, "lib/firmware")
-	nothing := func() error { return nil }
 	now, err := readParameter(file)
 	if err != nil {
-		return nothing, fmt.Errorf("set the kernel's firmware path: %w", err)
+		return fmt.Errorf("set the kernel's firmware path: %w", err)
 	}
-	if now != "" && now != ours && !strings.HasPrefix(now, filepath.Clean(target)+"/") && folderExists(now) {
-		return nothing, fmt.Errorf("%s is %q, set by another program, and was kept: the driver's firmware is found only if it is there too (in nvidia/<version>)", file, now)
-	}
-	if now != ours {
-		if err := writeParameter(sys, file, ours); err != nil {
-			return nothing, fmt.Errorf("set the kernel's firmware path to %s: %w", ours, err)
-		}
-	}
-	return func() error {
-		now, err := readParameter(file)
-		if err != nil {
-			return fmt.Errorf("clear the kernel's firmware path: %w", err)
-		}
-		if now != ours {
-			return nil
-		}
-		// The kernel takes a single byte 0 for the empty text; a write of no bytes does not reach it.
-		if err := writeParameter(sys, file, "\x00"); err != nil {
-			return fmt.Errorf("clear the kernel's firmware path: %w", err)
-		}
+	if now == ours {
 		return nil
-	}, nil
+	}
+	if now != "" && !mounttable.AtOrBelow(now, target) && folderExists(now) {
+		return fmt.Errorf("%s is %q, set by another program, and was kept: "+
+			"the driver's firmware is found only if it is there too (in nvidia/<version>)", file, now)
+	}
+	err = writeParameter(sys, file, ours)
+	if err != nil {
+		return fmt.Errorf("set the kernel's firmware path to %s: %w", ours, err)
+	}
+	return nil
+}
+
+func clearFirmwarePath(sys, target string) error {
+	file := filepath.Join(sys, firmwareParameter)
+	now, err := readParameter(file)
+	if errors.Is(err, fs.ErrNotExist) { // this kernel has none
+		return nil
+	}
+	if err == nil && mounttable.AtOrBelow(now, target) {
+		// The kernel takes a single byte 0 for the empty text; a write of no bytes does not reach it.
+		err = writeParameter(sys, file, "\x00")
+	}
+	if err != nil {
+		return fmt.Errorf("clear the kernel's firmware path: %w", err)
+	}
+	return nil
 }
 
 // folderExists also looks in the root of process 1, which is the host's when the pod has hostPID: the kernel

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -91,8 +92,16 @@ func testRoot(t *testing.T) *Root {
 
 func mounted(t *testing.T, r *Root) {
 	t.Helper()
-	require.Value(r.Stage(t.Context()))(t)
-	require.NoError(t, r.Mount(t.Context()))
+	require.NoError(t, r.Mount(t.Context(), require.Value(r.Stage(t.Context(), nil))(t)))
+}
+
+// staged returns the folder of a root that is staged; "" without storage.
+func staged(t *testing.T, r *Root) string {
+	t.Helper()
+	if r.Storage == "" {
+		return ""
+	}
+	return require.Value(r.folder(r.Version, r.ID))(t)
 }
 
 // stageLog stages a root, and returns its folder and the log.
@@ -100,7 +109,7 @@ func stageLog(t *testing.T, r *Root) (dir, text string) {
 	t.Helper()
 	var log logtest.Log
 	r.Log = log.Logger()
-	dir = require.Value(r.Stage(t.Context()))(t)
+	dir = require.Value(r.Stage(t.Context(), nil))(t)
 	return dir, log.String()
 }
 
@@ -114,9 +123,13 @@ func reused(t *testing.T, r *Root) bool {
 // adoptable checks whether a root can be adopted, or why not.
 func adoptable(t *testing.T, r *Root, whyNot string) {
 	t.Helper()
-	if ok, why := r.adoptable(); ok != (whyNot == "") || !strings.Contains(why, whyNot) {
-		t.Errorf("adoptable %v, %q; want %q", ok, why, whyNot)
+	dir, err := r.adoptable()
+	if whyNot != "" {
+		assert.ErrorContains(t, err, whyNot)
+		return
 	}
+	assert.NoError(t, err)
+	assert.Equal(t, staged(t, r), dir)
 }
 
 func points(t *testing.T, r *Root) []string {

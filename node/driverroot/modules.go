@@ -1,6 +1,7 @@
 package driverroot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,21 +29,21 @@ const (
 
 var releaseFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
-// AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so
-// that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars run. It
-// may be called before and after Mount. It does nothing when the same modules are there.
-func (r *Root) AddModules(ctx context.Context, files []kbuild.File) error {
+// AddModules puts kernel modules into a root (see Mount), below lib/modules/<release>/updates/nvidia, with an
+// index, so that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars
+// run. It may be called before and after Mount. It does nothing when the same modules are there.
+func (r *Root) AddModules(ctx context.Context, dir string, files []kbuild.File) error {
 	if !releaseFormat().MatchString(r.Release) {
 		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", r.Release)
 	}
-	if err := r.addModules(ctx, files); err != nil {
+	if err := r.addModules(ctx, cmp.Or(dir, r.Image), files); err != nil {
 		return fmt.Errorf("add modules for kernel %s to the driver root: %w", r.Release, err)
 	}
 	return nil
 }
 
-func (r *Root) addModules(ctx context.Context, files []kbuild.File) error {
-	view, err := r.bare(r.staged)
+func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File) error {
+	view, err := r.bare(base)
 	if err != nil {
 		return err
 	}
@@ -64,11 +65,11 @@ func (r *Root) addModules(ctx context.Context, files []kbuild.File) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := addFile(root, dir, f.Path); err != nil {
+		if err := addFile(root, base, dir, f.Path); err != nil {
 			return err
 		}
 	}
-	if err := r.index(ctx, view, root); err != nil {
+	if err := r.index(ctx, base, view, root); err != nil {
 		return err
 	}
 	return newFile(root, path.Join(dir, listName), []byte(list))
@@ -96,13 +97,13 @@ func allThere(root *os.Root, dir string, files []kbuild.File) bool {
 
 // addFile links or copies under a temporary name, so that modprobe never reads an incomplete module. An
 // existing file of the temporary name is removed and not written to, because it may be a link.
-func addFile(root *os.Root, dir, from string) (err error) {
+func addFile(root *os.Root, base, dir, from string) (err error) {
 	name := path.Join(dir, filepath.Base(from))
 	tmp := name + ".tmp"
 	if err := removeIfExists(root, tmp); err != nil {
 		return err
 	}
-	if linkModule(root, from, tmp) {
+	if linkModule(root, base, from, tmp) {
 		if err := removeIfExists(root, name); err != nil { // a rename of a file to another name of the same file does nothing
 			return err
 		}
@@ -131,14 +132,14 @@ func addFile(root *os.Root, dir, from string) (err error) {
 	return nil
 }
 
-// linkModule creates another name for a module that the root itself has: a module of the image has the same
-// path in a staged root, with the same size and time.
-func linkModule(root *os.Root, from, name string) bool {
+// linkModule creates another name for a module that the root itself has, which is at base: a module of the
+// image has the same path in a staged root, with the same size and time.
+func linkModule(root *os.Root, base, from, name string) bool {
 	want, err := os.Stat(from)
 	if err != nil {
 		return false
 	}
-	inRoot := strings.TrimPrefix(filepath.Clean(from), "/")
+	inRoot := strings.TrimPrefix(strings.TrimPrefix(filepath.Clean(from), base), "/")
 	have, err := root.Lstat(inRoot)
 	if err != nil || !have.Mode().IsRegular() || have.Size() != want.Size() || !have.ModTime().Equal(want.ModTime()) {
 		return false
@@ -155,14 +156,14 @@ func removeIfExists(root *os.Root, name string) error {
 
 // index creates modules.dep and the other index files with the image's own depmod. An image without one has no
 // modprobe either. The kernel's own modules are not in the root: they are loaded before NVIDIA's.
-func (r *Root) index(ctx context.Context, view *os.File, root *os.Root) error {
+func (r *Root) index(ctx context.Context, base string, view *os.File, root *os.Root) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, depmodWait)
 		defer cancel()
-		cmd := r.depmod(ctx, view, depmod)
+		cmd := r.depmod(ctx, base, view, depmod)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLines(out))
 		}
@@ -173,10 +174,10 @@ func (r *Root) index(ctx context.Context, view *os.File, root *os.Root) error {
 
 // depmod runs with the served root as its root directory or, where the process may not change its root, from
 // the image of which the root is a copy.
-func (r *Root) depmod(ctx context.Context, view *os.File, program string) *exec.Cmd {
+func (r *Root) depmod(ctx context.Context, base string, view *os.File, program string) *exec.Cmd {
 	args, attributes := []string{"-a", r.Release}, &syscall.SysProcAttr{Setpgid: true}
 	if r.NoMounts {
-		program, args = filepath.Join(r.Image, program), []string{"-a", "-b", r.staged, r.Release}
+		program, args = filepath.Join(r.Image, program), []string{"-a", "-b", base, r.Release}
 	} else { // in the child, too, the path stands for the open folder until the program starts
 		attributes.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
 	}

@@ -31,29 +31,29 @@ func TestAddModules(t *testing.T) {
 		testfile.Write(t, made+"/"+name+".ko", "\x7fELF "+name)
 		files = append(files, kbuild.File{Path: filepath.Join(made, name+".ko"), SHA256: "digest of " + name})
 	}
-	require.NoError(t, r.AddModules(t.Context(), files))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), files))
 	at := filepath.Join(r.Target, "lib/modules", release)
 	ko := filepath.Join(at, "updates/nvidia/nvidia.ko")
 	old := time.Unix(1, 0)
 	require.NoError(t, os.Chtimes(ko, old, old))
-	require.NoError(t, r.AddModules(t.Context(), files))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), files))
 	if st, err := os.Stat(ko); err != nil || !st.ModTime().Equal(old) {
 		t.Errorf("the same modules were written again: %v", err)
 	}
 	files[0].SHA256 = "another"
-	require.NoError(t, r.AddModules(t.Context(), files))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), files))
 	if st, err := os.Stat(ko); err != nil || st.ModTime().Equal(old) {
 		t.Errorf("another module was not written: %v", err)
 	}
 	require.NoError(t, os.Truncate(ko, 1))
-	require.NoError(t, r.AddModules(t.Context(), files))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), files))
 	if st, err := os.Stat(ko); err != nil || st.Size() == 1 {
 		t.Errorf("a damaged module was not written: %v", err)
 	}
 	files[0].Path = filepath.Join(made, "none.ko")
-	assert.ErrorIsf(t, r.AddModules(t.Context(), files), fs.ErrNotExist, "a file that is not there")
+	assert.ErrorIsf(t, r.AddModules(t.Context(), staged(t, r), files), fs.ErrNotExist, "a file that is not there")
 	r.Release = "../../etc"
-	assert.Errorf(t, r.AddModules(t.Context(), files), "a release that is a path was accepted")
+	assert.Errorf(t, r.AddModules(t.Context(), staged(t, r), files), "a release that is a path was accepted")
 }
 
 // The host's /lib/modules in the container must not be written to.
@@ -68,7 +68,7 @@ func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	mounted(t, r)
 	made := t.TempDir()
 	testfile.Write(t, made+"/nvidia.ko", "\x7fELF")
-	require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: filepath.Join(made, "nvidia.ko"), SHA256: "x"}}))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), []kbuild.File{{Path: filepath.Join(made, "nvidia.ko"), SHA256: "x"}}))
 	assert.Equalf(t, 0, len(testfile.List(t, over)), "written to the host")
 	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, "lib/modules", release, "updates/nvidia/nvidia.ko"))))
 }
@@ -86,7 +86,8 @@ func TestSetFirmwarePath(t *testing.T) {
 		sys := t.TempDir()
 		const file = "module/firmware_class/parameters/path"
 		testfile.Write(t, sys+"/"+file, c.before)
-		undo, err := setFirmwarePath(sys, "/run/nvidia/driver")
+		err := setFirmwarePath(sys, "/run/nvidia/driver")
+		undo := func() error { return clearFirmwarePath(sys, "/run/nvidia/driver") }
 		if (err != nil) != (c.before == c.undone) || err != nil && !strings.Contains(err.Error(), "set by another program") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -98,8 +99,9 @@ func TestSetFirmwarePath(t *testing.T) {
 		require.NoError(t, undo())
 		assert.Equalf(t, "/theirs\n", now(), "%s", name)
 	}
-	undo, err := setFirmwarePath(t.TempDir(), "/run/nvidia/driver")
-	if !errors.Is(err, fs.ErrNotExist) || undo() != nil {
+	none := t.TempDir()
+	err := setFirmwarePath(none, "/run/nvidia/driver")
+	if !errors.Is(err, fs.ErrNotExist) || clearFirmwarePath(none, "/run/nvidia/driver") != nil {
 		t.Errorf("a kernel without the parameter: %v", err)
 	}
 }
@@ -179,7 +181,7 @@ func TestSync(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, r.Sync(t.Context())) // there is no root
-	dir := require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(r.Stage(t.Context(), nil))(t)
 	boot := func(set string) string { // of the marker
 		root := require.Value(os.OpenRoot(dir))(t)
 		defer root.Close()
@@ -196,7 +198,7 @@ func TestSync(t *testing.T) {
 	boot("another boot")
 	require.NoError(t, r.Sync(t.Context()))
 	assert.Equal(t, "another boot", boot(""))
-	require.NoError(t, r.Mount(t.Context()))
+	require.NoError(t, r.Mount(t.Context(), dir))
 	adoptable(t, r, "went down")
 	require.NoError(t, r.Unmount(t.Context()))
 	assert.Equalf(t, false, reused(t, r), "in the next boot")
@@ -220,7 +222,7 @@ func TestAddModulesLinks(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "nvidia.ko")
 	testfile.Write(t, dir+"/nvidia.ko", "module")
-	root := require.Value(r.Stage(t.Context()))(t)
+	root := require.Value(r.Stage(t.Context(), nil))(t)
 	inRoot := testfile.Write(t, root+"/"+from, "module")
 	st := require.Value(os.Stat(from))(t)
 	require.NoError(t, os.Chtimes(inRoot, st.ModTime(), st.ModTime()))
@@ -230,14 +232,14 @@ func TestAddModulesLinks(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 	require.NoError(t, os.Link(inRoot, to+".tmp")) // an attempt that was killed
 	for _, sum := range []string{"1", "2"} {
-		require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: from, SHA256: sum}}))
+		require.NoError(t, r.AddModules(t.Context(), staged(t, r), []kbuild.File{{Path: from, SHA256: sum}}))
 		var st unix.Stat_t
 		require.NoError(t, unix.Stat(to, &st))
 		assert.Equalf(t, 2, int(st.Nlink), "names")
 		assert.Equalf(t, true, isSameFile(inRoot, to), "linked")
 	}
 	testfile.Write(t, dir+"/nvidia.ko", "signed module") // differs from the image's
-	require.NoError(t, r.AddModules(t.Context(), []kbuild.File{{Path: from, SHA256: "3"}}))
+	require.NoError(t, r.AddModules(t.Context(), staged(t, r), []kbuild.File{{Path: from, SHA256: "3"}}))
 	assert.Equal(t, "signed module", string(require.Value(os.ReadFile(to))(t)))
 	assert.Equalf(t, "module", string(require.Value(os.ReadFile(inRoot))(t)), "the image's module is")
 }

@@ -1,6 +1,7 @@
 package driverroot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,22 +57,18 @@ func (r *Root) mounts() ([]mounttable.Mount, error) {
 // shows the host's devtmpfs and outlives the container.
 func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []string{"sys", "dev"}) }
 
-// Mount mounts the root with its submounts at Target. It prepares everything at a private place, so that the
-// root appears at once, here and for every process that shares the folder; a failure leaves nothing. If
-// something is mounted there already it is an error.
-func (r *Root) Mount(ctx context.Context) error {
-	if err := r.mount(ctx, r.staged); err != nil {
+// Mount mounts a root with its submounts at Target: dir is a staged root, of whichever driver, or "" for the image
+// itself. It prepares everything at a private place, so that the root appears at once, here and for every process
+// that shares the folder; a failure leaves nothing. If something is mounted there already it is an error.
+func (r *Root) Mount(ctx context.Context, dir string) error {
+	if dir != "" && filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir) {
+		return fmt.Errorf("mount the driver root: %s is no root that was staged in %s", dir, r.Storage)
+	}
+	err := r.mount(ctx, cmp.Or(dir, r.Image))
+	if err != nil {
 		return fmt.Errorf("mount the driver root: %w", err)
 	}
 	return nil
-}
-
-// MountOld mounts the staged root of another driver; an error if dir is "" or does not exist.
-func (r *Root) MountOld(ctx context.Context, dir string) error {
-	if dir == "" || r.Storage == "" || filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir) {
-		return errors.New("its root went away with its container, or was not staged here")
-	}
-	return r.mount(ctx, dir)
 }
 
 func (r *Root) mount(ctx context.Context, dir string) error {

@@ -32,7 +32,7 @@ func TestMountStaged(t *testing.T) {
 	// The socket of one of our daemons is visible.
 	testfile.WriteMode(t, r.Image+"/run/nvidia-persistenced/socket", "", 0o600)
 	assert.NoError(t, assert.Err(os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket"))))
-	assert.ErrorContains(t, r.Mount(t.Context()), "has 7 mount(s) already")
+	assert.ErrorContains(t, r.Mount(t.Context(), staged(t, r)), "has 7 mount(s) already")
 	// The container ends, the root stays.
 	require.NoError(t, os.RemoveAll(r.Image))
 	adoptable(t, r, "")
@@ -72,7 +72,7 @@ func TestSharedPropagation(t *testing.T) {
 	if got, want := (<-answer), len(points(t, r)); got != want || want != len(everyMount) {
 		t.Errorf("a peer namespace sees %d mounts, we see %d", got, want)
 	}
-	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, r.staged) }); err != nil || len(used) > 0 {
+	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, staged(t, r)) }); err != nil || len(used) > 0 {
 		t.Errorf("mounts in the storage: %v %v", used, err)
 	}
 	require.NoError(t, r.Unmount(t.Context()))
@@ -110,8 +110,7 @@ func TestNotShared(t *testing.T) {
 	r.Log = log.Logger()
 	mounted(t, r)
 	assert.Equal(t, len(everyMount), len(points(t, r)))
-	ok, why := r.Adopt(t.Context())
-	assert.Equalf(t, true, ok, "%s", why)
+	assert.Equal(t, staged(t, r), require.Value(r.Adopt(t.Context()))(t))
 	assert.Equal(t, 2, strings.Count(log.String(), "nobody else sees the driver root"))
 }
 
@@ -188,14 +187,14 @@ func TestMountFailureLeavesNothing(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
-	require.Value(r.Stage(t.Context()))(t)
+	require.Value(r.Stage(t.Context(), nil))(t)
 	before := allMounts(t)
-	assert.ErrorIs(t, r.Mount(t.Context()), unix.ENOENT)
+	assert.ErrorIs(t, r.Mount(t.Context(), staged(t, r)), unix.ENOENT)
 	assert.Same(t, before, allMounts(t))
 	// A link in the root must not lead a mount out of it.
-	require.NoError(t, os.RemoveAll(filepath.Join(r.staged, "run")))
-	require.NoError(t, os.Symlink("/run", filepath.Join(r.staged, "run")))
-	assert.ErrorContains(t, r.Mount(t.Context()), "is not a folder")
+	require.NoError(t, os.RemoveAll(filepath.Join(staged(t, r), "run")))
+	require.NoError(t, os.Symlink("/run", filepath.Join(staged(t, r), "run")))
+	assert.ErrorContains(t, r.Mount(t.Context(), staged(t, r)), "is not a folder")
 	assert.Same(t, before, allMounts(t))
 }
 

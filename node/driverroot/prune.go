@@ -19,21 +19,21 @@ import (
 
 const keepRoots = 2 // beside this driver's: the one before, and one more
 
-// Prune waits until the root is written to the disk, and removes old roots. Each takes seconds, so it is called
-// when the driver serves.
-func (r *Root) Prune(ctx context.Context) error {
+// Prune waits until the root is written to the disk, and removes old roots, except those that have one of the
+// needed paths. Each takes seconds, so it is called when the driver serves.
+func (r *Root) Prune(ctx context.Context, needed []string) error {
 	if r.Storage == "" {
 		return nil
 	}
 	if err := r.Sync(ctx); err != nil && ctx.Err() == nil { // otherwise it stops, and the next start does it
 		r.Log.Warn("the driver root is not on the disk yet", "error", err)
 	}
-	return r.prune(keepRoots)
+	return r.prune(keepRoots, needed)
 }
 
 // prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
-// anywhere, and always removes damaged roots that are not mounted.
-func (r *Root) prune(keep int) error {
+// anywhere or have a needed path, and always removes damaged roots that are not mounted.
+func (r *Root) prune(keep int, needed []string) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,10 @@ func (r *Root) prune(keep int) error {
 	if err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
 	}
-	own, _ := r.name() // without an identity there is no own root
+	own, err := r.folder(r.Version, r.ID)
+	if err == nil {
+		needed = append(slices.Clone(needed), own)
+	}
 	type old struct {
 		dir  string
 		used time.Time
@@ -50,7 +53,9 @@ func (r *Root) prune(keep int) error {
 	var olds []old
 	errs := []error{r.removeLeftovers(roots)}
 	for _, e := range entries {
-		if dir := filepath.Join(roots, e.Name()); e.IsDir() && e.Name() != own && !strings.HasPrefix(e.Name(), ".") {
+		dir := filepath.Join(roots, e.Name())
+		within := func(path string) bool { return mounttable.AtOrBelow(path, dir) }
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.ContainsFunc(needed, within) {
 			olds = append(olds, old{dir, stagedAt(dir)})
 		}
 	}
@@ -121,12 +126,13 @@ func (r *Root) removeBare(dir string) error {
 // Room returns how many bytes Stage would write now, and how many of other roots it would remove for that if the storage were full. Both
 // are 0 when the root is staged already, or shares the image's files. It changes nothing.
 func (r *Root) Room() (need, spare uint64) {
-	name, err := r.name()
+	own, err := r.folder(r.Version, r.ID)
 	if r.Storage == "" || err != nil {
 		return 0, 0
 	}
-	roots := filepath.Join(r.Storage, rootsDir)
-	if root, err := os.OpenRoot(filepath.Join(roots, name)); err == nil {
+	roots := filepath.Dir(own)
+	root, err := os.OpenRoot(own)
+	if err == nil {
 		defer root.Close()
 		if checkIntact(root, r.Version, r.ID) == nil {
 			return 0, 0

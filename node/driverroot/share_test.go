@@ -90,7 +90,7 @@ func TestStageLinks(t *testing.T) {
 	assert.Equalf(t, true, isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(dir, testLib, "hidden")), "the upper layer's file is linked")
 
 	// A linked root serves, is reused, outlives its image, and its removal harms no layer.
-	require.NoError(t, r.Mount(t.Context()))
+	require.NoError(t, r.Mount(t.Context(), staged(t, r)))
 	adoptable(t, r, "")
 	require.NoError(t, r.Unmount(t.Context()))
 	before := describe(t, base)[testLib+"hidden"]

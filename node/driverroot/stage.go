@@ -17,44 +17,44 @@ import (
 // Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that the
 // storage can share with the image's layers take neither time nor space. It reuses an existing root after a
 // check of its libraries, and removes incomplete roots of killed predecessors. When the storage is full, it
-// removes every root that nobody mounts and tries once more. After any failure, nothing is left. It mounts
-// nothing, so it may run while another driver serves. Sync has to be called at some time after it. Without
-// Storage nothing is made, and dir is "": the image itself is served.
-func (r *Root) Stage(ctx context.Context) (dir string, err error) {
-	name, err := r.name()
+// removes every root that nobody mounts and that has none of the needed paths, and tries once more. After any
+// failure, nothing is left. It mounts nothing, so it may run while another driver serves. Sync has to be called
+// at some time after it. Without Storage nothing is made, and dir is "": the image itself is served.
+func (r *Root) Stage(ctx context.Context, needed []string) (dir string, err error) {
+	dir, err = r.folder(r.Version, r.ID)
 	if err != nil {
 		return "", fmt.Errorf("stage the driver root: %w", err)
 	}
-	if r.staged = r.Image; r.Storage == "" {
+	if r.Storage == "" {
 		r.Log.Info("no storage of the host is mounted: the root of this container is served, and ends with it")
 		return "", nil
 	}
-	roots := filepath.Join(r.Storage, rootsDir)
-	r.staged = filepath.Join(roots, name)
-	if err = r.stageIn(ctx, roots); err != nil {
-		return "", fmt.Errorf("stage the driver root in %s: %w", roots, err)
+	err = r.stageIn(ctx, dir, needed)
+	if err != nil {
+		return "", fmt.Errorf("stage the driver root in %s: %w", filepath.Dir(dir), err)
 	}
-	return r.staged, nil
+	return dir, nil
 }
 
-func (r *Root) stageIn(ctx context.Context, roots string) error {
+func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
+	roots := filepath.Dir(dir)
 	if err := os.MkdirAll(roots, 0o755); err != nil {
 		return err
 	}
 	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) { // there they only take space
 		return err
 	}
-	if reused, err := r.reuse(r.staged); reused || err != nil {
+	if reused, err := r.reuse(dir); reused || err != nil {
 		return readOnly(r.Storage, err)
 	}
 	started := time.Now()
-	sum, err := r.copy(ctx, roots)
+	sum, err := r.copy(ctx, dir)
 	if isFull(err) {
 		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed", "path", roots, "error", err)
-		if perr := r.prune(0); perr != nil {
+		if perr := r.prune(0, needed); perr != nil {
 			err = errors.Join(err, perr)
 		} else {
-			sum, err = r.copy(ctx, roots)
+			sum, err = r.copy(ctx, dir)
 		}
 	}
 	if isFull(err) {
@@ -63,7 +63,7 @@ func (r *Root) stageIn(ctx context.Context, roots string) error {
 	if err != nil {
 		return readOnly(r.Storage, err)
 	}
-	r.Log.Info("driver root staged", "path", r.staged, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
+	r.Log.Info("driver root staged", "path", dir, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
 	return nil
 }
 
@@ -101,14 +101,14 @@ func (r *Root) reuse(dir string) (bool, error) {
 	return false, nil
 }
 
-// copy copies the image to the folder for the root.
-func (r *Root) copy(ctx context.Context, roots string) (sum copied, err error) {
+// copy copies the image to dir.
+func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 	src, covered, err := r.view()
 	if err != nil {
 		return sum, err
 	}
 	defer src.Close()
-	tmp, err := os.MkdirTemp(roots, tmpPrefix)
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), tmpPrefix)
 	if err != nil {
 		return sum, err
 	}
@@ -133,7 +133,7 @@ func (r *Root) copy(ctx context.Context, roots string) (sum copied, err error) {
 	if err := r.finish(dst); err != nil {
 		return sum, err
 	}
-	return sum, os.Rename(tmp, r.staged)
+	return sum, os.Rename(tmp, dir)
 }
 
 // finish adds what a root has in addition to the image: the link to the firmware, and the marker.

@@ -109,21 +109,21 @@ func TestStageCopiesFaithfully(t *testing.T) {
 func TestStageReusesWhatIsComplete(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
-	dir := require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(r.Stage(t.Context(), nil))(t)
 	require.NoError(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
 	assert.Equalf(t, true, reused(t, r), "the second time")
 	testfile.WriteMode(t, r.Image+"/usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
 	testfile.Write(t, dir+"/usr/lib/x86_64-linux-gnu/libcuda.so."+testVersion, "short")
-	require.NoError(t, r.Mount(t.Context()))
+	require.NoError(t, r.Mount(t.Context(), staged(t, r)))
 	adoptable(t, r, "libcuda")
 	assert.Equalf(t, false, reused(t, r), "after damage")
 	if names := testfile.List(t, filepath.Dir(dir)); len(names) != 2 { // the damaged one is mounted: kept
 		t.Errorf("roots: %q", names)
 	}
-	require.NoError(t, r.prune(0))
+	require.NoError(t, r.prune(0, nil))
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "pruned what is mounted")
 	require.NoError(t, r.Unmount(t.Context()))
-	require.NoError(t, r.prune(0))
+	require.NoError(t, r.prune(0, nil))
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
 }
 
@@ -143,7 +143,7 @@ func TestStageMakesRoom(t *testing.T) {
 	served := *r
 	served.ID = "f" + testID[1:]
 	mounted(t, &served)
-	dir := require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(r.Stage(t.Context(), nil))(t)
 	if need, spare := r.Room(); need != 0 || spare != 0 {
 		t.Errorf("staged: %d, %d", need, spare)
 	}
@@ -156,7 +156,7 @@ func TestStageMakesRoom(t *testing.T) {
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Join(r.Storage, rootsDir))), "the root that is mounted, and ours")
 	testfile.Write(t, r.Image+"/usr/lib/bigger", strings.Repeat("x", 8<<20))
 	r.ID = "e" + testID[1:]
-	err := assert.Err(r.Stage(t.Context()))
+	err := assert.Err(r.Stage(t.Context(), nil))
 	assert.ErrorIs(t, err, unix.ENOSPC)
 	assert.ErrorContains(t, err, "make room")
 	assert.Same(t, []string{testVersion + "-f123456789ab"}, testfile.List(t, filepath.Join(r.Storage, rootsDir)))
@@ -175,8 +175,8 @@ func TestForeignTarget(t *testing.T) {
 		before := require.Value(mounttable.Read(func(string) bool { return true }))(t)
 		assert.Equalf(t, 0, len(require.Value(r.mounts())(t)), "%s: mounts", kind)
 		require.NoError(t, r.Unmount(t.Context()))
-		require.Value(r.Stage(t.Context()))(t)
-		assert.ErrorContains(t, r.Mount(t.Context()), "is no folder of a driver container")
+		require.Value(r.Stage(t.Context(), nil))(t)
+		assert.ErrorContains(t, r.Mount(t.Context(), staged(t, r)), "is no folder of a driver container")
 		assert.Samef(t, before, require.Value(mounttable.Read(func(string) bool { return true }))(t), "%s", kind)
 	}
 }
@@ -191,10 +191,10 @@ func TestStageStops(t *testing.T) {
 	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
 	roots := filepath.Join(r.Storage, rootsDir)
 	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
-	assert.ErrorIs(t, assert.Err(r.Stage(ctx)), why)
+	assert.ErrorIs(t, assert.Err(r.Stage(ctx, nil)), why)
 	assert.Equalf(t, 0, len(testfile.List(t, roots)), "left")
 	testfile.Write(t, roots+"/"+tmpPrefix+"killed/usr/bin/nvidia-smi", "half of it")
-	dir := require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(r.Stage(t.Context(), nil))(t)
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, roots))
 	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(dir, "var/lib/nvidia-driver"))), "the storage was copied into itself")
 }
@@ -205,10 +205,10 @@ func TestStageRefuses(t *testing.T) {
 		"a version that is a path": {Version: "../x", ID: testID, Storage: "/nowhere"},
 		"no identity":              {Version: testVersion, Storage: "/nowhere"},
 	} {
-		assert.Errorf(t, assert.Err(r.Stage(t.Context())), "%s: accepted", name)
+		assert.Errorf(t, assert.Err(r.Stage(t.Context(), nil)), "%s: accepted", name)
 	}
 	r := &Root{Version: testVersion, ID: testID, Image: "/x", Log: logtest.New(t)}
-	if dir, err := r.Stage(t.Context()); err != nil || dir != "" || r.staged != "/x" {
+	if dir, err := r.Stage(t.Context(), nil); err != nil || dir != "" {
 		t.Errorf("without storage: %s, %+v, %v", dir, r, err)
 	}
 }
@@ -218,18 +218,20 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	r := testRoot(t)
 	old := *r
 	old.ID = "ffff" + testID[4:]
-	dir := require.Value(old.Stage(t.Context()))(t)
-	require.Value(r.Stage(t.Context()))(t)
+	dir := require.Value(old.Stage(t.Context(), nil))(t)
+	require.Value(r.Stage(t.Context(), nil))(t)
 	precious := t.TempDir()
 	testfile.WriteMode(t, precious+"/nvme0n1", "host's disk", 0o600)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
 	require.NoError(t, unix.Mount(precious, filepath.Join(dir, "dev"), "", unix.MS_BIND, ""))
-	require.NoError(t, r.prune(0))
+	require.NoError(t, r.prune(0, nil))
 	require.Value(os.Stat(filepath.Join(precious, "nvme0n1")))(t)
 	require.NoError(t, unix.Unmount(filepath.Join(dir, "dev"), 0))
-	require.NoError(t, r.prune(1))
+	require.NoError(t, r.prune(1, nil))
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "roots")
-	require.NoError(t, r.prune(0))
+	require.NoError(t, r.prune(0, []string{dir + "/usr/share/nvidia-driver/modules/x/nvidia.ko"}))
+	assert.Equalf(t, 2, len(testfile.List(t, filepath.Dir(dir))), "roots, of which one has a module for the way back")
+	require.NoError(t, r.prune(0, nil))
 	assert.Equalf(t, 1, len(testfile.List(t, filepath.Dir(dir))), "roots")
 	// Mounted before it: all stays. After the list of mounts was read: the mount point and what is mounted there stay.
 	late := filepath.Join(t.TempDir(), "late")

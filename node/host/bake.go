@@ -120,14 +120,14 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 		baked.add(b.Config.StateDir, release, source, set)
 		log.Info("modules", "kernel", release, "source", source, "path", set.Dir)
 	}
-	dir, err := root.Stage(ctx)
+	dir, err := root.Stage(ctx, nil)
 	if err != nil {
 		return err
 	}
 	baked.Root = filepath.Join("roots", filepath.Base(dir))
 	for _, release := range b.Kernels {
 		root.Release = release
-		if err := root.AddModules(ctx, sets[release].Modules); err != nil {
+		if err := root.AddModules(ctx, dir, sets[release].Modules); err != nil {
 			return err
 		}
 	}

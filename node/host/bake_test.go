@@ -58,9 +58,9 @@ func (b Bake) start(t *testing.T, info driverinfo.Description, w node.Want) (fou
 	}
 	root := newRoot(b.Config, info, w.Release, true, log.Logger())
 	root.Image, root.NoMounts = b.image, true
-	require.Value(root.Stage(t.Context()))(t)
+	dir := require.Value(root.Stage(t.Context(), nil))(t)
 	if set != nil {
-		require.NoError(t, root.AddModules(t.Context(), set.Modules))
+		require.NoError(t, root.AddModules(t.Context(), dir, set.Modules))
 	}
 	return err == nil, !strings.Contains(log.String(), logtest.Staged), log.String()
 }
@@ -155,7 +155,7 @@ func TestBakedStorage(t *testing.T) {
 				info.ID = strings.Repeat(c.id, 64)
 				root := newRoot(b.Config, info, imageKernel, true, logtest.New(t))
 				root.Image, root.NoMounts = b.image, true
-				_, err := root.Stage(t.Context())
+				_, err := root.Stage(t.Context(), nil)
 				assert.ErrorIs(t, err, c.want)
 				assert.ErrorContains(t, err, c.text)
 				_, err = (&supply{cfg: b.Config, info: info}).logFile(baseWant)

@@ -25,7 +25,7 @@ func TestFindCompanions(t *testing.T) {
 	plain := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 	asked := plain
 	asked.Companions = driverinfo.Companions()
-	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
+	require.Value(s.Keep(t.Context(), made(t, imageKernel), nil))(t)
 	_, _, err := s.Find(t.Context(), asked)
 	assert.ErrorIsf(t, err, kbuild.ErrMiss, "modules without the companion")
 	set := made(t, imageKernel)

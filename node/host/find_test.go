@@ -32,7 +32,7 @@ func TestDamagedImage(t *testing.T) {
 	require.ErrorAs[*NoModulesError](t, err)
 	assert.ErrorContains(t, err, "neither modules nor a toolchain")
 	assert.Equalf(t, false, s.cached(w.Flavour, w.Release), "the cache is empty")
-	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
+	require.Value(s.Keep(t.Context(), made(t, imageKernel), nil))(t)
 	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)
 	}

@@ -94,7 +94,7 @@ func TestServes(t *testing.T) {
 	}
 	see(imageKernel, driverinfo.Open)
 	see("6.1.0-1-amd64")
-	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
+	require.Value(s.Keep(t.Context(), made(t, imageKernel), nil))(t)
 	see(imageKernel, driverinfo.Open, driverinfo.Proprietary)
 	if got, _, err := m.Flavour(nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
 		t.Errorf("%s, %v", got, err)

@@ -120,7 +120,7 @@ func TestMountedHostile(t *testing.T) {
 			w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 			_, _, err := s.Find(t.Context(), w)
 			assert.ErrorIs(t, err, kbuild.ErrMiss)
-			require.Value(s.Keep(t.Context(), good))(t)
+			require.Value(s.Keep(t.Context(), good, nil))(t)
 			if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache {
 				t.Errorf("from %q, %v", source, err)
 			}

@@ -149,7 +149,7 @@ func TestSignAgain(t *testing.T) {
 				return
 			}
 			signed := require.Value(s.Sign(t.Context(), found))(t)
-			kept, err := s.Keep(t.Context(), signed)
+			kept, err := s.Keep(t.Context(), signed, nil)
 			if err != nil || !bytes.Equal(kept.Certificate, s.signer.Certificate.Raw) {
 				t.Fatalf("%v, %v", kept, err)
 			}

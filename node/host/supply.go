@@ -170,13 +170,13 @@ func (s *supply) logFile(w node.Want) (string, error) {
 	return filepath.Join(dir, fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release)), nil
 }
 
-// Keep puts a set into the cache.
-func (s *supply) Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) {
+// Keep puts a set into the cache, in which sets with needed files stay.
+func (s *supply) Keep(ctx context.Context, set *kbuild.Set, needed []string) (*kbuild.Set, error) {
 	kept, err := s.cache().Put(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.cache().Prune(keepSets), os.RemoveAll(s.work())); err != nil {
+	if err := errors.Join(s.cache().Prune(keepSets, needed...), os.RemoveAll(s.work())); err != nil {
 		s.log.Warn("old modules or the scratch folder not removed", "error", err)
 	}
 	return kept, nil

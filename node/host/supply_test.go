@@ -54,7 +54,7 @@ func TestFindInTheCache(t *testing.T) {
 			if set.Key.Kernel == "" {
 				set.Key.Kernel = "headers 12" // this kernel does not show its build id
 			}
-			require.Value(s.Keep(t.Context(), set))(t)
+			require.Value(s.Keep(t.Context(), set, nil))(t)
 			got, source, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: test.release})
 			switch {
 			case test.found && (err != nil || source != "cache" || len(got.Modules) != 1):

@@ -86,7 +86,11 @@ func (s Stack) PutBack(ctx context.Context, d status.Driver, removed []string) e
 		if !slices.Contains(removed, m.Name) {
 			continue
 		}
-		if err := s.insertOne(ctx, m); err != nil {
+		err := CheckFiles([]status.Module{m})
+		if err == nil {
+			err = s.insertOne(ctx, m)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("load %s again: %w", m.Name, err))
 		}
 	}

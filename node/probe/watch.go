@@ -14,7 +14,8 @@ import (
 // fell off the bus. It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. The zero value knows no
 // GPU. It is not safe for several goroutines.
 type Watch struct {
-	Last Answer // of the driver
+	Last     Answer // of the driver
+	Unloaded bool   // the driver's module is not loaded, so no GPU can be bound to it
 
 	known map[string]*gpu // by address
 }

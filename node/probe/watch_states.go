@@ -19,7 +19,8 @@ func (w *Watch) States(reasons func(address string) []string) (states []status.G
 		what := fmt.Sprintf("GPU %s (%s)", g.Address, g.ID)
 		switch k.state {
 		case status.GPULent:
-			if g.Reason = lent(k.GPU); k.Driver == "" && !k.Lent() {
+			g.Reason = lent(k.GPU)
+			if k.Driver == "" && !k.Lent() && !w.Unloaded {
 				g.Reason += fmt.Sprintf(": echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one", address)
 			}
 		case status.GPUTaken:

@@ -110,6 +110,10 @@ func release(st Snapshot) string {
 }
 
 func adviseDegraded(st Snapshot) Advice {
+	if strings.Contains(st.Reason, "--modules=host") {
+		return Advice{Heals: "the driver is asked again when the modules are loaded",
+			Next: "the node's own system unloaded its driver: load it there, as the reason says; this container loads none"}
+	}
 	if strings.Contains(st.Reason, "delete this pod") {
 		return Advice{Next: "another program changed the driver under this container: delete the pod, its successor puts all of it up again"}
 	}

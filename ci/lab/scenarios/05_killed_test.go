@@ -27,7 +27,7 @@ func Test05Killed(t *testing.T) {
 	p.Kill()
 	g.Sh("mount -t tmpfs stacked /run/nvidia/driver && mount -t proc more /run/nvidia/driver")
 	p = adopts(t, g, driver("535"), live)
-	contains(t, p.Output(), `\d driver roots are stacked on /run/nvidia/driver; removing all of them`)
+	contains(t, p.Output(), `\d driver roots are stacked on /run/nvidia/driver; one root takes their place`)
 
 	p.Signal(syscall.SIGKILL) // only process 1, as when memory runs out: the rest of the container ends with it
 	p.Wait(time.Minute)
