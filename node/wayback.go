@@ -26,27 +26,21 @@ func (n *Node) keepOnHost(ctx context.Context) error {
 	if n.found == nil || n.fresh || n.record.RootDir == "" {
 		return nil
 	}
-	var err error
-	set := *n.found
 	switch n.source {
 	case status.FromImage:
+		set := *n.found
 		set.Modules = slices.Clone(set.Modules)
 		for i, f := range set.Modules {
 			set.Modules[i].Path = inRoot(n.record.RootDir, f.Path)
 		}
 		n.found = &set
 	case status.FromMounted:
-		var kept *kbuild.Set
-		kept, err = n.Supplier.Keep(ctx, n.found, n.needed())
-		if err == nil {
-			n.found = kept
+		set, err := n.Supplier.Keep(ctx, n.found, n.needed())
+		if err != nil {
+			n.warn("the modules cannot be kept on the host, so driver %s cannot be put back if a later one fails: %v", n.want.Driver, err)
+			return ctx.Err()
 		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		n.warn("the modules cannot be kept on the host, so driver %s cannot be put back if a later one fails: %v", n.want.Driver, err)
+		n.found = set
 	}
 	return nil
 }
@@ -123,8 +117,11 @@ func wayBack(d status.Driver) (choice, error) {
 // chosenBefore is the choice that the instance of a record had made.
 func chosenBefore(d status.Driver, own, companions []status.Module) choice {
 	c := choice{options: kmod.Options{}, found: &kbuild.Set{}, source: d.Source, record: d}
-	c.record.Modules, c.record.InTree, c.record.Nodes = nil, nil, nil
-	c.want.Driver, c.want.Flavour = d.Version, d.Flavour
+	c.record.Modules = nil // the phases record what they put up
+	c.record.InTree = nil
+	c.record.Nodes = nil
+	c.want.Driver = d.Version
+	c.want.Flavour = d.Flavour
 	for _, m := range slices.Concat(own, companions) {
 		params := map[string]string{}
 		for _, p := range m.Params {
@@ -152,9 +149,14 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err != nil {
 		return err
 	}
-	there, up := n.choice, n.up
-	defer func() { n.choice, n.up = there, up }()
-	n.choice, n.up = back, nil
+	there := n.choice
+	up := n.up
+	defer func() {
+		n.choice = there
+		n.up = up
+	}()
+	n.choice = back
+	n.up = nil
 	return twice(func() error {
 		for _, p := range n.putUp() {
 			err := p.run(ctx)

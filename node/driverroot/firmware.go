@@ -88,10 +88,14 @@ func clearFirmwarePath(sys, target string) error {
 	if errors.Is(err, fs.ErrNotExist) { // this kernel has none
 		return nil
 	}
-	if err == nil && mounttable.AtOrBelow(now, target) {
-		// The kernel takes a single byte 0 for the empty text; a write of no bytes does not reach it.
-		err = writeParameter(sys, file, "\x00")
+	if err != nil {
+		return fmt.Errorf("read the kernel's firmware path: %w", err)
 	}
+	if !mounttable.AtOrBelow(now, target) {
+		return nil
+	}
+	// The kernel takes a single byte 0 for the empty text; a write of no bytes does not reach it.
+	err = writeParameter(sys, file, "\x00")
 	if err != nil {
 		return fmt.Errorf("clear the kernel's firmware path: %w", err)
 	}

@@ -42,10 +42,8 @@ func (r *Root) prune(keep int, needed []string) error {
 	if err != nil {
 		return fmt.Errorf("remove old driver roots: %w", err)
 	}
-	own, err := r.folder(r.Version, r.ID)
-	if err == nil {
-		needed = append(slices.Clone(needed), own)
-	}
+	own, _ := r.folder(r.Version, r.ID) // without an identity there is no own root
+	needed = append(slices.Clone(needed), own)
 	type old struct {
 		dir  string
 		used time.Time
