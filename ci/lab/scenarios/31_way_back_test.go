@@ -94,7 +94,7 @@ func wholeAgain(t *testing.T, g *lab.Guest, old string, state status.State) {
 
 // stackedUnfit: the disk has no room for another root, so preflight refuses the new driver, and touches nothing.
 func stackedUnfit(t *testing.T, g *lab.Guest) {
-	g.Sh("mount -t tmpfs stacked /run/nvidia/driver")
+	g.Sh("rm -f /run/nvidia/nvidia-driver.pid && mount -t tmpfs stacked /run/nvidia/driver") // the killed instance's file is not part of this
 	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
 	fails(t, g, driver("470"), 11, 3*time.Minute, `2 driver roots are stacked on /run/nvidia/driver; one root takes their place`, `disk: \d+ MiB are free`)
 	assert.Equalf(t, 2, roots(t, g), "layers at the driver root")
@@ -107,7 +107,7 @@ func stackedUnfit(t *testing.T, g *lab.Guest) {
 }
 
 // comer opens the device as soon as the first module of the driver is gone.
-const comer = `while [ -d /sys/module/nvidia_modeset ] && [ -d /sys/module/nvidia_uvm ]; do :; done
+const comer = `while [ -d /sys/module/nvidia_modeset ] && [ -d /sys/module/nvidia_uvm ]; do sleep 0.02; done
 exec 3<>/run/nvidia/driver/dev/nvidiactl && echo open && exec sleep 100000`
 
 // userComes: the modules that were unloaded before the user came are loaded again.

@@ -30,8 +30,8 @@ func TestServedRoots(t *testing.T) {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}
 			begin := time.Now()
-			require.Value(root.Stage(ctx))(t)
-			require.NoError(t, root.Mount(ctx))
+			staged := require.Value(root.Stage(ctx, nil))(t)
+			require.NoError(t, root.Mount(ctx, staged))
 			t.Cleanup(func() { assert.NoError(t, root.Unmount(ctx)) })
 			t.Logf("served after %s", time.Since(begin).Round(time.Millisecond))
 			report := run(t, Options{Consumer: dir, Root: root.Target, Version: driver})
