@@ -76,6 +76,33 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestOpenShift renders for a cluster with security context constraints: the accounts of the privileged pods, and no
+// others, may use the one that admits them. For other clusters nothing is rendered.
+func TestOpenShift(t *testing.T) {
+	control.Gate(t)
+	const object = "name: system:openshift:scc:privileged}\nsubjects:\n"
+	const account = "  - {kind: ServiceAccount, name: %s, namespace: gpu-system}\n"
+	openshift := []string{"--api-versions", "security.openshift.io/v1/SecurityContextConstraints"}
+	for values, want := range map[string][]string{
+		"acceptLicense=true":          {"gpu-nvidia-driver"},
+		"serviceAccount.create=false": {"default"},
+		"preflight.enabled=true":      {"gpu-nvidia-driver", "default"},
+		"rbac.create=false":           nil,
+	} {
+		text := require.Value(template(t, append(minimal(values), openshift...)...))(t)
+		_, subjects, found := strings.Cut(text, object)
+		assert.Equalf(t, len(want) > 0, found, "%s", values)
+		subjects, _, _ = strings.Cut(subjects, "---\n")
+		expected := ""
+		for _, name := range want {
+			expected += fmt.Sprintf(account, name)
+		}
+		assert.Equalf(t, expected, strings.ReplaceAll(subjects, "\n\n", "\n"), "%s", values)
+		plain := require.Value(template(t, minimal(values)...))(t)
+		assert.Equalf(t, false, strings.Contains(plain, "openshift"), "%s, another cluster", values)
+	}
+}
+
 // TestFabricChanges changes the files about NVLink switches. They are mounted one by one, so that a running
 // pod never sees the change: it needs new pods. FABRIC_MODE may be a number.
 func TestFabricChanges(t *testing.T) {

@@ -59,6 +59,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- include "nvidia-driver.labelled" (dict "root" . "own" (include "nvidia-driver.ownLabels" .)) -}}
 {{- end }}
 
+{{/* true if the cluster is OpenShift, which admits privileged pods by the rights of their service account. */}}
+{{- define "nvidia-driver.openshift" -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1/SecurityContextConstraints" }}true{{ end -}}
+{{- end }}
+
 {{/* true if a container has to talk to the API server: no other gets a token. */}}
 {{- define "nvidia-driver.needsToken" -}}
 {{- with .Values }}{{ if or .events .nodeCondition .safeLoad .evictGPUPods .startupTaints }}true{{ end }}{{ end -}}
