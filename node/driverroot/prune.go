@@ -32,7 +32,8 @@ func (r *Root) Prune(ctx context.Context, needed []string) error {
 }
 
 // prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
-// anywhere or have a needed path, and always removes damaged roots that are not mounted.
+// anywhere, also in a pod that keeps what it mounted when it began, or have a needed path, and always removes
+// damaged roots that are not mounted.
 func (r *Root) prune(keep int, needed []string) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
@@ -78,8 +79,12 @@ func stagedAt(dir string) time.Time {
 
 func (r *Root) removeUnused(dir string) error {
 	used, err := mounttable.Shows(dir)
-	if err != nil || used {
+	if err != nil {
 		return err
+	}
+	if used {
+		r.Log.Info("an old driver root stays, because it is mounted here or in a pod", "path", dir)
+		return nil
 	}
 	if strings.HasPrefix(filepath.Base(dir), tmpPrefix) {
 		return r.removeTree(dir)

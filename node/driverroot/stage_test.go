@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,6 +128,39 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	require.NoError(t, r.Unmount(t.Context()))
 	require.NoError(t, r.prune(0, nil))
 	assert.Same(t, []string{filepath.Base(dir)}, testfile.List(t, filepath.Dir(dir)))
+}
+
+// A pod that mounts the driver root without propagation keeps the root of its start: it stays until the pod ends,
+// also where the pod has only one file of it.
+func TestPruneKeepsRootsOfPods(t *testing.T) {
+	tool.AsRoot(t, "it mounts")
+	r := testRoot(t)
+	old := *r
+	old.ID = "ffff" + testID[4:]
+	for _, part := range []string{"", "/usr/bin/nvidia-smi"} {
+		dir := require.Value(old.Stage(t.Context(), nil))(t)
+		require.Value(r.Stage(t.Context(), nil))(t)
+		at := filepath.Join(t.TempDir(), "at")
+		if part == "" {
+			require.NoError(t, os.Mkdir(at, 0o755))
+		} else {
+			testfile.Write(t, at, "")
+		}
+		pod := exec.Command("sh", "-c", `mount --bind "$1" "$2" && echo mounted && exec cat`, "sh", dir+part, at) //nolint:noctx // ends with its input
+		pod.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		input := require.Value(pod.StdinPipe())(t)
+		output := require.Value(pod.StdoutPipe())(t)
+		require.NoError(t, pod.Start())
+		_, err := io.ReadFull(output, make([]byte, len("mounted\n")))
+		require.NoError(t, err)
+		require.NoError(t, r.prune(0, nil))
+		require.Value(os.Stat(filepath.Join(dir, "usr/bin/nvidia-smi")))(t)
+		require.NoError(t, input.Close())
+		require.NoError(t, pod.Wait())
+		require.NoError(t, r.prune(0, nil))
+		_, err = os.Stat(dir)
+		assert.ErrorIsf(t, err, fs.ErrNotExist, "the root of a pod that has ended")
+	}
 }
 
 // On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that

@@ -112,7 +112,8 @@ func RealPath(path string) (string, error) {
 	}
 }
 
-// Shows says whether a mount anywhere shows dir or a part of it.
+// Shows says whether a mount shows dir or a part of it: a mount of this process, or of another one. With hostPID
+// all processes of the host are seen, and so are the pods that mounted dir and do not follow its unmounts.
 func Shows(dir string) (bool, error) {
 	dir, err := RealPath(dir)
 	if err != nil {
@@ -127,12 +128,39 @@ func Shows(dir string) (bool, error) {
 		return false, err
 	}
 	inside := filepath.Join(home.Root, rel) // path of dir in its file system
+	shows := func(m Mount) bool {
+		return m.Device == home.Device && AtOrBelow(strings.TrimSuffix(m.Root, "//deleted"), inside)
+	}
 	mounts, err := Read(func(string) bool { return true })
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(mounts, func(m Mount) bool {
-		shown := strings.TrimSuffix(m.Root, "//deleted")
-		return m.Device == home.Device && AtOrBelow(shown, inside) || AtOrBelow(m.Point, dir)
-	}), nil
+	if slices.ContainsFunc(mounts, func(m Mount) bool { return shows(m) || AtOrBelow(m.Point, dir) }) {
+		return true, nil
+	}
+	return showsElsewhere(shows)
+}
+
+// showsElsewhere looks at one process of each mount namespace. A process that has ended meanwhile has no mounts.
+func showsElsewhere(shows func(Mount) bool) (bool, error) {
+	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	seen := map[string]bool{}
+	for _, table := range tables {
+		namespace, err := os.Readlink(filepath.Join(filepath.Dir(table), "ns/mnt"))
+		if err != nil || seen[namespace] {
+			continue
+		}
+		mounts, err := ReadFile(table, func(string) bool { return true })
+		if err != nil {
+			continue
+		}
+		seen[namespace] = true
+		if slices.ContainsFunc(mounts, shows) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
