@@ -103,7 +103,7 @@ func TestContradictions(t *testing.T) {
 		"ubuntu16.04":                                               {"unknown command", "usage: driver-build --os SYSTEM --driver VERSION"},
 		old + "-o oci:dist":                                         {"unknown shorthand flag"},
 		"push oci:dist dist":                                        {"dist"},
-		"sign h.example/a:1 --module-key " + nothing + " --module-cert " + nothing: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
+		"sign-modules h.example/a:1 --module-key " + nothing + " --module-cert " + nothing: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},
 		old + "--push":          {"--repository", "defaults.repository"},
 		old + "--ca " + nothing: {"holds no PEM certificate"},
 		old + "--output docker-archive:x --compression zstd":                                    {"zstd", "--compression gzip"},

@@ -47,7 +47,7 @@ type attestFlags struct {
 func newAttestCmd(a *session.App) *cobra.Command {
 	var o attestFlags
 	cmd := &cobra.Command{
-		Use: "sign-image IMAGE...", Aliases: []string{"attest"}, Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
+		Use: "sign-image IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
 		Args: session.ImageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}

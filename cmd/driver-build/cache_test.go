@@ -74,7 +74,7 @@ func flip(b []byte, after string) []byte {
 }
 
 // TestCache: the parts of the cache have a size, prune takes nothing that was used lately, and what it took is made again
-// with the same digest. The cache of an earlier version is named, and its downloads are used.
+// with the same digest.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -97,8 +97,7 @@ func TestCache(t *testing.T) {
 	}
 	u.Run(t, "cache", "prune", "--keep-days", "2").Want(t, 0)
 	assert.Equal(t, 0, len(require.Value(filepath.Glob(filepath.Join(u.Cache, "blobs/sha256/*")))(t)))
-	require.NoError(t, os.Mkdir(filepath.Join(u.Cache, "layers"), 0o700))
-	again := u.Run(t, append(target, "oci:"+u.Path("b"))...).Want(t, 0, "earlier version")
+	again := u.Run(t, append(target, "oci:"+u.Path("b"))...).Want(t, 0)
 	assert.Equal(t, first.Digest(t), again.Digest(t))
 }
 

@@ -34,7 +34,7 @@ func TestFirstHelp(t *testing.T) {
 	walk = func(c *cobra.Command) {
 		own := 0
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden && f.Annotations[session.Renamed] == nil && !strings.Contains(page, "`--"+f.Name+"`") {
+			if f.Hidden && !strings.Contains(page, "`--"+f.Name+"`") {
 				t.Errorf("docs/build.md lacks --%s of %s", f.Name, c.CommandPath())
 			}
 			if !f.Hidden {
@@ -48,15 +48,6 @@ func TestFirstHelp(t *testing.T) {
 	}
 	walk(root)
 	assert.Equalf(t, true, len(all) <= 80, "%d flags in all", len(all))
-}
-
-// TestFormerNames: former names of flags and commands work, and say the name now; those that went say what to use.
-func TestFormerNames(t *testing.T) {
-	t.Parallel()
-	call(t.Context(), t, nil, "sign", "h.example/a:1", "--sign-key", "/nope", "--push", "--repository", "h.example/a").
-		Want(t, 2, "--sign-key is called --module-key now", "load the key /nope")
-	call(t.Context(), t, nil, "attest", "h.example/a:1", "--sign-with", "/nope").Want(t, 2, "--sign-with is called --image-signer now", "--image-signer: exec")
-	call(t.Context(), t, nil, "--builder-ca", "x").Want(t, 2, "give --builder-tls DIR")
 }
 
 func TestSuggestions(t *testing.T) {

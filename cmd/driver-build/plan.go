@@ -36,7 +36,6 @@ func newPlanCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "repository profile lock cuda")
 	f.StringVar(&cert, "module-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
-	session.FormerName(f, "sign-cert", "module-cert")
 	session.Format(f, &a.Format, "table, json, github or gitlab")
 	return cmd
 }

@@ -173,8 +173,6 @@ func eachWrong(t *testing.T, try func(c *cobra.Command, base []string, f *pflag.
 			}
 			values, own := wrongHere[name+" "+f.Name]
 			switch {
-			case f.Annotations[session.Renamed] != nil:
-				return
 			case f.Value.Type() == "bool":
 				values = []string{"maybe"}
 			case !own:

@@ -44,7 +44,7 @@ type signFlags struct {
 func newSignCmd(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
-		Use: "sign-modules IMAGE", Aliases: []string{"sign"}, Short: "Sign the modules of an image", Long: signLong, Args: session.ImageArgs(cobra.ExactArgs(1)),
+		Use: "sign-modules IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ImageArgs(cobra.ExactArgs(1)),
 		Example: "  driver-build sign-modules oci:dist:580.178.04-5.15.0-164-generic-ubuntu22.04 --module-key key.pem --module-cert cert.pem --output oci:signed",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}

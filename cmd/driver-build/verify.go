@@ -67,7 +67,6 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base `IMAGE` is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
 	session.Images(f, "base")
 	f.StringVar(&o.again.Source, "source", "", "with --rebuild: `URL` or FILE of the driver's .run archive, if it is not where the provenance says")
-	session.FormerName(f, "sign-cert", "module-cert")
 	session.Format(f, &a.Format, "table or json")
 	return cmd
 }

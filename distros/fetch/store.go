@@ -190,19 +190,6 @@ func (s *Store) isSound(digest string) bool {
 	return err == nil && hex.EncodeToString(sum.Sum(nil)) == digest
 }
 
-// Earlier returns the folders in the store that only an earlier version of this program reads. What it downloaded is
-// used: it has the same place.
-func (s *Store) Earlier() (folders []string) {
-	for _, name := range []string{
-		"bases", "blobs/sha512", "documents", "layers", "layers-unverified", "plans", "rejected", "revisions", "roots", "tags", "tmp", "toolkits",
-	} {
-		if fi, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && fi.IsDir() {
-			folders = append(folders, name)
-		}
-	}
-	return folders
-}
-
 // partialLife is how long an abandoned partial download is kept: after two weeks no process comes back to it,
 // and a driver archive is several hundred megabytes.
 const partialLife = 14 * 24 * time.Hour

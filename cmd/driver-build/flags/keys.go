@@ -1,7 +1,6 @@
 package flags
 
 import (
-	"cmp"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -24,7 +23,6 @@ import (
 // the machine.
 const (
 	PassphraseVariable      = "DRIVER_MODULE_PASSPHRASE"
-	formerVariable          = "DRIVER_SIGN_PASSPHRASE"
 	ImagePassphraseVariable = "DRIVER_IMAGE_PASSPHRASE"
 )
 
@@ -37,9 +35,6 @@ func (s *Signer) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.Cert, "module-cert", "", "certificate of that key: `FILE` (PEM or DER); not needed where the key's file or token has it")
 	f.StringVar(&s.PassphraseFile, "module-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
 	session.Hide(f, "module-passphrase-file")
-	for _, name := range []string{"key", "cert", "passphrase-file"} {
-		session.FormerName(f, "sign-"+name, "module-"+name)
-	}
 }
 
 // Check finds flags that have no effect. wanted says whether there is anything to sign.
@@ -55,7 +50,7 @@ func (s *Signer) Check(wanted bool) error {
 
 // Load reads the key; the signer is nil when there is none.
 func (s *Signer) Load(a *session.App) (*sign.Signer, error) {
-	return open(a, "module", s.Key, s.PassphraseFile, cmp.Or(a.Getenv(PassphraseVariable), a.Getenv(formerVariable)),
+	return open(a, "module", s.Key, s.PassphraseFile, a.Getenv(PassphraseVariable),
 		func(pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 			return pkcs11.Open(s.Key, s.Cert, pass)
 		},
@@ -201,7 +196,6 @@ func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.Program, "image-signer", "", "sign the image itself with a `PROGRAM`, which reads what to sign and prints the signature")
 	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
 	session.Choice(f, &s.Format, "signature-format", "", "tags .sig and .att, which all verifiers read, or sigstore's referrers: legacy, bundle or both")
-	session.FormerName(f, "sign-with", "image-signer")
 	session.Hide(f, "signature-format", "image-public-key")
 }
 

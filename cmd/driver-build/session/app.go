@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,10 +91,6 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	a.holdResults(true)
 	defer func() {
 		err = errors.Join(err, s.close())
-		if earlier := s.Store.Earlier(); len(earlier) > 0 {
-			a.Notes(fmt.Sprintf("the cache is that of an earlier version: its downloads are used, its layers are made again; if nothing else uses it, "+
-				"remove these folders in %s: %s", s.Store.Dir(), strings.Join(earlier, " ")))
-		}
 		a.holdResults(false)
 	}()
 	return s.explainDamage(ctx, f(ctx, s))

@@ -23,9 +23,6 @@ func Usage(err error) error { return failure.Of(failure.Usage, err) }
 // Usagef is Usage of fmt.Errorf.
 func Usagef(format string, args ...any) error { return failure.Errorf(failure.Usage, format, args...) }
 
-// Renamed is the annotation of a flag's former name: its name now.
-const Renamed = "renamed"
-
 // Hide leaves flags that few people set out of the help, which has their names in one line.
 func Hide(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
@@ -33,22 +30,8 @@ func Hide(f *pflag.FlagSet, names ...string) {
 	}
 }
 
-// FormerName declares the former name of a flag, which works for one version.
-func FormerName(f *pflag.FlagSet, old, now string) {
-	f.Var(f.Lookup(now).Value, old, "the former name of --"+now)
-	f.Lookup(old).Hidden = true
-	f.Lookup(old).Annotations = map[string][]string{Renamed: {now}}
-}
-
 // Rare says whether a flag is one of Hide.
-func Rare(f *pflag.Flag) bool { return f.Hidden && f.Annotations[Renamed] == nil }
-
-// removed says what takes the place of flags that went with this version.
-var removed = map[string]string{
-	"builder-ca": tlsNow, "builder-cert": tlsNow, "builder-key": tlsNow, "builder-name": "set BUILDKIT_TLS_SERVERNAME in the environment",
-}
-
-const tlsNow = "give --builder-tls DIR with ca.pem, cert.pem and key.pem"
+func Rare(f *pflag.Flag) bool { return f.Hidden }
 
 // Root makes cmd the root of all commands: it writes to the App's streams and has the flags of every command.
 func (a *App) Root(cmd *cobra.Command) {
@@ -56,14 +39,7 @@ func (a *App) Root(cmd *cobra.Command) {
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
 	cmd.SetFlagErrorFunc(flagError)
-	cmd.PersistentPreRun = func(c *cobra.Command, _ []string) {
-		a.begun = true
-		c.Flags().Visit(func(f *pflag.Flag) {
-			if now := f.Annotations[Renamed]; now != nil {
-				a.Warnings(fmt.Sprintf("--%s is called --%s now; the former name goes with the next version", f.Name, now[0]))
-			}
-		})
-	}
+	cmd.PersistentPreRun = func(*cobra.Command, []string) { a.begun = true }
 	a.addFlags(cmd.PersistentFlags())
 }
 
@@ -111,9 +87,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return Usage(cli.Explain(err))
-	}
-	if now := removed[unknown.GetSpecifiedName()]; now != "" {
-		return Usagef("%w: it is gone, %s", err, now)
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
