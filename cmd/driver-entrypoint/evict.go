@@ -35,9 +35,10 @@ and evicts the pods that use GPUs; afterwards it puts the node back in order. It
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&cfg.Timeout, "timeout", cfg.Timeout, "how long freeing the node may take, and then again the driver's start")
-	f.DurationVar(&cfg.RetryAfter, "retry-after", cfg.RetryAfter, "pause after an attempt that failed")
+	f.DurationVar(&cfg.RetryAfter, "retry-after", cfg.RetryAfter, "pause after an attempt that failed; twice as long after each further one, up to 30m")
 	f.Int64Var(&cfg.GracePeriod, "grace-period", cfg.GracePeriod, "seconds given to evicted pods; -1: their own")
 	f.BoolVar(&cfg.Force, "force", false, "evict pods without a controller, too: no controller recreates them")
+	f.BoolVar(&cfg.DeleteEmptyDir, "delete-emptydir-data", false, "evict pods with emptyDir volumes, too: the data in them end with the pod")
 	f.BoolVar(&cfg.ResourceClaims, "resource-claims", false,
 		"find GPU users by the resource claims of NVIDIA's DRA driver, too, and pause its kubelet plugin last")
 	f.StringVar(&server, "server", "", "address of the API server; default: what the kubelet tells")

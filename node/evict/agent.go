@@ -21,6 +21,7 @@ type Agent struct {
 	log           *slog.Logger
 	releaseMemory func()
 	claims        claimUsers
+	history       history
 	statusErr     string // why the driver's status could not be read, logged once
 
 	// There may be a record on the node: it was not read yet, or its changes could not be undone.
@@ -93,7 +94,7 @@ func (a *Agent) driver() status.Snapshot {
 func (a *Agent) round(ctx context.Context) {
 	st := a.driver()
 	if !a.wantsFreeNode(st) && !a.mayHaveRecord {
-		a.nextRequest = time.Time{}
+		a.nextRequest = a.history.pauseUntil
 		return
 	}
 	if time.Now().Before(a.nextRequest) || ctx.Err() != nil {
@@ -103,6 +104,7 @@ func (a *Agent) round(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		a.report(ctx, reasonFailed, "%v", err)
 	}
+	wait = max(wait, min(kubernetes.RetryAfter(err), a.cfg.Timeout))
 	a.nextRequest = time.Now().Add(wait + rand.N(wait/4+1)) //nolint:gosec // jitter: nodes of a cluster that failed together
 	a.releaseMemory()
 }
@@ -130,7 +132,8 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	}
 	if len(l.refused) > 0 {
 		a.report(ctx, reasonBlocked, "driver %s waits for node %s to be free, and nothing is evicted yet: %s", st.Wanted, a.cfg.Node, l)
-		return min(clusterRetry, a.cfg.RetryAfter), nil
+		return max(min(clusterRetry, a.cfg.RetryAfter), min(l.after, a.cfg.Timeout)), nil
 	}
-	return a.cfg.RetryAfter, a.attempt(ctx, l)
+	err = a.attempt(ctx, l)
+	return a.history.pause, err
 }

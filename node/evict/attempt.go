@@ -11,47 +11,89 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/status"
 )
+
+// progress is what an attempt has reached.
+type progress struct {
+	deadline time.Time
+	sweepAt  time.Time   // the server asks not to be asked before
+	freed    bool        // the driver was allowed to continue
+	left     sweepResult // what the last sweep has left
+	err      error       // of the last sweep
+}
 
 // attempt frees the node and stays until the driver serves. At its end it always undoes its changes. found is
 // what a trial has found on the node.
 func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 	a.mayHaveRecord = true
-	defer func() { err = a.finish(ctx, err) }()
+	a.history.begin()
+	p := &progress{deadline: time.Now().Add(a.cfg.Timeout)}
+	defer func() { err = a.finish(ctx, p, err) }()
 	r, err := a.prepareNode(ctx, found)
 	if err != nil {
 		return err
 	}
 	a.report(ctx, reasonStarted, "freeing node %s for its driver: %s", a.cfg.Node, r.changes())
-	deadline := time.Now().Add(a.cfg.Timeout)
-	var freed bool
 	for {
-		st := a.driver()
-		if a.isServing(st) {
-			return nil
-		}
-		if a.startEnded(st) {
-			return fmt.Errorf("the driver did not come up: state %q, %s", st.State, st.Reason)
-		}
-		var l sweepResult
-		if a.wantsFreeNode(st) {
-			var free bool
-			if l, free, err = a.free(ctx); errors.Is(err, errLost) {
-				return err
-			}
-			if err == nil && free && !freed {
-				freed, a.grantedTo, deadline = true, st.Instance, time.Now().Add(a.cfg.Timeout)
-				a.log.Info("the node is free, the driver goes on", "node", a.cfg.Node)
-			}
-		}
-		if time.Now().After(deadline) {
-			return a.timeoutError(st, l, freed, err)
+		serves, err := a.step(ctx, p)
+		if serves || err != nil {
+			return err
 		}
 		if !daemons.Sleep(ctx, sweepInterval) {
 			return ctx.Err()
 		}
 	}
+}
+
+// step looks at the driver, and at the node as long as the driver waits for it. An error says why the attempt is
+// given up.
+func (a *Agent) step(ctx context.Context, p *progress) (serves bool, err error) {
+	st := a.driver()
+	if a.isServing(st) {
+		return true, nil
+	}
+	if a.startEnded(st) {
+		return false, fmt.Errorf("the driver did not come up: state %q, %s", st.State, st.Reason)
+	}
+	if !a.wantsFreeNode(st) {
+		p.left = sweepResult{}
+		p.err = nil
+	} else if !time.Now().Before(p.sweepAt) {
+		err = a.sweepOnce(ctx, p, st)
+		if err != nil {
+			return false, err
+		}
+	}
+	if time.Now().After(p.deadline) {
+		return false, a.timeoutError(st, p.left, p.freed, p.err)
+	}
+	return false, nil
+}
+
+// sweepOnce frees the node further. An error says that no other sweep can succeed.
+func (a *Agent) sweepOnce(ctx context.Context, p *progress, st status.Snapshot) error {
+	left, free, err := a.free(ctx)
+	p.err = err
+	if errors.Is(err, errLost) {
+		return err
+	}
+	p.sweepAt = time.Now().Add(max(left.after, kubernetes.RetryAfter(err)))
+	if err != nil {
+		return nil
+	}
+	p.left = left
+	if left.returned {
+		return fmt.Errorf("node %s does not become free: %s", a.cfg.Node, left)
+	}
+	if free && !p.freed {
+		p.freed = true
+		p.deadline = time.Now().Add(a.cfg.Timeout)
+		a.grantedTo = st.Instance
+		a.log.Info("the node is free, the driver goes on", "node", a.cfg.Node)
+	}
+	return nil
 }
 
 // free does one sweep, pauses the daemons whose turn it is, and lets the driver continue when no GPU user is
@@ -96,7 +138,13 @@ func (a *Agent) timeoutError(st status.Snapshot, l sweepResult, freed bool, err 
 }
 
 // finish undoes the changes of an attempt and reports the result. When undoing fails, later rounds try again.
-func (a *Agent) finish(ctx context.Context, cause error) error {
+func (a *Agent) finish(ctx context.Context, p *progress, cause error) error {
+	if cause == nil {
+		a.history = history{}
+	} else if ctx.Err() == nil {
+		asked := min(time.Until(p.sweepAt), a.cfg.Timeout)
+		a.history.failed(p.left.late, a.cfg.RetryAfter, asked)
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	done, err := a.putBack(bounded, a.isForeign)
@@ -108,7 +156,7 @@ func (a *Agent) finish(ctx context.Context, cause error) error {
 		a.log.Info("stopped, put back", "changes", done)
 		return nil
 	case cause != nil && done != "":
-		return fmt.Errorf("%w; put back (%s), tried again in %s", cause, done, a.cfg.RetryAfter)
+		return fmt.Errorf("%w; put back (%s), tried again in %s", cause, done, a.history.pause)
 	case cause == nil:
 		a.report(ctx, reasonDone, "driver %s serves node %s; put back: %s", a.driver().Wanted, a.cfg.Node, done)
 	}

@@ -37,6 +37,7 @@ type cluster struct {
 	budget func(pod string) error             // refuses an eviction; nil: none
 	cut    func(calls int, applied bool) bool // the connection breaks when it returns true
 	grace  *int64                             // of the last eviction
+	again  func(gone *corev1.Pod) *corev1.Pod // what a controller makes when a pod has ended; nil: nothing
 
 	dra dra // Dynamic Resource Allocation
 }
@@ -138,6 +139,11 @@ func (c *cluster) play() {
 			stay = append(stay, p)
 		} else {
 			c.note("end " + p.Name)
+			if c.again != nil {
+				if p := c.again(p); p != nil {
+					stay = append(stay, p)
+				}
+			}
 		}
 	}
 	c.pods = stay

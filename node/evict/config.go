@@ -25,6 +25,8 @@ type Config struct {
 	// DaemonSets says to evict also those pods of DaemonSets that use the driver and have no label by which they
 	// can be paused. Their DaemonSet starts them again at once.
 	DaemonSets bool
+	// DeleteEmptyDir says to evict also pods with emptyDir volumes, whose data end with them.
+	DeleteEmptyDir bool
 	// ResourceClaims says to look at claims of Dynamic Resource Allocation, and to pause the kubelet plugin of
 	// NVIDIA's DRA driver when no pod has such a claim any more.
 	ResourceClaims bool

@@ -31,7 +31,7 @@ func pod(name, owner string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)}}
 	if owner != "" {
 		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", UID: types.UID("uid-owner-" + name), Controller: &yes}}
 	}
 	p.Spec.NodeName, p.Spec.Containers, p.Status.Phase = nodeName, []corev1.Container{{Name: "main"}}, corev1.PodRunning
 	for _, e := range edit {

@@ -25,7 +25,8 @@ func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time
 		return 0, nil
 	case !a.isForeign(r) && (a.wantsFreeNode(st) || a.isStarting(st)):
 		a.log.Info("continuing what was begun", "since", r.Since, "changes", r.changes())
-		return a.cfg.RetryAfter, a.attempt(ctx, sweepResult{})
+		err = a.attempt(ctx, sweepResult{})
+		return a.history.pause, err
 	// A driver that asks has the node's lock, so no other pod can be in the middle of an upgrade.
 	case a.isForeign(r) && !a.wantsFreeNode(st):
 		pods, err := a.pods(ctx)

@@ -19,23 +19,31 @@ type Pod struct {
 	Metadata struct {
 		Namespace, Name, UID string
 		Annotations          map[string]string
-		OwnerReferences      []struct {
-			Kind       string
-			Controller bool
-		}
-		DeletionTimestamp *time.Time
+		OwnerReferences      []owner
+		DeletionTimestamp    *time.Time // when its grace period is over
 	}
 	Spec struct {
 		NodeSelector               map[string]string
 		Containers, InitContainers []struct{ Resources resources }
 		Resources                  resources
 		ResourceClaims             []struct{ Name, ResourceClaimName string }
+		Tolerations                []struct{ Key, Operator, Value, Effect string }
+		Volumes                    []struct {
+			Name     string
+			EmptyDir *struct{}
+		}
 	}
 	Status struct {
 		Phase                 string
 		ResourceClaimStatuses []struct{ Name, ResourceClaimName string }
 		ExtendedClaim         struct{ ResourceClaimName string } `json:"extendedResourceClaimStatus"`
 	}
+}
+
+// owner is what a pod belongs to.
+type owner struct {
+	Kind, Name, UID string
+	Controller      bool
 }
 
 // resources have quantities by name.
@@ -60,12 +68,7 @@ func (c Config) classify(p *Pod, users map[string]bool, pausedLabels map[string]
 	if p.Metadata.UID == c.UID || p.isFinished() {
 		return ignored
 	}
-	owner := ""
-	for _, o := range p.Metadata.OwnerReferences {
-		if o.Controller {
-			owner = o.Kind
-		}
-	}
+	owner := p.controller().Kind
 	_, mirror := p.Metadata.Annotations["kubernetes.io/config.mirror"]
 	ofDaemonSet, ofNode, uses := owner == "DaemonSet", mirror || owner == "Node", users[p.Metadata.UID]
 	selected := func(key string) bool { _, paused := pausedLabels[key]; return paused && p.Spec.NodeSelector[key] != "" }
@@ -135,48 +138,67 @@ func (a *Agent) pods(ctx context.Context) ([]Pod, error) {
 	return nil, errors.New("list the pods of node " + a.cfg.Node + ": there are more than this program reads")
 }
 
-// evict asks the cluster to end a pod. It returns "" when the pod will end or is gone, else why not, for people:
-// it names the disruption budget if one is the cause. With trial it only asks whether the eviction would be
-// allowed.
-func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) (refused string) {
+// evictionRefusal is why the cluster does not evict a pod.
+type evictionRefusal struct {
+	reason string        // for people; "": the pod will end or is gone
+	after  time.Duration // the server asks not to send the request again before
+	busy   bool          // the server takes no requests now, whichever pod they are about
+}
+
+// evict asks the cluster to end a pod. The reason names the disruption budget if one is the cause. With trial it
+// only asks whether the eviction would be allowed.
+func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) evictionRefusal {
+	err := a.client.Do(ctx, a.eviction(p, trial), nil)
+	if err == nil {
+		return evictionRefusal{}
+	}
+	answer, ok := errors.AsType[*kubernetes.StatusError](err)
+	if !ok {
+		return evictionRefusal{reason: err.Error()}
+	}
+	budget, byBudget := cause(answer, "DisruptionBudget")
+	_, namespaceEnds := cause(answer, "NamespaceTerminating")
+	refused := evictionRefusal{reason: granted(err).Error(), after: answer.RetryAfter}
+	switch code := answer.Code; {
+	case code == http.StatusNotFound, code == http.StatusConflict, namespaceEnds: // 409: another pod has its name
+		return evictionRefusal{}
+	case trial && code == http.StatusBadRequest: // a webhook does not support dry runs: the answer is unknown
+		return evictionRefusal{}
+	case code == http.StatusTooManyRequests && byBudget:
+		refused.reason = strings.TrimSuffix("a PodDisruptionBudget does not allow it: "+strings.TrimSuffix(budget, "."), ": ")
+	case code == http.StatusTooManyRequests:
+		refused.busy = true
+	case code == http.StatusInternalServerError && strings.Contains(answer.Message, "PodDisruptionBudget"):
+		refused.reason = err.Error() + "; leave one budget for this pod"
+	}
+	return refused
+}
+
+// cause returns the message of a cause in an answer.
+func cause(answer *kubernetes.StatusError, reason string) (message string, found bool) {
+	for _, c := range answer.Details.Causes {
+		if c.Reason == reason {
+			return c.Message, true
+		}
+	}
+	return "", false
+}
+
+// eviction is the request that evicts a pod.
+func (a *Agent) eviction(p *Pod, trial bool) kubernetes.Request {
 	options := patch{"preconditions": patch{"uid": p.Metadata.UID}}
 	if a.cfg.GracePeriod >= 0 {
 		options["gracePeriodSeconds"] = a.cfg.GracePeriod
 	}
-	r := kubernetes.Request{
-		Method: http.MethodPost, Path: kubernetes.Path("api", "v1", "namespaces", p.Metadata.Namespace, "pods", p.Metadata.Name, "eviction"), Kind: kubernetes.JSON,
-		Body: patch{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": patch{"namespace": p.Metadata.Namespace, "name": p.Metadata.Name}, "deleteOptions": options},
+	body := patch{
+		"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options,
+		"metadata": patch{"namespace": p.Metadata.Namespace, "name": p.Metadata.Name},
 	}
+	path := kubernetes.Path("api", "v1", "namespaces", p.Metadata.Namespace, "pods", p.Metadata.Name, "eviction")
+	r := kubernetes.Request{Method: http.MethodPost, Path: path, Kind: kubernetes.JSON, Body: body}
 	if trial { // the options are for the pod; the parameter is for the request and its webhooks
-		options["dryRun"], r.Query = []string{"All"}, url.Values{"dryRun": {"All"}}
+		options["dryRun"] = []string{"All"}
+		r.Query = url.Values{"dryRun": {"All"}}
 	}
-	err := a.client.Do(ctx, r, nil)
-	answer, ok := errors.AsType[*kubernetes.StatusError](err)
-	switch {
-	case err == nil:
-		return ""
-	case !ok:
-		return err.Error()
-	}
-	cause := func(reason string) (message string, found bool) {
-		for _, c := range answer.Details.Causes {
-			if c.Reason == reason {
-				message, found = c.Message, true
-			}
-		}
-		return message, found
-	}
-	budget, byBudget := cause("DisruptionBudget")
-	_, namespaceEnds := cause("NamespaceTerminating")
-	switch code := answer.Code; {
-	case code == http.StatusNotFound, code == http.StatusConflict, namespaceEnds: // 409: another pod has its name
-		return ""
-	case trial && code == http.StatusBadRequest: // a webhook does not support dry runs: the answer is unknown
-		return ""
-	case code == http.StatusTooManyRequests && byBudget:
-		return strings.TrimSuffix("a PodDisruptionBudget does not allow it: "+strings.TrimSuffix(budget, "."), ": ")
-	case code == http.StatusInternalServerError && strings.Contains(answer.Message, "PodDisruptionBudget"):
-		return err.Error() + "; leave one budget for this pod"
-	}
-	return granted(err).Error()
+	return r
 }

@@ -103,7 +103,7 @@ func TestEviction(t *testing.T) {
 			if tc.namesake {
 				b.pods[0].UID = "uid-of-another"
 			}
-			refused := b.agent().evict(t.Context(), seen, tc.trial)
+			refused := b.agent().evict(t.Context(), seen, tc.trial).reason
 			assert.Equalf(t, tc.want == "", refused == "", "%s: %q", name, refused)
 			assert.Containsf(t, refused, tc.want, "%s", name)
 			evicted := refused == "" && tc.answer == nil && !tc.trial && !tc.namesake

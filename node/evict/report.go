@@ -13,6 +13,7 @@ const (
 	reasonStarted  = "GPUEvictionStarted"
 	reasonBlocked  = "GPUEvictionBlocked"
 	reasonFailed   = "GPUEvictionFailed"
+	reasonData     = "GPUEvictionEndedData"
 	reasonDone     = "GPUEvictionDone"
 	reasonRestored = "GPUEvictionPutBack"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"time"
 )
 
 // sweepResult lists the pods that still keep the driver in use after a sweep.
@@ -14,6 +15,12 @@ type sweepResult struct {
 	// claims are those of the pods above that have claims on NVIDIA's devices; claimOperands are the operands
 	// among them, which end when they are paused.
 	claims, claimOperands int
+
+	late     []string      // UIDs of the pods that have not ended yet
+	evicted  []*Pod        // by this sweep
+	after    time.Duration // the server asks not to evict again before
+	busy     bool          // the server takes no more requests now
+	returned bool          // a pod comes back again and again
 }
 
 func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused)+len(l.plugins) == 0 }
@@ -52,6 +59,9 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 	for _, h := range a.driver().Holders {
 		users[h.Pod] = h.Pod != ""
 	}
+	if !trial {
+		a.history.see(pods)
+	}
 	found := map[kind][]*Pod{}
 	for i := range pods {
 		p := &pods[i]
@@ -66,45 +76,70 @@ func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial
 	}
 	for _, k := range []kind{target, unmanaged, static, operand, daemon, plugin} {
 		for _, p := range found[k] {
-			if err := a.end(ctx, p, k, claims[p.Metadata.UID], trial, &l); err != nil {
-				return l, err
+			a.end(ctx, p, k, claims[p.Metadata.UID], trial, &l)
+			if ctx.Err() != nil {
+				return l, ctx.Err()
 			}
 		}
 	}
+	a.history.count(l.evicted)
 	return l, nil
 }
 
 // end ends one pod, or finds out that it cannot be ended, and adds it to the list.
-func (a *Agent) end(ctx context.Context, p *Pod, k kind, claims, trial bool, l *sweepResult) error {
-	why := ""
-	if !p.isEnding() {
+func (a *Agent) end(ctx context.Context, p *Pod, k kind, claims, trial bool, l *sweepResult) {
+	why := a.history.refusal(p, k, trial)
+	l.returned = l.returned || why != ""
+	if why == "" && !p.isEnding() {
 		why = a.cfg.refusal(p, k, claims)
 	}
-	switch {
-	case why != "":
+	if why != "" {
 		l.refused = append(l.refused, why)
-		return nil
-	case k == operand || k == plugin || p.isEnding() || k == daemon && l.claims > 0 && !trial:
-		switch {
-		case trial:
-		case k == plugin:
-			l.plugins = append(l.plugins, p.String())
-		default:
-			l.ending = append(l.ending, p.String())
+		return
+	}
+	if k == operand || k == plugin || p.isEnding() || k == daemon && l.claims > 0 && !trial {
+		if !trial {
+			l.wait(p, k)
 		}
-		return nil
+		return
+	}
+	if l.busy {
+		l.refused = append(l.refused, "pod "+p.String()+": the API server is busy")
+		return
 	}
 	refused := a.evict(ctx, p, trial)
+	l.after = max(l.after, refused.after)
+	l.busy = refused.busy
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
-	case refused != "":
-		l.refused = append(l.refused, "pod "+p.String()+": "+refused)
+	case refused.reason != "":
+		l.refused = append(l.refused, "pod "+p.String()+": "+refused.reason)
 	case !trial:
 		a.log.Info("evicted", "pod", p.String())
+		a.reportData(ctx, p)
+		l.evicted = append(l.evicted, p)
+		l.wait(p, k)
+	}
+}
+
+// wait adds a pod that ends, or will when its turn comes.
+func (l *sweepResult) wait(p *Pod, k kind) {
+	if k == plugin {
+		l.plugins = append(l.plugins, p.String())
+	} else {
 		l.ending = append(l.ending, p.String())
 	}
-	return nil
+	if p.isEnding() {
+		l.late = append(l.late, p.Metadata.UID)
+	}
+}
+
+// reportData says which data an eviction has ended.
+func (a *Agent) reportData(ctx context.Context, p *Pod) {
+	volumes := p.emptyDirs()
+	if volumes != "" {
+		a.report(ctx, reasonData, "pod %s was evicted, and the data in its emptyDir volumes ended with it: %s", p, volumes)
+	}
 }
 
 // refusal says why this program does not evict a pod that uses the driver, and what to do; "" when it does.
@@ -118,6 +153,8 @@ func (c Config) refusal(p *Pod, k kind, claims bool) string {
 		return "pod " + p.String() + " uses the driver and is a static pod, which no eviction ends: remove its manifest from the node, or stop what uses the driver"
 	case k == daemon && claims:
 		return "pod " + p.String() + " has a resource claim and belongs to a DaemonSet, which would start it again with its devices: " + selector
+	case (k == target || k == daemon && c.DaemonSets) && !c.DeleteEmptyDir && p.emptyDirs() != "":
+		return "pod " + p.String() + " has data in emptyDir volumes (" + p.emptyDirs() + "), which end with it: end it, or allow that with --delete-emptydir-data (DRIVER_EVICT_DELETE_EMPTYDIR_DATA)"
 	case k == daemon && !c.DaemonSets:
 		return "pod " + p.String() + " uses the driver and belongs to a DaemonSet: " + selector + ", or allow its eviction with --evict-daemonsets (DRIVER_EVICT_DAEMONSETS)"
 	}

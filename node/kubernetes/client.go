@@ -156,7 +156,8 @@ func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	case int64(len(data)) > most:
 		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.Method, r.Path, most)
 	case resp.StatusCode/100 != 2:
-		e := &StatusError{Method: r.Method, Path: r.Path, Code: resp.StatusCode, Message: message(data)}
+		e := &StatusError{Method: r.Method, Path: r.Path, Code: resp.StatusCode, Message: message(data),
+			RetryAfter: parseRetryAfter(resp.Header)}
 		_ = json.Unmarshal(data, e) // not every answer is a Status
 		return e
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/apitest"
 	"github.com/driver-container/driver-container/ci/testkit/assert"
+	"github.com/driver-container/driver-container/ci/testkit/logtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testcert"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -190,4 +191,23 @@ func FuzzMessage(f *testing.F) {
 			t.Errorf("%q", text)
 		}
 	})
+}
+
+// The server's wish is read within bounds, and also holds for reports.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"": 0, "10": 10 * time.Second, "0": 0, "-1": 0, "soon": 0, "1e3": 0,
+		"4294967295": time.Hour, "99999999999999999999": 0, "Sun, 29 Nov 2026 12:00:00 GMT": 0,
+	} {
+		header := http.Header{"Retry-After": {text}}
+		assert.Equalf(t, want, RetryAfter(&StatusError{RetryAfter: parseRetryAfter(header)}), "%q", text)
+	}
+	assert.Equal(t, 0, RetryAfter(errors.New("x")))
+	assert.Equal(t, 0, RetryAfter(nil))
+
+	reports := sender{on: true, log: logtest.New(t)}
+	reports.result(t.Context(), noon, &StatusError{Code: http.StatusTooManyRequests, RetryAfter: time.Minute})
+	assert.Equal(t, false, reports.ready(noon.Add(59*time.Second)))
+	assert.Equal(t, true, reports.ready(noon.Add(time.Minute)))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again is
@@ -21,7 +23,9 @@ type StatusError struct {
 	Method, Path string `json:"-"`
 	Code         int    `json:"-"` // HTTP status code
 	Message      string `json:"-"` // the text of the server
-	Details      struct {
+	// RetryAfter is how long the server asks to wait (header Retry-After); 0 if it does not.
+	RetryAfter time.Duration `json:"-"`
+	Details    struct {
 		Name   string // of the object that it is about; "" if the server knows no such kind
 		Causes []Cause
 	}
@@ -40,6 +44,26 @@ func (e *StatusError) Error() string {
 		hint = "; it is tried again"
 	}
 	return fmt.Sprintf("%s %s: %d %s: %s%s", e.Method, e.Path, e.Code, http.StatusText(e.Code), e.Message, hint)
+}
+
+// RetryAfter returns how long the server asks to wait before the request is sent again, at most an hour; 0 if
+// err does not say it.
+func RetryAfter(err error) time.Duration {
+	answer, ok := errors.AsType[*StatusError](err)
+	if !ok {
+		return 0
+	}
+	return answer.RetryAfter
+}
+
+// parseRetryAfter reads the header Retry-After: the API server sends a number of seconds.
+func parseRetryAfter(header http.Header) time.Duration {
+	const most = 3600
+	seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(min(seconds, most)) * time.Second
 }
 
 // Is maps the status codes to the sentinel errors.

@@ -46,7 +46,7 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	case ctx.Err() != nil:
 		return
 	case errors.Is(err, ErrUnreachable):
-		s.wait = min(max(firstWait, 2*s.wait), mostWait)
+		s.wait = min(max(firstWait, 2*s.wait, RetryAfter(err)), mostWait)
 	default:
 		s.wait = refusedWait
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,9 @@ func (s *Server) Handle(does, pattern, kind string, answer func(*http.Request) (
 		}
 		w.Header().Set("Content-Type", whole)
 		if status, ok := object.(metav1.Status); ok {
+			if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+				w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+			}
 			w.WriteHeader(int(status.Code))
 		}
 		_ = json.NewEncoder(w).Encode(object)

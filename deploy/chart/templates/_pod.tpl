@@ -108,6 +108,7 @@ readinessProbe:
     - {name: DRIVER_EVICT_RETRY_AFTER, value: {{ $v.evict.retryAfter | quote }}}
     - {name: DRIVER_EVICT_GRACE_PERIOD, value: {{ int $v.evict.gracePeriodSeconds | quote }}}
     - {name: DRIVER_EVICT_FORCE, value: {{ $v.evict.force | quote }}}
+    - {name: DRIVER_EVICT_DELETE_EMPTYDIR_DATA, value: {{ $v.evict.deleteEmptyDir | quote }}}
     - {name: DRIVER_EVICT_DAEMONSETS, value: {{ $v.evict.daemonSets | quote }}}
     - {name: DRIVER_EVICT_RESOURCE_CLAIMS, value: {{ $v.evict.resourceClaims | quote }}}
   resources:
