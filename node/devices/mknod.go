@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/node/selinux"
 )
 
 const capsDir = "nvidia-caps"
@@ -62,7 +63,12 @@ func replaceNode(path string, w wantedNode) error {
 		if err := os.Chown(tmp, w.owner.uid, w.owner.gid); err != nil {
 			return err
 		}
-		return os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
+		err := os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
+		if err != nil {
+			return err
+		}
+		_ = selinux.Share(tmp) // refused: the node has the label of the host's own device files
+		return nil
 	})
 }
 

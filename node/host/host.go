@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/mounttable"
 	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/selinux"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -75,11 +76,30 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: root, Supplier: supply,
 		StartDaemons: (&daemonStarter{cfg: cfg, log: log, kernel: kernel}).Start,
 		TakeLock: func(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
-			return lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
+			held, err := lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
 				Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}})
+			if err != nil {
+				return nil, err
+			}
+			share(log, cfg.Run, root.Storage)
+			return held, nil
 		},
 		Hardware: &hardware{cfg: cfg, info: info, supply: supply, supported: supported, staging: root.Room},
 	}, nil
+}
+
+// share lets containers use folders of the host, where SELinux is enabled: other pods read the status and the
+// driver root, and this one loads modules of the cache. A host that refuses it may serve its pods all the same.
+func share(log *slog.Logger, dirs ...string) {
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		err := selinux.Share(dir)
+		if err != nil {
+			log.Warn("SELinux may keep containers from this folder", "path", dir, "error", err)
+		}
+	}
 }
 
 // newRoot returns a driver root that is staged on the host's storage if StateDir is on it.
