@@ -64,6 +64,7 @@ func TestUmbrella(t *testing.T) {
 		"on":                       {[]string{"nvidia-driver.enabled=true"}, []string{"platform-nvidia-driver"}},
 		"off":                      {[]string{"nvidia-driver.enabled=false"}, nil},
 		"without a value":          {[]string{"nvidia-driver.enabled=null"}, []string{"platform-nvidia-driver"}},
+		"keys without values":      {[]string{"nvidia-driver.nfd=null", "nvidia-driver.precompiled.enabled=null", "nvidia-driver.tolerations=null", "global.imageRegistry=null"}, []string{"platform-nvidia-driver"}},
 		"tag off":                  {[]string{"tags.gpu=false"}, nil},
 		"tag off, condition on":    {[]string{"tags.gpu=false", "nvidia-driver.enabled=true"}, []string{"platform-nvidia-driver"}},
 		"both":                     {[]string{"second.enabled=true"}, []string{"platform-nvidia-driver", "platform-second"}},
