@@ -114,6 +114,7 @@ func (n *Node) insert(ctx context.Context) error {
 	if err == nil || errors.Is(err, modules.ErrRemains) {
 		return err
 	}
+	n.sweepCompanions(ctx)
 	n.stack().DeleteInTree(ctx, inTree)
 	n.driver = before
 	n.showDriver()

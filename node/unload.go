@@ -76,13 +76,18 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	if err = n.nameLoaders(stack, d, err); err != nil {
 		return err
 	}
-	if err := n.group().Sweep(ctx); err != nil {
-		n.warn("%v", err)
-	}
+	n.sweepCompanions(ctx)
 	n.stack().DeleteInTree(ctx, d.InTree)
 	n.removeNodes(d.Nodes)
 	n.prev = nil // nothing of it is left
 	return nil
+}
+
+func (n *Node) sweepCompanions(ctx context.Context) {
+	err := twice(func() error { return n.group().Sweep(ctx) })
+	if err != nil {
+		n.warn("%v", err)
+	}
 }
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.

@@ -236,16 +236,23 @@ func (c *change) unload(ctx context.Context) error {
 	return nil
 }
 
-// Sweep unloads what another program loaded while the driver was being unloaded. nvidia_fs needs nothing of
-// nvidia to be loaded, so the kernel lets both happen.
+// Sweep unloads what another program loaded while the driver was being unloaded, also after a signal; if the driver is
+// loaded it does nothing. nvidia_fs needs nothing of nvidia to be loaded, so the kernel lets both happen.
 func (g Group) Sweep(ctx context.Context) error {
+	_, err := g.Kernel.Module("nvidia")
+	if err == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for _, name := range driverinfo.Companions() {
 		module := kmod.ModuleName(name)
-		if _, err := g.Kernel.Module(module); err != nil {
+		_, err := g.Kernel.Module(module)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := g.Kernel.Delete(ctx, module); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = g.Kernel.Delete(ctx, module)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("%s was loaded while the driver was unloaded, and stays without it: %w", module, err))
 		}
 	}

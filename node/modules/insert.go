@@ -86,15 +86,24 @@ func (s Stack) PutBack(ctx context.Context, d status.Driver, removed []string) e
 		if !slices.Contains(removed, m.Name) {
 			continue
 		}
-		err := CheckFiles([]status.Module{m})
-		if err == nil {
-			err = s.insertOne(ctx, m)
+		err := s.putBack(ctx, m)
+		if err != nil { // nothing else is left to try
+			err = s.putBack(ctx, m)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("load %s again: %w", m.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// putBack loads a module from the file that it was loaded from, if that is still the same.
+func (s Stack) putBack(ctx context.Context, m status.Module) error {
+	err := CheckFiles([]status.Module{m})
+	if err != nil {
+		return err
+	}
+	return s.insertOne(ctx, m)
 }
 
 // Named reports whether a module of this name is among them.
