@@ -55,6 +55,7 @@ dashboard: {enabled: true}
 // TestLabels renders random labels and annotations of a user, some with keys of the chart's own. No mapping has a key
 // twice, no value of the chart is replaced, selectors match the pods, and commonLabels are on every object and pod.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	control.Gate(t)
 	plain := rendered(t, everything)
 	file := filepath.Join(t.TempDir(), "values.yaml")

@@ -33,6 +33,7 @@ var candidates = []int32{1, 22, 53, 80, 443, 3128, 5353, 6443, 7070, 8080, 8081,
 // TestNetworkPolicy renders random values and asks for each connection whether the policy admits it: those that the
 // values need, and no others.
 func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
 	control.Gate(t)
 	file := filepath.Join(t.TempDir(), "values.json")
 	rapid.Check(t, func(r *rapid.T) {

@@ -28,14 +28,13 @@ func TestNotesCommands(t *testing.T) {
 				return err
 			}
 			require.NoError(t, upgrade("535.261.03", "--wait", "--timeout=5m"))
-			err := upgrade("550.163.01", "--wait", "--timeout=20s")
-			if strategy == "OnDelete" {
-				assert.ErrorContains(t, err, "context deadline exceeded")
-				assert.Equal(t, "failed", state(t, p, name))
-				require.NoError(t, upgrade("550.163.01", "--wait=legacy", "--timeout=20s"))
-				require.NoError(t, upgrade("550.163.01"))
+			if strategy == "RollingUpdate" {
+				require.NoError(t, upgrade("550.163.01", "--wait", "--timeout=5m"))
 			} else {
-				require.NoError(t, err)
+				assert.ErrorContains(t, upgrade("550.163.01", "--wait", "--timeout=5s"), "context deadline exceeded")
+				assert.Equal(t, "failed", state(t, p, name))
+				require.NoError(t, upgrade("550.163.01", "--wait=legacy", "--timeout=5m"))
+				require.NoError(t, upgrade("550.163.01"))
 			}
 			assert.Equal(t, "deployed", state(t, p, name))
 			run(t, p, p.Helm("get", "notes", "gpu", "-n", name))
