@@ -173,20 +173,24 @@ func TestStageMakesRoom(t *testing.T) {
 	require.NoError(t, unix.Mount("small", r.Storage, "tmpfs", 0, "size=10m"))
 	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
 	need, spare := r.Room()
-	if need < 3<<20 || need > 4<<20 || spare != 0 {
-		t.Errorf("an empty disk: %d, %d", need, spare)
+	if need.Bytes < 3<<20 || need.Bytes > 4<<20 || spare != (Space{}) {
+		t.Errorf("an empty disk: %v, %v", need, spare)
 	}
 	served := *r
 	served.ID = "f" + testID[1:]
 	mounted(t, &served)
 	dir := require.Value(r.Stage(t.Context(), nil))(t)
-	if need, spare := r.Room(); need != 0 || spare != 0 {
-		t.Errorf("staged: %d, %d", need, spare)
+	made := len(describe(t, dir))
+	if need.Inodes < uint64(made)-20 || need.Inodes > uint64(made)+20 {
+		t.Errorf("the root has %d files, folders and links; Room said %d", made, need.Inodes)
+	}
+	if need, spare := r.Room(); need != (Space{}) || spare != (Space{}) {
+		t.Errorf("staged: %v, %v", need, spare)
 	}
 	testfile.Write(t, dir+"/usr/bin/nvidia-smi", "damaged")
 	assert.ErrorIsf(t, os.WriteFile(r.Storage+"/filling", make([]byte, 10<<20), 0o600), unix.ENOSPC, "fill the disk")
-	if need, spare := r.Room(); need < 3<<20 || spare < 3<<20 || spare > 4<<20 {
-		t.Errorf("full: %d, %d", need, spare)
+	if need, spare := r.Room(); need.Bytes < 3<<20 || spare.Bytes < 3<<20 || spare.Bytes > 4<<20 || spare.Inodes == 0 {
+		t.Errorf("full: %v, %v", need, spare)
 	}
 	assert.Equalf(t, false, reused(t, r), "the damaged root is used")
 	assert.Equalf(t, 2, len(testfile.List(t, filepath.Join(r.Storage, rootsDir))), "the root that is mounted, and ours")

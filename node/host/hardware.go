@@ -32,7 +32,7 @@ type hardware struct {
 	info    driverinfo.Description
 	supply  *supply
 	prober  probe.Prober
-	staging func() (need, spare uint64) // of the driver root, see driverroot.Root.Room
+	staging func() (need, spare preflight.Space) // of the driver root, see driverroot.Root.Room
 
 	supported func() (preflight.Supported, error) // returns the image's list, read once
 

@@ -84,7 +84,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 			share(log, cfg.Run, root.Storage)
 			return held, nil
 		},
-		Hardware: &hardware{cfg: cfg, info: info, supply: supply, supported: supported, staging: root.Room},
+		Hardware: &hardware{cfg: cfg, info: info, supply: supply, supported: supported, staging: room(root)},
 	}, nil
 }
 
@@ -99,6 +99,14 @@ func share(log *slog.Logger, dirs ...string) {
 		if err != nil {
 			log.Warn("SELinux may keep containers from this folder", "path", dir, "error", err)
 		}
+	}
+}
+
+// room returns what the driver root will take, for preflight.
+func room(root *driverroot.Root) func() (need, spare preflight.Space) {
+	return func() (need, spare preflight.Space) {
+		takes, frees := root.Room()
+		return preflight.Space(takes), preflight.Space(frees)
 	}
 }
 

@@ -290,8 +290,18 @@ var cases = []struct {
 	{"no meminfo", Memory, map[string]string{"proc/meminfo": "gone"}, nil, Skipped, "not known", ""},
 	{"modules there", Memory, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing", ""},
 
-	{"disk full", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 5 << 20, nil } }, Blocked, "5 MiB are free in /state/nvidia-driver, 1.0 GiB are needed", "Free space"},
-	{"disk unknown", Disk, nil, func(i *Input) { i.Free = func(string) (uint64, error) { return 0, os.ErrPermission } }, Skipped, "not known", ""},
+	{"disk full", Disk, nil, func(i *Input) {
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 20, Inodes: 1 << 20}, nil }
+	}, Blocked, "5 MiB are free in /state/nvidia-driver, 1.0 GiB are needed", "Free space"},
+	{"no inodes", Disk, nil, func(i *Input) {
+		i.Staging = func() (need, spare Space) { return Space{Inodes: 9000}, Space{Inodes: 50} }
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 30, Inodes: 8000}, nil }
+	}, Blocked, "8000 inodes are free in /state/nvidia-driver, and 50 in driver roots that nobody mounts; the driver root takes 9", "df -i"},
+	{"inodes of old roots", Disk, nil, func(i *Input) {
+		i.Staging = func() (need, spare Space) { return Space{Inodes: 9000}, Space{Inodes: 5000} }
+		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 30, Inodes: 8000}, nil }
+	}, OK, "5.0 GiB free", ""},
+	{"disk unknown", Disk, nil, func(i *Input) { i.Free = func(string) (Space, error) { return Space{}, os.ErrPermission } }, Skipped, "not known", ""},
 	{"disk of this machine", Disk, nil, func(i *Input) { i.Free, i.NeedDisk = nil, 1 }, OK, "free in /state/nvidia-driver", ""},
 	{"nothing to compile", Disk, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
 	{"no disk needed", Disk, nil, func(i *Input) { i.StateDir = "" }, Skipped, "nothing", ""},

@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"crypto/x509"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ type Loading struct {
 const (
 	needMemory      = 1200 << 20
 	defaultNeedDisk = 1 << 30
+	compileInodes   = 100 // modules, their list and the log
 )
 
 // Input holds the facts for the checks. The zero values of the paths mean those of a running system.
@@ -77,11 +79,11 @@ type Input struct {
 
 	NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
-	// Staging returns how many bytes the driver root will take there, and how many it can free for that; nil: none.
-	Staging func() (need, spare uint64)
+	// Staging returns what the driver root will take there, and what it can free for that; nil: nothing.
+	Staging func() (need, spare Space)
 
-	Now  func() time.Time                 // nil: the clock
-	Free func(dir string) (uint64, error) // free bytes of a file system; nil: statfs
+	Now  func() time.Time                // nil: the clock
+	Free func(dir string) (Space, error) // what is free in a file system; nil: statfs
 }
 
 // defaults sets the fields that are empty.
@@ -95,16 +97,24 @@ func (in *Input) defaults() {
 		in.Now = time.Now
 	}
 	if in.Free == nil {
-		in.Free = freeBytes
+		in.Free = freeSpace
 	}
 }
 
-func freeBytes(dir string) (uint64, error) {
+// Space is room in a file system.
+type Space struct{ Bytes, Inodes uint64 }
+
+func freeSpace(dir string) (Space, error) {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, err
+	err := unix.Statfs(dir, &fs)
+	if err != nil {
+		return Space{}, err
 	}
-	return fs.Bavail * uint64(fs.Bsize), nil
+	free := Space{Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}
+	if fs.Files == 0 { // btrfs and others have no table of inodes
+		free.Inodes = math.MaxUint64
+	}
+	return free, nil
 }
 
 // module finds a loaded module.

@@ -146,11 +146,14 @@ func checkMemory(in *Input) Check {
 }
 
 func checkDisk(in *Input) Check {
-	var need, spare uint64
+	var need, spare Space
 	if in.Staging != nil {
 		need, spare = in.Staging()
 	}
-	if in.NeedDisk+need == 0 || in.StateDir == "" {
+	if in.NeedDisk > 0 {
+		need.Inodes += compileInodes
+	}
+	if need.Bytes+need.Inodes == 0 || in.StateDir == "" {
 		return skip("nothing has to be stored")
 	}
 	if what := notFolder(in.StateDir, "", "roots", "modules"); what != "" {
@@ -160,18 +163,21 @@ func checkDisk(in *Input) Check {
 	for !exists(dir) && dir != "/" && dir != "." {
 		dir = filepath.Dir(filepath.Clean(dir)) // the folder will be created
 	}
+	const orNone = "Free space there, or mount a larger file system, or no folder: then the image itself is served."
 	free, err := in.Free(dir)
 	switch {
 	case err != nil:
 		return skip("free space of %s is not known: %v", in.StateDir, err)
-	case free < in.NeedDisk:
-		return block("Free space there, or mount a larger file system.", "%s are free in %s, %s are needed", size(free), in.StateDir, size(in.NeedDisk))
-	case free+spare < in.NeedDisk+need:
-		return block("Free space there, or mount a larger file system, or no folder: then the image itself is served.",
-			"%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s", size(free), in.StateDir, size(spare), size(in.NeedDisk+need))
-	default:
-		return ok("%s free in %s", size(free), in.StateDir)
+	case free.Bytes < in.NeedDisk:
+		return block("Free space there, or mount a larger file system.", "%s are free in %s, %s are needed", size(free.Bytes), in.StateDir, size(in.NeedDisk))
+	case free.Bytes+spare.Bytes < in.NeedDisk+need.Bytes:
+		return block(orNone, "%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s",
+			size(free.Bytes), in.StateDir, size(spare.Bytes), size(in.NeedDisk+need.Bytes))
+	case free.Inodes < need.Inodes && free.Inodes+spare.Inodes < need.Inodes:
+		return block("Remove files there (df -i), or mount a file system with more inodes, or no folder: then the image itself is served.",
+			"%d inodes are free in %s, and %d in driver roots that nobody mounts; the driver root takes %d", free.Inodes, in.StateDir, spare.Inodes, need.Inodes)
 	}
+	return ok("%s free in %s", size(free.Bytes), in.StateDir)
 }
 
 // size formats a number of bytes for people.
