@@ -81,7 +81,7 @@ func (a *Agent) sweepOnce(ctx context.Context, p *progress, st status.Snapshot) 
 	}
 	p.sweepAt = time.Now().Add(max(left.after, kubernetes.RetryAfter(err)))
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // it is tried again until the deadline
 	}
 	p.left = left
 	if left.returned {

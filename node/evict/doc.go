@@ -12,6 +12,10 @@
 // When the process is killed at any point, the next instance finds either nothing or all that it needs to
 // undo the changes.
 //
+// An attempt that failed leaves in memory what made it fail. Another one does not begin while that is certain to
+// make it fail again: while a pod has not ended, or while one is there that comes back to a cordoned node. The
+// pause between attempts grows.
+//
 // Pods are evicted only through the eviction API, so that disruption budgets count. Pods of DaemonSets,
 // static pods and finished pods are left alone. While the driver does not ask, the agent reads the driver's
 // status file and sends nothing to the cluster.

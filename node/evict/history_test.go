@@ -96,7 +96,7 @@ func TestPodComesBack(t *testing.T) {
 				}
 				if name == "DaemonSet" {
 					b.d.hold = func() (out []kmod.Holder) {
-						for _, name := range strings.Fields(b.names()) {
+						for name := range strings.FieldsSeq(b.names()) {
 							if strings.HasPrefix(name, "train") {
 								out = append(out, kmod.Holder{PID: 7, Pod: "uid-" + name})
 							}
