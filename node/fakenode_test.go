@@ -23,15 +23,30 @@ import (
 )
 
 // Stage copies the files of the image, of which the fake has the modules alone.
-func (i *instance) Stage(context.Context, []string) (string, error) {
+func (i *instance) Stage(_ context.Context, needed []string) (string, error) {
 	dir := "roots/" + i.life.version + "-" + i.life.image
 	return filepath.Join(i.dir, dir), i.do("stage", func() error {
+		i.spares(needed)
 		err := os.MkdirAll(filepath.Join(i.dir, dir), 0o755)
 		if err == nil && i.life.source == status.FromImage {
 			_, err = i.files(dir+filepath.Join(i.dir, i.container()), i.life.version, i.extra...)
 		}
 		return err
 	})
+}
+
+// spares requires that what is about to be removed has nothing of the driver that is loaded and recorded.
+func (i *instance) spares(needed []string) {
+	_, loaded := i.modules["nvidia"]
+	if i.saved == nil || i.saved.Up == nil || !loaded || i.disturbed || i.brings != "" {
+		return
+	}
+	for _, m := range i.saved.Up.Modules {
+		_, err := os.Stat(m.File)
+		if err == nil && !slices.Contains(needed, m.File) || !slices.Contains(needed, i.saved.Up.RootDir) {
+			i.wrong = append(i.wrong, fmt.Sprintf("%s of %s may be removed, although it is loaded", m.File, i.saved.Up.RootDir))
+		}
+	}
 }
 
 func (i *instance) AddModules(context.Context, string, []kbuild.File) error {
@@ -93,14 +108,14 @@ func (i *instance) ClearFirmware() error {
 	return i.do("firmware back", func() error { i.firmware = ""; return nil })
 }
 
-func (i *instance) Prune(ctx context.Context, _ []string) error {
+func (i *instance) Prune(ctx context.Context, needed []string) error {
 	if i.slowDisk {
 		select {
 		case <-ctx.Done():
 		case <-time.After(5 * time.Minute):
 		}
 	}
-	return i.do("prune", func() error { return nil })
+	return i.do("prune", func() error { i.spares(needed); return nil })
 }
 
 func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, err error) {
@@ -140,8 +155,9 @@ func (i *instance) Sign(_ context.Context, set *kbuild.Set) (signed *kbuild.Set,
 	return signed, err
 }
 
-func (i *instance) Keep(context.Context, *kbuild.Set, []string) (set *kbuild.Set, err error) {
+func (i *instance) Keep(_ context.Context, _ *kbuild.Set, needed []string) (set *kbuild.Set, err error) {
 	err = i.do("keep", func() (err error) {
+		i.spares(needed)
 		i.cache[i.life.version] = true
 		set, err = i.files(i.cached(), i.life.version, i.extra...)
 		return err

@@ -99,7 +99,7 @@ func TestVerbs(t *testing.T) {
 		saved := w.saved
 		_, n := w.begin(life{version: v535})
 		checks, err := n.Preflight(t.Context())
-		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev != nil {
+		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev.Version != v470 {
 			t.Errorf("%v, %v, %v", checks, n.prev, err)
 		}
 		for _, want := range []string{status.Compiled, "cache"} {

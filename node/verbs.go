@@ -8,32 +8,23 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/preflight"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 // Preflight returns the checks of a start. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
+	n.prev = onHost(n.status.Predecessor().Up)
 	n.status = n.status.InMemory()
-	n.readRecord()
 	if err := n.survey(ctx); err != nil {
 		return nil, err
 	}
 	return n.Hardware.Preflight(ctx, n.facts()), nil
 }
 
-// readRecord reads what is up, for verbs that do not hold the lock.
-func (n *Node) readRecord() {
-	st, err := status.Read(n.cfg.Run)
-	if err == nil && st.BootID == n.status.Get().BootID {
-		n.prev = st.Up
-	}
-}
-
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where
 // they came from. It loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
+	n.prev = onHost(n.status.Predecessor().Up)
 	n.status = n.status.InMemory()
-	n.readRecord()
 	if release == "" {
 		release = n.Release
 	}
