@@ -64,6 +64,7 @@ type world struct {
 	build   string // of the companions in sets
 	omitted string // companion that sets lack
 	refused string // companion that the kernel refuses
+	hangs   string // module in whose start the kernel hangs
 	pinned  string // module with a reference that nothing explains
 
 	leaks []string // modules that could not be removed; that is logged, and harms nobody

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -138,6 +139,11 @@ func (i *instance) Params(name string) (map[string]string, error) {
 
 func (i *instance) Insert(ctx context.Context, path, _ string, params []string) error {
 	name, version := strings.TrimSuffix(filepath.Base(path), ".ko"), filepath.Base(filepath.Dir(path))
+	if name == i.hangs {
+		<-ctx.Done()
+		time.Sleep(10 * time.Second) // kmod's insertGrace
+		return fmt.Errorf("%w: %w", kmod.ErrStuck, ctx.Err())
+	}
 	return i.do("insert "+name, func() error {
 		i.touch("insert " + name)
 		if err := ctx.Err(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -47,6 +48,8 @@ type Node struct {
 	lastSeen   string         // the last reason that the watch itself found
 	unmarked   bool           // the markers say that the driver is ready, and it is not
 	blocked    bool           // this stop or replacement has found the driver in use
+
+	asked atomic.Pointer[time.Time] // when the stop was asked for
 
 	registration fabric.Registration // of the GPUs with their NVLink fabric
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/cli"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
@@ -266,4 +267,21 @@ func TestSnapshotOfALife(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// A kernel that hangs in the start of a module takes 10 s of a stop. The stop ends within the grace period of the
+// operator's pods all the same, and says what hangs.
+func TestStopOfHangingModule(t *testing.T) {
+	for _, module := range []string{"nvidia", "nvidia_uvm"} {
+		t.Run(module, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.hangs = module
+				e := w.run(life{version: v535}, func(n *Node) { n.askGrace = nil })
+				took := e.took - 12*time.Second
+				if took > 20*time.Second || !errors.Is(e.err, kmod.ErrStuck) || e.status.State != status.Failed {
+					t.Errorf("%s after the signal: %v, state %s", took, e.err, e.status.State)
+				}
+			})
+		})
+	}
 }

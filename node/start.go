@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -20,6 +21,10 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 	if err := n.signsOfLife(end); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() {
+		at := n.now()
+		n.asked.Store(&at)
+	})()
 	err := n.start(ctx)
 	if n.lock == nil { // it never had the node: there is nothing to take down
 		if ctx.Err() != nil {
@@ -35,7 +40,7 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 	if err == nil {
 		n.watch(ctx)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(err, kmod.ErrStuck) {
 		err = ErrStopped // an interruption by a signal is no failure
 	}
 	err = n.stop(stopCtx, err)

@@ -95,6 +95,9 @@ const forever = 100 * 365 * 24 * time.Hour
 func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
 	begin := n.now()
+	if asked := n.asked.Load(); asked != nil { // a module that hung has taken a part of the time
+		begin = *asked
+	}
 	var end, said time.Time
 	for failures := 0; ; {
 		err := n.tryDown(stopCtx)
