@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 var (
@@ -36,13 +35,13 @@ func ParseMirror(text string) (m Mirror, err error) {
 			from, to = "", word
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
-			return m, fmt.Errorf("mirror %q: %w: want URL or PREFIX=URL", HideSecrets(to), ErrSources)
+			return m, fmt.Errorf("mirror %q: %w: want URL or PREFIX=URL", redact.URL(to), ErrSources)
 		}
 		switch to = strings.TrimSuffix(to, "/"); {
 		case from != "":
 			m.prefixes[strings.TrimSuffix(from, "/")] = to
 		case m.Bare != "":
-			return m, fmt.Errorf("mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one", HideSecrets(to), ErrSources)
+			return m, fmt.Errorf("mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one", redact.URL(to), ErrSources)
 		default:
 			m.Bare = to
 		}
@@ -68,10 +67,10 @@ func (m Mirror) URLs() []string {
 func (m Mirror) String() string {
 	var all []string
 	for _, from := range slices.Sorted(maps.Keys(m.prefixes)) {
-		all = append(all, from+"="+HideSecrets(m.prefixes[from]))
+		all = append(all, from+"="+redact.URL(m.prefixes[from]))
 	}
 	if m.Bare != "" {
-		all = append(all, HideSecrets(m.Bare))
+		all = append(all, redact.URL(m.Bare))
 	}
 	return strings.Join(all, " ")
 }
@@ -96,7 +95,7 @@ func (m Mirror) Replace(address string, bare func(string) string) (string, bool)
 // Unmatched is the error for a mirror none of whose rules is for the addresses of the sources.
 func (m Mirror) Unmatched(addresses []string) error {
 	for i, a := range addresses {
-		addresses[i] = HideSecrets(a)
+		addresses[i] = redact.URL(a)
 	}
 	return fmt.Errorf("mirror %q: %w: none of the sources begins with it; they are %s", m, ErrSources, strings.Join(addresses, ", "))
 }
@@ -124,14 +123,4 @@ func HasURLPrefix(address, prefix string) bool {
 	}
 	rest, ok := strings.CutPrefix(address, prefix)
 	return ok && (rest == "" || rest[0] == '/' || rest[0] == '?')
-}
-
-// HideSecrets returns a URL without user, password and query, for messages.
-func HideSecrets(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return strconv.Quote(path.Base(raw))
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 const parallel = 4 // repositories that are fetched or parsed at the same time
@@ -62,7 +63,7 @@ type repo struct {
 }
 
 // name returns the URI for messages, without credentials.
-func (r *repo) name() string { return distros.HideSecrets(r.base) + " " + r.suite }
+func (r *repo) name() string { return redact.URL(r.base) + " " + r.suite }
 
 // OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a caller can
 // compare their Digest before it loads the indexes. Errors: distros.ErrSources, pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex,

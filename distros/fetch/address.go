@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A file must
@@ -34,7 +35,7 @@ func Address(what, value string) (string, error) {
 func CheckURL(text string) error {
 	u, err := parseURL(text)
 	if err == nil && strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-		err = fmt.Errorf("%s: it has a blank or an unprintable character; write a blank as %%20", redactURL(u))
+		err = fmt.Errorf("%s: it has a blank or an unprintable character; write a blank as %%20", redact.URL(u.String()))
 	}
 	return err
 }
@@ -42,7 +43,7 @@ func CheckURL(text string) error {
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may repeat a password
-		return nil, fmt.Errorf("%q is no URL: %w", hidden(text), unwrapURLError(err))
+		return nil, fmt.Errorf("%q is no URL: %w", redact.Text(text), unwrapURLError(err))
 	}
 	fault := ""
 	switch {
@@ -57,15 +58,7 @@ func parseURL(text string) (*url.URL, error) {
 		fault = "it names no host"
 	}
 	if fault != "" {
-		return nil, fmt.Errorf("%s: %s", redactURL(u), fault)
+		return nil, fmt.Errorf("%s: %s", redact.URL(u.String()), fault)
 	}
 	return u, nil
-}
-
-// hidden returns a text that is no URL, without what stands where a URL has user and password.
-func hidden(text string) string {
-	if i := strings.LastIndexByte(text, '@'); i >= 0 {
-		return "..." + text[i:]
-	}
-	return text
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // File names content: its address and its digest.
@@ -70,7 +71,7 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 		return "", false, err
 	}
 	if err := f.check(); err != nil {
-		return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
+		return "", false, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
 	}
 	if p == nil {
 		p = func(int64, int64) {}
@@ -80,13 +81,13 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 		cached = true
 	case u.Scheme == "file":
 		if err := c.copyLocal(ctx, u, f, p); err != nil {
-			return "", false, fmt.Errorf("copy %s: %w", redactURL(u), err)
+			return "", false, fmt.Errorf("copy %s: %w", redact.URL(u.String()), err)
 		}
 	case c.Offline:
-		return "", false, fmt.Errorf("%s (%s %s): %w", redactURL(u), kind(f.key()), f.key(), ErrOffline)
+		return "", false, fmt.Errorf("%s (%s %s): %w", redact.URL(u.String()), kind(f.key()), f.key(), ErrOffline)
 	default:
 		if cached, err = c.download(ctx, u, f, p); err != nil {
-			return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
+			return "", false, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
 		}
 	}
 	return c.Store.Path(f.key()), cached, nil
@@ -111,9 +112,9 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return err
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
-		return &MismatchError{URL: redactURL(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+		return &MismatchError{URL: redact.URL(u.String()), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
 	}
-	f.URL = redactURL(u)
+	f.URL = redact.URL(u.String())
 	return c.Store.adopt(ctx, f, src, func(n int64) { progress(n, fi.Size()) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // Latest returns a document that may change, of at most limit bytes. It always asks the server and uses the
@@ -25,17 +26,17 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 	if u.Scheme == "file" {
 		f, err := bounded.Open(u.Path)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", redactURL(u), err)
+			return nil, fmt.Errorf("read %s: %w", redact.URL(u.String()), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return readBounded(f, redactURL(u), limit)
+		return readBounded(f, redact.URL(u.String()), limit)
 	}
 	var known origin
 	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known) // covers credentials and query: two users may see two documents
 	header, unchanged := http.Header{}, c.Offline
 	switch {
 	case c.Offline && blob == "":
-		return nil, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
+		return nil, fmt.Errorf("%s: %w", redact.URL(u.String()), ErrOffline)
 	case blob != "" && known.ETag != "":
 		header.Set("If-None-Match", known.ETag)
 	case blob != "" && known.LastModified != "":
@@ -49,7 +50,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 			if resp.StatusCode != http.StatusOK {
 				return statusError(resp, u)
 			}
-			if data, err = readBounded(body, redactURL(u), limit); err != nil {
+			if data, err = readBounded(body, redact.URL(u.String()), limit); err != nil {
 				return err
 			}
 			sum, err := c.Store.Put(data)
@@ -64,7 +65,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("download %s: %w", redactURL(u), err)
+		return nil, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
 	}
 	if !unchanged {
 		return data, nil
@@ -74,7 +75,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	return readBounded(f, redactURL(u), limit)
+	return readBounded(f, redact.URL(u.String()), limit)
 }
 
 // Keep makes data the copy of a document in the store again, after Latest got one that is worse.
@@ -87,7 +88,7 @@ func (c *Client) Keep(rawURL string, data []byte) error {
 }
 
 func originOf(resp *http.Response, u *url.URL) origin {
-	return origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	return origin{URL: redact.URL(u.String()), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
 }
 
 func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
@@ -113,28 +114,28 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 	if u.Scheme == "file" {
 		f, err := bounded.Open(u.Path)
 		if err != nil {
-			return "", 0, fmt.Errorf("read %s: %w", redactURL(u), err)
+			return "", 0, fmt.Errorf("read %s: %w", redact.URL(u.String()), err)
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		return c.importFrom(ctx, f, redactURL(u), 0, limit, p)
+		return c.importFrom(ctx, f, redact.URL(u.String()), 0, limit, p)
 	}
 	if c.Offline {
-		return "", 0, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
+		return "", 0, fmt.Errorf("%s: %w", redact.URL(u.String()), ErrOffline)
 	}
 	err = c.ask(ctx, u, http.MethodGet, nil, func(resp *http.Response, body io.Reader) (err error) {
 		switch {
 		case resp.StatusCode != http.StatusOK:
 			return statusError(resp, u)
 		case resp.ContentLength > limit:
-			return tooLarge(redactURL(u), limit)
+			return tooLarge(redact.URL(u.String()), limit)
 		case endless(resp):
-			return &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", redactURL(u))}
+			return &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", redact.URL(u.String()))}
 		}
-		sha256hex, size, err = c.importFrom(ctx, body, redactURL(u), max(resp.ContentLength, 0), limit, p)
+		sha256hex, size, err = c.importFrom(ctx, body, redact.URL(u.String()), max(resp.ContentLength, 0), limit, p)
 		return err
 	})
 	if err != nil {
-		return "", 0, fmt.Errorf("download %s: %w", redactURL(u), err)
+		return "", 0, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
 	}
 	return sha256hex, size, nil
 }
@@ -195,7 +196,7 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed t
 		})
 	}
 	if err != nil {
-		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", redactURL(u), err)
+		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", redact.URL(u.String()), err)
 	}
 	return size, changed, nil
 }

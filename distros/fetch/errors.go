@@ -90,16 +90,6 @@ func diskFull(path string, err error) error {
 	return err
 }
 
-// redactURL returns a URL for people: without user, password and query, which may be secrets.
-func redactURL(u *url.URL) string {
-	c := *u
-	c.User, c.Fragment, c.RawFragment = nil, "", ""
-	if c.RawQuery != "" {
-		c.RawQuery = "..."
-	}
-	return c.String()
-}
-
 // unwrapURLError removes the wrapper of net/http, which repeats the URL with its secrets.
 func unwrapURLError(err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 const maxRedirects = 10
@@ -94,7 +96,7 @@ type readFunc func([]byte) (int, error)
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
-	return &StatusError{URL: redactURL(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
+	return &StatusError{URL: redact.URL(u.String()), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
 }
 
 // permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // waitStep is the interval at which a process checks whether another one, which downloads the same file, has
@@ -43,7 +45,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 		return err == nil, err
 	}
 	defer func() { err = errors.Join(err, part.file.Close()) }()
-	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redactURL(u) {
+	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redact.URL(u.String()) {
 		if err := part.restart(origin{}); err != nil {
 			return false, err
 		}
@@ -61,7 +63,7 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 		case want == got && (f.Size == 0 || part.size == f.Size):
 			return false, part.finish(c.Store)
 		case !resumed:
-			lie := &MismatchError{URL: redactURL(u), Want: want, Got: got, WantSize: f.Size, GotSize: max(part.size, announced)}
+			lie := &MismatchError{URL: redact.URL(u.String()), Want: want, Got: got, WantSize: f.Size, GotSize: max(part.size, announced)}
 			return false, errors.Join(lie, part.discard())
 		}
 		// Two halves that do not fit (the file changed, or the machine lost power while it wrote the first half)

@@ -5,8 +5,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/pgp"
+	"github.com/driver-container/driver-container/distros/redact"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -72,7 +72,7 @@ func (o Options) keysFor(s repoconf.Source) (pgp.Ring, error) {
 	for _, name := range s.GPGKeys {
 		if repoconf.IsRemote(name) || !strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
 			r.Notes = append(r.Notes, fmt.Sprintf("gpgkey %s is not fetched, because nothing vouches for it: put that key into the base's "+
-				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", distros.HideSecrets(name)))
+				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", redact.URL(name)))
 			continue
 		}
 		clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(strings.TrimPrefix(name, "file:"), "//")), "/")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/redact"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -155,5 +156,5 @@ func (r *Releases) Clients() *Clients { return r.clients }
 
 // name returns the repository's name for messages. A source's URL never holds a secret.
 func (r *repo) name() string {
-	return r.source.ID + " (" + distros.HideSecrets(cmp.Or(r.base, r.identity)) + ")"
+	return r.source.ID + " (" + redact.URL(cmp.Or(r.base, r.identity)) + ")"
 }

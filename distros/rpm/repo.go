@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
+	"github.com/driver-container/driver-container/distros/redact"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -93,7 +94,7 @@ func (r *repo) findFolders(ctx context.Context, o Options) error {
 		return fmt.Errorf("mirror list: %w", err)
 	}
 	if r.mirrors, err = parseMirrors(data, o.Vars); err != nil {
-		return fmt.Errorf("mirror list %s: %w", distros.HideSecrets(from), err)
+		return fmt.Errorf("mirror list %s: %w", redact.URL(from), err)
 	}
 	r.folders = slices.Clone(r.folders)
 	for _, folder := range r.mirrors.folders {
@@ -112,7 +113,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 	}
 	if !r.mirrors.permits(text) {
 		return fmt.Errorf("%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-			distros.ErrIndex, distros.HideSecrets(folder), name)
+			distros.ErrIndex, redact.URL(folder), name)
 	}
 	if r.source.RepoGPGCheck {
 		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)

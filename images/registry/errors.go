@@ -89,7 +89,7 @@ func remedy(op, host string, err error) string {
 	switch {
 	case isCertificate(err):
 		return "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case isPlain(err):
 		return "it speaks plain HTTP; if that is intended, allow it with --insecure-registry"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		text = "no such host: check the name"

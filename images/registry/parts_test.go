@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,7 @@ func TestErrorTexts(t *testing.T) {
 		"do not allow to push to":          &StatusError{Code: 403},
 		"does not take images there":       &StatusError{Code: 404},
 		"--insecure-registry":              http.ErrSchemeMismatch,
+		"it speaks plain HTTP":             tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
 		"//host/v2/x\": no route":          errors.New("GET \"https://me:" + secret + "@host/v2/x?token=" + secret + "\": no route"),
 		"blob x: it answered 500 Internal": &itemError{"blob x", &StatusError{Code: 500}},
 	} {

@@ -146,7 +146,7 @@ func isFinal(err error) bool {
 	var dns *net.DNSError
 	var mismatch *fetch.MismatchError
 	var marked *finalError
-	if isCertificate(err) || errors.As(err, &marked) || errors.As(err, &mismatch) || errors.Is(err, http.ErrSchemeMismatch) {
+	if isCertificate(err) || errors.As(err, &marked) || errors.As(err, &mismatch) || isPlain(err) {
 		return true
 	}
 	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind: another
@@ -159,6 +159,12 @@ func isFinal(err error) bool {
 		return code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 	}
 	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// isPlain reports whether a server does not speak TLS. Go knows answers of HTTP; other servers answer the first bytes of TLS with a page.
+func isPlain(err error) bool {
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	return noTLS || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // isCertificate reports whether the certificate of the server is the cause.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/driver-container/driver-container/distros/escape"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // Result prints a line on stdout; lines of several goroutines do not mix. On a terminal that shows progress,
@@ -66,9 +67,12 @@ func (a *App) Input(ctx context.Context) io.Reader {
 // Notes prints what the user should know on stderr. It is called when the display has ended, after With.
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
-		fmt.Fprintln(a.Stderr, escape.Text("note: "+n))
+		fmt.Fprintln(a.Stderr, visible("note: "+n))
 	}
 }
+
+// visible is a text as people see it: without secrets, and without what could be taken for another line.
+func visible(text string) string { return escape.Text(redact.Text(text)) }
 
 // Quiet reports whether the user wants to see neither progress nor what is only good to know.
 func (a *App) Quiet() bool { return a.progress == "quiet" }
@@ -76,7 +80,7 @@ func (a *App) Quiet() bool { return a.progress == "quiet" }
 // Warnings prints what may do harm on stderr, like Notes.
 func (a *App) Warnings(warnings ...string) {
 	for _, w := range warnings {
-		fmt.Fprintln(a.Stderr, escape.Text("warning: "+w))
+		fmt.Fprintln(a.Stderr, visible("warning: "+w))
 	}
 }
 
@@ -94,7 +98,7 @@ func (a *App) Table(titles []string, rows [][]string) error {
 				cell = cmp.Or(cell, "-")
 			}
 			if titles == nil || titles[i] != "" {
-				cells = append(cells, escape.Line(cell))
+				cells = append(cells, escape.Line(redact.Text(cell)))
 			}
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/tonistiigi/units"
 
+	"github.com/driver-container/driver-container/distros/redact"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -33,7 +34,7 @@ const tellEvery = 5 * time.Second
 func (d *display) status(e progress.Event) *client.SolveStatus {
 	s := d.steps[e.Step]
 	if s == nil {
-		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: e.Name}, files: map[string]progress.Event{}, told: e.Time}
+		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: redact.Text(e.Name)}, files: map[string]progress.Event{}, told: e.Time}
 		d.steps[e.Step] = s
 	}
 	changed := s.follow(e)
@@ -50,8 +51,9 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 			status.Statuses = []*client.VertexStatus{{ID: e.Item, Name: e.Item, Vertex: s.vertex.Digest, Current: e.Current, Total: e.Total, Timestamp: e.Time}}
 		}
 	case d.mode == progressui.TtyMode:
-		changed = changed || s.vertex.Name != e.Name+": "+amount
-		s.vertex.Name = e.Name + ": " + amount
+		name := redact.Text(e.Name) + ": " + amount
+		changed = changed || s.vertex.Name != name
+		s.vertex.Name = name
 	case e.Item != "" && e.Time.Sub(s.told) >= tellEvery:
 		s.told = e.Time
 		s.log(status, e.Time, amount)
@@ -83,7 +85,7 @@ func (s *step) follow(e progress.Event) bool {
 	s.running--
 	s.worked = s.worked || !e.Cached
 	if e.Err != nil {
-		s.vertex.Error = e.Err.Error()
+		s.vertex.Error = redact.Text(e.Err.Error())
 	}
 	if s.running > 0 {
 		return false
@@ -120,5 +122,5 @@ func (s *step) amount() string {
 }
 
 func (s *step) log(status *client.SolveStatus, at time.Time, line string) {
-	status.Logs = append(status.Logs, &client.VertexLog{Vertex: s.vertex.Digest, Stream: 2, Data: []byte(line + "\n"), Timestamp: at})
+	status.Logs = append(status.Logs, &client.VertexLog{Vertex: s.vertex.Digest, Stream: 2, Data: []byte(redact.Text(line) + "\n"), Timestamp: at})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/escape"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/node/cli"
 )
@@ -73,7 +72,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(a.Stderr, escape.Text("driver-build: "+err.Error()))
+		fmt.Fprintln(a.Stderr, visible("driver-build: "+err.Error()))
 	}
 	return ExitCode(err)
 }

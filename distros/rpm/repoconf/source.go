@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/redact"
 )
 
 // Source is one repository of the configuration. The zero values of its switches are dnf's defaults, except
@@ -79,7 +80,7 @@ func (s *Source) Check() error {
 		}
 		u, err := url.Parse(raw)
 		if err != nil || !slices.Contains([]string{"http", "https", "file"}, u.Scheme) || u.Scheme == "file" && !strings.HasPrefix(u.Path, "/") || u.Scheme != "file" && u.Host == "" {
-			return bad("%s is not a URL of http, https or file", distros.HideSecrets(raw))
+			return bad("%s is not a URL of http, https or file", redact.URL(raw))
 		}
 	}
 	if !s.GPGCheck && !s.RepoGPGCheck && s.Key == "" && slices.ContainsFunc(all, IsRemote) {
