@@ -76,7 +76,8 @@ func (l *Limited) Read(p []byte) (int, error) {
 var ErrNotRegular = failure.New(failure.Usage, "not a regular file")
 
 // Open opens a regular file of this machine to read it. It refuses folders, devices, sockets and pipes, and never
-// waits for the writer of a pipe: whatever a user names is opened here.
+// waits for the writer of a pipe: whatever a user names is opened here. A read of a file of the kernel that waits for an event, such as
+// /proc/kmsg, ends with os.ErrDeadlineExceeded within two seconds.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -90,6 +91,7 @@ func Open(path string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
+	limitWait(f)
 	return f, nil
 }
 
@@ -184,6 +186,9 @@ func readAndClose(f fs.File, name string, limit int64) (data []byte, err error) 
 		err = &TooLargeError{limit}
 	} else {
 		data, err = Read(f, limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w but a stream of the kernel that does not end", ErrNotRegular)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)

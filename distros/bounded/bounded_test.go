@@ -34,6 +34,23 @@ func TestLimit(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
+// TestStream: a stream of the kernel ends the read, and what the kernel writes at once is read.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/proc/self/mountinfo", "/proc/sys/kernel/osrelease", "/proc/mounts", "/sys/kernel/mm/transparent_hugepage/enabled"} {
+		data, err := File(path, 1<<20)
+		if !errors.Is(err, fs.ErrNotExist) {
+			assert.Equalf(t, true, err == nil && len(data) > 0, "%s: %v", path, err)
+		}
+	}
+	_, err := File("/proc/kmsg", 1<<40)
+	if errors.Is(err, fs.ErrPermission) {
+		t.Skip("only root reads /proc/kmsg")
+	}
+	assert.ErrorIs(t, err, ErrNotRegular)
+	assert.ErrorContains(t, err, "/proc/kmsg: not a regular file but a stream of the kernel")
+}
+
 // TestContains: the text is found across the borders of what is read at once, and content beyond the limit is
 // an error.
 func TestContains(t *testing.T) {
