@@ -20,6 +20,21 @@ type Options map[string][]string
 // For returns the parameters of a module, named with - or _.
 func (o Options) For(module string) []string { return slices.Clone(o[ModuleName(module)]) }
 
+// Text returns the parameters as a file of modprobe.d(5).
+func (o Options) Text() (string, error) {
+	var b strings.Builder
+	for _, module := range slices.Sorted(maps.Keys(o)) {
+		text, err := joinParams(o[module])
+		if err != nil {
+			return "", fmt.Errorf("parameters of %s: %w", module, err)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "options %s %s\n", module, text)
+		}
+	}
+	return b.String(), nil
+}
+
 const (
 	maxConfig      = 1 << 20 // bytes of a configuration file
 	maxConfigFiles = 1 << 10 // in one folder

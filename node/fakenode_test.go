@@ -49,6 +49,8 @@ func (i *instance) spares(needed []string) {
 	}
 }
 
+func (i *instance) SetOptions(string, kmod.Options) error { return nil }
+
 func (i *instance) AddModules(context.Context, string, []kbuild.File) error {
 	return i.do("add modules", func() error { return nil })
 }

@@ -42,6 +42,7 @@ type Kernel interface {
 type Roots interface {
 	Stage(ctx context.Context, needed []string) (dir string, err error) // it removes no root that has a needed path
 	AddModules(ctx context.Context, dir string, files []kbuild.File) error
+	SetOptions(dir string, options kmod.Options) error
 	Mount(ctx context.Context, dir string) error // an error if something is mounted
 	Unmount(ctx context.Context) error           // every layer, also those of others
 	Mounted() (layers int, err error)

@@ -70,6 +70,10 @@ func (n *Node) mountRoot(ctx context.Context, dir string) error {
 		if err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
+		err = n.Roots.SetOptions(dir, n.options)
+		if err != nil {
+			n.warn("modprobe inside of the driver root will not know the parameters of modules: %v", err)
+		}
 	}
 	err := n.Roots.Mount(ctx, dir)
 	if err != nil {

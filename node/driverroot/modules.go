@@ -18,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -40,6 +41,41 @@ func (r *Root) AddModules(ctx context.Context, dir string, files []kbuild.File) 
 		return fmt.Errorf("add modules for kernel %s to the driver root: %w", r.Release, err)
 	}
 	return nil
+}
+
+// optionsFile has the last name of modprobe.d, because the last value of a parameter counts.
+const optionsFile = "etc/modprobe.d/zz-nvidia-driver.conf"
+
+// SetOptions writes the parameters of modules into a root (see Mount), so that modprobe inside of it loads them as
+// this program does.
+func (r *Root) SetOptions(dir string, options kmod.Options) error {
+	err := r.setOptions(cmp.Or(dir, r.Image), options)
+	if err != nil {
+		return fmt.Errorf("write %s in the driver root: %w", optionsFile, err)
+	}
+	return nil
+}
+
+func (r *Root) setOptions(base string, options kmod.Options) error {
+	text, err := options.Text()
+	if err != nil {
+		return err
+	}
+	view, err := r.bare(base)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	root, err := rootAt(view)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = root.MkdirAll(path.Dir(optionsFile), 0o755)
+	if err != nil {
+		return err
+	}
+	return newFile(root, optionsFile, []byte("# written by driver-entrypoint: the parameters of this node's driver\n"+text))
 }
 
 func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File) error {

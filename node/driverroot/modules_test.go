@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
 	"github.com/driver-container/driver-container/ci/testkit/tool"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -57,6 +58,21 @@ func TestAddModules(t *testing.T) {
 }
 
 // The host's /lib/modules in the container must not be written to.
+// modprobe in the root reads the parameters that this program loads modules with, after those of the image.
+func TestSetOptions(t *testing.T) {
+	tool.AsRoot(t, "it mounts")
+	r := testRoot(t)
+	testfile.Write(t, r.Image+"/etc/modprobe.d/nvidia.conf", "options nvidia NVreg_A=1 NVreg_B=1\n")
+	dir := require.Value(r.Stage(t.Context(), nil))(t)
+	want := kmod.Options{"nvidia": {"NVreg_B=1", "NVreg_A=2", "NVreg_RegistryDwords=x=1;y=2 z"}, "nvidia_uvm": {"uvm_x=1"}}
+	for _, options := range []kmod.Options{{"nvidia": {"NVreg_Old=1"}}, want} { // a root that is used again
+		require.NoError(t, r.SetOptions(dir, options))
+	}
+	got := require.Value(kmod.ReadOptions([]string{dir + "/etc/modprobe.d"}, ""))(t)
+	assert.Same(t, want, got)
+	assert.ErrorContains(t, r.SetOptions(dir, kmod.Options{"nvidia": {"NVreg_A=1\n2"}}), "parameters of nvidia")
+}
+
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	tool.AsRoot(t, "it mounts")
 	r := testRoot(t)
