@@ -71,9 +71,9 @@ func nulls(t *testing.T, paths []string) string {
 	return file
 }
 
-// clear is an error that helm and the chart mean for people: a complaint of the schema or of a template, in which nothing
+// meant reports whether helm and the chart mean an error for people: it is a complaint of the schema or of a template, in which nothing
 // of the template's own life shows.
-func clear(err error) bool {
+func meant(err error) bool {
 	return !regexp.MustCompile(`nil pointer|<nil>|executing|error calling|can't evaluate|YAML parse error`).MatchString(err.Error())
 }
 
@@ -102,7 +102,7 @@ func emptied(t *testing.T, values string, paths []string) (refusal string, err e
 	switch {
 	case err == nil:
 		return "", valid(out)
-	case clear(err):
+	case meant(err):
 		return err.Error(), nil
 	default:
 		return "", err
