@@ -37,8 +37,8 @@ func TestNetworkPolicy(t *testing.T) {
 	control.Gate(t)
 	file := filepath.Join(t.TempDir(), "values.json")
 	rapid.Check(t, func(r *rapid.T) {
-		values, needed := drawNetwork(r)
-		require.NoError(t, os.WriteFile(file, require.Value(json.Marshal(values))(t), 0o600))
+		d := drawNetwork(r)
+		require.NoError(t, os.WriteFile(file, require.Value(json.Marshal(d.values))(t), 0o600))
 		text, err := template(t, append(minimal(), "--show-only", "templates/networkpolicy.yaml", "--values", file)...)
 		if err != nil {
 			r.Fatal(err)
@@ -47,8 +47,9 @@ func TestNetworkPolicy(t *testing.T) {
 		for _, port := range candidates {
 			for _, protocol := range []core.Protocol{core.ProtocolTCP, core.ProtocolUDP} {
 				c := connection{port, protocol}
-				if got := admitsOut(policy, c); got != needed[c] {
-					r.Fatalf("%v out: %v, needed %v\n%v\n%s", c, got, needed[c], values, text)
+				got := admitsOut(policy, c)
+				if got != d.needed[c] {
+					r.Fatalf("%v out: %v, needed %v\n%v\n%s", c, got, d.needed[c], d.values, text)
 				}
 				if admitsIn(policy, intstr.FromInt32(port), protocol) {
 					r.Fatalf("%v in\n%s", c, text)
@@ -56,49 +57,63 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		}
 		metrics := admitsIn(policy, intstr.FromString("metrics"), core.ProtocolTCP)
-		served := values["metrics"].(map[string]any)["enabled"] //nolint:errcheck // drawNetwork sets it
-		if metrics != served {
+		if metrics != d.metrics {
 			r.Fatalf("metrics in: %v\n%s", metrics, text)
 		}
 	})
 }
 
-// drawNetwork returns values, and the connections that they need.
-func drawNetwork(r *rapid.T) (values map[string]any, needed map[connection]bool) {
-	needed = map[connection]bool{}
+// drawn are values, the connections to other hosts that they need, and whether they serve metrics.
+type drawn struct {
+	values  map[string]any
+	needed  map[connection]bool
+	metrics bool
+}
+
+// need adds connections.
+func (d drawn) need(protocol core.Protocol, ports ...int32) {
+	for _, port := range ports {
+		d.needed[connection{port, protocol}] = true
+	}
+}
+
+// drawNetwork returns random values that the policy follows from.
+func drawNetwork(r *rapid.T) drawn {
 	flag := func(name string) bool { return rapid.Bool().Draw(r, name) }
 	ports := func(name string) []int32 {
 		return rapid.SliceOfN(rapid.SampledFrom([]int32{80, 443, 3128, 6443, 8443}), 0, 3).Draw(r, name)
 	}
-	need := func(protocol core.Protocol, ports ...int32) {
-		for _, port := range ports {
-			needed[connection{port, protocol}] = true
-		}
+	server := ports("API server")
+	repositories := ports("repositories")
+	licences := ports("licences")
+	events := flag("events")
+	headers := flag("headers")
+	licence := flag("licence")
+	policy := map[string]any{"enabled": true, "apiServerPorts": server, "repositoryPorts": repositories, "licensePorts": licences}
+	d := drawn{needed: map[connection]bool{}, metrics: flag("metrics")}
+	d.values = map[string]any{
+		"networkPolicy": policy, "metrics": map[string]any{"enabled": d.metrics}, "fetchHeaders": headers, "events": events,
 	}
-	policy := map[string]any{"enabled": true, "apiServerPorts": ports("API server"), "repositoryPorts": ports("repositories"), "licensePorts": ports("licences")}
-	values = map[string]any{"networkPolicy": policy, "metrics": map[string]any{"enabled": flag("metrics")}, "fetchHeaders": flag("headers"), "events": flag("events")}
 	if flag("more") {
 		policy["extraEgress"] = []any{map[string]any{"ports": []any{map[string]any{"port": 22}}}}
-		need(core.ProtocolTCP, 22)
+		d.need(core.ProtocolTCP, 22)
 	}
-	if values["events"] == true {
-		need(core.ProtocolTCP, policy["apiServerPorts"].([]int32)...) //nolint:errcheck // see above
+	if events {
+		d.need(core.ProtocolTCP, server...)
 	}
-	licence := flag("licence")
 	if licence {
-		values["vgpu"] = map[string]any{"licensing": map[string]any{"secretName": "licence"}}
-		need(core.ProtocolTCP, policy["licensePorts"].([]int32)...) //nolint:errcheck // see above
+		d.values["vgpu"] = map[string]any{"licensing": map[string]any{"secretName": "licence"}}
+		d.need(core.ProtocolTCP, licences...)
 	}
-	named := drawURLs(r, values)
-	if values["fetchHeaders"] == true {
-		need(core.ProtocolTCP, policy["repositoryPorts"].([]int32)...) //nolint:errcheck // see above
-		need(core.ProtocolTCP, named...)
+	named := drawURLs(r, d.values)
+	if headers {
+		d.need(core.ProtocolTCP, slices.Concat(repositories, named)...)
 	}
-	if licence || values["fetchHeaders"] == true {
-		need(core.ProtocolTCP, 53, 5353)
-		need(core.ProtocolUDP, 53, 5353)
+	if licence || headers {
+		d.need(core.ProtocolTCP, 53, 5353)
+		d.need(core.ProtocolUDP, 53, 5353)
 	}
-	return values, needed
+	return d
 }
 
 // urls are addresses of proxies and repositories, with their ports.

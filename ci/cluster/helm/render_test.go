@@ -93,11 +93,11 @@ func TestOpenShift(t *testing.T) {
 		_, subjects, found := strings.Cut(text, object)
 		assert.Equalf(t, len(want) > 0, found, "%s", values)
 		subjects, _, _ = strings.Cut(subjects, "---\n")
-		expected := ""
+		var expected strings.Builder
 		for _, name := range want {
-			expected += fmt.Sprintf(account, name)
+			fmt.Fprintf(&expected, account, name)
 		}
-		assert.Equalf(t, expected, strings.ReplaceAll(subjects, "\n\n", "\n"), "%s", values)
+		assert.Equalf(t, expected.String(), strings.ReplaceAll(subjects, "\n\n", "\n"), "%s", values)
 		plain := require.Value(template(t, minimal(values)...))(t)
 		assert.Equalf(t, false, strings.Contains(plain, "openshift"), "%s, another cluster", values)
 	}

@@ -52,7 +52,8 @@
 {{- end }}
 {{- end }}
 
-{{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. */}}
+{{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. hostPID shows it, too, below
+     /proc/1/root; but a compile uses headers in place only inside its own root, and copies others first, 60 MB. */}}
 {{- define "nvidia-driver.ownMounts" -}}
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
