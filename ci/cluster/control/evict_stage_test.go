@@ -116,6 +116,19 @@ func (e *site) deployment(name, site string, replicas int) {
 	require.NoError(e.t, err)
 }
 
+// rolledOut waits until the pod of a deployment has its present template.
+func (e *site) rolledOut(name string) {
+	e.t.Helper()
+	e.Kubectl("rollout", "status", "deployment", name, "-n", team, "--timeout="+limit.String())
+	e.Wait(limit, "one pod of "+name, func() error {
+		counts, err := e.counts()
+		if err == nil && counts[name] != 1 {
+			err = fmt.Errorf("running: %v", counts)
+		}
+		return err
+	})
+}
+
 // budget lets the given number of a deployment's pods be unavailable; it waits until the controller has
 // counted.
 func (e *site) budget(name string, away int) {
@@ -211,18 +224,30 @@ func (e *site) annotate(value string) error {
 	return err
 }
 
-// event returns the Event about the node with this reason.
-func (e *site) event(reason string) (*corev1.Event, error) {
+// told says whether there is an Event about the node with this reason, and with this text in its message.
+func (e *site) told(reason, text string) error {
+	var others []string
 	for _, in := range []string{"default", space} {
 		list, err := e.core.Events(in).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=" + reason})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
+			return err
 		}
 		for i := range list.Items {
-			if ev := &list.Items[i]; ev.InvolvedObject.Name == e.name {
-				return ev, nil
+			event := &list.Items[i]
+			if event.InvolvedObject.Name != e.name {
+				continue
 			}
+			if strings.Contains(event.Message, text) {
+				return nil
+			}
+			others = append(others, event.Message)
 		}
 	}
-	return nil, fmt.Errorf("node %s has no Event %s", e.name, reason)
+	return fmt.Errorf("node %s has no Event %s with %q, but %q", e.name, reason, text, others)
+}
+
+// waitEvent waits for such an Event.
+func (e *site) waitEvent(reason, text string) {
+	e.t.Helper()
+	e.Wait(limit, "the Event "+reason, func() error { return e.told(reason, text) })
 }

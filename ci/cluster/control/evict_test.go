@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func TestEvict(t *testing.T) {
 	s := newStage(t)
 	require.Value(s.KubectlInput(allocation, "apply", "-f", "-"))(t)
 	t.Logf("the cluster with the chart stood after %s", time.Since(begin).Round(time.Second))
-	for name, test := range map[string]func(*testing.T, *stage){"claims": testClaims, "budget": testBudget} {
+	for name, test := range map[string]func(*testing.T, *stage){"claims": testClaims, "budget": testBudget, "data": testData, "returns": testReturns} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
 	}
 }
@@ -42,7 +41,7 @@ func testClaims(t *testing.T, s *stage) {
 		}
 		return nil
 	})
-	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	e.waitEvent("GPUEvictionDone", "")
 	e.pristine(1)
 	e.running("shared-claims=2", "made-claims=1", "nic-claims=1", "kubelet-plugin=1", "plugin=1")
 	for app, before := range users {
@@ -62,13 +61,8 @@ func testBudget(t *testing.T, s *stage) {
 	e.start(pod)
 	version := e.node().Labels
 	defer e.driver(pod)()
-	e.Wait(limit, "an Event that names the budget", func() error {
-		ev, err := e.event("GPUEvictionBlocked")
-		if err == nil && (!strings.Contains(ev.Message, "pod team/train-budget-") || !strings.Contains(ev.Message, "The disruption budget train-budget-pdb needs")) {
-			err = fmt.Errorf("it says %s", ev.Message)
-		}
-		return err
-	})
+	e.waitEvent("GPUEvictionBlocked", "pod team/train-budget-")
+	e.waitEvent("GPUEvictionBlocked", "The disruption budget train-budget-pdb needs")
 	for range 10 {
 		n := e.node()
 		if n.Spec.Unschedulable || n.Annotations[evict.Annotation] != "" || fmt.Sprint(n.Labels) != fmt.Sprint(version) {
@@ -80,6 +74,44 @@ func testBudget(t *testing.T, s *stage) {
 		t.Fatalf("the budget was not respected: %v, %v", counts, err)
 	}
 	e.budget("train-budget", 1)
-	e.Wait(limit, "the end", func() error { _, err := e.event("GPUEvictionDone"); return err })
+	e.waitEvent("GPUEvictionDone", "")
 	e.pristine(1)
+}
+
+// testData: a pod with an emptyDir volume is named, and nothing changes, until it has none.
+func testData(t *testing.T, s *stage) {
+	e := s.site(t, "data", 1)
+	const volume = `{"spec":{"template":{"spec":{"volumes":%s}}}}`
+	e.Kubectl("patch", "deployment", "train-data", "-n", team, "-p", fmt.Sprintf(volume, `[{"name":"scratch","emptyDir":{}}]`))
+	e.rolledOut("train-data")
+	pod := e.driverPod()
+	e.start(pod)
+	defer e.driver(pod)()
+	e.waitEvent("GPUEvictionBlocked", "has data in emptyDir volumes (scratch)")
+	assert.Equal(t, false, e.node().Spec.Unschedulable)
+	e.Kubectl("patch", "deployment", "train-data", "-n", team, "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/volumes"}]`)
+	e.waitEvent("GPUEvictionDone", "")
+	e.pristine(1)
+}
+
+// testReturns: a pod that tolerates the cordon comes back by its controller and the scheduler. It is evicted a few
+// times and then named; the node is not cordoned any more, and the upgrade goes on when the pod is gone.
+func testReturns(t *testing.T, s *stage) {
+	e := s.site(t, "returns", 1)
+	e.Kubectl("patch", "deployment", "train-returns", "-n", team, "-p", `{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`)
+	e.rolledOut("train-returns")
+	pod := e.driverPod()
+	e.start(pod)
+	defer e.driver(pod)()
+	e.waitEvent("GPUEvictionBlocked", "came back to the cordoned node each time: end its ReplicaSet train-returns-")
+	e.rolledOut("train-returns")
+	last := e.podOf("train-returns")
+	for range 10 {
+		assert.Equal(t, false, e.node().Spec.Unschedulable)
+		time.Sleep(time.Second)
+	}
+	assert.Equalf(t, last, e.podOf("train-returns"), "it is not evicted any more")
+	e.Kubectl("scale", "deployment", "train-returns", "-n", team, "--replicas=0")
+	e.waitEvent("GPUEvictionDone", "")
+	e.pristine(0)
 }
