@@ -105,8 +105,13 @@ func exitCodes(file string) func(root string) (string, error) {
 
 // variables returns the table of environment variables that NVIDIA's driver containers read.
 func variables(string) (string, error) {
-	table := "| variable | here |\n|---|---|\n"
-	for _, v := range config.Variables() {
+	all := config.Variables()
+	if len(all) == 0 {
+		return "", errors.New("there are no variables")
+	}
+	var table strings.Builder
+	table.WriteString("| variable | here |\n|---|---|\n")
+	for _, v := range all {
 		name := v.Name
 		if strings.HasSuffix(name, "_") {
 			name += "*"
@@ -120,9 +125,9 @@ func variables(string) (string, error) {
 		case v.Ignored:
 			text = "a start says that it has no effect: " + text
 		}
-		table += fmt.Sprintf("| `%s` | %s |\n", name, cell(text))
+		fmt.Fprintf(&table, "| `%s` | %s |\n", name, cell(text))
 	}
-	return table, nil
+	return table.String(), nil
 }
 
 // cuda returns the table of CUDA's releases, the newest first.

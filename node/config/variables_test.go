@@ -30,7 +30,7 @@ func TestVariables(t *testing.T) {
 		}
 	}
 	image := driverinfo.Description{Driver: "535.261.03", Branch: "R535", Arch: "amd64"}
-	for _, name := range strings.Fields(nvidias) {
+	for name := range strings.FieldsSeq(nvidias) {
 		v, found := known[name]
 		assert.Equalf(t, true, found, "%s is not in the table", name)
 		getenv := func(asked string) string {
