@@ -65,7 +65,7 @@ func TestSecrets(t *testing.T) {
 		values := strings.NewReplacer("VALUE", value, "REPOSITORY", repository)
 		for _, line := range secretCalls {
 			var args []string
-			for _, word := range strings.Fields(line) {
+			for word := range strings.FieldsSeq(line) {
 				args = append(args, files.Replace(values.Replace(word)))
 			}
 			quiet(args)
