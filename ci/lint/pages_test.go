@@ -16,7 +16,7 @@ import (
 
 // byBuilds and byCluster are the first words of the commands that TestBuilds and TestCluster run.
 var (
-	byBuilds  = []string{"driver-build", "bin/driver-build", "make", "mkdir"}
+	byBuilds  = []string{"driver-build", "bin/driver-build", "docker", "make", "mkdir"}
 	byCluster = []string{"kubectl", "helm"}
 )
 
