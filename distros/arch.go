@@ -33,8 +33,9 @@ func LookupArch(name string) (Arch, bool) {
 	return Arch{}, false
 }
 
-// ArchOfRelease returns the architecture that the release of a kernel ends with, by its Go name: "amd64" for
-// "6.1.0-38-amd64" and for "5.14.0-503.el9.x86_64". Ubuntu's and SUSE's releases name none.
+// ArchOfRelease returns the architecture that the release of a kernel ends with, by its Go name:
+// "amd64" for "6.1.0-38-amd64" and for "5.14.0-503.el9.x86_64". Ubuntu's and SUSE's releases name
+// none.
 func ArchOfRelease(release string) (name string, ok bool) {
 	last := release[strings.LastIndexAny(release, "-.")+1:]
 	all := Archs()
@@ -53,8 +54,8 @@ func given(valid bool, names ...string) []string {
 	return nil
 }
 
-// forArch returns a value that is the same for every architecture; the zero value for one that no driver
-// exists for.
+// forArch returns a value that is the same for every architecture; the zero value for one that no
+// driver exists for.
 func forArch[T any](arch string, value T) (out T) {
 	if _, ok := LookupArch(arch); ok {
 		return value

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// azureLinux is Azure Linux 3. Its kernels are named <version>-<build>, without the architecture, and the
-// release is the version of the package: kernel-devel 6.6.64.2-7.azl3 has the headers of 6.6.64.2-7.azl3.
-// Kernels of a later series are in kernel-hwe. kernel-64k is not known here: its releases are those of the
-// plain kernel, so nothing in a release tells the two apart.
+// azureLinux is Azure Linux 3. Its kernels are named <version>-<build>, without the architecture,
+// and the release is the version of the package: kernel-devel 6.6.64.2-7.azl3 has the headers of
+// 6.6.64.2-7.azl3. Kernels of a later series are in kernel-hwe. kernel-64k is not known here: its
+// releases are those of the plain kernel, so nothing in a release tells the two apart.
 type azureLinux struct{ rpm }
 
-// azure returns the release. gcc 13.2 built its kernels. Its package does not require the assembler and the
-// headers of the C library, as its metapackage build-essential shows.
+// azure returns the release. gcc 13.2 built its kernels. Its package does not require the assembler
+// and the headers of the C library, as its metapackage build-essential shows.
 func azure() []Distro {
 	return []Distro{azureLinux{rpm{
 		family: "azurelinux", version: "3.0", elf: elfDevel, compilers: []string{"gcc", "binutils", "glibc-devel", "kernel-headers"},
@@ -39,7 +39,8 @@ func (d azureLinux) KernelProvides() []string { return slices.Clone(azureHeaders
 
 // KernelOfProvide uses the version unchanged.
 func (d azureLinux) KernelOfProvide(name, version, _ string) (release, flavour string, ok bool) {
-	if !slices.Contains(azureHeaders, name) || d.Headers(version) == nil || ParseRelease(version).Version == "" {
+	if !slices.Contains(azureHeaders, name) || d.Headers(version) == nil ||
+		ParseRelease(version).Version == "" {
 		return "", "", false
 	}
 	return version, "", true
@@ -61,7 +62,8 @@ func (d azureLinux) BuildDirs(release string) []string {
 	return given(d.Headers(release) != nil, "usr/src/linux-headers-"+release)
 }
 
-// ModulePackages returns the package with drm, which nvidia-drm needs and a machine without a display lacks.
+// ModulePackages returns the package with drm, which nvidia-drm needs and a machine without a
+// display lacks.
 func (d azureLinux) ModulePackages(release string) []string {
 	return given(d.Headers(release) != nil, "kernel-drivers-gpu-"+release)
 }

@@ -14,34 +14,45 @@ import (
 var (
 	// ErrSources says that the configuration of package repositories cannot be understood or used.
 	ErrSources = failure.New(failure.Step, "bad package sources")
-	// ErrIndex says that a repository contradicts itself: content differs from what its signed or first file says, or a
-	// file cannot be parsed.
+	// ErrIndex says that a repository contradicts itself: content differs from what its signed or
+	// first file says, or a file cannot be parsed.
 	ErrIndex = failure.New(failure.Content, "inconsistent repository")
 )
 
-// Mirror says by which addresses those of package repositories are replaced. The zero value replaces none.
+// Mirror says by which addresses those of package repositories are replaced. The zero value
+// replaces none.
 type Mirror struct {
 	Bare     string            // for addresses that begin with none of the prefixes; "": they stay
 	prefixes map[string]string // a host, a host with a path, or a whole URL -> URL
 }
 
-// ParseMirror reads the words of a mirror, separated by blanks or commas: PREFIX=URL replaces PREFIX in addresses
-// that begin with it, the longest one wins; a URL alone is for all others. Errors are ErrSources.
+// ParseMirror reads the words of a mirror, separated by blanks or commas: PREFIX=URL replaces
+// PREFIX in addresses that begin with it, the longest one wins; a URL alone is for all others.
+// Errors are ErrSources.
 func ParseMirror(text string) (m Mirror, err error) {
 	m.prefixes = map[string]string{}
 	for _, word := range SplitList(text) {
 		from, to, pair := strings.Cut(word, "=")
 		if !pair || strings.Contains(from, "?") { // the = of a query does not separate
-			from, to = "", word
+			from = ""
+			to = word
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
-			return m, fmt.Errorf("mirror %q: %w: want URL or PREFIX=URL", redact.URL(to), ErrSources)
+			return m, fmt.Errorf(
+				"mirror %q: %w: want URL or PREFIX=URL",
+				redact.URL(to),
+				ErrSources,
+			)
 		}
 		switch to = strings.TrimSuffix(to, "/"); {
 		case from != "":
 			m.prefixes[strings.TrimSuffix(from, "/")] = to
 		case m.Bare != "":
-			return m, fmt.Errorf("mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one", redact.URL(to), ErrSources)
+			return m, fmt.Errorf(
+				"mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one",
+				redact.URL(to),
+				ErrSources,
+			)
 		default:
 			m.Bare = to
 		}
@@ -97,7 +108,12 @@ func (m Mirror) Unmatched(addresses []string) error {
 	for i, a := range addresses {
 		addresses[i] = redact.URL(a)
 	}
-	return fmt.Errorf("mirror %q: %w: none of the sources begins with it; they are %s", m, ErrSources, strings.Join(addresses, ", "))
+	return fmt.Errorf(
+		"mirror %q: %w: none of the sources begins with it; they are %s",
+		m,
+		ErrSources,
+		strings.Join(addresses, ", "),
+	)
 }
 
 // Login puts user and password of the mirror into an address on it that has none.
@@ -107,7 +123,8 @@ func (m Mirror) Login(address string) string {
 		return address
 	}
 	for _, place := range m.URLs() {
-		if p, err := url.Parse(place); err == nil && p.User != nil && p.Scheme == u.Scheme && p.Host == u.Host {
+		if p, err := url.Parse(place); err == nil && p.User != nil && p.Scheme == u.Scheme &&
+			p.Host == u.Host {
 			u.User = p.User
 			return u.String()
 		}
@@ -115,8 +132,8 @@ func (m Mirror) Login(address string) string {
 	return address
 }
 
-// HasURLPrefix reports whether a URL begins with a prefix, which may lack the scheme and must end with a path
-// element.
+// HasURLPrefix reports whether a URL begins with a prefix, which may lack the scheme and must end
+// with a path element.
 func HasURLPrefix(address, prefix string) bool {
 	if _, after, ok := strings.Cut(address, "://"); ok && !strings.Contains(prefix, "://") {
 		address = after

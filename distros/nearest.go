@@ -11,8 +11,8 @@ const (
 	maxWord        = 64 // bytes; longer words are not typing mistakes
 )
 
-// Nearest returns up to three similar words, best first: words that differ in few letters, in any case, or
-// that begin with word. The same input gives the same list.
+// Nearest returns up to three similar words, best first: words that differ in few letters, in any
+// case, or that begin with word. The same input gives the same list.
 func Nearest(word string, among []string) []string {
 	type candidate struct {
 		word  string
@@ -39,7 +39,8 @@ func Nearest(word string, among []string) []string {
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(
 			cmp.Compare(a.score, b.score),
-			// Of equally near words, the one with the longest common beginning: typing mistakes come late in a word.
+			// Of equally near words, the one with the longest common beginning: typing mistakes
+			// come late in a word.
 			cmp.Compare(common(lower, b.word), common(lower, a.word)),
 			cmp.Compare(a.word, b.word),
 		)
@@ -53,7 +54,9 @@ func Nearest(word string, among []string) []string {
 
 // distance is Levenshtein's distance, with a swap of neighbours as one step.
 func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	before := make([]int, len(b)+1)
+	last := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}

@@ -5,36 +5,39 @@ import (
 	"strings"
 )
 
-// el is Red Hat's Linux and every system built like it: its kernels are named <version>-<build>.<arch>, and
-// the provides of their headers packages have that name. It equals uname -r since el6, for all flavours.
+// el is Red Hat's Linux and every system built like it: its kernels are named
+// <version>-<build>.<arch>, and the provides of their headers packages have that name. It equals
+// uname -r since el6, for all flavours.
 type el struct {
 	rpm
 	provides       []string // beside kernel-devel-uname-r
 	defaultFlavour string   // flavour
 	versions       []string // values of $releasever that hold for all kernels
 	singlePackage  bool     // one package has the kernel with all of its modules
-	extraSeries    []string // kernel series with repositories of their own, switched off: amzn2extra-kernel-5.10
-	// The series of the packages without a series in their name, where packages of later series have one:
-	// kernel6.12.
+	// kernel series with repositories of their own, switched off: amzn2extra-kernel-5.10
+	extraSeries []string
+	// The series of the packages without a series in their name, where packages of later series
+	// have one: kernel6.12.
 	series string
 }
 
-// redhat returns these systems. The system's own compiler built their kernels, except Oracle's (UEK): UEK 7
-// on el8 needs -ftrivial-auto-var-init, which gcc 8 lacks, and the headers package of UEK 8 depends on
-// gcc-toolset-13 on el9. RHEL and its rebuilds have VERSION_ID=9.4; the operator's tag has the minor version
-// only for AlmaLinux (see osrelease.Tag).
+// redhat returns these systems. The system's own compiler built their kernels, except Oracle's
+// (UEK): UEK 7 on el8 needs -ftrivial-auto-var-init, which gcc 8 lacks, and the headers package of
+// UEK 8 depends on gcc-toolset-13 on el9. RHEL and its rebuilds have VERSION_ID=9.4; the operator's
+// tag has the minor version only for AlmaLinux (see osrelease.Tag).
 func redhat() []Distro {
 	all := []Distro{
 		// Kernel 3.10, gcc 4.8, Docker 1.13.
 		el{rpm: rpm{family: "centos", version: "7", compilers: []string{"gcc"}, elf: elfDevel, oldRuntime: true}, versions: []string{"7"}, singlePackage: true},
 	}
-	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
+	// 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
+	for _, version := range []string{"8", "9", "10"} {
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {
 			all = append(all, el{rpm: rpm{family: family, version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel, noIBStat: family == "rhel"}})
 		}
 	}
-	// CentOS Stream has the kernels of RHEL's next minor version, whose names have no minor version. OKD's nodes
-	// (SCOS) run these kernels.
+	// CentOS Stream has the kernels of RHEL's next minor version, whose names have no minor
+	// version. OKD's nodes (SCOS) run these kernels.
 	for _, version := range []string{"9", "10"} {
 		all = append(all, el{rpm: rpm{family: "centos", version: version, compilers: []string{"gcc"}, elf: elfDevel}})
 	}
@@ -52,8 +55,9 @@ func redhat() []Distro {
 const (
 	elfDevel  = "elfutils-libelf-devel"
 	develName = "kernel-devel-uname-r"
-	rtName    = "kernel-rt-devel-uname-r" // of the real-time kernels up to el8, which were separate packages
-	uekName   = "kernel-uek-devel-uname-r"
+	// of the real-time kernels up to el8, which were separate packages
+	rtName  = "kernel-rt-devel-uname-r"
+	uekName = "kernel-uek-devel-uname-r"
 )
 
 // provide returns the name of the provide by which the headers of a kernel are found.
@@ -94,14 +98,15 @@ func (d el) KernelFlavour(arch string) string { return forArch(arch, d.defaultFl
 // KernelImages returns a provide of kernel-core, or of kernel where that is one package.
 func (d el) KernelImages(release string) []string {
 	names := []string{"kernel-uname-r = " + release}
-	if r := ParseRelease(release); r.Flavour != "" { // kernels in separate packages: kernel-rt of el8, kernel-uek
+	// kernels in separate packages: kernel-rt of el8, kernel-uek
+	if r := ParseRelease(release); r.Flavour != "" {
 		names = append(names, "kernel-"+r.Flavour+"-uname-r = "+release)
 	}
 	return given(isRelease(release), names...)
 }
 
-// KernelMeta returns the headers package of the flavour: the system installs the series of its newest
-// version.
+// KernelMeta returns the headers package of the flavour: the system installs the series of its
+// newest version.
 func (d el) KernelMeta(flavour string) string {
 	if flavour == "" {
 		return "kernel-devel"
@@ -114,14 +119,15 @@ func (d el) BuildDirs(release string) []string {
 	return given(isRelease(release), "usr/src/kernels/"+release)
 }
 
-// ModulePackages returns the packages with modules that kernel-core lacks. Their names have neither the
-// flavour's "+" nor the text after it: kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
+// ModulePackages returns the packages with modules that kernel-core lacks. Their names have neither
+// the flavour's "+" nor the text after it: kernel-rt-modules-5.14.0-427.13.1.el9_4.x86_64.
 func (d el) ModulePackages(release string) []string {
 	r := ParseRelease(release)
 	if d.singlePackage || !isRelease(release) || r.Arch == "" {
 		return nil
 	}
-	name, rest := "kernel", r.Version+"-"+r.Build+"."+r.Arch
+	name := "kernel"
+	rest := r.Version + "-" + r.Build + "." + r.Arch
 	if d.series != "" {
 		if r.Series() != d.series {
 			name += r.Series()
@@ -134,8 +140,8 @@ func (d el) ModulePackages(release string) []string {
 	return []string{name + "-modules-" + rest, name + "-modules-extra-" + rest}
 }
 
-// ReleaseVers returns the minor version that the kernel was built for and the major one, for systems that
-// keep both.
+// ReleaseVers returns the minor version that the kernel was built for and the major one, for
+// systems that keep both.
 func (d el) ReleaseVers(release string) []string {
 	if d.versions != nil {
 		return slices.Clone(d.versions)
@@ -150,10 +156,10 @@ func (d el) ReleaseVers(release string) []string {
 	return []string{minor, major}
 }
 
-// ExtraRepositories returns RHEL's repositories for minor versions that the main ones no longer have
-// (extended update support); CentOS 7's repositories for each minor version, which its base configures
-// (CentOS-Vault.repo); and Amazon Linux 2's for kernels newer than its own, which are switched on one by one
-// (amzn2-extras.repo).
+// ExtraRepositories returns RHEL's repositories for minor versions that the main ones no longer
+// have (extended update support); CentOS 7's repositories for each minor version, which its base
+// configures (CentOS-Vault.repo); and Amazon Linux 2's for kernels newer than its own, which are
+// switched on one by one (amzn2-extras.repo).
 func (d el) ExtraRepositories(release, arch string) []string {
 	r := ParseRelease(release)
 	if r.Dist == d.ID() && slices.Contains(d.extraSeries, r.Series()) {
@@ -179,7 +185,8 @@ func (d el) ExtraRepositories(release, arch string) []string {
 	return ids
 }
 
-// centos7Versions has CentOS's names of its minor versions by the first number of their kernels' builds.
+// centos7Versions has CentOS's names of its minor versions by the first number of their kernels'
+// builds.
 var centos7Versions = map[string]string{
 	"123": "7.0.1406", "229": "7.1.1503", "327": "7.2.1511", "514": "7.3.1611", "693": "7.4.1708",
 	"862": "7.5.1804", "957": "7.6.1810", "1062": "7.7.1908", "1127": "7.8.2003", "1160": "7.9.2009",

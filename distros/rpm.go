@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// rpm is the common part of systems made of .rpm packages: everything except the names of their kernel
-// packages.
+// rpm is the common part of systems made of .rpm packages: everything except the names of their
+// kernel packages.
 type rpm struct {
 	family, version string   // as in os-release
 	coversMinors    bool     // VERSION_ID has a minor version, and this system covers all of them
@@ -52,8 +52,8 @@ func (d rpm) Runtime(arch string) []string { return forArch(arch, []string{"kmod
 // Distroless returns nothing.
 func (d rpm) Distroless(string) Distroless { return Distroless{} }
 
-// Fabric returns the packages of ibstat and zlib, without ibstat where the freely available repositories of
-// the base do not have it.
+// Fabric returns the packages of ibstat and zlib, without ibstat where the freely available
+// repositories of the base do not have it.
 func (d rpm) Fabric(arch string) []string {
 	if d.noIBStat {
 		return forArch(arch, []string{d.zlib()})
@@ -63,9 +63,9 @@ func (d rpm) Fabric(arch string) []string {
 
 func (d rpm) zlib() string { return cmp.Or(d.zlibName, "zlib") }
 
-// Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base lacks. The
-// headers of the C library and the assembler come with the compiler. elf is the same for all architectures,
-// because the headers packages of el8 and later depend on it.
+// Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base
+// lacks. The headers of the C library and the assembler come with the compiler. elf is the same for
+// all architectures, because the headers packages of el8 and later depend on it.
 func (d rpm) Toolchain(arch string) []string {
 	if _, ok := LookupArch(arch); !ok {
 		return nil
@@ -74,7 +74,8 @@ func (d rpm) Toolchain(arch string) []string {
 	return append(packages, d.elf, "make", "diffutils", "findutils", "gawk")
 }
 
-// Links returns few links, because most of these compilers have their short names in their packages.
+// Links returns few links, because most of these compilers have their short names in their
+// packages.
 func (d rpm) Links() map[string]string {
 	links := map[string]string{}
 	maps.Copy(links, d.links)
@@ -87,12 +88,14 @@ func (d rpm) KernelOf(string) (release, flavour string, ok bool) { return "", ""
 // ExtraRepositories returns nil where the repositories of the base have all kernels.
 func (d rpm) ExtraRepositories(string, string) []string { return nil }
 
-// isRelease reports whether a kernel release can be part of a dependency: no blanks, no comparison signs.
+// isRelease reports whether a kernel release can be part of a dependency: no blanks, no comparison
+// signs.
 func isRelease(text string) bool {
 	if text == "" || len(text) > maxRelease || !isDigit(text[0]) {
 		return false
 	}
 	return strings.IndexFunc(text, func(r rune) bool {
-		return r >= 0x80 || !isDigit(byte(r)) && !isLetter(byte(r)) && !strings.ContainsRune(".-_+~^", r)
+		return r >= 0x80 ||
+			!isDigit(byte(r)) && !isLetter(byte(r)) && !strings.ContainsRune(".-_+~^", r)
 	}) < 0
 }

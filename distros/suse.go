@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// sle is SUSE Linux Enterprise 15 and 16, and openSUSE Leap, which has the same kernels. They are named
-// <version>-<build>-<flavour>. The build of their packages has one more field, which counts rebuilds of the
-// same source: package 6.4.0-150600.23.25.1 is kernel 6.4.0-150600.23.25-default.
+// sle is SUSE Linux Enterprise 15 and 16, and openSUSE Leap, which has the same kernels. They are
+// named <version>-<build>-<flavour>. The build of their packages has one more field, which counts
+// rebuilds of the same source: package 6.4.0-150600.23.25.1 is kernel 6.4.0-150600.23.25-default.
 type sle struct{ rpm }
 
-// suse returns the service packs of 15, and the minor versions of 16. Each has one series of kernels for its
-// life: 5.3, 5.14 for two of them, 6.4 for two, 6.12. gcc 7 built all kernels of 15, gcc 13 those of 16
-// ("gcc-13 (SUSE Linux) 13.4.0"); their packages have only versioned names.
+// suse returns the service packs of 15, and the minor versions of 16. Each has one series of
+// kernels for its life: 5.3, 5.14 for two of them, 6.4 for two, 6.12. gcc 7 built all kernels of
+// 15, gcc 13 those of 16 ("gcc-13 (SUSE Linux) 13.4.0"); their packages have only versioned names.
 func suse() []Distro {
 	var all []Distro
 	add := func(family, gcc string, versions ...string) {
@@ -30,20 +30,23 @@ func suse() []Distro {
 	return all
 }
 
-// sleFlavours are the flavours with headers packages. kernel-64kb and the clouds' are for one architecture
-// each.
+// sleFlavours are the flavours with headers packages. kernel-64kb and the clouds' are for one
+// architecture each.
 var sleFlavours = []string{"default", "azure", "rt", "64kb", "preempt"}
 
 // split splits a release into the flavour and the version that packages of the kernel provide.
 func (d sle) split(release string) (version, flavour string, ok bool) {
 	i := max(strings.LastIndexByte(release, '-'), 0)
-	version, flavour = release[:i], strings.TrimPrefix(release[i:], "-")
+	version = release[:i]
+	flavour = strings.TrimPrefix(release[i:], "-")
 	// Version and build need two fields; a release without flavour has them as well.
-	return version, flavour, isRelease(release) && strings.Contains(version, "-") && flavour != "" && (isLetter(flavour[0]) || flavour == "64kb")
+	return version, flavour, isRelease(release) && strings.Contains(version, "-") &&
+		flavour != "" &&
+		(isLetter(flavour[0]) || flavour == "64kb")
 }
 
-// Headers returns the package of the flavour. It depends on kernel-devel, which all flavours share, and that
-// depends on kernel-macros.
+// Headers returns the package of the flavour. It depends on kernel-devel, which all flavours share,
+// and that depends on kernel-macros.
 func (d sle) Headers(release string) []string {
 	version, flavour, ok := d.split(release)
 	return given(ok, d.KernelMeta(flavour)+" = "+version)
@@ -83,8 +86,8 @@ func (d sle) KernelImages(release string) []string {
 // KernelMeta returns the headers package of the flavour.
 func (d sle) KernelMeta(flavour string) string { return "kernel-" + flavour + "-devel" }
 
-// BuildDirs returns the folder of the generated files. The sources that all flavours share are beside it, in
-// linux-<version>.
+// BuildDirs returns the folder of the generated files. The sources that all flavours share are
+// beside it, in linux-<version>.
 func (d sle) BuildDirs(release string) []string {
 	version, flavour, ok := d.split(release)
 	if !ok {
@@ -100,21 +103,23 @@ func (d sle) BuildDirs(release string) []string {
 	return dirs
 }
 
-// ModulePackages returns the whole kernel, which replaces kernel-default-base, and the separate package with
-// modules that SUSE does not support.
+// ModulePackages returns the whole kernel, which replaces kernel-default-base, and the separate
+// package with modules that SUSE does not support.
 func (d sle) ModulePackages(release string) []string {
 	version, flavour, ok := d.split(release)
 	return given(ok, "kernel-"+flavour+"="+version, "kernel-"+flavour+"-optional="+version)
 }
 
-// ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25, "16.0" for
-// 160000.5. Builds before 15.3 do not have it.
+// ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25,
+// "16.0" for 160000.5. Builds before 15.3 do not have it.
 func (d sle) ReleaseVers(release string) []string {
 	pack, _, _ := strings.Cut(ParseRelease(release).Build, ".")
 	minor := strings.TrimLeft(pack[min(2, len(pack)):min(4, len(pack))], "0")
 	if minor == "" && strings.HasPrefix(pack, "16") {
 		minor = "0"
 	}
-	known := len(pack) == 6 && strings.HasSuffix(pack, "00") && strings.Trim(pack, "0123456789") == "" && minor != ""
+	known := len(pack) == 6 && strings.HasSuffix(pack, "00") &&
+		strings.Trim(pack, "0123456789") == "" &&
+		minor != ""
 	return given(known, pack[:min(2, len(pack))]+"."+minor)
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Localize completes a recipe that was read with what only a machine knows: where its images and its archive are, the
-// programs, and the version of this driver-build. base and source say where the base and the driver's archive are; "": where
-// the recipe says. The error is of kind failure.Usage for what the caller has to give.
+// Localize completes a recipe that was read with what only a machine knows: where its images and
+// its archive are, the programs, and the version of this driver-build. base and source say where
+// the base and the driver's archive are; "": where the recipe says. The error is of kind
+// failure.Usage for what the caller has to give.
 func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 	switch {
 	case base != "":
@@ -40,7 +41,8 @@ func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 			archive.URL = source
 		case recipe.IsWeb(archive.URL):
 		case b.Store.Has(archive.SHA256):
-			archive.URL = "file://" + b.Store.Path(archive.SHA256) // never a path that the recipe names
+			// never a path that the recipe names
+			archive.URL = "file://" + b.Store.Path(archive.SHA256)
 		default:
 			return failure.Errorf(failure.Usage, "the driver's archive was a file on the machine that built: give --source, with the file that has the SHA-256 %s", archive.SHA256)
 		}
@@ -50,7 +52,8 @@ func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 		return err
 	}
 	stated := r.Entrypoint
-	r.Builder, r.Entrypoint = b.Info, nil
+	r.Builder = b.Info
+	r.Entrypoint = nil
 	for _, p := range programs {
 		if stated == nil || slices.ContainsFunc(stated, func(s recipe.Binary) bool { return s.Name == p.Name }) {
 			r.Entrypoint = append(r.Entrypoint, p)
@@ -59,8 +62,8 @@ func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 	return nil
 }
 
-// Fresh is a builder that takes content from the cache of this one, and no layer that an earlier build made. records is the
-// path of an empty folder.
+// Fresh is a builder that takes content from the cache of this one, and no layer that an earlier
+// build made. records is the path of an empty folder.
 func (b *Builder) Fresh(records string) *Builder {
 	env := b.Env
 	env.Store = b.Store.WithRecords(records)

@@ -24,9 +24,10 @@ type namedLayer struct {
 	layer v1.Layer
 }
 
-// assemble puts the layers on the base, and on them the one with the list of all files and the configuration, and
-// writes the configuration. The result is an OCI image whatever format the base has; a Docker layer and an OCI
-// layer are the same bytes under two media types. omitted says which companions the modules do not have.
+// assemble puts the layers on the base, and on them the one with the list of all files and the
+// configuration, and writes the configuration. The result is an OCI image whatever format the base
+// has; a Docker layer and an OCI layer are the same bytes under two media types. omitted says which
+// companions the modules do not have.
 func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, omitted string) (v1.Image, error) {
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
@@ -49,20 +50,25 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 		Config: v1.Config{Labels: labels},
 	}
 	if r.Profile != recipe.ModulesOnly {
-		config.Config.Env, config.Config.WorkingDir = environment(r, baseConfig.Config.Env), "/"
-		config.Config.Entrypoint, config.Config.Cmd = []string{recipe.EntrypointLink}, []string{"init"}
+		config.Config.Env = environment(r, baseConfig.Config.Env)
+		config.Config.WorkingDir = "/"
+		config.Config.Entrypoint = []string{recipe.EntrypointLink}
+		config.Config.Cmd = []string{"init"}
 	}
 	var below []v1.Layer
 	for _, a := range adds {
-		below, config.History = append(below, a.Layer), append(config.History, a.History)
+		below = append(below, a.Layer)
+		config.History = append(config.History, a.History)
 	}
 	config.History = append(config.History, list.History)
-	if list.Layer, labels[recipe.LabelFiles], err = inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), below, config.DeepCopy()); err != nil {
+	list.Layer, labels[recipe.LabelFiles], err = inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), below, config.DeepCopy())
+	if err != nil {
 		return nil, err
 	}
 	list.Annotations = layer.Keyed(list.Layer, map[string]string{recipe.LabelFiles: labels[recipe.LabelFiles]})
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if img, err = mutate.Append(img, append(adds, list)...); err != nil {
+	img, err = mutate.Append(img, append(adds, list)...)
+	if err != nil {
 		return nil, fmt.Errorf("append the layers: %w", err)
 	}
 	made, err := img.ConfigFile()
@@ -70,15 +76,21 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 		return nil, err
 	}
 	config.RootFS = made.RootFS
-	if img, err = mutate.ConfigFile(img, config); err != nil {
+	img, err = mutate.ConfigFile(img, config)
+	if err != nil {
 		return nil, err
 	}
 	return mutate.Annotations(img, labels).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
 }
 
-// addenda lists the layers with their history: those of the base as they are, then those of the recipe.
+// addenda lists the layers with their history: those of the base as they are, then those of the
+// recipe.
 func (b *Builder) addenda(
-	ctx context.Context, r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer,
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	baseConfig *v1.ConfigFile,
+	layers []namedLayer,
 ) (adds []mutate.Addendum, err error) {
 	below, err := base.Layers()
 	if err != nil {
@@ -86,11 +98,15 @@ func (b *Builder) addenda(
 	}
 	histories, known := layer.Histories(baseConfig, len(below))
 	for i, l := range below {
-		add := mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "base image", Created: v1.Time{Time: r.Time()}}}
+		add := mutate.Addendum{
+			Layer:   l,
+			History: v1.History{CreatedBy: "base image", Created: v1.Time{Time: r.Time()}},
+		}
 		if known {
 			add.History = histories[i]
 		}
-		if add.MediaType, err = layer.OCIMediaType(l); err != nil {
+		add.MediaType, err = layer.OCIMediaType(l)
+		if err != nil {
 			return nil, err
 		}
 		adds = append(adds, add)
@@ -103,7 +119,9 @@ func (b *Builder) addenda(
 		if err != nil {
 			return nil, err
 		}
-		if i < len(below) { // what its manifest says stays, but only a layer that this build made, or knows by its key, may say so
+		// what its manifest says stays, but only a layer that this build made, or knows by its key,
+		// may say so
+		if i < len(below) {
 			desc, err := partial.Descriptor(add.Layer)
 			if err != nil {
 				return nil, err
@@ -121,11 +139,15 @@ func (b *Builder) addenda(
 }
 
 func history(r *recipe.Recipe, name string) v1.History {
-	return v1.History{Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + name}
+	return v1.History{
+		Created:   v1.Time{Time: r.Time()},
+		CreatedBy: "driver-build " + r.Builder.Version + ": " + name,
+	}
 }
 
-// environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a
-// driver image: void keeps the runtime from injecting a driver into the driver's own container.
+// environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect
+// of a driver image: void keeps the runtime from injecting a driver into the driver's own
+// container.
 func environment(r *recipe.Recipe, base []string) []string {
 	vars := map[string]string{"PATH": recipe.DefaultPath}
 	for _, kv := range base {
@@ -138,7 +160,12 @@ func environment(r *recipe.Recipe, base []string) []string {
 	if r.Toolchain {
 		vars["PATH"] = r.SearchPath(vars["PATH"])
 	}
-	maps.Copy(vars, recipe.Variables(driverinfo.Description{Driver: r.Driver, Branch: r.Branch, VGPU: r.VGPU, Arch: r.Arch}))
+	maps.Copy(
+		vars,
+		recipe.Variables(
+			driverinfo.Description{Driver: r.Driver, Branch: r.Branch, VGPU: r.VGPU, Arch: r.Arch},
+		),
+	)
 	var env []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		env = append(env, name+"="+vars[name])

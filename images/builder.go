@@ -1,10 +1,11 @@
 // Package images turns targets of the matrix into driver images.
 //
-// Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it, each a pure
-// function of its inputs and kept in a cache by their digest, and assembles them on the base. Verify checks
-// any image against what the rest of the stack expects of a driver container, Inspect says what an image
-// holds. Nothing is executed and nothing is unpacked onto the machine, so no step needs root or a daemon,
-// except one: a runner (package runner) compiles modules. Package registry reads and writes images.
+// Plan pins everything that goes into an image and returns a Recipe; Build makes layers from it,
+// each a pure function of its inputs and kept in a cache by their digest, and assembles them on the
+// base. Verify checks any image against what the rest of the stack expects of a driver container,
+// Inspect says what an image holds. Nothing is executed and nothing is unpacked onto the machine,
+// so no step needs root or a daemon, except one: a runner (package runner) compiles modules.
+// Package registry reads and writes images.
 package images
 
 import (
@@ -30,15 +31,18 @@ import (
 // Builder makes images. It is safe for concurrent use: targets that share a layer make it once.
 type Builder struct {
 	Planner
-	Binaries func(arch string) ([]recipe.Binary, error) // the programs that go into the entrypoint layer
+	// the programs that go into the entrypoint layer
+	Binaries func(arch string) ([]recipe.Binary, error)
 	Info     recipe.BuilderInfo
 
-	// Runner returns the runner that compiles modules. Build calls it only if there are modules to compile; nil:
-	// Build cannot compile.
+	// Runner returns the runner that compiles modules. Build calls it only if there are modules to
+	// compile; nil: Build cannot compile.
 	Runner   func(context.Context) (runner.Runner, error)
-	Compiles int                       // compiles at a time; 0: 1
-	Signer   *sign.Signer              // of the modules that are compiled for images; nil: they stay unsigned
-	Signed   *kernelmodules.Signatures // that another party made for these modules; nil: Signer signs
+	Compiles int // compiles at a time; 0: 1
+	// of the modules that are compiled for images; nil: they stay unsigned
+	Signer *sign.Signer
+	// that another party made for these modules; nil: Signer signs
+	Signed *kernelmodules.Signatures
 
 	bases     layer.Once[*registry.Opened]
 	unpacking layer.Once[driverLayers] // by archive
@@ -46,9 +50,13 @@ type Builder struct {
 	slots     *semaphore.Weighted
 }
 
-// Plan pins what goes into the image of a target. It reads the base and the signed package indexes and
-// downloads no package and no driver.
-func (b *Builder) Plan(ctx context.Context, t matrix.Target, o recipe.Options) (*recipe.Recipe, error) {
+// Plan pins what goes into the image of a target. It reads the base and the signed package indexes
+// and downloads no package and no driver.
+func (b *Builder) Plan(
+	ctx context.Context,
+	t matrix.Target,
+	o recipe.Options,
+) (*recipe.Recipe, error) {
 	if _, err := b.Binaries(t.Arch); err != nil { // before anybody is asked
 		return nil, err
 	}
@@ -60,8 +68,13 @@ func (b *Builder) Plan(ctx context.Context, t matrix.Target, o recipe.Options) (
 }
 
 // Recipe is the recipe of a target with what a plan found, and with the programs of this builder.
-func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (r *recipe.Recipe, err error) {
-	if r, err = recipe.New(t, o); err != nil {
+func (b *Builder) Recipe(
+	t matrix.Target,
+	o recipe.Options,
+	pins recipe.Pins,
+) (r *recipe.Recipe, err error) {
+	r, err = recipe.New(t, o)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.Pin(o, pins); err != nil {
@@ -72,8 +85,8 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (r
 	return r, err
 }
 
-// Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished stays in
-// the cache.
+// Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished
+// stays in the cache.
 func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
 	img, err := b.build(ctx, r)
 	if err != nil {
@@ -152,26 +165,43 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	return b.assemble(ctx, r, base, layers, omitted)
 }
 
-// base reads the base image, once for all images of this builder, and makes sure that it is the one that was planned.
-// With finished layers from registries, the base may be needed by its digests only, so each of its layers is downloaded
-// when it is read.
+// base reads the base image, once for all images of this builder, and makes sure that it is the one
+// that was planned. With finished layers from registries, the base may be needed by its digests
+// only, so each of its layers is downloaded when it is read.
 func (b *Builder) base(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
 	return b.pinned(ctx, "base image", r.Base, r.Arch, func() (*registry.Opened, error) {
 		if b.Finished != nil {
 			return b.Finished.Base(r.Base.Location, r.Arch) //nolint:contextcheck // as in Build
 		}
-		return b.Registry.Open(ctx, r.Base.Location, registry.OpenOptions{Arch: r.Arch, Part: registry.Layers})
+		return b.Registry.Open(
+			ctx,
+			r.Base.Location,
+			registry.OpenOptions{Arch: r.Arch, Part: registry.Layers},
+		)
 	})
 }
 
-// pinned is an image that open opens, once for all images of this builder, and that is the one that was planned.
-func (b *Builder) pinned(ctx context.Context, what string, base recipe.Base, arch string, open func() (*registry.Opened, error)) (v1.Image, error) {
+// pinned is an image that open opens, once for all images of this builder, and that is the one that
+// was planned.
+func (b *Builder) pinned(
+	ctx context.Context,
+	what string,
+	base recipe.Base,
+	arch string,
+	open func() (*registry.Opened, error),
+) (v1.Image, error) {
 	found, err := b.bases.Get(ctx, what+" "+base.Location+" "+arch, open)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if got := found.Digest.String(); got != base.Digest {
-		return nil, fmt.Errorf("%s %s is %s now, but was planned as %s: plan again", what, base.Location, got, base.Digest)
+		return nil, fmt.Errorf(
+			"%s %s is %s now, but was planned as %s: plan again",
+			what,
+			base.Location,
+			got,
+			base.Digest,
+		)
 	}
 	return found.Image, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Combine makes one artifact of the images of one tag: the image itself, or an index of them, one an
-// architecture.
+// Combine makes one artifact of the images of one tag: the image itself, or an index of them, one
+// an architecture.
 func Combine(built []v1.Image) (oci.Artifact, error) {
 	if len(built) == 1 {
 		return built[0], nil
@@ -32,7 +32,8 @@ func Combine(built []v1.Image) (oci.Artifact, error) {
 	}
 	shared := map[string]string{}
 	for name, value := range annotations {
-		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent && name != recipe.LabelFiles { // another one for each architecture
+		// another one for each architecture
+		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent && name != recipe.LabelFiles {
 			shared[name] = value
 		}
 	}

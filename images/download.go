@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Download brings the packages and the driver of a recipe into the cache, verified by their digests. The base
-// is there already: planning reads it.
+// Download brings the packages and the driver of a recipe into the cache, verified by their
+// digests. The base is there already: planning reads it.
 func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
 	err := b.step(r.Target(), "download", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
 		base, err := b.base(ctx, r)

@@ -29,7 +29,17 @@ func userMode(r *recipe.Recipe) string {
 }
 
 func userModeKey(r *recipe.Recipe) string {
-	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+	return layer.Key(
+		"user-mode",
+		driver.Layout,
+		r.Source.Digests(),
+		r.Driver,
+		r.LibDir,
+		r.LibDir32,
+		r.Profile,
+		r.Compression,
+		r.Epoch,
+	)
 }
 
 // kernelSourcesKey names the patches of sources that have any.
@@ -41,12 +51,20 @@ func kernelSourcesKey(r *recipe.Recipe) string {
 	return layer.Key("kernel-sources", inputs...)
 }
 
-// driverLayers makes the layers of the driver, which do not depend on the system but on its library folders. They come
-// from one pass over its archives, and only if one of those that are needed is not finished yet. Of the callers that need
-// layers from one archive at the same time one unpacks it; the others find what it made in the cache.
-func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
+// driverLayers makes the layers of the driver, which do not depend on the system but on its library
+// folders. They come from one pass over its archives, and only if one of those that are needed is
+// not finished yet. Of the callers that need layers from one archive at the same time one unpacks
+// it; the others find what it made in the cache.
+func (b *Builder) driverLayers(
+	ctx context.Context,
+	r *recipe.Recipe,
+	needKernel bool,
+) (driverLayers, error) {
 	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
-	of := driverSpecs{user: spec(r, userMode(r), userModeKey(r)), kernel: spec(r, "kernel sources", kernelSourcesKey(r))}
+	of := driverSpecs{
+		user:   spec(r, userMode(r), userModeKey(r)),
+		kernel: spec(r, "kernel sources", kernelSourcesKey(r)),
+	}
 	for {
 		have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
 		if needKernel || have.user == nil { // it is made in the same pass
@@ -56,10 +74,14 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 			return have, step.End(true, nil)
 		}
 		mine := false
-		made, err := b.unpacking.Do(ctx, layer.Key("driver archive", r.Source.Digests()), func() (driverLayers, error) {
-			mine = true
-			return b.unpackDriver(ctx, r, have, of, step)
-		})
+		made, err := b.unpacking.Do(
+			ctx,
+			layer.Key("driver archive", r.Source.Digests()),
+			func() (driverLayers, error) {
+				mine = true
+				return b.unpackDriver(ctx, r, have, of, step)
+			},
+		)
 		if err != nil {
 			return made, step.End(false, fmt.Errorf("driver %s: %w", r.Driver, err))
 		}
@@ -70,7 +92,13 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 }
 
 // finishedDriver returns one of the layers from the cache or a registry; nil if neither has it.
-func (b *Builder) finishedDriver(ctx context.Context, r *recipe.Recipe, all driverSpecs, of layer.Spec, step *progress.Step) v1.Layer {
+func (b *Builder) finishedDriver(
+	ctx context.Context,
+	r *recipe.Recipe,
+	all driverSpecs,
+	of layer.Spec,
+	step *progress.Step,
+) v1.Layer {
 	if l, ok := b.Layers().Get(of.Key); ok {
 		return l
 	}
@@ -99,10 +127,14 @@ func (b *Builder) unpackDriver(
 	}
 	eg, ectx := errgroup.WithContext(ctx)
 	if have.user == nil {
-		eg.Go(func() (err error) { have.user, err = b.Layers().Write(ectx, of.user, d.User, step); return err })
+		eg.Go(
+			func() (err error) { have.user, err = b.Layers().Write(ectx, of.user, d.User, step); return err },
+		)
 	}
 	if have.kernel == nil {
-		eg.Go(func() (err error) { have.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step); return err })
+		eg.Go(
+			func() (err error) { have.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step); return err },
+		)
 	}
 	err = eg.Wait()
 	return have, err

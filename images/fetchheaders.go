@@ -13,9 +13,10 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// FetchHeaders downloads, by env, what a node with this image downloads to compile for kernels: the signed
-// heads and the indexes of the image's own repositories, and the header packages. It returns the kernels that
-// they have; one that they lack is no error. Other errors: ErrNotCompiling, and those of Plan.
+// FetchHeaders downloads, by env, what a node with this image downloads to compile for kernels: the
+// signed heads and the indexes of the image's own repositories, and the header packages. It returns
+// the kernels that they have; one that they lack is no error. Other errors: ErrNotCompiling, and
+// those of Plan.
 func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env) (found []string, err error) {
 	err = b.step(ref, "kernel headers", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
 		t, info, err := compiling(ctx, ref, img, spool, step)

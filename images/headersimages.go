@@ -27,10 +27,15 @@ type HeadersKernel struct {
 	System headersimage.System // of the image
 }
 
-// HeadersKernels lists the kernels of images with headers and a compiler, in the order of the images and each
-// kernel once. The content of an image is read once and then kept in the cache by its digest. Errors:
-// headersimage.ErrUnsuitable, those of registry.Client.Base, those of package rootfs.
-func (p *Planner) HeadersKernels(ctx context.Context, refs []string, arch string) (all []HeadersKernel, err error) {
+// HeadersKernels lists the kernels of images with headers and a compiler, in the order of the
+// images and each kernel once. The content of an image is read once and then kept in the cache by
+// its digest. Errors: headersimage.ErrUnsuitable, those of registry.Client.Base, those of package
+// rootfs.
+func (p *Planner) HeadersKernels(
+	ctx context.Context,
+	refs []string,
+	arch string,
+) (all []HeadersKernel, err error) {
 	for _, ref := range refs {
 		found, image, err := p.openHeadersImage(ctx, ref, arch)
 		if err == nil {
@@ -43,7 +48,10 @@ func (p *Planner) HeadersKernels(ctx context.Context, refs []string, arch string
 			return nil, fmt.Errorf("kernels of the image %s: %w", ref, err)
 		}
 		for _, k := range found.Kernels {
-			if !slices.ContainsFunc(all, func(o HeadersKernel) bool { return o.Release == k.Release }) {
+			if !slices.ContainsFunc(
+				all,
+				func(o HeadersKernel) bool { return o.Release == k.Release },
+			) {
 				all = append(all, HeadersKernel{k, ref, image, found.System})
 			}
 		}
@@ -51,16 +59,24 @@ func (p *Planner) HeadersKernels(ctx context.Context, refs []string, arch string
 	return all, nil
 }
 
-// openHeadersImage reads what an image can compile for. Its layers are downloaded only if the cache does not know
-// the image yet.
-func (p *Planner) openHeadersImage(ctx context.Context, ref, arch string) (found headersimage.Contents, image recipe.Base, err error) {
+// openHeadersImage reads what an image can compile for. Its layers are downloaded only if the cache
+// does not know the image yet.
+func (p *Planner) openHeadersImage(
+	ctx context.Context,
+	ref, arch string,
+) (found headersimage.Contents, image recipe.Base, err error) {
 	step := p.Observe.Begin(ref, "kernels of the image")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
 	base, err := p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
 	if err == nil {
-		if found, cached = headersimage.Cached(p.Store, base.Digest.String()); !cached {
-			base, err = p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+		found, cached = headersimage.Cached(p.Store, base.Digest.String())
+		if !cached {
+			base, err = p.Registry.Open(
+				ctx,
+				ref,
+				registry.OpenOptions{Arch: arch, Part: registry.Layers},
+			)
 		}
 	}
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
@@ -69,9 +85,14 @@ func (p *Planner) openHeadersImage(ctx context.Context, ref, arch string) (found
 	if err != nil {
 		return found, image, err
 	}
-	image = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: base.Name + "@" + base.Digest.String()}
+	image = recipe.Base{
+		Name:     base.Name,
+		Digest:   base.Digest.String(),
+		Location: base.Name + "@" + base.Digest.String(),
+	}
 	if oci.IsLocal(ref) {
-		image.Name, image.Location = "", ref
+		image.Name = ""
+		image.Location = ref
 	}
 	if !cached {
 		found, err = headersimage.Read(ctx, p.Store, base.Image, image.Digest, arch, step)
@@ -83,7 +104,12 @@ func (p *Planner) openHeadersImage(ctx context.Context, ref, arch string) (found
 }
 
 // headersImages pins the images of the kernels of a plan.
-func (p *Planner) headersImages(ctx context.Context, t matrix.Target, o recipe.Options, step *progress.Step) (map[string]recipe.Base, error) {
+func (p *Planner) headersImages(
+	ctx context.Context,
+	t matrix.Target,
+	o recipe.Options,
+	step *progress.Step,
+) (map[string]recipe.Base, error) {
 	if len(o.KernelFrom) == 0 || len(o.Kernels) == 0 {
 		return nil, nil
 	}
@@ -99,18 +125,26 @@ func (p *Planner) headersImages(ctx context.Context, t matrix.Target, o recipe.O
 		}
 		pins[release] = offered[i].Image
 		if alias := missingAlias(t, offered[i].System); alias != "" {
-			step.Note(fmt.Sprintf("%s is of %s: the GPU Operator asks for images of such nodes by this name: add it to aliases of %s in the matrix (aliases: [%s])",
-				offered[i].Ref, alias, t.System.ID, alias))
+			step.Note(
+				fmt.Sprintf(
+					"%s is of %s: the GPU Operator asks for images of such nodes by this name: add it to aliases of %s in the matrix (aliases: [%s])",
+					offered[i].Ref,
+					alias,
+					t.System.ID,
+					alias,
+				),
+			)
 		}
 	}
 	return pins, nil
 }
 
-// missingAlias returns the name by which the GPU Operator asks for images of nodes with the system of a
-// toolkit, if the target is for this system and its images do not get the name; otherwise "".
+// missingAlias returns the name by which the GPU Operator asks for images of nodes with the system
+// of a toolkit, if the target is for this system and its images do not get the name; otherwise "".
 func missingAlias(t matrix.Target, s headersimage.System) string {
 	tag := osrelease.Tag(s.ID, s.VersionID)
-	if s.ID == "" || !t.Distro.Matches(s.ID, s.VersionID) || tag == t.System.ID || slices.Contains(t.System.Aliases, tag) {
+	if s.ID == "" || !t.Distro.Matches(s.ID, s.VersionID) || tag == t.System.ID ||
+		slices.Contains(t.System.Aliases, tag) {
 		return ""
 	}
 	return tag
@@ -122,13 +156,27 @@ func NoHeadersError(release string, offered []HeadersKernel) error {
 	for _, k := range offered {
 		have = append(have, k.Release)
 	}
-	return fmt.Errorf("%w: %q: no image of --kernel-from has its headers; they have %s", recipe.ErrKernel, release, strings.Join(have, ", "))
+	return fmt.Errorf(
+		"%w: %q: no image of --kernel-from has its headers; they have %s",
+		recipe.ErrKernel,
+		release,
+		strings.Join(have, ", "),
+	)
 }
 
-// headersImage opens the image that a kernel is compiled in. It also returns the search path for the image's programs.
-func (b *Builder) headersImage(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
+// headersImage opens the image that a kernel is compiled in. It also returns the search path for
+// the image's programs.
+func (b *Builder) headersImage(
+	ctx context.Context,
+	pinned recipe.Base,
+	arch string,
+) (img v1.Image, searchPath string, err error) {
 	img, err = b.pinned(ctx, "image to compile in", pinned, arch, func() (*registry.Opened, error) {
-		return b.Registry.Open(ctx, pinned.Location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+		return b.Registry.Open(
+			ctx,
+			pinned.Location,
+			registry.OpenOptions{Arch: arch, Part: registry.Layers},
+		)
 	})
 	if err != nil {
 		return nil, "", err

@@ -18,18 +18,22 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// DatedKernel is a kernel that the repositories of a system offer, and when the package with its headers was
-// published.
+// DatedKernel is a kernel that the repositories of a system offer, and when the package with its
+// headers was published.
 type DatedKernel struct {
 	distros.Kernel
 	Date time.Time // as the mirror has it; zero: it does not say
 }
 
-// Kernels lists the kernels that the package repositories of a target's base offer headers for, the newest
-// first and of one version the usual flavour first. The driver of the target does not matter. Where the
-// repositories have kernels as well as headers, headers without their kernel (old ones that were left behind)
-// do not count. It downloads no package. Errors are those of Plan.
-func (p *Planner) Kernels(ctx context.Context, t matrix.Target, o recipe.Options) ([]distros.Kernel, error) {
+// Kernels lists the kernels that the package repositories of a target's base offer headers for, the
+// newest first and of one version the usual flavour first. The driver of the target does not
+// matter. Where the repositories have kernels as well as headers, headers without their kernel (old
+// ones that were left behind) do not count. It downloads no package. Errors are those of Plan.
+func (p *Planner) Kernels(
+	ctx context.Context,
+	t matrix.Target,
+	o recipe.Options,
+) ([]distros.Kernel, error) {
 	offered, _, err := p.offeredKernels(ctx, t, o)
 	var list []distros.Kernel
 	for _, k := range offered {
@@ -38,9 +42,13 @@ func (p *Planner) Kernels(ctx context.Context, t matrix.Target, o recipe.Options
 	return list, err
 }
 
-// DatedKernels is Kernels with one more request for each kernel, for its date. Where a date is not known it
-// is left out, with a note.
-func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Options) ([]DatedKernel, error) {
+// DatedKernels is Kernels with one more request for each kernel, for its date. Where a date is not
+// known it is left out, with a note.
+func (p *Planner) DatedKernels(
+	ctx context.Context,
+	t matrix.Target,
+	o recipe.Options,
+) ([]DatedKernel, error) {
 	offered, repos, err := p.offeredKernels(ctx, t, o)
 	if err != nil {
 		return nil, err
@@ -76,28 +84,37 @@ func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Op
 func (p *Planner) offeredKernels(
 	ctx context.Context, t matrix.Target, o recipe.Options,
 ) (list []packages.Kernel, repos packages.Repositories, err error) {
-	err = p.step(t.System.ID+" "+t.Arch, "kernels", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-		if _, repos, err = p.open(ctx, t, o, spool, step); err != nil {
-			return false, err
-		}
-		list, cached, err = p.indexedKernels(ctx, t, repos, step)
-		return cached, err
-	})
+	err = p.step(
+		t.System.ID+" "+t.Arch,
+		"kernels",
+		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+			_, repos, err = p.open(ctx, t, o, spool, step)
+			if err != nil {
+				return false, err
+			}
+			list, cached, err = p.indexedKernels(ctx, t, repos, step)
+			return cached, err
+		},
+	)
 	return list, repos, err
 }
 
-// indexedKernels reads the indexes, which takes most of the time, unless they have not changed since the last
-// call.
+// indexedKernels reads the indexes, which takes most of the time, unless they have not changed
+// since the last call.
 func (p *Planner) indexedKernels(
 	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
 ) (list []packages.Kernel, cached bool, err error) {
 	cached = true
-	list, err = remembered(p, layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest()), func() ([]packages.Kernel, error) {
-		cached = false
-		list, err := packages.Kernels(ctx, repos, t.Distro, step)
-		orderKernels(list, t.Distro.KernelFlavour(t.Arch))
-		return list, err
-	})
+	list, err = remembered(
+		p,
+		layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest()),
+		func() ([]packages.Kernel, error) {
+			cached = false
+			list, err := packages.Kernels(ctx, repos, t.Distro, step)
+			orderKernels(list, t.Distro.KernelFlavour(t.Arch))
+			return list, err
+		},
+	)
 	return list, cached, err
 }
 
@@ -112,7 +129,8 @@ func orderKernels(list []packages.Kernel, usual string) {
 		case b.Flavour == usual:
 			return 1
 		}
-		return cmp.Compare(a.Flavour, b.Flavour) // version and flavour make the release: never equal
+		// version and flavour make the release: never equal
+		return cmp.Compare(a.Flavour, b.Flavour)
 	})
 }
 

@@ -27,25 +27,33 @@ import (
 // compileOutput is where the entrypoint leaves the modules in the root that it compiles in.
 const compileOutput = "/modules"
 
-// modulesLayers makes the layers with modules: one for each kernel and flavour, in the order of the recipe.
-func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.Image) ([]namedLayer, error) {
+// modulesLayers makes the layers with modules: one for each kernel and flavour, in the order of the
+// recipe.
+func (b *Builder) modulesLayers(
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+) ([]namedLayer, error) {
 	layers := make([]namedLayer, len(r.Kernels)*len(r.PrecompiledFlavours))
 	eg, ctx := errgroup.WithContext(ctx)
 	for i, k := range r.Kernels {
 		for j, flavour := range r.PrecompiledFlavours {
 			l := &layers[i*len(r.PrecompiledFlavours)+j]
 			l.name = "modules " + flavour + " " + k.Release
-			eg.Go(func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err })
+			eg.Go(
+				func() (err error) { l.layer, err = b.modulesLayer(ctx, r, base, k, flavour); return err },
+			)
 		}
 	}
 	return layers, eg.Wait()
 }
 
-// modulesLayer holds the modules of one driver, flavour and kernel. It does not depend on the image that they
-// are for, so that every image that has them shares it. The entrypoint that compiles them is no part of the
-// key: what it does with equal inputs is kbuild.Method.
+// modulesLayer holds the modules of one driver, flavour and kernel. It does not depend on the image
+// that they are for, so that every image that has them shares it. The entrypoint that compiles them
+// is no part of the key: what it does with equal inputs is kbuild.Method.
 func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string) (v1.Layer, error) {
-	key, name := layer.Key("modules", r.ModulesInputs(k, flavour)...), "modules "+flavour+" "+k.Release
+	key := layer.Key("modules", r.ModulesInputs(k, flavour)...)
+	name := "modules " + flavour + " " + k.Release
 	compiled := spec(r, name, key)
 	compiled.Content = layer.Key("compile", r.CompileInputs(k, flavour)...)
 	made := func(ctx context.Context) (v1.Layer, error) {
@@ -71,7 +79,8 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		with := kernelmodules.SignWith(b.Signer)
 		signed = &with
 	}
-	if signed != nil { // cached by what was signed and by whom: what has been signed before is not compiled again
+	// cached by what was signed and by whom: what has been signed before is not compiled again
+	if signed != nil {
 		key = kernelmodules.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw))
 		made = b.derived(spec(r, name+", signed", key), made, func(ctx context.Context, unsigned v1.Layer, tree *rootfs.Tree) error {
 			return signed.Sign(ctx, b.Store, unsigned, tree)
@@ -82,22 +91,26 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 
 // derived makes a layer from another one, which is only made if it is needed.
 func (b *Builder) derived(
-	of layer.Spec, from func(context.Context) (v1.Layer, error), change func(context.Context, v1.Layer, *rootfs.Tree) error,
+	of layer.Spec,
+	from func(context.Context) (v1.Layer, error),
+	change func(context.Context, v1.Layer, *rootfs.Tree) error,
 ) func(context.Context) (v1.Layer, error) {
 	return func(ctx context.Context) (v1.Layer, error) {
-		return b.Layers().Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
-			plain, err := from(ctx)
-			if err != nil {
-				return nil, err
-			}
-			tree := rootfs.New(spool, nil)
-			return tree, change(ctx, plain, tree)
-		})
+		return b.Layers().
+			Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+				plain, err := from(ctx)
+				if err != nil {
+					return nil, err
+				}
+				tree := rootfs.New(spool, nil)
+				return tree, change(ctx, plain, tree)
+			})
 	}
 }
 
-// compile compiles in the root that root makes, and passes the modules to use. It calls the image's own entrypoint, the
-// one implementation of compiling, not more of them at a time than the builder may.
+// compile compiles in the root that root makes, and passes the modules to use. It calls the image's
+// own entrypoint, the one implementation of compiling, not more of them at a time than the builder
+// may.
 func (b *Builder) compile(
 	ctx context.Context, r *recipe.Recipe, k recipe.Kernel, flavour string, step *progress.Step,
 	root func() (layers []v1.Layer, searchPath string, err error), use func(*kbuild.Set) error,
@@ -124,12 +137,26 @@ func (b *Builder) compile(
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	step.Note("compiling with " + with.String())
-	args := []string{"/" + recipe.BinDir + "/" + recipe.EntrypointName, "compile", "--kernel", k.Release, "--kernel-module-type", flavour, "--into", compileOutput}
+	args := []string{
+		"/" + recipe.BinDir + "/" + recipe.EntrypointName,
+		"compile",
+		"--kernel",
+		k.Release,
+		"--kernel-module-type",
+		flavour,
+		"--into",
+		compileOutput,
+	}
 	if len(r.Modules) > 0 {
 		args = append(args, "--modules", strings.Join(r.Modules, ","))
 	}
 	err = with.Run(ctx, runner.Step{
-		Name: fmt.Sprintf("modules %s %s %s", r.Driver, flavour, k.Release), Arch: r.Arch, Layers: layers, Args: args,
+		Name: fmt.Sprintf(
+			"modules %s %s %s",
+			r.Driver,
+			flavour,
+			k.Release,
+		), Arch: r.Arch, Layers: layers, Args: args,
 		Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: compileOutput,
 	}, dir, tell(step))
 	if err != nil {
@@ -163,21 +190,34 @@ func tell(step *progress.Step) func(line string) {
 	}
 }
 
-// compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint, sources,
-// headers, and a description that says no more than a compile needs to know. A toolkit takes the place of
-// base, compiler and headers. It also returns the search path for programs of the root.
-func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) (layers []v1.Layer, searchPath string, err error) {
-	below, searchPath := base, r.SearchPath(recipe.DefaultPath)
+// compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint,
+// sources, headers, and a description that says no more than a compile needs to know. A toolkit
+// takes the place of base, compiler and headers. It also returns the search path for programs of
+// the root.
+func (b *Builder) compileRoot(
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	k recipe.Kernel,
+) (layers []v1.Layer, searchPath string, err error) {
+	below := base
+	searchPath = r.SearchPath(recipe.DefaultPath)
 	if k.Toolkit != nil {
-		if below, searchPath, err = b.headersImage(ctx, *k.Toolkit, r.Arch); err != nil {
+		below, searchPath, err = b.headersImage(ctx, *k.Toolkit, r.Arch)
+		if err != nil {
 			return nil, "", err
 		}
 	}
-	if layers, err = below.Layers(); err != nil {
+	layers, err = below.Layers()
+	if err != nil {
 		return nil, "", fmt.Errorf("layers of the image to compile in: %w", err)
 	}
 	of := *r
-	of.Flavours, of.Toolchain, of.Kernels, of.Overridden, of.Profile = recipe.PreferredFlavours(r.Flavours, r.Driver), true, nil, nil, recipe.Full
+	of.Flavours = recipe.PreferredFlavours(r.Flavours, r.Driver)
+	of.Toolchain = true
+	of.Kernels = nil
+	of.Overridden = nil
+	of.Profile = recipe.Full
 	var compiler, headers, companions, entrypoint, description v1.Layer
 	var driver driverLayers
 	eg, ctx := errgroup.WithContext(ctx)
@@ -195,12 +235,20 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 	if err := eg.Wait(); err != nil {
 		return nil, "", err
 	}
-	all := append(slices.Clone(layers), compiler, entrypoint, driver.kernel, headers, companions, description)
+	all := append(
+		slices.Clone(layers),
+		compiler,
+		entrypoint,
+		driver.kernel,
+		headers,
+		companions,
+		description,
+	)
 	return slices.DeleteFunc(all, func(l v1.Layer) bool { return l == nil }), searchPath, nil
 }
 
-// compileDescription is the same for all images of a driver: their identity and rules have nothing to do with
-// compiling.
+// compileDescription is the same for all images of a driver: their identity and rules have nothing
+// to do with compiling.
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	return b.descriptionLayer(ctx, r, driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
@@ -208,12 +256,21 @@ func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.
 	}, nil, nil)
 }
 
-// soleSet reads the set of modules that a compile left, and checks that it is the one that was requested.
-func soleSet(ctx context.Context, r *recipe.Recipe, dir string, k recipe.Kernel, flavour string) (*kbuild.Set, error) {
+// soleSet reads the set of modules that a compile left, and checks that it is the one that was
+// requested.
+func soleSet(
+	ctx context.Context,
+	r *recipe.Recipe,
+	dir string,
+	k recipe.Kernel,
+	flavour string,
+) (*kbuild.Set, error) {
 	patches := driverinfo.Description{Patches: r.PatchNotes()}.PatchNames(flavour)
 	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(key kbuild.Key) bool {
-		return key.Driver == r.Driver && key.Flavour == flavour && key.Release == k.Release && key.Arch == r.Arch &&
-			slices.Equal(key.Variables, driverinfo.MakeVariables(r.VGPU)) && slices.Equal(key.Patches, patches) &&
+		return key.Driver == r.Driver && key.Flavour == flavour && key.Release == k.Release &&
+			key.Arch == r.Arch &&
+			slices.Equal(key.Variables, driverinfo.MakeVariables(r.VGPU)) &&
+			slices.Equal(key.Patches, patches) &&
 			slices.Equal(key.Companions, r.CompanionIDs(flavour))
 	})
 	if err != nil {

@@ -19,53 +19,85 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// packagesLayer has packages that are recorded as installed on the base, and repositories that are added to the base's,
-// from which a node gets more of them.
+// packagesLayer has packages that are recorded as installed on the base, and repositories that are
+// added to the base's, from which a node gets more of them.
 func (b *Builder) packagesLayer(
-	ctx context.Context, r *recipe.Recipe, base v1.Image, name string, pkgs []distros.Package, links map[string]string,
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	name string,
+	pkgs []distros.Package,
+	links map[string]string,
 	repositories []matrix.Repository,
 ) (v1.Layer, error) {
 	inputs := []any{r.Base.Digest, recipe.Digests(pkgs), links, r.Compression, r.Epoch}
 	if len(repositories) > 0 {
 		inputs = append(inputs, repositories)
 	}
-	return b.unpackedLayer(ctx, r, base, name, "packages", inputs, pkgs, func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, lower)
-		err := packages.Install(r.Distro, tree, lower, all, r.Time())
-		if err == nil && len(repositories) > 0 {
-			err = packages.Configure(r.Distro, tree, repositories)
-		}
-		if err == nil {
-			err = packages.AddLinks(tree, links)
-		}
-		return tree, err
-	})
+	return b.unpackedLayer(
+		ctx,
+		r,
+		base,
+		name,
+		"packages",
+		inputs,
+		pkgs,
+		func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, lower)
+			err := packages.Install(r.Distro, tree, lower, all, r.Time())
+			if err == nil && len(repositories) > 0 {
+				err = packages.Configure(r.Distro, tree, repositories)
+			}
+			if err == nil {
+				err = packages.AddLinks(tree, links)
+			}
+			return tree, err
+		},
+	)
 }
 
 // distrolessLayer has all packages of an image without a base.
-func (b *Builder) distrolessLayer(ctx context.Context, r *recipe.Recipe, base v1.Image) (v1.Layer, error) {
+func (b *Builder) distrolessLayer(
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+) (v1.Layer, error) {
 	links := r.Distro.Distroless(r.Arch).Links
 	inputs := []any{r.Base.Digest, recipe.Digests(r.Packages), links, r.Compression, r.Epoch}
-	return b.unpackedLayer(ctx, r, base, "packages", "distroless root", inputs, r.Packages, func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, nil)
-		for i := range all {
-			all[i].Distroless = true
-		}
-		err := packages.LinkFolders(tree, base)
-		if err == nil {
-			err = packages.Install(r.Distro, tree, rootfs.New(spool, nil), all, r.Time())
-		}
-		if err == nil {
-			err = packages.AddLinks(tree, links)
-		}
-		return tree, err
-	})
+	return b.unpackedLayer(
+		ctx,
+		r,
+		base,
+		"packages",
+		"distroless root",
+		inputs,
+		r.Packages,
+		func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, nil)
+			for i := range all {
+				all[i].Distroless = true
+			}
+			err := packages.LinkFolders(tree, base)
+			if err == nil {
+				err = packages.Install(r.Distro, tree, rootfs.New(spool, nil), all, r.Time())
+			}
+			if err == nil {
+				err = packages.AddLinks(tree, links)
+			}
+			return tree, err
+		},
+	)
 }
 
-// loaderCache is the cache of the dynamic loader, which ldconfig makes elsewhere: what layers have in the folder of
-// libraries, and what the base's own has in folders that the loader does not know.
+// loaderCache is the cache of the dynamic loader, which ldconfig makes elsewhere: what layers have
+// in the folder of libraries, and what the base's own has in folders that the loader does not know.
 func (b *Builder) loaderCache(
-	ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, spool *rootfs.Spool, step *progress.Step,
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	layers []namedLayer,
+	spool *rootfs.Spool,
+	step *progress.Step,
 ) ([]byte, error) {
 	var all []v1.Layer
 	for _, l := range layers {
@@ -84,7 +116,8 @@ func (b *Builder) loaderCache(
 			return nil, err
 		}
 		for _, e := range list {
-			if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") {
+			if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, "lib") &&
+				strings.Contains(name, ".so") {
 				libraries[name] = "/" + dir + "/" + name
 			}
 		}
@@ -108,52 +141,86 @@ func (b *Builder) loaderCache(
 }
 
 // headersLayer has the headers of a kernel. It is for compiling only and records nothing.
-func (b *Builder) headersLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) (v1.Layer, error) {
+func (b *Builder) headersLayer(
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	k recipe.Kernel,
+) (v1.Layer, error) {
 	inputs := []any{r.Base.Digest, recipe.Digests(k.Headers), r.Compression, r.Epoch}
-	return b.unpackedLayer(ctx, r, base, "headers "+k.Release, "headers", inputs, k.Headers, func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, lower)
-		if err := packages.Place(tree, all); err != nil {
-			return nil, err
-		}
-		// The link by which modules are built is in the kernel's own package with all rpm kernels.
-		link := "lib/modules/" + k.Release + "/build"
-		if tree.Exists(link) {
-			return tree, nil
-		}
-		for _, dir := range r.Distro.BuildDirs(k.Release) {
-			if tree.Exists(dir) {
-				return tree, tree.AddLink(link, "/"+dir)
+	return b.unpackedLayer(
+		ctx,
+		r,
+		base,
+		"headers "+k.Release,
+		"headers",
+		inputs,
+		k.Headers,
+		func(lower *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, lower)
+			if err := packages.Place(tree, all); err != nil {
+				return nil, err
 			}
-		}
-		return tree, nil
-	})
+			// The link by which modules are built is in the kernel's own package with all rpm
+			// kernels.
+			link := "lib/modules/" + k.Release + "/build"
+			if tree.Exists(link) {
+				return tree, nil
+			}
+			for _, dir := range r.Distro.BuildDirs(k.Release) {
+				if tree.Exists(dir) {
+					return tree, tree.AddLink(link, "/"+dir)
+				}
+			}
+			return tree, nil
+		},
+	)
 }
 
-// unpackedLayer downloads and unpacks packages and passes them to install, which makes the layer of them.
+// unpackedLayer downloads and unpacks packages and passes them to install, which makes the layer of
+// them.
 func (b *Builder) unpackedLayer(
-	ctx context.Context, r *recipe.Recipe, base v1.Image, name, kind string, inputs []any, pkgs []distros.Package,
+	ctx context.Context,
+	r *recipe.Recipe,
+	base v1.Image,
+	name, kind string,
+	inputs []any,
+	pkgs []distros.Package,
 	install func(base *rootfs.Tree, spool *rootfs.Spool, all []packages.Unpacked) (*rootfs.Tree, error),
 ) (v1.Layer, error) {
-	return b.layer(ctx, r, name, kind, inputs, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
-		if err != nil {
-			return nil, err
-		}
-		var all []packages.Unpacked
-		if len(pkgs) > 0 {
-			reader, err := packages.NewReader(b.Env, sources(r), lower)
-			if err == nil {
-				all, err = reader.Unpack(ctx, pkgs, spool, step)
-			}
+	return b.layer(
+		ctx,
+		r,
+		name,
+		kind,
+		inputs,
+		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+			lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
 			if err != nil {
 				return nil, err
 			}
-		}
-		return install(lower, spool, all)
-	})
+			var all []packages.Unpacked
+			if len(pkgs) > 0 {
+				reader, err := packages.NewReader(b.Env, sources(r), lower)
+				if err == nil {
+					all, err = reader.Unpack(ctx, pkgs, spool, step)
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			return install(lower, spool, all)
+		},
+	)
 }
 
 // sources are the repositories that the packages of a recipe come from.
 func sources(r *recipe.Recipe) packages.Sources {
-	return packages.Sources{Distro: r.Distro, Arch: r.Arch, Repositories: r.Repositories, OnlyThese: r.OnlyThese, Kernels: r.Releases()}
+	return packages.Sources{
+		Distro:       r.Distro,
+		Arch:         r.Arch,
+		Repositories: r.Repositories,
+		OnlyThese:    r.OnlyThese,
+		Kernels:      r.Releases(),
+	}
 }

@@ -28,49 +28,93 @@ import (
 // descriptionName is the name of the layer with driver.json.
 const descriptionName = "description"
 
-// SingleLayers are the names of layers, as the history of an image has them, that no two images share.
+// SingleLayers are the names of layers, as the history of an image has them, that no two images
+// share.
 func SingleLayers() []string { return []string{descriptionName, inventory.LayerName} }
 
 func spec(r *recipe.Recipe, name, key string) layer.Spec {
-	return layer.Spec{Target: r.Target(), Arch: r.Arch, Name: name, Key: key, Compression: r.Compression, Time: r.Time(), Single: name == descriptionName}
+	return layer.Spec{
+		Target:      r.Target(),
+		Arch:        r.Arch,
+		Name:        name,
+		Key:         key,
+		Compression: r.Compression,
+		Time:        r.Time(),
+		Single:      name == descriptionName,
+	}
 }
 
-// layer returns a layer of an image. It is the same for all images that make it from the same inputs.
-func (b *Builder) layer(ctx context.Context, r *recipe.Recipe, name, kind string, inputs []any, fill layer.Fill) (v1.Layer, error) {
+// layer returns a layer of an image. It is the same for all images that make it from the same
+// inputs.
+func (b *Builder) layer(
+	ctx context.Context,
+	r *recipe.Recipe,
+	name, kind string,
+	inputs []any,
+	fill layer.Fill,
+) (v1.Layer, error) {
 	return b.Layers().Make(ctx, spec(r, name, layer.Key(kind, inputs...)), fill)
 }
 
-// companionsLayer has the sources of the companions; nil if the image has none. All images with the same companions
-// share it.
+// companionsLayer has the sources of the companions; nil if the image has none. All images with the
+// same companions share it.
 func (b *Builder) companionsLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	if len(r.Companions) == 0 {
 		return nil, nil //nolint:nilnil // no layer is a result
 	}
 	inputs := []any{driver.CompanionsLayout, r.CompanionIDs(""), r.Compression, r.Epoch}
-	return b.layer(ctx, r, recipe.CompanionsLayer, "companions", inputs, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		return driver.ReadCompanions(ctx, b.Env, r, spool, step)
-	})
+	return b.layer(
+		ctx,
+		r,
+		recipe.CompanionsLayer,
+		"companions",
+		inputs,
+		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+			return driver.ReadCompanions(ctx, b.Env, r, spool, step)
+		},
+	)
 }
 
-// fabricLayer has the driver's components; nil if the image has none. All systems with the same library folder share it.
+// fabricLayer has the driver's components; nil if the image has none. All systems with the same
+// library folder share it.
 func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	if len(r.Fabric) == 0 {
 		return nil, nil //nolint:nilnil // no layer is a result
 	}
-	inputs := []any{driver.FabricLayout, r.FabricDigests(), r.Driver, r.Arch, r.LibDir, r.Compression, r.Epoch}
-	l, err := b.layer(ctx, r, recipe.FabricLayer, "fabric", inputs, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		return driver.ReadFabric(ctx, b.Env, r, spool, step)
-	})
+	inputs := []any{
+		driver.FabricLayout,
+		r.FabricDigests(),
+		r.Driver,
+		r.Arch,
+		r.LibDir,
+		r.Compression,
+		r.Epoch,
+	}
+	l, err := b.layer(
+		ctx,
+		r,
+		recipe.FabricLayer,
+		"fabric",
+		inputs,
+		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+			return driver.ReadFabric(ctx, b.Env, r, spool, step)
+		},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("components of driver %s: %w", r.Driver, err)
 	}
 	return l, nil
 }
 
-// descriptionLayer has what the image is and, with the layers that it lies on, the loader's cache, which the identity of the
-// image covers. It is a layer of its own, so that images of all systems and drivers share the entrypoint.
+// descriptionLayer has what the image is and, with the layers that it lies on, the loader's cache,
+// which the identity of the image covers. It is a layer of its own, so that images of all systems
+// and drivers share the entrypoint.
 func (b *Builder) descriptionLayer(
-	ctx context.Context, r *recipe.Recipe, info driverinfo.Description, base v1.Image, layers []namedLayer,
+	ctx context.Context,
+	r *recipe.Recipe,
+	info driverinfo.Description,
+	base v1.Image,
+	layers []namedLayer,
 ) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
@@ -96,24 +140,32 @@ func (b *Builder) descriptionLayer(
 // entrypointLayer has the programs of this project.
 func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	links := [][2]string{
-		{recipe.BinDir + "/" + recipe.EntrypointLink, recipe.EntrypointName}, {recipe.BinDir + "/" + recipe.ToolkitLink, recipe.EntrypointName},
+		{recipe.BinDir + "/" + recipe.EntrypointLink, recipe.EntrypointName},
+		{recipe.BinDir + "/" + recipe.ToolkitLink, recipe.EntrypointName},
 		{recipe.EvictLink, "../local/bin/" + recipe.EntrypointName},
 	}
 	inputs := []any{r.Entrypoint, links, r.Compression, r.Epoch}
-	return b.layer(ctx, r, "entrypoint", "entrypoint", inputs, func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, nil)
-		for _, bin := range r.Entrypoint {
-			if err := addProgram(tree, bin); err != nil {
-				return nil, err
+	return b.layer(
+		ctx,
+		r,
+		"entrypoint",
+		"entrypoint",
+		inputs,
+		func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, nil)
+			for _, bin := range r.Entrypoint {
+				if err := addProgram(tree, bin); err != nil {
+					return nil, err
+				}
 			}
-		}
-		for _, link := range links {
-			if err := tree.AddLink(link[0], link[1]); err != nil {
-				return nil, err
+			for _, link := range links {
+				if err := tree.AddLink(link[0], link[1]); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return tree, nil
-	})
+			return tree, nil
+		},
+	)
 }
 
 func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
@@ -136,9 +188,14 @@ func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
 	return nil
 }
 
-// omitted returns which companions the layers with modules do not have, with the reasons, as the image's
-// label has them: "nvidia-fs for 6.1.0-56-amd64 (open): error: ...". It is empty if there are none.
-func (b *Builder) omitted(ctx context.Context, r *recipe.Recipe, modules []namedLayer) (string, error) {
+// omitted returns which companions the layers with modules do not have, with the reasons, as the
+// image's label has them: "nvidia-fs for 6.1.0-56-amd64 (open): error: ...". It is empty if there
+// are none.
+func (b *Builder) omitted(
+	ctx context.Context,
+	r *recipe.Recipe,
+	modules []namedLayer,
+) (string, error) {
 	if len(r.Companions) == 0 {
 		return "", nil
 	}
@@ -151,7 +208,16 @@ func (b *Builder) omitted(ctx context.Context, r *recipe.Recipe, modules []named
 		}
 		for _, m := range manifests {
 			for _, o := range m.Omitted {
-				all = append(all, fmt.Sprintf("%s for %s (%s): %s", o.Module, m.Key.Release, m.Key.Flavour, o.Reason))
+				all = append(
+					all,
+					fmt.Sprintf(
+						"%s for %s (%s): %s",
+						o.Module,
+						m.Key.Release,
+						m.Key.Flavour,
+						o.Reason,
+					),
+				)
 			}
 		}
 	}

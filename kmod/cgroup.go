@@ -14,16 +14,19 @@ const maxCgroup = 1 << 17
 const podUID = `[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}`
 
 var (
-	// cgroupPod matches the last element of a pod in a path: its uid follows "pod" at the beginning or after a "-".
+	// cgroupPod matches the last element of a pod in a path: its uid follows "pod" at the beginning
+	// or after a "-".
 	cgroupPod = lazyregexp.New(`^(?:.*/)?(?:[^/:]*-)?pod(` + podUID + `)(?:\.slice)?(?:[:/].*)?$`)
-	// cgroupContainer matches the last 64 hex digits at the end of an element, after a prefix that names the runtime.
+	// cgroupContainer matches the last 64 hex digits at the end of an element, after a prefix that
+	// names the runtime.
 	cgroupContainer = lazyregexp.New(`^(?:.*[/:-])?([0-9a-f]{64})(?:\.scope)?(?:/.*)?$`)
 )
 
 // parseCgroup finds the container and the pod of a process in the text of /proc/PID/cgroup
-// ("number:controllers:path" lines for cgroup v1, one line for v2). It knows the paths that containerd,
-// CRI-O, Docker and Podman use, under Kubernetes' cgroupfs and systemd drivers and without Kubernetes. A
-// result is "" where the text names none. Of nested containers the innermost counts.
+// ("number:controllers:path" lines for cgroup v1, one line for v2). It knows the paths that
+// containerd, CRI-O, Docker and Podman use, under Kubernetes' cgroupfs and systemd drivers and
+// without Kubernetes. A result is "" where the text names none. Of nested containers the innermost
+// counts.
 //
 //	/kubepods/burstable/pod<uid>/<id>
 //	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice/cri-containerd-<id>.scope

@@ -15,15 +15,15 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// podLogs is where the kubelet keeps the logs of pods, in folders NAMESPACE_NAME_UID. It is the only place on
-// a node that names pods without the API server.
+// podLogs is where the kubelet keeps the logs of pods, in folders NAMESPACE_NAME_UID. It is the
+// only place on a node that names pods without the API server.
 const (
 	podLogs = "var/log/pods"
 	maxPods = 1 << 14 // folders that are read; a kubelet allows some hundred pods
 )
 
-// Process returns command, container and pod uid of a process, without the pod's name and without files. PID
-// is set even when the process has ended.
+// Process returns command, container and pod uid of a process, without the pod's name and without
+// files. PID is set even when the process has ended.
 func (s System) Process(pid int) Holder {
 	dir := s.proc(strconv.Itoa(pid))
 	h := Holder{PID: pid, Command: kmsg.Printable(optional(dir + "/comm"))}
@@ -33,15 +33,17 @@ func (s System) Process(pid int) Holder {
 	return h
 }
 
-// PodOf returns namespace and name of the pod with this uid; both "" where they are not known. It reads the
-// root of process 1 (the host's root, if this program's pod has hostPID) and then this program's own root.
+// PodOf returns namespace and name of the pod with this uid; both "" where they are not known. It
+// reads the root of process 1 (the host's root, if this program's pod has hostPID) and then this
+// program's own root.
 func (s System) PodOf(uid string) (namespace, name string) { return s.podNames()(uid) }
 
 // podNames returns PodOf for several pods. The first call reads the folders.
 func (s System) podNames() func(uid string) (namespace, name string) {
 	known := sync.OnceValue(func() map[string][2]string {
 		pods := map[string][2]string{}
-		for _, root := range []string{cmp.Or(s.Root, "/"), s.proc("1", "root")} { // what comes later counts
+		// what comes later counts
+		for _, root := range []string{cmp.Or(s.Root, "/"), s.proc("1", "root")} {
 			d, err := os.Open(filepath.Join(root, podLogs))
 			if err != nil {
 				continue
@@ -65,9 +67,11 @@ func (s System) podNames() func(uid string) (namespace, name string) {
 	}
 }
 
-// podFolder matches NAMESPACE_NAME_UID. A part that is not a Kubernetes name does not match, so that it does
-// not get into logs.
-var podFolder = lazyregexp.New(`^([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})_(` + strings.ReplaceAll(podUID, "_", "") + `)$`)
+// podFolder matches NAMESPACE_NAME_UID. A part that is not a Kubernetes name does not match, so
+// that it does not get into logs.
+var podFolder = lazyregexp.New(
+	`^([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})_(` + strings.ReplaceAll(podUID, "_", "") + `)$`,
+)
 
 // ProcStat is what /proc/PID/stat says of a process.
 type ProcStat struct {
@@ -76,13 +80,18 @@ type ProcStat struct {
 	Begun  string // when it was started, in ticks since the boot
 }
 
-// ParseStat parses such a file. The command's name may contain anything, so the fields are counted after the
-// last parenthesis: the state is the third of the line, the start time the 22nd.
+// ParseStat parses such a file. The command's name may contain anything, so the fields are counted
+// after the last parenthesis: the state is the third of the line, the start time the 22nd.
 func ParseStat(text []byte) (stat ProcStat, ok bool) {
 	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(f) < 20 || len(f[0]) != 1 {
 		return ProcStat{}, false
 	}
 	parent, err := strconv.Atoi(string(f[1]))
-	return ProcStat{Parent: parent, Dead: f[0][0] == 'Z' || f[0][0] == 'X', Begun: string(f[19])}, err == nil && parent >= 0
+	return ProcStat{
+			Parent: parent,
+			Dead:   f[0][0] == 'Z' || f[0][0] == 'X',
+			Begun:  string(f[19]),
+		}, err == nil &&
+			parent >= 0
 }

@@ -13,19 +13,22 @@ import (
 	"time"
 )
 
-// Holder is a process that keeps NVIDIA's modules in use, or a module with references that no process
-// explains.
+// Holder is a process that keeps NVIDIA's modules in use, or a module with references that no
+// process explains.
 type Holder struct {
-	PID       int      // 0 when Kernel is set
-	Command   string   // as in /proc/PID/comm, at most 15 bytes of the program's name
-	Files     []string // the device files that it holds, by the path that it opened: "/dev/nvidiactl"; sorted
-	Container string   // the container's id, 64 hex digits; "" outside of containers, and where cgroups do not show it
-	Pod       string   // the uid of its pod; "" outside of pods
-	// PodName and PodNamespace are "" outside of pods, and where the host's /var/log/pods is not visible or
-	// lacks the pod.
+	PID     int    // 0 when Kernel is set
+	Command string // as in /proc/PID/comm, at most 15 bytes of the program's name
+	// the device files that it holds, by the path that it opened: "/dev/nvidiactl"; sorted
+	Files []string
+	// the container's id, 64 hex digits; "" outside of containers, and where cgroups do not show it
+	Container string
+	Pod       string // the uid of its pod; "" outside of pods
+	// PodName and PodNamespace are "" outside of pods, and where the host's /var/log/pods is not
+	// visible or lacks the pod.
 	PodName, PodNamespace string
-	// Kernel names a module with references that no visible process accounts for: a part of the kernel (a
-	// console on nvidia_drm) or a process of another pid namespace holds it. It is "" for processes.
+	// Kernel names a module with references that no visible process accounts for: a part of the
+	// kernel (a console on nvidia_drm) or a process of another pid namespace holds it. It is "" for
+	// processes.
 	Kernel string
 }
 
@@ -65,7 +68,8 @@ func (h Holder) Holds(module string) bool {
 	})
 }
 
-// PodText returns the pod as NAMESPACE/NAME, or its uid where the name is not known; "" outside of pods.
+// PodText returns the pod as NAMESPACE/NAME, or its uid where the name is not known; "" outside of
+// pods.
 func (h Holder) PodText() string {
 	if h.PodName != "" {
 		return h.PodNamespace + "/" + h.PodName
@@ -79,16 +83,17 @@ const (
 	maxStuck    = 8 // processes on a dead file server that one look waits for; that takes 16 s
 )
 
-// Holders returns the processes that have a device of NVIDIA's modules open or mapped, by whatever path, in
-// the order of their pids. It compares the device numbers of everything in /proc/*/fd and of the mapped files
-// with the majors that /proc/devices gives to nvidia*, gdrdrv and 195, and with the DRM nodes of NVIDIA GPUs.
-// It leaves out processes for which except returns true (our own daemons); a nil except leaves out none.
-// Modules of the nvidia stack with references that no process explains (excepted processes included) come
-// last. Only processes of this pid namespace are visible.
+// Holders returns the processes that have a device of NVIDIA's modules open or mapped, by whatever
+// path, in the order of their pids. It compares the device numbers of everything in /proc/*/fd and
+// of the mapped files with the majors that /proc/devices gives to nvidia*, gdrdrv and 195, and with
+// the DRM nodes of NVIDIA GPUs. It leaves out processes for which except returns true (our own
+// daemons); a nil except leaves out none. Modules of the nvidia stack with references that no
+// process explains (excepted processes included) come last. Only processes of this pid namespace
+// are visible.
 //
-// Looking at an open file can hang on a dead network file system. So Holders looks at files under /dev first
-// and gives a process 2 s; after that, what it found until then counts. The error is that of the context, or
-// says that Holders gave up on too many processes.
+// Looking at an open file can hang on a dead network file system. So Holders looks at files under
+// /dev first and gives a process 2 s; after that, what it found until then counts. The error is
+// that of the context, or says that Holders gave up on too many processes.
 func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holder, error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -110,8 +115,12 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 		}
 		if err != nil {
 			if stuck++; stuck > maxStuck {
-				return holders, fmt.Errorf("find who holds the driver: %w: more than %d processes could not be looked at, "+
-					"a network file system that they use may be dead", err, maxStuck)
+				return holders, fmt.Errorf(
+					"find who holds the driver: %w: more than %d processes could not be looked at, "+
+						"a network file system that they use may be dead",
+					err,
+					maxStuck,
+				)
 			}
 		}
 		if len(found) == 0 {
@@ -149,10 +158,18 @@ func (s System) pids() ([]int, error) {
 	return pids, nil
 }
 
-// scanProcess returns what one process holds, as path to module. An error says that it took too long; the
-// result then has what was found until then.
-func (s System) scanProcess(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, processWait, fmt.Errorf("pid %d gives no answer", pid))
+// scanProcess returns what one process holds, as path to module. An error says that it took too
+// long; the result then has what was found until then.
+func (s System) scanProcess(
+	ctx context.Context,
+	pid int,
+	devices *deviceTable,
+) (map[string]string, error) {
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		processWait,
+		fmt.Errorf("pid %d gives no answer", pid),
+	)
 	defer cancel()
 	found := make(chan heldFile)
 	go func() { // ends when the last file system has answered
@@ -177,8 +194,8 @@ func (s System) scanProcess(ctx context.Context, pid int, devices *deviceTable) 
 }
 
 // unexplainedRefs lists modules of the stack that have more references than holders at this moment.
-// nvidia_drm with its own mode setting keeps the modules below it in use; they are then not listed, because
-// they are free when nvidia_drm is gone.
+// nvidia_drm with its own mode setting keeps the modules below it in use; they are then not listed,
+// because they are free when nvidia_drm is gone.
 func (s System) unexplainedRefs() []string {
 	stack, err := s.Stack("nvidia")
 	if err != nil {
@@ -197,9 +214,9 @@ func (s System) unexplainedRefs() []string {
 	return names
 }
 
-// kernelHolders returns the modules that had references without a holder before the processes were looked at,
-// still have them, and have no device that a process holds. Processes that open a device of a module on top
-// of nvidia also add a reference to nvidia.
+// kernelHolders returns the modules that had references without a holder before the processes were
+// looked at, still have them, and have no device that a process holds. Processes that open a device
+// of a module on top of nvidia also add a reference to nvidia.
 func (s System) kernelHolders(before []string, explained map[string]bool) []Holder {
 	now := s.unexplainedRefs()
 	var holders []Holder

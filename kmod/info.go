@@ -14,20 +14,23 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Info is what a module file says about itself: its .modinfo section and the signature that is appended to
-// it.
+// Info is what a module file says about itself: its .modinfo section and the signature that is
+// appended to it.
 type Info struct {
-	Name       string // as the kernel calls it: nvidia_uvm
-	Version    string // "535.261.03"; "" when it has none, like most in-tree modules
-	Vermagic   string // "6.1.0-38-amd64 SMP preempt mod_unload modversions"
-	SrcVersion string // digest of the sources, 23 or 24 hex digits; sysfs shows the one of the loaded module
+	Name     string // as the kernel calls it: nvidia_uvm
+	Version  string // "535.261.03"; "" when it has none, like most in-tree modules
+	Vermagic string // "6.1.0-38-amd64 SMP preempt mod_unload modversions"
+	// digest of the sources, 23 or 24 hex digits; sysfs shows the one of the loaded module
+	SrcVersion string
 	License    string
-	Depends    []string          // modules that it needs, with _
-	Params     map[string]string // name -> type ("int", "charp"), or the description where no type is given
-	Firmware   []string          // files that it may request
+	Depends    []string // modules that it needs, with _
+	// name -> type ("int", "charp"), or the description where no type is given
+	Params   map[string]string
+	Firmware []string // files that it may request
 
-	Signed   bool   // a signature is appended; only the kernel can say whether it is valid
-	Signer   string // common name of the signing certificate's issuer; "" when the signature names none
+	Signed bool // a signature is appended; only the kernel can say whether it is valid
+	// common name of the signing certificate's issuer; "" when the signature names none
+	Signer   string
 	SigHash  string // "sha256", "sha512", ...; "" when unsigned or the signature is damaged
 	SigKeyID string // serial number or key id as modinfo prints it: "4A:0F:..."
 }
@@ -35,9 +38,9 @@ type Info struct {
 // maxModinfo bounds the .modinfo section, in bytes. That of a large graphics driver has 60 KiB.
 const maxModinfo = 4 << 20
 
-// ReadInfo reads a module file: plain, or compressed with gzip, xz or zstd; the file's name does not matter.
-// It reads a plain file in parts and unpacks a compressed one in memory, at most 512 MiB. Errors wrap
-// ErrFormat when the file is not a module.
+// ReadInfo reads a module file: plain, or compressed with gzip, xz or zstd; the file's name does
+// not matter. It reads a plain file in parts and unpacks a compressed one in memory, at most 512
+// MiB. Errors wrap ErrFormat when the file is not a module.
 func ReadInfo(path string) (Info, error) {
 	f, size, err := openModule(path)
 	if err != nil {
@@ -49,7 +52,8 @@ func ReadInfo(path string) (Info, error) {
 
 // InfoOf is ReadInfo of the content of a module file, of size bytes.
 func InfoOf(path string, content io.ReaderAt, size int64) (info Info, err error) {
-	if content, size, err = plain(content, size); err == nil {
+	content, size, err = plain(content, size)
+	if err == nil {
 		info, err = readInfo(content, size)
 	}
 	if err != nil {
@@ -80,8 +84,9 @@ func readInfo(data io.ReaderAt, size int64) (Info, error) {
 	return info, err
 }
 
-// readSignature reads what the appended signature claims. A damaged one, or one in the format of kernels
-// before 4.3, is present without details: the kernel will refuse it and explains that better.
+// readSignature reads what the appended signature claims. A damaged one, or one in the format of
+// kernels before 4.3, is present without details: the kernel will refuse it and explains that
+// better.
 func (i *Info) readSignature(data io.ReaderAt, size int64) error {
 	_, der, err := sign.Split(data, size)
 	damaged := errors.Is(err, sign.ErrMalformed) || errors.Is(err, sign.ErrUnsupported)
@@ -90,17 +95,23 @@ func (i *Info) readSignature(data io.ReaderAt, size int64) error {
 	}
 	i.Signed = damaged || der != nil
 	if d, err := sign.Describe(der); i.Signed && err == nil {
-		i.Signer, i.SigHash, i.SigKeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
+		i.Signer = d.Issuer
+		i.SigHash = d.Hash
+		i.SigKeyID = sign.Colons(slices.Concat(d.KeyID, d.Serial))
 	}
 	return nil
 }
 
-// readModinfo reads the section .modinfo of a relocatable file: the kernels we serve (amd64, arm64) are 64 bit
-// and little endian.
+// readModinfo reads the section .modinfo of a relocatable file: the kernels we serve (amd64, arm64)
+// are 64 bit and little endian.
 func readModinfo(data io.ReaderAt, size int64) (f *elffile.File, text []byte, err error) {
 	f, err = elffile.Read(data, size)
 	if err == nil && (!f.Relocatable || f.Bits != 64) {
-		err = fmt.Errorf("an ELF file of %d bits (relocatable: %t), not a relocatable one of 64 bits", f.Bits, f.Relocatable)
+		err = fmt.Errorf(
+			"an ELF file of %d bits (relocatable: %t), not a relocatable one of 64 bits",
+			f.Bits,
+			f.Relocatable,
+		)
 	}
 	if err == nil {
 		text, err = f.Section(".modinfo", maxModinfo)
@@ -111,13 +122,18 @@ func readModinfo(data io.ReaderAt, size int64) (f *elffile.File, text []byte, er
 	return f, text, err
 }
 
-// parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a repeated key
-// that can have one value, the first counts.
+// parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a
+// repeated key that can have one value, the first counts.
 func parseModinfo(raw []byte) Info {
 	info := Info{Params: map[string]string{}}
 	types := map[string]string{}
-	single := map[string]*string{"name": &info.Name, "version": &info.Version, "vermagic": &info.Vermagic,
-		"srcversion": &info.SrcVersion, "license": &info.License}
+	single := map[string]*string{
+		"name":       &info.Name,
+		"version":    &info.Version,
+		"vermagic":   &info.Vermagic,
+		"srcversion": &info.SrcVersion,
+		"license":    &info.License,
+	}
 	for entry := range strings.SplitSeq(string(raw), "\x00") {
 		key, value, ok := strings.Cut(entry, "=")
 		if !ok {
@@ -158,9 +174,9 @@ func (i Info) Release() string {
 	return release
 }
 
-// CheckParams checks that the module knows the parameters, each "name=value": the kernel would accept an
-// unknown one, with a line in its log and no effect. The error names each unknown one. It does not check
-// values: the kernel refuses wrong ones before the module's code runs.
+// CheckParams checks that the module knows the parameters, each "name=value": the kernel would
+// accept an unknown one, with a line in its log and no effect. The error names each unknown one. It
+// does not check values: the kernel refuses wrong ones before the module's code runs.
 func (i Info) CheckParams(params []string) error {
 	var errs []error
 	for _, p := range params {
@@ -169,7 +185,15 @@ func (i Info) CheckParams(params []string) error {
 			continue
 		}
 		if nearest := i.nearest(name); nearest != "" {
-			errs = append(errs, fmt.Errorf("module %s has no parameter %s: did you mean %s?", i.Name, name, nearest))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"module %s has no parameter %s: did you mean %s?",
+					i.Name,
+					name,
+					nearest,
+				),
+			)
 		} else {
 			errs = append(errs, fmt.Errorf("module %s has no parameter %s: the names it has are shown by modinfo -p %s", i.Name, name, i.Name))
 		}
@@ -177,7 +201,8 @@ func (i Info) CheckParams(params []string) error {
 	return errors.Join(errs...)
 }
 
-// nearest returns the parameter that was probably meant, also without NVreg_; "" when none is similar.
+// nearest returns the parameter that was probably meant, also without NVreg_; "" when none is
+// similar.
 func (i Info) nearest(name string) string {
 	const prefix = "NVreg_"
 	for _, try := range []string{name, prefix + name} {
@@ -190,7 +215,8 @@ func (i Info) nearest(name string) string {
 
 // hasParam compares names as the kernel does: - equals _. Two names belong to every module.
 func (i Info) hasParam(name string) bool {
-	if name = ModuleName(name); name == "async_probe" || name == "dyndbg" {
+	name = ModuleName(name)
+	if name == "async_probe" || name == "dyndbg" {
 		return true
 	}
 	if _, ok := i.Params[name]; ok {
@@ -228,7 +254,8 @@ func ReadLinkage(path string) (l Linkage, err error) {
 	}
 	f, raw, err := readModinfo(content, size)
 	if err == nil {
-		if l.Exports, err = Exports(f); err != nil {
+		l.Exports, err = Exports(f)
+		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 	}

@@ -20,20 +20,20 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// insertGrace is how long a load that has begun may continue after the context's end. The start of a module
-// cannot be undone half way, and most take under a second: so the caller learns the outcome instead of
-// guessing it.
+// insertGrace is how long a load that has begun may continue after the context's end. The start of
+// a module cannot be undone half way, and most take under a second: so the caller learns the
+// outcome instead of guessing it.
 const insertGrace = 10 * time.Second
 
 // ErrChanged says that a module file is not the one that was verified.
 var ErrChanged = errors.New("the file has changed since it was verified")
 
-// Insert loads a module file with parameters, each "name=value". The module's dependencies must be loaded
-// already. The file is opened once: the kernel gets the file that was compared with its digest (sha256 in
-// hexadecimal; "" for none), also when its path leads to another one by then. Errors: ErrLoaded when a module
-// of this name is loaded; ErrChanged; *RefusedError with the kernel's messages when the kernel refuses it;
-// ErrStuck with the context's error when the kernel has not answered 10 s after the context's end (the load
-// goes on and the module shows as coming).
+// Insert loads a module file with parameters, each "name=value". The module's dependencies must be
+// loaded already. The file is opened once: the kernel gets the file that was compared with its
+// digest (sha256 in hexadecimal; "" for none), also when its path leads to another one by then.
+// Errors: ErrLoaded when a module of this name is loaded; ErrChanged; *RefusedError with the
+// kernel's messages when the kernel refuses it; ErrStuck with the context's error when the kernel
+// has not answered 10 s after the context's end (the load goes on and the module shows as coming).
 func (s System) Insert(ctx context.Context, path, digest string, params []string) error {
 	name := nameOfFile(path)
 	fail := func(err error) error { return fmt.Errorf("load the module %s from %s: %w", name, path, err) }
@@ -85,7 +85,12 @@ func openVerified(path, digest string) (f *os.File, kind string, err error) {
 	}
 	got := hex.EncodeToString(sum.Sum(nil))
 	if err == nil && got != digest {
-		err = fmt.Errorf("%w: it has sha256 %s and had %s; remove it and start again", ErrChanged, got, digest)
+		err = fmt.Errorf(
+			"%w: it has sha256 %s and had %s; remove it and start again",
+			ErrChanged,
+			got,
+			digest,
+		)
 	}
 	if err != nil {
 		f.Close()
@@ -94,9 +99,10 @@ func openVerified(path, digest string) (f *os.File, kind string, err error) {
 	return f, kind, nil
 }
 
-// load prefers kmodule.FileInit, whose finit_module tells the kernel which file it loads: LoadPin and IMA
-// require that. Two kinds of files are unpacked here, because FileInit goes by a file's name and decompresses
-// without a bound: compressed ones, which not every kernel unpacks itself, and ones that are not named .ko.
+// load prefers kmodule.FileInit, whose finit_module tells the kernel which file it loads: LoadPin
+// and IMA require that. Two kinds of files are unpacked here, because FileInit goes by a file's
+// name and decompresses without a bound: compressed ones, which not every kernel unpacks itself,
+// and ones that are not named .ko.
 //
 // go.mod stays at v0.14.0 of u-root: from v0.15.0 on FileInit reads plain files too and never calls
 // finit_module. TestFileInitNamesTheFile sees that.
@@ -123,13 +129,18 @@ func outcome(ctx context.Context, done <-chan error) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("%w: %w; see dmesg, the machine may have to be restarted", ErrStuck, ctx.Err())
+		return fmt.Errorf(
+			"%w: %w; see dmesg, the machine may have to be restarted",
+			ErrStuck,
+			ctx.Err(),
+		)
 	}
 }
 
-// Delete unloads a module. It never forces and does not wait for references to go. It returns ErrInUse when
-// the module is in use and an error that wraps fs.ErrNotExist when it is not loaded. The kernel runs the
-// module's own code during the call, and that code can hang: call Delete where a hang does no harm.
+// Delete unloads a module. It never forces and does not wait for references to go. It returns
+// ErrInUse when the module is in use and an error that wraps fs.ErrNotExist when it is not loaded.
+// The kernel runs the module's own code during the call, and that code can hang: call Delete where
+// a hang does no harm.
 func Delete(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -139,11 +150,25 @@ func Delete(name string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EAGAIN): // the kernel's answer to O_NONBLOCK when there are references or holders
-		return fmt.Errorf("unload the module %s: %w (%w): something has its devices open or a module stands on it", name, ErrInUse, err)
+		return fmt.Errorf(
+			"unload the module %s: %w (%w): something has its devices open or a module stands on it",
+			name,
+			ErrInUse,
+			err,
+		)
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("unload the module %s: %w (%w): it is starting or stopping, or cannot be unloaded at all", name, ErrInUse, err)
+		return fmt.Errorf(
+			"unload the module %s: %w (%w): it is starting or stopping, or cannot be unloaded at all",
+			name,
+			ErrInUse,
+			err,
+		)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("unload the module %s: %w: it needs CAP_SYS_MODULE (a privileged container) and kernel.modules_disabled=0", name, err)
+		return fmt.Errorf(
+			"unload the module %s: %w: it needs CAP_SYS_MODULE (a privileged container) and kernel.modules_disabled=0",
+			name,
+			err,
+		)
 	}
 	return fmt.Errorf("unload the module %s: %w", name, err)
 }

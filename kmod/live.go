@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Params returns the values that the parameters of a loaded module have now: those in sysfs and, for nvidia,
-// which shows only some of its own there, those of /proc/driver/nvidia/params under their parameter names
-// (with the prefix NVreg_). It leaves out values that only root may write. The error wraps fs.ErrNotExist
-// when the module is neither loaded nor built in.
+// Params returns the values that the parameters of a loaded module have now: those in sysfs and,
+// for nvidia, which shows only some of its own there, those of /proc/driver/nvidia/params under
+// their parameter names (with the prefix NVreg_). It leaves out values that only root may write.
+// The error wraps fs.ErrNotExist when the module is neither loaded nor built in.
 func (s System) Params(name string) (map[string]string, error) {
 	m, err := s.Module(name)
 	if err != nil {
@@ -31,7 +31,8 @@ func (s System) Params(name string) (map[string]string, error) {
 		return nil, fmt.Errorf("read the live parameters of %s: %w", m.Name, err)
 	}
 	for _, e := range entries {
-		if value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall); err == nil { // some parameters can only be written
+		// some parameters can only be written
+		if value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall); err == nil {
 			params[e.Name()] = value
 		}
 	}
@@ -42,7 +43,8 @@ func (s System) Params(name string) (map[string]string, error) {
 func parseNvidiaParams(text string, into map[string]string) {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t") {
 			continue
 		}
 		value = strings.TrimSpace(value)
@@ -53,9 +55,9 @@ func parseNvidiaParams(text string, into map[string]string) {
 	}
 }
 
-// Differences compares the parameters that a module was to get ("name=value") with its live ones and
-// describes each difference. It skips a parameter that the module does not show. Numbers are equal in any
-// notation (0x10, 020, 16; -1 and 4294967295), and so are y, 1 and true.
+// Differences compares the parameters that a module was to get ("name=value") with its live ones
+// and describes each difference. It skips a parameter that the module does not show. Numbers are
+// equal in any notation (0x10, 020, 16; -1 and 4294967295), and so are y, 1 and true.
 func Differences(want []string, live map[string]string) []string {
 	var found []string
 	for _, p := range want {
@@ -83,8 +85,8 @@ func sameValue(a, b string) bool {
 	return okX && okY && (x == y || uint32(x) == uint32(y) && narrow(x) && narrow(y))
 }
 
-// narrow reports whether n is a 32 bit number, with or without a sign. An unsigned parameter shows -1 as
-// 4294967295.
+// narrow reports whether n is a 32 bit number, with or without a sign. An unsigned parameter shows
+// -1 as 4294967295.
 func narrow(n uint64) bool { return n <= 1<<32-1 || n >= 1<<64-1<<31 }
 
 func number(s string) (uint64, bool) {

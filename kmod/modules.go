@@ -20,9 +20,9 @@ type Module struct {
 	BuiltIn    bool
 }
 
-// Module returns the state of one module, named with - or _. The error wraps fs.ErrNotExist when it is
-// neither loaded nor, as far as sysfs knows, built in: sysfs does not show a built-in module without version
-// and parameters (InsertDeps knows it).
+// Module returns the state of one module, named with - or _. The error wraps fs.ErrNotExist when it
+// is neither loaded nor, as far as sysfs knows, built in: sysfs does not show a built-in module
+// without version and parameters (InsertDeps knows it).
 func (s System) Module(name string) (Module, error) {
 	if err := validName(name); err != nil {
 		return Module{}, err
@@ -49,8 +49,9 @@ func (s System) Module(name string) (Module, error) {
 	return m, nil
 }
 
-// completeWithoutState completes a module whose folder has no initstate. It is either built in, or being
-// removed: the kernel removes the attributes first and leaves its list last, so the list tells the two apart.
+// completeWithoutState completes a module whose folder has no initstate. It is either built in, or
+// being removed: the kernel removes the attributes first and leaves its list last, so the list
+// tells the two apart.
 func (s System) completeWithoutState(m Module, dir string) (Module, error) {
 	listed, err := s.procModules()
 	if err != nil {
@@ -58,7 +59,8 @@ func (s System) completeWithoutState(m Module, dir string) (Module, error) {
 	}
 	for _, l := range listed {
 		if l.Name == m.Name {
-			l.Version, l.SrcVersion = m.Version, m.SrcVersion
+			l.Version = m.Version
+			l.SrcVersion = m.SrcVersion
 			return l, nil
 		}
 	}
@@ -75,7 +77,8 @@ func (m *Module) refs(dir string) {
 	}
 	entries, err := os.ReadDir(dir + "/holders")
 	if err != nil {
-		return // a kernel without unloading has no counters, and a module may go while its files are read
+		// a kernel without unloading has no counters, and a module may go while its files are read
+		return
 	}
 	m.Holders = nil
 	for _, e := range entries {
@@ -83,8 +86,8 @@ func (m *Module) refs(dir string) {
 	}
 }
 
-// Loaded returns the loaded modules in the kernel's order, the newest first. The list is empty for a kernel
-// without modules.
+// Loaded returns the loaded modules in the kernel's order, the newest first. The list is empty for
+// a kernel without modules.
 func (s System) Loaded() ([]Module, error) {
 	all, err := s.procModules()
 	if err != nil {
@@ -138,18 +141,23 @@ func parseProcModule(line string) (Module, bool) {
 	return m, true
 }
 
-// unlisted are modules that use another one without being among its holders. nvidia_fs takes what it needs of
-// nvidia with symbol_get when its device is opened (before 2.17.5), and is of no use without nvidia.
+// unlisted are modules that use another one without being among its holders. nvidia_fs takes what
+// it needs of nvidia with symbol_get when its device is opened (before 2.17.5), and is of no use
+// without nvidia.
 var unlisted = map[string][]string{"nvidia": {"nvidia_fs"}}
 
-// Stack returns a loaded module and all modules that use it, found through the holders, in an order in which
-// they can be unloaded: nvidia_fs, nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The error wraps
-// fs.ErrNotExist when the module is not loaded. A built-in module counts as not loaded, because it cannot be
-// unloaded.
+// Stack returns a loaded module and all modules that use it, found through the holders, in an order
+// in which they can be unloaded: nvidia_fs, nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The
+// error wraps fs.ErrNotExist when the module is not loaded. A built-in module counts as not loaded,
+// because it cannot be unloaded.
 func (s System) Stack(name string) ([]Module, error) {
 	base, err := s.Module(name)
 	if err == nil && base.BuiltIn {
-		err = fmt.Errorf("the module %s is built into the kernel and cannot be unloaded: %w", base.Name, fs.ErrNotExist)
+		err = fmt.Errorf(
+			"the module %s is built into the kernel and cannot be unloaded: %w",
+			base.Name,
+			fs.ErrNotExist,
+		)
 	}
 	if err != nil {
 		return nil, err

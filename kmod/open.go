@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// maxUnpacked bounds the content of a compressed module, in bytes; the largest module known, NVIDIA's open one with
-// debug information, has 185 MiB.
+// maxUnpacked bounds the content of a compressed module, in bytes; the largest module known,
+// NVIDIA's open one with debug information, has 185 MiB.
 const maxUnpacked = 512 << 20
 
 // openModule opens a module file, and returns its size too.
@@ -32,7 +32,8 @@ func openModule(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-// plain returns the uncompressed content of a module file, and its size. It unpacks a compressed one into memory.
+// plain returns the uncompressed content of a module file, and its size. It unpacks a compressed
+// one into memory.
 func plain(content io.ReaderAt, size int64) (io.ReaderAt, int64, error) {
 	kind, err := sign.Compression(content)
 	if err != nil || kind == "" {
@@ -42,8 +43,8 @@ func plain(content io.ReaderAt, size int64) (io.ReaderAt, int64, error) {
 	return bytes.NewReader(b), int64(len(b)), err
 }
 
-// openRegular opens a file and returns its compression, "" for none. It refuses a pipe or device of that name
-// and never waits for one.
+// openRegular opens a file and returns its compression, "" for none. It refuses a pipe or device of
+// that name and never waits for one.
 func openRegular(path string) (f *os.File, kind string, err error) {
 	f, err = bounded.Open(path)
 	if errors.Is(err, bounded.ErrNotRegular) {
@@ -52,7 +53,8 @@ func openRegular(path string) (f *os.File, kind string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if kind, err = sign.Compression(f); err != nil {
+	kind, err = sign.Compression(f)
+	if err != nil {
 		f.Close()
 		return nil, "", err
 	}
@@ -73,8 +75,8 @@ func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Within follows path inside root as if root were "/": absolute links start at root, and ".." does not leave
-// it. The result is an existing path below root without links.
+// Within follows path inside root as if root were "/": absolute links start at root, and ".." does
+// not leave it. The result is an existing path below root without links.
 func Within(root, path string) (string, error) {
 	inside, err := fs.RootPath(root, path)
 	if err == nil {

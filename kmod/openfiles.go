@@ -51,8 +51,9 @@ func (s System) devices() (*deviceTable, error) {
 	return t, nil
 }
 
-// moduleOfDevice returns the module that registers a device name, or makes a file of that name, which may end
-// with a number. nvidia itself registers nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
+// moduleOfDevice returns the module that registers a device name, or makes a file of that name,
+// which may end with a number. nvidia itself registers nvidia-caps, nvidia-nvlink, nvidia-nvswitch
+// and nvidia-frontend.
 func moduleOfDevice(name string) string {
 	switch name = strings.TrimSuffix(strings.TrimRight(ModuleName(name), "0123456789"), "_tools"); name {
 	case "nvidia_uvm", "nvidia_modeset", "nvidia_fs", "gdrdrv":
@@ -63,14 +64,21 @@ func moduleOfDevice(name string) string {
 
 // module returns the module of a character device, if it is one of NVIDIA's or gdrdrv.
 func (t *deviceTable) module(rdev uint64) (string, bool) {
-	major, minor := unix.Major(rdev), unix.Minor(rdev)
+	major := unix.Major(rdev)
+	minor := unix.Minor(rdev)
 	switch {
 	case major == nvidiaMajor && minor == 254:
 		return "nvidia_modeset", true
 	case major == nvidiaMajor:
 		return "nvidia", true
 	case major == drmMajor:
-		link := t.system.sys("dev", "char", strconv.Itoa(drmMajor)+":"+strconv.FormatUint(uint64(minor), 10), "device", "driver")
+		link := t.system.sys(
+			"dev",
+			"char",
+			strconv.Itoa(drmMajor)+":"+strconv.FormatUint(uint64(minor), 10),
+			"device",
+			"driver",
+		)
 		driver, err := os.Readlink(link)
 		return "nvidia_drm", err == nil && filepath.Base(driver) == "nvidia"
 	}
@@ -78,14 +86,21 @@ func (t *deviceTable) module(rdev uint64) (string, bool) {
 	return module, ok
 }
 
-// file returns the module of the file behind a path of /proc. It does not ask a network file system for fresh
-// attributes.
+// file returns the module of the file behind a path of /proc. It does not ask a network file system
+// for fresh attributes.
 func (t *deviceTable) file(path string) (module string, ok bool) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	err := unix.Statx(
+		unix.AT_FDCWD,
+		path,
+		unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE,
+		&st,
+	)
 	if errors.Is(err, unix.ENOSYS) { // before Linux 4.11
 		var old unix.Stat_t
-		if err = unix.Stat(path, &old); err == nil && old.Mode&unix.S_IFMT == unix.S_IFCHR {
+		err = unix.Stat(path, &old)
+		if err == nil && old.Mode&unix.S_IFMT == unix.S_IFCHR {
 			return t.module(old.Rdev)
 		}
 	}
@@ -105,7 +120,8 @@ type processScan struct {
 	found   chan<- heldFile
 }
 
-// add passes on a file, by a path for people: without the suffix of a file whose name was removed, see parseMap.
+// add passes on a file, by a path for people: without the suffix of a file whose name was removed,
+// see parseMap.
 func (p processScan) add(ctx context.Context, path, module string) {
 	select {
 	case p.found <- heldFile{kmsg.Printable(strings.TrimSuffix(path, " (deleted)")), module}:
@@ -113,8 +129,9 @@ func (p processScan) add(ctx context.Context, path, module string) {
 	}
 }
 
-// run looks at the open files and then at the mapped ones, because a device can be closed and stay mapped.
-// For a process that ends meanwhile, or that this program may not look at, the files found so far count.
+// run looks at the open files and then at the mapped ones, because a device can be closed and stay
+// mapped. For a process that ends meanwhile, or that this program may not look at, the files found
+// so far count.
 func (p processScan) run(ctx context.Context) {
 	links := p.links()
 	look := func(likely bool) {
@@ -135,8 +152,8 @@ func (p processScan) run(ctx context.Context) {
 	look(false)
 }
 
-// links returns the open files that have a path, as name in fd to path. Sockets, pipes and the like have
-// none.
+// links returns the open files that have a path, as name in fd to path. Sockets, pipes and the like
+// have none.
 func (p processScan) links() map[string]string {
 	d, err := os.Open(p.dir + "/fd")
 	if err != nil {
@@ -153,9 +170,9 @@ func (p processScan) links() map[string]string {
 	return links
 }
 
-// maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself. Device nodes
-// can be on file systems without a block device (major 0: devtmpfs, tmpfs, overlay); maps skips files on
-// others unless the name says nvidia.
+// maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself.
+// Device nodes can be on file systems without a block device (major 0: devtmpfs, tmpfs, overlay);
+// maps skips files on others unless the name says nvidia.
 func (p processScan) maps(ctx context.Context) {
 	f, err := os.Open(p.dir + "/maps")
 	if err != nil {
@@ -165,7 +182,8 @@ func (p processScan) maps(ctx context.Context) {
 	last := ""
 	for lines := bufio.NewScanner(io.LimitReader(f, maxMaps)); lines.Scan() && ctx.Err() == nil; {
 		m, ok := parseMap(lines.Text())
-		if !ok || m.path == last || !strings.HasPrefix(m.device, "00:") && !strings.Contains(m.path, "nvidia") {
+		if !ok || m.path == last ||
+			!strings.HasPrefix(m.device, "00:") && !strings.Contains(m.path, "nvidia") {
 			continue
 		}
 		last = m.path // a file is mapped in several parts
@@ -173,7 +191,8 @@ func (p processScan) maps(ctx context.Context) {
 		if !ok && strings.HasPrefix(m.path, "/dev/nvidia") {
 			// Without map_files, which requires CAP_SYS_ADMIN, only the name is left.
 			if _, err := os.Readlink(p.dir + "/map_files/" + m.span); err != nil {
-				module, ok = moduleOfDevice(filepath.Base(m.path)), true
+				module = moduleOfDevice(filepath.Base(m.path))
+				ok = true
 			}
 		}
 		if ok {
@@ -188,8 +207,8 @@ type mapping struct {
 	path   string
 }
 
-// parseMap parses a line of /proc/PID/maps: "span permissions offset device inode   path". Inode 0 means no
-// file. maps pads addresses with zeros, map_files does not and refuses padded ones.
+// parseMap parses a line of /proc/PID/maps: "span permissions offset device inode path". Inode 0
+// means no file. maps pads addresses with zeros, map_files does not and refuses padded ones.
 func parseMap(line string) (mapping, bool) {
 	slash := strings.IndexByte(line, '/')
 	if slash < 0 {
@@ -200,9 +219,14 @@ func parseMap(line string) (mapping, bool) {
 		return mapping{}, false
 	}
 	from, to, _ := strings.Cut(f[0], "-")
-	if strings.Trim(from, "0123456789abcdef") != "" || strings.Trim(to, "0123456789abcdef") != "" || to == "" {
+	if strings.Trim(from, "0123456789abcdef") != "" || strings.Trim(to, "0123456789abcdef") != "" ||
+		to == "" {
 		return mapping{}, false
 	}
 	span := cmp.Or(strings.TrimLeft(from, "0"), "0") + "-" + cmp.Or(strings.TrimLeft(to, "0"), "0")
-	return mapping{span: span, device: f[3], path: strings.TrimSuffix(line[slash:], " (deleted)")}, true
+	return mapping{
+		span:   span,
+		device: f[3],
+		path:   strings.TrimSuffix(line[slash:], " (deleted)"),
+	}, true
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
-// Options are the parameters in a machine's files: module (with _) to "name=value". Each name occurs once, in
-// the order in which the last values were given. Values have no quotes around them.
+// Options are the parameters in a machine's files: module (with _) to "name=value". Each name
+// occurs once, in the order in which the last values were given. Values have no quotes around them.
 type Options map[string][]string
 
 // For returns the parameters of a module, named with - or _.
@@ -40,12 +40,12 @@ const (
 	maxConfigFiles = 1 << 10 // in one folder
 )
 
-// ReadOptions reads the parameters of NVIDIA's modules. First come the "options MODULE name=value ..." lines
-// of modprobe's folders: files *.conf in the order of their names; of two files with one name, the one in the
-// earlier folder counts; lines other than options are ignored. Then comes <driversDir>/<module>.conf as
-// NVIDIA's images read it: "name=value" separated by blanks or line ends. Later values win. Lines that begin
-// with # are comments. A folder that does not exist counts as empty. An error names file and line; parameters
-// of other modules never cause an error.
+// ReadOptions reads the parameters of NVIDIA's modules. First come the "options MODULE name=value
+// ..." lines of modprobe's folders: files *.conf in the order of their names; of two files with one
+// name, the one in the earlier folder counts; lines other than options are ignored. Then comes
+// <driversDir>/<module>.conf as NVIDIA's images read it: "name=value" separated by blanks or line
+// ends. Later values win. Lines that begin with # are comments. A folder that does not exist counts
+// as empty. An error names file and line; parameters of other modules never cause an error.
 func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	o := Options{}
 	files, err := configFiles(modprobeDirs)
@@ -60,12 +60,14 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 	if driversDir == "" {
 		return o, nil
 	}
-	if files, err = configFiles([]string{driversDir}); err != nil {
+	files, err = configFiles([]string{driversDir})
+	if err != nil {
 		return nil, err
 	}
 	for _, path := range files {
 		module := ModuleName(strings.TrimSuffix(filepath.Base(path), ".conf"))
-		if !isNVIDIAModule(module) || validName(module) != nil { // gridd.conf and others are not about modules
+		// gridd.conf and others are not about modules
+		if !isNVIDIAModule(module) || validName(module) != nil {
 			continue
 		}
 		if err := o.file(path, module); err != nil {
@@ -80,8 +82,8 @@ func isNVIDIAModule(module string) bool {
 	return strings.HasPrefix(module, "nvidia") || module == "gdrdrv"
 }
 
-// configFiles returns *.conf of several folders in the order of their names. An earlier folder hides names of
-// later ones.
+// configFiles returns *.conf of several folders in the order of their names. An earlier folder
+// hides names of later ones.
 func configFiles(dirs []string) ([]string, error) {
 	byName := map[string]string{}
 	for _, dir := range dirs {
@@ -93,7 +95,12 @@ func configFiles(dirs []string) ([]string, error) {
 			return nil, fmt.Errorf("read the module options in %s: %w", dir, err)
 		}
 		if len(entries) > maxConfigFiles {
-			return nil, fmt.Errorf("read the module options in %s: it has %d entries, more than %d", dir, len(entries), maxConfigFiles)
+			return nil, fmt.Errorf(
+				"read the module options in %s: it has %d entries, more than %d",
+				dir,
+				len(entries),
+				maxConfigFiles,
+			)
 		}
 		for _, e := range entries {
 			if _, hidden := byName[e.Name()]; !hidden && strings.HasSuffix(e.Name(), ".conf") {
@@ -108,24 +115,30 @@ func configFiles(dirs []string) ([]string, error) {
 	return files, nil
 }
 
-// file reads a file with the parameters of a module; "": a file of modprobe.d, of which only options of
-// NVIDIA's modules count.
+// file reads a file with the parameters of a module; "": a file of modprobe.d, of which only
+// options of NVIDIA's modules count.
 func (o Options) file(path, module string) error {
 	text, err := readConfig(path)
 	if isNotExist(err) { // removed meanwhile, or a link to nothing
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the module options in %s: %w; correct or remove the file", path, err)
+		return fmt.Errorf(
+			"read the module options in %s: %w; correct or remove the file",
+			path,
+			err,
+		)
 	}
 	for _, line := range lines(text) {
-		of, rest := module, line.text
+		of := module
+		rest := line.text
 		if module == "" {
 			m := optionsLine().FindStringSubmatch(rest)
 			if m == nil || !isNVIDIAModule(m[1]) || validName(m[1]) != nil {
 				continue
 			}
-			of, rest = ModuleName(m[1]), m[2]
+			of = ModuleName(m[1])
+			rest = m[2]
 		}
 		if err := o.add(of, rest); err != nil {
 			return fmt.Errorf("%s:%d: %w; correct the file", path, line.number, err)
@@ -137,8 +150,8 @@ func (o Options) file(path, module string) error {
 // optionsLine matches the lines that count: "options MODULE name=value ...".
 var optionsLine = lazyregexp.New(`^[ \t]*options[ \t]+([^ \t]+)(.*)$`)
 
-// readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that name in a
-// later folder.
+// readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that
+// name in a later folder.
 func readConfig(path string) (string, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().Type() == fs.ModeDevice|fs.ModeCharDevice {
 		return "", nil
@@ -151,7 +164,8 @@ type configLine struct {
 	text   string
 }
 
-// lines splits a file into lines, without comments and empty lines. A \ at the end of a line continues it.
+// lines splits a file into lines, without comments and empty lines. A \ at the end of a line
+// continues it.
 func lines(text string) []configLine {
 	var all []configLine
 	open := false
@@ -171,15 +185,21 @@ func lines(text string) []configLine {
 	})
 }
 
-// add appends the parameters of a line and drops earlier values of the same names: modules take the last
-// value, and a repeated name would be hard to compare with live values.
+// add appends the parameters of a line and drops earlier values of the same names: modules take the
+// last value, and a repeated name would be hard to compare with live values.
 func (o Options) add(module, text string) error {
 	params, err := splitParams(text)
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", module, err)
 	}
 	for _, p := range params {
-		o[module] = append(slices.DeleteFunc(o[module], func(old string) bool { return paramOf(old) == paramOf(p) }), p)
+		o[module] = append(
+			slices.DeleteFunc(
+				o[module],
+				func(old string) bool { return paramOf(old) == paramOf(p) },
+			),
+			p,
+		)
 	}
 	return nil
 }
@@ -190,11 +210,15 @@ func paramOf(p string) string {
 	return ModuleName(name)
 }
 
-// Default gives a module parameters whose names nothing has given it yet. They come before the others.
+// Default gives a module parameters whose names nothing has given it yet. They come before the
+// others.
 func (o Options) Default(module string, params ...string) {
 	module = ModuleName(module)
 	added := slices.DeleteFunc(slices.Clone(params), func(p string) bool {
-		return slices.ContainsFunc(o[module], func(have string) bool { return paramOf(have) == paramOf(p) })
+		return slices.ContainsFunc(
+			o[module],
+			func(have string) bool { return paramOf(have) == paramOf(p) },
+		)
 	})
 	if len(added) > 0 {
 		o[module] = append(added, o[module]...)

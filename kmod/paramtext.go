@@ -8,10 +8,10 @@ import (
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
-// splitParams splits a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks separate
-// unless they stand between double quotes, and quotes around a value or around the whole are removed. It is
-// stricter than the kernel: a quote that is not closed or that stands inside a value is an error, because
-// neither could be passed on as it was meant.
+// splitParams splits a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks
+// separate unless they stand between double quotes, and quotes around a value or around the whole
+// are removed. It is stricter than the kernel: a quote that is not closed or that stands inside a
+// value is an error, because neither could be passed on as it was meant.
 func splitParams(text string) ([]string, error) {
 	var params []string
 	for {
@@ -19,7 +19,8 @@ func splitParams(text string) ([]string, error) {
 		if text == "" {
 			return params, nil
 		}
-		end, quoted := 0, false
+		end := 0
+		quoted := false
 		for ; end < len(text) && (quoted || !strings.ContainsRune(" \t\r\n\v\f", rune(text[end]))); end++ {
 			if text[end] == '"' {
 				quoted = !quoted

@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// wantedDriver is the driver that an instance would load. Names of modules are those of /proc/modules.
+// wantedDriver is the driver that an instance would load. Names of modules are those of
+// /proc/modules.
 type wantedDriver struct {
 	Driver, Flavour string
 	Modules         []string // in the order of loading: nvidia is the first
@@ -21,13 +22,16 @@ type wantedDriver struct {
 	Recorded        []status.Module // what an earlier instance loaded, by its own record
 }
 
-// verdict says what of the loaded driver can stay. The zero value is the one of a node without a driver.
+// verdict says what of the loaded driver can stay. The zero value is the one of a node without a
+// driver.
 type verdict struct {
-	// Adopted says that the loaded nvidia is the wanted one. Otherwise the whole driver has to be replaced.
+	// Adopted says that the loaded nvidia is the wanted one. Otherwise the whole driver has to be
+	// replaced.
 	Adopted   bool
 	Lacking   []string // wanted modules that are not loaded beside an adopted nvidia
 	Differing []string // modules that have to be replaced, although the nvidia below them stays
-	Reasons   []string // why nvidia cannot stay, or what is wrong with each module of Lacking and Differing
+	// why nvidia cannot stay, or what is wrong with each module of Lacking and Differing
+	Reasons []string
 }
 
 // Whole reports whether the loaded driver is the wanted one, with all of its modules.
@@ -42,7 +46,8 @@ func compare(k Kernel, w wantedDriver) (v verdict, err error) {
 		case errors.Is(err, fs.ErrNotExist) && name == "nvidia":
 			return verdict{}, nil
 		case errors.Is(err, fs.ErrNotExist):
-			v.Lacking, v.Reasons = append(v.Lacking, name), append(v.Reasons, name+" is not loaded")
+			v.Lacking = append(v.Lacking, name)
+			v.Reasons = append(v.Reasons, name+" is not loaded")
 			continue
 		case err != nil:
 			return verdict{}, err
@@ -59,8 +64,8 @@ func compare(k Kernel, w wantedDriver) (v verdict, err error) {
 	return v, nil
 }
 
-// differs returns the difference between a loaded module and the wanted one; "" if there is none. The error
-// is fs.ErrNotExist if the module is not loaded.
+// differs returns the difference between a loaded module and the wanted one; "" if there is none.
+// The error is fs.ErrNotExist if the module is not loaded.
 func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 	m, err := k.Module(name)
 	if err != nil {
@@ -80,11 +85,26 @@ func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 	file, found := status.Named(w.Files, name)
 	switch {
 	case recorded && old.SrcVersion != m.SrcVersion:
-		return fmt.Sprintf("%s was loaded by another program (srcversion %s, ours was %s)", name, m.SrcVersion, old.SrcVersion), nil
+		return fmt.Sprintf(
+			"%s was loaded by another program (srcversion %s, ours was %s)",
+			name,
+			m.SrcVersion,
+			old.SrcVersion,
+		), nil
 	case recorded && !slices.Equal(old.Params, wanted):
-		return fmt.Sprintf("%s was loaded with parameters %q, wanted are %q", name, old.Params, wanted), nil
+		return fmt.Sprintf(
+			"%s was loaded with parameters %q, wanted are %q",
+			name,
+			old.Params,
+			wanted,
+		), nil
 	case found && file.SrcVersion != m.SrcVersion:
-		return fmt.Sprintf("another build of %s is loaded (srcversion %s, ours has %s)", name, m.SrcVersion, file.SrcVersion), nil
+		return fmt.Sprintf(
+			"another build of %s is loaded (srcversion %s, ours has %s)",
+			name,
+			m.SrcVersion,
+			file.SrcVersion,
+		), nil
 	case !recorded && !found:
 		return name + " was loaded by another program: there is no record of it and no file to compare with", nil
 	}
@@ -98,9 +118,9 @@ func (w wantedDriver) differs(k Kernel, name string) (string, error) {
 	return "", nil
 }
 
-// stillLoaded returns the modules of a predecessor's record that are still loaded, and those of the files. Where
-// another program loaded a module, or the recorded file ended with its container, the file of the same build
-// counts.
+// stillLoaded returns the modules of a predecessor's record that are still loaded, and those of the
+// files. Where another program loaded a module, or the recorded file ended with its container, the
+// file of the same build counts.
 func stillLoaded(k Kernel, recorded, files []status.Module) (modules []status.Module) {
 	recorded = slices.DeleteFunc(slices.Clone(recorded), func(m status.Module) bool {
 		_, gone := os.Stat(m.File)
@@ -109,15 +129,17 @@ func stillLoaded(k Kernel, recorded, files []status.Module) (modules []status.Mo
 	})
 	for _, m := range slices.Concat(recorded, files) {
 		live, err := k.Module(m.Name)
-		if _, have := status.Named(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
+		if _, have := status.Named(modules, m.Name); err == nil &&
+			live.SrcVersion == m.SrcVersion &&
+			!have {
 			modules = append(modules, m)
 		}
 	}
 	return modules
 }
 
-// foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of older
-// drivers has no version.
+// foreign reports whether a loaded module belongs to another driver. The nvidia-uvm of 470 and of
+// older drivers has no version.
 func foreign(m kmod.Module, driver string) bool {
 	return m.Version != driver && (m.Version != "" || m.Name == "nvidia")
 }

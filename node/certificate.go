@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// leaveCertificate writes the certificate of a key that the kernel does not know into a file that mokutil on
-// the host can read.
+// leaveCertificate writes the certificate of a key that the kernel does not know into a file that
+// mokutil on the host can read.
 func (n *Node) leaveCertificate(checks []preflight.Check) {
 	for _, c := range checks {
 		if c.Status != preflight.Blocked || c.Signatures == nil || c.Signatures.Enrol == "" {
@@ -35,7 +35,11 @@ func (n *Node) leaveCertificate(checks []preflight.Check) {
 		}
 		n.log.Info("certificate written for mokutil", "certificate", sign.Owner(cert), "path", path)
 		if !n.HostStorage {
-			n.warn("%s is not a folder of the host: copy %s out of the container, or mount it", n.cfg.StateDir, path)
+			n.warn(
+				"%s is not a folder of the host: copy %s out of the container, or mount it",
+				n.cfg.StateDir,
+				path,
+			)
 		}
 	}
 }

@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// ErrStopped says that a signal ended a start. What had been put up is taken down again; that is no failure.
+// ErrStopped says that a signal ended a start. What had been put up is taken down again; that is no
+// failure.
 var ErrStopped = errors.New("stopped")
 
 // ErrLeft says that the driver was left in place because it is in use. A stop that may do so
 // (config.BusyDetach) does not return it.
 var ErrLeft = errors.New("left in place")
 
-// RollbackError says that a start failed after it had taken an older driver down, and whether the older one
-// was restored.
+// RollbackError says that a start failed after it had taken an older driver down, and whether the
+// older one was restored.
 type RollbackError struct {
 	Old, New string // versions
 	Err      error  // why the new one failed
@@ -24,7 +25,13 @@ func (e *RollbackError) Error() string {
 	if e.Restore == nil {
 		return fmt.Sprintf("driver %s failed to start, %s is loaded again: %v", e.New, e.Old, e.Err)
 	}
-	return fmt.Sprintf("driver %s failed to start: %v; and %s could not be put back: %v", e.New, e.Err, e.Old, e.Restore)
+	return fmt.Sprintf(
+		"driver %s failed to start: %v; and %s could not be put back: %v",
+		e.New,
+		e.Err,
+		e.Old,
+		e.Restore,
+	)
 }
 
 func (e *RollbackError) Unwrap() []error { return []error{e.Err, e.Restore} }

@@ -12,15 +12,19 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// surveyHost is the rest of the survey with config.ModulesHost: the node's own system loads the modules, and the loaded
-// driver stays as it is. What is not the driver of this image, or half of one, preflight refuses.
+// surveyHost is the rest of the survey with config.ModulesHost: the node's own system loads the
+// modules, and the loaded driver stays as it is. What is not the driver of this image, or half of
+// one, preflight refuses.
 func (n *Node) surveyHost() (err error) {
-	n.found, n.source, n.loaded = nil, "", verdict{Adopted: true}
+	n.found = nil
+	n.source = ""
+	n.loaded = verdict{Adopted: true}
 	n.want = Want{Driver: n.Info.Driver, Release: n.Release}
 	if text, _ := n.hostUnfit(); text != "" {
 		return nil
 	}
-	if n.want.Flavour, err = n.Kernel.Flavour(); err != nil {
+	n.want.Flavour, err = n.Kernel.Flavour()
+	if err != nil {
 		return err
 	}
 	loaded := func(name string) bool {
@@ -41,35 +45,59 @@ func (n *Node) surveyHost() (err error) {
 			n.warn("%s is asked for, and the system of this node, which brings the modules, has not loaded it", name)
 		}
 	}
-	n.log.Info("the system of this node brings the modules", "driver", n.want.Driver, "flavour", n.want.Flavour, "kernel", n.Release, "modules", n.want.Modules)
+	n.log.Info(
+		"the system of this node brings the modules",
+		"driver",
+		n.want.Driver,
+		"flavour",
+		n.want.Flavour,
+		"kernel",
+		n.Release,
+		"modules",
+		n.want.Modules,
+	)
 	return err
 }
 
-// hostUnfit says why the driver that the node's system loaded cannot be served from this image, and what to do; "" if
-// it can.
+// hostUnfit says why the driver that the node's system loaded cannot be served from this image, and
+// what to do; "" if it can.
 func (n *Node) hostUnfit() (text, fix string) {
 	for _, name := range driverinfo.RequiredModules() {
 		live, err := n.Kernel.Module(underscores(name))
 		switch {
 		case err != nil:
-			return fmt.Sprintf("the node's own system is to bring the modules (--modules=host), and %s is not loaded: %v", name, err),
+			return fmt.Sprintf(
+					"the node's own system is to bring the modules (--modules=host), and %s is not loaded: %v",
+					name,
+					err,
+				),
 				"Load it there (modprobe " + name + "), or leave --modules out."
 		case foreign(live, n.Info.Driver):
-			return fmt.Sprintf("the node's own system loaded %s of driver %s, this image has driver %s", name, live.Version, n.Info.Driver),
+			return fmt.Sprintf(
+					"the node's own system loaded %s of driver %s, this image has driver %s",
+					name,
+					live.Version,
+					n.Info.Driver,
+				),
 				"Use the image of driver " + live.Version + "."
 		}
 	}
 	return "", ""
 }
 
-// compareParams warns of parameters that are configured here and that the system's module does not have.
+// compareParams warns of parameters that are configured here and that the system's module does not
+// have.
 func (n *Node) compareParams(name string) {
 	shown, err := n.Kernel.Params(name)
 	if err != nil { // nothing is shown of it
 		return
 	}
 	if diff := kmod.Differences(n.options.For(name), shown); len(diff) > 0 {
-		n.warn("%s: the system of this node loaded it with other parameters: %s; set them there (/etc/modprobe.d)", name, strings.Join(diff, ", "))
+		n.warn(
+			"%s: the system of this node loaded it with other parameters: %s; set them there (/etc/modprobe.d)",
+			name,
+			strings.Join(diff, ", "),
+		)
 	}
 }
 

@@ -11,14 +11,15 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container loads
-// them, too.
+// inTree are modules of the kernel that the driver uses without naming them: NVIDIA's own container
+// loads them, too.
 var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 
 // load loads the modules into the kernel; of an adopted driver only those that it lacks.
 func (n *Node) load(ctx context.Context) error {
 	err := n.insert(ctx)
-	if !n.loaded.Adopted && (err == nil || errors.Is(err, modules.ErrRemains)) { // what remains the stop unloads, with all that use it
+	// what remains the stop unloads, with all that use it
+	if !n.loaded.Adopted && (err == nil || errors.Is(err, modules.ErrRemains)) {
 		n.up = append(n.up, n.modulesStep())
 	}
 	if err != nil {
@@ -50,11 +51,13 @@ func (n *Node) takeOver() {
 		n.driver = *n.prev
 	}
 	if n.byHost() {
-		n.driver.Modules, n.driver.Source = n.hostModules(), status.FromHost
+		n.driver.Modules = n.hostModules()
+		n.driver.Source = status.FromHost
 	} else {
 		n.driver.Modules = stillLoaded(n.Kernel, n.driver.Modules, n.files())
 	}
-	n.driver.Version, n.driver.Flavour = n.want.Driver, n.want.Flavour
+	n.driver.Version = n.want.Driver
+	n.driver.Flavour = n.want.Flavour
 	if n.driver.Source == "" || n.driver.Source == status.FromHost && !n.byHost() {
 		n.driver.Source = status.Adopted
 	}
@@ -69,15 +72,25 @@ func (n *Node) files() []status.Module {
 		}
 		if f, ok := n.found.File(name); ok {
 			m := underscores(name)
-			out = append(out, status.Module{Name: m, SrcVersion: f.Info.SrcVersion, File: f.Path, SHA256: f.SHA256, Params: n.options.For(m)})
+			out = append(
+				out,
+				status.Module{
+					Name:       m,
+					SrcVersion: f.Info.SrcVersion,
+					File:       f.Path,
+					SHA256:     f.SHA256,
+					Params:     n.options.For(m),
+				},
+			)
 		}
 	}
 	return out
 }
 
-// insert loads the wanted modules that are not loaded, after it has unloaded those that differ. If one is
-// refused, the loaded ones are unloaded and the unloaded ones loaded again. The record has a module before it
-// is loaded, so that it is true whenever the instance is killed: what a record names need not be loaded.
+// insert loads the wanted modules that are not loaded, after it has unloaded those that differ. If
+// one is refused, the loaded ones are unloaded and the unloaded ones loaded again. The record has a
+// module before it is loaded, so that it is true whenever the instance is killed: what a record
+// names need not be loaded.
 func (n *Node) insert(ctx context.Context) error {
 	if n.loaded.Whole() {
 		return nil
@@ -99,7 +112,10 @@ func (n *Node) insert(ctx context.Context) error {
 			n.showDriver()
 		}, n.below(missing)...)
 		n.driver.InTree = slices.Concat(before.InTree, inTree)
-		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return modules.Named(missing, m.Name) })
+		kept := slices.DeleteFunc(
+			slices.Clone(n.driver.Modules),
+			func(m status.Module) bool { return modules.Named(missing, m.Name) },
+		)
 		n.driver.Modules = append(kept, missing...)
 		n.showDriver()
 	}
@@ -107,7 +123,8 @@ func (n *Node) insert(ctx context.Context) error {
 		err = n.stack().Insert(ctx, missing)
 	}
 	if err == nil {
-		if err = n.check(); err != nil {
+		err = n.check()
+		if err != nil {
 			err = errors.Join(err, n.stack().Remove(context.WithoutCancel(ctx), missing))
 		}
 	}
@@ -156,13 +173,16 @@ func (n *Node) check() error {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}
 	if !live.Whole() {
-		return fmt.Errorf("verify the modules after loading them: not as they were loaded: %s", strings.Join(live.Reasons, "; "))
+		return fmt.Errorf(
+			"verify the modules after loading them: not as they were loaded: %s",
+			strings.Join(live.Reasons, "; "),
+		)
 	}
 	return nil
 }
 
-// keep puts modules that were compiled or signed here into the cache after they have been loaded, and records
-// those files instead.
+// keep puts modules that were compiled or signed here into the cache after they have been loaded,
+// and records those files instead.
 func (n *Node) keep(ctx context.Context) error {
 	made := n.files()
 	set, err := n.Supplier.Keep(ctx, n.found, n.needed())
@@ -170,13 +190,18 @@ func (n *Node) keep(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		n.warn("the modules were made here and loaded but could not be kept, the next start makes them again: %v", err)
+		n.warn(
+			"the modules were made here and loaded but could not be kept, the next start makes them again: %v",
+			err,
+		)
 		return nil
 	}
-	n.found, n.fresh = set, false
+	n.found = set
+	n.fresh = false
 	modules := slices.Clone(n.driver.Modules)
 	for i, m := range modules {
-		if f, ok := set.File(m.Name); ok && slices.ContainsFunc(made, func(o status.Module) bool { return o.File == m.File }) {
+		if f, ok := set.File(m.Name); ok &&
+			slices.ContainsFunc(made, func(o status.Module) bool { return o.File == m.File }) {
 			modules[i].File, modules[i].SHA256 = f.Path, f.SHA256
 		}
 	}

@@ -23,16 +23,28 @@ func (n *Node) takeLock(ctx context.Context) error {
 	old := n.status.Predecessor()
 	n.prev = onHost(old.Up)
 	if old.State != "" && old.State != status.Absent {
-		n.log.Info("predecessor found", "left", describe(old.Up), "state", old.State, "reason", old.Reason)
+		n.log.Info(
+			"predecessor found",
+			"left",
+			describe(old.Up),
+			"state",
+			old.State,
+			"reason",
+			old.Reason,
+		)
 	}
 	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.Phase, st.Reason, st.Up, st.LastFailure = status.Starting, "", "", old.Up, old.LastFailure
+		st.State = status.Starting
+		st.Phase = ""
+		st.Reason = ""
+		st.Up = old.Up
+		st.LastFailure = old.LastFailure
 	})
 	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
 }
 
-// waitsForLock sets in this instance's own status what it waits for. The node's status file belongs to the
-// holder.
+// waitsForLock sets in this instance's own status what it waits for. The node's status file belongs
+// to the holder.
 func (n *Node) waitsForLock(h lock.Holder) {
 	n.status.ChangeUnsaved(func(st *status.Snapshot) {
 		st.State, st.WaitsFor, st.Phase, st.Reason = status.Waiting, status.ForLock, status.LockPhase, "waiting for the node's lock, held by "+h.String()
@@ -58,8 +70,8 @@ func (n *Node) signsOfLife(end <-chan struct{}) error {
 	return nil
 }
 
-// beat touches the instance's file until end is closed: the liveness probe sees by it that the process runs,
-// however long a phase takes.
+// beat touches the instance's file until end is closed: the liveness probe sees by it that the
+// process runs, however long a phase takes.
 func (n *Node) beat(end <-chan struct{}) {
 	for {
 		select {

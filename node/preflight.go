@@ -13,13 +13,16 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// checkEvery is the pause between two checks of a node that is not fit for the driver, if nothing changes.
+// checkEvery is the pause between two checks of a node that is not fit for the driver, if nothing
+// changes.
 const checkEvery = time.Minute
 
-// preflight returns an error with everything that is in the way of the driver, before anything is changed.
-// With config.PreflightWait it waits instead until nothing is in the way.
+// preflight returns an error with everything that is in the way of the driver, before anything is
+// changed. With config.PreflightWait it waits instead until nothing is in the way.
 func (n *Node) preflight(ctx context.Context) error {
-	begin, log, last := n.now(), n.log, ""
+	begin := n.now()
+	log := n.log
+	last := ""
 	defer func() { n.log = log }()
 	for said := 0; ; {
 		before := n.fingerprint()
@@ -31,7 +34,8 @@ func (n *Node) preflight(ctx context.Context) error {
 			}
 		}
 		said = len(warnings)
-		if n.cfg.OnPreflight != config.PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
+		if n.cfg.OnPreflight != config.PreflightWait ||
+			err != nil && !errors.As(err, new(*preflight.BlockedError)) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -55,8 +59,17 @@ func (n *Node) preflight(ctx context.Context) error {
 	}
 	if last != "" {
 		n.status.Set(status.Starting, "")
-		log.Info("nothing prevents the driver any more", "driver", n.want.Driver, "flavour", n.want.Flavour, "gpus", len(n.gpus),
-			"duration", n.now().Sub(begin).Round(time.Second))
+		log.Info(
+			"nothing prevents the driver any more",
+			"driver",
+			n.want.Driver,
+			"flavour",
+			n.want.Flavour,
+			"gpus",
+			len(n.gpus),
+			"duration",
+			n.now().Sub(begin).Round(time.Second),
+		)
 	}
 	return nil
 }
@@ -76,16 +89,18 @@ func (n *Node) checkNode(ctx context.Context) error {
 	return err
 }
 
-// showBlocked sets in the status what the instance waits for. The failure is recorded too: the node has no
-// driver because a start cannot succeed.
+// showBlocked sets in the status what the instance waits for. The failure is recorded too: the node
+// has no driver because a start cannot succeed.
 func (n *Node) showBlocked(err error) {
 	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.WaitsFor, st.Ready, st.Reason, st.LastFailure = status.Waiting, status.ForPreflight, false, err.Error(), n.failure(err)
+		st.State, st.WaitsFor, st.Ready, st.Reason, st.LastFailure = status.Waiting, status.ForPreflight, false, err.Error(), n.failure(
+			err,
+		)
 	})
 }
 
-// awaitChange returns nil when the node should be checked again: after some time, or as soon as the fingerprint
-// is not the one from before.
+// awaitChange returns nil when the node should be checked again: after some time, or as soon as the
+// fingerprint is not the one from before.
 func (n *Node) awaitChange(ctx context.Context, before string) error {
 	for end := n.now().Add(checkEvery); n.now().Before(end); {
 		if !daemons.Sleep(ctx, watchEvery) {
@@ -98,8 +113,8 @@ func (n *Node) awaitChange(ctx context.Context, before string) error {
 	return nil
 }
 
-// fingerprint returns as text what is cheap to see and prevents many starts: the GPUs, the drivers that they
-// are bound to, and whether another driver is loaded.
+// fingerprint returns as text what is cheap to see and prevents many starts: the GPUs, the drivers
+// that they are bound to, and whether another driver is loaded.
 func (n *Node) fingerprint() string {
 	gpus, err := n.Hardware.GPUs()
 	facts := []any{gpus, err}

@@ -9,8 +9,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// recover removes what no driver uses: if none is loaded, every mount and everything that was made for one. What a
-// loaded driver has stays as it is until the phases replace and root, however it is mounted.
+// recover removes what no driver uses: if none is loaded, every mount and everything that was made
+// for one. What a loaded driver has stays as it is until the phases replace and root, however it is
+// mounted.
 func (n *Node) recover(ctx context.Context) error {
 	layers, err := n.Roots.Mounted()
 	if err != nil {
@@ -23,7 +24,11 @@ func (n *Node) recover(ctx context.Context) error {
 	path := status.RootPath(n.cfg.Run)
 	if loaded {
 		if layers > 1 {
-			n.warn("%d driver roots are stacked on %s; one root takes their place when the driver is served", layers, path)
+			n.warn(
+				"%d driver roots are stacked on %s; one root takes their place when the driver is served",
+				layers,
+				path,
+			)
 		}
 		return nil
 	}
@@ -31,12 +36,18 @@ func (n *Node) recover(ctx context.Context) error {
 	if err != nil || layers == 0 {
 		return err
 	}
-	n.log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", path, "layers", layers)
+	n.log.Warn(
+		"a driver root is mounted but no driver is loaded, removing it",
+		"path",
+		path,
+		"layers",
+		layers,
+	)
 	return n.Roots.Unmount(ctx)
 }
 
-// sweep removes what a predecessor put up for modules that are not loaded any more. The status names it until
-// it is removed.
+// sweep removes what a predecessor put up for modules that are not loaded any more. The status
+// names it until it is removed.
 func (n *Node) sweep(ctx context.Context, mounted bool) error {
 	if n.prev != nil || mounted {
 		err := n.Roots.ClearFirmware()

@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// replace takes an older driver down, now that everything is ready for the new one. While the older one is in
-// use, the instance waits, is not ready and names the holders; it neither ends nor starts again. For modules
-// of an adopted driver that differ it only waits: load replaces them.
+// replace takes an older driver down, now that everything is ready for the new one. While the older
+// one is in use, the instance waits, is not ready and names the holders; it neither ends nor starts
+// again. For modules of an adopted driver that differ it only waits: load replaces them.
 func (n *Node) replace(ctx context.Context) error {
 	if err := n.unloadNouveau(ctx); err != nil {
 		return err
@@ -33,7 +33,12 @@ func (n *Node) replace(ctx context.Context) error {
 		_, err = wayBack(old)
 	}
 	if err != nil {
-		n.warn("driver %s cannot be put back if %s does not start: %v", old.Version, n.want.Driver, err)
+		n.warn(
+			"driver %s cannot be put back if %s does not start: %v",
+			old.Version,
+			n.want.Driver,
+			err,
+		)
 	}
 	n.blocked = false
 	if err := n.awaitSafeLoad(ctx, old); err != nil {
@@ -59,8 +64,8 @@ func (n *Node) replace(ctx context.Context) error {
 	return nil
 }
 
-// unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again, because the
-// configuration says that it is not wanted.
+// unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again,
+// because the configuration says that it is not wanted.
 func (n *Node) unloadNouveau(ctx context.Context) error {
 	if !n.cfg.UnloadNouveau || n.byHost() {
 		return nil
@@ -74,15 +79,18 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 	}
 	for _, m := range stack {
 		if err := n.Kernel.Delete(ctx, m.Name); err != nil {
-			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot", err)
+			return fmt.Errorf(
+				"unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot",
+				err,
+			)
 		}
 		n.log.Info("unloaded", "module", m.Name)
 	}
 	return nil
 }
 
-// loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the kernel shows
-// it.
+// loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the
+// kernel shows it.
 func (n *Node) loadedDriver() (status.Driver, error) {
 	m, err := n.Kernel.Module("nvidia")
 	if err != nil {
@@ -123,7 +131,11 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 // mustGo returns what has to be unloaded, and why, for messages.
 func (n *Node) mustGo(old status.Driver) string {
 	if n.loaded.Adopted {
-		return fmt.Sprintf("driver %s cannot be completed yet: %s", old.Version, strings.Join(n.loaded.Reasons, "; "))
+		return fmt.Sprintf(
+			"driver %s cannot be completed yet: %s",
+			old.Version,
+			strings.Join(n.loaded.Reasons, "; "),
+		)
 	}
 	return fmt.Sprintf("driver %s must go before %s can be loaded", old.Version, n.want.Driver)
 }
@@ -136,8 +148,8 @@ func (n *Node) countBlocked() {
 	}
 }
 
-// restoring returns the step that restores the old driver if the new one fails. A stop drops the step: then
-// no driver is wanted.
+// restoring returns the step that restores the old driver if the new one fails. A stop drops the
+// step: then no driver is wanted.
 func (n *Node) restoring(old status.Driver) step {
 	return step{name: restoreStep, down: func(ctx context.Context) error {
 		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}

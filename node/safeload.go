@@ -14,33 +14,40 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// SafeLoad is the permission to take down a driver that may be in use, which other programs of the cluster give.
-// The name comes from the GPU Operator: the driver's pod sets an annotation on its node and waits, and the
-// controller that drains the node removes the annotation. Package node/kubernetes has the real implementation.
+// SafeLoad is the permission to take down a driver that may be in use, which other programs of the
+// cluster give. The name comes from the GPU Operator: the driver's pod sets an annotation on its
+// node and waits, and the controller that drains the node removes the annotation. Package
+// node/kubernetes has the real implementation.
 type SafeLoad interface {
-	// Ask asks for the permission and returns whether it was given. It asks again if the request was removed or
-	// changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist asking again is useless; any
-	// other error may pass.
+	// Ask asks for the permission and returns whether it was given. It asks again if the request
+	// was removed or changed. It returns within seconds. After fs.ErrPermission or fs.ErrNotExist
+	// asking again is useless; any other error may pass.
 	Ask(ctx context.Context) (granted bool, err error)
 	// Withdraw removes the request, if it is still there.
 	Withdraw(ctx context.Context) error
-	// String returns what the instance waits for, for messages: "safe load (annotation x of node y)".
+	// String returns what the instance waits for, for messages: "safe load (annotation x of node
+	// y)".
 	String() string
 }
 
 const (
-	safeLoadEvery    = 2 * time.Second
-	safeLoadTries    = time.Minute     // how long the first request may fail
-	safeLoadWithdraw = 3 * time.Second // a stop must not wait longer for a server that does not answer
+	safeLoadEvery = 2 * time.Second
+	safeLoadTries = time.Minute // how long the first request may fail
+	// a stop must not wait longer for a server that does not answer
+	safeLoadWithdraw = 3 * time.Second
 )
 
-// awaitSafeLoad waits until others have freed the node for another driver, if permission is needed. If it cannot
-// ask, it warns, and returns: the caller then waits only for the holders, as it does without safe load.
+// awaitSafeLoad waits until others have freed the node for another driver, if permission is needed.
+// If it cannot ask, it warns, and returns: the caller then waits only for the holders, as it does
+// without safe load.
 func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
 	if n.safeLoad == nil {
 		return nil
 	}
-	begin, asked, open, last := n.now(), false, true, ""
+	begin := n.now()
+	asked := false
+	open := true
+	last := ""
 	defer func() {
 		if open {
 			n.withdrawSafeLoad(ctx)
@@ -84,8 +91,8 @@ func (n *Node) withdrawSafeLoad(ctx context.Context) {
 	}
 }
 
-// showSafeLoad sets in the status what the instance waits for, and which processes hold the driver meanwhile:
-// people who drain the node need to know.
+// showSafeLoad sets in the status what the instance waits for, and which processes hold the driver
+// meanwhile: people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.removable(ctx)
 	busy, inUse := errors.AsType[*modules.InUseError](err)
@@ -96,7 +103,8 @@ func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	var holders []kmod.Holder
 	if busy != nil {
 		n.countBlocked()
-		reason, holders = reason+"; "+busy.Error(), busy.Holders
+		reason = reason + "; " + busy.Error()
+		holders = busy.Holders
 	}
 	if n.status.Get().State != status.Waiting {
 		n.log.Info("waiting for safe load", "reason", reason)

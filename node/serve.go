@@ -9,8 +9,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// serveRoot replaces the served root by the root of this driver, and makes the kernel search in it for
-// firmware. From here on this instance takes an adopted driver down: first its modules, then its root.
+// serveRoot replaces the served root by the root of this driver, and makes the kernel search in it
+// for firmware. From here on this instance takes an adopted driver down: first its modules, then
+// its root.
 func (n *Node) serveRoot(ctx context.Context) error {
 	n.up = append(n.up, n.rootStep())
 	if n.loaded.Adopted {
@@ -27,7 +28,8 @@ func (n *Node) serveRoot(ctx context.Context) error {
 		n.driver.RootID = n.record.RootID
 	}
 	n.driver.RootDir = dir
-	n.showDriver() // before the path: a successor clears it even if another program has unmounted the root
+	// before the path: a successor clears it even if another program has unmounted the root
+	n.showDriver()
 	n.setFirmware()
 	return nil
 }
@@ -47,8 +49,8 @@ func (n *Node) setFirmware() {
 	n.driver.Firmware = err == nil
 }
 
-// putRoot keeps the root that a predecessor serves if it is of this driver, and mounts ours otherwise. It returns
-// the folder of the root that is served.
+// putRoot keeps the root that a predecessor serves if it is of this driver, and mounts ours
+// otherwise. It returns the folder of the root that is served.
 func (n *Node) putRoot(ctx context.Context) (dir string, err error) {
 	if n.loaded.Adopted {
 		dir, err = n.Roots.Adopt(ctx)
@@ -65,14 +67,19 @@ func (n *Node) putRoot(ctx context.Context) (dir string, err error) {
 }
 
 func (n *Node) mountRoot(ctx context.Context, dir string) error {
-	if n.found != nil { // all modules, including those that this program does not load: a sidecar may need nvidia-peermem
+	// all modules, including those that this program does not load: a sidecar may need
+	// nvidia-peermem
+	if n.found != nil {
 		err := n.Roots.AddModules(ctx, dir, n.found.Modules)
 		if err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
 		err = n.Roots.SetOptions(dir, n.options)
 		if err != nil {
-			n.warn("modprobe inside of the driver root will not know the parameters of modules: %v", err)
+			n.warn(
+				"modprobe inside of the driver root will not know the parameters of modules: %v",
+				err,
+			)
 		}
 	}
 	err := n.Roots.Mount(ctx, dir)
@@ -90,8 +97,9 @@ func (n *Node) makeNodes(ctx context.Context) error {
 	})
 }
 
-// startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one does not
-// start, the node is not ready, and the watch tries again: ending would only restart the container.
+// startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one
+// does not start, the node is not ready, and the watch tries again: ending would only restart the
+// container.
 func (n *Node) startDaemons(ctx context.Context) error {
 	if err := n.tryDaemons(ctx); err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -48,19 +48,26 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 	return errors.Join(err, n.lock.Release())
 }
 
-// start brings the driver up, below the shim (node/shim), which is process 1 and outlives this process; Run watches
-// afterwards. Before replace nothing that works is touched. The root comes before the modules: the kernel looks for the
-// driver's firmware in it. What a phase puts up it adds to Node.up, or undoes it itself before it returns an error: stop
-// takes the same list down, backwards.
+// start brings the driver up, below the shim (node/shim), which is process 1 and outlives this
+// process; Run watches afterwards. Before replace nothing that works is touched. The root comes
+// before the modules: the kernel looks for the driver's firmware in it. What a phase puts up it
+// adds to Node.up, or undoes it itself before it returns an error: stop takes the same list down,
+// backwards.
 func (n *Node) start(ctx context.Context) error {
 	prepare := []phase{
-		{status.LockPhase, n.takeLock},   // become the only instance on the node
-		{"recover", n.recover},           // look at mounts and record: what no driver uses goes
-		{"survey", n.survey},             // look at GPUs, kernel and loaded driver: what is needed, what is there
-		{"preflight", n.preflight},       // check that this node can run the driver
-		{"modules", n.getModules},        // take them from the image or the cache, or compile them
-		{"stage", n.stage},               // copy the driver root to the host's storage
-		{status.ReplacePhase, n.replace}, // wait for users and permission, then take an older driver down
+		{status.LockPhase, n.takeLock}, // become the only instance on the node
+		{"recover", n.recover},         // look at mounts and record: what no driver uses goes
+		{
+			"survey",
+			n.survey,
+		}, // look at GPUs, kernel and loaded driver: what is needed, what is there
+		{"preflight", n.preflight}, // check that this node can run the driver
+		{"modules", n.getModules},  // take them from the image or the cache, or compile them
+		{"stage", n.stage},         // copy the driver root to the host's storage
+		{
+			status.ReplacePhase,
+			n.replace,
+		}, // wait for users and permission, then take an older driver down
 	}
 	finish := []phase{
 		{"daemons", n.startDaemons},
@@ -69,8 +76,8 @@ func (n *Node) start(ctx context.Context) error {
 	return n.inTurn(ctx, slices.Concat(prepare, n.putUp(), finish))
 }
 
-// putUp has the phases by which the new driver takes its place. If one fails, restore puts the older driver back by
-// the same phases.
+// putUp has the phases by which the new driver takes its place. If one fails, restore puts the
+// older driver back by the same phases.
 func (n *Node) putUp() []phase {
 	return []phase{
 		{"root", n.serveRoot},
@@ -88,7 +95,8 @@ type phase struct {
 
 // inTurn runs the phases until one fails or ctx ends.
 func (n *Node) inTurn(ctx context.Context, phases []phase) error {
-	begin, log := n.now(), n.log
+	begin := n.now()
+	log := n.log
 	defer func() { n.log = log }()
 	for i, p := range phases {
 		if err := ctx.Err(); err != nil {
@@ -112,6 +120,16 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 		log.Info("phase finished", "phase", p.name, "duration", took)
 	}
 	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
-	log.Info("the driver is up", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.Release, "duration", n.now().Sub(begin).Round(time.Millisecond))
+	log.Info(
+		"the driver is up",
+		"driver",
+		n.driver.Version,
+		"flavour",
+		n.driver.Flavour,
+		"kernel",
+		n.Release,
+		"duration",
+		n.now().Sub(begin).Round(time.Millisecond),
+	)
 	return nil
 }

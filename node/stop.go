@@ -14,8 +14,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped if the stop was requested.
-// Otherwise it is the error of the start or the service, and is joined with the error of the stop.
+// stop takes down what is up, or leaves it whole. cause is nil or ErrStopped if the stop was
+// requested. Otherwise it is the error of the start or the service, and is joined with the error of
+// the stop.
 func (n *Node) stop(stopCtx context.Context, cause error) error {
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
@@ -31,7 +32,9 @@ func (n *Node) stop(stopCtx context.Context, cause error) error {
 		n.warn("markers: %v", err)
 	}
 	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.Ready, st.Phase = status.Stopping, false, ""
+		st.State = status.Stopping
+		st.Ready = false
+		st.Phase = ""
 		if cause != nil {
 			st.Reason = cause.Error()
 		}
@@ -49,8 +52,9 @@ func (n *Node) stop(stopCtx context.Context, cause error) error {
 	return n.stopped(stopCtx, cause, done)
 }
 
-// stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
-// waiting. A failed start waits for holders for a shorter time, because nobody asked it to stop.
+// stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes
+// after the waiting. A failed start waits for holders for a shorter time, because nobody asked it
+// to stop.
 func (n *Node) stopLimit(stopCtx context.Context, cause error) time.Duration {
 	if cause == nil && n.cfg.OnBusy == config.BusyWait {
 		return forever
@@ -68,7 +72,8 @@ func (n *Node) stopLimit(stopCtx context.Context, cause error) time.Duration {
 // less returns a time minus a margin.
 func less(d time.Duration) time.Duration { return d - min(5*time.Second, d/4) }
 
-// usualGrace is the terminationGracePeriodSeconds of a pod that sets none, such as the GPU Operator's.
+// usualGrace is the terminationGracePeriodSeconds of a pod that sets none, such as the GPU
+// Operator's.
 const usualGrace = 30 * time.Second
 
 // podGrace returns the time from SIGTERM to SIGKILL, the usual one if it is not known.
@@ -81,7 +86,13 @@ func (n *Node) podGrace(stopCtx context.Context) time.Duration {
 	defer cancel()
 	grace, err := n.askGrace(ctx)
 	if err != nil {
-		n.log.Info("the grace period of this pod is not known, the usual one is assumed", "duration", usualGrace, "error", err)
+		n.log.Info(
+			"the grace period of this pod is not known, the usual one is assumed",
+			"duration",
+			usualGrace,
+			"error",
+			err,
+		)
 		return usualGrace
 	}
 	return grace
@@ -90,8 +101,8 @@ func (n *Node) podGrace(stopCtx context.Context) time.Duration {
 // forever is the time that config.BusyWait waits: in practice until SIGKILL.
 const forever = 100 * 365 * 24 * time.Hour
 
-// takeDown tries until it succeeds or the time is over; then it returns the last refusal. How much time there
-// is it finds out after the first refusal: most stops need no time.
+// takeDown tries until it succeeds or the time is over; then it returns the last refusal. How much
+// time there is it finds out after the first refusal: most stops need no time.
 func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
 	begin := n.now()
@@ -109,7 +120,9 @@ func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 		}
 		if busy, ok := errors.AsType[*modules.InUseError](err); ok {
 			n.countBlocked()
-			n.status.Change(func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() })
+			n.status.Change(
+				func(st *status.Snapshot) { st.Holders, st.Reason = busy.Holders, busy.Error() },
+			)
 		} else if failures++; failures < enough {
 			continue
 		}
@@ -124,17 +137,18 @@ func (n *Node) takeDown(stopCtx context.Context, cause error) error {
 	}
 }
 
-// step is something that is up: how to take it down, and how to put it up again if another step cannot be
-// taken down.
+// step is something that is up: how to take it down, and how to put it up again if another step
+// cannot be taken down.
 type step struct {
 	name string
 	down func(ctx context.Context) error // whole or not at all
-	redo func(ctx context.Context) error // nil: it cannot be put back, so everything below it must be taken down, too
+	// nil: it cannot be put back, so everything below it must be taken down, too
+	redo func(ctx context.Context) error
 }
 
-// tryDown takes the steps down, newest first. It looks for holders before it stops anything. If a step fails
-// nevertheless, the steps that were taken down are put up again. The steps have their own deadlines: the end
-// of the waiting (ctx) never interrupts one.
+// tryDown takes the steps down, newest first. It looks for holders before it stops anything. If a
+// step fails nevertheless, the steps that were taken down are put up again. The steps have their
+// own deadlines: the end of the waiting (ctx) never interrupts one.
 func (n *Node) tryDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(n.cfg.Grace, time.Minute))
 	defer cancel()
@@ -149,7 +163,8 @@ func (n *Node) tryDown(ctx context.Context) error {
 			continue
 		}
 		later := n.up[i+1:]
-		if slices.ContainsFunc(later, func(s step) bool { return s.redo == nil }) { // the driver is removed: it can only continue
+		// the driver is removed: it can only continue
+		if slices.ContainsFunc(later, func(s step) bool { return s.redo == nil }) {
 			n.up = n.up[:i+1]
 			return err
 		}
@@ -164,8 +179,9 @@ func (n *Node) tryDown(ctx context.Context) error {
 	return nil
 }
 
-// stopped ends a life in which everything that this instance put up was taken down. An older driver may still
-// be there: it was not touched, or it was put back. done is what is logged if nothing is left.
+// stopped ends a life in which everything that this instance put up was taken down. An older driver
+// may still be there: it was not touched, or it was put back. done is what is logged if nothing is
+// left.
 func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 	loaded, err := n.isLoaded("nvidia")
 	if err != nil {
@@ -177,7 +193,12 @@ func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
 		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	}
-	n.status.Change(func(st *status.Snapshot) { st.Holders, st.Daemons, st.GPUs, st.Companions = nil, nil, nil, nil })
+	n.status.Change(func(st *status.Snapshot) {
+		st.Holders = nil
+		st.Daemons = nil
+		st.GPUs = nil
+		st.Companions = nil
+	})
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
@@ -198,14 +219,17 @@ func (n *Node) stopped(ctx context.Context, cause error, done string) error {
 func (n *Node) failed(cause error) error {
 	state := status.Failed
 	if n.restored != nil {
-		n.restored.New, n.restored.Err = n.want.Driver, cause
+		n.restored.New = n.want.Driver
+		n.restored.Err = cause
 		cause = n.restored
 		if n.restored.Restore == nil {
 			state = status.Restored
 		}
 	}
 	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(cause)
+		st.State, st.Ready, st.Reason, st.LastFailure = state, false, cause.Error(), n.failure(
+			cause,
+		)
 	})
 	return cause
 }
@@ -244,15 +268,20 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.repairRoot(ctx)
 	n.showDriver()
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
-		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
+		st.State = status.Detached
+		st.Ready = false
+		st.Reason = reason
+		st.Daemons = nil
 	})
-	if cause == nil && errors.As(refusal, new(*modules.InUseError)) && n.cfg.OnBusy != config.BusyFail {
+	if cause == nil && errors.As(refusal, new(*modules.InUseError)) &&
+		n.cfg.OnBusy != config.BusyFail {
 		return nil
 	}
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))
 }
 
-// repairRoot serves the root again if a failure left modules without one: the holders of the modules need it.
+// repairRoot serves the root again if a failure left modules without one: the holders of the
+// modules need it.
 func (n *Node) repairRoot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

@@ -15,15 +15,17 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// survey finds out what this node needs and what it has already: GPUs, flavour, parameters, modules that need
-// no compiling, and whether the loaded driver can stay. It changes nothing.
+// survey finds out what this node needs and what it has already: GPUs, flavour, parameters, modules
+// that need no compiling, and whether the loaded driver can stay. It changes nothing.
 func (n *Node) survey(ctx context.Context) error {
 	var err error
 	n.info = n.Info
-	if n.gpus, err = n.Hardware.GPUs(); err != nil {
+	n.gpus, err = n.Hardware.GPUs()
+	if err != nil {
 		return err
 	}
-	if n.options, err = n.Hardware.Options(); err != nil {
+	n.options, err = n.Hardware.Options()
+	if err != nil {
 		return fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
 	n.Hardware.KernelLog() // from here on it counts
@@ -49,8 +51,8 @@ func (n *Node) survey(ctx context.Context) error {
 	return n.decide()
 }
 
-// modules returns the modules of this image's driver for a kernel. The files to load are in order, under the
-// names of the driver's own build.
+// modules returns the modules of this image's driver for a kernel. The files to load are in order,
+// under the names of the driver's own build.
 func (n *Node) modules(flavour, release string, mellanox bool) Want {
 	w := Want{Driver: n.Info.Driver, Flavour: flavour, Release: release, Modules: append(driverinfo.RequiredModules(), "nvidia-modeset"),
 		Companions: modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
@@ -68,7 +70,9 @@ func (n *Node) modules(flavour, release string, mellanox bool) Want {
 
 // find searches for existing modules.
 func (n *Node) find(ctx context.Context) error {
-	n.found, n.source, n.damaged = nil, "", ""
+	n.found = nil
+	n.source = ""
+	n.damaged = ""
 	set, source, err := n.Supplier.Find(ctx, n.want)
 	n.status.Change(func(st *status.Snapshot) {
 		switch {
@@ -82,7 +86,8 @@ func (n *Node) find(ctx context.Context) error {
 	corrupt, damaged := errors.AsType[*kbuild.CorruptError](err)
 	switch {
 	case err == nil:
-		n.found, n.source = set, source
+		n.found = set
+		n.source = source
 	case damaged:
 		n.damaged = corrupt.Error()
 		if source == status.FromImage {
@@ -95,8 +100,8 @@ func (n *Node) find(ctx context.Context) error {
 	return n.narrow()
 }
 
-// narrow drops modules that the set lacks because its builder left them out (driver-build --modules), if the
-// driver works without them.
+// narrow drops modules that the set lacks because its builder left them out (driver-build
+// --modules), if the driver works without them.
 func (n *Node) narrow() error {
 	if n.found == nil {
 		return nil
@@ -136,14 +141,16 @@ func (n *Node) rdma() (bool, error) {
 	return loaded, err
 }
 
-// decide decides what of the loaded driver stays. If nvidia is the wanted one, the driver is adopted: load
-// adds the modules that it lacks and replaces only those that differ. Otherwise all of it has to be replaced.
+// decide decides what of the loaded driver stays. If nvidia is the wanted one, the driver is
+// adopted: load adds the modules that it lacks and replaces only those that differ. Otherwise all
+// of it has to be replaced.
 func (n *Node) decide() (err error) {
 	wanted := n.wanted()
 	if n.prev != nil && n.prev.Source != status.FromHost {
 		wanted.Recorded = n.prev.Modules
 	}
-	if n.loaded, err = compare(n.Kernel, wanted); err != nil {
+	n.loaded, err = compare(n.Kernel, wanted)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -166,8 +173,8 @@ func (n *Node) wanted() wantedDriver {
 	return w
 }
 
-// checkParams refuses parameters that the modules do not have, before anything is loaded: the kernel would
-// only log them.
+// checkParams refuses parameters that the modules do not have, before anything is loaded: the
+// kernel would only log them.
 func (n *Node) checkParams() error {
 	if n.found == nil {
 		return nil // checked again when there are files
@@ -186,7 +193,8 @@ func (n *Node) checkParams() error {
 
 // facts returns what this instance knows, for preflight.
 func (n *Node) facts() preflight.Input {
-	whole, signer := n.loaded.Whole(), n.Supplier.Signer(n.found, n.source)
+	whole := n.loaded.Whole()
+	signer := n.Supplier.Signer(n.found, n.source)
 	in := preflight.Input{Release: n.want.Release, Flavour: n.want.Flavour, GPUs: n.gpus, HaveModules: n.found != nil || whole, Source: n.source, Stays: whole,
 		Damaged: n.damaged, SignWith: signer, RDMA: slices.Contains(n.want.Modules, "nvidia-peermem"), Companions: n.want.Companions,
 		GPUDirect: func() (text, fix string) { return n.group().Check(n.want.Release) }}
@@ -197,7 +205,8 @@ func (n *Node) facts() preflight.Input {
 		in.HostModules = n.hostUnfit
 	}
 	if n.found != nil {
-		in.Certificate, in.Resign = n.found.SigningCertificate(), signer != nil
+		in.Certificate = n.found.SigningCertificate()
+		in.Resign = signer != nil
 	}
 	for _, name := range n.want.Modules {
 		if n.found == nil {
@@ -246,14 +255,17 @@ func (n *Node) makeModules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.found, n.source, n.fresh = set, status.Compiled, true
+		n.found = set
+		n.source = status.Compiled
+		n.fresh = true
 	}
 	if n.Supplier.Signer(n.found, n.source) != nil {
 		set, err := n.Supplier.Sign(ctx, n.found)
 		if err != nil {
 			return err
 		}
-		n.found, n.fresh = set, true
+		n.found = set
+		n.fresh = true
 	}
 	return nil
 }
@@ -267,8 +279,8 @@ func (n *Node) waitsForToolkit(reason string) {
 	n.status.Wait(status.ForToolkit, reason, nil)
 }
 
-// stage copies the driver root to the host's storage if there is any, and keeps the modules there. It does not touch
-// the root that is served now.
+// stage copies the driver root to the host's storage if there is any, and keeps the modules there.
+// It does not touch the root that is served now.
 func (n *Node) stage(ctx context.Context) error {
 	dir, err := n.Roots.Stage(ctx, n.needed())
 	if err != nil {

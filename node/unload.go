@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// free returns nil when every module of the driver could be unloaded, else an *InUseError that names the
-// holders. Our own daemons do not count: they are stopped first.
+// free returns nil when every module of the driver could be unloaded, else an *InUseError that
+// names the holders. Our own daemons do not count: they are stopped first.
 func (n *Node) free(ctx context.Context) error {
 	var ours []int
 	if n.daemons != nil {
@@ -22,8 +22,12 @@ func (n *Node) free(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	byHost := n.driver.Source == status.FromHost // then the modules stay, and the host's own programs do not use our root
-	holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool { return byHost && h.Container == "" && h.Pod == "" })
+	// then the modules stay, and the host's own programs do not use our root
+	byHost := n.driver.Source == status.FromHost
+	holders = slices.DeleteFunc(
+		holders,
+		func(h kmod.Holder) bool { return byHost && h.Container == "" && h.Pod == "" },
+	)
 	if len(holders) > 0 {
 		return &modules.InUseError{Holders: holders}
 	}
@@ -58,22 +62,26 @@ func (n *Node) removable(ctx context.Context) error {
 		return err
 	}
 	all, err := n.Kernel.Holders(ctx, func(int) bool { return false })
-	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool { return !h.Holds(busy.Module) })
+	busy.Holders = slices.DeleteFunc(
+		slices.Clone(all),
+		func(h kmod.Holder) bool { return !h.Holds(busy.Module) },
+	)
 	if len(busy.Holders) == 0 { // under names that do not show the module
 		busy.Holders = all
 	}
 	return errors.Join(busy, err)
 }
 
-// unload removes every module that uses nvidia, then nvidia, then the modules of the kernel that were loaded
-// for it.
+// unload removes every module that uses nvidia, then nvidia, then the modules of the kernel that
+// were loaded for it.
 func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	stack, err := n.stack().Loaded("nvidia")
 	if err != nil {
 		return err
 	}
 	_, err = n.stack().Delete(ctx, stack, d)
-	if err = n.nameLoaders(stack, d, err); err != nil {
+	err = n.nameLoaders(stack, d, err)
+	if err != nil {
 		return err
 	}
 	n.sweepCompanions(ctx)

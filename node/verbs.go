@@ -20,9 +20,12 @@ func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	return n.Hardware.Preflight(ctx, n.facts()), nil
 }
 
-// Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns where
-// they came from. It loads nothing and needs no GPU.
-func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, source string, err error) {
+// Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns
+// where they came from. It loads nothing and needs no GPU.
+func (n *Node) Compile(
+	ctx context.Context,
+	release string,
+) (set *kbuild.Set, source string, err error) {
 	n.prev = onHost(n.status.Predecessor().Up)
 	n.status = n.status.InMemory()
 	if release == "" {
@@ -36,16 +39,28 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
-	n.log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
+	n.log.Info(
+		"driver chosen",
+		"driver",
+		n.Info.Driver,
+		"flavour",
+		flavour,
+		"kernel",
+		release,
+		"reason",
+		reason,
+	)
 	n.want = n.modules(flavour, release, false)
 	set, source, err = n.Supplier.Find(ctx, n.want)
 	switch {
 	case err == nil:
-		n.found, n.source = set, source
+		n.found = set
+		n.source = source
 	case !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)):
 		return nil, "", err
 	}
-	if err = n.makeModules(ctx); err == nil && n.fresh {
+	err = n.makeModules(ctx)
+	if err == nil && n.fresh {
 		n.found, err = n.Supplier.Keep(ctx, n.found, n.needed())
 	}
 	if err != nil {
@@ -54,8 +69,9 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	return n.found, n.source, nil
 }
 
-// Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock, stopCtx
-// the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the driver is in use.
+// Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock,
+// stopCtx the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the
+// driver is in use.
 func (n *Node) Unload(ctx, stopCtx context.Context) error {
 	if err := n.takeLock(ctx); err != nil {
 		return err
@@ -73,7 +89,8 @@ func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
 		return err
 	}
 	if loaded {
-		if n.driver, err = n.loadedDriver(); err != nil {
+		n.driver, err = n.loadedDriver()
+		if err != nil {
 			return err
 		}
 		n.up = append(n.up, n.rootStep(), n.modulesStep())

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Pauses of the watch. A GPU that did not come up is asked less often, because that takes a process each
-// time.
+// Pauses of the watch. A GPU that did not come up is asked less often, because that takes a process
+// each time.
 const (
 	watchEvery = 5 * time.Second
 	askEvery   = 30 * time.Second
@@ -21,8 +21,8 @@ const (
 	licenceEvery = 5 * time.Minute
 )
 
-// watch watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
-// others changed.
+// watch watches until ctx ends. It reports what changed and corrects its own readiness. It never
+// repairs what others changed.
 func (n *Node) watch(ctx context.Context) {
 	n.served()
 	pruned := make(chan error, 1) // it may wait for a busy disk for minutes
@@ -35,7 +35,8 @@ func (n *Node) watch(ctx context.Context) {
 	<-pruned
 }
 
-// look looks at the driver every watchEvery, and when a daemon ends, until ctx ends. pruned says once how Prune ended.
+// look looks at the driver every watchEvery, and when a daemon ends, until ctx ends. pruned says
+// once how Prune ended.
 func (n *Node) look(ctx context.Context, pruned <-chan error) {
 	asked := n.now()
 	licensed := n.now()
@@ -60,7 +61,9 @@ func (n *Node) look(ctx context.Context, pruned <-chan error) {
 		case <-next.C:
 			next.Reset(untilNext(n.now()))
 		}
-		again := n.status.Get().State == status.Degraded && (n.now().Sub(asked) >= askEvery || n.registration.Expected(n.now())) && !n.watched.Absent()
+		again := n.status.Get().State == status.Degraded &&
+			(n.now().Sub(asked) >= askEvery || n.registration.Expected(n.now())) &&
+			!n.watched.Absent()
 		reason := n.whyNotReady(ctx, last, again)
 		if again {
 			asked = n.now()
@@ -75,12 +78,16 @@ func (n *Node) look(ctx context.Context, pruned <-chan error) {
 	}
 }
 
-// untilNext returns the time until the clock shows a multiple of watchEvery. All regular work is done at the
-// same moment, so that an idle processor wakes up once.
-func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Truncate(watchEvery)) }
+// untilNext returns the time until the clock shows a multiple of watchEvery. All regular work is
+// done at the same moment, so that an idle processor wakes up once.
+func untilNext(
+	now time.Time,
+) time.Duration {
+	return watchEvery - now.Sub(now.Truncate(watchEvery))
+}
 
-// whyNotReady returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
-// stays, unless again is true: then it asks the driver.
+// whyNotReady returns the reason why the driver is not ready. A reason that only the driver itself
+// can revoke (last) stays, unless again is true: then it asks the driver.
 func (n *Node) whyNotReady(ctx context.Context, last string, again bool) string {
 	n.followCompanions(ctx)
 	reasonOfGPUs, decided := n.followGPUs(ctx)
@@ -103,8 +110,8 @@ func (n *Node) whyNotReady(ctx context.Context, last string, again bool) string 
 	return reason
 }
 
-// recovered reports whether a reason that changedByOthers had found is over, so that the driver should be asked at
-// once.
+// recovered reports whether a reason that changedByOthers had found is over, so that the driver
+// should be asked at once.
 func (n *Node) recovered(last string) bool {
 	return n.status.Get().State == status.Degraded && n.lastSeen != "" && n.lastSeen == last
 }
@@ -131,16 +138,20 @@ func (n *Node) changedByOthers() (reason string) {
 	layers, err := n.Roots.Mounted()
 	switch {
 	case err == nil && layers == 0:
-		return "the driver root " + status.RootPath(n.cfg.Run) + " was unmounted by another program; delete this pod to serve it again"
+		return "the driver root " + status.RootPath(
+			n.cfg.Run,
+		) + " was unmounted by another program; delete this pod to serve it again"
 	case err == nil && layers > 1:
-		return "something was mounted over the driver root " + status.RootPath(n.cfg.Run) + " by another program; delete this pod to clear it"
+		return "something was mounted over the driver root " + status.RootPath(
+			n.cfg.Run,
+		) + " by another program; delete this pod to clear it"
 	}
 	n.keepLock()
 	return n.daemonsDown()
 }
 
-// keepLock recreates the lock's files if another program removed them: the GPU Operator's driver manager
-// removes NVIDIA's file.
+// keepLock recreates the lock's files if another program removed them: the GPU Operator's driver
+// manager removes NVIDIA's file.
 func (n *Node) keepLock() {
 	err := n.lock.Lost()
 	if err == nil {
@@ -164,8 +175,12 @@ func (n *Node) lookAtGPUs() []probe.Change {
 	n.watched.Unloaded = err == nil && !loaded
 	log := n.Hardware.KernelLog()
 	for _, address := range probe.Unbinding(log) {
-		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
-			"and persistence mode (nvidia-smi -i %s -pm 0)", address, address)
+		n.warn(
+			"GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
+				"and persistence mode (nvidia-smi -i %s -pm 0)",
+			address,
+			address,
+		)
 	}
 	if text := modules.Unusable(log); text != "" {
 		n.warn("%s", text)
@@ -183,10 +198,10 @@ func (n *Node) lookAtGPUs() []probe.Change {
 	return changes
 }
 
-// followGPUs reports GPUs that were lent, lost or given back since the last look. A GPU that the driver has
-// got gets its device files. The result says whether reason is why the driver is not ready; otherwise the
-// reason from before may still be right. The driver itself is asked about a GPU that came, and not about one
-// that is on its way to another driver, or lost.
+// followGPUs reports GPUs that were lent, lost or given back since the last look. A GPU that the
+// driver has got gets its device files. The result says whether reason is why the driver is not
+// ready; otherwise the reason from before may still be right. The driver itself is asked about a
+// GPU that came, and not about one that is on its way to another driver, or lost.
 func (n *Node) followGPUs(ctx context.Context) (reason string, decided bool) {
 	changes := n.lookAtGPUs()
 	if len(changes) == 0 {
@@ -205,8 +220,8 @@ func (n *Node) followGPUs(ctx context.Context) (reason string, decided bool) {
 	return reason, true
 }
 
-// followLicences keeps the licences of vGPUs in the status while the driver serves. A licence that is lost
-// then is no reason: work that runs goes on, only slower, and the node stays ready.
+// followLicences keeps the licences of vGPUs in the status while the driver serves. A licence that
+// is lost then is no reason: work that runs goes on, only slower, and the node stays ready.
 func (n *Node) followLicences(ctx context.Context) {
 	if n.status.Get().State != status.Serving || !n.watched.Licences() {
 		return
@@ -218,8 +233,15 @@ func (n *Node) followLicences(ctx context.Context) {
 	states, lost, got := n.watched.Relicensed(answer, n.status.Get().GPUs)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = states })
 	if len(lost) > 0 {
-		n.log.Warn("vGPU licence lost", "gpus", lost, "effect", "it becomes slow after some minutes to a day; the node stays ready",
-			"next", "look at the state of nvidia-gridd, the token and the licence server")
+		n.log.Warn(
+			"vGPU licence lost",
+			"gpus",
+			lost,
+			"effect",
+			"it becomes slow after some minutes to a day; the node stays ready",
+			"next",
+			"look at the state of nvidia-gridd, the token and the licence server",
+		)
 	}
 	if len(got) > 0 {
 		n.log.Info("vGPU licensed", "gpus", got)

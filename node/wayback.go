@@ -17,11 +17,13 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The way back is the way there with another choice: the root and the modules of the record. Another container can
-// go it only with files that outlive theirs, so every start keeps its modules on the host before it loads them.
+// The way back is the way there with another choice: the root and the modules of the record.
+// Another container can go it only with files that outlive theirs, so every start keeps its modules
+// on the host before it loads them.
 
-// keepOnHost lets the modules of the choice be files of the host: those of the image are in its staged root, those of
-// a mounted image go into the cache. Modules that were made here follow when they have been loaded.
+// keepOnHost lets the modules of the choice be files of the host: those of the image are in its
+// staged root, those of a mounted image go into the cache. Modules that were made here follow when
+// they have been loaded.
 func (n *Node) keepOnHost(ctx context.Context) error {
 	if n.found == nil || n.fresh || n.record.RootDir == "" {
 		return nil
@@ -37,7 +39,11 @@ func (n *Node) keepOnHost(ctx context.Context) error {
 	case status.FromMounted:
 		set, err := n.Supplier.Keep(ctx, n.found, n.needed())
 		if err != nil {
-			n.warn("the modules cannot be kept on the host, so driver %s cannot be put back if a later one fails: %v", n.want.Driver, err)
+			n.warn(
+				"the modules cannot be kept on the host, so driver %s cannot be put back if a later one fails: %v",
+				n.want.Driver,
+				err,
+			)
 			return ctx.Err()
 		}
 		n.found = set
@@ -45,7 +51,8 @@ func (n *Node) keepOnHost(ctx context.Context) error {
 	return nil
 }
 
-// inRoot returns the copy of a container's file in its staged root; the file itself if there is none.
+// inRoot returns the copy of a container's file in its staged root; the file itself if there is
+// none.
 func inRoot(root, file string) string {
 	kept := filepath.Join(root, file)
 	_, err := os.Stat(kept)
@@ -55,8 +62,8 @@ func inRoot(root, file string) string {
 	return kept
 }
 
-// onHost returns a record with the paths of modules on the host. An earlier version of this program recorded their
-// paths in its container.
+// onHost returns a record with the paths of modules on the host. An earlier version of this program
+// recorded their paths in its container.
 func onHost(d *status.Driver) *status.Driver {
 	if d == nil || d.RootDir == "" {
 		return d
@@ -84,17 +91,23 @@ func (n *Node) needed() (paths []string) {
 	return slices.DeleteFunc(paths, func(path string) bool { return path == "" })
 }
 
-// wayBack returns the choice of a driver that is recorded, or why its files are not at hand. Companions without files
-// are left out.
+// wayBack returns the choice of a driver that is recorded, or why its files are not at hand.
+// Companions without files are left out.
 func wayBack(d status.Driver) (choice, error) {
 	switch {
 	case d.Source == status.FromHost:
-		return choice{}, errors.New("the node's own system had loaded it; load it there again (modprobe)")
+		return choice{}, errors.New(
+			"the node's own system had loaded it; load it there again (modprobe)",
+		)
 	case len(d.Modules) == 0:
-		return choice{}, errors.New("it was not loaded by this program, so its files are not known; start its container again")
+		return choice{}, errors.New(
+			"it was not loaded by this program, so its files are not known; start its container again",
+		)
 	case d.RootDir == "":
-		return choice{}, errors.New("its root ended with its container, which had no storage of the host " +
-			"(/var/lib/nvidia-driver, hostStateDir); start its container again")
+		return choice{}, errors.New(
+			"its root ended with its container, which had no storage of the host " +
+				"(/var/lib/nvidia-driver, hostStateDir); start its container again",
+		)
 	}
 	_, err := os.Stat(d.RootDir)
 	if err != nil {
@@ -103,7 +116,10 @@ func wayBack(d status.Driver) (choice, error) {
 	own, companions := modules.Split(d.Modules)
 	err = modules.CheckFiles(own)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("its modules were files of its container, which has ended: %w; start its container again", err)
+		err = fmt.Errorf(
+			"its modules were files of its container, which has ended: %w; start its container again",
+			err,
+		)
 	}
 	if err != nil {
 		return choice{}, err
@@ -129,8 +145,17 @@ func chosenBefore(d status.Driver, own, companions []status.Module) choice {
 			params[name] = ""
 		}
 		c.options[m.Name] = m.Params
-		c.found.Modules = append(c.found.Modules, kbuild.File{Name: m.Name, Path: m.File, SHA256: m.SHA256,
-			Info: kmod.Info{Name: m.Name, Version: m.Version, SrcVersion: m.SrcVersion, Depends: d.InTree, Params: params}})
+		c.found.Modules = append(
+			c.found.Modules,
+			kbuild.File{Name: m.Name, Path: m.File, SHA256: m.SHA256,
+				Info: kmod.Info{
+					Name:       m.Name,
+					Version:    m.Version,
+					SrcVersion: m.SrcVersion,
+					Depends:    d.InTree,
+					Params:     params,
+				}},
+		)
 	}
 	for _, m := range own {
 		c.want.Modules = append(c.want.Modules, m.Name)
@@ -138,12 +163,16 @@ func chosenBefore(d status.Driver, own, companions []status.Module) choice {
 	for _, m := range companions {
 		name := strings.TrimSuffix(filepath.Base(m.File), ".ko")
 		c.want.Companions = append(c.want.Companions, name)
-		c.info.Companions = append(c.info.Companions, driverinfo.Companion{Name: name, Version: m.Version})
+		c.info.Companions = append(
+			c.info.Companions,
+			driverinfo.Companion{Name: name, Version: m.Version},
+		)
 	}
 	return c
 }
 
-// restore puts the old driver up again. What fails is tried once more, because nothing else is left to try.
+// restore puts the old driver up again. What fails is tried once more, because nothing else is left
+// to try.
 func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	back, err := wayBack(old)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command bench prints the raw numbers of ci/bench/run as tables: which goal is met, by which numbers, and the
-// medians of all cases. No verdict is typed.
+// Command bench prints the raw numbers of ci/bench/run as tables: which goal is met, by which
+// numbers, and the medians of all cases. No verdict is typed.
 //
 //	go run ./ci/bench bench.tsv
 //	go run ./ci/bench archive TREE VERSION FILE.run    makes an archive for the cases, of an installed driver
 //
-// A line of raw numbers has part, case, seconds, peak KB, processor seconds and MB; a number that was not
-// measured is empty. Lines that begin with "# " say of which machine the numbers are.
+// A line of raw numbers has part, case, seconds, peak KB, processor seconds and MB; a number that
+// was not measured is empty. Lines that begin with "# " say of which machine the numbers are.
 package main
 
 import (
@@ -122,7 +122,9 @@ func (r *raw) median(name string, of column) float64 {
 // goalTable is the table of goals. "C tools" are dpkg-deb, zstd and gzip alone for the same bytes.
 func goalTable(r *raw) string {
 	var b strings.Builder
-	b.WriteString("| goal | driver-build or node | alternative | ratio | C tools | runs | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| goal | driver-build or node | alternative | ratio | C tools | runs | |\n|---|---|---|---|---|---|---|\n",
+	)
 	for _, g := range goals {
 		number := func(name string) string {
 			if v := r.median(name, g.of); v > 0 {
@@ -130,8 +132,17 @@ func goalTable(r *raw) string {
 			}
 			return ""
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %s |\n",
-			g.text, number(g.ours), number(g.alternative), g.ratio(r), number(g.bound), len(r.runs[g.ours]), g.verdict(r))
+		fmt.Fprintf(
+			&b,
+			"| %s | %s | %s | %s | %s | %d | %s |\n",
+			g.text,
+			number(g.ours),
+			number(g.alternative),
+			g.ratio(r),
+			number(g.bound),
+			len(r.runs[g.ours]),
+			g.verdict(r),
+		)
 	}
 	return b.String()
 }
@@ -139,10 +150,23 @@ func goalTable(r *raw) string {
 // caseTable has the medians of everything that was measured.
 func caseTable(r *raw) string {
 	var b strings.Builder
-	b.WriteString("| case | runs | elapsed, s | peak, MB | processor, s | MB |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| case | runs | elapsed, s | peak, MB | processor, s | MB |\n|---|---|---|---|---|---|\n",
+	)
 	for _, name := range r.order {
-		fmt.Fprintf(&b, "| %s | %d | %.2f | %.0f | %.2f | %.1f |\n", name, len(r.runs[name]),
-			r.median(name, elapsed), r.median(name, peak), r.median(name, processor), r.median(name, megabytes))
+		fmt.Fprintf(
+			&b,
+			"| %s | %d | %.2f | %.0f | %.2f | %.1f |\n",
+			name,
+			len(r.runs[name]),
+			r.median(
+				name,
+				elapsed,
+			),
+			r.median(name, peak),
+			r.median(name, processor),
+			r.median(name, megabytes),
+		)
 	}
 	return b.String()
 }

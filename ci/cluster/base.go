@@ -17,12 +17,19 @@ type base struct {
 	kernel *lab.HostKernel
 }
 
-// cached returns a folder of the cache; see tool.Once. Of the folders with the same prefix, it keeps this
-// checkout's and earlier ones. The cache is DRIVER_CLUSTER_DIR, or a folder in the user's cache.
+// cached returns a folder of the cache; see tool.Once. Of the folders with the same prefix, it
+// keeps this checkout's and earlier ones. The cache is DRIVER_CLUSTER_DIR, or a folder in the
+// user's cache.
 func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 	t.Helper()
-	path := filepath.Join(require.Value(tool.CacheDir("cluster", "DRIVER_CLUSTER_DIR"))(t), prefix+"-")
-	require.NoError(t, tool.Once(path+key, func(partial string) error { build(partial); return nil }))
+	path := filepath.Join(
+		require.Value(tool.CacheDir("cluster", "DRIVER_CLUSTER_DIR"))(t),
+		prefix+"-",
+	)
+	require.NoError(
+		t,
+		tool.Once(path+key, func(partial string) error { build(partial); return nil }),
+	)
 	require.NoError(t, tool.Prune(path+"*", 3, 0))
 	return path + key
 }
@@ -30,12 +37,23 @@ func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 // makeBase makes the guest's disk (guest/make) or finds it in the cache.
 func makeBase(t testing.TB) base {
 	t.Helper()
-	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
+	kernel := lab.Kernel(t, "debian12")
+	bin := control.Bin(t)
 	root := require.Value(tool.Project())(t)
 	guest := filepath.Join(root, "ci/cluster/guest")
-	key := require.Value(tool.CacheKey([]string{kernel.Release, filepath.Base(bin)}, guest, filepath.Join(root, "ci/lab/agent"), filepath.Join(root, "ci/lab/wire")))(t)
+	key := require.Value(
+		tool.CacheKey(
+			[]string{kernel.Release, filepath.Base(bin)},
+			guest,
+			filepath.Join(root, "ci/lab/agent"),
+			filepath.Join(root, "ci/lab/wire"),
+		),
+	)(
+		t,
+	)
 	return base{kernel: kernel, dir: cached(t, "base", key, func(dir string) {
-		pki, agent := t.TempDir(), filepath.Join(t.TempDir(), "agent")
+		pki := t.TempDir()
+		agent := filepath.Join(t.TempDir(), "agent")
 		config := makePKI(t, pki)
 		require.NoError(t, tool.Build(t.Context(), agent, "ci/lab/agent", "GOARCH=amd64"))
 		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki, agent)
@@ -43,8 +61,8 @@ func makeBase(t testing.TB) base {
 	})}
 }
 
-// makePKI makes the certificates that the guest's units name in a folder, and returns the administrator's
-// kubeconfig, which names guestServer.
+// makePKI makes the certificates that the guest's units name in a folder, and returns the
+// administrator's kubeconfig, which names guestServer.
 func makePKI(t testing.TB, dir string) []byte {
 	t.Helper()
 	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default",
@@ -59,7 +77,10 @@ func makePKI(t testing.TB, dir string) []byte {
 		{"scheduler", "system:kube-scheduler", nil},
 		{"kubelet", "system:node:" + NodeName, []string{"system:nodes"}},
 	} {
-		require.NoError(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.user, who.groups...))
+		require.NoError(
+			t,
+			pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.user, who.groups...),
+		)
 	}
 	return require.Value(os.ReadFile(pki.Path("admin.kubeconfig")))(t)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// Cluster is a running cluster of one node, as its administrator uses it. Its methods end the test when they
-// fail, so call them in the test's own goroutine.
+// Cluster is a running cluster of one node, as its administrator uses it. Its methods end the test
+// when they fail, so call them in the test's own goroutine.
 type Cluster struct {
 	control.Client
 	base  base
@@ -31,16 +31,19 @@ type Cluster struct {
 	core  typed.CoreV1Interface
 }
 
-// New boots an unused cluster: the node is Ready, has a GPU, and the images are pulled. The cluster ends with the
-// test, which on failure prints what happened in it. Without DRIVER_E2E=1 the test is skipped; then anything that
-// is missing is a failure.
+// New boots an unused cluster: the node is Ready, has a GPU, and the images are pulled. The cluster
+// ends with the test, which on failure prints what happened in it. Without DRIVER_E2E=1 the test is
+// skipped; then anything that is missing is a failure.
 func New(t testing.TB) *Cluster {
 	t.Helper()
 	lab.Gate(t)
 	for program, debian := range map[string]string{"mmdebstrap": "mmdebstrap", "cpio": "cpio"} {
 		tool.Program(t, program, debian)
 	}
-	c := &Cluster{Client: control.Client{T: t, Home: t.TempDir(), Bin: control.Bin(t)}, base: makeBase(t)}
+	c := &Cluster{
+		Client: control.Client{T: t, Home: t.TempDir(), Bin: control.Bin(t)},
+		base:   makeBase(t),
+	}
 	registry := startRegistry(t)
 	list := images(t, c.base, registry)
 	begin := time.Now()
@@ -48,27 +51,37 @@ func New(t testing.TB) *Cluster {
 	t.Cleanup(c.reportFailure)
 	c.connect(api)
 	c.Wait(bootLimit, "the node is Ready, and service accounts work", c.ready)
-	t.Logf("cluster: from the start of QEMU to the node being Ready: %s", time.Since(begin).Round(time.Second))
+	t.Logf(
+		"cluster: from the start of QEMU to the node being Ready: %s",
+		time.Since(begin).Round(time.Second),
+	)
 	for _, ref := range list {
 		begin := time.Now()
-		c.run(pullLimit, "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "+guestRegistry+"/"+ref)
+		c.run(
+			pullLimit,
+			"ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "+guestRegistry+"/"+ref,
+		)
 		t.Logf("cluster: pulled %s in %s", ref, time.Since(begin).Round(100*time.Millisecond))
 	}
 	return c
 }
 
-// start boots the guest and returns the port of this machine's loopback that is its API server's. registry is
-// the port that the guest reaches as guestRegistry.
+// start boots the guest and returns the port of this machine's loopback that is its API server's.
+// registry is the port that the guest reaches as guestRegistry.
 func (c *Cluster) start(registry int) (api int) {
 	c.T.Helper()
-	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(c.T) // a port on which no process listens now
+	// a port on which no process listens now
+	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(c.T)
 	require.NoError(c.T, l.Close())
 	api = portOf(l)
 	c.guest = lab.Start(c.T, lab.Config{
 		Kernel: c.base.kernel, GPUs: []qemu.Model{qemu.T4}, MemoryMB: 2048,
 		CommandLine: "random.trust_cpu=on net.ifnames=0 audit=0 nokaslr systemd.show_status=0",
 		System: &lab.System{
-			Initramfs: filepath.Join(c.base.dir, "initramfs"), Disk: filepath.Join(c.base.dir, "root.ext4"), Quiet: quietBoot,
+			Initramfs: filepath.Join(
+				c.base.dir,
+				"initramfs",
+			), Disk: filepath.Join(c.base.dir, "root.ext4"), Quiet: quietBoot,
 			Arguments: []string{
 				"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%d-:443,guestfwd=tcp:%s-cmd:busybox nc 127.0.0.1 %d",
 					api, guestRegistry, registry),
@@ -85,7 +98,11 @@ func (c *Cluster) connect(api int) {
 	c.T.Helper()
 	c.Config = filepath.Join(c.Home, "kubeconfig")
 	text := testfile.Read(c.T, filepath.Join(c.base.dir, "kubeconfig"))
-	testfile.Write(c.T, c.Config, strings.ReplaceAll(text, guestServer, fmt.Sprintf("https://127.0.0.1:%d", api)))
+	testfile.Write(
+		c.T,
+		c.Config,
+		strings.ReplaceAll(text, guestServer, fmt.Sprintf("https://127.0.0.1:%d", api)),
+	)
 	clients, _ := c.Go()
 	c.core = clients.CoreV1()
 }
@@ -95,8 +112,9 @@ func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
 }
 
-// ready returns nil when the node is Ready and there are the objects that the cluster needs before a pod can be
-// made. QEMU accepts connections before a program listens in the guest, so each attempt has a limit.
+// ready returns nil when the node is Ready and there are the objects that the cluster needs before
+// a pod can be made. QEMU accepts connections before a program listens in the guest, so each
+// attempt has a limit.
 func (c *Cluster) ready() error {
 	ctx, cancel := context.WithTimeout(c.T.Context(), requestLimit)
 	defer cancel()
@@ -106,7 +124,8 @@ func (c *Cluster) ready() error {
 	}
 	ready := false
 	for _, condition := range n.Status.Conditions {
-		ready = ready || condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		ready = ready ||
+			condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
 	}
 	if !ready || len(n.Spec.Taints) > 0 {
 		return fmt.Errorf("conditions %v, taints %v", n.Status.Conditions, n.Spec.Taints)
@@ -122,8 +141,8 @@ func (c *Cluster) Apply(manifests string) {
 	require.Value(c.KubectlInput(manifests, "apply", "-f", "-"))(c.T)
 }
 
-// Node runs a shell command as root on the node and returns its stdout and stderr. If the exit code is not 0,
-// the test ends.
+// Node runs a shell command as root on the node and returns its stdout and stderr. If the exit code
+// is not 0, the test ends.
 func (c *Cluster) Node(command string) string {
 	c.T.Helper()
 	return c.run(nodeLimit, command)

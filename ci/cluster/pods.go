@@ -27,7 +27,10 @@ func (c *Cluster) Pods(selector string) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(
+		list.Items,
+		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
+	)
 	return list.Items, nil
 }
 
@@ -44,13 +47,14 @@ func Restarts(pods []corev1.Pod) int {
 
 // Ready says whether a pod is ready and not being deleted.
 func Ready(p corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return p.DeletionTimestamp == nil &&
+		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
 }
 
-// WaitDriver waits until the cluster has exactly one driver pod, it is ready and has this image tag (any, if
-// empty), and returns the pod.
+// WaitDriver waits until the cluster has exactly one driver pod, it is ready and has this image tag
+// (any, if empty), and returns the pod.
 func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 	c.T.Helper()
 	var pod corev1.Pod
@@ -63,7 +67,11 @@ func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 			return fmt.Errorf("%d driver pods: %s", len(list), Summary(list))
 		}
 		pod = list[0]
-		if !Ready(pod) || !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return strings.HasSuffix(c.Image, tag) }) {
+		if !Ready(pod) ||
+			!slices.ContainsFunc(
+				pod.Spec.Containers,
+				func(c corev1.Container) bool { return strings.HasSuffix(c.Image, tag) },
+			) {
 			return errors.New(Summary(list))
 		}
 		return nil
@@ -75,16 +83,31 @@ func (c *Cluster) WaitDriver(limit time.Duration, tag string) corev1.Pod {
 func Summary(pods []corev1.Pod) string {
 	var b strings.Builder
 	for _, p := range pods {
-		fmt.Fprintf(&b, "%s/%s %s deleting=%t", p.Namespace, p.Name, p.Status.Phase, p.DeletionTimestamp != nil)
+		fmt.Fprintf(
+			&b,
+			"%s/%s %s deleting=%t",
+			p.Namespace,
+			p.Name,
+			p.Status.Phase,
+			p.DeletionTimestamp != nil,
+		)
 		for _, s := range append(slices.Clone(p.Status.InitContainerStatuses), p.Status.ContainerStatuses...) {
-			fmt.Fprintf(&b, " %s: ready=%t restarts=%d %s", s.Name, s.Ready, s.RestartCount, s.State.String())
+			fmt.Fprintf(
+				&b,
+				" %s: ready=%t restarts=%d %s",
+				s.Name,
+				s.Ready,
+				s.RestartCount,
+				s.State.String(),
+			)
 		}
 		b.WriteString("; ")
 	}
 	return b.String()
 }
 
-// Status returns the content of the status file on the node; the zero status if the file is missing.
+// Status returns the content of the status file on the node; the zero status if the file is
+// missing.
 func (c *Cluster) Status() status.Snapshot {
 	c.T.Helper()
 	var st status.Snapshot

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// reportFailure prints what happened in the cluster, if the test failed. The lab prints the console.
+// reportFailure prints what happened in the cluster, if the test failed. The lab prints the
+// console.
 func (c *Cluster) reportFailure() {
 	if !c.T.Failed() || c.core == nil {
 		return
@@ -22,9 +23,16 @@ func (c *Cluster) reportFailure() {
 	for _, p := range list {
 		kubectl("logs", "-n", p.Namespace, p.Name, "--all-containers", "--prefix", "--tail=150")
 	}
-	c.T.Log(tail(fmt.Sprint("--- the node: ", c.guest.RunFor(20*time.Second, "sh", "-c", "cat /run/nvidia/driver-status.json; "+
-		"grep -E '^(nvidia|drm)' /proc/modules; grep ' /run/nvidia' /proc/mounts; "+
-		"journalctl -n 60 --no-pager -u kubelet -u containerd | cut -c1-300; free -m; df -h /; dmesg | tail -n 40"))))
+	c.T.Log(
+		tail(
+			fmt.Sprint(
+				"--- the node: ",
+				c.guest.RunFor(20*time.Second, "sh", "-c", "cat /run/nvidia/driver-status.json; "+
+					"grep -E '^(nvidia|drm)' /proc/modules; grep ' /run/nvidia' /proc/mounts; "+
+					"journalctl -n 60 --no-pager -u kubelet -u containerd | cut -c1-300; free -m; df -h /; dmesg | tail -n 40"),
+			),
+		),
+	)
 }
 
 // tail keeps messages readable: errors are at the end.

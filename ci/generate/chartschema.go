@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// foreign is the reference that marks a name of NVIDIA's charts: any content is accepted, and a template
-// says what to use instead.
+// foreign is the reference that marks a name of NVIDIA's charts: any content is accepted, and a
+// template says what to use instead.
 const foreign = "#/definitions/foreign"
 
 type object = map[string]any
@@ -21,9 +21,10 @@ func member(at object, name string) object {
 	return below
 }
 
-// describe returns values.schema.json with a description for each value: the comment of values.yaml, or, for the
-// names of NVIDIA's charts, what to use instead. Where several values share one definition, the comments of the
-// first one describe it. Descriptions of other properties stay.
+// describe returns values.schema.json with a description for each value: the comment of
+// values.yaml, or, for the names of NVIDIA's charts, what to use instead. Where several values
+// share one definition, the comments of the first one describe it. Descriptions of other properties
+// stay.
 func describe(schema []byte, rows []chartValue, hints []byte) (string, error) {
 	var root object
 	var names map[string]string
@@ -42,7 +43,10 @@ func describe(schema []byte, rows []chartValue, hints []byte) (string, error) {
 		parent, name := find(root, row.Path)
 		property := member(member(parent, "properties"), name)
 		if property == nil {
-			return "", fmt.Errorf("describe the chart's values: values.schema.json has no %s", row.Path)
+			return "", fmt.Errorf(
+				"describe the chart's values: values.schema.json has no %s",
+				row.Path,
+			)
 		}
 		property["description"] = row.Text
 	}
@@ -59,25 +63,35 @@ func find(root object, path string) (at object, name string) {
 		if !deeper {
 			return at, path
 		}
-		at, path = member(member(at, "properties"), first), rest
+		at = member(member(at, "properties"), first)
+		path = rest
 	}
 }
 
-// addForeign declares a name that is refused: of NVIDIA's charts, or one that this chart had. Those below `driver`
-// belong to the GPU Operator's map of that name.
+// addForeign declares a name that is refused: of NVIDIA's charts, or one that this chart had. Those
+// below `driver` belong to the GPU Operator's map of that name.
 func addForeign(root object, path, hint string) error {
-	at, name := root, path
+	at := root
+	name := path
 	if below, ok := strings.CutPrefix(path, "driver."); ok {
-		at, name = member(member(root, "definitions"), "operatorDriver"), below
+		at = member(member(root, "definitions"), "operatorDriver")
+		name = below
 	} else if above, below, ok := strings.Cut(path, "."); ok {
-		at, name = member(member(root, "properties"), above), below
+		at = member(member(root, "properties"), above)
+		name = below
 	}
 	properties := member(at, "properties")
 	if properties == nil {
-		return fmt.Errorf("declare %s of NVIDIA's charts: values.schema.json has no object for it", path)
+		return fmt.Errorf(
+			"declare %s of NVIDIA's charts: values.schema.json has no object for it",
+			path,
+		)
 	}
 	if old := member(properties, name); old != nil && old["$ref"] != foreign {
-		return fmt.Errorf("declare %s of NVIDIA's charts: this chart has a value of that name", path)
+		return fmt.Errorf(
+			"declare %s of NVIDIA's charts: this chart has a value of that name",
+			path,
+		)
 	}
 	properties[name] = object{"description": "Refused: " + hint + ".", "$ref": foreign}
 	return nil

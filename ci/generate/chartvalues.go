@@ -11,14 +11,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// chartValue is one value of the chart: its path ("image.tag"), the text of its comment, and its default as JSON, ""
-// for a group of values.
+// chartValue is one value of the chart: its path ("image.tag"), the text of its comment, and its
+// default as JSON, "" for a group of values.
 type chartValue struct{ Path, Text, Default string }
 
 // whole are values whose keys have no comments although they are mappings: Kubernetes defines them.
 var whole = []string{"resources", "evict.resources", "dashboard.labels"}
 
-// chartValues returns the values in the order of the file. It is an error if a value has no comment.
+// chartValues returns the values in the order of the file. It is an error if a value has no
+// comment.
 func chartValues(values []byte) ([]chartValue, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(values, &doc); err != nil {
@@ -27,25 +28,32 @@ func chartValues(values []byte) ([]chartValue, error) {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("read the chart's values.yaml: it is no mapping")
 	}
-	// The parser attaches a comment at the head of the file to the document, and comments below a group to the
-	// group's first key or to the group itself. So read comments from the lines.
+	// The parser attaches a comment at the head of the file to the document, and comments below a
+	// group to the group's first key or to the group itself. So read comments from the lines.
 	return walk(doc.Content[0], "", strings.Split(string(values), "\n"))
 }
 
 func walk(mapping *yaml.Node, prefix string, lines []string) ([]chartValue, error) {
 	var rows []chartValue
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key, value := mapping.Content[i], mapping.Content[i+1]
+		key := mapping.Content[i]
+		value := mapping.Content[i+1]
 		row := chartValue{Path: prefix + key.Value, Text: comment(lines, key.Line)}
 		if row.Text == "" {
 			return nil, fmt.Errorf("values.yaml:%d: %s has no comment above it", key.Line, row.Path)
 		}
-		group := value.Kind == yaml.MappingNode && len(value.Content) > 0 && !slices.Contains(whole, row.Path)
+		group := value.Kind == yaml.MappingNode && len(value.Content) > 0 &&
+			!slices.Contains(whole, row.Path)
 		if !group {
 			var err error
 			row.Default, err = defaultOf(value)
 			if err != nil {
-				return nil, fmt.Errorf("values.yaml:%d: the default of %s: %w", key.Line, row.Path, err)
+				return nil, fmt.Errorf(
+					"values.yaml:%d: the default of %s: %w",
+					key.Line,
+					row.Path,
+					err,
+				)
 			}
 		}
 		rows = append(rows, row)
@@ -71,7 +79,8 @@ func defaultOf(value *yaml.Node) (string, error) {
 	return string(text), err
 }
 
-// valuesTable returns the table of the chart's README: every value with its default and what it does.
+// valuesTable returns the table of the chart's README: every value with its default and what it
+// does.
 func valuesTable(root string) (string, error) {
 	values, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
 	if err != nil {

@@ -22,8 +22,12 @@ const module = "github.com/driver-container/driver-container/"
 // words are the values of types that have few.
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[status.State](): {
-		string(status.Waiting), string(status.Starting), string(status.Serving), string(status.Degraded), string(status.Stopping),
-		string(status.Detached), string(status.Restored), string(status.Absent), string(status.Failed),
+		string(
+			status.Waiting,
+		), string(status.Starting), string(status.Serving), string(status.Degraded), string(status.Stopping),
+		string(
+			status.Detached,
+		), string(status.Restored), string(status.Absent), string(status.Failed),
 	},
 }
 
@@ -80,8 +84,13 @@ func (m maker) object(t reflect.Type) (map[string]any, error) {
 	if m.definitions[name] != nil {
 		return ref, nil
 	}
-	properties, required := map[string]any{}, []string{}
-	object := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	properties := map[string]any{}
+	required := []string{}
+	object := map[string]any{
+		"type":                 "object",
+		"additionalProperties": false,
+		"properties":           properties,
+	}
 	m.definitions[name] = object
 	if err := m.fields(t, properties, &required); err != nil {
 		return nil, err

@@ -76,11 +76,16 @@ func replace(root, page string) (string, error) {
 	return b.String() + page, nil
 }
 
-// exitCodes returns the table of the constants of a Go file whose names begin with "Exit" or "exit". Their
-// comments say "NAME means ...".
+// exitCodes returns the table of the constants of a Go file whose names begin with "Exit" or
+// "exit". Their comments say "NAME means ...".
 func exitCodes(file string) func(root string) (string, error) {
 	return func(root string) (string, error) {
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ParseComments)
+		parsed, err := parser.ParseFile(
+			token.NewFileSet(),
+			filepath.Join(root, file),
+			nil,
+			parser.ParseComments,
+		)
 		if err != nil {
 			return "", fmt.Errorf("read the exit codes: %w", err)
 		}
@@ -93,10 +98,21 @@ func exitCodes(file string) func(root string) (string, error) {
 			means, documented := strings.CutPrefix(spec.Doc.Text(), spec.Names[0].Name+" means ")
 			value, literal := spec.Values[0].(*ast.BasicLit)
 			if !documented || !literal {
-				err = fmt.Errorf("%s: %s is no number, or its comment does not begin with %q", file, spec.Names[0].Name, spec.Names[0].Name+" means ")
+				err = fmt.Errorf(
+					"%s: %s is no number, or its comment does not begin with %q",
+					file,
+					spec.Names[0].Name,
+					spec.Names[0].Name+" means ",
+				)
 				return false
 			}
-			table += fmt.Sprintf("| %s | %s |\n", value.Value, cell(strings.TrimPrefix(strings.TrimSuffix(strings.TrimSpace(means), "."), "that ")))
+			table += fmt.Sprintf(
+				"| %s | %s |\n",
+				value.Value,
+				cell(
+					strings.TrimPrefix(strings.TrimSuffix(strings.TrimSpace(means), "."), "that "),
+				),
+			)
 			return false
 		})
 		return table, err
@@ -121,7 +137,10 @@ func variables(string) (string, error) {
 		case v.Flag != "":
 			text = "`--" + v.Flag + "`"
 		case len(v.Fine) > 0:
-			text = "as in NVIDIA's if `" + strings.Join(v.Fine, "` or `") + "`; a start says that another value has no effect: " + text
+			text = "as in NVIDIA's if `" + strings.Join(
+				v.Fine,
+				"` or `",
+			) + "`; a start says that another value has no effect: " + text
 		case v.Ignored:
 			text = "a start says that it has no effect: " + text
 		}
@@ -142,7 +161,8 @@ func cuda(string) (string, error) {
 	return strings.Join(rows, ""), nil
 }
 
-// cell makes text a cell of a table. Between backticks a backslash would be shown, except the one before "|".
+// cell makes text a cell of a table. Between backticks a backslash would be shown, except the one
+// before "|".
 func cell(text string) string {
 	everywhere := strings.NewReplacer("|", `\|`, "\n", " ")
 	prose := strings.NewReplacer("<", `\<`, "*", `\*`)

@@ -37,44 +37,137 @@ type printed struct {
 
 // schemas are the schemas that are made from types, by the beginning of their file's name.
 var schemas = map[string]printed{
-	"inspect":       {"An image, as driver-build inspect -o json prints it", reflect.TypeFor[verify.Inspection](), false},
-	"bundle-list":   {"What a bundle holds, as driver-build bundle list -o json prints it", reflect.TypeFor[bundle.List](), false},
-	"status":        {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[nodestatus.Snapshot](), false},
-	"bundle-have":   {"What a repository has, as driver-build bundle have prints it", reflect.TypeFor[bundle.Stock](), false},
-	"compile":       {"A set of modules, as nvidia-driver compile -o json prints it", reflect.TypeFor[kbuild.Set](), false},
-	"bake":          {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked](), false},
-	"fleet":         {"What a fleet needs, as driver-build fleet -o json prints it", reflect.TypeFor[fleet.Plan](), false},
-	"recipe":        {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe](), false},
-	"lock":          {"matrix.lock of driver-build: what the images are made from. docs/build.md#pin-everything-matrixlock explains it", reflect.TypeFor[lockfile.Lock](), false},
-	"plan":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[status.Task](), true},
-	"list":          {"Pairs of the matrix, as driver-build list -o json prints them", reflect.TypeFor[batch.Pair](), true},
-	"check":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[status.Checked](), true},
-	"kernels":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[status.OfferedKernel](), true},
-	"drivers":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage](), true},
-	"gpus":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpus.Answer](), true},
-	"verify":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding](), true},
-	"bundle-verify": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding](), true},
-	"cache":         {"What takes room in the cache, as driver-build cache -o json prints it", reflect.TypeFor[fetch.Kind](), true},
-	"doctor":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[session.Finding](), true},
-	"preflight":     {"Checks of a node, as nvidia-driver preflight -o json prints them", reflect.TypeFor[preflight.Check](), true},
-	"holders":       {"Processes that have the driver open, as nvidia-driver holders -o json prints them", reflect.TypeFor[kmod.Holder](), true},
+	"inspect": {
+		"An image, as driver-build inspect -o json prints it",
+		reflect.TypeFor[verify.Inspection](),
+		false,
+	},
+	"bundle-list": {
+		"What a bundle holds, as driver-build bundle list -o json prints it",
+		reflect.TypeFor[bundle.List](),
+		false,
+	},
+	"status": {
+		"/run/nvidia/driver-status.json: what is known of the driver on a node",
+		reflect.TypeFor[nodestatus.Snapshot](),
+		false,
+	},
+	"bundle-have": {
+		"What a repository has, as driver-build bundle have prints it",
+		reflect.TypeFor[bundle.Stock](),
+		false,
+	},
+	"compile": {
+		"A set of modules, as nvidia-driver compile -o json prints it",
+		reflect.TypeFor[kbuild.Set](),
+		false,
+	},
+	"bake": {
+		"What was baked, as nvidia-driver bake -o json prints it",
+		reflect.TypeFor[host.Baked](),
+		false,
+	},
+	"fleet": {
+		"What a fleet needs, as driver-build fleet -o json prints it",
+		reflect.TypeFor[fleet.Plan](),
+		false,
+	},
+	"recipe": {
+		"The recipe of an image, as driver-build --dry-run prints it",
+		reflect.TypeFor[recipe.Recipe](),
+		false,
+	},
+	"lock": {
+		"matrix.lock of driver-build: what the images are made from. docs/build.md#pin-everything-matrixlock explains it",
+		reflect.TypeFor[lockfile.Lock](),
+		false,
+	},
+	"plan": {
+		"The builds that are due, as driver-build plan -o json prints them",
+		reflect.TypeFor[status.Task](),
+		true,
+	},
+	"list": {
+		"Pairs of the matrix, as driver-build list -o json prints them",
+		reflect.TypeFor[batch.Pair](),
+		true,
+	},
+	"check": {
+		"Pairs and what was found out about them, as driver-build check -o json prints them",
+		reflect.TypeFor[status.Checked](),
+		true,
+	},
+	"kernels": {
+		"Kernels of the repositories, as driver-build kernels -o json prints them",
+		reflect.TypeFor[status.OfferedKernel](),
+		true,
+	},
+	"drivers": {
+		"Branches of the driver, as driver-build drivers -o json prints them",
+		reflect.TypeFor[releases.Coverage](),
+		true,
+	},
+	"gpus": {
+		"GPUs and their drivers, as driver-build gpus -o json prints them",
+		reflect.TypeFor[gpus.Answer](),
+		true,
+	},
+	"verify": {
+		"Findings about an image, as driver-build verify -o json prints them",
+		reflect.TypeFor[verify.Finding](),
+		true,
+	},
+	"bundle-verify": {
+		"Findings about a bundle, as driver-build bundle verify -o json prints them",
+		reflect.TypeFor[bundle.Finding](),
+		true,
+	},
+	"cache": {
+		"What takes room in the cache, as driver-build cache -o json prints it",
+		reflect.TypeFor[fetch.Kind](),
+		true,
+	},
+	"doctor": {
+		"Answers about this machine, as driver-build doctor -o json prints them",
+		reflect.TypeFor[session.Finding](),
+		true,
+	},
+	"preflight": {
+		"Checks of a node, as nvidia-driver preflight -o json prints them",
+		reflect.TypeFor[preflight.Check](),
+		true,
+	},
+	"holders": {
+		"Processes that have the driver open, as nvidia-driver holders -o json prints them",
+		reflect.TypeFor[kmod.Holder](),
+		true,
+	},
 }
 
 // schemaFiles returns the generated schemas by the paths of their files.
 func schemaFiles(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for name, p := range schemas {
-		s := maker{root: root, definitions: map[string]any{}, comments: map[string]map[string]string{}}
+		s := maker{
+			root:        root,
+			definitions: map[string]any{},
+			comments:    map[string]map[string]string{},
+		}
 		top, err := s.of(p.of)
 		if err != nil {
 			return nil, fmt.Errorf("make the schema %s: %w", name, err)
 		}
-		object := map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "title": p.title, "definitions": s.definitions}
+		object := map[string]any{
+			"$schema":     "http://json-schema.org/draft-07/schema#",
+			"title":       p.title,
+			"definitions": s.definitions,
+		}
 		if p.list {
 			top = listOf(top)
 		}
 		maps.Copy(object, top)
-		if files[schemaDir+"/"+name+".schema.json"], err = indented(object); err != nil {
+		files[schemaDir+"/"+name+".schema.json"], err = indented(object)
+		if err != nil {
 			return nil, fmt.Errorf("write the schema %s: %w", name, err)
 		}
 	}
@@ -83,10 +176,18 @@ func schemaFiles(root string) (map[string]string, error) {
 
 // listOf is the schema of a list of items.
 func listOf(item map[string]any) map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": false, "required": []string{"schema", "items"}, "properties": map[string]any{
-		"schema": map[string]any{"const": session.ListSchema, "description": "version of this shape, which grows when the meaning of a field changes"},
-		"items":  map[string]any{"type": "array", "items": item},
-	}}
+	return map[string]any{
+		"type":                 "object",
+		"additionalProperties": false,
+		"required":             []string{"schema", "items"},
+		"properties": map[string]any{
+			"schema": map[string]any{
+				"const":       session.ListSchema,
+				"description": "version of this shape, which grows when the meaning of a field changes",
+			},
+			"items": map[string]any{"type": "array", "items": item},
+		},
+	}
 }
 
 // indented writes JSON for people.

@@ -11,12 +11,16 @@ import (
 
 // tools are the programs that the lab starts, with the Debian package of each.
 var tools = []struct{ name, from string }{
-	{"qemu-system-x86_64", "qemu-system-x86"}, {"busybox", "busybox-static"}, {"depmod", "kmod"}, {"mke2fs", "e2fsprogs"},
+	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"busybox", "busybox-static"},
+	{"depmod", "kmod"},
+	{"mke2fs", "e2fsprogs"},
 	{"mkfs.erofs", "erofs-utils"}, {"dpkg-deb", "dpkg"},
 	{"mkfs.vfat", "dosfstools"}, {"mcopy", "mtools"}, {"runc", "runc"},
 }
 
-// Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a failure.
+// Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a
+// failure.
 func Gate(t testing.TB) {
 	t.Helper()
 	tool.Real(t, "the lab needs root, QEMU, the network for a kernel, and minutes")
@@ -28,7 +32,8 @@ func Gate(t testing.TB) {
 	}
 }
 
-// CacheDir returns the folder of kernels and disks: DRIVER_LAB_DIR, or a folder in the user's cache.
+// CacheDir returns the folder of kernels and disks: DRIVER_LAB_DIR, or a folder in the user's
+// cache.
 func CacheDir(t testing.TB) string {
 	t.Helper()
 	return require.Value(tool.CacheDir("lab", "DRIVER_LAB_DIR"))(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
-// Client is the test's end of the connection to an agent. Its methods may be called at the same time.
+// Client is the test's end of the connection to an agent. Its methods may be called at the same
+// time.
 type Client struct {
 	Patience  Patience // set before the first request
 	port      net.Conn
@@ -27,7 +28,12 @@ type Client struct {
 
 // Connect talks to the agent at the other end of a port.
 func Connect(port net.Conn) *Client {
-	c := &Client{port: port, processes: map[string]*Process{}, ready: make(chan string, 1), gone: make(chan struct{})}
+	c := &Client{
+		port:      port,
+		processes: map[string]*Process{},
+		ready:     make(chan string, 1),
+		gone:      make(chan struct{}),
+	}
 	go c.receive()
 	return c
 }
@@ -88,7 +94,14 @@ func (c *Client) start(t testing.TB, r wire.Request) (*Process, error) {
 	t.Helper()
 	r.Process = cmp.Or(r.Process, newID())
 	r.Env = append(hostEnv(), r.Env...)
-	p := &Process{ID: r.Process, t: t, client: c, args: r.Args, started: time.Now(), news: make(chan struct{})}
+	p := &Process{
+		ID:      r.Process,
+		t:       t,
+		client:  c,
+		args:    r.Args,
+		started: time.Now(),
+		news:    make(chan struct{}),
+	}
 	c.mu.Lock()
 	c.processes[p.ID] = p
 	c.mu.Unlock()
@@ -137,7 +150,13 @@ type Result struct {
 
 // String returns the result for messages.
 func (r Result) String() string {
-	return fmt.Sprintf("%.200s: exit code %d after %s\n%s", strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), tail(r.Output))
+	return fmt.Sprintf(
+		"%.200s: exit code %d after %s\n%s",
+		strings.Join(r.Args, " "),
+		r.Code,
+		r.Took.Round(time.Millisecond),
+		tail(r.Output),
+	)
 }
 
 // tail keeps messages readable: errors are at the end.

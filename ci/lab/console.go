@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Console is the serial line of a guest with Firmware.Debian, with a keyboard for the test. Its methods end
-// the test when they fail.
+// Console is the serial line of a guest with Firmware.Debian, with a keyboard for the test. Its
+// methods end the test when they fail.
 type Console struct {
 	t    testing.TB
 	conn net.Conn
@@ -30,8 +30,8 @@ const (
 	KeyDown  = "\x1b[B"
 )
 
-// keyPause is the pause that programs of the firmware need between keys: they recognise the end of an escape
-// sequence by time.
+// keyPause is the pause that programs of the firmware need between keys: they recognise the end of
+// an escape sequence by time.
 const keyPause = 700 * time.Millisecond
 
 func newConsole(t testing.TB, conn net.Conn) *Console {
@@ -80,7 +80,12 @@ func (c *Console) Wait(pattern string, limit time.Duration) string {
 		select {
 		case <-news:
 		case <-timer.C:
-			c.t.Fatalf("the console has nothing like %q after %s; it says:\n%s", pattern, limit, tail(text))
+			c.t.Fatalf(
+				"the console has nothing like %q after %s; it says:\n%s",
+				pattern,
+				limit,
+				tail(text),
+			)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Container describes a container to start: a privileged container of a pod with hostPID, on the host's
-// network.
+// Container describes a container to start: a privileged container of a pod with hostPID, on the
+// host's network.
 type Container struct {
 	Image   string   // a name of Config.Images; "" for a process on the host itself
 	Command []string // instead of the image's command
@@ -22,8 +22,8 @@ type Container struct {
 	Name    string   // of the container; "" means "nvidia-driver-ctr"
 	PodUID  string   // "" means a random one
 	Mounts  []Mount
-	// HostDev mounts the host's /dev into the container. Without it the container gets a copy of the nodes that
-	// the host has at the start.
+	// HostDev mounts the host's /dev into the container. Without it the container gets a copy of
+	// the nodes that the host has at the start.
 	HostDev bool
 }
 
@@ -36,9 +36,9 @@ type Mount struct {
 	File     bool // a file instead of a folder
 }
 
-// DriverPod returns a container with the volumes of a driver DaemonSet. The host's /usr/src is not one of
-// them: it would hide the driver's sources in the image. The container can still read it through the host's
-// processes.
+// DriverPod returns a container with the volumes of a driver DaemonSet. The host's /usr/src is not
+// one of them: it would hide the driver's sources in the image. The container can still read it
+// through the host's processes.
 func DriverPod(image string, env ...string) Container {
 	return Container{Image: image, Env: env, Mounts: []Mount{
 		{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
@@ -59,7 +59,10 @@ func (c Container) With(m Mount) Container {
 
 // Without returns the container without the volume at a path.
 func (c Container) Without(guest string) Container {
-	c.Mounts = slices.DeleteFunc(slices.Clone(c.Mounts), func(m Mount) bool { return m.Guest == guest })
+	c.Mounts = slices.DeleteFunc(
+		slices.Clone(c.Mounts),
+		func(m Mount) bool { return m.Guest == guest },
+	)
 	return c
 }
 
@@ -69,15 +72,19 @@ const (
 	snapshots = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
 )
 
-func bundleDir(id string) string { return "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + id }
+func bundleDir(
+	id string,
+) string {
+	return "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + id
+}
 
 func terminationLog(pod, id string) string {
 	return "/var/lib/kubelet/pods/" + pod + "/containers/termination-log-" + id[:12]
 }
 
-// runContainer makes what the mounts need, and the container's root where the host sees it, as kubelet and
-// containerd do. The upper layer exists until the container is removed: a bind mount of the root works until
-// then, and is stale afterwards. Standard input is runc's configuration.
+// runContainer makes what the mounts need, and the container's root where the host sees it, as
+// kubelet and containerd do. The upper layer exists until the container is removed: a bind mount of
+// the root works until then, and is stale afterwards. Standard input is runc's configuration.
 const runContainer = `set -e
 id=$1 bundle=$2 upper=$3 layers=$4 state=$5
 shift 5
@@ -106,7 +113,17 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 	}
 	c.Name = cmp.Or(c.Name, "nvidia-driver-ctr")
 	c = c.With(Mount{Host: terminationLog(c.PodUID, id), Guest: "/dev/termination-log", File: true})
-	args := []string{"sh", "-c", runContainer, "sh", id, bundleDir(id), snapshots + "/" + id, image.lowerdir(c.Image), runcState}
+	args := []string{
+		"sh",
+		"-c",
+		runContainer,
+		"sh",
+		id,
+		bundleDir(id),
+		snapshots + "/" + id,
+		image.lowerdir(c.Image),
+		runcState,
+	}
 	for _, m := range c.Mounts {
 		kind := "d:"
 		if m.File {
@@ -115,7 +132,10 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 		args = append(args, kind+m.Host)
 	}
 	config := require.Value(json.Marshal(c.runtimeConfig(id, image)))(g.t)
-	p, err := g.client.start(g.t, wire.Request{Process: id, Args: args, Input: config, PIDFile: bundleDir(id) + "/pid"})
+	p, err := g.client.start(
+		g.t,
+		wire.Request{Process: id, Args: args, Input: config, PIDFile: bundleDir(id) + "/pid"},
+	)
 	require.NoErrorf(g.t, err, "%s", c.Name)
 	p.pod = &c
 	return p
@@ -123,7 +143,8 @@ func (g *Guest) startContainer(c Container, image Image) *Process {
 
 type object map[string]any
 
-// runtimeConfig returns the configuration of the OCI runtime that containerd makes for a privileged container.
+// runtimeConfig returns the configuration of the OCI runtime that containerd makes for a privileged
+// container.
 func (c Container) runtimeConfig(id string, image Image) object {
 	args := c.Command
 	if len(args) == 0 {
@@ -166,11 +187,19 @@ func (c Container) runtimeConfig(id string, image Image) object {
 		"ociVersion": "1.0.2", "hostname": c.Name, "root": object{"path": "rootfs"}, "mounts": mounts, "hooks": hooks,
 		"process": object{
 			"cwd": "/", "user": object{"uid": 0, "gid": 0}, "args": append(slices.Clone(args), c.Args...),
-			"env":          lastOfEach(slices.Concat(image.Env, []string{"HOME=/root"}, c.Env)),
-			"capabilities": object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
+			"env": lastOfEach(slices.Concat(image.Env, []string{"HOME=/root"}, c.Env)),
+			"capabilities": object{
+				"bounding":  capabilities,
+				"effective": capabilities,
+				"permitted": capabilities,
+			},
 		},
 		"linux": object{
-			"namespaces": []object{{"type": "mount"}, {"type": "uts"}, {"type": "ipc"}}, "rootfsPropagation": propagation,
+			"namespaces": []object{
+				{"type": "mount"},
+				{"type": "uts"},
+				{"type": "ipc"},
+			}, "rootfsPropagation": propagation,
 			"resources":   object{"devices": []object{{"allow": true, "access": "rwm"}}},
 			"cgroupsPath": c.cgroup(id),
 		},
@@ -189,13 +218,16 @@ const allCapabilities = `CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWN
 	CAP_SYS_TTY_CONFIG CAP_MKNOD CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG
 	CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_AUDIT_READ CAP_PERFMON CAP_BPF CAP_CHECKPOINT_RESTORE`
 
-// lastOfEach keeps the last value of each variable, as container runtimes do: otherwise a process would use
-// the first of two.
+// lastOfEach keeps the last value of each variable, as container runtimes do: otherwise a process
+// would use the first of two.
 func lastOfEach(env []string) []string {
 	var kept []string
 	for i, e := range env {
 		name, _, _ := strings.Cut(e, "=")
-		if !slices.ContainsFunc(env[i+1:], func(later string) bool { return strings.HasPrefix(later, name+"=") }) {
+		if !slices.ContainsFunc(
+			env[i+1:],
+			func(later string) bool { return strings.HasPrefix(later, name+"=") },
+		) {
 			kept = append(kept, e)
 		}
 	}

@@ -12,23 +12,26 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes some
-// seconds more.
+// Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes
+// some seconds more.
 type Firmware struct {
-	Key       *testcert.Pair // in db: firmware starts what it signed, and Linux has it in its keyring .platform
-	SetupMode bool           // there is no platform key, so Secure Boot is off; otherwise that is Key
-	// ValidationOff is the state after `mokutil --disable-validation`: shim starts anything, and Linux assumes that
-	// Secure Boot is off.
+	// in db: firmware starts what it signed, and Linux has it in its keyring .platform
+	Key *testcert.Pair
+	// there is no platform key, so Secure Boot is off; otherwise that is Key
+	SetupMode bool
+	// ValidationOff is the state after `mokutil --disable-validation`: shim starts anything, and
+	// Linux assumes that Secure Boot is off.
 	ValidationOff bool
-	// Debian selects the boot chain of an installed Debian: the store has Microsoft's keys from the beginning
-	// (so without Key), and shim, GRUB and the kernel come from a disk, signed by
-	// Debian. Such a guest can restart (Guest.Reboot) and has a console for the test to type on. Without Debian,
-	// QEMU passes the kernel to the firmware, which then does not check its signature; everything after that is
-	// real.
+	// Debian selects the boot chain of an installed Debian: the store has Microsoft's keys from the
+	// beginning (so without Key), and shim, GRUB and the kernel come from a disk, signed by Debian.
+	// Such a guest can restart (Guest.Reboot) and has a console for the test to type on. Without
+	// Debian, QEMU passes the kernel to the firmware, which then does not check its signature;
+	// everything after that is real.
 	Debian bool
 }
 
-// OVMF's files, of the package ovmf: code that protects the variables from the guest, and the initial stores.
+// OVMF's files, of the package ovmf: code that protects the variables from the guest, and the
+// initial stores.
 const (
 	ovmf          = "/usr/share/OVMF/"
 	ovmfCode      = ovmf + "OVMF_CODE_4M.secboot.fd"
@@ -39,8 +42,8 @@ const (
 // chainRecipe is part of the cache's name: increase it when the result of ci/lab/chain changes.
 const chainRecipe = "1"
 
-// arguments returns QEMU's arguments for a machine with this firmware, except those of the serial port. It
-// makes files in dir.
+// arguments returns QEMU's arguments for a machine with this firmware, except those of the serial
+// port. It makes files in dir.
 func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel string) []string {
 	t.Helper()
 	template := ovmfEmpty
@@ -60,21 +63,44 @@ func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel str
 		"-drive", "if=pflash,unit=1,format=raw,file=" + variables,
 	}
 	if !f.Debian {
-		return append(args, "-no-reboot", "-kernel", c.Kernel.signed, "-initrd", initramfs, "-append", kernel)
+		return append(
+			args,
+			"-no-reboot",
+			"-kernel",
+			c.Kernel.signed,
+			"-initrd",
+			initramfs,
+			"-append",
+			kernel,
+		)
 	}
 	disk := filepath.Join(dir, "esp.img")
 	makeESP(t, disk, c.Kernel.signed, initramfs, kernel)
-	return append(args, "-drive", "if=none,id=esp,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=esp,addr=0x4,bootindex=1")
+	return append(
+		args,
+		"-drive",
+		"if=none,id=esp,format=raw,file="+disk,
+		"-device",
+		"virtio-blk-pci,drive=esp,addr=0x4,bootindex=1",
+	)
 }
 
-// poke writes variables into the firmware's store: only changes through the firmware need signatures. The GUIDs are
-// of shim's variables, and of a signature's owner, which may be any.
+// poke writes variables into the firmware's store: only changes through the firmware need
+// signatures. The GUIDs are of shim's variables, and of a signature's owner, which may be any.
 func (f *Firmware) poke(t testing.TB, store string) {
 	t.Helper()
 	value := store + ".value"
 	if f.ValidationOff {
 		require.NoError(t, os.WriteFile(value, []byte{1}, 0o644))
-		tool.Must(t, "flash-var", "-g", "605dab50-e046-4300-abb6-3dd810dd8b23", store, "MokSBState", value)
+		tool.Must(
+			t,
+			"flash-var",
+			"-g",
+			"605dab50-e046-4300-abb6-3dd810dd8b23",
+			store,
+			"MokSBState",
+			value,
+		)
 		hideMokSBState(t, store)
 	}
 	if f.Key == nil {
@@ -82,7 +108,14 @@ func (f *Firmware) poke(t testing.TB, store string) {
 	}
 	certificate := store + ".pem"
 	require.NoError(t, os.WriteFile(certificate, []byte(f.Key.CertPEM()), 0o644))
-	tool.Must(t, "cert-to-efi-sig-list", "-g", "77fa9abd-0359-4d32-bd60-28f4e78f784b", certificate, value)
+	tool.Must(
+		t,
+		"cert-to-efi-sig-list",
+		"-g",
+		"77fa9abd-0359-4d32-bd60-28f4e78f784b",
+		certificate,
+		value,
+	)
 	names := []string{"db", "KEK", "PK"}
 	if f.SetupMode {
 		names = names[:1]
@@ -92,9 +125,9 @@ func (f *Firmware) poke(t testing.TB, store string) {
 	}
 }
 
-// hideMokSBState takes the attributes away that flash-var gives every variable, and with which shim ignores this one:
-// only NonVolatile and BootService are left. They are at 4 in the header of 60 bytes before the name, which is in
-// UTF-16.
+// hideMokSBState takes the attributes away that flash-var gives every variable, and with which shim
+// ignores this one: only NonVolatile and BootService are left. They are at 4 in the header of 60
+// bytes before the name, which is in UTF-16.
 func hideMokSBState(t testing.TB, store string) {
 	t.Helper()
 	flash := require.Value(os.ReadFile(store))(t)
@@ -116,11 +149,16 @@ initrd /initramfs
 boot
 `
 
-// makeESP makes the disk from which firmware starts, without mounting it: one FAT file system, no partitions.
+// makeESP makes the disk from which firmware starts, without mounting it: one FAT file system, no
+// partitions.
 func makeESP(t testing.TB, disk, kernel, initramfs, commandLine string) {
 	t.Helper()
 	const size = 96 << 20
-	chain := cached(t, "chain-"+chainRecipe, func(path string) { tool.Must(t, filepath.Join(sourceDir(t), "chain"), path) })
+	chain := cached(
+		t,
+		"chain-"+chainRecipe,
+		func(path string) { tool.Must(t, filepath.Join(sourceDir(t), "chain"), path) },
+	)
 	grub := disk + ".cfg"
 	require.NoError(t, os.WriteFile(grub, fmt.Appendf(nil, grubConfig, commandLine), 0o644))
 	require.NoError(t, os.WriteFile(disk, nil, 0o644))

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	hangLimit  = 5 * time.Minute // a guest that has not come by then hangs, and is started again once
+	// a guest that has not come by then hangs, and is started again once
+	hangLimit  = 5 * time.Minute
 	bootLimit  = 10 * time.Minute
 	quietBoot  = 5 * time.Second  // of a kernel that QEMU starts directly
 	quietStart = 40 * time.Second // with firmware and boot loaders
@@ -33,9 +34,11 @@ type Config struct {
 	Images      map[string]Image
 	Disks       map[string]string // folder in the guest to a disk of TreeDisk, read only
 	Programs    []string          // of this machine, for the guest's host, with their libraries
-	NoHeaders   bool              // the host has neither /usr/src nor the modules' links to the headers
-	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
-	System      *System           // nil: the lab's; of the fields above, another has Kernel, GPUs, MemoryMB and CommandLine
+	// the host has neither /usr/src nor the modules' links to the headers
+	NoHeaders bool
+	Firmware  *Firmware // UEFI; nil: QEMU starts the kernel itself
+	// nil: the lab's; of the fields above, another has Kernel, GPUs, MemoryMB and CommandLine
+	System *System
 }
 
 // Guest is a running guest. Its methods end the test when they fail, so call them in the test's own
@@ -49,8 +52,8 @@ type Guest struct {
 	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
 
-// Start boots a guest that ends with the test. A guest that hangs while it boots is started again once. The
-// test fails if the kernel log shows a bug.
+// Start boots a guest that ends with the test. A guest that hangs while it boots is started again
+// once. The test fails if the kernel log shows a bug.
 func Start(t testing.TB, config Config) *Guest {
 	t.Helper()
 	config.MemoryMB = cmp.Or(config.MemoryMB, 1400)
@@ -58,10 +61,19 @@ func Start(t testing.TB, config Config) *Guest {
 	begin := g.launch()
 	t.Cleanup(g.end)
 	if !g.ready(begin, hangLimit) {
-		t.Logf("the guest hung while it booted: its agent did not come within %s. It is started again, once. Its console:\n%s", hangLimit, tail(g.qemu.consoleText()))
+		t.Logf(
+			"the guest hung while it booted: its agent did not come within %s. It is started again, once. Its console:\n%s",
+			hangLimit,
+			tail(g.qemu.consoleText()),
+		)
 		_ = g.qemu.stop(0) // the error says that it was killed
-		if begin = g.launch(); !g.ready(begin, bootLimit) {
-			t.Fatalf("the guest hung again: its agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
+		begin = g.launch()
+		if !g.ready(begin, bootLimit) {
+			t.Fatalf(
+				"the guest hung again: its agent did not come within %s; the console:\n%s",
+				bootLimit,
+				tail(g.qemu.consoleText()),
+			)
 		}
 	}
 	return g
@@ -72,7 +84,8 @@ func (g *Guest) launch() time.Time {
 	g.t.Helper()
 	begin := time.Now()
 	g.qemu = startMachine(g.t, &g.config)
-	g.client, g.console = Connect(g.qemu.port), nil
+	g.client = Connect(g.qemu.port)
+	g.console = nil
 	if g.qemu.serial != nil {
 		g.console = newConsole(g.t, g.qemu.serial)
 	}
@@ -104,8 +117,8 @@ func (g *Guest) ready(begin time.Time, limit time.Duration) bool {
 	return false
 }
 
-// Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's variables
-// are kept. during, which may be nil, uses the console until the kernel starts.
+// Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's
+// variables are kept. during, which may be nil, uses the console until the kernel starts.
 func (g *Guest) Reboot(during func(*Console)) {
 	g.t.Helper()
 	if g.console == nil {
@@ -119,11 +132,16 @@ func (g *Guest) Reboot(during func(*Console)) {
 		during(g.console)
 	}
 	if !g.ready(begin, bootLimit) {
-		g.t.Fatalf("the guest's agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
+		g.t.Fatalf(
+			"the guest's agent did not come within %s; the console:\n%s",
+			bootLimit,
+			tail(g.qemu.consoleText()),
+		)
 	}
 }
 
-// Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
+// Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot
+// time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.Patience.Limit(quiet) }
 
 // Run runs a command on the guest's host, which has only busybox.
@@ -141,7 +159,11 @@ func (g *Guest) RunFor(limit time.Duration, args ...string) Result {
 // must runs a command that must succeed, and returns its output.
 func (g *Guest) must(input []byte, args ...string) string {
 	g.t.Helper()
-	return require.Value(g.client.output(g.t, wire.Request{Args: args, Input: input}, runLimit))(g.t)
+	return require.Value(
+		g.client.output(g.t, wire.Request{Args: args, Input: input}, runLimit),
+	)(
+		g.t,
+	)
 }
 
 // image returns an image of the guest.
@@ -154,8 +176,8 @@ func (g *Guest) image(name string) Image {
 	return image
 }
 
-// Sh runs a script on the guest's host and returns its output without the last newline. The test fails if the
-// script fails.
+// Sh runs a script on the guest's host and returns its output without the last newline. The test
+// fails if the script fails.
 func (g *Guest) Sh(script string) string {
 	g.t.Helper()
 	return strings.TrimSuffix(g.must(nil, "sh", "-c", script), "\n")
@@ -177,7 +199,11 @@ func (g *Guest) Process(args ...string) *Process {
 }
 
 // AllowDmesg declares lines of the kernel log as expected although they look like bugs.
-func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.MustCompile(pattern)) }
+func (g *Guest) AllowDmesg(
+	pattern string,
+) {
+	g.allow = append(g.allow, regexp.MustCompile(pattern))
+}
 
 // end checks the kernel log and powers off; QEMU ends in any case.
 func (g *Guest) end() {
@@ -206,13 +232,18 @@ func (g *Guest) checkLog() {
 // shown is the number of log lines that are shown, from a bug on.
 const shown = 40
 
-var bugPattern = regexp.MustCompile(`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`)
+var bugPattern = regexp.MustCompile(
+	`WARNING:|\bOops\b|BUG:|BUG\b.*at |general protection|Kernel panic|blocked for more than|refcount_t|UBSAN|KASAN`,
+)
 
 // findBugs returns the lines of a kernel log from the first bug on.
 func findBugs(log string, allow []*regexp.Regexp) []string {
 	lines := strings.Split(log, "\n")
 	for i, line := range lines {
-		expected := slices.ContainsFunc(allow, func(re *regexp.Regexp) bool { return re.MatchString(line) })
+		expected := slices.ContainsFunc(
+			allow,
+			func(re *regexp.Regexp) bool { return re.MatchString(line) },
+		)
 		if !expected && bugPattern.MatchString(line) {
 			return lines[i:min(i+shown, len(lines))]
 		}

@@ -29,14 +29,21 @@ func ImageDisk(t testing.TB, dir string) Image {
 	img := ocitest.Open(t, dir)
 	config := require.Value(img.ConfigFile())(t).Config
 	image := Image{Env: config.Env, Command: slices.Concat(config.Entrypoint, config.Cmd)}
-	image.Disk = cached(t, "images/"+require.Value(img.Digest())(t).Hex+".erofs", func(path string) {
-		root := path + ".d"
-		require.NoError(t, os.RemoveAll(root))
-		ocitest.Unpack(t, img, root)
-		makeErofs(t, root, path)
-		require.NoError(t, os.RemoveAll(root)) // after a failure the next attempt removes it
-	})
-	require.NoError(t, tool.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour))
+	image.Disk = cached(
+		t,
+		"images/"+require.Value(img.Digest())(t).Hex+".erofs",
+		func(path string) {
+			root := path + ".d"
+			require.NoError(t, os.RemoveAll(root))
+			ocitest.Unpack(t, img, root)
+			makeErofs(t, root, path)
+			require.NoError(t, os.RemoveAll(root)) // after a failure the next attempt removes it
+		},
+	)
+	require.NoError(
+		t,
+		tool.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour),
+	)
 	return image
 }
 
@@ -48,7 +55,8 @@ func TreeDisk(t testing.TB, dir string) string {
 	return path
 }
 
-// makeErofs does not compress: an emulated processor takes longer to decompress data than to read it.
+// makeErofs does not compress: an emulated processor takes longer to decompress data than to read
+// it.
 func makeErofs(t testing.TB, dir, path string) {
 	t.Helper()
 	tool.Must(t, "mkfs.erofs", "--quiet", path, dir)

@@ -13,9 +13,17 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// bootModules are needed for the disks, the port and their file systems. The checksum comes first: libcrc32c
-// requests it through modprobe, which does not find modules in the initramfs.
-var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
+// bootModules are needed for the disks, the port and their file systems. The checksum comes first:
+// libcrc32c requests it through modprobe, which does not find modules in the initramfs.
+var bootModules = []string{
+	"crc32c_generic",
+	"virtio_pci",
+	"virtio_blk",
+	"virtio_console",
+	"erofs",
+	"ext4",
+	"overlay",
+}
 
 // hidden are the patterns of the kernel's headers below /usr.
 const hidden = "src/* lib/linux-kbuild-* lib/modules/*/build lib/modules/*/source"
@@ -30,7 +38,16 @@ func (c *Config) initramfs(t testing.TB, path string) {
 	var order, disks strings.Builder
 	for _, name := range bootModules {
 		// Lines are "insmod FILE", those it needs first, or "builtin NAME".
-		lines := tool.Must(t, "modprobe", "-d", filepath.Join(c.Kernel.Root, "usr"), "-S", c.Kernel.Release, "--show-depends", name)
+		lines := tool.Must(
+			t,
+			"modprobe",
+			"-d",
+			filepath.Join(c.Kernel.Root, "usr"),
+			"-S",
+			c.Kernel.Release,
+			"--show-depends",
+			name,
+		)
 		for line := range strings.Lines(lines) {
 			file, found := strings.CutPrefix(strings.TrimSpace(line), "insmod ")
 			if found && !strings.Contains(order.String(), filepath.Base(file)+"\n") {
@@ -54,7 +71,15 @@ func (c *Config) initramfs(t testing.TB, path string) {
 	testfile.Tree(t, tree, files)
 	tool.Must(t, "cp", "/bin/busybox", filepath.Join(tree, "bin"))
 	tool.Must(t, "cp", filepath.Join(sourceDir(t), "init"), tree)
-	require.NoError(t, tool.Build(t.Context(), filepath.Join(tree, "host/lab/agent"), "ci/lab/agent", "GOARCH=amd64"))
+	require.NoError(
+		t,
+		tool.Build(
+			t.Context(),
+			filepath.Join(tree, "host/lab/agent"),
+			"ci/lab/agent",
+			"GOARCH=amd64",
+		),
+	)
 	for _, program := range append([]string{"runc"}, c.Programs...) {
 		addProgram(t, filepath.Join(tree, "host/lab/upper"), program)
 	}
@@ -79,5 +104,8 @@ func addProgram(t testing.TB, usr, name string) {
 // osRelease is /etc/os-release of the guest's host.
 func (k *HostKernel) osRelease() string {
 	version := strings.TrimPrefix(k.System, "debian")
-	return fmt.Sprintf("PRETTY_NAME=\"Debian GNU/Linux %[1]s\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"%[1]s\"\nID=debian\n", version)
+	return fmt.Sprintf(
+		"PRETTY_NAME=\"Debian GNU/Linux %[1]s\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"%[1]s\"\nID=debian\n",
+		version,
+	)
 }

@@ -18,13 +18,16 @@ const kernelRecipe = "2"
 type HostKernel struct {
 	System  string // "debian12"
 	Release string // "6.1.0-56-amd64"
-	Root    string // folder on this machine: usr/lib/modules/RELEASE, usr/src/linux-headers-*, usr/lib/linux-kbuild-*
-	image   string // vmlinux, which QEMU starts by its PVH entry
-	signed  string // vmlinuz, which firmware starts
-	disk    string // Root and busybox, as erofs
+	// folder on this machine: usr/lib/modules/RELEASE, usr/src/linux-headers-*,
+	// usr/lib/linux-kbuild-*
+	Root   string
+	image  string // vmlinux, which QEMU starts by its PVH entry
+	signed string // vmlinuz, which firmware starts
+	disk   string // Root and busybox, as erofs
 }
 
-// Kernel downloads the newest kernel of a system, "debian11" or "debian12", or takes it from the cache.
+// Kernel downloads the newest kernel of a system, "debian11" or "debian12", or takes it from the
+// cache.
 func Kernel(t testing.TB, system string) *HostKernel {
 	t.Helper()
 	return OlderKernel(t, system, 1)
@@ -43,7 +46,10 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	release := require.Value(os.ReadFile(filepath.Join(dir, "release")))(t)
 	return &HostKernel{
 		System: system, Release: strings.TrimSpace(string(release)),
-		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), signed: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
+		Root: filepath.Join(
+			dir,
+			"root",
+		), image: filepath.Join(dir, "vmlinux"), signed: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
 	}
 }
 
@@ -51,6 +57,21 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 func varDisk(t testing.TB) string {
 	t.Helper()
 	return cached(t, "var-8192.ext4", func(path string) {
-		tool.Must(t, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=1", path, "8192M")
+		tool.Must(
+			t,
+			"mke2fs",
+			"-q",
+			"-F",
+			"-t",
+			"ext4",
+			"-O",
+			"^has_journal",
+			"-m",
+			"0",
+			"-E",
+			"lazy_itable_init=1",
+			path,
+			"8192M",
+		)
 	})
 }

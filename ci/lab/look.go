@@ -20,7 +20,15 @@ import (
 // Read reads a file on the guest's host.
 func (g *Guest) Read(path string) string {
 	g.t.Helper()
-	return string(require.Value(base64.StdEncoding.DecodeString(strings.ReplaceAll(g.must(nil, "base64", path), "\n", "")))(g.t))
+	return string(
+		require.Value(
+			base64.StdEncoding.DecodeString(
+				strings.ReplaceAll(g.must(nil, "base64", path), "\n", ""),
+			),
+		)(
+			g.t,
+		),
+	)
 }
 
 // Exists says whether a path exists on the guest's host; a dangling link counts.
@@ -29,11 +37,20 @@ func (g *Guest) Exists(path string) bool {
 	return g.Run("sh", "-c", `[ -e "$1" ] || [ -L "$1" ]`, "sh", path).Code == 0
 }
 
-// Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means 0644.
+// Write writes a file on the guest's host, and makes its folder if it is missing. Mode 0 means
+// 0644.
 func (g *Guest) Write(path, content string, mode os.FileMode) {
 	g.t.Helper()
 	const script = `[ -e "$1" ] || { mkdir -p "${1%/*}" && : >"$1" && chmod "$2" "$1"; }; cat >"$1"`
-	g.must([]byte(content), "sh", "-c", script, "sh", path, strconv.FormatUint(uint64(cmp.Or(mode.Perm(), 0o644)), 8))
+	g.must(
+		[]byte(content),
+		"sh",
+		"-c",
+		script,
+		"sh",
+		path,
+		strconv.FormatUint(uint64(cmp.Or(mode.Perm(), 0o644)), 8),
+	)
 }
 
 // Remove removes a file, or a folder with its contents.
@@ -48,16 +65,16 @@ func (g *Guest) Module(name string) {
 	g.must(nil, "modprobe", name)
 }
 
-// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it was
-// inserted.
+// Insert inserts a module file of the guest's host and returns the kernel's error number: 0 if it
+// was inserted.
 func (g *Guest) Insert(path string) syscall.Errno {
 	g.t.Helper()
 	return syscall.Errno(g.Run("insmod", path).Code) // as busybox ends
 }
 
-// Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that are
-// started from it from now on have two layers there below their own, the upper of which has the driver's
-// modules and firmware. Without Unpack the image is a disk of its own.
+// Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that
+// are started from it from now on have two layers there below their own, the upper of which has the
+// driver's modules and firmware. Without Unpack the image is a disk of its own.
 func (g *Guest) Unpack(name string) {
 	g.t.Helper()
 	image := g.image(name)
@@ -92,7 +109,10 @@ func (g *Guest) Modules() []string {
 // Driver returns the loaded modules of the driver, sorted: only their names begin with nvidia.
 func (g *Guest) Driver() []string {
 	g.t.Helper()
-	return slices.DeleteFunc(g.Modules(), func(name string) bool { return !strings.HasPrefix(name, "nvidia") })
+	return slices.DeleteFunc(
+		g.Modules(),
+		func(name string) bool { return !strings.HasPrefix(name, "nvidia") },
+	)
 }
 
 // Dmesg returns the kernel log since boot.
@@ -108,8 +128,8 @@ func (g *Guest) kernelLog() (string, error) {
 	return g.client.output(g.t, wire.Request{Args: []string{"dmesg"}}, runLimit)
 }
 
-// Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the file is
-// open.
+// Hold opens a device file on the guest's host and keeps it open until Kill. It returns when the
+// file is open.
 func (g *Guest) Hold(device string) *Process {
 	g.t.Helper()
 	return hold(g.t, g.client, wire.Request{Args: holding(device)})
@@ -137,8 +157,8 @@ func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
 	}) == nil
 }
 
-// Eventually fails the test with the description of a condition if the condition does not become true within
-// a limit on an idle machine.
+// Eventually fails the test with the description of a condition if the condition does not become
+// true within a limit on an idle machine.
 func (g *Guest) Eventually(limit time.Duration, what string, ask func() bool) {
 	g.t.Helper()
 	if !g.Within(limit, ask) {

@@ -33,8 +33,8 @@ type machine struct {
 // firstFD is the file descriptor in QEMU of the first file that it is started with.
 const firstFD = 3
 
-// System is another system than the lab's own, whose process 1 is the script init. It starts the agent at the port
-// "agent".
+// System is another system than the lab's own, whose process 1 is the script init. It starts the
+// agent at the port "agent".
 type System struct {
 	Initramfs string        // a file
 	Disk      string        // a file; what a guest writes to it is lost
@@ -58,7 +58,8 @@ func startMachine(t testing.TB, c *Config) *machine {
 	files := []*os.File{theirs}
 	for _, model := range c.GPUs {
 		g := qemu.Serve(t, model)
-		m.gpus, files = append(m.gpus, g), append(files, g.File)
+		m.gpus = append(m.gpus, g)
+		files = append(files, g.File)
 	}
 	args := append(arguments(c), disks(t, c)...)
 	if c.Firmware != nil {
@@ -68,15 +69,25 @@ func startMachine(t testing.TB, c *Config) *machine {
 	}
 	if c.Firmware != nil && c.Firmware.Debian {
 		serial, end := qemu.SocketPair(t)
-		m.serial, files = serial, append(files, end)
-		args = append(args, "-chardev", fmt.Sprintf("socket,id=console,fd=%d,logfile=%s", firstFD+len(files)-1, m.console), "-serial", "chardev:console")
+		m.serial = serial
+		files = append(files, end)
+		args = append(
+			args,
+			"-chardev",
+			fmt.Sprintf("socket,id=console,fd=%d,logfile=%s", firstFD+len(files)-1, m.console),
+			"-serial",
+			"chardev:console",
+		)
 	} else {
 		args = append(args, "-serial", "file:"+m.console)
 	}
 	m.cmd = exec.Command("qemu-system-x86_64", args...)
-	m.cmd.ExtraFiles, m.cmd.Stdout, m.cmd.Stderr, m.cmd.WaitDelay = files, &m.said, &m.said, time.Second
-	// QEMU ends with the test even if the test is killed. It has a session of its own: a signal from the
-	// keyboard is for the test.
+	m.cmd.ExtraFiles = files
+	m.cmd.Stdout = &m.said
+	m.cmd.Stderr = &m.said
+	m.cmd.WaitDelay = time.Second
+	// QEMU ends with the test even if the test is killed. It has a session of its own: a signal
+	// from the keyboard is for the test.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	err := m.cmd.Start()
 	for _, f := range files {
@@ -90,20 +101,24 @@ func startMachine(t testing.TB, c *Config) *machine {
 	return m
 }
 
-// commandLine returns the kernel's command line. Warnings go to the console too, for a guest that hangs. The log
-// keeps all messages of the driver.
+// commandLine returns the kernel's command line. Warnings go to the console too, for a guest that
+// hangs. The log keeps all messages of the driver.
 func commandLine(c *Config) string {
-	return strings.TrimSpace("console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine)
+	return strings.TrimSpace(
+		"console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine,
+	)
 }
 
-// arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks. They request
-// software emulation, because KVM is often available and broken. Instructions for AES save time; vectors wider than
-// SSE are slow to emulate, and programs use them if the processor has them. A fake GPU needs memory that can be shared
-// with another process: the machine has to name the backend "ram".
+// arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks.
+// They request software emulation, because KVM is often available and broken. Instructions for AES
+// save time; vectors wider than SSE are slow to emulate, and programs use them if the processor has
+// them. A fake GPU needs memory that can be shared with another process: the machine has to name
+// the backend "ram".
 //
-// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU: for its
-// answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes the global lock and
-// waits for the device's. With ",thread=single" a guest with two can hang as well.
+// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one
+// fake GPU: for its answer (mpqemu_read) one thread gives up the global lock and keeps the
+// device's, the other takes the global lock and waits for the device's. With ",thread=single" a
+// guest with two can hang as well.
 func arguments(c *Config) []string {
 	args := []string{
 		"-accel", "tcg", "-cpu", "Nehalem,+aes,+pclmulqdq", "-smp", "1", "-m", strconv.Itoa(c.MemoryMB),
@@ -112,7 +127,11 @@ func arguments(c *Config) []string {
 		"-device", "virtserialport,chardev=port,name=agent",
 	}
 	for i := range c.GPUs {
-		args = append(args, "-device", fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, firstFD+1+i, 5+i))
+		args = append(
+			args,
+			"-device",
+			fmt.Sprintf("x-pci-proxy-dev,id=gpu%d,fd=%d,addr=0x%x", i, firstFD+1+i, 5+i),
+		)
 	}
 	return args
 }
@@ -123,8 +142,13 @@ func disks(t testing.TB, c *Config) []string {
 	var args []string
 	slot := 0x12
 	add := func(serial, path, options string) {
-		args = append(args, "-drive", fmt.Sprintf("if=none,id=%s,format=raw,cache=unsafe,file=%s,%s", serial, path, options),
-			"-device", fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s,addr=0x%x", serial, serial, slot))
+		args = append(
+			args,
+			"-drive",
+			fmt.Sprintf("if=none,id=%s,format=raw,cache=unsafe,file=%s,%s", serial, path, options),
+			"-device",
+			fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s,addr=0x%x", serial, serial, slot),
+		)
 		slot++
 	}
 	if c.System != nil {
@@ -148,7 +172,10 @@ func (m *machine) stop(limit time.Duration) error {
 	select {
 	case <-m.done:
 	case <-time.After(limit):
-		err = errors.Join(fmt.Errorf("it did not power off within %s and was killed", limit), m.cmd.Process.Kill())
+		err = errors.Join(
+			fmt.Errorf("it did not power off within %s and was killed", limit),
+			m.cmd.Process.Kill(),
+		)
 		<-m.done
 	}
 	for _, g := range m.gpus {
@@ -165,7 +192,11 @@ func (m *machine) stop(limit time.Duration) error {
 func (m *machine) end() error {
 	select {
 	case <-m.done:
-		return fmt.Errorf("QEMU ended: %w: %s", errors.Join(m.err), strings.TrimSpace(m.said.String()))
+		return fmt.Errorf(
+			"QEMU ended: %w: %s",
+			errors.Join(m.err),
+			strings.TrimSpace(m.said.String()),
+		)
 	case <-time.After(time.Second):
 		return errors.New("QEMU still runs, but its port is closed")
 	}
@@ -181,7 +212,11 @@ func (m *machine) consoleText() string {
 
 // keepConsole copies the console's log to a folder that outlives a failed test, and logs the path.
 func (m *machine) keepConsole() string {
-	path := filepath.Join(CacheDir(m.t), "failed", strings.ReplaceAll(m.t.Name(), "/", "-")+".console")
+	path := filepath.Join(
+		CacheDir(m.t),
+		"failed",
+		strings.ReplaceAll(m.t.Name(), "/", "-")+".console",
+	)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(m.consoleText()), 0o644)); err != nil {
 		return err.Error()
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Patience is the factor by which a machine is slower than an idle one. Time limits grow with it, so that a
-// test on a busy machine is slow and does not fail. The zero value is an idle machine.
+// Patience is the factor by which a machine is slower than an idle one. Time limits grow with it,
+// so that a test on a busy machine is slow and does not fail. The zero value is an idle machine.
 type Patience float64
 
 // Measure compares the duration of a step with its duration on an idle machine.
@@ -17,8 +17,8 @@ func (p Patience) Limit(quiet time.Duration) time.Duration {
 	return time.Duration(float64(quiet) * max(1, float64(p)))
 }
 
-// Wait calls check until it returns nil, at most for a limit. Then the test fails with the description of the
-// condition and the last error.
+// Wait calls check until it returns nil, at most for a limit. Then the test fails with the
+// description of the condition and the last error.
 func (p Patience) Wait(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	if err := p.Poll(limit, check); err != nil {

@@ -21,7 +21,8 @@ const (
 	runLimit   = 60 * time.Second  // of Run and Exec
 )
 
-// Process is a process in the guest: a container, a process in a container, or one on the guest's host.
+// Process is a process in the guest: a container, a process in a container, or one on the guest's
+// host.
 type Process struct {
 	ID  string
 	PID int // as the guest's host sees it
@@ -58,7 +59,9 @@ func (p *Process) event(e wire.Event) {
 	case e.Kind == wire.Line:
 		p.lines = append(p.lines, Line{time.Unix(0, e.Nanos), e.Text})
 	default:
-		p.ended, p.code, p.problem = true, e.Code, e.Text
+		p.ended = true
+		p.code = e.Code
+		p.problem = e.Text
 	}
 	close(p.news)
 	p.news = make(chan struct{})
@@ -70,7 +73,8 @@ func (p *Process) wait(limit time.Duration, done func() bool) bool {
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
-		ok, news := done(), p.news
+		ok := done()
+		news := p.news
 		p.mu.Unlock()
 		if ok {
 			return true
@@ -94,20 +98,21 @@ func (p *Process) end(limit time.Duration) error {
 	return nil
 }
 
-// Wait waits for the end and returns the exit code, which is 128+n when signal n ended the process, and all
-// output.
+// Wait waits for the end and returns the exit code, which is 128+n when signal n ended the process,
+// and all output.
 func (p *Process) Wait(limit time.Duration) (code int, output string) {
 	p.t.Helper()
 	require.NoError(p.t, p.end(limit))
 	return p.code, p.Output()
 }
 
-// WaitLine waits for a line that matches, after WaitLine's last match. If the process ends without such a
-// line, the test fails.
+// WaitLine waits for a line that matches, after WaitLine's last match. If the process ends without
+// such a line, the test fails.
 func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
-	line, found := "", false
+	line := ""
+	found := false
 	over := p.wait(limit, func() bool {
 		for ; p.seen < len(p.lines) && !found; p.seen++ {
 			line, found = p.lines[p.seen].Text, re.MatchString(p.lines[p.seen].Text)
@@ -118,9 +123,22 @@ func (p *Process) WaitLine(pattern string, limit time.Duration) string {
 	case found:
 		return line
 	case over:
-		p.t.Fatalf("%s ended with %d and no line like %q %s; it printed:\n%s", p, p.code, pattern, p.problem, tail(p.Output()))
+		p.t.Fatalf(
+			"%s ended with %d and no line like %q %s; it printed:\n%s",
+			p,
+			p.code,
+			pattern,
+			p.problem,
+			tail(p.Output()),
+		)
 	default:
-		p.t.Fatalf("%s has no line like %q after %s; it printed:\n%s", p, pattern, limit, tail(p.Output()))
+		p.t.Fatalf(
+			"%s has no line like %q after %s; it printed:\n%s",
+			p,
+			pattern,
+			limit,
+			tail(p.Output()),
+		)
 	}
 	return ""
 }
@@ -171,9 +189,9 @@ func (p *Process) Signal(s syscall.Signal) {
 	p.host("kill", "-"+strconv.Itoa(int(s)), strconv.Itoa(p.PID))
 }
 
-// Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper layer, as
-// containerd does: a bind mount of the root is stale from then on. If the container has ended before, Kill
-// only does the clean-up.
+// Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper
+// layer, as containerd does: a bind mount of the root is stale from then on. If the container has
+// ended before, Kill only does the clean-up.
 func (p *Process) Kill() {
 	p.t.Helper()
 	if p.pod != nil {
@@ -185,11 +203,20 @@ func (p *Process) Kill() {
 		p.t.Fatalf("%s: no news of its end", p)
 	}
 	if p.pod != nil {
-		p.host("sh", "-c", removeContainer, "sh", bundleDir(p.ID), snapshots+"/"+p.ID, "/sys/fs/cgroup"+p.pod.cgroup(p.ID))
+		p.host(
+			"sh",
+			"-c",
+			removeContainer,
+			"sh",
+			bundleDir(p.ID),
+			snapshots+"/"+p.ID,
+			"/sys/fs/cgroup"+p.pod.cgroup(p.ID),
+		)
 	}
 }
 
-// removeContainer removes what is left of a container. runc gives a group up that is not empty soon after SIGKILL.
+// removeContainer removes what is left of a container. runc gives a group up that is not empty soon
+// after SIGKILL.
 const removeContainer = `[ ! -d "$1" ] || rmdir "$1/rootfs" && rm -rf "$1" "$2"
 while [ -d "$3" ]; do find "$3" -depth -type d -exec rmdir {} \; ; sleep 0.1; done 2>/dev/null`
 
@@ -200,14 +227,15 @@ func (p *Process) Stop(limit time.Duration) (code int, output string) {
 	return p.Wait(limit)
 }
 
-// Exec runs a command in the container with the container's environment, as `kubectl exec` and kubelet's
-// probes do.
+// Exec runs a command in the container with the container's environment, as `kubectl exec` and
+// kubelet's probes do.
 func (p *Process) Exec(args ...string) Result {
 	p.t.Helper()
 	return require.Value(p.client.Run(p.t, p.inside(args), runLimit))(p.t)
 }
 
-// Hold opens a device file in the container and keeps it open until Kill. It returns when the file is open.
+// Hold opens a device file in the container and keeps it open until Kill. It returns when the file
+// is open.
 func (p *Process) Hold(device string) *Process {
 	p.t.Helper()
 	return hold(p.t, p.client, p.inside(holding(device)))

@@ -16,8 +16,9 @@ var (
 // withoutHelp are commands whose help has no file: cobra has made them.
 var withoutHelp = []string{"help", "completion"}
 
-// checkCall returns what is wrong with the calls of driver-build in a line of code: a command or a flag that
-// its help does not know. helps has the help texts by the names of their files, "bundle-create".
+// checkCall returns what is wrong with the calls of driver-build in a line of code: a command or a
+// flag that its help does not know. helps has the help texts by the names of their files,
+// "bundle-create".
 func checkCall(code string, helps map[string]string) []string {
 	var wrong []string
 	for _, found := range call.FindAllStringSubmatch(code, -1) {

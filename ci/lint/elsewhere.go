@@ -15,8 +15,8 @@ func elsewhere(name, command string) string {
 	return ""
 }
 
-// Elsewhere are the commands that this package does not run, by page and by how they begin: the tests that do the
-// same, or what no test can have.
+// Elsewhere are the commands that this package does not run, by page and by how they begin: the
+// tests that do the same, or what no test can have.
 var Elsewhere = map[string]map[string]string{
 	"install": {
 		"go install ./cmd/driver-build": "TestRelease builds the programs",
@@ -121,12 +121,13 @@ var Elsewhere = map[string]map[string]string{
 const logIn = `mkdir -p "$DOCKER_CONFIG" && ` +
 	`printf '{"auths":{"%s":{"auth":"%s"}}}' "$ORIGIN" "$(printf 'builder:%s' "$(cat password)" | base64 -w0)" >"$DOCKER_CONFIG/config.json"`
 
-// substitutions are what the tests change in commands, in this order. The registries are those of the test,
-// with TLS, and one of them with a password.
+// substitutions are what the tests change in commands, in this order. The registries are those of
+// the test, with TLS, and one of them with a password.
 var substitutions = [][2]string{
 	// The tests have no Docker, and no terminal to ask for the password.
 	{"docker login registry.example.com -u USER", logIn},
-	// A system and drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.
+	// A system and drivers that Debian has: NVIDIA's archives cannot be reached from where the
+	// tests run.
 	{"ubuntu22.04", "debian12"},
 	{"--os ubuntu24.04 --driver 580.178.04", "--os debian12 --driver 470.256.02"},
 	{"580.178.04", "535.261.03"},

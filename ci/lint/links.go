@@ -27,8 +27,8 @@ type Known struct {
 	Helps map[string]string // help texts of driver-build by command, "bundle-create"
 }
 
-// Check returns one line for each broken reference of the files, "FILE:LINE: what: reason". Names are
-// relative to root.
+// Check returns one line for each broken reference of the files, "FILE:LINE: what: reason". Names
+// are relative to root.
 func Check(root fs.FS, names []string, known Known) ([]string, error) {
 	pages := map[string]page{}
 	for _, name := range names {
@@ -47,7 +47,10 @@ func Check(root fs.FS, names []string, known Known) ([]string, error) {
 		}
 		for _, named := range pages[name].tests {
 			if !known.Tests[named.text] {
-				broken = append(broken, fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.text))
+				broken = append(
+					broken,
+					fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.text),
+				)
 			}
 		}
 		for _, code := range pages[name].code {

@@ -31,12 +31,13 @@ type place struct {
 	span bool // of code, between backquotes
 }
 
-// parse reads Markdown as the pages of this project use it. A line of code that ends with a backslash goes on in the
-// next one.
+// parse reads Markdown as the pages of this project use it. A line of code that ends with a
+// backslash goes on in the next one.
 func parse(text string) page {
 	p := page{anchors: map[string]bool{}}
 	var in reader
-	number, continued := 0, false
+	number := 0
+	continued := false
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\r\n")
@@ -46,7 +47,10 @@ func parse(text string) page {
 				p.code = append(p.code, place{line: number})
 			}
 			last := &p.code[len(p.code)-1]
-			last.text, continued = strings.CutSuffix(strings.TrimSpace(last.text+" "+strings.TrimSpace(code)), `\`)
+			last.text, continued = strings.CutSuffix(
+				strings.TrimSpace(last.text+" "+strings.TrimSpace(code)),
+				`\`,
+			)
 			last.text = strings.TrimSpace(comment.ReplaceAllString(last.text, ""))
 			continue
 		}
@@ -69,8 +73,8 @@ func parse(text string) page {
 	return p
 }
 
-// addHeading adds the anchor that GitHub and GitLab give to a heading: letters in lower case, digits,
-// underscores, and a hyphen for each blank. A repeated heading gets a number.
+// addHeading adds the anchor that GitHub and GitLab give to a heading: letters in lower case,
+// digits, underscores, and a hyphen for each blank. A repeated heading gets a number.
 func (p page) addHeading(text string) {
 	text = titled.ReplaceAllString(strings.TrimSpace(text), "$1")
 	anchor := strings.Map(func(r rune) rune {
@@ -116,8 +120,8 @@ func (r *reader) code(line string) (string, bool) {
 	return text, text != "" && indent >= r.depth+4
 }
 
-// File returns the block of code of a page that begins with a line: a file that the reader writes. It is ""
-// if there is none.
+// File returns the block of code of a page that begins with a line: a file that the reader writes.
+// It is "" if there is none.
 func File(page, first string) string {
 	_, after, found := strings.Cut(page, "\n    "+first+"\n")
 	if !found {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// member is a file of a release: where it lies in an archive, an image or a package, and what it is.
+// member is a file of a release: where it lies in an archive, an image or a package, and what it
+// is.
 type member struct {
 	name string
 	file string
@@ -34,15 +35,34 @@ func stage(root string, members []member) error {
 	return nil
 }
 
-// pack makes a tar archive of what is in a folder. Its bytes depend on that alone: root owns all, and all have the
-// commit's time.
+// pack makes a tar archive of what is in a folder. Its bytes depend on that alone: root owns all,
+// and all have the commit's time.
 func pack(ctx context.Context, s source, folder, archive string, what ...string) error {
-	_, err := output(ctx, folder, append([]string{"tar", "--create", "--format=gnu", "--sort=name", "--owner=root:0", "--group=root:0",
-		fmt.Sprintf("--mtime=@%d", s.time.Unix()), "--use-compress-program=gzip -n", "--file", archive}, what...)...)
+	_, err := output(
+		ctx,
+		folder,
+		append(
+			[]string{
+				"tar",
+				"--create",
+				"--format=gnu",
+				"--sort=name",
+				"--owner=root:0",
+				"--group=root:0",
+				fmt.Sprintf(
+					"--mtime=@%d",
+					s.time.Unix(),
+				),
+				"--use-compress-program=gzip -n",
+				"--file",
+				archive,
+			},
+			what...)...)
 	return err
 }
 
-// archives makes one archive for each platform, with all that belongs to driver-build in one folder.
+// archives makes one archive for each platform, with all that belongs to driver-build in one
+// folder.
 func (m *maker) archives(ctx context.Context) error {
 	pages, err := m.manPages()
 	if err != nil {
@@ -54,7 +74,14 @@ func (m *maker) archives(ctx context.Context) error {
 			members = append(members, member{name, filepath.Join(m.source.dir, name), 0o644})
 		}
 		for _, c := range completions {
-			members = append(members, member{completionsDir + "/" + c.file, filepath.Join(m.work, completionsDir, c.file), 0o644})
+			members = append(
+				members,
+				member{
+					completionsDir + "/" + c.file,
+					filepath.Join(m.work, completionsDir, c.file),
+					0o644,
+				},
+			)
 		}
 		for _, page := range pages {
 			members = append(members, member{manDir + "/" + filepath.Base(page), page, 0o644})

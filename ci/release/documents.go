@@ -26,7 +26,8 @@ var completions = []struct{ shell, file, installed string }{
 	{"fish", "driver-build.fish", "usr/share/fish/vendor_completions.d/driver-build.fish"},
 }
 
-// documents makes the manual pages, by the tests that know the commands, and asks driver-build for its completions.
+// documents makes the manual pages, by the tests that know the commands, and asks driver-build for
+// its completions.
 func (m *maker) documents(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(filepath.Join(m.work, manDir), 0o755), os.Mkdir(filepath.Join(m.work, completionsDir), 0o755)); err != nil {
 		return err
@@ -70,5 +71,9 @@ func (m *maker) chart(context.Context) error {
 	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(m.out, strings.ReplaceAll(c.Title, " ", "-")+".tgz"), archive, 0o644)
+	return os.WriteFile(
+		filepath.Join(m.out, strings.ReplaceAll(c.Title, " ", "-")+".tgz"),
+		archive,
+		0o644,
+	)
 }

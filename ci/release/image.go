@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// authorities is the file of certificate authorities of this machine, which the image gets: an image without
-// it trusts no registry.
+// authorities is the file of certificate authorities of this machine, which the image gets: an
+// image without it trusts no registry.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
 // image makes the image of driver-build for both architectures: no base, one layer, no shell.
@@ -36,12 +36,21 @@ func (m *maker) image(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return oci.WriteOCIArchive(ctx, filepath.Join(m.out, "driver-build-"+m.source.bare()+"-image.oci.tar"), "driver-build", m.source.bare(), index)
+	return oci.WriteOCIArchive(
+		ctx,
+		filepath.Join(m.out, "driver-build-"+m.source.bare()+"-image.oci.tar"),
+		"driver-build",
+		m.source.bare(),
+		index,
+	)
 }
 
 func (m *maker) imageFor(ctx context.Context, arch string) (v1.Image, error) {
 	root := filepath.Join(m.work, "image-"+arch)
-	members := append(m.programsOf(platform{"linux", arch}, "usr/bin", "usr/lib/driver-build"), member{authorities, authorities, 0o644})
+	members := append(
+		m.programsOf(platform{"linux", arch}, "usr/bin", "usr/lib/driver-build"),
+		member{authorities, authorities, 0o644},
+	)
 	if err := stage(root, members); err != nil {
 		return nil, err
 	}
@@ -59,8 +68,18 @@ func (m *maker) imageFor(ctx context.Context, arch string) (v1.Image, error) {
 		return nil, err
 	}
 	at := v1.Time{Time: m.source.time}
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: at, CreatedBy: "driver-container release"}})
+	img := mutate.ConfigMediaType(
+		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON,
+	)
+	img, err = mutate.Append(
+		img,
+		mutate.Addendum{
+			Layer:     layer,
+			MediaType: types.OCILayer,
+			History:   v1.History{Created: at, CreatedBy: "driver-container release"},
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +88,9 @@ func (m *maker) imageFor(ctx context.Context, arch string) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.Architecture, config.OS, config.Created = arch, "linux", at
+	config.Architecture = arch
+	config.OS = "linux"
+	config.Created = at
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/bin/driver-build"}, WorkingDir: "/work",
 		Env: []string{"PATH=/usr/bin", "DRIVER_BUILD_CACHE=/cache"},

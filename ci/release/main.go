@@ -1,9 +1,10 @@
-// Command release makes the files of a release from the commit that is checked out: archives, packages, an
-// image of driver-build, the chart, manual pages, completions, an SBOM and checksums. The same commit gives
-// the same bytes in any folder, with the same Go, the same C compiler and the same packaging tools.
+// Command release makes the files of a release from the commit that is checked out: archives,
+// packages, an image of driver-build, the chart, manual pages, completions, an SBOM and checksums.
+// The same commit gives the same bytes in any folder, with the same Go, the same C compiler and the
+// same packaging tools.
 //
-// All programs are made as `go install` makes them, of the module that this commit is, so that everybody can
-// make them again. Nothing is signed and nothing is published.
+// All programs are made as `go install` makes them, of the module that this commit is, so that
+// everybody can make them again. Nothing is signed and nothing is published.
 package main
 
 import (
@@ -57,7 +58,8 @@ func release(ctx context.Context, root, out string) (err error) {
 	if err := os.Mkdir(m.out, 0o755); err != nil {
 		return err
 	}
-	if m.source, err = readSource(ctx, root, work); err != nil {
+	m.source, err = readSource(ctx, root, work)
+	if err != nil {
 		return fmt.Errorf("the module: %w", err)
 	}
 	m.say("%s of commit %s", m.source.module.Version, m.source.commit)
@@ -65,7 +67,10 @@ func release(ctx context.Context, root, out string) (err error) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"programs", m.programs}, {"manual pages and completions", m.documents}, {"archives", m.archives}, {"deb and rpm", m.packages},
+		{"programs", m.programs},
+		{"manual pages and completions", m.documents},
+		{"archives", m.archives},
+		{"deb and rpm", m.packages},
 		{"image", m.image}, {"chart", m.chart}, {"SBOM", m.sbom}, {"checksums", m.checksums},
 	} {
 		m.say("%s", step.name)
@@ -82,5 +87,10 @@ func release(ctx context.Context, root, out string) (err error) {
 
 // say tells how far the release is.
 func (m *maker) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "release: %6s  %s\n", time.Since(m.began).Round(time.Second), fmt.Sprintf(format, args...))
+	fmt.Fprintf(
+		os.Stderr,
+		"release: %6s  %s\n",
+		time.Since(m.began).Round(time.Second),
+		fmt.Sprintf(format, args...),
+	)
 }

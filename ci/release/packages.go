@@ -15,8 +15,9 @@ const (
 	homepage    = "https://" + modulePath
 )
 
-// packages makes a .deb and an .rpm for each architecture of Linux, with dpkg-deb and rpmbuild, which give files that
-// are newer than SOURCE_DATE_EPOCH that time. The programs need no library, so the packages need no other package.
+// packages makes a .deb and an .rpm for each architecture of Linux, with dpkg-deb and rpmbuild,
+// which give files that are newer than SOURCE_DATE_EPOCH that time. The programs need no library,
+// so the packages need no other package.
 func (m *maker) packages(ctx context.Context) error {
 	pages, err := m.manPages()
 	if err != nil {
@@ -25,16 +26,33 @@ func (m *maker) packages(ctx context.Context) error {
 	if _, err := output(ctx, m.work, append([]string{"gzip", "-9nk"}, pages...)...); err != nil {
 		return err
 	}
-	version := strings.ReplaceAll(m.source.bare(), "-", "~") // so that 0.3.0~dev is older than 0.3.0
+	// so that 0.3.0~dev is older than 0.3.0
+	version := strings.ReplaceAll(m.source.bare(), "-", "~")
 	for arch, machine := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
-		members := append(m.programsOf(platform{"linux", arch}, "usr/bin", "usr/lib/driver-build"),
-			member{"usr/share/doc/driver-build/copyright", filepath.Join(m.source.dir, "LICENSE"), 0o644},
-			member{"usr/share/doc/driver-build/CHANGELOG.md", filepath.Join(m.source.dir, "CHANGELOG.md"), 0o644})
+		members := append(
+			m.programsOf(platform{"linux", arch}, "usr/bin", "usr/lib/driver-build"),
+			member{
+				"usr/share/doc/driver-build/copyright",
+				filepath.Join(m.source.dir, "LICENSE"),
+				0o644,
+			},
+			member{
+				"usr/share/doc/driver-build/CHANGELOG.md",
+				filepath.Join(m.source.dir, "CHANGELOG.md"),
+				0o644,
+			},
+		)
 		for _, c := range completions {
-			members = append(members, member{c.installed, filepath.Join(m.work, completionsDir, c.file), 0o644})
+			members = append(
+				members,
+				member{c.installed, filepath.Join(m.work, completionsDir, c.file), 0o644},
+			)
 		}
 		for _, page := range pages {
-			members = append(members, member{"usr/share/man/man1/" + filepath.Base(page) + ".gz", page + ".gz", 0o644})
+			members = append(
+				members,
+				member{"usr/share/man/man1/" + filepath.Base(page) + ".gz", page + ".gz", 0o644},
+			)
 		}
 		root := filepath.Join(m.work, "root-"+arch)
 		if err := stage(root, members); err != nil {
@@ -51,20 +69,36 @@ func (m *maker) packages(ctx context.Context) error {
 }
 
 func (m *maker) deb(ctx context.Context, root, version, arch string) error {
-	control := fmt.Sprintf("Package: driver-build\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nSection: admin\nPriority: optional\nHomepage: %s\nDescription: %s\n",
-		version, arch, maintainer, homepage, description)
+	control := fmt.Sprintf(
+		"Package: driver-build\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nSection: admin\nPriority: optional\nHomepage: %s\nDescription: %s\n",
+		version,
+		arch,
+		maintainer,
+		homepage,
+		description,
+	)
 	if err := os.Mkdir(filepath.Join(root, "DEBIAN"), 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644); err != nil {
 		return err
 	}
-	_, err := output(ctx, m.work, "dpkg-deb", "--root-owner-group", "-Zgzip", "-z6", "--build", root, filepath.Join(m.out, "driver-build_"+version+"_"+arch+".deb"))
+	_, err := output(
+		ctx,
+		m.work,
+		"dpkg-deb",
+		"--root-owner-group",
+		"-Zgzip",
+		"-z6",
+		"--build",
+		root,
+		filepath.Join(m.out, "driver-build_"+version+"_"+arch+".deb"),
+	)
 	return err
 }
 
-// rpm runs rpmbuild, which copies the root and adds nothing of its own: no time, no host, no links by build
-// ID, no compression of pages.
+// rpm runs rpmbuild, which copies the root and adds nothing of its own: no time, no host, no links
+// by build ID, no compression of pages.
 func (m *maker) rpm(ctx context.Context, root, version, machine string) error {
 	var files strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -76,9 +110,16 @@ func (m *maker) rpm(ctx context.Context, root, version, machine string) error {
 	if err != nil {
 		return err
 	}
-	spec := fmt.Sprintf("Name: driver-build\nVersion: %s\nRelease: 1\nSummary: %s\nLicense: Apache-2.0\nURL: %s\nAutoReqProv: no\n"+
-		"%%description\n%s.\n%%install\ncp -a %s/. %%{buildroot}\n%%files\n%%defattr(-,root,root)\n%%dir /usr/lib/driver-build\n%s",
-		version, description, homepage, description, root, files.String())
+	spec := fmt.Sprintf(
+		"Name: driver-build\nVersion: %s\nRelease: 1\nSummary: %s\nLicense: Apache-2.0\nURL: %s\nAutoReqProv: no\n"+
+			"%%description\n%s.\n%%install\ncp -a %s/. %%{buildroot}\n%%files\n%%defattr(-,root,root)\n%%dir /usr/lib/driver-build\n%s",
+		version,
+		description,
+		homepage,
+		description,
+		root,
+		files.String(),
+	)
 	top := filepath.Join(m.work, "rpm-"+machine)
 	if err := os.Mkdir(top, 0o755); err != nil {
 		return err

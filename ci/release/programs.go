@@ -12,7 +12,12 @@ import (
 )
 
 // platforms are those that driver-build is made for.
-var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+var platforms = []platform{
+	{"linux", "amd64"},
+	{"linux", "arm64"},
+	{"darwin", "amd64"},
+	{"darwin", "arm64"},
+}
 
 type platform struct{ os, arch string }
 
@@ -25,8 +30,9 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux.
-// driver-build is made without a C compiler: tokens (PKCS#11) are for those who compile it themselves.
+// programs makes driver-build for all platforms, and the programs of images for both architectures
+// of Linux. driver-build is made without a C compiler: tokens (PKCS#11) are for those who compile
+// it themselves.
 func (m *maker) programs(ctx context.Context) error {
 	for _, p := range platforms {
 		names := []string{"driver-build"}
@@ -49,7 +55,8 @@ func (m *maker) programs(ctx context.Context) error {
 	return nil
 }
 
-// programsOf are driver-build of a platform and the programs of images, in the folders where they belong.
+// programsOf are driver-build of a platform and the programs of images, in the folders where they
+// belong.
 func (m *maker) programsOf(p platform, bin, others string) []member {
 	members := []member{{filepath.Join(bin, "driver-build"), m.driverBuild(p), 0o755}}
 	for _, f := range m.files {

@@ -17,14 +17,16 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// sbom writes what the programs were made of, as Go wrote it into them: one package for each program, and one
-// for each Go module.
+// sbom writes what the programs were made of, as Go wrote it into them: one package for each
+// program, and one for each Go module.
 func (m *maker) sbom(context.Context) error {
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "driver-build-" + m.source.bare(),
 		DocumentNamespace: homepage + "/releases/" + m.source.module.Version + "/" + m.source.commit,
 		CreationInfo: &spdx.CreationInfo{
-			Created: m.source.time.Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "driver-container-release"}},
+			Created: m.source.time.Format(
+				time.RFC3339,
+			), Creators: []common.Creator{{CreatorType: "Tool", Creator: "driver-container-release"}},
 		},
 	}
 	seen := map[string]bool{}
@@ -48,7 +50,12 @@ func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) err
 		return err
 	}
 	if info.Main.Sum != s.module.Sum {
-		return fmt.Errorf("it was made of other content of %s: %s, not %s; Go's module cache has a version of that name", s.module.Version, info.Main.Sum, s.module.Sum)
+		return fmt.Errorf(
+			"it was made of other content of %s: %s, not %s; Go's module cache has a version of that name",
+			s.module.Version,
+			info.Main.Sum,
+			s.module.Sum,
+		)
 	}
 	sum, err := digest(f.path)
 	if err != nil {
@@ -57,12 +64,17 @@ func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) err
 	id := identifier("Program-" + f.name + "-" + f.platform.String())
 	d.Packages = append(d.Packages, &spdx.Package{
 		PackageName: f.name, PackageVersion: s.bare(), PackageSPDXIdentifier: id, PackageDownloadLocation: "NOASSERTION",
-		PackageComment:   "for " + f.platform.String() + ", compiled with " + info.GoVersion,
-		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: sum}}, PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
+		PackageComment: "for " + f.platform.String() + ", compiled with " + info.GoVersion,
+		PackageChecksums: []common.Checksum{
+			{Algorithm: common.SHA256, Value: sum},
+		}, PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
 	})
 	relate := func(from common.ElementID, kind string, to common.ElementID) {
 		d.Relationships = append(d.Relationships, &spdx.Relationship{
-			RefA: common.MakeDocElementID("", string(from)), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
+			RefA: common.MakeDocElementID(
+				"",
+				string(from),
+			), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
 		})
 	}
 	relate("DOCUMENT", common.TypeRelationshipDescribe, id)

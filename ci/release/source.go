@@ -32,10 +32,12 @@ type source struct {
 // bare is the version as packages and the chart write it.
 func (s source) bare() string { return strings.TrimPrefix(s.module.Version, "v") }
 
-// readSource makes the module of the commit that is checked out at root, as Go's proxies make it of the tag,
-// and a proxy in the folder work that has it. Every Go tool that this process starts asks that proxy first.
+// readSource makes the module of the commit that is checked out at root, as Go's proxies make it of
+// the tag, and a proxy in the folder work that has it. Every Go tool that this process starts asks
+// that proxy first.
 func readSource(ctx context.Context, root, work string) (s source, err error) {
-	if s.commit, err = output(ctx, root, "git", "rev-parse", "HEAD"); err != nil {
+	s.commit, err = output(ctx, root, "git", "rev-parse", "HEAD")
+	if err != nil {
 		return s, err
 	}
 	seconds, err := output(ctx, root, "git", "show", "-s", "--format=%ct", "HEAD")
@@ -48,7 +50,8 @@ func readSource(ctx context.Context, root, work string) (s source, err error) {
 	}
 	s.time = time.Unix(n, 0).UTC()
 	s.module.Path = modulePath
-	if s.module.Version, err = tagged(ctx, root, s.commit); err != nil {
+	s.module.Version, err = tagged(ctx, root, s.commit)
+	if err != nil {
 		return s, err
 	}
 	dir := filepath.Join(work, "proxy", modulePath, "@v")
@@ -59,7 +62,8 @@ func readSource(ctx context.Context, root, work string) (s source, err error) {
 	if err := zipModule(ctx, root, s, work, archive); err != nil {
 		return s, err
 	}
-	if s.module.Sum, err = dirhash.HashZip(archive, dirhash.Hash1); err != nil {
+	s.module.Sum, err = dirhash.HashZip(archive, dirhash.Hash1)
+	if err != nil {
 		return s, err
 	}
 	s.dir = filepath.Join(work, "module")
@@ -80,11 +84,16 @@ func readSource(ctx context.Context, root, work string) (s source, err error) {
 	if err != nil {
 		return s, err
 	}
-	return s, errors.Join(os.Setenv("GOPROXY", "file://"+filepath.Join(work, "proxy")+","+others), os.Setenv("GONOSUMDB", modulePath),
-		os.Setenv("SOURCE_DATE_EPOCH", seconds), os.Setenv("TZ", "UTC"))
+	return s, errors.Join(
+		os.Setenv("GOPROXY", "file://"+filepath.Join(work, "proxy")+","+others),
+		os.Setenv("GONOSUMDB", modulePath),
+		os.Setenv("SOURCE_DATE_EPOCH", seconds),
+		os.Setenv("TZ", "UTC"),
+	)
 }
 
-// tagged is the version of a commit: its tag, which has to be that of the tree, or one for development.
+// tagged is the version of a commit: its tag, which has to be that of the tree, or one for
+// development.
 func tagged(ctx context.Context, root, commit string) (string, error) {
 	tags, err := output(ctx, root, "git", "tag", "--points-at", "HEAD", "v*")
 	if err != nil {
@@ -92,15 +101,19 @@ func tagged(ctx context.Context, root, commit string) (string, error) {
 	}
 	for tag := range strings.FieldsSeq(tags) {
 		if tag != version.Tree {
-			return "", fmt.Errorf("the tag is %s, but version/version.go says %s: change one of them", tag, version.Tree)
+			return "", fmt.Errorf(
+				"the tag is %s, but version/version.go says %s: change one of them",
+				tag,
+				version.Tree,
+			)
 		}
 		return tag, nil
 	}
 	return version.Development + ".g" + commit[:12], nil
 }
 
-// zipModule makes the archive of the module from what Git has of the commit: files that Git does not know are not
-// in it. zip.CreateFromVCS does the same, but not in a worktree.
+// zipModule makes the archive of the module from what Git has of the commit: files that Git does
+// not know are not in it. zip.CreateFromVCS does the same, but not in a worktree.
 func zipModule(ctx context.Context, root string, s source, work, file string) (err error) {
 	tree := filepath.Join(work, "tree")
 	if err := os.Mkdir(tree, 0o755); err != nil {

@@ -53,16 +53,51 @@ func newAttestCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.signer.AddTo(f)
-	f.StringVar(&o.repository, "repository", "", "`REGISTRY/PATH` that signatures state (default: that of IMAGE in a registry)")
-	f.StringArrayVar(&o.tags, "tag", nil, "further `TAG` that signatures state (repeatable; always: that of IMAGE)")
-	f.StringSliceVar(&o.archs, "arch", nil, "`ARCH`: the documents are about these images of an index only (repeatable; default: the index and all)")
-	f.StringVar(&o.sbom, "sbom", "", "attach an SBOM: `FILE` (SPDX or CycloneDX, JSON) or - for stdin")
+	f.StringVar(
+		&o.repository,
+		"repository",
+		"",
+		"`REGISTRY/PATH` that signatures state (default: that of IMAGE in a registry)",
+	)
+	f.StringArrayVar(
+		&o.tags,
+		"tag",
+		nil,
+		"further `TAG` that signatures state (repeatable; always: that of IMAGE)",
+	)
+	f.StringSliceVar(
+		&o.archs,
+		"arch",
+		nil,
+		"`ARCH`: the documents are about these images of an index only (repeatable; default: the index and all)",
+	)
+	f.StringVar(
+		&o.sbom,
+		"sbom",
+		"",
+		"attach an SBOM: `FILE` (SPDX or CycloneDX, JSON) or - for stdin",
+	)
 	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: `FILE` (OpenVEX) or -")
-	f.StringVar(&o.predicate, "predicate", "", "attach another document: FILE (JSON) or -, with --type")
-	f.StringVar(&o.predicateType, "type", "", "type of --predicate: a URI, such as https://slsa.dev/provenance/v1")
+	f.StringVar(
+		&o.predicate,
+		"predicate",
+		"",
+		"attach another document: FILE (JSON) or -, with --type",
+	)
+	f.StringVar(
+		&o.predicateType,
+		"type",
+		"",
+		"type of --predicate: a URI, such as https://slsa.dev/provenance/v1",
+	)
 	session.Hide(f, "predicate", "type")
 	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer has to sign")
-	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
+	f.StringVar(
+		&o.answers,
+		"import",
+		"",
+		"attach the signatures that an offline signer left in `DIR`",
+	)
 	session.Check(f, imagename.CheckRepository, "repository")
 	session.Check(f, imagename.CheckTag, "tag")
 	session.Check(f, matrix.CheckArch, "arch")
@@ -74,21 +109,33 @@ func (o *attestFlags) check(refs []string) error {
 	ways := given(o.signer.Key+o.signer.Program, o.export, o.answers)
 	switch {
 	case ways > 1:
-		return session.Usagef("sign-image: give one of --image-key or --image-signer, --export DIR and --import DIR")
+		return session.Usagef(
+			"sign-image: give one of --image-key or --image-signer, --export DIR and --import DIR",
+		)
 	case ways == 0 && (o.vex != "" || o.predicate != ""):
-		return session.Usagef("--vex and --predicate are attestations, which are signed: give --image-key or --image-signer")
+		return session.Usagef(
+			"--vex and --predicate are attestations, which are signed: give --image-key or --image-signer",
+		)
 	case ways == 0 && o.sbom == "":
-		return session.Usagef("sign-image: give --image-key KEY or --image-signer PROGRAM to sign, or --export DIR for a key elsewhere")
+		return session.Usagef(
+			"sign-image: give --image-key KEY or --image-signer PROGRAM to sign, or --export DIR for a key elsewhere",
+		)
 	case o.answers != "" && o.signer.PublicKey == "":
-		return session.Usagef("--import: give --image-public-key FILE too: the signatures are verified with it")
+		return session.Usagef(
+			"--import: give --image-public-key FILE too: the signatures are verified with it",
+		)
 	case (o.export != "" || o.answers != "") && len(refs) > 1:
 		return session.Usagef("--export and --import are about one IMAGE")
 	case (o.predicate == "") != (o.predicateType == ""):
 		return session.Usagef("--predicate FILE and --type URI belong together")
 	}
 	for _, ref := range refs {
-		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle && (o.signer.Given() || o.export != "" || o.answers != "") {
-			return session.Usagef("sign-image %s: a signature states the image's name: give --repository REGISTRY/PATH", ref)
+		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle &&
+			(o.signer.Given() || o.export != "" || o.answers != "") {
+			return session.Usagef(
+				"sign-image %s: a signature states the image's name: give --repository REGISTRY/PATH",
+				ref,
+			)
 		}
 	}
 	return checkExported(o.answers, signature.ListName)
@@ -99,14 +146,16 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 		return err
 	}
 	plan := attestation.Plan{Format: o.signer.Format}
-	if plan.Documents, err = o.documents(ctx, a); err != nil {
+	plan.Documents, err = o.documents(ctx, a)
+	if err != nil {
 		return session.Usage(err)
 	}
 	public, err := o.signer.Public()
 	if err != nil {
 		return err
 	}
-	if plan.Signer, err = o.signer.Load(a); err != nil {
+	plan.Signer, err = o.signer.Load(a)
+	if err != nil {
 		return err
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
@@ -139,7 +188,10 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 }
 
 // documents reads the files.
-func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []attestation.Document, err error) {
+func (o *attestFlags) documents(
+	ctx context.Context,
+	a *session.App,
+) (all []attestation.Document, err error) {
 	var stdin io.Reader
 	for _, d := range []struct {
 		flag, file string
@@ -170,7 +222,12 @@ func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []atte
 }
 
 // writeRequest writes what an offline signer needs.
-func (o *attestFlags) writeRequest(a *session.App, plan attestation.Plan, image *attestation.Image, public crypto.PublicKey) error {
+func (o *attestFlags) writeRequest(
+	a *session.App,
+	plan attestation.Plan,
+	image *attestation.Image,
+	public crypto.PublicKey,
+) error {
 	request, _, err := plan.Request(image.Artifact, image.Have)
 	if err != nil {
 		return err
@@ -185,7 +242,14 @@ func (o *attestFlags) writeRequest(a *session.App, plan attestation.Plan, image 
 }
 
 // attach attaches what the plan has, and prints the image's name.
-func attach(ctx context.Context, a *session.App, s *session.Session, plan attestation.Plan, image *attestation.Image, ref string) error {
+func attach(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	plan attestation.Plan,
+	image *attestation.Image,
+	ref string,
+) error {
 	all, err := plan.Attachments(ctx, image.Artifact, image.Have)
 	if err == nil {
 		err = image.Attach(ctx, s.Registry, all)

@@ -94,7 +94,8 @@ func (o *buildFlags) choose(a *session.App) error {
 
 // check finds mistakes in the flags about what becomes of images.
 func (o *buildFlags) check(ctx context.Context, getenv func(string) string) (err error) {
-	if o.output.Repository = o.Repository; o.output.Push && o.Repository == "" {
+	o.output.Repository = o.Repository
+	if o.output.Push && o.Repository == "" {
 		return session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	}
 	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(ctx, getenv), o.signer.Check(o.Kernels.Compile() || o.recipe != ""),
@@ -104,10 +105,12 @@ func (o *buildFlags) check(ctx context.Context, getenv func(string) string) (err
 	if o.Plan.Compression == "" && o.output.Docker() {
 		o.Plan.Compression = recipe.Gzip
 	}
-	if o.recorded, err = o.record.Check(getenv, o.imageSigner.Given()); err != nil {
+	o.recorded, err = o.record.Check(getenv, o.imageSigner.Given())
+	if err != nil {
 		return err
 	}
-	o.recorded.Repository, o.plan.Format = o.Repository, o.imageSigner.Format
+	o.recorded.Repository = o.Repository
+	o.plan.Format = o.imageSigner.Format
 	if o.imageSigner.Given() || !o.recorded.Empty() {
 		return o.output.CheckAttached(o.imageSigner.Given(), o.plan.Format)
 	}
@@ -159,7 +162,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	o.output.Announce(a, o.dryRun)
 	return o.With(ctx, a, true, func(ctx context.Context, s *session.Session) error {
-		if s.Signer = signer; o.output.Push && !o.dryRun {
+		s.Signer = signer
+		if o.output.Push && !o.dryRun {
 			if err := s.Registry.CheckPush(ctx, o.Repository); err != nil {
 				return err
 			}
@@ -178,8 +182,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	})
 }
 
-// groups opens the lock and returns the images that the flags name. It returns none where only the repositories know
-// which kernels are meant.
+// groups opens the lock and returns the images that the flags name. It returns none where only the
+// repositories know which kernels are meant.
 func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err error) {
 	if signer != nil {
 		o.Plan.Signer = signer.Certificate
@@ -213,7 +217,8 @@ func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Sessi
 		return err
 	}
 	if groups == nil {
-		if groups, err = o.Groups(o.Offered(ctx, plans)); err == nil {
+		groups, err = o.Groups(o.Offered(ctx, plans))
+		if err == nil {
 			err = o.checkGroups(groups)
 		}
 		if err != nil {
@@ -235,7 +240,8 @@ func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Sessi
 		plan := o.plan
 		plan.Tags = append([]string{g.Tag}, g.Aliases...)
 		if !o.recorded.Empty() {
-			if plan.Documents, err = o.recorded.Documents(ctx, s.Layers(), built.Artifact, built.Images, built.Recipes); err != nil {
+			plan.Documents, err = o.recorded.Documents(ctx, s.Layers(), built.Artifact, built.Images, built.Recipes)
+			if err != nil {
 				return err
 			}
 		}

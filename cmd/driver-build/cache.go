@@ -43,7 +43,11 @@ func showCache(a *session.App) error {
 		return err
 	}
 	return session.ShowList(a, all, []string{"KIND", "FILES", "SIZE"}, func(k fetch.Kind) []string {
-		return []string{k.Name, strconv.Itoa(k.Files), fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20))}
+		return []string{
+			k.Name,
+			strconv.Itoa(k.Files),
+			fmt.Sprintf("%.1f MiB", float64(k.Bytes)/(1<<20)),
+		}
 	})
 }
 
@@ -54,7 +58,10 @@ func newCachePruneCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build cache prune --keep-days 14",
 		RunE: func(*cobra.Command, []string) error {
 			if days < 1 {
-				return session.Usagef("--keep-days %d: give one day or more, because running builds count on what they have seen", days)
+				return session.Usagef(
+					"--keep-days %d: give one day or more, because running builds count on what they have seen",
+					days,
+				)
 			}
 			store, err := openCache(a)
 			if err != nil {
@@ -64,7 +71,9 @@ func newCachePruneCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("prune the cache: %w", err)
 			}
-			a.Result(fmt.Sprintf("%d files removed, %.1f MiB", gone.Files, float64(gone.Bytes)/(1<<20)))
+			a.Result(
+				fmt.Sprintf("%d files removed, %.1f MiB", gone.Files, float64(gone.Bytes)/(1<<20)),
+			)
 			return nil
 		},
 	}
@@ -94,7 +103,11 @@ func newFetchCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, "source lock")
 	session.Describe(f, "base", "base `IMAGE` instead of the row's")
-	session.Describe(f, "mirror", "package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL")
+	session.Describe(
+		f,
+		"mirror",
+		"package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL",
+	)
 	f.StringVar(&only, "only", "", "`base`: nothing but the base images")
 	return cmd
 }
@@ -118,21 +131,26 @@ func fetchAll(ctx context.Context, a *session.App, o *flags.Common, only string)
 			return err
 		}
 	}
-	return a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
-		plans, err := batch.NewPlans(s.Builder)
-		if err == nil && groups == nil {
-			groups, err = o.Groups(o.Offered(ctx, plans))
-		}
-		if err != nil {
-			return err
-		}
-		show := func(d batch.Download) {
-			line := d.Digest
-			if d.Path != "" {
-				line += " " + d.Path
+	return a.With(
+		ctx,
+		m.Defaults.Mirrors,
+		programs,
+		func(ctx context.Context, s *session.Session) error {
+			plans, err := batch.NewPlans(s.Builder)
+			if err == nil && groups == nil {
+				groups, err = o.Groups(o.Offered(ctx, plans))
 			}
-			a.Result(line + " " + d.Name)
-		}
-		return o.Fetch(ctx, plans, groups, only == "base", show)
-	})
+			if err != nil {
+				return err
+			}
+			show := func(d batch.Download) {
+				line := d.Digest
+				if d.Path != "" {
+					line += " " + d.Path
+				}
+				a.Result(line + " " + d.Name)
+			}
+			return o.Fetch(ctx, plans, groups, only == "base", show)
+		},
+	)
 }

@@ -29,7 +29,14 @@ func newCheckCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "repository kernel-from lock")
+	o.AddTo(
+		f,
+		flags.Targets,
+		flags.Sources,
+		flags.Programs,
+		flags.Judged,
+		"repository kernel-from lock",
+	)
 	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
@@ -60,16 +67,36 @@ func check(ctx context.Context, a *session.App, o *flags.Common) error {
 	}
 	denied := o.Report(a, o.Targets, true)
 	if n := len(slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })); n > 0 {
-		return errors.Join(fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(o.Targets), batch.ErrSomeFailed), denied)
+		return errors.Join(
+			fmt.Errorf(
+				"%d of %d pairs cannot be built: %w",
+				n,
+				len(o.Targets),
+				batch.ErrSomeFailed,
+			),
+			denied,
+		)
 	}
 	return denied
 }
 
 func printChecked(a *session.App, rows []status.Checked) error {
 	groups := sharedCauses(rows)
-	titles := []string{"OS", "DRIVER", "ARCH", "BASE", "ARCHIVE", "COMPONENTS", "HEADERS", "LOCK", "IMAGE", "NOTE"}
+	titles := []string{
+		"OS",
+		"DRIVER",
+		"ARCH",
+		"BASE",
+		"ARCHIVE",
+		"COMPONENTS",
+		"HEADERS",
+		"LOCK",
+		"IMAGE",
+		"NOTE",
+	}
 	err := session.ShowList(a, rows, titles, func(r status.Checked) []string {
-		image, note := "", "excluded: "+r.Excluded
+		image := ""
+		note := "excluded: " + r.Excluded
 		if r.Excluded == "" {
 			note = checkNote(r, groups)
 		}
@@ -111,7 +138,8 @@ func verdict(v *status.Verdict) string {
 	return strings.Replace(v.State, status.VerdictFailed, "FAILED", 1)
 }
 
-// checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
+// checkNote gives the reasons of the states, for people. Those that several pairs share are below
+// the table.
 func checkNote(r status.Checked, shared []batch.Cause) string {
 	var notes []string
 	for _, v := range r.Verdicts() {

@@ -20,8 +20,8 @@ import (
 // namesFile finds the flags that take a file or folder by what their help says.
 var namesFile = regexp.MustCompile(`\b(FILE|DIR|PROGRAM|[Ff]ile|folder)\b`)
 
-// completions are what a shell offers behind flags, by "--flag", or "command --flag" where a command has
-// values of its own. Flags that are missing here take files if their help says so.
+// completions are what a shell offers behind flags, by "--flag", or "command --flag" where a
+// command has values of its own. Flags that are missing here take files if their help says so.
 var completions = map[string]cobra.CompletionFunc{
 	"--os":                   ofMatrix(func(p batch.Pair) string { return p.System }),
 	"--driver":               ofMatrix(func(p batch.Pair) string { return p.Driver }),
@@ -77,7 +77,10 @@ func complete(c *cobra.Command) {
 // words offers fixed words.
 func words(all ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		some := slices.DeleteFunc(slices.Clone(all), func(word string) bool { return !strings.HasPrefix(word, begun) })
+		some := slices.DeleteFunc(
+			slices.Clone(all),
+			func(word string) bool { return !strings.HasPrefix(word, begun) },
+		)
 		return some, cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -89,8 +92,8 @@ func cudaReleases() (all []string) {
 	return all
 }
 
-// ofMatrix offers what the pairs of the matrix have that work together with what is on the command line. A
-// matrix with mistakes has nothing to offer: the command itself reports them.
+// ofMatrix offers what the pairs of the matrix have that work together with what is on the command
+// line. A matrix with mistakes has nothing to offer: the command itself reports them.
 func ofMatrix(of func(batch.Pair) string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		file := ""
@@ -105,7 +108,10 @@ func ofMatrix(of func(batch.Pair) string) cobra.CompletionFunc {
 			all, _ := c.Flags().GetStringSlice(flag) // the command may have no such flag
 			return all
 		}
-		pairs, _ := batch.Pairs(m, matrix.Selection{Systems: given("os"), Drivers: given("driver"), Archs: given("arch")})
+		pairs, _ := batch.Pairs(
+			m,
+			matrix.Selection{Systems: given("os"), Drivers: given("driver"), Archs: given("arch")},
+		)
 		var all []string
 		for _, p := range pairs {
 			if p.Excluded == "" && !slices.Contains(all, of(p)) {

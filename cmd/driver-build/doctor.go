@@ -38,9 +38,17 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch matrix repository")
-	session.Describe(f, "os", "only the bases of this `SYSTEM` (repeatable; default: those of the matrix)")
+	session.Describe(
+		f,
+		"os",
+		"only the bases of this `SYSTEM` (repeatable; default: those of the matrix)",
+	)
 	session.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
-	session.Describe(f, "repository", "`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
+	session.Describe(
+		f,
+		"repository",
+		"`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)",
+	)
 	runners.AddTo(f)
 	session.Format(f, &a.Format, "table or json")
 	return cmd
@@ -49,7 +57,9 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners) error {
 	m, err := o.Load(a)
 	if err == nil {
-		_, err = m.Select(matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true})
+		_, err = m.Select(
+			matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true},
+		)
 	}
 	if err := errors.Join(err, runners.Check(ctx, a.Getenv)); err != nil {
 		return session.Usage(err)
@@ -68,16 +78,25 @@ func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags
 	for _, f := range found {
 		if f.State == "fault" {
 			faults++
-			err = failure.Errorf(failure.Some, "%d of %d questions found a fault: see the lines with FAULT", faults, len(found))
+			err = failure.Errorf(
+				failure.Some,
+				"%d of %d questions found a fault: see the lines with FAULT",
+				faults,
+				len(found),
+			)
 		}
 	}
 	return errors.Join(err, session.ShowList(a, found, nil, func(f *session.Finding) []string {
-		return []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail + prefixed("; to do: ", f.Fix)}
+		return []string{
+			strings.Replace(f.State, "fault", "FAULT", 1),
+			f.Question,
+			f.Detail + prefixed("; to do: ", f.Fix),
+		}
 	}))
 }
 
-// asker asks about something that a build needs; need is what an error is: a fault, or a warning if only some builds need
-// it. answer returns what was found, in a few words.
+// asker asks about something that a build needs; need is what an error is: a fault, or a warning if
+// only some builds need it. answer returns what was found, in a few words.
 type asker func(name, need, fix string, answer func(ctx context.Context) (string, error))
 
 // ask asks all questions at the same time.
@@ -90,7 +109,8 @@ func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) 
 		found = append(found, f)
 		asked.Go(func() {
 			var err error
-			if f.Detail, err = answer(ctx); err == nil {
+			f.Detail, err = answer(ctx)
+			if err == nil {
 				return
 			}
 			if ctx.Err() != nil {
@@ -104,20 +124,45 @@ func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) 
 }
 
 // askHere asks about this machine.
-func askHere(ctx context.Context, ask asker, a *session.App, o *flags.Common, runners *flags.Runners, cache string) {
+func askHere(
+	ctx context.Context,
+	ask asker,
+	a *session.App,
+	o *flags.Common,
+	runners *flags.Runners,
+	cache string,
+) {
 	const least = 2 << 30 // bytes: what a build of one image takes, with some to spare
-	ask("cache", "fault", "name a folder that has space, with --cache or DRIVER_BUILD_CACHE", func(context.Context) (string, error) {
-		var st unix.Statfs_t
-		err := unix.Statfs(cache, &st)
-		free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
-		if err == nil && free < least {
-			err = fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", cache, free>>20, least>>20)
-		}
-		return fmt.Sprintf("%s can be written to, %.1f GiB are free", cache, float64(free)/(1<<30)), err
-	})
+	ask(
+		"cache",
+		"fault",
+		"name a folder that has space, with --cache or DRIVER_BUILD_CACHE",
+		func(context.Context) (string, error) {
+			var st unix.Statfs_t
+			err := unix.Statfs(cache, &st)
+			free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+			if err == nil && free < least {
+				err = fmt.Errorf(
+					"%s has %d MiB free, a build takes up to %d MiB",
+					cache,
+					free>>20,
+					least>>20,
+				)
+			}
+			return fmt.Sprintf(
+				"%s can be written to, %.1f GiB are free",
+				cache,
+				float64(free)/(1<<30),
+			), err
+		},
+	)
 	need := map[bool]string{true: "fault", false: "warning"}[runners.Named()]
-	ask("compile", need, "make one of the two work if images with --kernel are built here; other images need neither",
-		func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) })
+	ask(
+		"compile",
+		need,
+		"make one of the two work if images with --kernel are built here; other images need neither",
+		func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) },
+	)
 	find := a.Programs(ctx, &programs.Finder{Present: true})
 	for _, arch := range (matrix.Selection{Archs: o.Selection.Archs}).ArchsOf(matrix.System{}) {
 		const fix = "take driver-build and its programs from one release or one build, in one folder"
@@ -131,26 +176,33 @@ func askHere(ctx context.Context, ask asker, a *session.App, o *flags.Common, ru
 	}
 }
 
-// askRegistries asks each registry that bases come from, through its mirrors, for the base of its first system, and whether
-// images can be pushed.
+// askRegistries asks each registry that bases come from, through its mirrors, for the base of its
+// first system, and whether images can be pushed.
 func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) {
 	known := map[string]bool{}
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
-		if err != nil || offline || !batch.Wanted(o.Selection.Systems, system.ID) { // the matrix has checked its references
+		// the matrix has checked its references
+		if err != nil || offline || !batch.Wanted(o.Selection.Systems, system.ID) {
 			continue
 		}
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
-		base, _, _ := strings.Cut(system.Base, "@") // what a digest names may be in the cache, and then no registry is asked
+		// what a digest names may be in the cache, and then no registry is asked
+		base, _, _ := strings.Cut(system.Base, "@")
 		if known[host] {
 			continue
 		}
 		known[host] = true
 		fix := "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, "
-		ask("bases of "+host, "fault", fix+"log in with docker login "+host, func(ctx context.Context) (string, error) {
-			_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
-			return base + " is there", err
-		})
+		ask(
+			"bases of "+host,
+			"fault",
+			fix+"log in with docker login "+host,
+			func(ctx context.Context) (string, error) {
+				_, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
+				return base + " is there", err
+			},
+		)
 	}
 	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
 		fix := "log in with docker login " + host + ", trust its authority with --ca, ask its owner for the right to push to "

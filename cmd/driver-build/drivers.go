@@ -64,14 +64,16 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	if o.At == "" {
-		if o.Day, err = a.Now(); err != nil {
+		o.Day, err = a.Now()
+		if err != nil {
 			return err
 		}
 	}
 	var known *releases.Table
 	var notes []string
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		if known, notes, err = knownDrivers(ctx, a, s, o.Releases); err == nil {
+		known, notes, err = knownDrivers(ctx, a, s, o.Releases)
+		if err == nil {
 			known, err = o.withManifests(ctx, a, s, m, known)
 		}
 		return err
@@ -112,7 +114,8 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 	return failure.New(failure.Some, "the matrix lags behind: "+strings.Join(lags, ", ")+text)
 }
 
-// denied is the error of --deny, about the drivers that the matrix has of the branches that were shown.
+// denied is the error of --deny, about the drivers that the matrix has of the branches that were
+// shown.
 func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
 	targets, err := m.Select(matrix.Selection{All: true, Archs: batch.Archs()})
 	if err != nil || !o.Denies() { // the table has all that is known
@@ -123,8 +126,8 @@ func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.
 	}), false)
 }
 
-// withManifests adds the releases of --redist to those that are known, and compares their checksums with the
-// matrix.
+// withManifests adds the releases of --redist to those that are known, and compares their checksums
+// with the matrix.
 func (o *driversFlags) withManifests(
 	ctx context.Context, a *session.App, s *session.Session, m *matrix.Matrix, known *releases.Table,
 ) (*releases.Table, error) {
@@ -137,7 +140,8 @@ func (o *driversFlags) withManifests(
 		if err != nil {
 			return nil, err
 		}
-		if known = fresh; release.CheckMatrix(m) != nil {
+		known = fresh
+		if release.CheckMatrix(m) != nil {
 			return nil, release.CheckMatrix(m)
 		}
 	}
@@ -157,7 +161,8 @@ func sourceOf(a *session.App, s *session.Session, flag, value string) (releases.
 		return source, nil
 	}
 	var err error
-	if source.Address, err = fetch.Address(flag, value); err != nil {
+	source.Address, err = fetch.Address(flag, value)
+	if err != nil {
 		return source, session.Usage(err)
 	}
 	return source, nil

@@ -53,12 +53,31 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "driver flavour matrix cuda repository", flags.Judged)
-	session.Describe(f, "driver", "driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
-	session.Mode(f, &o.precompiled, "precompiled", "compile for the nodes' kernels: whole images, and a pool for each kernel, "+
-		"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages)
-	f.BoolVar(&o.managed, "managed-drivers", false, "give a driver also to nodes whose platform says that it brings one (GKE, AKS, EKS)")
-	f.StringSliceVar(&o.allow, "allow-unserved", nil, "`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
-		"(repeatable): values, github, gitlab and json end well without them")
+	session.Describe(
+		f,
+		"driver",
+		"driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)",
+	)
+	session.Mode(
+		f,
+		&o.precompiled,
+		"precompiled",
+		"compile for the nodes' kernels: whole images, and a pool for each kernel, "+
+			"or modules alone, beside the driver's image: "+wholeImages+" or "+moduleImages,
+	)
+	f.BoolVar(
+		&o.managed,
+		"managed-drivers",
+		false,
+		"give a driver also to nodes whose platform says that it brings one (GKE, AKS, EKS)",
+	)
+	f.StringSliceVar(
+		&o.allow,
+		"allow-unserved",
+		nil,
+		"`REASON` for which nodes with a GPU may get no driver, such as kernel, or all "+
+			"(repeatable): values, github, gitlab and json end well without them",
+	)
 	session.Hide(f, "managed-drivers")
 	session.Check(f, fleet.CheckReason, "allow-unserved")
 	session.Format(f, &a.Format, "table, json, github, gitlab or values")
@@ -72,7 +91,9 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	}
 	beside := o.precompiled == moduleImages
 	if beside && a.Format == "values" && (o.Repository == "" || a.Offline) {
-		return session.Usagef("values with --precompiled=modules have the images that the registry has: give --repository, and not --offline")
+		return session.Usagef(
+			"values with --precompiled=modules have the images that the registry has: give --repository, and not --offline",
+		)
 	}
 	all, err := readNodes(ctx, a, args)
 	if err != nil {
@@ -101,14 +122,20 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	return errors.Join(unserved, o.Report(a, p.Targets(), true))
 }
 
-// checkServed names the nodes with a GPU that get nothing, where another program reads what is printed. It is an error if one
-// gets nothing for a reason that --allow-unserved does not name.
+// checkServed names the nodes with a GPU that get nothing, where another program reads what is
+// printed. It is an error if one gets nothing for a reason that --allow-unserved does not name.
 func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
 	if a.Format == "table" { // has them all
 		return nil
 	}
 	for _, w := range p.Unserved() {
-		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), reasonOf(w))
+		fmt.Fprintf(
+			a.Stderr,
+			"no driver (%s): %s: %s\n",
+			w.Code,
+			strings.Join(w.Nodes, ", "),
+			reasonOf(w),
+		)
 	}
 	return p.CheckServed(o.allow)
 }
@@ -117,7 +144,9 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
 func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node, error) {
 	if len(args) == 0 || args[0] == "-" {
 		if session.IsTerminal(a.Stdin) {
-			return nil, session.Usagef("fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet")
+			return nil, session.Usagef(
+				"fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet",
+			)
 		}
 		return fleet.ReadNodes(a.Input(ctx))
 	}
@@ -134,15 +163,26 @@ func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node
 }
 
 // askRegistry finds out which images are missing.
-func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet.Plan, repository string) error {
-	return a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		lacking, err := status.Lacking(ctx, s.Builder, repository, p.Groups())
-		for i := range lacking {
-			p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
-		}
-		p.AddModuleImages(repository)
-		return err
-	})
+func askRegistry(
+	ctx context.Context,
+	a *session.App,
+	m *matrix.Matrix,
+	p *fleet.Plan,
+	repository string,
+) error {
+	return a.With(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) error {
+			lacking, err := status.Lacking(ctx, s.Builder, repository, p.Groups())
+			for i := range lacking {
+				p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
+			}
+			p.AddModuleImages(repository)
+			return err
+		},
+	)
 }
 
 func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
@@ -162,8 +202,8 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
 	return printTasks(a, tasks)
 }
 
-// printTable prints what people want to know: which nodes get what, who gets nothing and why, and the commands
-// that build what is missing.
+// printTable prints what people want to know: which nodes get what, who gets nothing and why, and
+// the commands that build what is missing.
 func (o *fleetFlags) printTable(a *session.App, p *fleet.Plan, tasks []status.Task) error {
 	out := a.Stdout
 	var rows [][]string
@@ -172,13 +212,16 @@ func (o *fleetFlags) printTable(a *session.App, p *fleet.Plan, tasks []status.Ta
 		var pools, running []string
 		for _, pool := range p.Pools {
 			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, o.Repository+":"+im.Tag) {
-				pools, running = append(pools, pool.Name), append(running, pool.Running...)
+				pools = append(pools, pool.Name)
+				running = append(running, pool.Running...)
 			}
 		}
 		slices.Sort(running)
 		rows = append(rows, []string{
 			im.Tag, strings.Join(im.Archs, ","), some(im.GPUs, 2), some(im.Kernels, 1), cmp.Or(im.RunsCUDA, im.CUDA), some(im.Nodes, 3),
-			registryState(im), strings.Join(slices.Compact(running), ","), cmp.Or(strings.Join(pools, ","), "-"),
+			registryState(
+				im,
+			), strings.Join(slices.Compact(running), ","), cmp.Or(strings.Join(pools, ","), "-"),
 		})
 	}
 	if len(rows) > 0 {

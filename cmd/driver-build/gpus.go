@@ -29,7 +29,10 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if rule && len(args) > 0 {
-				return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
+				return session.Usagef(
+					"--node-feature-rules is about all GPUs: leave out %s",
+					strings.Join(args, " "),
+				)
 			}
 			if rule {
 				return gpus.Write(a.Stdout)
@@ -48,7 +51,12 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, "matrix")
 	session.Format(f, &a.Format, "table or json")
-	f.BoolVar(&rule, "node-feature-rules", false, "print a NodeFeatureRule that labels nodes by their GPUs")
+	f.BoolVar(
+		&rule,
+		"node-feature-rules",
+		false,
+		"print a NodeFeatureRule that labels nodes by their GPUs",
+	)
 	return cmd
 }
 
@@ -56,25 +64,55 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, day time.Time) 
 	all := gpus.All()
 	if len(texts) > 0 {
 		var err error
-		if all, err = findGPUs(texts); err != nil {
+		all, err = findGPUs(texts)
+		if err != nil {
 			return err
 		}
 	}
-	if a.Format == "table" && len(texts) == 0 { // a line for each generation, newest first, and one for its exceptions
-		titles := []string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}
+	// a line for each generation, newest first, and one for its exceptions
+	if a.Format == "table" && len(texts) == 0 {
+		titles := []string{
+			"GENERATION",
+			"GPUS",
+			"DRIVER",
+			"SUPPORT",
+			"LTS",
+			"MODULES",
+			"LAST BRANCH",
+			"SUCH AS",
+		}
 		return session.ShowList(a, gpus.Summary(m, day), titles, func(s gpus.Summed) []string {
-			return slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name})
+			return slices.Concat(
+				[]string{s.Generation, strconv.Itoa(s.Count)},
+				driverColumns(s.Answer),
+				[]string{s.Name},
+			)
 		})
 	}
 	answers := make([]gpus.Answer, len(all))
 	for i, g := range all {
-		if answers[i] = gpus.For(m, g, day); !answers[i].Known {
+		answers[i] = gpus.For(m, g, day)
+		if !answers[i].Known {
 			a.Warnings(answers[i].ID + " is " + gpus.TakenForNew)
 		}
 	}
-	titles := []string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "WHY"}
+	titles := []string{
+		"ID",
+		"GPU",
+		"GENERATION",
+		"DRIVER",
+		"SUPPORT",
+		"LTS",
+		"MODULES",
+		"LAST BRANCH",
+		"WHY",
+	}
 	return session.ShowList(a, answers, titles, func(g gpus.Answer) []string {
-		return slices.Concat([]string{g.ID, g.Name, g.Generation}, driverColumns(g), []string{g.Why})
+		return slices.Concat(
+			[]string{g.ID, g.Name, g.Generation},
+			driverColumns(g),
+			[]string{g.Why},
+		)
 	})
 }
 
@@ -84,7 +122,10 @@ func findGPUs(texts []string) (all []gpus.GPU, err error) {
 		found, wrong := gpus.Find(text)
 		err = errors.Join(err, wrong)
 		for _, g := range found {
-			if !slices.ContainsFunc(all, func(other gpus.GPU) bool { return other.Device == g.Device }) {
+			if !slices.ContainsFunc(
+				all,
+				func(other gpus.GPU) bool { return other.Device == g.Device },
+			) {
 				all = append(all, g)
 			}
 		}

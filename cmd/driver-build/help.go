@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/node/cli"
 )
 
-// first is what the help of the root has of the flags of a build; driver-build help build has all of them.
+// first is what the help of the root has of the flags of a build; driver-build help build has all
+// of them.
 const first = `Flags of a build, the most used:
   --os SYSTEM, --driver VERSION   what to build, such as ubuntu22.04, 580.178.04
   --all                           every pair of the matrix that works
@@ -24,8 +25,8 @@ const first = `Flags of a build, the most used:
 All flags: driver-build help build. Of a command: driver-build help COMMAND.
 `
 
-// usage prints the help of a command below its description: that of the root fits on one screen, and flags that every
-// command has are one line.
+// usage prints the help of a command below its description: that of the root fits on one screen,
+// and flags that every command has are one line.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n%s", cli.Fold("  "+c.UseLine()+"\n", " ", "\n      "))
@@ -54,7 +55,8 @@ func section(b *strings.Builder, title, text string) {
 	}
 }
 
-// commands lists those below c: those of the root in groups, and those of the last group in one line.
+// commands lists those below c: those of the root in groups, and those of the last group in one
+// line.
 func commands(b *strings.Builder, c *cobra.Command) {
 	groups := c.Groups()
 	for i, group := range groups {

@@ -30,7 +30,8 @@ func newInspectCmd(a *session.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "`ARCH`: which image of an index")
 	session.Check(cmd.Flags(), matrix.CheckArch, "arch")
-	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
+	cmd.Flags().
+		BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
 	session.Format(cmd.Flags(), &a.Format, "table or json")
 	return cmd
 }
@@ -42,28 +43,47 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) e
 		o.Part = registry.Layers
 	}
 	var i *verify.Inspection
-	err := withImage(ctx, a, ref, o, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
-		if deep {
-			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
-		} else {
-			i, err = verify.Summarize(base.Image)
-		}
-		return err
-	})
+	err := withImage(
+		ctx,
+		a,
+		ref,
+		o,
+		func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+			if deep {
+				i, err = verify.Examiner{
+					Store:   s.Store,
+					Observe: s.Observe,
+				}.Inspect(
+					ctx,
+					ref,
+					base.Image,
+				)
+			} else {
+				i, err = verify.Summarize(base.Image)
+			}
+			return err
+		},
+	)
 	switch {
 	case err != nil:
 		return err
 	case a.Format == "json":
 		return a.JSON(i)
 	case i.Driver == "" && !deep:
-		a.Notes("the image's labels do not name its driver: inspect --deep looks for it in the layers")
+		a.Notes(
+			"the image's labels do not name its driver: inspect --deep looks for it in the layers",
+		)
 	}
 	return i.WriteText(a.Stdout)
 }
 
 // withImage opens an image for reading.
 func withImage(
-	ctx context.Context, a *session.App, ref string, o registry.OpenOptions, f func(context.Context, *session.Session, *registry.Opened) error,
+	ctx context.Context,
+	a *session.App,
+	ref string,
+	o registry.OpenOptions,
+	f func(context.Context, *session.Session, *registry.Opened) error,
 ) error {
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		base, err := s.Registry.Open(ctx, ref, o)
@@ -86,15 +106,20 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var document []byte
-			err := a.With(cmd.Context(), nil, nil, func(ctx context.Context, s *session.Session) error {
-				m, err := documents.OpenImages(ctx, s.Registry, s.Layers(), args[0], arch)
-				if err != nil {
+			err := a.With(
+				cmd.Context(),
+				nil,
+				nil,
+				func(ctx context.Context, s *session.Session) error {
+					m, err := documents.OpenImages(ctx, s.Registry, s.Layers(), args[0], arch)
+					if err != nil {
+						return err
+					}
+					m.Tool = session.BuildInfo()
+					document, err = documents.SBOM(m, format)
 					return err
-				}
-				m.Tool = session.BuildInfo()
-				document, err = documents.SBOM(m, format)
-				return err
-			})
+				},
+			)
 			if err != nil {
 				return err
 			}

@@ -31,10 +31,24 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "os arch driver matrix repository", flags.Sources)
-	session.Describe(f, "driver", "driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
-	f.StringArrayVar(&q.From, "from", nil, "`IMAGE` with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
+	session.Describe(
+		f,
+		"driver",
+		"driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)",
+	)
+	f.StringArrayVar(
+		&q.From,
+		"from",
+		nil,
+		"`IMAGE` with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)",
+	)
 	session.Images(f, "from")
-	f.StringSliceVar(&q.Flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
+	f.StringSliceVar(
+		&q.Flavours,
+		"kernel-flavour",
+		nil,
+		"only kernels of a flavour, such as cloud-amd64 or aws (repeatable)",
+	)
 	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
 	session.Hide(f, "dates")
 	session.Format(f, &a.Format, "table or json")
@@ -46,15 +60,23 @@ func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.
 	if err != nil {
 		return err
 	}
-	q.Matrix, q.Selection, q.Repository, q.Plan = m, o.Selection, o.Repository, o.Plan
+	q.Matrix = m
+	q.Selection = o.Selection
+	q.Repository = o.Repository
+	q.Plan = o.Plan
 	if err := q.Check(); err != nil {
 		return err
 	}
 	var rows []status.OfferedKernel
-	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		rows, err = q.List(ctx, s.Builder)
-		return err
-	})
+	failed := a.With(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) (err error) {
+			rows, err = q.List(ctx, s.Builder)
+			return err
+		},
+	)
 	a.Notes(q.Notes...)
 	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
 		return failed
@@ -64,20 +86,40 @@ func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.
 
 // printKernels prints the table; a column that nobody asked for is left out.
 func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery) error {
-	titles := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
+	titles := []string{
+		"OS",
+		"ARCH",
+		"KERNEL",
+		"FLAVOUR",
+		"DEFAULT",
+		"VERSION",
+		"DATE",
+		"FROM",
+		"DRIVERS",
+		"PRECOMPILED",
+		"UNIVERSAL",
+	}
 	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
 		if !asked {
 			titles[title] = ""
 		}
 	}
 	return session.ShowList(a, rows, titles, func(r status.OfferedKernel) []string {
-		usual, ready := "", strings.Join(r.Ready, ",")
-		universal := strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ",")
+		usual := ""
+		ready := strings.Join(r.Ready, ",")
+		universal := strings.Join(
+			slices.DeleteFunc(
+				slices.Clone(r.Images),
+				func(tag string) bool { return slices.Contains(r.Ready, tag) },
+			),
+			",",
+		)
 		if r.Default {
 			usual = "yes"
 		}
 		if r.Images == nil {
-			ready, universal = "unknown", "unknown"
+			ready = "unknown"
+			universal = "unknown"
 		}
 		return []string{
 			r.System, r.Arch, r.Kernel, r.Flavour, usual, r.Version, r.Date, r.From, strings.Join(r.Drivers, ","), ready, cmp.Or(universal, "-"),

@@ -77,7 +77,16 @@ func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {
 		if p.Runs != nil {
 			runs = string(p.Runs.Support)
 		}
-		return []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)}
+		return []string{
+			p.System,
+			p.Driver,
+			p.Arch,
+			p.Tag,
+			p.Source,
+			componentNames(p),
+			runs,
+			note(p),
+		}
 	})
 }
 

@@ -36,7 +36,10 @@ func newLockCmd(a *session.App) *cobra.Command {
 		Use: "lock [--update [TARGET...]]", Short: "Pin what images are made from in matrix.lock", Long: lockLong, Example: lockExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && !u.Update {
-				return session.Usagef("unexpected argument %q: targets follow --update; select others with --os and --driver", args[0])
+				return session.Usagef(
+					"unexpected argument %q: targets follow --update; select others with --os and --driver",
+					args[0],
+				)
 			}
 			return nil
 		},
@@ -48,12 +51,28 @@ func newLockCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels)
 	f.StringVar(&u.File, "lock", "", "`FILE` to write (default: matrix.lock beside matrix.yaml)")
-	f.BoolVar(&u.Update, "update", false, "resolve again: everything selected, or the TARGETs given")
-	f.BoolVar(&check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
+	f.BoolVar(
+		&u.Update,
+		"update",
+		false,
+		"resolve again: everything selected, or the TARGETs given",
+	)
+	f.BoolVar(
+		&check,
+		"check",
+		false,
+		"write nothing; print what would change, with exit code 3 when anything would",
+	)
 	return cmd
 }
 
-func lock(ctx context.Context, a *session.App, o *flags.Common, u *batch.LockUpdate, check bool) error {
+func lock(
+	ctx context.Context,
+	a *session.App,
+	o *flags.Common,
+	u *batch.LockUpdate,
+	check bool,
+) error {
 	if u.File == "none" {
 		return session.Usagef("--lock none is for builds: give a file")
 	}
@@ -63,7 +82,9 @@ func lock(ctx context.Context, a *session.App, o *flags.Common, u *batch.LockUpd
 		return err
 	}
 	o.Plan = recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
-	u.Batch, u.Matrix, u.File = o.Batch, m, batch.LockPath(u.File, o.Given.MatrixFile)
+	u.Batch = o.Batch
+	u.Matrix = m
+	u.File = batch.LockPath(u.File, o.Given.MatrixFile)
 	if !check {
 		if err := outfile.Check(u.File); err != nil {
 			return session.Usagef("--lock: %w", err)

@@ -38,10 +38,12 @@ const buildExample = `  driver-build build --os ubuntu22.04 --driver 580.178.04 
 // newRootCmd is driver-build: alone it is the command build.
 func newRootCmd(a *session.App) *cobra.Command {
 	cmd := buildCommand(a, "driver-build")
-	cmd.Short, cmd.Example = "Build NVIDIA driver images from a version matrix", strings.ReplaceAll(buildExample, " build ", " ")
+	cmd.Short = "Build NVIDIA driver images from a version matrix"
+	cmd.Example = strings.ReplaceAll(buildExample, " build ", " ")
 	info := session.BuildInfo() // with the commit of a program that was compiled in a checkout
 	cmd.Flags().Bool("version", false, "print the version")
-	if cmd.Version = info.Version; info.Revision != info.Version {
+	cmd.Version = info.Version
+	if info.Revision != info.Version {
 		cmd.Version = strings.TrimSpace(info.Version + " " + info.Revision)
 	}
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
@@ -49,7 +51,10 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.SetUsageFunc(usage)
 	cmd.SetHelpFunc(cli.Help)
 	build := buildCommand(a, "build")
-	build.Short, build.Long, build.Example, build.Args = "Build images of the matrix", buildLong, buildExample, cobra.NoArgs
+	build.Short = "Build images of the matrix"
+	build.Long = buildLong
+	build.Example = buildExample
+	build.Args = cobra.NoArgs
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -85,8 +90,9 @@ func newVersionCmd(a *session.App) *cobra.Command {
 }
 
 func main() {
-	chroot.Init()             // this process may be the inside of a compile
-	log.SetOutput(io.Discard) // libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
+	chroot.Init() // this process may be the inside of a compile
+	// libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
+	log.SetOutput(io.Discard)
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(heap)
 	}
@@ -106,13 +112,13 @@ func main() {
 	os.Exit(a.Execute(ctx, newRootCmd(a), os.Args[1:])) //nolint:contextcheck // commands get theirs from ExecuteContext
 }
 
-// heap keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the driver's
-// size. It is a soft limit, and GOMEMLIMIT overrides it.
+// heap keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the
+// driver's size. It is a soft limit, and GOMEMLIMIT overrides it.
 const heap = 200 << 20
 
-// least are the lowest limits under which every command works: of the data of a process (ulimit -d), to which its
-// heap and the stacks of its threads count, and of its address space (ulimit -v), of which Go reserves much more than
-// it uses.
+// least are the lowest limits under which every command works: of the data of a process (ulimit
+// -d), to which its heap and the stacks of its threads count, and of its address space (ulimit -v),
+// of which Go reserves much more than it uses.
 var least = []struct {
 	resource int
 	ulimit   string
@@ -128,8 +134,14 @@ func checkMemory(limit func(resource int, l *syscall.Rlimit) error) error {
 			return fmt.Errorf("read this process's limit of memory: %w", err)
 		}
 		if have.Cur < l.bytes {
-			return fmt.Errorf("this process may use %d MiB of memory (ulimit %s), but needs up to %d MiB: raise the limit with ulimit %s %d",
-				have.Cur>>20, l.ulimit, l.bytes>>20, l.ulimit, l.bytes>>10)
+			return fmt.Errorf(
+				"this process may use %d MiB of memory (ulimit %s), but needs up to %d MiB: raise the limit with ulimit %s %d",
+				have.Cur>>20,
+				l.ulimit,
+				l.bytes>>20,
+				l.ulimit,
+				l.bytes>>10,
+			)
 		}
 	}
 	return nil

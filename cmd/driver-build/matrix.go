@@ -61,9 +61,19 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.AddTo(f, "matrix releases")
-	f.StringSliceVar(&o.entry.Archs, "arch", nil, "`ARCH`: amd64 or arm64 (repeatable; default those whose address is known)")
+	f.StringSliceVar(
+		&o.entry.Archs,
+		"arch",
+		nil,
+		"`ARCH`: amd64 or arm64 (repeatable; default those whose address is known)",
+	)
 	f.StringArrayVar(&o.entry.URLs, "url", nil, "`[ARCH=]URL` of the .run archive (repeatable)")
-	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
+	f.StringVar(
+		&o.redist,
+		"redist",
+		"",
+		"FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)",
+	)
 	session.Hide(f, "redist")
 	session.Check(f, matrix.CheckArch, "arch")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
@@ -80,25 +90,41 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	if err := e.Check(m); err != nil {
 		return session.Usage(err)
 	}
-	if e.Day, err = a.Now(); err != nil {
+	e.Day, err = a.Now()
+	if err != nil {
 		return err
 	}
-	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		if e.Source, err = sourceOf(a, s, "--releases", o.Releases); err != nil {
-			return err
-		}
-		if e.Manifest, err = sourceOf(a, s, "--redist", o.redist); err != nil {
-			return err
-		}
-		if o.download {
-			e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
-				step := s.Observe.Begin("driver "+e.Version, "download "+releases.Shown(address))
-				sum, size, err := s.Fetch.Import(ctx, address, limit, func(done, total int64) { step.Progress("archive", done, total) })
-				return sum, size, step.End(false, err)
+	failed := a.With(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) (err error) {
+			e.Source, err = sourceOf(a, s, "--releases", o.Releases)
+			if err != nil {
+				return err
 			}
-		}
-		return e.Find(ctx)
-	})
+			e.Manifest, err = sourceOf(a, s, "--redist", o.redist)
+			if err != nil {
+				return err
+			}
+			if o.download {
+				e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
+					step := s.Observe.Begin(
+						"driver "+e.Version,
+						"download "+releases.Shown(address),
+					)
+					sum, size, err := s.Fetch.Import(
+						ctx,
+						address,
+						limit,
+						func(done, total int64) { step.Progress("archive", done, total) },
+					)
+					return sum, size, step.End(false, err)
+				}
+			}
+			return e.Find(ctx)
+		},
+	)
 	a.Notes(e.Notes...)
 	if failed != nil {
 		return failed
@@ -125,8 +151,18 @@ func newMatrixInitCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&s.Systems, "os", nil, "operating `SYSTEM`, such as ubuntu22.04 (repeatable)")
-	f.StringSliceVar(&s.Drivers, "driver", nil, "driver `VERSION`, such as 580.178.04, or a branch, such as 580: its newest (repeatable)")
-	f.StringVar(&source, "matrix", "", "`FILE` with the matrix to take the rows from (default the one in this program)")
+	f.StringSliceVar(
+		&s.Drivers,
+		"driver",
+		nil,
+		"driver `VERSION`, such as 580.178.04, or a branch, such as 580: its newest (repeatable)",
+	)
+	f.StringVar(
+		&source,
+		"matrix",
+		"",
+		"`FILE` with the matrix to take the rows from (default the one in this program)",
+	)
 	f.StringVar(&dir, "output", ".", "`DIR` to write to")
 	return cmd
 }
@@ -149,9 +185,16 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 		there, err := bounded.File(filepath.Join(dir, name), matrix.MaxSize)
 		switch {
 		case !filepath.IsLocal(name):
-			return session.Usagef("%s names %s, which is not below its folder: give a matrix with its files beside it", source, name)
+			return session.Usagef(
+				"%s names %s, which is not below its folder: give a matrix with its files beside it",
+				source,
+				name,
+			)
 		case err == nil && string(there) != files[name]:
-			return session.Usagef("%s is there already, with other content: remove it, or give --output DIR", filepath.Join(dir, name))
+			return session.Usagef(
+				"%s is there already, with other content: remove it, or give --output DIR",
+				filepath.Join(dir, name),
+			)
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return session.Usagef("--output: %w", err)
 		}

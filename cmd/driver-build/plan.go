@@ -34,8 +34,21 @@ func newPlanCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return plan(cmd.Context(), a, &o, cert) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "repository profile lock cuda")
-	f.StringVar(&cert, "module-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
+	o.AddTo(
+		f,
+		flags.Targets,
+		flags.Sources,
+		flags.Kernels,
+		flags.Programs,
+		flags.Judged,
+		"repository profile lock cuda",
+	)
+	f.StringVar(
+		&cert,
+		"module-cert",
+		"",
+		"FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time",
+	)
 	session.Format(f, &a.Format, "table, json, github or gitlab")
 	return cmd
 }
@@ -49,14 +62,22 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) err
 	}
 	switch n := len(o.Targets); {
 	case n > status.MaxGitHubJobs && !chosen:
-		return session.Usagef("plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller matrix.yaml "+
-			"(driver-build matrix init writes one), or give --all", n)
+		return session.Usagef(
+			"plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller matrix.yaml "+
+				"(driver-build matrix init writes one), or give --all",
+			n,
+		)
 	case o.Repository == "":
-		return session.Usagef("give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
+		return session.Usagef(
+			"give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix",
+		)
 	case cert != "" && !o.Kernels.Compile():
-		return session.Usagef("--module-cert is about modules that are compiled ahead of time: give --kernel too")
+		return session.Usagef(
+			"--module-cert is about modules that are compiled ahead of time: give --kernel too",
+		)
 	case cert != "": // it is part of the content of an image
-		if o.Plan.Signer, err = flags.Certificate(cert); err != nil {
+		o.Plan.Signer, err = flags.Certificate(cert)
+		if err != nil {
 			return err
 		}
 	}
@@ -94,7 +115,9 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) err
 // printLeft says which images the plan leaves out, once for each cause.
 func printLeft(a *session.App, left map[string][]string) {
 	for _, cause := range slices.Sorted(maps.Keys(left)) {
-		a.Warnings("left out, because a build cannot work now: " + cause + ": " + some(left[cause], 3))
+		a.Warnings(
+			"left out, because a build cannot work now: " + cause + ": " + some(left[cause], 3),
+		)
 	}
 }
 
@@ -102,14 +125,23 @@ func printTasks(a *session.App, tasks []status.Task) error {
 	switch a.Format {
 	case "github":
 		if len(tasks) > status.MaxGitHubJobs {
-			fmt.Fprintf(a.Stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
-				len(tasks), status.MaxGitHubJobs)
+			fmt.Fprintf(
+				a.Stderr,
+				"note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
+				len(tasks),
+				status.MaxGitHubJobs,
+			)
 		}
 		return status.WriteGitHub(a.Stdout, tasks)
 	case "gitlab":
 		return status.WriteGitLab(a.Stdout, tasks)
 	}
-	return session.ShowList(a, tasks, []string{"TAG", "ARCH", "REASON"}, func(t status.Task) []string {
-		return []string{t.Tag, strings.Join(t.Archs, ","), t.Reason}
-	})
+	return session.ShowList(
+		a,
+		tasks,
+		[]string{"TAG", "ARCH", "REASON"},
+		func(t status.Task) []string {
+			return []string{t.Tag, strings.Join(t.Archs, ","), t.Reason}
+		},
+	)
 }

@@ -31,8 +31,10 @@ func newPushCmd(a *session.App) *cobra.Command {
 			return push(cmd.Context(), a, args[:len(args)-1], args[len(args)-1], tags, public)
 		},
 	}
-	cmd.Flags().StringArrayVar(&tags, "tag", nil, "`TAG` of the image in the repository (repeatable; default: the tags that it has)")
-	cmd.Flags().StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
+	cmd.Flags().
+		StringArrayVar(&tags, "tag", nil, "`TAG` of the image in the repository (repeatable; default: the tags that it has)")
+	cmd.Flags().
+		StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
 	session.Check(cmd.Flags(), imagename.CheckTag, "tag")
 	session.Check(cmd.Flags(), imagename.CheckRepository, "mount-from")
 	session.Hide(cmd.Flags(), "mount-from")
@@ -44,9 +46,13 @@ func checkPush(cmd *cobra.Command, args []string) error {
 	if err := cobra.MinimumNArgs(2)(cmd, args); err != nil {
 		return err
 	}
-	sources, to := args[:len(args)-1], args[len(args)-1]
+	sources := args[:len(args)-1]
+	to := args[len(args)-1]
 	if oci.IsLocal(to) {
-		return session.Usagef("push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags", to)
+		return session.Usagef(
+			"push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags",
+			to,
+		)
 	}
 	if err := imagename.CheckImage(to); err != nil {
 		return session.Usagef("push to %w", err)
@@ -55,7 +61,14 @@ func checkPush(cmd *cobra.Command, args []string) error {
 }
 
 // push copies all images, and prints what was sent when the display of progress has ended.
-func push(ctx context.Context, a *session.App, sources []string, to string, tags []string, public flags.PublicRegistry) error {
+func push(
+	ctx context.Context,
+	a *session.App,
+	sources []string,
+	to string,
+	tags []string,
+	public flags.PublicRegistry,
+) error {
 	var total registry.Stats
 	err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)

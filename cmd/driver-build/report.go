@@ -31,8 +31,19 @@ func newReportCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return report(cmd.Context(), a, &o, r, file) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "profile repository releases lock cuda")
-	session.Describe(f, "repository", "`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
+	o.AddTo(
+		f,
+		flags.Targets,
+		flags.Sources,
+		flags.Programs,
+		flags.Judged,
+		"profile repository releases lock cuda",
+	)
+	session.Describe(
+		f,
+		"repository",
+		"`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)",
+	)
 	f.StringVar(&file, "html", "", "`FILE` to write, - for stdout")
 	session.CheckUnless(f, "-", outfile.Check, "html")
 	f.BoolVar(&r.Compare, "compare", false, "plan every image, to tell which are out of date")
@@ -41,7 +52,13 @@ func newReportCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func report(ctx context.Context, a *session.App, o *flags.Common, r status.ReportOptions, file string) error {
+func report(
+	ctx context.Context,
+	a *session.App,
+	o *flags.Common,
+	r status.ReportOptions,
+	file string,
+) error {
 	if file == "" {
 		return session.Usagef("give --html FILE, or --html - for stdout")
 	}
@@ -51,8 +68,11 @@ func report(ctx context.Context, a *session.App, o *flags.Common, r status.Repor
 	if err != nil {
 		return err
 	}
-	r.Tool, r.Matrix, r.CUDA = "driver-build "+session.BuildInfo().Version, m, o.CUDA
-	if r.Time, err = a.Now(); err != nil {
+	r.Tool = "driver-build " + session.BuildInfo().Version
+	r.Matrix = m
+	r.CUDA = o.CUDA
+	r.Time, err = a.Now()
+	if err != nil {
 		return err
 	}
 	pairs, err := batch.Pairs(m, selection)
@@ -73,7 +93,8 @@ func report(ctx context.Context, a *session.App, o *flags.Common, r status.Repor
 		if err != nil {
 			return err
 		}
-		notes, r.Releases = append(notes, fresh...), known
+		notes = append(notes, fresh...)
+		r.Releases = known
 		shown, err = status.Report(ctx, &o.Batch, s.Builder, pairs, r)
 		return err
 	}); err != nil {

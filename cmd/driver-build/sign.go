@@ -51,12 +51,37 @@ func newSignCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
-	f.StringVar(&o.export, "export", "", "write into `DIR` what an offline signer needs: digests and request.json")
-	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
+	f.StringVar(
+		&o.export,
+		"export",
+		"",
+		"write into `DIR` what an offline signer needs: digests and request.json",
+	)
+	f.BoolVar(
+		&o.whole,
+		"unsigned-modules",
+		false,
+		"with --export, the modules instead of their digests",
+	)
 	session.Hide(f, "unsigned-modules")
-	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in `DIR`")
-	f.StringSliceVar(&o.archs, "arch", nil, "`ARCH`: of an index, only these (repeatable; default: all)")
-	f.StringArrayVar(&o.tags, "tag", nil, "`TAG` of the result (repeatable; default: those that the image was built with)")
+	f.StringVar(
+		&o.answers,
+		"import",
+		"",
+		"attach the signatures that an offline signer left in `DIR`",
+	)
+	f.StringSliceVar(
+		&o.archs,
+		"arch",
+		nil,
+		"`ARCH`: of an index, only these (repeatable; default: all)",
+	)
+	f.StringArrayVar(
+		&o.tags,
+		"tag",
+		nil,
+		"`TAG` of the result (repeatable; default: those that the image was built with)",
+	)
 	session.Check(f, matrix.CheckArch, "arch")
 	session.Check(f, imagename.CheckTag, "tag")
 	session.Check(f, kernelmodules.CheckRequestFolder, "export")
@@ -73,21 +98,32 @@ func (o *signFlags) check() (err error) {
 	}
 	switch {
 	case given(o.signer.Key, o.export, o.answers) != 1:
-		return session.Usagef("sign-modules: give one of --module-key KEY, --export DIR and --import DIR; the image itself is signed by driver-build sign-image IMAGE --image-key KEY")
+		return session.Usagef(
+			"sign-modules: give one of --module-key KEY, --export DIR and --import DIR; the image itself is signed by driver-build sign-image IMAGE --image-key KEY",
+		)
 	case o.export != "" && o.imageSigner.Given():
-		return session.Usagef("--export is about modules: driver-build sign-image IMAGE --export DIR is about the image itself")
+		return session.Usagef(
+			"--export is about modules: driver-build sign-image IMAGE --export DIR is about the image itself",
+		)
 	case o.answers != "" && o.signer.Cert == "":
-		return session.Usagef("--import: give --module-cert CERT too: the signatures are checked against it")
+		return session.Usagef(
+			"--import: give --module-cert CERT too: the signatures are checked against it",
+		)
 	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
-		return session.Usagef("--module-cert and --module-passphrase-file belong to a key: give --module-key too")
+		return session.Usagef(
+			"--module-cert and --module-passphrase-file belong to a key: give --module-key too",
+		)
 	case o.whole && o.export == "":
 		return session.Usagef("--unsigned-modules says what --export writes: give --export DIR too")
 	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
-		return session.Usagef("--export makes no image: --output, --push and --tag belong to --module-key or --import")
+		return session.Usagef(
+			"--export makes no image: --output, --push and --tag belong to --module-key or --import",
+		)
 	case o.output.Push && o.output.Repository == "":
 		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
-	if err = o.output.Parse(o.export != ""); err == nil && o.imageSigner.Given() {
+	err = o.output.Parse(o.export != "")
+	if err == nil && o.imageSigner.Given() {
 		err = o.output.CheckAttached(true, o.imageSigner.Format)
 	}
 	return err
@@ -117,7 +153,8 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	}
 	var cert *x509.Certificate // of an offline signer
 	if o.answers != "" {
-		if cert, err = flags.Certificate(o.signer.Cert); err == nil {
+		cert, err = flags.Certificate(o.signer.Cert)
+		if err == nil {
 			err = checkExported(o.answers, kernelmodules.RequestName)
 		}
 		if err != nil {
@@ -167,7 +204,12 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 }
 
 // writeRequest writes what an offline signer needs.
-func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session.Session, all map[string]v1.Image) error {
+func (o *signFlags) writeRequest(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	all map[string]v1.Image,
+) error {
 	q, err := kernelmodules.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
@@ -178,13 +220,20 @@ func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session
 }
 
 // publish writes the signed image as the main command writes those that it built.
-func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, plan attestation.Plan) error {
+func (o *signFlags) publish(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	signed []v1.Image,
+	plan attestation.Plan,
+) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
 	}
 	if len(plan.Tags) == 0 {
-		if plan.Tags, err = batch.BuiltTags(signed[0]); err != nil {
+		plan.Tags, err = batch.BuiltTags(signed[0])
+		if err != nil {
 			return err
 		}
 	}

@@ -75,16 +75,20 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 func (o *verifyFlags) check(ctx context.Context, getenv func(string) string) (err error) {
 	switch {
 	case len(o.keys) == 0 && (o.trust.Identity != "" || len(o.trust.Require) > 0):
-		return session.Usagef("--identity and --require are about what is signed: give --key FILE too")
+		return session.Usagef(
+			"--identity and --require are about what is signed: give --key FILE too",
+		)
 	case o.kernel != "" && !o.deep:
 		return session.Usagef("--kernel is for --deep")
 	case !o.rebuild && (o.again.Base != "" || o.again.Source != ""):
 		return session.Usagef("--base and --source are for --rebuild")
 	}
-	if o.again.Certificates, err = flags.Certificates(o.certs...); err != nil {
+	o.again.Certificates, err = flags.Certificates(o.certs...)
+	if err != nil {
 		return err
 	}
-	if o.trust.Keys, err = flags.PublicKeys("--key", o.keys...); err != nil {
+	o.trust.Keys, err = flags.PublicKeys("--key", o.keys...)
+	if err != nil {
 		return err
 	}
 	o.again.Keys = o.trust.Keys
@@ -99,20 +103,31 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err := o.check(ctx, a.Getenv); err != nil {
 		return err
 	}
-	return withImage(ctx, a, image, registry.OpenOptions{Arch: o.arch, Part: registry.Layers}, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
-		closeRunner := o.runners.Attach(s)
-		defer func() { err = errors.Join(err, closeRunner()) }()
-		findings, err := o.examine(ctx, s, image, base)
-		if err != nil {
-			return err
-		}
-		unfit := verify.Unfit(findings)
-		err = show(a, findings)
-		if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
-			fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
-		}
-		return errors.Join(err, unfit)
-	})
+	return withImage(
+		ctx,
+		a,
+		image,
+		registry.OpenOptions{Arch: o.arch, Part: registry.Layers},
+		func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+			closeRunner := o.runners.Attach(s)
+			defer func() { err = errors.Join(err, closeRunner()) }()
+			findings, err := o.examine(ctx, s, image, base)
+			if err != nil {
+				return err
+			}
+			unfit := verify.Unfit(findings)
+			err = show(a, findings)
+			if unfit == nil && a.Format != "json" { // otherwise the error is the verdict
+				fmt.Fprintf(
+					a.Stdout,
+					"%s: no fault found, %d notes and warnings\n",
+					image,
+					len(findings),
+				)
+			}
+			return errors.Join(err, unfit)
+		},
+	)
 }
 
 // show prints findings, each beginning on a line of its own.
@@ -127,9 +142,15 @@ func show(a *session.App, findings []verify.Finding) error {
 }
 
 // examine looks at all that the flags ask for.
-func (o *verifyFlags) examine(ctx context.Context, s *session.Session, image string, base *registry.Opened) (all []verify.Finding, err error) {
+func (o *verifyFlags) examine(
+	ctx context.Context,
+	s *session.Session,
+	image string,
+	base *registry.Opened,
+) (all []verify.Finding, err error) {
 	add := func(some []verify.Finding, serr error) {
-		all, err = append(all, some...), serr
+		all = append(all, some...)
+		err = serr
 	}
 	if len(o.trust.Keys) > 0 {
 		signed, err := attestation.Open(ctx, s.Registry, image)
@@ -139,7 +160,16 @@ func (o *verifyFlags) examine(ctx context.Context, s *session.Session, image str
 		add(o.trust.Verify(signed))
 	}
 	if err == nil {
-		add(verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, o.again.Certificates...))
+		add(
+			verify.Examiner{
+				Store:   s.Store,
+				Observe: s.Observe,
+			}.Verify(
+				ctx,
+				image,
+				base.Image,
+				o.again.Certificates...),
+		)
 	}
 	if err == nil && o.deep {
 		add(o.tryCompile(ctx, s, image, base))
@@ -151,16 +181,29 @@ func (o *verifyFlags) examine(ctx context.Context, s *session.Session, image str
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
-func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Opened) ([]verify.Finding, error) {
+func (o *verifyFlags) tryCompile(
+	ctx context.Context,
+	s *session.Session,
+	image string,
+	base *registry.Opened,
+) ([]verify.Finding, error) {
 	release, err := s.TryCompile(ctx, image, base, o.kernel)
 	failed, ran := errors.AsType[*runner.FailedError](err)
 	switch {
 	case ran:
-		return []verify.Finding{{Severity: verify.Error, Rule: "compile", Message: failed.Error()}}, nil
+		return []verify.Finding{
+			{Severity: verify.Error, Rule: "compile", Message: failed.Error()},
+		}, nil
 	case errors.Is(err, images.ErrNotCompiling):
 		return nil, session.Usagef("--deep: %w", err)
 	case err != nil:
 		return nil, err
 	}
-	return []verify.Finding{{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}}, nil
+	return []verify.Finding{
+		{
+			Severity: verify.Note,
+			Rule:     "compile",
+			Message:  "nvidia and nvidia-uvm compile for kernel " + release,
+		},
+	}, nil
 }

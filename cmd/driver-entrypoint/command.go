@@ -32,7 +32,14 @@ func (p *program) getenv(name string) string { return cli.Lookup(p.env, name) }
 func (p *program) log() *slog.Logger { return cli.Log(p.stderr, p.logFormat) }
 
 // longVerbs run for long and have children.
-var longVerbs = []string{"init", "compile", "bake", "reload_nvidia_peermem", drivertoolkit.DriverVerb, drivertoolkit.BuilderVerb}
+var longVerbs = []string{
+	"init",
+	"compile",
+	"bake",
+	"reload_nvidia_peermem",
+	drivertoolkit.DriverVerb,
+	drivertoolkit.BuilderVerb,
+}
 
 // stays says whether a command line is one that runs for long and has children: only those get the shim. A command line that is wrong
 // ends at once.
@@ -56,7 +63,8 @@ func accepted(cmd *cobra.Command) bool {
 func (p *program) command(stopCtx context.Context) *cobra.Command {
 	p.names = cli.Names{}
 	root := p.initCommand(stopCtx)
-	root.Use, root.Short = "nvidia-driver", "bring the NVIDIA driver of this image up on a node"
+	root.Use = "nvidia-driver"
+	root.Short = "bring the NVIDIA driver of this image up on a node"
 	root.Long = `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
 
 Without a command it prints this text; with --accept-license alone it does what init does.`
@@ -73,7 +81,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 		}
 		return run(cmd, args)
 	}
-	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SilenceErrors = true
+	root.SilenceUsage = true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -136,7 +145,14 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func oneOf(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || !slices.Contains(words, args[0]) {
-			return usageError{fmt.Errorf("%s takes one of %s, but got %q", cmd.CommandPath(), strings.Join(words, ", "), args)}
+			return usageError{
+				fmt.Errorf(
+					"%s takes one of %s, but got %q",
+					cmd.CommandPath(),
+					strings.Join(words, ", "),
+					args,
+				),
+			}
 		}
 		return nil
 	}

@@ -19,7 +19,10 @@ func (p *program) compileCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var into host.ImageCompile
 	var format string
-	cmd := &cobra.Command{Use: "compile", Short: "compile the modules into the cache; load nothing", Args: noArgs,
+	cmd := &cobra.Command{
+		Use:   "compile",
+		Short: "compile the modules into the cache; load nothing",
+		Args:  noArgs,
 		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
 
 With --into it is a part of building an image: it compiles with what this image has, whatever machine that is on, and puts the
@@ -34,26 +37,37 @@ modules below that folder instead of the cache.`,
 				_, err := fmt.Fprintln(w, set.Dir)
 				return err
 			})
-		}}
+		},
+	}
 	formatFlag(cmd, &format)
-	cmd.Flags().StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
-	cmd.Flags().StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
-	cmd.Flags().StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
+	cmd.Flags().
+		StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
+	cmd.Flags().
+		StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
+	cmd.Flags().
+		StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
 	moduleFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
 // compile is for this node's cache, or into a folder for an image.
-func (p *program) compile(ctx context.Context, cfg config.Config, into host.ImageCompile) (*kbuild.Set, string, error) {
+func (p *program) compile(
+	ctx context.Context,
+	cfg config.Config,
+	into host.ImageCompile,
+) (*kbuild.Set, string, error) {
 	if into.Dir != "" {
 		complete(&cfg, p.env)
-		into.Flavour, into.MaxThreads = cfg.ModuleType, cfg.MaxThreads
+		into.Flavour = cfg.ModuleType
+		into.MaxThreads = cfg.MaxThreads
 		set, err := host.CompileForImage(ctx, into, p.log())
 		return set, "compiled", err
 	}
 	if len(into.Modules) > 0 {
-		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
+		return nil, "", usageError{
+			errors.New("--modules is for --into: on a node all modules are compiled"),
+		}
 	}
 	findToolkit(&cfg)
 	n, err := p.node(cfg, node.Options{})

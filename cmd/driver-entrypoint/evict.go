@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/node/shim"
 )
 
-// evictLink is the name of this program that means the verb evict: charts of all versions start it, in images of all
-// versions.
+// evictLink is the name of this program that means the verb evict: charts of all versions start it,
+// in images of all versions.
 const evictLink = "driver-evict"
 
 // evictCommand runs in a container of its own beside the driver's.

@@ -19,8 +19,8 @@ import (
 
 // The exit codes. Their comments are the table in docs/operate.md.
 const (
-	// exitDone means stopped; or left in place because it is in use (`--on-busy=detach`); or a signal ended the
-	// container before it began.
+	// exitDone means stopped; or left in place because it is in use (`--on-busy=detach`); or a
+	// signal ended the container before it began.
 	exitDone = 0
 	// exitFailure means unexpected: the message says what.
 	exitFailure = 1
@@ -29,14 +29,14 @@ const (
 	// exitLocked means that the lock was not free in time (`--lock-timeout`, 20 min).
 	exitLocked = 10
 	// exitUnsupported means that the node does not fit: the checks of preflight (unless
-	// `--preflight-on-failure=wait`), no modules for its kernel in an image without a toolchain, no headers, no
-	// compiler.
+	// `--preflight-on-failure=wait`), no modules for its kernel in an image without a toolchain, no
+	// headers, no compiler.
 	exitUnsupported = 11
-	// exitCompile means that the compile failed; the message has the last 40 lines, and the path of the complete
-	// log.
+	// exitCompile means that the compile failed; the message has the last 40 lines, and the path of
+	// the complete log.
 	exitCompile = 12
-	// exitRefused means that the kernel refused a module, or would refuse it (check `module-signing`):
-	// signature, symbols, unsupported GPU. The message quotes the kernel.
+	// exitRefused means that the kernel refused a module, or would refuse it (check
+	// `module-signing`): signature, symbols, unsupported GPU. The message quotes the kernel.
 	exitRefused = 13
 	// exitInUse means still in use (`--on-busy=fail`, `unload`).
 	exitInUse = 14
@@ -71,8 +71,12 @@ func exitCode(err error) int {
 		return exitRefused
 	case blocked != nil && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
-	case blocked != nil, as[*buildtree.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
-		as[*host.NoModulesError](err), as[*drivertoolkit.UnavailableError](err):
+	case blocked != nil,
+		as[*buildtree.NoHeadersError](err),
+		as[*kbuild.NoCompilerError](err),
+		as[*headers.UnavailableError](err),
+		as[*host.NoModulesError](err),
+		as[*drivertoolkit.UnavailableError](err):
 		return exitUnsupported
 	case is(node.ErrLeft), as[*modules.InUseError](err):
 		return exitInUse

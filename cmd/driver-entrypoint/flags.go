@@ -18,7 +18,8 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag.
+// ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the
+// flag.
 func ofOthers() map[string][]string {
 	names := map[string][]string{}
 	for _, v := range config.Variables() {
@@ -39,7 +40,8 @@ func otherVariables() (names []string) {
 	return names
 }
 
-// forget takes secrets out of the environment of this process, so that no program that it starts inherits them.
+// forget takes secrets out of the environment of this process, so that no program that it starts
+// inherits them.
 func forget() {
 	for _, v := range config.Variables() {
 		if v.Secret {
@@ -52,7 +54,8 @@ func forget() {
 func (p *program) name(flags *pflag.FlagSet, prefix string) {
 	others := ofOthers()
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "version" || p.names[f] != nil { // DRIVER_VERSION is that of the image's driver
+		// DRIVER_VERSION is that of the image's driver
+		if f.Hidden || f.Name == "version" || p.names[f] != nil {
 			return
 		}
 		p.names[f] = others[f.Name]
@@ -63,7 +66,8 @@ func (p *program) name(flags *pflag.FlagSet, prefix string) {
 	})
 }
 
-// kernelRelease is a release; it becomes a part of paths. The kernel's own bound is 64 bytes (__NEW_UTS_LEN).
+// kernelRelease is a release; it becomes a part of paths. The kernel's own bound is 64 bytes
+// (__NEW_UTS_LEN).
 var kernelRelease = lazyregexp.New(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
 
 // checkValues refuses values that are wrong for every verb that has the flag.
@@ -77,9 +81,15 @@ func checkValues(flags *pflag.FlagSet) error {
 		for _, value := range values {
 			switch {
 			case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(value):
-				errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, value))
+				errs = append(
+					errs,
+					fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, value),
+				)
 			case f.Name == "kernel" && value != "" && !kernelRelease().MatchString(value):
-				errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", value))
+				errs = append(
+					errs,
+					fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", value),
+				)
 			case f.Name == "timeout" && strings.HasPrefix(value, "-"):
 				errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", value))
 			}
@@ -111,13 +121,22 @@ func checkNames(names []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("--skip-preflight (DRIVER_SKIP_PREFLIGHT): no check is called %s; there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
+	return fmt.Errorf(
+		"--skip-preflight (DRIVER_SKIP_PREFLIGHT): no check is called %s; there are %s",
+		strings.Join(unknown, ", "),
+		strings.Join(known, ", "),
+	)
 }
 
 // folderFlags are the flags of every verb that looks at the node.
 func folderFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
-	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
+	flags.StringVar(
+		&c.StateDir,
+		"state-dir",
+		c.StateDir,
+		"storage of the host for compiled modules, logs and the driver root, where it is mounted",
+	)
 }
 
 // moduleFlags are the flags about the modules of the driver.
@@ -142,32 +161,87 @@ func moduleFlags(flags *pflag.FlagSet, c *config.Config) {
 
 // sourceFlags say whose modules a driver has.
 func sourceFlags(flags *pflag.FlagSet, c *config.Config) {
-	flags.StringVar(&c.Modules, "modules", c.Modules, "whose kernel modules: own (of the image, of the cache, or compiled) or host (the node's system loads those of this driver; a stop leaves them)")
-	flags.StringSliceVar(&c.ModuleImages, "module-image", nil, "root of a mounted image with modules, searched after this image; several times")
+	flags.StringVar(
+		&c.Modules,
+		"modules",
+		c.Modules,
+		"whose kernel modules: own (of the image, of the cache, or compiled) or host (the node's system loads those of this driver; a stop leaves them)",
+	)
+	flags.StringSliceVar(
+		&c.ModuleImages,
+		"module-image",
+		nil,
+		"root of a mounted image with modules, searched after this image; several times",
+	)
 }
 
 // fabricFlags are the flags about NVLink switches, about memory across machines, and about vGPUs.
 func fabricFlags(flags *pflag.FlagSet, c *config.Config) {
-	flags.StringVar(&c.Fabric, "fabric", c.Fabric, "who manages the node's NVLink switches: auto (this container), external (a service of the host; ready waits for it) or ignore")
-	flags.StringVar(&c.FabricMode, "fabric-mode", c.FabricMode, "mode of the fabric manager: 0 bare metal, 1 shared NVSwitch, 2 vGPU; default: as its configuration says")
-	flags.StringVar(&c.VGPULicence, "vgpu-licence", c.VGPULicence, "what a vGPU without a licence means: warn (ready; metrics and status say it) or require (not ready)")
-	flags.StringVar(&c.IMEX, "imex", c.IMEX, "memory across machines: none, channel (the driver makes IMEX channel 0) or service (and nvidia-imex runs; not with ComputeDomains)")
+	flags.StringVar(
+		&c.Fabric,
+		"fabric",
+		c.Fabric,
+		"who manages the node's NVLink switches: auto (this container), external (a service of the host; ready waits for it) or ignore",
+	)
+	flags.StringVar(
+		&c.FabricMode,
+		"fabric-mode",
+		c.FabricMode,
+		"mode of the fabric manager: 0 bare metal, 1 shared NVSwitch, 2 vGPU; default: as its configuration says",
+	)
+	flags.StringVar(
+		&c.VGPULicence,
+		"vgpu-licence",
+		c.VGPULicence,
+		"what a vGPU without a licence means: warn (ready; metrics and status say it) or require (not ready)",
+	)
+	flags.StringVar(
+		&c.IMEX,
+		"imex",
+		c.IMEX,
+		"memory across machines: none, channel (the driver makes IMEX channel 0) or service (and nvidia-imex runs; not with ComputeDomains)",
+	)
 }
 
 // stopFlags are the flags about the stop.
 func stopFlags(flags *pflag.FlagSet, c *config.Config) {
-	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take; 0: some seconds less than the pod's terminationGracePeriodSeconds, as the API server says, or else than 30s")
-	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
-	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
+	flags.DurationVar(
+		&c.Grace,
+		"grace",
+		c.Grace,
+		"how long a stop may take; 0: some seconds less than the pod's terminationGracePeriodSeconds, as the API server says, or else than 30s",
+	)
+	flags.StringVar(
+		&c.OnBusy,
+		"on-busy",
+		c.OnBusy,
+		"when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait",
+	)
+	flags.DurationVar(
+		&c.LockTimeout,
+		"lock-timeout",
+		c.LockTimeout,
+		"how long to wait for another instance on this node",
+	)
 }
 
 // identityFlags are the names of this pod, image and node, for messages.
 func identityFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
-	flags.StringVar(&c.PodNamespace, "pod-namespace", "", "namespace of this pod, for messages and Events")
+	flags.StringVar(
+		&c.PodNamespace,
+		"pod-namespace",
+		"",
+		"namespace of this pod, for messages and Events",
+	)
 	flags.StringVar(&c.PodUID, "pod-uid", "", "uid of this pod, for Events")
 	flags.StringVar(&c.Image, "image", "", "name of this image, for messages")
-	flags.StringVar(&c.Host, "node-name", "", "name of this node, for messages, --node-condition and --safe-load")
+	flags.StringVar(
+		&c.Host,
+		"node-name",
+		"",
+		"name of this node, for messages, --node-condition and --safe-load",
+	)
 }
 
 // complete adds to a configuration what has no flag.

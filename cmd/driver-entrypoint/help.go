@@ -14,23 +14,27 @@ import (
 // described finds the gap between a flag and its description.
 var described = lazyregexp.New(`(?m)^( *--?\S.*?)   +`)
 
-// describe lists flags with their descriptions below them: beside the longest name, half of the terminal would be left.
+// describe lists flags with their descriptions below them: beside the longest name, half of the
+// terminal would be left.
 func describe(flags *pflag.FlagSet) string {
 	const below = "\n            "
 	return cli.Fold(described().ReplaceAllString(flags.FlagUsages(), "$1"+below), " ", below)
 }
 
-// usage prints the help of a command below its description. Cobra's own is as wide as the longest description of a flag.
+// usage prints the help of a command below its description. Cobra's own is as wide as the longest
+// description of a flag.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
-	title, flags := "Flags:", c.LocalFlags()
+	title := "Flags:"
+	flags := c.LocalFlags()
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "  %s COMMAND [flags]\n\nCommands:\n", c.CommandPath())
 		for _, sub := range c.Commands() {
 			fmt.Fprintf(&b, "  %-*s %s\n", c.Commands()[0].NamePadding(), sub.Name(), sub.Short)
 		}
-		title, flags = "Flags, besides those of init:", pflag.NewFlagSet("", pflag.ContinueOnError)
+		title = "Flags, besides those of init:"
+		flags = pflag.NewFlagSet("", pflag.ContinueOnError)
 		for _, name := range []string{"accept-license", "help", "log-format", "version"} {
 			flags.AddFlag(c.Flags().Lookup(name))
 		}

@@ -67,13 +67,19 @@ func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	o.Log, o.Served = p.log(), goIdle
+	o.Log = p.log()
+	o.Served = goIdle
 	return host.New(cfg, o)
 }
 
-// serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
-// that an instance that waits is seen, and reports for the last time before the lock is given back.
-func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports reportFlags) error {
+// serve runs an instance with everything that reports it. The reporter begins before the lock is
+// taken, so that an instance that waits is seen, and reports for the last time before the lock is
+// given back.
+func (p *program) serve(
+	ctx, stopCtx context.Context,
+	cfg config.Config,
+	reports reportFlags,
+) error {
 	client := kubernetes.InCluster(p.getenv)
 	var reporter *kubernetes.Reporter
 	last := func() {
@@ -105,15 +111,19 @@ func (p *program) serve(ctx, stopCtx context.Context, cfg config.Config, reports
 	if reports.any() {
 		// The reporter outlives ctx, because it reports the stop too.
 		source := kubernetes.Source{Status: n.Snapshot, Changed: n.Changed()}
-		reporter = kubernetes.StartReporter(context.WithoutCancel(ctx), source, p.reporting(client, safe, cfg, reports))
+		reporter = kubernetes.StartReporter(
+			context.WithoutCancel(ctx),
+			source,
+			p.reporting(client, safe, cfg, reports),
+		)
 	}
 	err = n.Run(ctx, stopCtx)
 	last() // where it never had the node
 	return err
 }
 
-// finalReport bounds how long a stop waits for a server that does not answer: a part of the time that
-// config.Config.Grace leaves, and less when stopCtx has ended.
+// finalReport bounds how long a stop waits for a server that does not answer: a part of the time
+// that config.Config.Grace leaves, and less when stopCtx has ended.
 func finalReport(stopCtx context.Context) (context.Context, context.CancelFunc) {
 	limit := 3 * time.Second
 	if stopCtx.Err() != nil {
@@ -122,23 +132,41 @@ func finalReport(stopCtx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(context.WithoutCancel(stopCtx), limit)
 }
 
-func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) kubernetes.ReportOptions {
+func (p *program) reporting(
+	client *kubernetes.Client,
+	safe *kubernetes.SafeLoad,
+	cfg config.Config,
+	reports reportFlags,
+) kubernetes.ReportOptions {
 	cfg.PodNamespace = cmp.Or(cfg.PodNamespace, client.Namespace())
-	o := kubernetes.ReportOptions{Events: reports.events, Condition: reports.condition, Taints: reports.taints, Client: client, Node: cfg.Host,
-		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}
+	o := kubernetes.ReportOptions{
+		Events:    reports.events,
+		Condition: reports.condition,
+		Taints:    reports.taints,
+		Client:    client,
+		Node:      cfg.Host,
+		Pod:       kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID),
+		Log:       p.log(),
+	}
 	if safe != nil {
 		o.Idle = func(ctx context.Context) {
 			if err := safe.Tidy(ctx); err != nil {
-				p.log().Warn("the request that an earlier container of this pod left was not removed", "error", err)
+				p.log().
+					Warn("the request that an earlier container of this pod left was not removed", "error", err)
 			}
 		}
 	}
 	return o
 }
 
-// measure serves metrics until the function that it returns is called. A port that is in use is only a
-// warning: the driver matters more.
-func (p *program) measure(ctx context.Context, n *node.Node, run string, reports reportFlags) (end func()) {
+// measure serves metrics until the function that it returns is called. A port that is in use is
+// only a warning: the driver matters more.
+func (p *program) measure(
+	ctx context.Context,
+	n *node.Node,
+	run string,
+	reports reportFlags,
+) (end func()) {
 	if reports.metrics == "" {
 		return func() {}
 	}
@@ -147,7 +175,8 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 	if err != nil {
 		cancel()
 		p.log().Warn("no metrics", "error",
-			fmt.Errorf("%w; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err))
+			fmt.Errorf("%w; is another driver container's port the same on this node (hostNetwork)? choose another one with --metrics-addr", err),
+		)
 		return func() {}
 	}
 	server := metrics.New(metrics.Source{

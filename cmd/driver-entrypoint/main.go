@@ -1,6 +1,6 @@
-// Command driver-entrypoint is process 1 of a driver image, also called nvidia-driver in it. `init` brings
-// the driver up on the node, serves it and takes it down; the other verbs look, wait, or do one part. It is
-// static, has no cgo, and never talks to the GPU itself.
+// Command driver-entrypoint is process 1 of a driver image, also called nvidia-driver in it. `init`
+// brings the driver up on the node, serves it and takes it down; the other verbs look, wait, or do
+// one part. It is static, has no cgo, and never talks to the GPU itself.
 package main
 
 import (
@@ -26,7 +26,8 @@ import (
 )
 
 func main() {
-	signals := make(chan os.Signal, 128) // first: a signal ends even a start that has not begun as documented
+	// first: a signal ends even a start that has not begun as documented
+	signals := make(chan os.Signal, 128)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	worker := shim.IsWorker() // before the environment is read: it takes its marker out
 	env := os.Environ()
@@ -36,7 +37,8 @@ func main() {
 	os.Exit(run(os.Args, env, worker, signals, os.Stdout, os.Stderr))
 }
 
-// run is the program without the process. The shim runs only around verbs that stay: see command.go.
+// run is the program without the process. The shim runs only around verbs that stay: see
+// command.go.
 func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr io.Writer) int {
 	if code, ok := deleteModule(argv, stderr); ok {
 		return code
@@ -50,8 +52,8 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	if !worker && p.stays(cmd, argv[1:]) {
 		return shim.Run(argv, shim.Options{Signals: signals, Log: cli.Log(stderr, "")})
 	}
-	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
-	// its processor time.
+	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth
+	// more than its processor time.
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	go listen()
@@ -63,20 +65,24 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 	code := exitCode(err)
 	fmt.Fprintf(stderr, "nvidia-driver: %s\n", kmsg.PrintableLines(err.Error()))
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.")
+		fmt.Fprintln(
+			stderr,
+			"Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.",
+		)
 	}
 	return code
 }
 
-// goIdle prepares for the long time in which an instance serves: with one processor fewer threads wake up,
-// and the memory of the start goes back to the node.
+// goIdle prepares for the long time in which an instance serves: with one processor fewer threads
+// wake up, and the memory of the start goes back to the node.
 func goIdle() {
 	runtime.GOMAXPROCS(1)
 	shim.FreeMemory()
 }
 
-// signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second
-// signal ends stopCtx, and the stop waits for nobody any more. The contexts live as long as the process; listen waits for the signals.
+// signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop.
+// The second signal ends stopCtx, and the stop waits for nobody any more. The contexts live as long
+// as the process; listen waits for the signals.
 func signalContexts(signals <-chan os.Signal) (ctx, stopCtx context.Context, listen func()) {
 	stopCtx, endStop := context.WithCancel(context.Background())
 	ctx, stop := context.WithCancel(stopCtx)
@@ -88,8 +94,9 @@ func signalContexts(signals <-chan os.Signal) (ctx, stopCtx context.Context, lis
 	}
 }
 
-// deleteModule is the child that unloads a module: delete_module cannot be interrupted, and a kernel that
-// hangs in it must not hang the parent. It is not a verb for people: package node/host is its only caller.
+// deleteModule is the child that unloads a module: delete_module cannot be interrupted, and a
+// kernel that hangs in it must not hang the parent. It is not a verb for people: package node/host
+// is its only caller.
 func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
 	if len(argv) != 3 || argv[1] != host.DeleteVerb {
 		return 0, false

@@ -27,13 +27,23 @@ what is missing; the exit code is then 1, and the archive is there all the same.
     kubectl exec -n NS POD -- nvidia-driver support - > support.tar`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{fmt.Errorf("%s takes the path of the archive, or - for stdout, but got %q", cmd.CommandPath(), args)}
+				return usageError{
+					fmt.Errorf(
+						"%s takes the path of the archive, or - for stdout, but got %q",
+						cmd.CommandPath(),
+						args,
+					),
+				}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var archive bytes.Buffer // whole or not at all
-			wrong := support.Write(&archive, time.Now(), append(p.said(cmd.Context(), cfg), support.Machine("/", cfg.StateDir)...))
+			wrong := support.Write(
+				&archive,
+				time.Now(),
+				append(p.said(cmd.Context(), cfg), support.Machine("/", cfg.StateDir)...),
+			)
 			if args[0] != "-" {
 				return errors.Join(wrong, atomicwriter.WriteFile(args[0], archive.Bytes(), 0o600))
 			}
@@ -45,7 +55,8 @@ what is missing; the exit code is then 1, and the archive is there all the same.
 	return cmd
 }
 
-// said are the parts of an archive that other commands print. A check that stops the driver is no fault of preflight.
+// said are the parts of an archive that other commands print. A check that stops the driver is no
+// fault of preflight.
 func (p *program) said(ctx context.Context, cfg config.Config) (parts []support.Part) {
 	folders := []string{"--run-dir", cfg.Run, "--state-dir", cfg.StateDir}
 	for _, file := range [][]string{

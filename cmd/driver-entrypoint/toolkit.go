@@ -18,7 +18,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The variables by which the GPU Operator says that the cluster has no toolkit of the node's version.
+// The variables by which the GPU Operator says that the cluster has no toolkit of the node's
+// version.
 const (
 	toolkitMissingEnv = "RHCOS_IMAGE_MISSING"
 	toolkitVersionEnv = "RHCOS_VERSION"
@@ -36,7 +37,12 @@ func missingToolkit(env []string) string {
 }
 
 func toolkitDirFlag(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "toolkit-dir", drivertoolkit.DefaultDir, "folder that is shared with the Driver Toolkit container")
+	flags.StringVar(
+		dir,
+		"toolkit-dir",
+		drivertoolkit.DefaultDir,
+		"folder that is shared with the Driver Toolkit container",
+	)
 }
 
 // withToolkitCommand is init in a pod that has a Driver Toolkit container.
@@ -44,39 +50,57 @@ func (p *program) withToolkitCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
 	cmd := p.startCommand(stopCtx, &cfg, func() {
 		if missing := missingToolkit(p.env); missing != "" {
-			p.log().Warn("no Driver Toolkit for this node: the cluster lacks its image stream tag; missing modules are compiled here, with headers of the package repositories", "tag", missing, "namespace", "openshift")
+			p.log().
+				Warn("no Driver Toolkit for this node: the cluster lacks its image stream tag; missing modules are compiled here, with headers of the package repositories", "tag", missing, "namespace", "openshift")
 		}
 		if err := drivertoolkit.Invite(cfg.Toolkit); err != nil {
 			p.log().Warn("the Driver Toolkit container cannot be told anything", "error", err)
 		}
 	})
-	cmd.Use, cmd.Short = drivertoolkit.DriverVerb, "init beside a Driver Toolkit container of OpenShift"
+	cmd.Use = drivertoolkit.DriverVerb
+	cmd.Short = "init beside a Driver Toolkit container of OpenShift"
 	cmd.Long = "The Driver Toolkit container compiles what image and cache do not have."
 	toolkitDirFlag(cmd.Flags(), &cfg.Toolkit)
-	cmd.Flags().DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container has not begun for so long")
+	cmd.Flags().
+		DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container has not begun for so long")
 	return cmd
 }
 
 // builderCommand runs in the Driver Toolkit container, from the shared folder.
 func (p *program) builderCommand() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{Use: drivertoolkit.BuilderVerb, Short: "in a Driver Toolkit container: compile, then stay", Args: noArgs,
+	cmd := &cobra.Command{
+		Use:   drivertoolkit.BuilderVerb,
+		Short: "in a Driver Toolkit container: compile, then stay",
+		Args:  noArgs,
 		Long: `dtk-build-driver compiles what the driver container asks for. It is started from the shared folder, in an
 image that has the headers and the compiler of the node's kernel and
 nothing of the driver. It stays until it gets a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goIdle()
-			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Root: "/", Scratch: "/var/tmp/nvidia-driver"}.Run(cmd.Context())
-		}}
+			return drivertoolkit.Builder{
+				Dir:     dir,
+				Log:     p.log(),
+				Root:    "/",
+				Scratch: "/var/tmp/nvidia-driver",
+			}.Run(
+				cmd.Context(),
+			)
+		},
+	}
 	toolkitDirFlag(cmd.Flags(), &dir)
 	return cmd
 }
 
-// sidecarCommand stands in for a sidecar of NVIDIA that loads a module. The driver container loads it here.
+// sidecarCommand stands in for a sidecar of NVIDIA that loads a module. The driver container loads
+// it here.
 func (p *program) sidecarCommand(verb, module, variable string) *cobra.Command {
 	timeout := 20 * time.Minute
-	cmd := &cobra.Command{Use: verb, Short: "wait until " + module + " is loaded, then stay", Args: noArgs,
-		Long: "The driver container itself compiles and loads " + module + " if its image has it and " + variable + " is true: no sidecar is needed.\nThis verb is for a DaemonSet that has one.",
+	cmd := &cobra.Command{
+		Use:   verb,
+		Short: "wait until " + module + " is loaded, then stay",
+		Args:  noArgs,
+		Long:  "The driver container itself compiles and loads " + module + " if its image has it and " + variable + " is true: no sidecar is needed.\nThis verb is for a DaemonSet that has one.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -93,14 +117,21 @@ func (p *program) sidecarCommand(verb, module, variable string) *cobra.Command {
 				case <-cmd.Context().Done():
 					return nil
 				case <-ctx.Done():
-					return fmt.Errorf("%w: %s was not loaded within %s; the driver container loads it if its image has it and %s=true is set for nvidia-driver-ctr", status.ErrNotReady, module, timeout, variable)
+					return fmt.Errorf(
+						"%w: %s was not loaded within %s; the driver container loads it if its image has it and %s=true is set for nvidia-driver-ctr",
+						status.ErrNotReady,
+						module,
+						timeout,
+						variable,
+					)
 				case <-time.After(2 * time.Second):
 				}
 			}
 			p.log().Info("the module is loaded", "module", module)
 			<-cmd.Context().Done()
 			return nil
-		}}
+		},
+	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
 	return cmd
 }

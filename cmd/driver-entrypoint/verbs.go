@@ -23,7 +23,9 @@ import (
 
 func (p *program) probeCommand() *cobra.Command {
 	cfg := config.Defaults()
-	cmd := &cobra.Command{Use: "probe startup|ready|live", Short: "for the probes of this container: exit code 0 or 15",
+	cmd := &cobra.Command{
+		Use:   "probe startup|ready|live",
+		Short: "for the probes of this container: exit code 0 or 15",
 		Long: `startup and ready succeed when the instance in this container serves the driver; startup also writes the marker that the
 GPU Operator's validator waits for. live succeeds while the instance gives signs of life, also while it waits or compiles.`,
 		Args: oneOf("startup", "ready", "live"),
@@ -41,7 +43,8 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 				return status.MarkStarted(cfg.Run, p.getenv)
 			}
 			return nil
-		}}
+		},
+	}
 	endsAtOnce(cmd)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
@@ -67,8 +70,11 @@ what needs the driver; they need the host's /run/nvidia, nothing else.`, Args: n
 func (p *program) preflightCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var format string
-	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver", Args: noArgs,
-		Long: "preflight says what to do, and changes nothing. It ends with 11 when a check stops the driver.",
+	cmd := &cobra.Command{
+		Use:   "preflight",
+		Short: "check whether this node can have the driver",
+		Args:  noArgs,
+		Long:  "preflight says what to do, and changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findToolkit(&cfg)
 			n, err := p.node(cfg, node.Options{})
@@ -79,12 +85,17 @@ func (p *program) preflightCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = p.print(format, list[preflight.Check]{listSchema, append([]preflight.Check{}, checks...)}, func(w io.Writer) error { return preflight.Table(w, checks) })
+			err = p.print(
+				format,
+				list[preflight.Check]{listSchema, append([]preflight.Check{}, checks...)},
+				func(w io.Writer) error { return preflight.Table(w, checks) },
+			)
 			if blocked := preflight.Blocking(checks); err == nil && blocked != nil {
 				return blockedError{blocked}
 			}
 			return err
-		}}
+		},
+	}
 	formatFlag(cmd, &format)
 	sourceFlags(cmd.Flags(), &cfg)
 	moduleFlags(cmd.Flags(), &cfg)
@@ -95,8 +106,13 @@ func (p *program) preflightCommand() *cobra.Command {
 
 func (p *program) unloadCommand(stopCtx context.Context) *cobra.Command {
 	cfg := config.Defaults()
-	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, config.BusyFail
-	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place", Args: noArgs,
+	cfg.LockTimeout = 10 * time.Second
+	cfg.Grace = 100 * time.Second
+	cfg.OnBusy = config.BusyFail
+	cmd := &cobra.Command{
+		Use:   "unload",
+		Short: "take down a driver that was left in place",
+		Args:  noArgs,
 		Long: `unload removes modules, driver root and device files. It needs the node's lock: stop the driver container first.
 It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -105,7 +121,8 @@ It ends with 14 when the driver is in use.`,
 				return err
 			}
 			return n.Unload(cmd.Context(), stopCtx)
-		}}
+		},
+	}
 	stopFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
@@ -113,24 +130,35 @@ It ends with 14 when the driver is in use.`,
 
 func (p *program) holdersCommand() *cobra.Command {
 	var format string
-	cmd := &cobra.Command{Use: "holders", Short: "list who has the driver's devices open", Args: noArgs,
-		Long: "holders needs the host's process table (hostPID). It sees device files and mappings of them.",
+	cmd := &cobra.Command{
+		Use:   "holders",
+		Short: "list who has the driver's devices open",
+		Args:  noArgs,
+		Long:  "holders needs the host's process table (hostPID). It sees device files and mappings of them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			holders, err := kmod.System{}.Holders(cmd.Context(), func(int) bool { return false })
 			if err != nil {
 				return err
 			}
-			return p.print(format, list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)}, func(w io.Writer) (err error) {
-				if len(holders) == 0 {
-					fmt.Fprintln(p.stderr, "nobody that is visible here has the driver's devices open")
-				}
-				for _, h := range holders {
-					_, werr := fmt.Fprintln(w, h)
-					err = errors.Join(err, werr)
-				}
-				return err
-			})
-		}}
+			return p.print(
+				format,
+				list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)},
+				func(w io.Writer) (err error) {
+					if len(holders) == 0 {
+						fmt.Fprintln(
+							p.stderr,
+							"nobody that is visible here has the driver's devices open",
+						)
+					}
+					for _, h := range holders {
+						_, werr := fmt.Fprintln(w, h)
+						err = errors.Join(err, werr)
+					}
+					return err
+				},
+			)
+		},
+	}
 	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
 	return cmd
@@ -139,12 +167,19 @@ func (p *program) holdersCommand() *cobra.Command {
 func (p *program) statusCommand() *cobra.Command {
 	cfg := config.Defaults()
 	var format string
-	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "say what is known about the driver on this node",
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			st, err := status.Read(cfg.Run)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				st = status.Snapshot{Schema: status.Schema, State: status.Absent, Reason: status.Missing(cfg.Run)}
+				st = status.Snapshot{
+					Schema: status.Schema,
+					State:  status.Absent,
+					Reason: status.Missing(cfg.Run),
+				}
 			case err != nil:
 				return err
 			}
@@ -152,7 +187,8 @@ func (p *program) statusCommand() *cobra.Command {
 			return p.print(format, st, func(w io.Writer) error {
 				return status.WriteText(w, st, cfg.Run, kmod.System{}, host.Instances("/proc"))
 			})
-		}}
+		},
+	}
 	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
 	folderFlags(cmd.Flags(), &cfg)
@@ -161,9 +197,14 @@ func (p *program) statusCommand() *cobra.Command {
 
 func (p *program) reloadPeermemCommand() *cobra.Command {
 	cfg := config.Defaults()
-	var timeout time.Duration // none: a driver may wait for days until a GPU is free, and the operator counts restarts of this container, too
-	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem, then stay", Args: noArgs,
-		Long: "reload_nvidia_peermem waits until the modules of driver and network are there.",
+	// none: a driver may wait for days until a GPU is free, and the operator counts restarts of
+	// this container, too
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "reload_nvidia_peermem",
+		Short: "load nvidia-peermem, then stay",
+		Args:  noArgs,
+		Long:  "reload_nvidia_peermem waits until the modules of driver and network are there.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := p.node(cfg, node.Options{})
 			if err != nil {
@@ -175,7 +216,8 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 			}
 			<-cmd.Context().Done()
 			return nil
-		}}
+		},
+	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up waiting after so long; 0: never")
 	moduleFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
@@ -183,17 +225,25 @@ func (p *program) reloadPeermemCommand() *cobra.Command {
 }
 
 func (p *program) probePeermemCommand() *cobra.Command {
-	return &cobra.Command{Use: "probe_nvidia_peermem", Short: "exit code 15 when nvidia-peermem is missing", Args: noArgs,
-		Long: "probe_nvidia_peermem ends with 15 when Mellanox's module is loaded and nvidia-peermem is not.",
-		RunE: func(*cobra.Command, []string) error { return status.PeermemMissing(kmod.System{}) }}
+	return &cobra.Command{
+		Use:   "probe_nvidia_peermem",
+		Short: "exit code 15 when nvidia-peermem is missing",
+		Args:  noArgs,
+		Long:  "probe_nvidia_peermem ends with 15 when Mellanox's module is loaded and nvidia-peermem is not.",
+		RunE:  func(*cobra.Command, []string) error { return status.PeermemMissing(kmod.System{}) },
+	}
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "print the versions of this program and of the driver", Args: noArgs,
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the versions of this program and of the driver",
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.stdout, "driver-entrypoint", p.versions())
 			return err
-		}}
+		},
+	}
 }
 
 // versions are those of this program and of the image's driver.

@@ -9,19 +9,21 @@ import (
 
 // fabric is the state of a GPU's registration with its NVLink fabric.
 type fabric struct {
-	State  string   `json:"state"`            // not started, in progress, completed, unknown
-	Error  string   `json:"error,omitempty"`  // why the registration failed, or the state is unknown
+	State string `json:"state"` // not started, in progress, completed, unknown
+	// why the registration failed, or the state is unknown
+	Error  string   `json:"error,omitempty"`
 	Health []string `json:"health,omitempty"` // what NVML calls wrong with the fabric
 }
 
-// The calls about the fabric. A library that lacks one must not be asked: the program would end with an
-// unresolved symbol.
+// The calls about the fabric. A library that lacks one must not be asked: the program would end
+// with an unresolved symbol.
 const (
 	fabricSymbol  = "nvmlDeviceGetGpuFabricInfo"  // since R525
 	fabricSymbolV = "nvmlDeviceGetGpuFabricInfoV" // since R545, with the health
 )
 
-// fabricOf returns nil for a GPU without a fabric, and for a library that does not know the question.
+// fabricOf returns nil for a GPU without a fabric, and for a library that does not know the
+// question.
 func fabricOf(lib nvml.Interface, h nvml.Device) *fabric {
 	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
 	switch {
@@ -47,14 +49,15 @@ func describeFabric(state uint8, status nvml.Return, mask uint32, ret nvml.Retur
 		return &fabric{State: "unknown", Error: ret.Error()}
 	}
 	f := &fabric{State: cmp.Or(states[state], "unknown"), Health: health(mask)}
-	if state == nvml.GPU_FABRIC_STATE_COMPLETED && status != nvml.SUCCESS { // the status counts only now
+	// the status counts only now
+	if state == nvml.GPU_FABRIC_STATE_COMPLETED && status != nvml.SUCCESS {
 		f.Error = status.Error()
 	}
 	return f
 }
 
-// health returns what the mask says is wrong. Each part of it has a value for "not supported", which is no
-// fault.
+// health returns what the mask says is wrong. Each part of it has a value for "not supported",
+// which is no fault.
 func health(mask uint32) (faults []string) {
 	for _, part := range []struct {
 		text                string

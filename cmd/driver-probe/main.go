@@ -1,7 +1,7 @@
-// Command driver-probe asks NVML about the driver and prints the answer as JSON. It is a process of its own
-// because NVML needs cgo, keeps device files open and can hang: driver-entrypoint starts it with a deadline
-// and kills it. With --usage it also reports the used memory and the utilisation of each GPU; without, it
-// asks only what readiness needs.
+// Command driver-probe asks NVML about the driver and prints the answer as JSON. It is a process of
+// its own because NVML needs cgo, keeps device files open and can hang: driver-entrypoint starts it
+// with a deadline and kills it. With --usage it also reports the used memory and the utilisation of
+// each GPU; without, it asks only what readiness needs.
 package main
 
 import (
@@ -18,15 +18,16 @@ import (
 
 // answer is the output. Error is the error text of NVML; the other fields are then incomplete.
 type answer struct {
-	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
-	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
+	Driver string `json:"driver,omitempty"` // version of the loaded kernel driver
+	// highest version of CUDA of the driver; left out where it is not known
+	CUDA    string   `json:"cuda,omitempty"`
 	Devices []device `json:"devices"`
 	Error   string   `json:"error,omitempty"`
 }
 
-// device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them: a GPU that
-// is divided (MIG) has no utilisation of its own, and one that shares the processor's memory has no memory to
-// count.
+// device is a GPU. Memory and Utilization are set only with --usage, and only where NVML has them:
+// a GPU that is divided (MIG) has no utilisation of its own, and one that shares the processor's
+// memory has no memory to count.
 type device struct {
 	UUID   string  `json:"uuid"`
 	Name   string  `json:"name"`
@@ -38,8 +39,8 @@ type device struct {
 	Licence     *licence `json:"licence,omitempty"`
 }
 
-// memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
-// it does not exist in every branch.
+// memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that
+// separates it does not exist in every branch.
 type memory struct {
 	Total uint64 `json:"total"`
 	Used  uint64 `json:"used"`
@@ -49,8 +50,8 @@ const usageFlag = "--usage"
 
 func main() { os.Exit(run(nvml.New(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run returns the exit code: 0 when NVML answered every call, 1 when it did not (the answer is printed in
-// both cases), 2 for wrong arguments.
+// run returns the exit code: 0 when NVML answered every call, 1 when it did not (the answer is
+// printed in both cases), 2 for wrong arguments.
 func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Fprintln(stdout, "driver-probe", version.Own())
@@ -58,7 +59,12 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	}
 	usage := len(args) == 1 && args[0] == usageFlag
 	if len(args) > 0 && !usage {
-		fmt.Fprintf(stderr, "driver-probe: takes no arguments but %s or --version, got %q\n", usageFlag, args)
+		fmt.Fprintf(
+			stderr,
+			"driver-probe: takes no arguments but %s or --version, got %q\n",
+			usageFlag,
+			args,
+		)
 		return 2
 	}
 	a := ask(lib, usage)
@@ -72,12 +78,12 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// cudaSymbol is the call about CUDA. A library that lacks it must not be asked: the program would end with an
-// unresolved symbol.
+// cudaSymbol is the call about CUDA. A library that lacks it must not be asked: the program would
+// end with an unresolved symbol.
 const cudaSymbol = "nvmlSystemGetCudaDriverVersion"
 
-// cudaOf returns the highest version of CUDA that the driver runs, such as 12.2, and "" if NVML does not say:
-// the driver works without an answer.
+// cudaOf returns the highest version of CUDA that the driver runs, such as 12.2, and "" if NVML
+// does not say: the driver works without an answer.
 func cudaOf(lib nvml.Interface) string {
 	if lib.Extensions().LookupSymbol(cudaSymbol) != nil {
 		return ""
@@ -89,8 +95,8 @@ func cudaOf(lib nvml.Interface) string {
 	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 }
 
-// ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU
-// is reported.
+// ask stops when a call about the driver fails. A GPU that fails is left out; the error of the
+// first such GPU is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
 	a.Devices = []device{}
 	failed := func(call string, ret nvml.Return) bool {
@@ -104,7 +110,8 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 	}
 	defer func() { failed("nvmlShutdown", lib.Shutdown()) }()
 	var ret nvml.Return
-	if a.Driver, ret = lib.SystemGetDriverVersion(); failed("nvmlSystemGetDriverVersion", ret) {
+	a.Driver, ret = lib.SystemGetDriverVersion()
+	if failed("nvmlSystemGetDriverVersion", ret) {
 		return a
 	}
 	a.CUDA = cudaOf(lib)
@@ -140,7 +147,8 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 	pci, ret := h.GetPciInfo()
 	check("PCI address: ", ret)
 	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
-	if d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h); !usage {
+	d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h)
+	if !usage {
 		return d, err
 	}
 	// A GPU that does not support one of these is no error.

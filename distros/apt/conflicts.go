@@ -15,8 +15,8 @@ type conflict struct {
 	rel   dpkg.Relation
 }
 
-// conflicts returns the items of the system that an item conflicts with, as it or they declare. A package
-// never conflicts with itself, nor with another version or architecture of itself.
+// conflicts returns the items of the system that an item conflicts with, as it or they declare. A
+// package never conflicts with itself, nor with another version or architecture of itself.
 func (s *solver) conflicts(it *item) []conflict {
 	var out []conflict
 	for _, g := range it.excludes {
@@ -45,8 +45,8 @@ func (s *solver) conflicts(it *item) []conflict {
 	return out
 }
 
-// escape returns an upgrade of the other item that ends a conflict; nil if there is none. It does not change
-// chosen items.
+// escape returns an upgrade of the other item that ends a conflict; nil if there is none. It does
+// not change chosen items.
 func (s *solver) escape(it *item, c conflict) (*item, error) {
 	if s.current[c.other.name] != c.other {
 		return nil, nil // installed for another architecture: not in the index
@@ -66,8 +66,8 @@ func (s *solver) escape(it *item, c conflict) (*item, error) {
 	return next, nil
 }
 
-// conflictReason returns the reason why an item cannot be added to the system; nil if it can, possibly with
-// upgrades of others.
+// conflictReason returns the reason why an item cannot be added to the system; nil if it can,
+// possibly with upgrades of others.
 func (s *solver) conflictReason(it, by *item) error {
 	for _, c := range s.conflicts(it) {
 		next, err := s.escape(it, c)
@@ -105,10 +105,19 @@ func (s *solver) refuse(it, by *item, c conflict) error {
 		target = c.other
 	}
 	e := &distros.UnresolvableError{Chain: by.chain(), Relation: it.String(), Reason: fmt.Sprintf(
-		"which cannot be with %s (%s): %s conflicts with %s, that is %s", c.other, state, c.owner, c.rel, target)}
+		"which cannot be with %s (%s): %s conflicts with %s, that is %s",
+		c.other,
+		state,
+		c.owner,
+		c.rel,
+		target,
+	)}
 	if c.other.entry == nil {
 		for _, have := range s.x.named(c.other.name) {
-			e.Versions = append(e.Versions, fmt.Sprintf("%s %s (%s)", have.name, have.version, have.origin()))
+			e.Versions = append(
+				e.Versions,
+				fmt.Sprintf("%s %s (%s)", have.name, have.version, have.origin()),
+			)
 		}
 	}
 	return e

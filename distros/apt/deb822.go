@@ -25,7 +25,11 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 		}
 		types := strings.Fields(p.Get("Types"))
 		if len(types) == 0 {
-			return nil, fmt.Errorf("%s: %w: no Types field, want Types: deb", s.Origin, distros.ErrSources)
+			return nil, fmt.Errorf(
+				"%s: %w: no Types field, want Types: deb",
+				s.Origin,
+				distros.ErrSources,
+			)
 		}
 		if !slices.Contains(types, "deb") {
 			continue
@@ -69,8 +73,8 @@ func (s *Source) fromParagraph(p dpkg.Paragraph) error {
 	return s.check()
 }
 
-// unfold returns the original lines of a multi-line value: without one leading blank each, and empty for a
-// lone dot.
+// unfold returns the original lines of a multi-line value: without one leading blank each, and
+// empty for a lone dot.
 func unfold(value string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimPrefix(value, "\n")) {

@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Find returns one package without its dependencies: "name" for the candidate, "name=version" for exactly
-// that version. The error is *distros.UnresolvableError, with the existing versions.
+// Find returns one package without its dependencies: "name" for the candidate, "name=version" for
+// exactly that version. The error is *distros.UnresolvableError, with the existing versions.
 func (x *Index) Find(want string) (*Package, error) {
 	rel, err := parseWant(want)
 	if err != nil {
@@ -33,7 +33,11 @@ func (x *Index) Find(want string) (*Package, error) {
 		versions = append(versions, fmt.Sprintf("%s (%s)", e.version, e.origin()))
 	}
 	versions = append(versions, x.unusable[rel.Name]...)
-	return nil, &distros.UnresolvableError{Relation: want, Reason: "no repository has this version", Versions: versions}
+	return nil, &distros.UnresolvableError{
+		Relation: want,
+		Reason:   "no repository has this version",
+		Versions: versions,
+	}
 }
 
 // Versions returns all versions of a package that can be used, newest first.

@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// Index has the packages of all repositories for one architecture. It does not change and may be shared.
+// Index has the packages of all repositories for one architecture. It does not change and may be
+// shared.
 type Index struct {
 	releases  *Releases
 	entries   []entry             // by name, then newest first, then order of the sources
@@ -40,8 +41,8 @@ type Package struct {
 	Paragraph dpkg.Paragraph `json:"-"` // its entry in the index
 }
 
-// build merges the indexes. If several repositories have one version, the first of them counts. Entries that cannot be
-// used are left out, and noted for each index.
+// build merges the indexes. If several repositories have one version, the first of them counts.
+// Entries that cannot be used are left out, and noted for each index.
 func (x *Index) build(found [][]entry) {
 	x.unusable = map[string][]string{}
 	for _, entries := range found {
@@ -74,8 +75,8 @@ func (x *Index) build(found [][]entry) {
 	}
 }
 
-// providedNames reads only the names of a Provides field: parsing all of them whole would take longer than
-// the rest.
+// providedNames reads only the names of a Provides field: parsing all of them whole would take
+// longer than the rest.
 func providedNames(field string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for field != "" {
@@ -102,8 +103,8 @@ func (x *Index) named(name string) []entry {
 	return x.entries[i:n]
 }
 
-// candidate returns the version to install: the newest. Repositories with NotAutomatic (backports) count only
-// for packages that no other repository has.
+// candidate returns the version to install: the newest. Repositories with NotAutomatic (backports)
+// count only for packages that no other repository has.
 func (x *Index) candidate(name string) *entry {
 	all := x.named(name)
 	for i := range all {
@@ -117,7 +118,8 @@ func (x *Index) candidate(name string) *entry {
 	return nil
 }
 
-// Candidate returns the version of a package that would be installed. ok is false when there is none that can be used.
+// Candidate returns the version of a package that would be installed. ok is false when there is
+// none that can be used.
 func (x *Index) Candidate(name string) (*Package, bool) {
 	e := x.candidate(name)
 	if e == nil {
@@ -167,7 +169,14 @@ func (e *entry) check(p dpkg.Paragraph) error {
 		_, err = dpkg.ParseVersion(e.version)
 	}
 	if err != nil {
-		return fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
+		return fmt.Errorf(
+			"package repository %s: %w: package %s %s: %w",
+			e.repo.name(),
+			distros.ErrIndex,
+			e.name,
+			e.version,
+			err,
+		)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-// keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By names, or all that the
-// base trusts.
+// keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By
+// names, or all that the base trusts.
 func keysFor(root fs.FS, s Source) (ring pgp.Ring, err error) {
 	if s.Key != "" {
 		ring.Add(s.Origin+": key of the source", []byte(s.Key))
@@ -33,14 +33,18 @@ func keysFor(root fs.FS, s Source) (ring pgp.Ring, err error) {
 	}
 	trusted, err := trustedKeys(root)
 	if len(prints) > 0 {
-		trusted.Keys = slices.DeleteFunc(trusted.Keys, func(e *openpgp.Entity) bool { return !hasFingerprint(e, prints) })
+		trusted.Keys = slices.DeleteFunc(
+			trusted.Keys,
+			func(e *openpgp.Entity) bool { return !hasFingerprint(e, prints) },
+		)
 	}
-	ring.Keys, ring.Notes = append(ring.Keys, trusted.Keys...), append(ring.Notes, trusted.Notes...)
+	ring.Keys = append(ring.Keys, trusted.Keys...)
+	ring.Notes = append(ring.Notes, trusted.Notes...)
 	return ring, err
 }
 
-// addNamed reads a keyring by its absolute path in the base. If it is missing there, the keyring of its name in
-// usr/share/keyrings counts, where distributions keep the originals.
+// addNamed reads a keyring by its absolute path in the base. If it is missing there, the keyring of
+// its name in usr/share/keyrings counts, where distributions keep the originals.
 func addNamed(ring *pgp.Ring, root fs.FS, name string) {
 	for _, p := range []string{strings.TrimPrefix(path.Clean(name), "/"), path.Join("usr/share/keyrings", path.Base(name))} {
 		if ring.AddFile(root, p) {
@@ -70,5 +74,8 @@ func trustedKeys(root fs.FS) (ring pgp.Ring, err error) {
 
 func hasFingerprint(e *openpgp.Entity, prints []string) bool {
 	return slices.Contains(prints, pgp.Fingerprint(e.PrimaryKey)) ||
-		slices.ContainsFunc(e.Subkeys, func(k openpgp.Subkey) bool { return slices.Contains(prints, pgp.Fingerprint(k.PublicKey)) })
+		slices.ContainsFunc(
+			e.Subkeys,
+			func(k openpgp.Subkey) bool { return slices.Contains(prints, pgp.Fingerprint(k.PublicKey)) },
+		)
 }

@@ -20,12 +20,13 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// maxIndex bounds one unpacked index whose size is not in the Release file. Debian's largest is 55 MB.
+// maxIndex bounds one unpacked index whose size is not in the Release file. Debian's largest is 55
+// MB.
 const maxIndex = 512 << 20
 
-// endings lists the compressions of an index, the preferred first; bz2 is the slowest. For Debian's main (50 MB), gz has 12.1 MB
-// and takes 0.35 s; xz has 8.8 MB and takes 1.0 s and 8 MB of memory. From 5 MB/s of network upwards gz is
-// faster, and every build reads the index again.
+// endings lists the compressions of an index, the preferred first; bz2 is the slowest. For Debian's
+// main (50 MB), gz has 12.1 MB and takes 0.35 s; xz has 8.8 MB and takes 1.0 s and 8 MB of memory.
+// From 5 MB/s of network upwards gz is faster, and every build reads the index again.
 var endings = []string{".zst", ".gz", ".xz", ".bz2", ""}
 
 // job is one index to fetch and parse.
@@ -35,8 +36,8 @@ type job struct {
 	path      string // below the repository's folder, without ending
 }
 
-// Load fetches, verifies and reads the Packages indexes. If content differs from the Release file, the error
-// is distros.ErrIndex.
+// Load fetches, verifies and reads the Packages indexes. If content differs from the Release file,
+// the error is distros.ErrIndex.
 func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	x := &Index{releases: r}
 	jobs, err := r.jobs()
@@ -48,7 +49,8 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	g.SetLimit(parallel)
 	for i, j := range jobs {
 		g.Go(func() (err error) {
-			if found[i], err = j.load(gctx, r.options); err != nil {
+			found[i], err = j.load(gctx, r.options)
+			if err != nil {
 				return fmt.Errorf("package repository %s: index %s: %w", j.repo.name(), j.path, err)
 			}
 			return nil
@@ -62,9 +64,10 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	return x, nil
 }
 
-// jobs returns the indexes to read, each once. A component of a repository that lacks the architecture is skipped with
-// a note, as apt does; one that claims to have it and lists no index is an error. What is listed counts, whatever the
-// Release file says of components and architectures.
+// jobs returns the indexes to read, each once. A component of a repository that lacks the
+// architecture is skipped with a note, as apt does; one that claims to have it and lists no index
+// is an error. What is listed counts, whatever the Release file says of components and
+// architectures.
 func (r *Releases) jobs() ([]job, error) {
 	var out []job
 	r.notes = nil
@@ -85,7 +88,8 @@ func (r *Releases) jobs() ([]job, error) {
 			listed := false
 			for _, arch := range []string{r.options.Arch, "all"} {
 				j := job{repo, c, path.Join(c, "binary-"+arch, "Packages")}
-				if len(j.choices()) == 0 || arch == "all" && !slices.Contains(repo.rel.architectures, "all") {
+				if len(j.choices()) == 0 ||
+					arch == "all" && !slices.Contains(repo.rel.architectures, "all") {
 					continue
 				}
 				listed = true
@@ -104,7 +108,8 @@ func (r *Releases) jobs() ([]job, error) {
 	return out, nil
 }
 
-// lacks returns what a user should know where a Release file lists no index of a component for an architecture.
+// lacks returns what a user should know where a Release file lists no index of a component for an
+// architecture.
 func (r *repo) lacks(component, arch string) (note string, err error) {
 	has := r.rel.components
 	if len(has) > 0 && !slices.Contains(has, component) {
@@ -112,10 +117,21 @@ func (r *repo) lacks(component, arch string) (note string, err error) {
 	}
 	archs := r.rel.architectures
 	if len(archs) == 0 || slices.Contains(archs, arch) || slices.Contains(archs, "all") {
-		return "", fmt.Errorf("package repository %s: %w: its Release file lists no index of component %s for %s",
-			r.name(), distros.ErrIndex, component, arch)
+		return "", fmt.Errorf(
+			"package repository %s: %w: its Release file lists no index of component %s for %s",
+			r.name(),
+			distros.ErrIndex,
+			component,
+			arch,
+		)
 	}
-	return fmt.Sprintf("%s %s has nothing for %s, only for %s", r.name(), component, arch, strings.Join(archs, ", ")), nil
+	return fmt.Sprintf(
+		"%s %s has nothing for %s, only for %s",
+		r.name(),
+		component,
+		arch,
+		strings.Join(archs, ", "),
+	), nil
 }
 
 // choice is one form (compression) of an index.
@@ -150,12 +166,21 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		plain.Size = maxIndex
 	}
 	if plain.Size > maxIndex {
-		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d allowed", distros.ErrIndex, plain.Size, maxIndex)
+		return nil, fmt.Errorf(
+			"%w: it has %d bytes, more than the %d allowed",
+			distros.ErrIndex,
+			plain.Size,
+			maxIndex,
+		)
 	}
 	var file string
-	again := fetch.Retry{Attempts: 4, Backoff: cmp.Or(o.Fetch.Backoff, time.Second), Final: func(err error) bool {
-		return !errors.Is(err, distros.ErrIndex) && !errors.Is(err, fs.ErrNotExist)
-	}}
+	again := fetch.Retry{
+		Attempts: 4,
+		Backoff:  cmp.Or(o.Fetch.Backoff, time.Second),
+		Final: func(err error) bool {
+			return !errors.Is(err, distros.ErrIndex) && !errors.Is(err, fs.ErrNotExist)
+		},
+	}
 	// A server behind the one that sent the Release file may be a little behind it.
 	_, err := again.Do(ctx, func(ctx context.Context) (_ bool, err error) {
 		file, err = j.fetch(ctx, o.Fetch, choices)
@@ -175,9 +200,13 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	return entries, nil
 }
 
-// fetch returns the first form that the server has. Release files list forms that do not exist (Debian's
-// uncompressed ones), and mirrors may lack the by-hash folders.
-func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) (file string, err error) {
+// fetch returns the first form that the server has. Release files list forms that do not exist
+// (Debian's uncompressed ones), and mirrors may lack the by-hash folders.
+func (j job) fetch(
+	ctx context.Context,
+	client *fetch.Client,
+	choices []choice,
+) (file string, err error) {
 	var missing []error
 	for _, c := range choices {
 		for _, url := range j.urls(c) {
@@ -188,7 +217,11 @@ func (j job) fetch(ctx context.Context, client *fetch.Client, choices []choice) 
 			case err == nil:
 				return file, nil
 			case errors.As(err, &mismatch):
-				return "", fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
+				return "", fmt.Errorf(
+					"%w (a mirror in the middle of an update? then try again in some minutes): %w",
+					distros.ErrIndex,
+					err,
+				)
 			case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fetch.ErrOffline):
 				return "", err
 			}
@@ -207,7 +240,10 @@ func (j job) urls(c choice) []string {
 	if c.SHA256 == "" {
 		kind = "SHA512"
 	}
-	return []string{j.repo.dir + "/" + path.Join(path.Dir(j.path), "by-hash", kind, c.digest()), name}
+	return []string{
+		j.repo.dir + "/" + path.Join(path.Dir(j.path), "by-hash", kind, c.digest()),
+		name,
+	}
 }
 
 func btoi(b bool) int {
@@ -238,11 +274,13 @@ func (j job) read(in io.Reader, arch string) (all []entry, err error) {
 	return all, nil
 }
 
-// newEntry keeps only the text of a paragraph: its parsed fields would take as much memory again. A package without an
-// architecture is for that of the machine, as in apt.
+// newEntry keeps only the text of a paragraph: its parsed fields would take as much memory again. A
+// package without an architecture is for that of the machine, as in apt.
 func newEntry(p dpkg.Paragraph, j job, arch string) entry {
 	e := entry{
-		name: p.Get("Package"), version: p.Get("Version"), arch: cmp.Or(p.Get("Architecture"), arch), provides: p.Get("Provides"),
+		name: p.Get(
+			"Package",
+		), version: p.Get("Version"), arch: cmp.Or(p.Get("Architecture"), arch), provides: p.Get("Provides"),
 		raw: p.String(), repo: j.repo, component: j.component,
 	}
 	e.fault = e.check(p)

@@ -9,17 +9,19 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// WithMirror returns the sources with their URIs replaced by a mirror's. Suites and components stay. A URL without a
-// prefix and without a path replaces the host of a URI and keeps the path. If its last path element is that of one
-// of the sources, it stands for the folder that has the archives: .../debian also means .../debian-security. Else
-// it is the only place for everything. If the mirror matches no source, the error is distros.ErrSources.
+// WithMirror returns the sources with their URIs replaced by a mirror's. Suites and components
+// stay. A URL without a prefix and without a path replaces the host of a URI and keeps the path. If
+// its last path element is that of one of the sources, it stands for the folder that has the
+// archives: .../debian also means .../debian-security. Else it is the only place for everything. If
+// the mirror matches no source, the error is distros.ErrSources.
 func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 	var all []string
 	family := false
 	for _, s := range sources {
 		for _, uri := range s.URIs {
 			all = append(all, uri)
-			family = family || pathOf(uri) != "" && path.Base(pathOf(uri)) == path.Base(pathOf(m.Bare))
+			family = family ||
+				pathOf(uri) != "" && path.Base(pathOf(uri)) == path.Base(pathOf(m.Bare))
 		}
 	}
 	bare := func(uri string) string {

@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// parseOneLine reads the format of sources.list(5): deb [option=value ...] URI suite [component ...].
+// parseOneLine reads the format of sources.list(5): deb [option=value ...] URI suite [component
+// ...].
 func parseOneLine(name string, data []byte) ([]Source, error) {
 	var out []Source
 	n := 0
@@ -20,7 +21,12 @@ func parseOneLine(name string, data []byte) ([]Source, error) {
 		}
 		origin := fmt.Sprintf("%s:%d", name, n)
 		if kind != "deb" {
-			return nil, fmt.Errorf("%s: %w: a line begins with %.40q, want deb or deb-src", origin, distros.ErrSources, kind)
+			return nil, fmt.Errorf(
+				"%s: %w: a line begins with %.40q, want deb or deb-src",
+				origin,
+				distros.ErrSources,
+				kind,
+			)
 		}
 		s, err := parseEntry(origin, strings.TrimSpace(rest))
 		if err != nil {
@@ -38,12 +44,21 @@ func parseEntry(origin, rest string) (Source, error) {
 	if strings.HasPrefix(rest, "[") {
 		options, after, ok := strings.Cut(rest[1:], "]")
 		if !ok {
-			return s, fmt.Errorf("%s: %w: options without a closing bracket", origin, distros.ErrSources)
+			return s, fmt.Errorf(
+				"%s: %w: options without a closing bracket",
+				origin,
+				distros.ErrSources,
+			)
 		}
 		for o := range strings.FieldsSeq(options) {
 			key, value, ok := strings.Cut(o, "=")
 			if !ok {
-				return s, fmt.Errorf("%s: %w: option %.60q, want name=value", origin, distros.ErrSources, o)
+				return s, fmt.Errorf(
+					"%s: %w: option %.60q, want name=value",
+					origin,
+					distros.ErrSources,
+					o,
+				)
 			}
 			if err := s.option(strings.ToLower(key), strings.Split(value, ",")); err != nil {
 				return s, err
@@ -55,24 +70,40 @@ func parseEntry(origin, rest string) (Source, error) {
 		return s, nil // its name has brackets and blanks, and nothing can be read from it
 	}
 	if strings.ContainsAny(rest, `"[]`) {
-		return s, fmt.Errorf("%s: %w: quotes and brackets in URI or suite are not supported", origin, distros.ErrSources)
+		return s, fmt.Errorf(
+			"%s: %w: quotes and brackets in URI or suite are not supported",
+			origin,
+			distros.ErrSources,
+		)
 	}
 	words := strings.Fields(rest)
 	if len(words) < 2 {
-		return s, fmt.Errorf("%s: %w: want deb URI suite [component ...]", origin, distros.ErrSources)
+		return s, fmt.Errorf(
+			"%s: %w: want deb URI suite [component ...]",
+			origin,
+			distros.ErrSources,
+		)
 	}
-	s.URIs, s.Suites, s.Components = words[:1], words[1:2], words[2:]
+	s.URIs = words[:1]
+	s.Suites = words[1:2]
+	s.Components = words[2:]
 	return s, s.check()
 }
 
-// option applies one setting. key is the name in the one-line format in lower case; the deb822 fields are
-// mapped to it. Settings without effect here (languages, targets, pdiffs) are ignored, as apt ignores unknown
-// ones.
+// option applies one setting. key is the name in the one-line format in lower case; the deb822
+// fields are mapped to it. Settings without effect here (languages, targets, pdiffs) are ignored,
+// as apt ignores unknown ones.
 func (s *Source) option(key string, values []string) error {
 	flag := func(into *bool, invert bool) error {
 		v, ok := truth(strings.Join(values, ","))
 		if !ok {
-			return fmt.Errorf("%s: %w: %s is %.40q, want yes or no", s.Origin, distros.ErrSources, key, strings.Join(values, ","))
+			return fmt.Errorf(
+				"%s: %w: %s is %.40q, want yes or no",
+				s.Origin,
+				distros.ErrSources,
+				key,
+				strings.Join(values, ","),
+			)
 		}
 		*into = v != invert
 		return nil
@@ -81,7 +112,11 @@ func (s *Source) option(key string, values []string) error {
 	case "arch", "arch+":
 		s.Architectures = append(s.Architectures, values...)
 	case "arch-":
-		return fmt.Errorf("%s: %w: arch-= is not supported; name the architectures with arch=", s.Origin, distros.ErrSources)
+		return fmt.Errorf(
+			"%s: %w: arch-= is not supported; name the architectures with arch=",
+			s.Origin,
+			distros.ErrSources,
+		)
 	case "signed-by":
 		for _, v := range values {
 			if v != "" {

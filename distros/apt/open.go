@@ -1,15 +1,15 @@
-// Package apt reads Debian and Ubuntu package repositories without apt: the sources that a base image
-// configures, their signed Release files, and their Packages indexes. From these it computes the set of
-// packages to add so that a request is met.
+// Package apt reads Debian and Ubuntu package repositories without apt: the sources that a base
+// image configures, their signed Release files, and their Packages indexes. From these it computes
+// the set of packages to add so that a request is met.
 //
-// Trust has one direction: a key of the base signs a Release file, the Release file has the sha256 of each
-// index, an index has the sha256 of each package. The package parses nothing before it has checked the digest
-// or signature, and does not accept MD5 or SHA-1 as digests.
+// Trust has one direction: a key of the base signs a Release file, the Release file has the sha256
+// of each index, an index has the sha256 of each package. The package parses nothing before it has
+// checked the digest or signature, and does not accept MD5 or SHA-1 as digests.
 //
-// It does not download or unpack packages, run their scripts, remove anything, use Recommends, or read
-// preferences (pins). It resolves without backtracking, like apt's classic resolver: each choice follows
-// fixed preferences, and a dead end is an error with the chain that led to it, never a surprising second-best
-// set.
+// It does not download or unpack packages, run their scripts, remove anything, use Recommends, or
+// read preferences (pins). It resolves without backtracking, like apt's classic resolver: each
+// choice follows fixed preferences, and a dead end is an error with the chain that led to it, never
+// a surprising second-best set.
 package apt
 
 import (
@@ -42,7 +42,8 @@ type Options struct {
 	Now           time.Time // zero: now
 }
 
-// Releases are repositories whose Release files were fetched and verified, but not yet their indexes.
+// Releases are repositories whose Release files were fetched and verified, but not yet their
+// indexes.
 type Releases struct {
 	options Options
 	repos   []*repo
@@ -65,12 +66,15 @@ type repo struct {
 // name returns the URI for messages, without credentials.
 func (r *repo) name() string { return redact.URL(r.base) + " " + r.suite }
 
-// OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a caller can
-// compare their Digest before it loads the indexes. Errors: distros.ErrSources, pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex,
-// and those of fetch.
+// OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a
+// caller can compare their Digest before it loads the indexes. Errors: distros.ErrSources,
+// pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", distros.ErrSources)
+		return nil, fmt.Errorf(
+			"open package repositories: %w: a fetch client, a root and an architecture are needed",
+			distros.ErrSources,
+		)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -109,17 +113,30 @@ func (r *Releases) plan() error {
 			for _, suite := range s.Suites {
 				uri := strings.TrimRight(strings.ReplaceAll(uri, "$(ARCH)", o.Arch), "/")
 				suite := strings.ReplaceAll(suite, "$(ARCH)", o.Arch)
-				repo := &repo{source: s, base: uri, suite: suite, flat: strings.HasSuffix(suite, "/"), components: slices.Clone(s.Components)}
+				repo := &repo{
+					source:     s,
+					base:       uri,
+					suite:      suite,
+					flat:       strings.HasSuffix(suite, "/"),
+					components: slices.Clone(s.Components),
+				}
 				repo.dir = uri + "/dists/" + suite
 				if repo.flat {
-					repo.dir = strings.TrimRight(uri+"/"+strings.TrimPrefix(strings.TrimPrefix(suite, "./"), "/"), "/")
+					repo.dir = strings.TrimRight(
+						uri+"/"+strings.TrimPrefix(strings.TrimPrefix(suite, "./"), "/"),
+						"/",
+					)
 				}
 				r.repos = append(r.repos, repo)
 			}
 		}
 	}
 	if len(r.repos) == 0 {
-		return fmt.Errorf("open package repositories: %w: none is configured for architecture %s", distros.ErrSources, o.Arch)
+		return fmt.Errorf(
+			"open package repositories: %w: none is configured for architecture %s",
+			distros.ErrSources,
+			o.Arch,
+		)
 	}
 	return nil
 }
@@ -153,5 +170,10 @@ func (r *Releases) chooseComponents() error {
 
 // noComponent says that repositories do not have a component. where is URI and suite.
 func noComponent(component, where string, have []string) error {
-	return fmt.Errorf("component %q does not exist in %s; it has %s", component, where, strings.Join(have, ", "))
+	return fmt.Errorf(
+		"component %q does not exist in %s; it has %s",
+		component,
+		where,
+		strings.Join(have, ", "),
+	)
 }

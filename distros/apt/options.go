@@ -27,8 +27,8 @@ func (s *solver) options(group []dpkg.Relation) ([]*item, error) {
 	return out, nil
 }
 
-// real returns the versions of the package itself: the candidate, then the others, newest first, with those
-// of NotAutomatic repositories last.
+// real returns the versions of the package itself: the candidate, then the others, newest first,
+// with those of NotAutomatic repositories last.
 func (s *solver) real(r dpkg.Relation) ([]*item, error) {
 	var first, last []*item
 	candidate := s.x.candidate(r.Name)
@@ -54,8 +54,8 @@ func (s *solver) real(r dpkg.Relation) ([]*item, error) {
 	return append(first, last...), nil
 }
 
-// virtual returns the candidates that provide a name: installed ones (for an upgrade) first, then by
-// priority, then by name.
+// virtual returns the candidates that provide a name: installed ones (for an upgrade) first, then
+// by priority, then by name.
 func (s *solver) virtual(r dpkg.Relation) ([]*item, error) {
 	var out []*item
 	for _, i := range s.x.providers[r.Name] {
@@ -72,7 +72,10 @@ func (s *solver) virtual(r dpkg.Relation) ([]*item, error) {
 		}
 	}
 	rank := func(it *item) int {
-		p := slices.Index([]string{"required", "important", "standard"}, it.paragraph.Get("Priority"))
+		p := slices.Index(
+			[]string{"required", "important", "standard"},
+			it.paragraph.Get("Priority"),
+		)
 		if p < 0 {
 			p = 3
 		}
@@ -82,8 +85,8 @@ func (s *solver) virtual(r dpkg.Relation) ([]*item, error) {
 	return out, nil
 }
 
-// open reports whether a version can still be chosen: the system has nothing of this name, or an older
-// installed version.
+// open reports whether a version can still be chosen: the system has nothing of this name, or an
+// older installed version.
 func (s *solver) open(e *entry) bool {
 	cur := s.current[e.name]
 	return cur == nil || cur.entry == nil && dpkg.Compare(dpkg.Version(e.version), cur.version) > 0
@@ -91,7 +94,11 @@ func (s *solver) open(e *entry) bool {
 
 // impossible returns the reason why none of the alternatives is possible.
 func (s *solver) impossible(by *item, group []dpkg.Relation) error {
-	e := &distros.UnresolvableError{Relation: dpkg.Relations{group}.String(), Chain: by.chain(), Reason: "which no repository has"}
+	e := &distros.UnresolvableError{
+		Relation: dpkg.Relations{group}.String(),
+		Chain:    by.chain(),
+		Reason:   "which no repository has",
+	}
 	for _, r := range group {
 		e.Versions = append(e.Versions, s.x.unusable[r.Name]...)
 		if cur := s.current[r.Name]; cur != nil {
@@ -106,14 +113,26 @@ func (s *solver) impossible(by *item, group []dpkg.Relation) error {
 			e.Reason = "which cannot be met together with what is there"
 		}
 		for _, have := range s.x.named(r.Name) {
-			e.Versions = append(e.Versions, fmt.Sprintf("%s %s (%s)", have.name, have.version, have.origin()))
+			e.Versions = append(
+				e.Versions,
+				fmt.Sprintf("%s %s (%s)", have.name, have.version, have.origin()),
+			)
 		}
 		for n, i := range s.x.providers[r.Name] {
 			if n == 5 {
 				break
 			}
 			p := &s.x.entries[i]
-			e.Versions = append(e.Versions, fmt.Sprintf("%s %s (%s), which provides %s", p.name, p.version, p.origin(), provision(p, r.Name)))
+			e.Versions = append(
+				e.Versions,
+				fmt.Sprintf(
+					"%s %s (%s), which provides %s",
+					p.name,
+					p.version,
+					p.origin(),
+					provision(p, r.Name),
+				),
+			)
 		}
 		if !slices.Contains([]string{"", "any", "native", "all", s.arch}, r.ArchQual) {
 			e.Reason = "but only packages for " + s.arch + " are to be had here"
@@ -129,7 +148,8 @@ func (s *solver) impossible(by *item, group []dpkg.Relation) error {
 
 func provision(e *entry, name string) string {
 	for one := range strings.SplitSeq(e.provides, ",") {
-		if one = strings.TrimSpace(one); one == name || strings.HasPrefix(one, name+" ") || strings.HasPrefix(one, name+"(") {
+		one = strings.TrimSpace(one)
+		if one == name || strings.HasPrefix(one, name+" ") || strings.HasPrefix(one, name+"(") {
 			return one
 		}
 	}

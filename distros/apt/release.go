@@ -24,28 +24,38 @@ type release struct {
 	date, until     time.Time // zero: not stated
 	components      []string
 	architectures   []string // empty: not stated
-	// notAutomatic marks backports and experimental: only packages that no other repository has are taken.
+	// notAutomatic marks backports and experimental: only packages that no other repository has are
+	// taken.
 	notAutomatic bool
 	byHash       bool
-	indexes      map[string]fetch.File // Packages files, without their URLs, by their path below the Release file
+	// Packages files, without their URLs, by their path below the Release file
+	indexes map[string]fetch.File
 }
 
-// parseRelease parses a Release file. Like apt, it reads the first paragraph only, and goes on without a Date. Mistakes
-// are distros.ErrIndex.
+// parseRelease parses a Release file. Like apt, it reads the first paragraph only, and goes on
+// without a Date. Mistakes are distros.ErrIndex.
 func parseRelease(text []byte) (*release, error) {
 	var p dpkg.Paragraph
 	var err error
 	for p, err = range dpkg.ReadParagraphs(bytes.NewReader(text)) {
 		break
 	}
-	r := &release{suite: p.Get("Suite"), codename: p.Get("Codename"), indexes: map[string]fetch.File{}}
+	r := &release{
+		suite:    p.Get("Suite"),
+		codename: p.Get("Codename"),
+		indexes:  map[string]fetch.File{},
+	}
 	for c := range strings.FieldsSeq(p.Get("Components")) {
-		r.components = append(r.components, path.Base(c)) // old security archives name main "updates/main" but keep it under main
+		// old security archives name main "updates/main" but keep it under main
+		r.components = append(r.components, path.Base(c))
 	}
 	r.architectures = strings.Fields(p.Get("Architectures"))
 	if slices.Contains(strings.Fields(p.Get("No-Support-for-Architecture-all")), "Packages") {
 		// Debian lists binary-all, but its packages are also in binary-amd64.
-		r.architectures = slices.DeleteFunc(r.architectures, func(a string) bool { return a == "all" })
+		r.architectures = slices.DeleteFunc(
+			r.architectures,
+			func(a string) bool { return a == "all" },
+		)
 	}
 	r.notAutomatic, _ = truth(p.Get("NotAutomatic"))
 	r.byHash, _ = truth(p.Get("Acquire-By-Hash"))
@@ -60,7 +70,9 @@ func parseRelease(text []byte) (*release, error) {
 		}
 	}
 	if err == nil && p.Get("SHA256")+p.Get("SHA512") == "" {
-		err = errors.New("it has no digests of the kinds SHA256 and SHA512; weaker ones (MD5Sum, SHA1) do not count")
+		err = errors.New(
+			"it has no digests of the kinds SHA256 and SHA512; weaker ones (MD5Sum, SHA1) do not count",
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: Release file: %w", distros.ErrIndex, err)
@@ -68,7 +80,8 @@ func parseRelease(text []byte) (*release, error) {
 	return r, nil
 }
 
-// readSums reads a list of digests of one kind. Each index has one digest, the first that is listed.
+// readSums reads a list of digests of one kind. Each index has one digest, the first that is
+// listed.
 func (r *release) readSums(kind, list string) error {
 	for line := range strings.Lines(list) {
 		words := strings.Fields(line)
@@ -106,7 +119,10 @@ func parseDate(text string) (date time.Time, err error) {
 	}
 	date, err = time.Parse("Mon Jan 2 15:04:05 2006", text) // of C's asctime, in UTC
 	if err != nil {
-		return date, fmt.Errorf("Valid-Until: %.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"", text)
+		return date, fmt.Errorf(
+			"Valid-Until: %.60q is not a date such as \"Sat, 11 Jul 2026 10:16:37 UTC\"",
+			text,
+		)
 	}
 	return date, nil
 }
@@ -114,7 +130,11 @@ func parseDate(text string) (date time.Time, err error) {
 // check compares a Release file with the request and with the clock.
 func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
-		return fmt.Errorf("%w: its Date, %s, is in the future; is this machine's clock right?", distros.ErrIndex, r.date.Format(time.RFC3339))
+		return fmt.Errorf(
+			"%w: its Date, %s, is in the future; is this machine's clock right?",
+			distros.ErrIndex,
+			r.date.Format(time.RFC3339),
+		)
 	}
 	if !allowExpired && !r.until.IsZero() && now.After(r.until.Add(pgp.ClockSkew)) {
 		return fmt.Errorf("%w: Valid-Until was %s, the mirror is %s behind; "+
@@ -130,5 +150,11 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is for %q (suite %q), not for %q", distros.ErrIndex, r.codename, r.suite, suite)
+	return fmt.Errorf(
+		"%w: it is for %q (suite %q), not for %q",
+		distros.ErrIndex,
+		r.codename,
+		r.suite,
+		suite,
+	)
 }

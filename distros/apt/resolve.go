@@ -9,15 +9,16 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Resolve returns the packages to add to a system, or to upgrade in it, so that it has every wanted package
-// with all dependencies (Depends and Pre-Depends, not Recommends). They are sorted by name. A want is "name",
-// "name=version" or "name:arch", also of a virtual package. The packages of st (nil: none) stay unchanged
-// wherever they suffice; Resolve upgrades them when a dependency or a conflict requires it, and never removes
-// or downgrades them.
+// Resolve returns the packages to add to a system, or to upgrade in it, so that it has every wanted
+// package with all dependencies (Depends and Pre-Depends, not Recommends). They are sorted by name.
+// A want is "name", "name=version" or "name:arch", also of a virtual package. The packages of st
+// (nil: none) stay unchanged wherever they suffice; Resolve upgrades them when a dependency or a
+// conflict requires it, and never removes or downgrades them.
 //
-// The choice is a pure function of index, status and wants: alternatives in their order, except that an
-// installed or chosen one comes first; a package of the name before packages that provide it, and these by
-// priority and then name. Errors: *distros.UnresolvableError, or distros.ErrIndex for entries that do not parse.
+// The choice is a pure function of index, status and wants: alternatives in their order, except
+// that an installed or chosen one comes first; a package of the name before packages that provide
+// it, and these by priority and then name. Errors: *distros.UnresolvableError, or distros.ErrIndex
+// for entries that do not parse.
 func (x *Index) Resolve(st *dpkg.Status, want []string) ([]Package, error) {
 	s, err := x.solver(st)
 	if err != nil {
@@ -66,8 +67,13 @@ func parseWant(want string) (dpkg.Relation, error) {
 		text += " (= " + version + ")"
 	}
 	rels, err := dpkg.ParseRelations(text)
-	if err != nil || len(rels) != 1 || len(rels[0]) != 1 || strings.ContainsAny(name, " \t|,()[]<>") {
-		return dpkg.Relation{}, fmt.Errorf("package %q was asked for: %w: want name, name=version or name:architecture", want, distros.ErrSources)
+	if err != nil || len(rels) != 1 || len(rels[0]) != 1 ||
+		strings.ContainsAny(name, " \t|,()[]<>") {
+		return dpkg.Relation{}, fmt.Errorf(
+			"package %q was asked for: %w: want name, name=version or name:architecture",
+			want,
+			distros.ErrSources,
+		)
 	}
 	return rels[0][0], nil
 }
@@ -108,7 +114,11 @@ func newItem(p dpkg.Paragraph, e *entry) (*item, error) {
 		field string
 		into  *dpkg.Relations
 	}{
-		{"Pre-Depends", &it.depends}, {"Depends", &it.depends}, {"Conflicts", &it.excludes}, {"Breaks", &it.excludes}, {"Provides", &it.provides},
+		{"Pre-Depends", &it.depends},
+		{"Depends", &it.depends},
+		{"Conflicts", &it.excludes},
+		{"Breaks", &it.excludes},
+		{"Provides", &it.provides},
 	} {
 		v := p.Get(f.field)
 		if v == "" {
@@ -136,8 +146,8 @@ func (it *item) names() []string {
 	return out
 }
 
-// meets reports whether a relation refers to this item: by its own name, or by a Provides. A Provides meets a
-// version restriction only if it has a version itself (policy 7.5).
+// meets reports whether a relation refers to this item: by its own name, or by a Provides. A
+// Provides meets a version restriction only if it has a version itself (policy 7.5).
 func (it *item) meets(r dpkg.Relation) bool {
 	if it.name == r.Name && r.Matches(it.version) {
 		return true

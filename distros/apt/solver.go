@@ -8,13 +8,15 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// solver is the state of one resolution. current only grows or gets newer versions, so the resolution ends.
+// solver is the state of one resolution. current only grows or gets newer versions, so the
+// resolution ends.
 type solver struct {
-	x           *Index
-	arch        string
-	current     map[string]*item   // by name, for the index's architecture or all
-	foreign     map[string][]*item // installed for other architectures, by name
-	known       map[string][]*item // name or provided name -> items that had it; items not in current are stale
+	x       *Index
+	arch    string
+	current map[string]*item   // by name, for the index's architecture or all
+	foreign map[string][]*item // installed for other architectures, by name
+	// name or provided name -> items that had it; items not in current are stale
+	known       map[string][]*item
 	dependents  map[string][]*item // name -> items that depend on it
 	conflicting map[string][]*item // name -> items that conflict with it
 	items       map[*entry]*item   // parsed entries
@@ -83,7 +85,14 @@ func (s *solver) item(e *entry) (*item, error) {
 	}
 	p, err := dpkg.ParseParagraph([]byte(e.raw))
 	if err != nil {
-		return nil, fmt.Errorf("package repository %s: %w: package %s %s: %w", e.repo.name(), distros.ErrIndex, e.name, e.version, err)
+		return nil, fmt.Errorf(
+			"package repository %s: %w: package %s %s: %w",
+			e.repo.name(),
+			distros.ErrIndex,
+			e.name,
+			e.version,
+			err,
+		)
 	}
 	it, err := newItem(p, e)
 	if err != nil {
@@ -105,7 +114,8 @@ func (s *solver) matching(r dpkg.Relation) []*item {
 		}
 	}
 	for _, it := range s.foreign[r.Name] {
-		if it.meets(r) && (it.arch == r.ArchQual || it.multiArch == "foreign" && r.ArchQual == "" || it.multiArch == "allowed" && r.ArchQual == "any") {
+		if it.meets(r) &&
+			(it.arch == r.ArchQual || it.multiArch == "foreign" && r.ArchQual == "" || it.multiArch == "allowed" && r.ArchQual == "any") {
 			out = append(out, it)
 		}
 	}
@@ -116,7 +126,8 @@ func (s *solver) satisfied(group []dpkg.Relation) bool {
 	return slices.ContainsFunc(group, func(r dpkg.Relation) bool { return len(s.matching(r)) > 0 })
 }
 
-// satisfy makes sure that the system has one of the alternatives. by needs it (nil: it was requested).
+// satisfy makes sure that the system has one of the alternatives. by needs it (nil: it was
+// requested).
 func (s *solver) satisfy(by *item, group []dpkg.Relation) error {
 	if s.satisfied(group) {
 		return nil
@@ -151,7 +162,12 @@ func (s *solver) choose(it, by *item) error {
 				if f.name == it.name && f.version != it.version {
 					return &distros.UnresolvableError{
 						Chain: by.chain(), Relation: it.String(),
-						Reason: fmt.Sprintf("but %s must stay at the same version as its %s twin, which is installed as %s", it.name, f.arch, f.version),
+						Reason: fmt.Sprintf(
+							"but %s must stay at the same version as its %s twin, which is installed as %s",
+							it.name,
+							f.arch,
+							f.version,
+						),
 					}
 				}
 			}

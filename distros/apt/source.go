@@ -17,16 +17,17 @@ const (
 	maxConfigs = 500     // files in sources.list.d
 )
 
-// Source is one entry of the package sources. It stands for every combination of its URIs and suites, each
-// with all components. The zero values of its switches are apt's defaults.
+// Source is one entry of the package sources. It stands for every combination of its URIs and
+// suites, each with all components. The zero values of its switches are apt's defaults.
 type Source struct {
-	Origin        string   // where the entry is, "etc/apt/sources.list:3"; only for messages
-	URIs          []string // http, https or file; $(ARCH) is replaced by Debian's architecture name
-	Suites        []string // "bookworm-updates"; a suite that ends in / is a flat repository without components
+	Origin string   // where the entry is, "etc/apt/sources.list:3"; only for messages
+	URIs   []string // http, https or file; $(ARCH) is replaced by Debian's architecture name
+	// "bookworm-updates"; a suite that ends in / is a flat repository without components
+	Suites        []string
 	Components    []string // "main"
 	Architectures []string // empty: all
-	// SignedBy has absolute paths of keyrings in the base, or fingerprints of its trusted keys; empty: all
-	// trusted keys.
+	// SignedBy has absolute paths of keyrings in the base, or fingerprints of its trusted keys;
+	// empty: all trusted keys.
 	SignedBy     []string
 	Key          string // armoured public keys; if set, the only ones trusted for this source
 	Trusted      bool   // accept it without a signature; the digests still count
@@ -34,9 +35,9 @@ type Source struct {
 	NoByHash     bool   // fetch indexes by name even if the repository offers them by digest
 }
 
-// ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file system,
-// in apt's order. It omits disabled entries, source code (deb-src) and CD-ROMs. A result without sources is
-// not an error. Mistakes are distros.ErrSources and name file and line.
+// ReadSources reads etc/apt/sources.list and etc/apt/sources.list.d/*.{list,sources} of a root file
+// system, in apt's order. It omits disabled entries, source code (deb-src) and CD-ROMs. A result
+// without sources is not an error. Mistakes are distros.ErrSources and name file and line.
 func ReadSources(root fs.FS) ([]Source, error) {
 	const main, dir = "etc/apt/sources.list", "etc/apt/sources.list.d"
 	names := []string{main}
@@ -45,10 +46,16 @@ func ReadSources(root fs.FS) ([]Source, error) {
 		return nil, fmt.Errorf("read package sources: %w", err)
 	}
 	if len(list) > maxConfigs {
-		return nil, fmt.Errorf("read package sources: %w: more than %d files in %s", distros.ErrSources, maxConfigs, dir)
+		return nil, fmt.Errorf(
+			"read package sources: %w: more than %d files in %s",
+			distros.ErrSources,
+			maxConfigs,
+			dir,
+		)
 	}
 	for _, e := range list { // sorted by name
-		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".list" || ext == ".sources") && !strings.HasPrefix(e.Name(), ".") {
+		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".list" || ext == ".sources") &&
+			!strings.HasPrefix(e.Name(), ".") {
 			names = append(names, path.Join(dir, e.Name()))
 		}
 	}
@@ -78,7 +85,10 @@ func (s *Source) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %s", s.Origin, distros.ErrSources, fmt.Sprintf(format, args...))
 	}
-	s.URIs = slices.DeleteFunc(slices.Clone(s.URIs), func(u string) bool { return strings.HasPrefix(u, "cdrom:") })
+	s.URIs = slices.DeleteFunc(
+		slices.Clone(s.URIs),
+		func(u string) bool { return strings.HasPrefix(u, "cdrom:") },
+	)
 	if len(s.URIs) == 0 {
 		return nil
 	}
@@ -91,7 +101,10 @@ func (s *Source) check() error {
 		case !flat && len(s.Components) == 0:
 			return bad("suite %q without components", suite)
 		case flat && len(s.Components) > 0:
-			return bad("suite %q ends in a slash (a flat repository) and cannot have components", suite)
+			return bad(
+				"suite %q ends in a slash (a flat repository) and cannot have components",
+				suite,
+			)
 		case !safePath(strings.Trim(suite, "/")) && strings.Trim(suite, "/") != "" && suite != "./":
 			return bad("suite %q is not a path below the repository", suite)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
-// open fetches, verifies and parses the Release file: InRelease or, where that does not exist, Release with
-// Release.gpg.
+// open fetches, verifies and parses the Release file: InRelease or, where that does not exist,
+// Release with Release.gpg.
 func (r *repo) open(ctx context.Context, o Options) error {
 	text, err := r.fetchRelease(ctx, o)
 	if err != nil {
@@ -29,7 +29,10 @@ func (r *repo) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if r.rel.date.IsZero() {
-		r.notes = append(r.notes, r.name()+" has no Date that can be read: an older Release file would not be noticed")
+		r.notes = append(
+			r.notes,
+			r.name()+" has no Date that can be read: an older Release file would not be noticed",
+		)
 	}
 	return r.rel.check(r.suite, o.Now, o.AllowExpired || r.source.NoValidUntil)
 }
@@ -37,10 +40,12 @@ func (r *repo) open(ctx context.Context, o Options) error {
 func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 	t := pgp.Trust{Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name a keyring with Signed-By"}
 	var err error
-	if t.Ring, err = keysFor(o.Root, r.source); err != nil {
+	t.Ring, err = keysFor(o.Root, r.source)
+	if err != nil {
 		return nil, err
 	}
-	url, offline := r.dir+"/InRelease", *o.Fetch
+	url := r.dir + "/InRelease"
+	offline := *o.Fetch
 	offline.Offline = true
 	before, _ := offline.Latest(ctx, url, maxRelease)
 	inline, err := o.Fetch.Latest(ctx, url, maxRelease)
@@ -76,8 +81,9 @@ func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 	return text, nil
 }
 
-// goesBack reports whether a server sends an older Release file than before, and notes that: mirrors that are updated in
-// turns do, and attackers who hide updates. Like apt, a build stays with the newer one, which its packages fit.
+// goesBack reports whether a server sends an older Release file than before, and notes that:
+// mirrors that are updated in turns do, and attackers who hide updates. Like apt, a build stays
+// with the newer one, which its packages fit.
 func (r *repo) goesBack(before, now []byte) bool {
 	b, err := parseRelease(before)
 	if err != nil {
@@ -87,13 +93,16 @@ func (r *repo) goesBack(before, now []byte) bool {
 	if err != nil || !b.date.After(n.date) {
 		return false
 	}
-	r.notes = append(r.notes, fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
-		"if the repository was set back on purpose, give --allow-rollback", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339)))
+	r.notes = append(
+		r.notes,
+		fmt.Sprintf("%s has a Release file of %s and had one of %s before, which stays in use; "+
+			"if the repository was set back on purpose, give --allow-rollback", r.name(), n.date.Format(time.RFC3339), b.date.Format(time.RFC3339)),
+	)
 	return true
 }
 
-// Digest identifies everything that resolving can depend on: the signed texts of all Release files, in order,
-// and the options. It is a key for cached plans, 64 hex digits.
+// Digest identifies everything that resolving can depend on: the signed texts of all Release files,
+// in order, and the options. It is a key for cached plans, 64 hex digits.
 func (r *Releases) Digest() string {
 	type line struct {
 		Base, Suite, Release string

@@ -1,5 +1,6 @@
-// Package bounded opens the files that users name, reads small ones whole, looks for a text in larger ones, and
-// refuses those that are larger than the caller expects. It does not know what is in a file.
+// Package bounded opens the files that users name, reads small ones whole, looks for a text in
+// larger ones, and refuses those that are larger than the caller expects. It does not know what is
+// in a file.
 package bounded
 
 import (
@@ -37,7 +38,8 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Source keeps an error of its reader, which whoever decodes the content may replace by an error of its own.
+// Source keeps an error of its reader, which whoever decodes the content may replace by an error of
+// its own.
 type Source struct {
 	io.Reader
 	Err error // other than io.EOF
@@ -75,9 +77,10 @@ func (l *Limited) Read(p []byte) (int, error) {
 // ErrNotRegular is the error for a path that leads to no regular file.
 var ErrNotRegular = failure.New(failure.Usage, "not a regular file")
 
-// Open opens a regular file of this machine to read it. It refuses folders, devices, sockets and pipes, and never
-// waits for the writer of a pipe: whatever a user names is opened here. A read of a file of the kernel that waits for an event, such as
-// /proc/kmsg, ends with os.ErrDeadlineExceeded within two seconds.
+// Open opens a regular file of this machine to read it. It refuses folders, devices, sockets and
+// pipes, and never waits for the writer of a pipe: whatever a user names is opened here. A read of
+// a file of the kernel that waits for an event, such as /proc/kmsg, ends with
+// os.ErrDeadlineExceeded within two seconds.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -125,8 +128,8 @@ func Text(path string, limit int64) (string, error) {
 	return string(data), err
 }
 
-// Head returns up to limit bytes from the start of a file of this machine, and nothing if the file cannot be
-// read: for callers that have another source, or a better message.
+// Head returns up to limit bytes from the start of a file of this machine, and nothing if the file
+// cannot be read: for callers that have another source, or a better message.
 func Head(path string, limit int64) []byte {
 	f, err := Open(path)
 	if err != nil {
@@ -156,11 +159,13 @@ func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	return readAndClose(f, name, limit)
 }
 
-// Contains reports whether content has a text. It keeps a megabyte of it in memory. If the text is not in the
-// first limit bytes and more follow, the error is a [*TooLargeError].
+// Contains reports whether content has a text. It keeps a megabyte of it in memory. If the text is
+// not in the first limit bytes and more follow, the error is a [*TooLargeError].
 func Contains(r io.Reader, text string, limit int64) (bool, error) {
 	r = io.LimitReader(r, limit+1)
-	buf, kept, seen := make([]byte, 1<<20), 0, int64(0)
+	buf := make([]byte, 1<<20)
+	kept := 0
+	seen := int64(0)
 	for {
 		n, err := r.Read(buf[kept:])
 		all := buf[:kept+n]
@@ -196,8 +201,8 @@ func readAndClose(f fs.File, name string, limit int64) (data []byte, err error) 
 	return data, nil
 }
 
-// Buffer keeps at most Limit bytes and drops what is more. It embeds no bytes.Buffer, because io.Copy
-// would fill that past the limit by ReadFrom.
+// Buffer keeps at most Limit bytes and drops what is more. It embeds no bytes.Buffer, because
+// io.Copy would fill that past the limit by ReadFrom.
 type Buffer struct {
 	Kept  []byte
 	Limit int

@@ -11,10 +11,17 @@ import (
 // kernelWait is the longest wait for bytes of a file that the kernel writes while it is read.
 const kernelWait = 2 * time.Second
 
-// kernelFiles are file systems with files that look regular and may never end, such as /proc/kmsg and trace_pipe.
-var kernelFiles = []int64{unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.TRACEFS_MAGIC, unix.DEBUGFS_MAGIC}
+// kernelFiles are file systems with files that look regular and may never end, such as /proc/kmsg
+// and trace_pipe.
+var kernelFiles = []int64{
+	unix.PROC_SUPER_MAGIC,
+	unix.SYSFS_MAGIC,
+	unix.TRACEFS_MAGIC,
+	unix.DEBUGFS_MAGIC,
+}
 
-// limitWait gives the reads of a file of the kernel a deadline. It does nothing about other files, and about those that never wait.
+// limitWait gives the reads of a file of the kernel a deadline. It does nothing about other files,
+// and about those that never wait.
 func limitWait(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {

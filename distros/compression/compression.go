@@ -1,5 +1,6 @@
-// Package compression tells by the first bytes of a stream how it is compressed, and decompresses it within a bound
-// of memory. Whatever names a compression can be wrong: the media type of a layer, the ending of a file.
+// Package compression tells by the first bytes of a stream how it is compressed, and decompresses
+// it within a bound of memory. Whatever names a compression can be wrong: the media type of a
+// layer, the ending of a file.
 package compression
 
 import (
@@ -27,8 +28,8 @@ const (
 	Bzip2 = "bzip2"
 )
 
-// MaxWindow bounds the memory, in bytes, that the decoder of a stream may allocate for its history. The strongest usual
-// levels need it: zstd --ultra -22 or --long=27; xz -9 half.
+// MaxWindow bounds the memory, in bytes, that the decoder of a stream may allocate for its history.
+// The strongest usual levels need it: zstd --ultra -22 or --long=27; xz -9 half.
 const MaxWindow = 128 << 20
 
 // HeadSize is how many bytes of a stream [Of] needs.
@@ -40,7 +41,8 @@ var (
 	ErrTooLarge = failure.New(failure.Content, "it needs more memory to decompress than is allowed")
 )
 
-// Of returns the compression of the stream that begins with these bytes; "" if it is none of the constants.
+// Of returns the compression of the stream that begins with these bytes; "" if it is none of the
+// constants.
 func Of(head []byte) string {
 	for kind, magic := range map[string]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd", Bzip2: "BZh"} {
 		if strings.HasPrefix(string(head), magic) {
@@ -59,9 +61,9 @@ func Detect(r *bufio.Reader) (string, error) {
 	return Of(head), nil
 }
 
-// NewReader returns the content of a stream of a compression; "" is none. A stream that needs more than
-// MaxWindow is ErrTooLarge. Another fault of the stream is ErrDamaged. Errors of r stay as they are. Close frees memory;
-// it does not close r.
+// NewReader returns the content of a stream of a compression; "" is none. A stream that needs more
+// than MaxWindow is ErrTooLarge. Another fault of the stream is ErrDamaged. Errors of r stay as
+// they are. Close frees memory; it does not close r.
 func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	in := &bounded.Source{Reader: r}
 	var out io.ReadCloser
@@ -72,18 +74,28 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	case Gzip:
 		out, err = gzip.NewReader(in)
 	case XZ:
-		var z *xz.Reader // checks a stream's index with a running hash, and a dictionary before it allocates it
+		// checks a stream's index with a running hash, and a dictionary before it allocates it
+		var z *xz.Reader
 		z, err = xz.NewReader(in, MaxWindow)
 		out = io.NopCloser(z)
 	case Zstd:
 		var z *zstd.Decoder
-		if z, err = zstd.NewReader(in, zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderConcurrency(2)); err == nil {
+		z, err = zstd.NewReader(
+			in,
+			zstd.WithDecoderMaxWindow(MaxWindow),
+			zstd.WithDecoderConcurrency(2),
+		)
+		if err == nil {
 			out = z.IOReadCloser()
 		}
 	case Bzip2:
 		out = io.NopCloser(bzip2.NewReader(in))
 	default:
-		return nil, failure.Errorf(failure.Content, "compression %.40q is not supported: want gzip, xz, zstd, bzip2 or none", compression)
+		return nil, failure.Errorf(
+			failure.Content,
+			"compression %.40q is not supported: want gzip, xz, zstd, bzip2 or none",
+			compression,
+		)
 	}
 	if err != nil {
 		return nil, classify(in, err)
@@ -91,8 +103,8 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	return &reader{out, in}, nil
 }
 
-// Unpack passes the content of a file, in whatever compression, to read. More bytes than limit are an error, and so is
-// what stop returns.
+// Unpack passes the content of a file, in whatever compression, to read. More bytes than limit are
+// an error, and so is what stop returns.
 func Unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {
 	f, err := os.Open(file) //nolint:gosec // a path in the store
 	if err != nil {
@@ -113,12 +125,15 @@ func Unpack(stop func() error, file string, limit int64, read func(io.Reader) er
 	return read(&bounded.Limited{Reader: out, Left: limit, Err: tooMuch, Stop: stop})
 }
 
-// classify tells an error of the stream's source, which decoders may replace by their own, from damage.
+// classify tells an error of the stream's source, which decoders may replace by their own, from
+// damage.
 func classify(source *bounded.Source, err error) error {
 	switch {
 	case source.Err != nil:
 		return source.Err
-	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+	case errors.Is(err, xz.ErrMemlimit),
+		errors.Is(err, zstd.ErrWindowSizeExceeded),
+		errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, io.EOF): // not the end of the content
 		err = io.ErrUnexpectedEOF

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// smallest is the fewest compressed bytes that are worth a process: below, to start one takes more processor
-	// time than it saves.
+	// smallest is the fewest compressed bytes that are worth a process: below, to start one takes
+	// more processor time than it saves.
 	smallest    = 64 << 10
 	memoryExtra = 8 << 20 // bytes that the program needs besides the dictionary
 	maxMessages = 512     // bytes of the program's messages
 )
 
-// OpenXZ returns the content of an .xz stream. It reads in up to its end, also beyond the calls of Read, until Close.
+// OpenXZ returns the content of an .xz stream. It reads in up to its end, also beyond the calls of
+// Read, until Close.
 type OpenXZ func(in io.Reader) (io.ReadCloser, error)
 
 // XZProgram is the path of an xz program, which is faster than Go; "" decompresses in Go.
@@ -61,14 +62,17 @@ type process struct {
 	end      error // of all further reads
 }
 
-// start runs the program in a process group of its own, so that Ctrl-C ends it only by ctx, and without the
-// environment: XZ_OPT and XZ_DEFAULTS change what it does.
+// start runs the program in a process group of its own, so that Ctrl-C ends it only by ctx, and
+// without the environment: XZ_OPT and XZ_DEFAULTS change what it does.
 func (p XZProgram) start(ctx context.Context, in io.Reader) (io.ReadCloser, error) {
 	child, cancel := context.WithCancel(ctx)
 	r := &process{ctx: ctx, cancel: cancel, messages: bounded.Buffer{Limit: maxMessages}}
 	r.cmd = exec.CommandContext(child, string(p), "--decompress", "--stdout", "--format=xz", "--threads=1", //nolint:gosec // the machine's xz
 		"--memlimit-decompress="+strconv.Itoa(MaxWindow+memoryExtra))
-	r.cmd.Env, r.cmd.Dir, r.cmd.Stdin, r.cmd.Stderr = []string{"LC_ALL=C"}, "/", in, &r.messages
+	r.cmd.Env = []string{"LC_ALL=C"}
+	r.cmd.Dir = "/"
+	r.cmd.Stdin = in
+	r.cmd.Stderr = &r.messages
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.Cancel = func() error { return syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := r.cmd.StdoutPipe()
@@ -91,7 +95,8 @@ func (r *process) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if err = r.cmd.Wait(); err != nil {
+	err = r.cmd.Wait()
+	if err != nil {
 		r.end = r.failed(err)
 	} else {
 		r.end = io.EOF
@@ -105,7 +110,12 @@ func (r *process) failed(err error) error {
 		return r.ctx.Err()
 	}
 	said := bytes.TrimSpace(r.messages.Kept)
-	return fmt.Errorf("%s: %w %s; if the stream is sound, repair the program or use --no-helpers", r.cmd.Path, err, said)
+	return fmt.Errorf(
+		"%s: %w %s; if the stream is sound, repair the program or use --no-helpers",
+		r.cmd.Path,
+		err,
+		said,
+	)
 }
 
 // Close ends the program. Nothing reads the source after it.

@@ -14,7 +14,8 @@ const (
 	arHeaderSize = 60
 )
 
-// archive reads the members of a common-format ar archive in order, without buffering and without seeking.
+// archive reads the members of a common-format ar archive in order, without buffering and without
+// seeking.
 type archive struct {
 	in   io.Reader
 	left int64 // unread bytes of the current member
@@ -38,7 +39,8 @@ func newArchive(r io.Reader) (*archive, error) {
 	return &archive{in: r}, nil
 }
 
-// next skips the rest of the current member and returns the header of the next one; io.EOF after the last.
+// next skips the rest of the current member and returns the header of the next one; io.EOF after
+// the last.
 func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a.in, a.left); err != nil {
 		return member{}, fmt.Errorf("ar: %w: ends inside of a member: %w", ErrFormat, err)
@@ -68,11 +70,13 @@ func (a *archive) next() (member, error) {
 	if err != nil {
 		return member{}, err
 	}
-	a.left, a.pad = m.size, m.size&1
+	a.left = m.size
+	a.pad = m.size & 1
 	return m, nil
 }
 
-// parseMember parses name[16] time[12] uid[6] gid[6] mode[8] size[10] and the two bytes that end a header.
+// parseMember parses name[16] time[12] uid[6] gid[6] mode[8] size[10] and the two bytes that end a
+// header.
 func parseMember(h []byte) (member, error) {
 	if !bytes.HasSuffix(h, []byte("`\n")) {
 		return member{}, fmt.Errorf("ar: %w: a member's header does not end as it must", ErrFormat)
@@ -90,8 +94,8 @@ func parseMember(h []byte) (member, error) {
 	return member{name: name, size: int64(size)}, nil // ParseUint was limited to 63 bits
 }
 
-// Read reads the current member. The error for an archive that ends too early is io.ErrUnexpectedEOF, not the
-// end of the member.
+// Read reads the current member. The error for an archive that ends too early is
+// io.ErrUnexpectedEOF, not the end of the member.
 func (a *archive) Read(p []byte) (int, error) {
 	if a.left == 0 {
 		return 0, io.EOF

@@ -9,10 +9,16 @@ import (
 	"github.com/driver-container/driver-container/distros/compression"
 )
 
-// Unpack returns a reader of the content of a stream, which ends with ErrFormat after most bytes. ending is the one
-// that dpkg gives to member names: "" (plain), ".gz", ".xz", ".zst" or ".bz2". A damaged stream is ErrFormat; errors of
-// r are its own. open is for an .xz stream; nil: in Go. Close frees the reader's memory; it does not close r.
-func Unpack(r io.Reader, ending string, most int64, open compression.OpenXZ) (io.ReadCloser, error) {
+// Unpack returns a reader of the content of a stream, which ends with ErrFormat after most bytes.
+// ending is the one that dpkg gives to member names: "" (plain), ".gz", ".xz", ".zst" or ".bz2". A
+// damaged stream is ErrFormat; errors of r are its own. open is for an .xz stream; nil: in Go.
+// Close frees the reader's memory; it does not close r.
+func Unpack(
+	r io.Reader,
+	ending string,
+	most int64,
+	open compression.OpenXZ,
+) (io.ReadCloser, error) {
 	raw := &bounded.Source{Reader: r}
 	in, err := decompress(raw, ending, open)
 	if err != nil {
@@ -37,7 +43,8 @@ func (u *unpacked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// classify returns the error of the source itself, which decoders may replace by their own; others are ErrFormat.
+// classify returns the error of the source itself, which decoders may replace by their own; others
+// are ErrFormat.
 func classify(raw *bounded.Source, err error) error {
 	if raw.Err != nil {
 		return raw.Err
@@ -54,7 +61,13 @@ func malformed(err error) error {
 }
 
 // kinds are the compressions, by the endings that dpkg gives to member names.
-var kinds = map[string]string{"": "", ".gz": compression.Gzip, ".xz": compression.XZ, ".zst": compression.Zstd, ".bz2": compression.Bzip2}
+var kinds = map[string]string{
+	"":     "",
+	".gz":  compression.Gzip,
+	".xz":  compression.XZ,
+	".zst": compression.Zstd,
+	".bz2": compression.Bzip2,
+}
 
 func decompress(r io.Reader, ending string, open compression.OpenXZ) (io.ReadCloser, error) {
 	if ending == ".xz" && open != nil {
@@ -62,7 +75,10 @@ func decompress(r io.Reader, ending string, open compression.OpenXZ) (io.ReadClo
 	}
 	kind, ok := kinds[ending]
 	if !ok {
-		return nil, fmt.Errorf("compression %q is not supported: want none, .gz, .xz or .zst", ending)
+		return nil, fmt.Errorf(
+			"compression %q is not supported: want none, .gz, .xz or .zst",
+			ending,
+		)
 	}
 	return compression.NewReader(r, kind)
 }

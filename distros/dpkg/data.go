@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Data passes every member of data.tar to add, in the order of the archive. It may be called once. Names, and
-// the targets of hard links, are clean and relative ("usr/bin/x", folders without a slash at their end); Data
-// skips the root folder itself. It accepts only regular files, folders, symbolic links and hard links;
-// anything else is ErrUnsafePath. The targets of symbolic links are those in the package, also absolute ones:
-// the caller resolves them inside of its tree. r is valid until add returns and need not be read.
+// Data passes every member of data.tar to add, in the order of the archive. It may be called once.
+// Names, and the targets of hard links, are clean and relative ("usr/bin/x", folders without a
+// slash at their end); Data skips the root folder itself. It accepts only regular files, folders,
+// symbolic links and hard links; anything else is ErrUnsafePath. The targets of symbolic links are
+// those in the package, also absolute ones: the caller resolves them inside of its tree. r is valid
+// until add returns and need not be read.
 //
-// Data returns add's error (errors.Is and As find it), or ends after it has read the whole stream, so that
-// the checksums inside of the compressed stream were compared.
+// Data returns add's error (errors.Is and As find it), or ends after it has read the whole stream,
+// so that the checksums inside of the compressed stream were compared.
 func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	if d.done {
 		return errors.New("deb: its data was read already")
@@ -76,7 +77,13 @@ func checkHeader(h *tar.Header) error {
 		return err
 	}
 	if h.Size > maxData {
-		return fmt.Errorf("%.100q: %w: %d bytes, more than %d", h.Name, ErrFormat, h.Size, int64(maxData))
+		return fmt.Errorf(
+			"%.100q: %w: %d bytes, more than %d",
+			h.Name,
+			ErrFormat,
+			h.Size,
+			int64(maxData),
+		)
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeSymlink:
@@ -93,7 +100,12 @@ func checkHeader(h *tar.Header) error {
 		}
 		h.Linkname = target
 	default:
-		return fmt.Errorf("%.100q: %w: type %q, want file, folder or link", h.Name, ErrUnsafePath, h.Typeflag)
+		return fmt.Errorf(
+			"%.100q: %w: type %q, want file, folder or link",
+			h.Name,
+			ErrUnsafePath,
+			h.Typeflag,
+		)
 	}
 	if name == "" {
 		return fmt.Errorf("%.100q: %w: no name", h.Name, ErrUnsafePath)

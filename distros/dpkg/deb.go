@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
-// files.
+// Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and
+// have 40000 files.
 const (
 	maxControl      = 8 << 20 // bytes of control.tar, unpacked; mostly md5sums
 	maxControlFiles = 256     // members of control.tar; packages have about ten
@@ -23,41 +23,49 @@ const (
 	maxMembers      = 64      // of the archive itself; packages have three, and perhaps signatures
 )
 
-// ErrUnsafePath says that an archive has a member that would be outside of the folder it is unpacked in, or a
-// member that is not a file, folder or link.
+// ErrUnsafePath says that an archive has a member that would be outside of the folder it is
+// unpacked in, or a member that is not a file, folder or link.
 var ErrUnsafePath = failure.New(failure.Content, "unsafe member")
 
 // Deb is a binary package archive, read in one pass from its start to its end.
 type Deb struct {
-	Control Paragraph          // the package's control file
-	Files   map[string][]byte  // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
-	XZ      compression.OpenXZ // opens data.tar.xz; nil: in Go
+	Control Paragraph // the package's control file
+	// all files of control.tar by name: control, md5sums, conffiles, postinst, ...
+	Files map[string][]byte
+	XZ    compression.OpenXZ // opens data.tar.xz; nil: in Go
 
 	ar     *archive
 	ending string // of data.tar
 	done   bool
 }
 
-// Check compares the package's name, version and architecture with those of the index that named it. A
-// package that is another one is ErrFormat.
+// Check compares the package's name, version and architecture with those of the index that named
+// it. A package that is another one is ErrFormat.
 func (d *Deb) Check(name, version, arch string) error {
 	for _, field := range []struct{ name, want string }{{"Package", name}, {"Version", version}, {"Architecture", arch}} {
 		if got := d.Control.Get(field.name); got != field.want {
-			return fmt.Errorf("deb: %w: its control file has %s %.100q, the index of the repository %.100q", ErrFormat, field.name, got, field.want)
+			return fmt.Errorf(
+				"deb: %w: its control file has %s %.100q, the index of the repository %.100q",
+				ErrFormat,
+				field.name,
+				got,
+				field.want,
+			)
 		}
 	}
 	return nil
 }
 
-// OpenDeb reads the archive up to the beginning of its data: format version and control.tar. It does not
-// close r. Errors in the archive are ErrFormat or ErrUnsafePath; others are r's own.
+// OpenDeb reads the archive up to the beginning of its data: format version and control.tar. It
+// does not close r. Errors in the archive are ErrFormat or ErrUnsafePath; others are r's own.
 func OpenDeb(r io.Reader) (*Deb, error) {
 	a, err := newArchive(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
 		return nil, fmt.Errorf("deb: %w", err)
 	}
 	d := &Deb{ar: a, Files: map[string][]byte{}}
-	if err = d.readVersion(); err == nil {
+	err = d.readVersion()
+	if err == nil {
 		err = d.readControl()
 	}
 	if err == nil {
@@ -69,8 +77,8 @@ func OpenDeb(r io.Reader) (*Deb, error) {
 	return d, nil
 }
 
-// next goes to the next member, whose name must begin with want, and returns the rest of its name. It skips those that
-// deb(5) tells readers to ignore (names that begin with an underscore).
+// next goes to the next member, whose name must begin with want, and returns the rest of its name.
+// It skips those that deb(5) tells readers to ignore (names that begin with an underscore).
 func (d *Deb) next(want string) (ending string, err error) {
 	for range maxMembers {
 		m, err := d.ar.next()
@@ -100,7 +108,12 @@ func (d *Deb) readVersion() error {
 		return fmt.Errorf("first member: %w", err)
 	}
 	if m.name != "debian-binary" || m.size > 64 {
-		return fmt.Errorf("%w: the first member is %q (%d bytes), want debian-binary", ErrFormat, m.name, m.size)
+		return fmt.Errorf(
+			"%w: the first member is %q (%d bytes), want debian-binary",
+			ErrFormat,
+			m.name,
+			m.size,
+		)
 	}
 	text, err := io.ReadAll(d.ar)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -170,7 +183,8 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, malformed(err))
 	}
-	if d.Files[name] = data; len(d.Files) > maxControlFiles {
+	d.Files[name] = data
+	if len(d.Files) > maxControlFiles {
 		return fmt.Errorf("%w: more than %d control files", ErrFormat, maxControlFiles)
 	}
 	return nil

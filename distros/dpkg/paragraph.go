@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// Bounds of control data. The largest real paragraph, in the kernel's list of built binaries, is under 1 MiB.
+// Bounds of control data. The largest real paragraph, in the kernel's list of built binaries, is
+// under 1 MiB.
 const (
 	maxParagraph = 4 << 20 // bytes
 	maxFields    = 512     // per paragraph; the largest real ones have about 60
@@ -22,19 +23,19 @@ const (
 // ErrFormat says that data violates its format.
 var ErrFormat = failure.New(failure.Content, "malformed")
 
-// field is one field of a paragraph. The value has its continuation lines; the first line has no leading
-// blanks.
+// field is one field of a paragraph. The value has its continuation lines; the first line has no
+// leading blanks.
 type field struct{ name, value string }
 
-// Paragraph is an ordered list of fields, as in control files, Packages indexes and dpkg's status database.
-// The zero value is empty. Methods return changed copies and never change shared data.
+// Paragraph is an ordered list of fields, as in control files, Packages indexes and dpkg's status
+// database. The zero value is empty. Methods return changed copies and never change shared data.
 type Paragraph struct {
 	raw    string // all lines, each with its newline, without the blank line after them
 	fields []field
 }
 
-// Get returns the value of a field; the case of name does not matter. It is "" when the field is missing.
-// Continuation lines follow after newlines, each with its leading blank.
+// Get returns the value of a field; the case of name does not matter. It is "" when the field is
+// missing. Continuation lines follow after newlines, each with its leading blank.
 func (p Paragraph) Get(name string) string {
 	v, _ := p.Lookup(name)
 	return v
@@ -49,7 +50,8 @@ func (p Paragraph) Lookup(name string) (string, bool) {
 	return p.fields[i].value, true
 }
 
-// index returns the place of a field, -1 if it is missing. Of a field that occurs twice the last one counts, as in apt.
+// index returns the place of a field, -1 if it is missing. Of a field that occurs twice the last
+// one counts, as in apt.
 func (p Paragraph) index(name string) int {
 	for i, f := range slices.Backward(p.fields) {
 		if len(f.name) == len(name) && strings.EqualFold(f.name, name) {
@@ -73,11 +75,15 @@ func (p Paragraph) Set(name, value string) Paragraph {
 // Without returns the paragraph without the named fields.
 func (p Paragraph) Without(names ...string) Paragraph {
 	return render(slices.DeleteFunc(slices.Clone(p.fields), func(f field) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(f.name, n) })
+		return slices.ContainsFunc(
+			names,
+			func(n string) bool { return strings.EqualFold(f.name, n) },
+		)
 	}))
 }
 
-// String returns the text of the paragraph: every line with a newline, no blank line after the last.
+// String returns the text of the paragraph: every line with a newline, no blank line after the
+// last.
 func (p Paragraph) String() string { return p.raw }
 
 // Empty reports whether the paragraph has no field.
@@ -97,11 +103,11 @@ func render(fields []field) Paragraph {
 	return Paragraph{raw: b.String(), fields: fields}
 }
 
-// ReadParagraphs yields the paragraphs of control data one by one, read as apt reads them: only an empty line ends a
-// paragraph, continuation lines before its first field do not count, and a line without a colon is a part of the
-// name of the field that follows, which nothing asks for then. Lines that begin with # are comments. At the first
-// mistake it yields an ErrFormat that names the line, or the reader's error, and stops. The paragraphs do not depend
-// on the reader afterwards.
+// ReadParagraphs yields the paragraphs of control data one by one, read as apt reads them: only an
+// empty line ends a paragraph, continuation lines before its first field do not count, and a line
+// without a colon is a part of the name of the field that follows, which nothing asks for then.
+// Lines that begin with # are comments. At the first mistake it yields an ErrFormat that names the
+// line, or the reader's error, and stops. The paragraphs do not depend on the reader afterwards.
 func ReadParagraphs(r io.Reader) iter.Seq2[Paragraph, error] {
 	return func(yield func(Paragraph, error) bool) {
 		s := scanner{in: bufio.NewReaderSize(r, 256<<10)}
@@ -189,7 +195,12 @@ func (s *scanner) readLine() error {
 		piece, err := s.in.ReadSlice('\n')
 		s.buf = append(s.buf, piece...)
 		if len(s.buf) > maxParagraph {
-			return fmt.Errorf("control data line %d: %w: paragraph of more than %d bytes", s.read+1, ErrFormat, maxParagraph)
+			return fmt.Errorf(
+				"control data line %d: %w: paragraph of more than %d bytes",
+				s.read+1,
+				ErrFormat,
+				maxParagraph,
+			)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return err
@@ -204,10 +215,20 @@ func parse(text string, line int) (Paragraph, error) {
 		name, value, found := strings.Cut(text, ":")
 		if !found {
 			line += strings.Count(p.raw[:len(p.raw)-len(text)], "\n")
-			return Paragraph{}, fmt.Errorf("control data line %d: %w: want \"Field: value\", have %.60q", line, ErrFormat, text)
+			return Paragraph{}, fmt.Errorf(
+				"control data line %d: %w: want \"Field: value\", have %.60q",
+				line,
+				ErrFormat,
+				text,
+			)
 		}
 		if len(p.fields) == maxFields {
-			return Paragraph{}, fmt.Errorf("control data line %d: %w: a paragraph of more than %d fields", line, ErrFormat, maxFields)
+			return Paragraph{}, fmt.Errorf(
+				"control data line %d: %w: a paragraph of more than %d fields",
+				line,
+				ErrFormat,
+				maxFields,
+			)
 		}
 		end := fieldEnd(value)
 		text = value[min(end+1, len(value)):]
@@ -235,13 +256,19 @@ func fieldEnd(text string) int {
 	}
 }
 
-// check returns an ErrFormat for a paragraph that apt reads and that dpkg refuses, in a package and in its database.
+// check returns an ErrFormat for a paragraph that apt reads and that dpkg refuses, in a package and
+// in its database.
 func (p Paragraph) check() error {
 	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
 	for i, f := range p.fields {
 		continued := strings.Split(f.value, "\n")[1:]
 		if !validName(f.name) || p.index(f.name) != i || slices.ContainsFunc(continued, blank) {
-			return fmt.Errorf("control data: %w: dpkg takes no field %.60q: %.60q", ErrFormat, f.name, f.value)
+			return fmt.Errorf(
+				"control data: %w: dpkg takes no field %.60q: %.60q",
+				ErrFormat,
+				f.name,
+				f.value,
+			)
 		}
 	}
 	return nil
@@ -249,5 +276,6 @@ func (p Paragraph) check() error {
 
 // validName follows policy 5.1: printable ASCII except space and colon, not beginning with # or -.
 func validName(s string) bool {
-	return s != "" && s[0] != '-' && s[0] != '#' && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return s != "" && s[0] != '-' && s[0] != '#' &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -61,12 +61,13 @@ func (rs Relations) String() string {
 	return strings.Join(groups, ", ")
 }
 
-// maxRelations bounds the alternatives of one field. The largest real Provides, of Debian's Rust packages,
-// has fewer than 2000.
+// maxRelations bounds the alternatives of one field. The largest real Provides, of Debian's Rust
+// packages, has fewer than 2000.
 const maxRelations = 20000
 
-// ParseRelations parses a field such as Depends or Provides of a binary package, which names neither architectures in
-// square brackets nor build profiles: those are resolved when it is built. Mistakes are ErrFormat.
+// ParseRelations parses a field such as Depends or Provides of a binary package, which names
+// neither architectures in square brackets nor build profiles: those are resolved when it is built.
+// Mistakes are ErrFormat.
 func ParseRelations(text string) (Relations, error) {
 	var out Relations
 	count := 0
@@ -77,11 +78,20 @@ func ParseRelations(text string) (Relations, error) {
 		var alternatives []Relation
 		for alternative := range strings.SplitSeq(group, "|") {
 			if count++; count > maxRelations {
-				return nil, fmt.Errorf("relation: %w: more than %d packages in one field", ErrFormat, maxRelations)
+				return nil, fmt.Errorf(
+					"relation: %w: more than %d packages in one field",
+					ErrFormat,
+					maxRelations,
+				)
 			}
 			r, err := parseRelation(strings.TrimSpace(alternative))
 			if err != nil {
-				return nil, fmt.Errorf("relation %.80q: %w: %w", strings.TrimSpace(alternative), ErrFormat, err)
+				return nil, fmt.Errorf(
+					"relation %.80q: %w: %w",
+					strings.TrimSpace(alternative),
+					ErrFormat,
+					err,
+				)
 			}
 			alternatives = append(alternatives, r)
 		}
@@ -97,7 +107,8 @@ func parseRelation(s string) (r Relation, err error) {
 		end = len(s)
 	}
 	name, qualifier, qualified := strings.Cut(s[:end], ":")
-	r.Name, r.ArchQual = name, qualifier
+	r.Name = name
+	r.ArchQual = qualifier
 	if !validPackage(name) {
 		return r, errors.New("want a package name")
 	}
@@ -122,7 +133,8 @@ func parseConstraint(s string) (string, Version, error) {
 	for end < len(s) && strings.IndexByte("<=>", s[end]) >= 0 {
 		end++
 	}
-	op, version := s[:end], strings.TrimSpace(s[end:])
+	op := s[:end]
+	version := strings.TrimSpace(s[end:])
 	switch op {
 	case "<<", "<=", "=", ">=", ">>":
 	case "<", ">": // the forms before 1996; dpkg still reads them as "or equal"
@@ -138,12 +150,20 @@ func parseConstraint(s string) (string, Version, error) {
 	return op, Version(version), nil
 }
 
-// validPackage follows policy 5.6.1, except that it accepts upper case, which old archives have in virtual
-// names.
+// validPackage follows policy 5.6.1, except that it accepts upper case, which old archives have in
+// virtual names.
 func validPackage(s string) bool {
-	return s != "" && isAlnum(s[0]) && !strings.ContainsFunc(s, func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && !strings.ContainsRune("+-._", r) })
+	return s != "" && isAlnum(s[0]) &&
+		!strings.ContainsFunc(
+			s,
+			func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && !strings.ContainsRune("+-._", r) },
+		)
 }
 
 func validWord(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && r != '-' })
+	return s != "" &&
+		!strings.ContainsFunc(
+			s,
+			func(r rune) bool { return r > '~' || !isAlnum(byte(r)) && r != '-' },
+		)
 }

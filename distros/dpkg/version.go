@@ -1,8 +1,10 @@
-// Package dpkg reads and writes the file formats of Debian packages: versions and their order, control data,
-// relations between packages, .deb archives, and the database of installed packages. It treats input as
-// hostile: everything is bounded, and archive members cannot leave the folder that they are unpacked in.
+// Package dpkg reads and writes the file formats of Debian packages: versions and their order,
+// control data, relations between packages, .deb archives, and the database of installed packages.
+// It treats input as hostile: everything is bounded, and archive members cannot leave the folder
+// that they are unpacked in.
 //
-// It does not run dpkg or maintainer scripts, does not unpack to disk, and does not know repositories.
+// It does not run dpkg or maintainer scripts, does not unpack to disk, and does not know
+// repositories.
 package dpkg
 
 import (
@@ -14,10 +16,12 @@ import (
 // Version is a Debian version, [epoch:]upstream[-revision], in its original spelling.
 type Version string
 
-// maxEpochDigits keeps comparisons of hostile versions cheap; dpkg itself allows an epoch up to 2^31-1.
+// maxEpochDigits keeps comparisons of hostile versions cheap; dpkg itself allows an epoch up to
+// 2^31-1.
 const maxEpochDigits = 10
 
-// ParseVersion checks a version by the rules of Debian policy 5.6.12. Compare also accepts unchecked ones.
+// ParseVersion checks a version by the rules of Debian policy 5.6.12. Compare also accepts
+// unchecked ones.
 func ParseVersion(s string) (Version, error) {
 	v := Version(s)
 	epoch, upstream, revision := v.split()
@@ -36,7 +40,11 @@ func ParseVersion(s string) (Version, error) {
 	}
 	for i := range len(revision) {
 		if c := revision[i]; !isAlnum(c) && !strings.ContainsRune(".+~", rune(c)) {
-			return "", fmt.Errorf("version %.80q: character %q is not allowed after the last hyphen", s, c)
+			return "", fmt.Errorf(
+				"version %.80q: character %q is not allowed after the last hyphen",
+				s,
+				c,
+			)
 		}
 	}
 	return v, nil
@@ -46,7 +54,8 @@ func ParseVersion(s string) (Version, error) {
 func (v Version) split() (epoch, upstream, revision string) {
 	upstream = string(v)
 	if i := strings.IndexByte(upstream, ':'); i >= 0 {
-		epoch, upstream = upstream[:i], upstream[i+1:]
+		epoch = upstream[:i]
+		upstream = upstream[i+1:]
 	}
 	if i := strings.LastIndexByte(upstream, '-'); i >= 0 {
 		upstream, revision = upstream[:i], upstream[i+1:]
@@ -54,9 +63,9 @@ func (v Version) split() (epoch, upstream, revision string) {
 	return epoch, upstream, revision
 }
 
-// Compare returns -1, 0 or 1 as a is older than, as old as, or newer than b, by Debian policy 5.6.12: it
-// compares the epochs as numbers, then the upstream parts, then the revisions. A missing epoch or revision
-// counts as 0.
+// Compare returns -1, 0 or 1 as a is older than, as old as, or newer than b, by Debian policy
+// 5.6.12: it compares the epochs as numbers, then the upstream parts, then the revisions. A missing
+// epoch or revision counts as 0.
 func Compare(a, b Version) int {
 	if a == b {
 		return 0
@@ -73,19 +82,22 @@ func comparePart(a, b string) int {
 			if c := cmp.Compare(weight(a), weight(b)); c != 0 {
 				return c
 			}
-			a, b = a[1:], b[1:] // equal weights outside of numbers: neither is empty
+			a = a[1:]
+			b = b[1:] // equal weights outside of numbers: neither is empty
 		}
-		restA, restB := strings.TrimLeft(a, "0123456789"), strings.TrimLeft(b, "0123456789")
+		restA := strings.TrimLeft(a, "0123456789")
+		restB := strings.TrimLeft(b, "0123456789")
 		if c := compareNumbers(strings.TrimSuffix(a, restA), strings.TrimSuffix(b, restB)); c != 0 {
 			return c
 		}
-		a, b = restA, restB
+		a = restA
+		b = restB
 	}
 	return 0
 }
 
-// weight orders the first character of a stretch without digits: tilde, then its end, then letters, then the
-// rest.
+// weight orders the first character of a stretch without digits: tilde, then its end, then letters,
+// then the rest.
 func weight(s string) int {
 	switch {
 	case s == "" || isDigit(s[0]):
@@ -99,7 +111,8 @@ func weight(s string) int {
 }
 
 func compareNumbers(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	a = strings.TrimLeft(a, "0")
+	b = strings.TrimLeft(b, "0")
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
@@ -107,7 +120,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isAlnum(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// Upstream returns the version without epoch and Debian revision: "535.261.03" of "1:535.261.03-1~deb12u1".
+// Upstream returns the version without epoch and Debian revision: "535.261.03" of
+// "1:535.261.03-1~deb12u1".
 func (v Version) Upstream() string {
 	_, upstream, _ := v.split()
 	return upstream

@@ -17,22 +17,27 @@ const (
 // Month is the form of Advisory.Until.
 const Month = "2006-01"
 
-// noticeMonths is how long before the end of life of a branch a notice becomes worth a line of text.
+// noticeMonths is how long before the end of life of a branch a notice becomes worth a line of
+// text.
 const noticeMonths = 6
 
 // MaxAdvisories is the most advisories that one driver has.
 const MaxAdvisories = 16
 
-// Advisory is what people should know about a driver before they use it. It is data: whether it is a warning
-// depends on the day.
+// Advisory is what people should know about a driver before they use it. It is data: whether it is
+// a warning depends on the day.
 type Advisory struct {
-	ID      string `json:"id" yaml:"id"`                               // "gpu-operator-1361"
-	Kind    string `json:"kind" yaml:"kind"`                           // EndOfLife or KnownBad
-	Until   string `json:"until,omitempty" yaml:"until,omitempty"`     // of EndOfLife: the last month of support, "2026-06"; "": it is over
-	Affects string `json:"affects,omitempty" yaml:"affects,omitempty"` // of KnownBad: which nodes; "": all
-	Reason  string `json:"reason,omitempty" yaml:"reason,omitempty"`   // of KnownBad: what happens
-	Fixed   string `json:"fixed,omitempty" yaml:"fixed,omitempty"`     // of KnownBad: the first release without the fault
-	Source  string `json:"source" yaml:"source"`                       // who says so: an address, or words
+	ID   string `json:"id" yaml:"id"`     // "gpu-operator-1361"
+	Kind string `json:"kind" yaml:"kind"` // EndOfLife or KnownBad
+	// of EndOfLife: the last month of support, "2026-06"; "": it is over
+	Until string `json:"until,omitempty" yaml:"until,omitempty"`
+	// of KnownBad: which nodes; "": all
+	Affects string `json:"affects,omitempty" yaml:"affects,omitempty"`
+	Reason  string `json:"reason,omitempty" yaml:"reason,omitempty"` // of KnownBad: what happens
+	// of KnownBad: the first release without the fault
+	Fixed string `json:"fixed,omitempty" yaml:"fixed,omitempty"`
+	// who says so: an address, or words
+	Source string `json:"source" yaml:"source"`
 }
 
 var advisoryID = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{0,63}$`)
@@ -43,15 +48,15 @@ func (a Advisory) end() (first time.Time, ok bool) {
 	return last.AddDate(0, 1, 0), err == nil && a.Kind == EndOfLife
 }
 
-// Warns reports whether the advisory is a warning on a day. Otherwise it is a notice: of an end of life that
-// is still to come.
+// Warns reports whether the advisory is a warning on a day. Otherwise it is a notice: of an end of
+// life that is still to come.
 func (a Advisory) Warns(day time.Time) bool {
 	end, ok := a.end()
 	return !ok || !day.UTC().Before(end)
 }
 
-// Near reports whether the advisory is worth a line on a day: each warning is, and an end of life within six
-// months.
+// Near reports whether the advisory is worth a line on a day: each warning is, and an end of life
+// within six months.
 func (a Advisory) Near(day time.Time) bool {
 	end, ok := a.end()
 	return !ok || !day.UTC().Before(end.AddDate(0, -noticeMonths, 0))
@@ -81,9 +86,17 @@ func (a Advisory) Text(day time.Time) string {
 func (a Advisory) Check() string {
 	switch {
 	case !advisoryID().MatchString(a.ID):
-		return fmt.Sprintf("its id %.80q is no word of small letters, digits, dots and dashes", a.ID)
+		return fmt.Sprintf(
+			"its id %.80q is no word of small letters, digits, dots and dashes",
+			a.ID,
+		)
 	case a.Kind != EndOfLife && a.Kind != KnownBad:
-		return fmt.Sprintf("its kind %.80q is not known: it is %s or %s", a.Kind, EndOfLife, KnownBad)
+		return fmt.Sprintf(
+			"its kind %.80q is not known: it is %s or %s",
+			a.Kind,
+			EndOfLife,
+			KnownBad,
+		)
 	case a.Source == "":
 		return "it has no source: say who says so"
 	case a.Kind == EndOfLife && (a.Affects != "" || a.Reason != "" || a.Fixed != ""):

@@ -9,13 +9,16 @@ import (
 // Kernel is a kernel, as rules look at it.
 type Kernel struct {
 	Release string // as in uname -r: "6.1.0-56-amd64"
-	Version string // the release of kernel.org that it was made from: "6.1.192"; "" if that is not known
+	// the release of kernel.org that it was made from: "6.1.192"; "" if that is not known
+	Version string
 }
 
-// Broken is a range of kernels within a rule's limits on which modules do not compile, or are of no use.
+// Broken is a range of kernels within a rule's limits on which modules do not compile, or are of no
+// use.
 type Broken struct {
-	From     string   `json:"from"`               // the first version in it: "6.1.187"
-	Below    string   `json:"below,omitempty"`    // the first version after it: "6.2"; "" if it has no end
+	From string `json:"from"` // the first version in it: "6.1.187"
+	// the first version after it: "6.2"; "" if it has no end
+	Below    string   `json:"below,omitempty"`
 	Flavours []string `json:"flavours,omitempty"` // of the modules; empty: all
 	Reason   string   `json:"reason"`             // what happens there, and who has seen it
 }
@@ -26,8 +29,8 @@ type BrokenError struct {
 	Flavour string
 	Kernel  Kernel
 	Broken  Broken
-	// Certain is false if the kernel's release does not say whether it is in the range: "6.1.0-56-amd64" for one
-	// that begins at 6.1.187.
+	// Certain is false if the kernel's release does not say whether it is in the range:
+	// "6.1.0-56-amd64" for one that begins at 6.1.187.
 	Certain bool
 }
 
@@ -42,10 +45,23 @@ func (e *BrokenError) Error() string {
 		driver = "driver " + e.Driver
 	}
 	if !e.Certain {
-		return fmt.Sprintf("the %s modules of %s do not work on kernels %s, and kernel %s does not say whether it is one of them: %s",
-			e.Flavour, driver, e.Broken.Range(), kernel, e.Broken.Reason)
+		return fmt.Sprintf(
+			"the %s modules of %s do not work on kernels %s, and kernel %s does not say whether it is one of them: %s",
+			e.Flavour,
+			driver,
+			e.Broken.Range(),
+			kernel,
+			e.Broken.Reason,
+		)
 	}
-	return fmt.Sprintf("the %s modules of %s do not work on kernel %s, nor on any other %s: %s", e.Flavour, driver, kernel, e.Broken.Range(), e.Broken.Reason)
+	return fmt.Sprintf(
+		"the %s modules of %s do not work on kernel %s, nor on any other %s: %s",
+		e.Flavour,
+		driver,
+		kernel,
+		e.Broken.Range(),
+		e.Broken.Reason,
+	)
 }
 
 // Range returns the range in words: "from 6.1.187 on, below 6.2".
@@ -61,8 +77,8 @@ func (b Broken) Affects(flavour string) bool {
 	return len(b.Flavours) == 0 || slices.Contains(b.Flavours, flavour)
 }
 
-// CheckFlavour looks for a kernel in the ranges for a flavour, and prefers a certain answer. It returns nil
-// if nothing speaks against the modules.
+// CheckFlavour looks for a kernel in the ranges for a flavour, and prefers a certain answer. It
+// returns nil if nothing speaks against the modules.
 func (r KernelRule) CheckFlavour(k Kernel, flavour string) *BrokenError {
 	var doubt *BrokenError
 	for _, b := range r.Broken {
@@ -84,7 +100,8 @@ func (r KernelRule) CheckFlavour(k Kernel, flavour string) *BrokenError {
 func (b Broken) contains(k Kernel) (in, certain bool) {
 	version := numbers(k.Version)
 	if len(version) == 0 {
-		if version = numbers(k.Release); len(version) == 3 && version[2] == 0 {
+		version = numbers(k.Release)
+		if len(version) == 3 && version[2] == 0 {
 			version = version[:2] // systems that count otherwise: 6.1.0-56
 		}
 	}
@@ -102,16 +119,24 @@ func (b Broken) contains(k Kernel) (in, certain bool) {
 	return true, known && alsoKnown
 }
 
-// atLeast compares a version with a limit. known is false if the version has too few numbers to tell.
+// atLeast compares a version with a limit. known is false if the version has too few numbers to
+// tell.
 func atLeast(version, limit []int) (yes, known bool) {
 	if c := compare(version, limit); c != 0 || len(version) >= len(limit) {
 		return c >= 0, true
 	}
 	rest := limit[len(version):]
-	return !slices.ContainsFunc(rest, func(n int) bool { return n != 0 }), !slices.ContainsFunc(rest, func(n int) bool { return n != 0 })
+	return !slices.ContainsFunc(
+			rest,
+			func(n int) bool { return n != 0 },
+		), !slices.ContainsFunc(
+			rest,
+			func(n int) bool { return n != 0 },
+		)
 }
 
-// CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was overridden.
+// CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was
+// overridden.
 func (i Description) CheckFlavour(k Kernel, flavour string) *BrokenError {
 	broken := i.Kernel.CheckFlavour(k, flavour)
 	if broken == nil || i.Overrides(KernelLimit) || i.Overrides(KernelBroken) {

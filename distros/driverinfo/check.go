@@ -23,7 +23,8 @@ var (
 
 const maxReason = 1024 // bytes of a text of an advisory
 
-// check refuses what becomes a part of a path or of a label. The matrix has checked the rest, and a digest pins the image.
+// check refuses what becomes a part of a path or of a label. The matrix has checked the rest, and a
+// digest pins the image.
 func (i Description) check() error {
 	bad := func(what, got, want string) error {
 		return fmt.Errorf("%w: %s %.80q is not %s", ErrFormat, what, got, want)
@@ -75,9 +76,18 @@ func (i Description) checkLists() error {
 	for _, p := range i.Precompiled {
 		switch {
 		case !releaseShape().MatchString(p.Kernel):
-			return fmt.Errorf("%w: modules for %.80q: this is no kernel release", ErrFormat, p.Kernel)
+			return fmt.Errorf(
+				"%w: modules for %.80q: this is no kernel release",
+				ErrFormat,
+				p.Kernel,
+			)
 		case !slices.Contains(i.Flavours, p.Flavour):
-			return fmt.Errorf("%w: %.80q modules for %s: the image has no such flavour", ErrFormat, p.Flavour, p.Kernel)
+			return fmt.Errorf(
+				"%w: %.80q modules for %s: the image has no such flavour",
+				ErrFormat,
+				p.Flavour,
+				p.Kernel,
+			)
 		}
 	}
 	return nil
@@ -87,7 +97,12 @@ func (i Description) checkLists() error {
 func checkFlavours(list []string) string {
 	for n, f := range list {
 		if f != Proprietary && f != Open || slices.Contains(list[:n], f) {
-			return fmt.Sprintf("flavours %.80q: each must be %s or %s, once", list, Proprietary, Open)
+			return fmt.Sprintf(
+				"flavours %.80q: each must be %s or %s, once",
+				list,
+				Proprietary,
+				Open,
+			)
 		}
 	}
 	return ""

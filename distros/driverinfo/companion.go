@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
-// The companions that there are: kernel modules of other projects that are compiled against the driver's.
+// The companions that there are: kernel modules of other projects that are compiled against the
+// driver's.
 const (
 	NvidiaFS = "nvidia-fs" // GPUDirect Storage; the kernel calls it nvidia_fs
 	GDRDrv   = "gdrdrv"    // GDRCopy
@@ -24,8 +25,8 @@ var modules = []struct {
 	{"nvidia-drm", []string{"nvidia-modeset", "nvidia"}}, {"nvidia-peermem", []string{"nvidia"}},
 }
 
-// Modules returns the driver's own modules in the order of loading, under the names of their files. A driver
-// may have more of them than a node needs.
+// Modules returns the driver's own modules in the order of loading, under the names of their files.
+// A driver may have more of them than a node needs.
 func Modules() (names []string) {
 	for _, m := range modules {
 		names = append(names, m.name)
@@ -49,14 +50,15 @@ func Needs(module string) []string {
 // Companions returns the names of all companions, in the order in which they are compiled.
 func Companions() []string { return []string{NvidiaFS, GDRDrv} }
 
-// Companion is a kernel module of another project that the image compiles, or has compiled, with the
-// driver's. A set of modules of the image has it, or says why it was left out.
+// Companion is a kernel module of another project that the image compiles, or has compiled, with
+// the driver's. A set of modules of the image has it, or says why it was left out.
 type Companion struct {
 	Name    string `json:"name"`    // NvidiaFS or GDRDrv: the module's file name without ".ko"
 	Version string `json:"version"` // "2.13.5"
-	Digest  string `json:"digest"`  // of its archive or package, 64 or 128 hex digits: part of the key of compiled modules
-	// Sources is the folder with its sources: "/usr/src/nvidia-fs-2.13.5". "": the image has only what is
-	// compiled.
+	// of its archive or package, 64 or 128 hex digits: part of the key of compiled modules
+	Digest string `json:"digest"`
+	// Sources is the folder with its sources: "/usr/src/nvidia-fs-2.13.5". "": the image has only
+	// what is compiled.
 	Sources string `json:"sources,omitempty"`
 	// Flavours are those of the driver's modules that it can be compiled against; empty: all.
 	Flavours []string `json:"flavours,omitempty"`
@@ -93,7 +95,11 @@ func (i Description) checkCompanions() error {
 		case !companionDigest().MatchString(c.Digest):
 			wrong = fmt.Sprintf("has %.140q, which is no digest", c.Digest)
 		case c.Sources != "" && c.Sources != CompanionSources(c.Name, c.Version):
-			wrong = fmt.Sprintf("has its sources in %.140q, not in %s", c.Sources, CompanionSources(c.Name, c.Version))
+			wrong = fmt.Sprintf(
+				"has its sources in %.140q, not in %s",
+				c.Sources,
+				CompanionSources(c.Name, c.Version),
+			)
 		}
 		if wrong != "" {
 			return fmt.Errorf("%w: companion %.40q %s", ErrFormat, c.Name, wrong)
@@ -103,4 +109,8 @@ func (i Description) checkCompanions() error {
 }
 
 // CompanionSources returns the folder in an image with the sources of a companion.
-func CompanionSources(name, version string) string { return path.Join("/usr/src", name+"-"+version) }
+func CompanionSources(
+	name, version string,
+) string {
+	return path.Join("/usr/src", name+"-"+version)
+}

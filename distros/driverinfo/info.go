@@ -1,9 +1,9 @@
-// Package driverinfo reads and writes the note in an image about its driver: which driver it is, on which
-// kernels it compiles, and which rules its builder overrode. driver-build writes it, driver-entrypoint reads
-// it on the node.
+// Package driverinfo reads and writes the note in an image about its driver: which driver it is, on
+// which kernels it compiles, and which rules its builder overrode. driver-build writes it,
+// driver-entrypoint reads it on the node.
 //
-// It makes no decision about a node and does not examine the kernel: it reads, checks and writes one small
-// file, and compares a kernel release with the rule in it.
+// It makes no decision about a node and does not examine the kernel: it reads, checks and writes
+// one small file, and compares a kernel release with the rule in it.
 package driverinfo
 
 import (
@@ -35,8 +35,8 @@ const (
 	Open        = "open"        // the kernel-open/ sources
 )
 
-// The rules that Overridden may name. The first three are the matrix's. KernelLimit stands for all of them,
-// for an operator who overrides the rule on a node.
+// The rules that Overridden may name. The first three are the matrix's. KernelLimit stands for all
+// of them, for an operator who overrides the rule on a node.
 const (
 	KernelTooNew = "kernel-too-new"
 	KernelTooOld = "kernel-too-old"
@@ -56,18 +56,22 @@ type Description struct {
 	Flavours   []string   `json:"flavours"`
 	Kernel     KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
 	Overridden []string   `json:"overridden,omitempty"` // names of the overridden rules, sorted
-	// VGPU says whose licence a vGPU guest driver needs: one of VGPULicences. "": the driver is for whole GPUs.
+	// VGPU says whose licence a vGPU guest driver needs: one of VGPULicences. "": the driver is for
+	// whole GPUs.
 	VGPU string `json:"vgpu,omitempty"`
 	ID   string `json:"id"` // 64 hex digits; images with equal content have equal IDs
 
-	CUDA       string     `json:"cuda,omitempty"`       // highest version of CUDA that the driver runs natively: "12.2"; "" if that is not known
+	// highest version of CUDA that the driver runs natively: "12.2"; "" if that is not known
+	CUDA       string     `json:"cuda,omitempty"`
 	Advisories []Advisory `json:"advisories,omitempty"` // what is known of the release
 
 	// Toolchain says that compiler and sources are in the image: it can compile for other kernels.
 	Toolchain   bool          `json:"toolchain"`
 	Precompiled []Precompiled `json:"precompiled,omitempty"` // sets of modules in the image, sorted
-	Patches     []Patch       `json:"patches,omitempty"`     // changes to NVIDIA's sources that are compiled, by name
-	Companions  []Companion   `json:"companions,omitempty"`  // modules of other projects, in the order of their names
+	// changes to NVIDIA's sources that are compiled, by name
+	Patches []Patch `json:"patches,omitempty"`
+	// modules of other projects, in the order of their names
+	Companions []Companion `json:"companions,omitempty"`
 }
 
 // Precompiled is one set of modules in an image.
@@ -79,8 +83,8 @@ type Precompiled struct {
 // ErrFormat says that a note exists but cannot be used. The image must be built again.
 var ErrFormat = errors.New("not a valid description of a driver image")
 
-// Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image has none,
-// and ErrFormat when it is damaged or from another version of this software.
+// Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image
+// has none, and ErrFormat when it is damaged or from another version of this software.
 func Read(root fs.FS) (Description, error) {
 	data, err := bounded.FSFile(root, Path, maxBytes)
 	if err != nil {
@@ -93,15 +97,20 @@ func Read(root fs.FS) (Description, error) {
 	return info, nil
 }
 
-// Decode parses the bytes of a note. Unknown fields are mistakes, because writer and reader are in one image.
-// Errors are ErrFormat.
+// Decode parses the bytes of a note. Unknown fields are mistakes, because writer and reader are in
+// one image. Errors are ErrFormat.
 func Decode(data []byte) (Description, error) {
 	if len(data) > maxBytes {
 		return Description{}, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
 	}
 	var version struct{ Schema int }
 	if err := json.Unmarshal(data, &version); err == nil && version.Schema != Schema {
-		return Description{}, fmt.Errorf("%w: schema %d, this program reads %d", ErrFormat, version.Schema, Schema)
+		return Description{}, fmt.Errorf(
+			"%w: schema %d, this program reads %d",
+			ErrFormat,
+			version.Schema,
+			Schema,
+		)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -118,15 +127,18 @@ func Decode(data []byte) (Description, error) {
 	return info, nil
 }
 
-// Encode returns the note as bytes: equal for equal content, with a newline at the end. It refuses what Read
-// refuses.
+// Encode returns the note as bytes: equal for equal content, with a newline at the end. It refuses
+// what Read refuses.
 func (i Description) Encode() ([]byte, error) {
 	i.Schema = Schema
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
 	i.Precompiled = slices.Clone(i.Precompiled)
 	slices.SortStableFunc(i.Precompiled, comparePrecompiled)
 	i.Companions = slices.Clone(i.Companions)
-	slices.SortStableFunc(i.Companions, func(a, b Companion) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(
+		i.Companions,
+		func(a, b Companion) int { return strings.Compare(a.Name, b.Name) },
+	)
 	if err := i.check(); err != nil {
 		return nil, err
 	}
@@ -174,8 +186,8 @@ func Branch(version string) int {
 // Overrides reports whether a rule was overridden.
 func (i Description) Overrides(rule string) bool { return slices.Contains(i.Overridden, rule) }
 
-// CheckKernel compares a kernel release with the rule of the image, unless the rule was overridden. The error
-// is a *KernelError.
+// CheckKernel compares a kernel release with the rule of the image, unless the rule was overridden.
+// The error is a *KernelError.
 func (i Description) CheckKernel(release string) error {
 	err := i.Kernel.Check(release)
 	var limit *KernelError
@@ -196,8 +208,8 @@ type Patch struct {
 	Flavours []string `json:"flavours"`
 }
 
-// PatchNames returns what the sources of a flavour were changed with, for the identity of compiled modules:
-// name and digest of each patch.
+// PatchNames returns what the sources of a flavour were changed with, for the identity of compiled
+// modules: name and digest of each patch.
 func (i Description) PatchNames(flavour string) (names []string) {
 	for _, p := range i.Patches {
 		if slices.Contains(p.Flavours, flavour) {

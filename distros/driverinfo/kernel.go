@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// KernelRule is the range of kernel series that a driver compiles on, both ends included; "" is no limit.
+// KernelRule is the range of kernel series that a driver compiles on, both ends included; "" is no
+// limit.
 type KernelRule struct {
 	Min    string `json:"min,omitempty"`    // "3.10"
 	Max    string `json:"max,omitempty"`    // "6.16"
@@ -24,7 +25,8 @@ func (r KernelRule) IsZero() bool {
 	return r.Min == "" && r.Max == "" && r.Reason == "" && len(r.Broken) == 0
 }
 
-// KernelError says that a kernel is outside of a rule, or that its release does not begin with a version.
+// KernelError says that a kernel is outside of a rule, or that its release does not begin with a
+// version.
 type KernelError struct {
 	Driver  string // "" when Check was called without an image
 	Release string
@@ -49,19 +51,38 @@ func (e *KernelError) Error() string {
 	}
 	switch {
 	case e.Unknown:
-		return fmt.Sprintf("kernel release %.80q does not begin with a version: whether %s compiles on it is not known", e.Release, driver)
+		return fmt.Sprintf(
+			"kernel release %.80q does not begin with a version: whether %s compiles on it is not known",
+			e.Release,
+			driver,
+		)
 	case !e.TooNew:
-		return fmt.Sprintf("kernel %s is older than %s, the oldest that %s compiles on", e.Release, e.Rule.Min, driver)
+		return fmt.Sprintf(
+			"kernel %s is older than %s, the oldest that %s compiles on",
+			e.Release,
+			e.Rule.Min,
+			driver,
+		)
 	case e.Rule.Reason == "":
-		return fmt.Sprintf("kernel %s is newer than %s, the newest that %s is known to compile on", e.Release, e.Rule.Max, driver)
+		return fmt.Sprintf(
+			"kernel %s is newer than %s, the newest that %s is known to compile on",
+			e.Release,
+			e.Rule.Max,
+			driver,
+		)
 	default:
-		return fmt.Sprintf("kernel %s is newer than %s, the newest that %s is known to compile on (%s)",
-			e.Release, e.Rule.Max, driver, e.Rule.Reason)
+		return fmt.Sprintf(
+			"kernel %s is newer than %s, the newest that %s is known to compile on (%s)",
+			e.Release,
+			e.Rule.Max,
+			driver,
+			e.Rule.Reason,
+		)
 	}
 }
 
-// Check compares a kernel release ("6.1.0-38-amd64") with the rule. For a limit "6.1" only two numbers count,
-// so 6.1.192 is within it. The error is a *KernelError.
+// Check compares a kernel release ("6.1.0-38-amd64") with the rule. For a limit "6.1" only two
+// numbers count, so 6.1.192 is within it. The error is a *KernelError.
 func (r KernelRule) Check(release string) error {
 	if r.Min == "" && r.Max == "" {
 		return nil
@@ -78,8 +99,8 @@ func (r KernelRule) Check(release string) error {
 	return nil
 }
 
-// Series returns the version at the start of a kernel release: 6 and 1 of "6.1.0-38-amd64". ok is false
-// without one.
+// Series returns the version at the start of a kernel release: 6 and 1 of "6.1.0-38-amd64". ok is
+// false without one.
 func Series(release string) (major, minor int, ok bool) {
 	if n := numbers(release); len(n) >= 2 {
 		return n[0], n[1], true
@@ -108,8 +129,8 @@ func numbers(release string) (n []int) {
 	return n
 }
 
-// CompareKernels orders kernel series by their numbers: 5.4 < 5.15 < 6.1 < 6.12. Only the numbers that both
-// have count, so 6.1.192 is within a limit of 6.1.
+// CompareKernels orders kernel series by their numbers: 5.4 < 5.15 < 6.1 < 6.12. Only the numbers
+// that both have count, so 6.1.192 is within a limit of 6.1.
 func CompareKernels(a, b string) int { return compare(numbers(a), numbers(b)) }
 
 // compare orders versions by the numbers that both have.
@@ -118,7 +139,8 @@ func compare(a, b []int) int {
 	return slices.Compare(a[:n], b[:n])
 }
 
-// comparePrecompiled orders by the version of the kernel, then by name: 6.1.0-9-amd64 before 6.1.0-38-amd64.
+// comparePrecompiled orders by the version of the kernel, then by name: 6.1.0-9-amd64 before
+// 6.1.0-38-amd64.
 func comparePrecompiled(a, b Precompiled) int {
 	return cmp.Or(distros.CompareReleases(a.Kernel, b.Kernel), cmp.Compare(a.Flavour, b.Flavour))
 }

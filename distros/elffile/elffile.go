@@ -1,10 +1,10 @@
-// Package elffile reads the few facts of ELF files that images and nodes need: kind, processor, soname,
-// needed libraries, one section by its name. It reads files from archives that anyone may have made, so it
-// replaces the reader of debug/elf, which decompresses sections and copies names without a bound: 2 MB of
-// input made it use 5 GB.
+// Package elffile reads the few facts of ELF files that images and nodes need: kind, processor,
+// soname, needed libraries, one section by its name. It reads files from archives that anyone may
+// have made, so it replaces the reader of debug/elf, which decompresses sections and copies names
+// without a bound: 2 MB of input made it use 5 GB.
 //
-// It allocates at most a few kilobytes and what the caller allows for a section, and reads each table once.
-// It does not read symbols, relocations or the content of segments.
+// It allocates at most a few kilobytes and what the caller allows for a section, and reads each
+// table once. It does not read symbols, relocations or the content of segments.
 package elffile
 
 import (
@@ -17,7 +17,8 @@ import (
 
 // Bounds of one file.
 const (
-	maxSections = 1 << 18 // entries of the section table; NVIDIA's binary objects have some thousands
+	// entries of the section table; NVIDIA's binary objects have some thousands
+	maxSections = 1 << 18
 	maxSegments = 1 << 10 // entries of the program header table; libraries have about ten
 	maxDynamic  = 1 << 12 // entries of the dynamic section; libraries have about 40
 	maxNeeded   = 256     // libraries that a file needs; the largest programs need 60
@@ -27,7 +28,8 @@ const (
 var (
 	// ErrMagic says that the file is not an ELF file at all, for example a script.
 	ErrMagic = errors.New("not an ELF file")
-	// ErrFormat says that the file begins like an ELF file, but is malformed, cut off or beyond the bounds.
+	// ErrFormat says that the file begins like an ELF file, but is malformed, cut off or beyond the
+	// bounds.
 	ErrFormat = errors.New("malformed ELF file")
 )
 
@@ -52,8 +54,9 @@ type File struct {
 	names    section // the string table with the names of sections
 }
 
-// Read reads a little-endian ELF file of size bytes. Every segment and section must lie within the file, so
-// that a file that was cut off is found. Errors wrap ErrMagic, ErrFormat or the error of in.
+// Read reads a little-endian ELF file of size bytes. Every segment and section must lie within the
+// file, so that a file that was cut off is found. Errors wrap ErrMagic, ErrFormat or the error of
+// in.
 func Read(in io.ReaderAt, size int64) (*File, error) {
 	f := &File{in: in, size: size}
 	segments, err := f.header()
@@ -91,14 +94,18 @@ func (f *File) header() (segments table, err error) {
 	case elf.ELFCLASS64:
 		var h elf.Header64
 		err = f.decode(0, &h)
-		f.Bits, f.Machine, f.Relocatable = 64, Machine(h.Machine), elf.Type(h.Type) == elf.ET_REL
+		f.Bits = 64
+		f.Machine = Machine(h.Machine)
+		f.Relocatable = elf.Type(h.Type) == elf.ET_REL
 		segments = table{int64(h.Phoff), int64(h.Phentsize), int64(h.Phnum)}
 		f.sections = table{int64(h.Shoff), int64(h.Shentsize), int64(h.Shnum)}
 		f.names.link = uint32(h.Shstrndx)
 	case elf.ELFCLASS32:
 		var h elf.Header32
 		err = f.decode(0, &h)
-		f.Bits, f.Machine, f.Relocatable = 32, Machine(h.Machine), elf.Type(h.Type) == elf.ET_REL
+		f.Bits = 32
+		f.Machine = Machine(h.Machine)
+		f.Relocatable = elf.Type(h.Type) == elf.ET_REL
 		segments = table{int64(h.Phoff), int64(h.Phentsize), int64(h.Phnum)}
 		f.sections = table{int64(h.Shoff), int64(h.Shentsize), int64(h.Shnum)}
 		f.names.link = uint32(h.Shstrndx)
@@ -108,7 +115,8 @@ func (f *File) header() (segments table, err error) {
 	return segments, err
 }
 
-// readSegments checks that all segments lie in the file, and finds out whether one names a dynamic loader.
+// readSegments checks that all segments lie in the file, and finds out whether one names a dynamic
+// loader.
 func (f *File) readSegments(t table) error {
 	if t.count > maxSegments {
 		return f.bad("%d segments, at most %d are read", t.count, maxSegments)
@@ -121,16 +129,26 @@ func (f *File) readSegments(t table) error {
 			if err := f.entry(t, i, &p); err != nil {
 				return err
 			}
-			kind, off, length = p.Type, p.Off, p.Filesz
+			kind = p.Type
+			off = p.Off
+			length = p.Filesz
 		} else {
 			var p elf.Prog32
 			if err := f.entry(t, i, &p); err != nil {
 				return err
 			}
-			kind, off, length = p.Type, uint64(p.Off), uint64(p.Filesz)
+			kind = p.Type
+			off = uint64(p.Off)
+			length = uint64(p.Filesz)
 		}
 		if !f.within(off, length) {
-			return f.bad("segment %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off", i, length, off, f.size)
+			return f.bad(
+				"segment %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off",
+				i,
+				length,
+				off,
+				f.size,
+			)
 		}
 		f.Interp = f.Interp || elf.ProgType(kind) == elf.PT_INTERP
 	}
@@ -141,7 +159,12 @@ func (f *File) readSegments(t table) error {
 func (f *File) decode(off int64, v any) error {
 	n := int64(binary.Size(v))
 	if !f.within(uint64(off), uint64(n)) {
-		return f.bad("a header of %d bytes at %d is outside of the file, which has %d bytes: it was cut off", n, off, f.size)
+		return f.bad(
+			"a header of %d bytes at %d is outside of the file, which has %d bytes: it was cut off",
+			n,
+			off,
+			f.size,
+		)
 	}
 	return binary.Read(io.NewSectionReader(f.in, off, n), binary.LittleEndian, v)
 }
@@ -152,7 +175,12 @@ func (f *File) entry(t table, i int64, v any) error {
 		return f.bad("table entries of %d bytes instead of %d", t.entry, n)
 	}
 	if !f.within(uint64(t.off), uint64(t.entry)*uint64(t.count)) {
-		return f.bad("a table of %d entries at %d is outside of the file, which has %d bytes: it was cut off", t.count, t.off, f.size)
+		return f.bad(
+			"a table of %d entries at %d is outside of the file, which has %d bytes: it was cut off",
+			t.count,
+			t.off,
+			f.size,
+		)
 	}
 	return f.decode(t.off+i*t.entry, v)
 }

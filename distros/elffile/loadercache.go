@@ -20,10 +20,12 @@ const (
 // cacheKinds say in an entry which processor a library is for, and that it is for glibc 2.
 var cacheKinds = map[Machine]uint32{elf.EM_X86_64: 0x0303, elf.EM_AARCH64: 0x0a03}
 
-// ReadLoaderCache returns what LoaderCache takes, from the text of a cache, which may have an older format in front; nothing
-// from other texts. It leaves out libraries for chosen processors. Of those with one name the loader takes the first.
+// ReadLoaderCache returns what LoaderCache takes, from the text of a cache, which may have an older
+// format in front; nothing from other texts. It leaves out libraries for chosen processors. Of
+// those with one name the loader takes the first.
 func ReadLoaderCache(machine Machine, text []byte) map[string]string {
-	begin, libraries := bytes.Index(text, []byte(cacheMagic)), map[string]string{}
+	begin := bytes.Index(text, []byte(cacheMagic))
+	libraries := map[string]string{}
 	if begin < 0 || len(text) < begin+cacheHeader || len(text) > maxCache {
 		return libraries
 	}
@@ -36,17 +38,22 @@ func ReadLoaderCache(machine Machine, text []byte) map[string]string {
 	}
 	for at := cacheHeader; at+cacheEntry <= min(len(text), cacheHeader+cacheEntry*word(len(cacheMagic))); at += cacheEntry {
 		chosen := binary.LittleEndian.Uint64(text[at+16:]) != 0
-		if key := name(word(at + 4)); uint32(word(at)) == cacheKinds[machine] && !chosen && libraries[key] == "" {
+		if key := name(word(at + 4)); uint32(word(at)) == cacheKinds[machine] && !chosen &&
+			libraries[key] == "" {
 			libraries[key] = name(word(at + 8))
 		}
 	}
 	return libraries
 }
 
-// LoaderCache is etc/ld.so.cache, as ldconfig of glibc 2.2 and later writes it, for 64-bit libraries: their absolute paths by
-// the names that programs need. The loader also looks into its usual folders; libnvidia-container looks nowhere else.
+// LoaderCache is etc/ld.so.cache, as ldconfig of glibc 2.2 and later writes it, for 64-bit
+// libraries: their absolute paths by the names that programs need. The loader also looks into its
+// usual folders; libnvidia-container looks nowhere else.
 func LoaderCache(machine Machine, libraries map[string]string) []byte {
-	names := slices.SortedFunc(maps.Keys(libraries), func(a, b string) int { return compareLibraries(b, a) })
+	names := slices.SortedFunc(
+		maps.Keys(libraries),
+		func(a, b string) int { return compareLibraries(b, a) },
+	)
 	var texts bytes.Buffer
 	add := func(text string) (at uint32) {
 		at = uint32(cacheHeader + cacheEntry*len(names) + texts.Len())
@@ -55,7 +62,8 @@ func LoaderCache(machine Machine, libraries map[string]string) []byte {
 	}
 	var entries []byte
 	for _, name := range names {
-		for _, n := range []uint32{cacheKinds[machine], add(name), add(libraries[name]), 0, 0, 0} { // the rest is for chosen processors
+		// the rest is for chosen processors
+		for _, n := range []uint32{cacheKinds[machine], add(name), add(libraries[name]), 0, 0, 0} {
 			entries = binary.LittleEndian.AppendUint32(entries, n)
 		}
 	}
@@ -88,7 +96,8 @@ func compareLibraries(a, b string) int {
 		case a[0] != b[0]:
 			return int(a[0]) - int(b[0])
 		default:
-			a, b = a[1:], b[1:]
+			a = a[1:]
+			b = b[1:]
 		}
 	}
 	return len(a) - len(b)

@@ -37,7 +37,13 @@ func (f *File) readSections() error {
 	strings := f.names.link
 	err := f.each(func(i int64, s section) (bool, error) {
 		if elf.SectionType(s.kind) != elf.SHT_NOBITS && !f.within(s.off, s.size) {
-			return false, f.bad("section %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off", i, s.size, s.off, f.size)
+			return false, f.bad(
+				"section %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off",
+				i,
+				s.size,
+				s.off,
+				f.size,
+			)
 		}
 		if i == int64(strings) {
 			f.names = s
@@ -73,7 +79,11 @@ func (f *File) manySections() error {
 func (f *File) each(visit func(i int64, s section) (bool, error)) error {
 	t := f.sections
 	if !f.within(uint64(t.off), uint64(t.entry)*uint64(t.count)) {
-		return f.bad("the table of %d sections is outside of the file, which has %d bytes: it was cut off", t.count, f.size)
+		return f.bad(
+			"the table of %d sections is outside of the file, which has %d bytes: it was cut off",
+			t.count,
+			f.size,
+		)
 	}
 	for i := range t.count {
 		s, err := f.section(t, i)
@@ -105,7 +115,11 @@ func (f *File) readDynamic(d section) error {
 		width = 16
 	}
 	if d.size/width > maxDynamic {
-		return f.bad("%d entries of the dynamic section, at most %d are read", d.size/width, maxDynamic)
+		return f.bad(
+			"%d entries of the dynamic section, at most %d are read",
+			d.size/width,
+			maxDynamic,
+		)
 	}
 	names, err := f.section(f.sections, int64(d.link))
 	if int64(d.link) >= f.sections.count || err != nil {
@@ -117,7 +131,8 @@ func (f *File) readDynamic(d section) error {
 		if _, err := io.ReadFull(in, entry); err != nil {
 			return err
 		}
-		tag, value := binary.LittleEndian.Uint64(entry), uint64(0)
+		tag := binary.LittleEndian.Uint64(entry)
+		value := uint64(0)
 		if width == 16 {
 			value = binary.LittleEndian.Uint64(entry[8:])
 		} else {
@@ -159,9 +174,9 @@ func (f *File) text(t section, off uint64) (string, error) {
 	return string(text), nil
 }
 
-// Section returns the content of the first section of a name, at most limit bytes. A compressed one is
-// ErrFormat: the kernel and the dynamic loader do not decompress either. Other errors wrap ErrFormat,
-// ErrNoSection or the error of the reader.
+// Section returns the content of the first section of a name, at most limit bytes. A compressed one
+// is ErrFormat: the kernel and the dynamic loader do not decompress either. Other errors wrap
+// ErrFormat, ErrNoSection or the error of the reader.
 func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 	found := ErrNoSection
 	err = f.each(func(_ int64, s section) (bool, error) {
@@ -174,7 +189,8 @@ func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 		case s.size > limit:
 			return false, f.bad("its section %s has %d bytes, more than %d", name, s.size, limit)
 		}
-		content, found = make([]byte, s.size), nil
+		content = make([]byte, s.size)
+		found = nil
 		_, err := f.in.ReadAt(content, int64(s.off))
 		if errors.Is(err, io.EOF) {
 			err = nil
@@ -190,7 +206,8 @@ func (f *File) named(s section, want string) (bool, error) {
 		return false, nil
 	}
 	buf := make([]byte, len(want)+1)
-	if _, err := f.in.ReadAt(buf, int64(f.names.off)+int64(s.name)); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := f.in.ReadAt(buf, int64(f.names.off)+int64(s.name)); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return false, err
 	}
 	return string(buf) == want+"\x00", nil

@@ -1,5 +1,6 @@
-// Package escape makes text from outside, such as names of files in an image, fit for a terminal and a log. A name may have a line feed,
-// which would forge a line of the program's own, or bytes that a terminal obeys. The package decides nothing about a text.
+// Package escape makes text from outside, such as names of files in an image, fit for a terminal
+// and a log. A name may have a line feed, which would forge a line of the program's own, or bytes
+// that a terminal obeys. The package decides nothing about a text.
 package escape
 
 import (
@@ -9,10 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns a text on one line. What is not printable is written as Go writes it in a string: \n, \x1b, \u202e.
+// Line returns a text on one line. What is not printable is written as Go writes it in a string:
+// \n, \x1b, \u202e.
 func Line(text string) string { return replace(text, "") }
 
-// Text returns a text whose line feeds and tabs stay. Each line but the first is indented, so that none looks like one of the program.
+// Text returns a text whose line feeds and tabs stay. Each line but the first is indented, so that
+// none looks like one of the program.
 func Text(text string) string {
 	return strings.ReplaceAll(replace(text, "\n\t"), "\n", "\n  ")
 }

@@ -1,5 +1,5 @@
-// Package failure says of which kind an error is. The kind is set where an error is made, and a command turns it into its
-// exit code.
+// Package failure says of which kind an error is. The kind is set where an error is made, and a
+// command turns it into its exit code.
 package failure
 
 import "fmt"
@@ -9,13 +9,14 @@ type Kind int
 
 // The kinds, the one that counts most first.
 const (
-	Unserved   Kind = iota + 1 // nodes of a fleet get no driver
-	Some                       // some targets of several failed, or a check found something
-	Usage                      // what was asked for is wrong, and nothing was made of it
-	Content                    // content is not what it should be: a digest, a signature, a format
-	Network                    // the network, a registry or a daemon failed, or --offline keeps from them
-	Step                       // a step of the work failed: compiling, resolving, signing
-	Unexpected                 // none of these: this machine
+	Unserved Kind = iota + 1 // nodes of a fleet get no driver
+	Some                     // some targets of several failed, or a check found something
+	Usage                    // what was asked for is wrong, and nothing was made of it
+	Content                  // content is not what it should be: a digest, a signature, a format
+	// the network, a registry or a daemon failed, or --offline keeps from them
+	Network
+	Step       // a step of the work failed: compiling, resolving, signing
+	Unexpected // none of these: this machine
 )
 
 // kinded is an error of a kind.

@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/distros/redact"
 )
 
-// Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A file must
-// be there. what names the value in messages.
+// Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A
+// file must be there. what names the value in messages.
 func Address(what, value string) (string, error) {
 	if strings.Contains(value, "://") {
 		if err := CheckURL(value); err != nil {
@@ -34,8 +34,15 @@ func Address(what, value string) (string, error) {
 // CheckURL says why a Client cannot read a URL, without asking anything. Its text hides passwords.
 func CheckURL(text string) error {
 	u, err := parseURL(text)
-	if err == nil && strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-		err = fmt.Errorf("%s: it has a blank or an unprintable character; write a blank as %%20", redact.URL(u.String()))
+	if err == nil &&
+		strings.ContainsFunc(
+			text,
+			func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) },
+		) {
+		err = fmt.Errorf(
+			"%s: it has a blank or an unprintable character; write a blank as %%20",
+			redact.URL(u.String()),
+		)
 	}
 	return err
 }

@@ -1,10 +1,10 @@
-// Package fetch downloads files with a known sha256 or sha512 into a content-addressed store, which several processes
-// may use at the same time. It verifies downloads before it publishes them, resumes interrupted ones (also in a later
-// process) and retries with growing pauses. The store also has records: what is known under a key, such as the layer
-// that some inputs gave.
+// Package fetch downloads files with a known sha256 or sha512 into a content-addressed store, which
+// several processes may use at the same time. It verifies downloads before it publishes them,
+// resumes interrupted ones (also in a later process) and retries with growing pauses. The store
+// also has records: what is known under a key, such as the layer that some inputs gave.
 //
-// It does not know what it downloads: no archives, no package indexes, no signatures. It deletes finished content only
-// in Prune and RemoveDamaged.
+// It does not know what it downloads: no archives, no package indexes, no signatures. It deletes
+// finished content only in Prune and RemoveDamaged.
 package fetch
 
 import (
@@ -24,31 +24,33 @@ import (
 type File struct {
 	URL    string `json:"url"`              // http, https or file
 	SHA256 string `json:"sha256,omitempty"` // 64 lower-case hex digits; mandatory without SHA512
-	// SHA512 has 128 lower-case hex digits, for content without a known SHA256. If both are set, both must be
-	// right.
+	// SHA512 has 128 lower-case hex digits, for content without a known SHA256. If both are set,
+	// both must be right.
 	SHA512 string `json:"sha512,omitempty"`
 	Size   int64  `json:"size,omitempty"` // bytes; 0: unknown
-	// Listed says that an index names the file. A server without it is behind the one that sent the index, and is asked
-	// again.
+	// Listed says that an index names the file. A server without it is behind the one that sent the
+	// index, and is asked again.
 	Listed bool `json:"-"`
 }
 
-// Progress reports how many bytes of how many are in the store; total is 0 when unknown. The goroutine that
-// downloads calls it often, so it must be fast. The first call of a resumed download has the bytes of the
-// earlier one.
+// Progress reports how many bytes of how many are in the store; total is 0 when unknown. The
+// goroutine that downloads calls it often, so it must be fast. The first call of a resumed download
+// has the bytes of the earlier one.
 type Progress func(done, total int64)
 
-// Client downloads into a store. Store must be set; everything else has a default. It is safe for concurrent
-// use.
+// Client downloads into a store. Store must be set; everything else has a default. It is safe for
+// concurrent use.
 type Client struct {
 	Store *Store
-	// HTTP is nil for a client with the system's proxies and certificates. Its Timeout is not used, because
-	// large files take long.
+	// HTTP is nil for a client with the system's proxies and certificates. Its Timeout is not used,
+	// because large files take long.
 	HTTP     *http.Client
-	Offline  bool          // never use the network; file URLs still work
-	Attempts int           // attempts in a row without a new byte before the client gives up; 0: 5
-	Backoff  time.Duration // pause before the second attempt, doubled for each further one; 0: 500ms
-	// Stall is the time without a byte after which the client ends a transfer and tries again; 0: 1 minute.
+	Offline  bool // never use the network; file URLs still work
+	Attempts int  // attempts in a row without a new byte before the client gives up; 0: 5
+	// pause before the second attempt, doubled for each further one; 0: 500ms
+	Backoff time.Duration
+	// Stall is the time without a byte after which the client ends a transfer and tries again; 0: 1
+	// minute.
 	Stall     time.Duration
 	UserAgent string // "": driver-build
 }
@@ -61,11 +63,15 @@ const (
 	maxUnknownSize = 16 << 30
 )
 
-// Get returns the path of verified content in the store, and whether it was there before the call. It resumes
-// an interrupted download of this or another process. Errors: *MismatchError for content with another digest
-// or size; ErrUnreachable for a server that does not deliver; ErrOffline when the client is offline and the
-// store lacks the content.
-func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cached bool, err error) {
+// Get returns the path of verified content in the store, and whether it was there before the call.
+// It resumes an interrupted download of this or another process. Errors: *MismatchError for content
+// with another digest or size; ErrUnreachable for a server that does not deliver; ErrOffline when
+// the client is offline and the store lacks the content.
+func (c *Client) Get(
+	ctx context.Context,
+	f File,
+	p Progress,
+) (path string, cached bool, err error) {
 	u, err := parseURL(f.URL)
 	if err != nil {
 		return "", false, err
@@ -84,17 +90,24 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 			return "", false, fmt.Errorf("copy %s: %w", redact.URL(u.String()), err)
 		}
 	case c.Offline:
-		return "", false, fmt.Errorf("%s (%s %s): %w", redact.URL(u.String()), kind(f.key()), f.key(), ErrOffline)
+		return "", false, fmt.Errorf(
+			"%s (%s %s): %w",
+			redact.URL(u.String()),
+			kind(f.key()),
+			f.key(),
+			ErrOffline,
+		)
 	default:
-		if cached, err = c.download(ctx, u, f, p); err != nil {
+		cached, err = c.download(ctx, u, f, p)
+		if err != nil {
 			return "", false, fmt.Errorf("download %s: %w", redact.URL(u.String()), err)
 		}
 	}
 	return c.Store.Path(f.key()), cached, nil
 }
 
-// have reports whether the store has the file. A blob of another size than the file's is damaged (truncated):
-// it counts as missing, and the new download replaces it.
+// have reports whether the store has the file. A blob of another size than the file's is damaged
+// (truncated): it counts as missing, and the new download replaces it.
 func (c *Client) have(f File) bool {
 	size, ok := c.Store.size(f.key())
 	return ok && (f.Size == 0 || size == f.Size)
@@ -112,7 +125,13 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 		return err
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
-		return &MismatchError{URL: redact.URL(u.String()), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+		return &MismatchError{
+			URL:      redact.URL(u.String()),
+			Want:     f.key(),
+			Got:      "not read",
+			WantSize: f.Size,
+			GotSize:  fi.Size(),
+		}
 	}
 	f.URL = redact.URL(u.String())
 	return c.Store.adopt(ctx, f, src, func(n int64) { progress(n, fi.Size()) })
@@ -151,8 +170,8 @@ func (s *Store) adopt(ctx context.Context, f File, r io.Reader, progress func(in
 	return err
 }
 
-// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes
-// after each piece.
+// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number
+// of bytes after each piece.
 func Copy(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
 	buf := make([]byte, 256<<10)
 	var done int64

@@ -31,14 +31,18 @@ func (f File) key() string {
 	return f.SHA512
 }
 
-// NewFile returns a file without its URL for a digest in hex of kind "sha256" or "sha512", the names that indexes of
-// packages use, in any case. A digest of another kind is an error: weaker ones do not count.
+// NewFile returns a file without its URL for a digest in hex of kind "sha256" or "sha512", the
+// names that indexes of packages use, in any case. A digest of another kind is an error: weaker
+// ones do not count.
 func NewFile(digestKind, digest string, size int64) (File, error) {
 	digest = strings.ToLower(strings.TrimSpace(digest))
 	long := strings.EqualFold(digestKind, "sha512")
 	switch {
 	case !long && !strings.EqualFold(digestKind, "sha256"):
-		return File{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", digestKind)
+		return File{}, fmt.Errorf(
+			"its digest is a %.20q, which does not count; want sha256 or sha512",
+			digestKind,
+		)
 	case !strings.EqualFold(kind(digest), digestKind):
 		return File{}, fmt.Errorf("%.80q is not a %s", digest, digestKind)
 	case long:
@@ -59,8 +63,8 @@ func (f File) check() error {
 	return nil
 }
 
-// sums computes the digests of content in transfer: always the sha256, which names it in the store, and the
-// sha512 if the file has one.
+// sums computes the digests of content in transfer: always the sha256, which names it in the store,
+// and the sha512 if the file has one.
 type sums struct{ hash256, hash512 hash.Hash }
 
 func newSums(f File) sums {

@@ -14,10 +14,10 @@ import (
 	"github.com/driver-container/driver-container/distros/redact"
 )
 
-// Latest returns a document that may change, of at most limit bytes. It always asks the server and uses the
-// copy in the store when the server says that it is current. An offline client uses the copy without asking
-// (ErrOffline when there is none). The caller must verify the content: nothing here shows that it is
-// authentic.
+// Latest returns a document that may change, of at most limit bytes. It always asks the server and
+// uses the copy in the store when the server says that it is current. An offline client uses the
+// copy without asking (ErrOffline when there is none). The caller must verify the content: nothing
+// here shows that it is authentic.
 func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data []byte, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -32,7 +32,8 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		return readBounded(f, redact.URL(u.String()), limit)
 	}
 	var known origin
-	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known) // covers credentials and query: two users may see two documents
+	// covers credentials and query: two users may see two documents
+	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known)
 	header, unchanged := http.Header{}, c.Offline
 	switch {
 	case c.Offline && blob == "":
@@ -88,7 +89,11 @@ func (c *Client) Keep(rawURL string, data []byte) error {
 }
 
 func originOf(resp *http.Response, u *url.URL) origin {
-	return origin{URL: redact.URL(u.String()), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	return origin{
+		URL:          redact.URL(u.String()),
+		ETag:         resp.Header.Get("ETag"),
+		LastModified: resp.Header.Get("Last-Modified"),
+	}
 }
 
 func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
@@ -103,10 +108,16 @@ func tooLarge(name string, limit int64) error {
 	return &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)}
 }
 
-// Import downloads content with an unknown digest, of at most limit bytes, into the store and returns its
-// sha256 and size: it serves to find out what to pin. Every attempt begins with the first byte, and nothing
-// shows that the content is authentic. Errors are those of Get, and ErrTooLarge.
-func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progress) (sha256hex string, size int64, err error) {
+// Import downloads content with an unknown digest, of at most limit bytes, into the store and
+// returns its sha256 and size: it serves to find out what to pin. Every attempt begins with the
+// first byte, and nothing shows that the content is authentic. Errors are those of Get, and
+// ErrTooLarge.
+func (c *Client) Import(
+	ctx context.Context,
+	rawURL string,
+	limit int64,
+	p Progress,
+) (sha256hex string, size int64, err error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return "", 0, err
@@ -129,9 +140,21 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 		case resp.ContentLength > limit:
 			return tooLarge(redact.URL(u.String()), limit)
 		case endless(resp):
-			return &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", redact.URL(u.String()))}
+			return &localError{
+				fmt.Errorf(
+					"%s: the server does not say where the file ends: a cut would look like the whole of it",
+					redact.URL(u.String()),
+				),
+			}
 		}
-		sha256hex, size, err = c.importFrom(ctx, body, redact.URL(u.String()), max(resp.ContentLength, 0), limit, p)
+		sha256hex, size, err = c.importFrom(
+			ctx,
+			body,
+			redact.URL(u.String()),
+			max(resp.ContentLength, 0),
+			limit,
+			p,
+		)
 		return err
 	})
 	if err != nil {
@@ -140,9 +163,15 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 	return sha256hex, size, nil
 }
 
-// importFrom writes the content of a reader into the store. total is the expected number of bytes, 0 when
-// unknown.
-func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total, limit int64, p Progress) (string, int64, error) {
+// importFrom writes the content of a reader into the store. total is the expected number of bytes,
+// 0 when unknown.
+func (c *Client) importFrom(
+	ctx context.Context,
+	r io.Reader,
+	name string,
+	total, limit int64,
+	p Progress,
+) (string, int64, error) {
 	w, err := c.Store.Create()
 	if err != nil {
 		return "", 0, &localError{err}
@@ -166,9 +195,13 @@ func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total
 	return sum, size, nil
 }
 
-// Stat returns the size of a file and when it was last changed, without its content, by a request for its first byte:
-// servers refuse HEAD in several ways. What the server does not state is zero. Errors are those of Get.
-func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed time.Time, err error) {
+// Stat returns the size of a file and when it was last changed, without its content, by a request
+// for its first byte: servers refuse HEAD in several ways. What the server does not state is zero.
+// Errors are those of Get.
+func (c *Client) Stat(
+	ctx context.Context,
+	rawURL string,
+) (size int64, changed time.Time, err error) {
 	u, err := parseURL(rawURL)
 	switch {
 	case err != nil:
@@ -177,26 +210,37 @@ func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed t
 		err = ErrOffline
 	case u.Scheme == "file":
 		var fi os.FileInfo
-		if fi, err = os.Stat(u.Path); err == nil {
+		fi, err = os.Stat(u.Path)
+		if err == nil {
 			return fi.Size(), fi.ModTime().UTC(), nil
 		}
 	default:
-		err = c.ask(ctx, u, http.MethodGet, http.Header{"Range": {"bytes=0-0"}}, func(resp *http.Response, _ io.Reader) error {
-			if date, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
-				changed = date.UTC()
-			}
-			switch size = max(resp.ContentLength, 0); resp.StatusCode {
-			case http.StatusOK:
-			case http.StatusPartialContent:
-				_, size, _ = contentRange(resp.Header.Get("Content-Range"))
-			default:
-				return statusError(resp, u)
-			}
-			return nil
-		})
+		err = c.ask(
+			ctx,
+			u,
+			http.MethodGet,
+			http.Header{"Range": {"bytes=0-0"}},
+			func(resp *http.Response, _ io.Reader) error {
+				if date, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
+					changed = date.UTC()
+				}
+				switch size = max(resp.ContentLength, 0); resp.StatusCode {
+				case http.StatusOK:
+				case http.StatusPartialContent:
+					_, size, _ = contentRange(resp.Header.Get("Content-Range"))
+				default:
+					return statusError(resp, u)
+				}
+				return nil
+			},
+		)
 	}
 	if err != nil {
-		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", redact.URL(u.String()), err)
+		return 0, changed, fmt.Errorf(
+			"ask for the size and the date of %s: %w",
+			redact.URL(u.String()),
+			err,
+		)
 	}
 	return size, changed, nil
 }

@@ -12,12 +12,15 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// ErrUnreachable says that a server did not deliver content, after all attempts: no connection, an HTTP
-// error, or an incomplete body. A later attempt may succeed.
+// ErrUnreachable says that a server did not deliver content, after all attempts: no connection, an
+// HTTP error, or an incomplete body. A later attempt may succeed.
 var ErrUnreachable = failure.New(failure.Network, "unreachable")
 
 // ErrOffline says that content is not in the store and that the client may not download it.
-var ErrOffline = failure.New(failure.Network, "not in the cache, and downloads are switched off (--offline)")
+var ErrOffline = failure.New(
+	failure.Network,
+	"not in the cache, and downloads are switched off (--offline)",
+)
 
 // ErrTooLarge says that a document is larger than its reader allows.
 var ErrTooLarge = failure.New(failure.Content, "larger than allowed")
@@ -54,24 +57,41 @@ func (e *StatusError) Error() string {
 // FailureKind says what the command makes of it.
 func (*StatusError) FailureKind() failure.Kind { return failure.Network }
 
-// Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the server says
-// that the file does not exist.
+// Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the
+// server says that the file does not exist.
 func (e *StatusError) Is(target error) bool {
-	return target == ErrUnreachable || target == fs.ErrNotExist && (e.Code == http.StatusNotFound || e.Code == http.StatusGone)
+	return target == ErrUnreachable ||
+		target == fs.ErrNotExist && (e.Code == http.StatusNotFound || e.Code == http.StatusGone)
 }
 
 // MismatchError says that the arrived content is not the requested one. Its bytes were never used.
 type MismatchError struct {
-	URL               string // without credentials
-	Want, Got         string // sha256 in hex, or sha512 where that was requested; Got is that of the arrived bytes
-	WantSize, GotSize int64  // bytes; WantSize 0: unknown; GotSize is the announced size when reading was stopped early
-	Named             bool   // the digest is that of a manifest or a list, so that there is no checksum to correct
+	URL string // without credentials
+	// sha256 in hex, or sha512 where that was requested; Got is that of the arrived bytes
+	Want, Got string
+	// bytes; WantSize 0: unknown; GotSize is the announced size when reading was stopped early
+	WantSize, GotSize int64
+	// the digest is that of a manifest or a list, so that there is no checksum to correct
+	Named bool
 }
 
 func (e *MismatchError) Error() string {
-	text := fmt.Sprintf("%s is not what was asked for: %s is %s, expected %s", e.URL, kind(e.Want), e.Got, e.Want)
+	text := fmt.Sprintf(
+		"%s is not what was asked for: %s is %s, expected %s",
+		e.URL,
+		kind(e.Want),
+		e.Got,
+		e.Want,
+	)
 	if e.WantSize > 0 && e.WantSize != e.GotSize {
-		text = fmt.Sprintf("%s is not what was asked for: size is %d bytes, expected %d with %s %s", e.URL, e.GotSize, e.WantSize, kind(e.Want), e.Want)
+		text = fmt.Sprintf(
+			"%s is not what was asked for: size is %d bytes, expected %d with %s %s",
+			e.URL,
+			e.GotSize,
+			e.WantSize,
+			kind(e.Want),
+			e.Want,
+		)
 	}
 	if e.Named {
 		return text + "; it is damaged: copy it from its origin again"
@@ -82,10 +102,15 @@ func (e *MismatchError) Error() string {
 // FailureKind says what the command makes of it.
 func (*MismatchError) FailureKind() failure.Kind { return failure.Content }
 
-// diskFull adds advice to an error that says that a disk is full. It returns other errors unchanged.
+// diskFull adds advice to an error that says that a disk is full. It returns other errors
+// unchanged.
 func diskFull(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("the disk that holds %s is full: free some space or give another folder: %w", path, err)
+		return fmt.Errorf(
+			"the disk that holds %s is full: free some space or give another folder: %w",
+			path,
+			err,
+		)
 	}
 	return err
 }

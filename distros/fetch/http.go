@@ -18,8 +18,8 @@ import (
 
 const maxRedirects = 10
 
-// client returns the caller's client with this package's rules: no redirect from https to http, and no limit
-// on the whole transfer (the stall watch is the limit).
+// client returns the caller's client with this package's rules: no redirect from https to http, and
+// no limit on the whole transfer (the stall watch is the limit).
 func (c *Client) client() *http.Client {
 	h := http.Client{}
 	if c.HTTP != nil {
@@ -43,13 +43,29 @@ func (c *Client) client() *http.Client {
 }
 
 // ask is send with the retries of the client.
-func (c *Client) ask(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response, io.Reader) error) error {
-	return c.retry(ctx, u, func(ctx context.Context) (bool, error) { return false, c.send(ctx, u, method, header, use) })
+func (c *Client) ask(
+	ctx context.Context,
+	u *url.URL,
+	method string,
+	header http.Header,
+	use func(*http.Response, io.Reader) error,
+) error {
+	return c.retry(
+		ctx,
+		u,
+		func(ctx context.Context) (bool, error) { return false, c.send(ctx, u, method, header, use) },
+	)
 }
 
-// send sends one request and gives its answer to use. It ends both when nothing has arrived for a while: no header, or no
-// further byte of the body.
-func (c *Client) send(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response, io.Reader) error) error {
+// send sends one request and gives its answer to use. It ends both when nothing has arrived for a
+// while: no header, or no further byte of the body.
+func (c *Client) send(
+	ctx context.Context,
+	u *url.URL,
+	method string,
+	header http.Header,
+	use func(*http.Response, io.Reader) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := c.stall()
@@ -64,20 +80,28 @@ func (c *Client) send(ctx context.Context, u *url.URL, method string, header htt
 			return n, err
 		}))
 	})
-	if err != nil && errors.Is(context.Cause(ctx), errStalled) { // else net/http says "context canceled"
+	// else net/http says "context canceled"
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return context.Cause(ctx)
 	}
 	return unwrapURLError(err)
 }
 
-func (c *Client) exchange(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response) error) error {
+func (c *Client) exchange(
+	ctx context.Context,
+	u *url.URL,
+	method string,
+	header http.Header,
+	use func(*http.Response) error,
+) error {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
 		return err
 	}
 	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "driver-build"))
-	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other bytes.
+	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other
+	// bytes.
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := c.client().Do(req)
 	if err != nil {
@@ -96,11 +120,15 @@ type readFunc func([]byte) (int, error)
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
-	return &StatusError{URL: redact.URL(u.String()), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}
+	return &StatusError{
+		URL:        redact.URL(u.String()),
+		Code:       resp.StatusCode,
+		retryAfter: RetryAfter(resp),
+	}
 }
 
-// permanent reports whether another attempt is pointless: local errors, certificates, and answers that mean
-// "never".
+// permanent reports whether another attempt is pointless: local errors, certificates, and answers
+// that mean "never".
 func permanent(err error) bool {
 	var local *localError
 	var cert *tls.CertificateVerificationError
@@ -109,19 +137,35 @@ func permanent(err error) bool {
 	switch {
 	case errors.As(err, &name):
 		return name.IsNotFound // there is no such host
-	case errors.As(err, &local), errors.As(err, &cert), errors.Is(err, errDowngrade), errors.Is(err, errRedirects):
+	case errors.As(err, &local),
+		errors.As(err, &cert),
+		errors.Is(err, errDowngrade),
+		errors.Is(err, errRedirects):
 		return true
 	case errors.As(err, &status):
-		return status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout && !status.late
+		return status.Code < 500 && status.Code != http.StatusTooManyRequests &&
+			status.Code != http.StatusRequestTimeout &&
+			!status.late
 	}
 	return false
 }
 
-// retry calls try until it succeeds, cannot succeed, or has failed too often in a row without progress. It
-// honours Retry-After. It returns network errors as ErrUnreachable with the host, and those of ctx and of
-// this machine unchanged.
-func (c *Client) retry(ctx context.Context, u *url.URL, try func(context.Context) (progressed bool, err error)) error {
-	tries, err := Retry{cmp.Or(max(c.Attempts, 0), defaultAttempts), cmp.Or(max(c.Backoff, 0), defaultBackoff), permanent}.Do(ctx, try)
+// retry calls try until it succeeds, cannot succeed, or has failed too often in a row without
+// progress. It honours Retry-After. It returns network errors as ErrUnreachable with the host, and
+// those of ctx and of this machine unchanged.
+func (c *Client) retry(
+	ctx context.Context,
+	u *url.URL,
+	try func(context.Context) (progressed bool, err error),
+) error {
+	tries, err := Retry{
+		cmp.Or(max(c.Attempts, 0), defaultAttempts),
+		cmp.Or(max(c.Backoff, 0), defaultBackoff),
+		permanent,
+	}.Do(
+		ctx,
+		try,
+	)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -136,7 +180,8 @@ func giveUp(err error, u *url.URL, tries int) error {
 	if tries > 1 {
 		after = fmt.Sprintf(" after %d tries", tries)
 	}
-	if _, ok := errors.AsType[*StatusError](err); ok { // it is reachable, but an ErrUnreachable nevertheless
+	// it is reachable, but an ErrUnreachable nevertheless
+	if _, ok := errors.AsType[*StatusError](err); ok {
 		return fmt.Errorf("%s%s: %w", u.Host, after, err)
 	}
 	return fmt.Errorf("%s %w%s: %w", u.Host, ErrUnreachable, after, err)

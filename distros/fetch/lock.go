@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock opens (or creates) a file and takes its flock without waiting. It returns nil without an error when
-// another process holds it. A lock counts only while the name still leads to the locked file: the last holder
-// may have renamed or removed the file between our open and our flock, and we would then work on a file that
-// no other process can see.
+// tryLock opens (or creates) a file and takes its flock without waiting. It returns nil without an
+// error when another process holds it. A lock counts only while the name still leads to the locked
+// file: the last holder may have renamed or removed the file between our open and our flock, and we
+// would then work on a file that no other process can see.
 func tryLock(path string, flags int) (*os.File, error) {
 	for range 100 {
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600) //nolint:gosec // a path inside the store
@@ -38,7 +38,8 @@ func tryLock(path string, flags int) (*os.File, error) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if flags&os.O_EXCL != 0 {
-			return nil, nil // a sweeping process took our new file for a dead one; the caller picks another name
+			// a sweeping process took our new file for a dead one; the caller picks another name
+			return nil, nil
 		}
 	}
 	return nil, fmt.Errorf("lock %s: it was replaced 100 times meanwhile", path)
@@ -53,8 +54,9 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, named)
 }
 
-// sweep removes files of a folder that no process holds: those of a Writer, and others that are older than this. It
-// tidies up and reports no errors: a file that it cannot remove now stays for the next time.
+// sweep removes files of a folder that no process holds: those of a Writer, and others that are
+// older than this. It tidies up and reports no errors: a file that it cannot remove now stays for
+// the next time.
 func sweep(dir string, older time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,7 +64,8 @@ func sweep(dir string, older time.Duration) {
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err != nil || !fi.Mode().IsRegular() || time.Since(fi.ModTime()) < older && !strings.HasPrefix(e.Name(), writing) {
+		if err != nil || !fi.Mode().IsRegular() ||
+			time.Since(fi.ModTime()) < older && !strings.HasPrefix(e.Name(), writing) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

@@ -15,8 +15,8 @@ import (
 	"github.com/driver-container/driver-container/distros/redact"
 )
 
-// waitStep is the interval at which a process checks whether another one, which downloads the same file, has
-// finished.
+// waitStep is the interval at which a process checks whether another one, which downloads the same
+// file, has finished.
 const waitStep = 100 * time.Millisecond
 
 // localError marks an error of this machine (disk), which another attempt cannot cure.
@@ -24,28 +24,36 @@ type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
 
-// origin is what must be unchanged on the server so that the rest of a file fits the bytes that we have.
+// origin is what must be unchanged on the server so that the rest of a file fits the bytes that we
+// have.
 type origin struct {
 	URL          string `json:"url"` // without credentials
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// partial is a download in progress: a locked file with the bytes so far, and beside it a record of their
-// origin.
+// partial is a download in progress: a locked file with the bytes so far, and beside it a record of
+// their origin.
 type partial struct {
 	unfinished
 	origin origin
 }
 
-// download downloads a file into the store. cached is true when another process finished it in the meantime.
-func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Progress) (cached bool, err error) {
+// download downloads a file into the store. cached is true when another process finished it in the
+// meantime.
+func (c *Client) download(
+	ctx context.Context,
+	u *url.URL,
+	f File,
+	progress Progress,
+) (cached bool, err error) {
 	part, err := c.lockPartial(ctx, f)
 	if err != nil || part == nil {
 		return err == nil, err
 	}
 	defer func() { err = errors.Join(err, part.file.Close()) }()
-	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redact.URL(u.String()) {
+	if f.Size > 0 && part.size > f.Size ||
+		part.size > 0 && part.origin.URL != redact.URL(u.String()) {
 		if err := part.restart(origin{}); err != nil {
 			return false, err
 		}
@@ -54,7 +62,8 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 		announced, err := c.transfer(ctx, u, f, part, progress)
 		switch {
 		case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-			return false, errors.Join(err, part.discard()) // others need the space more than we need the bytes
+			// others need the space more than we need the bytes
+			return false, errors.Join(err, part.discard())
 		case err != nil:
 			return false, err // the bytes stay for the next attempt, of this process or another one
 		}
@@ -63,24 +72,32 @@ func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Prog
 		case want == got && (f.Size == 0 || part.size == f.Size):
 			return false, part.finish(c.Store)
 		case !resumed:
-			lie := &MismatchError{URL: redact.URL(u.String()), Want: want, Got: got, WantSize: f.Size, GotSize: max(part.size, announced)}
+			lie := &MismatchError{
+				URL:      redact.URL(u.String()),
+				Want:     want,
+				Got:      got,
+				WantSize: f.Size,
+				GotSize:  max(part.size, announced),
+			}
 			return false, errors.Join(lie, part.discard())
 		}
-		// Two halves that do not fit (the file changed, or the machine lost power while it wrote the first half)
-		// look like a wrong file. Only a download from the first byte is proof.
+		// Two halves that do not fit (the file changed, or the machine lost power while it wrote
+		// the first half) look like a wrong file. Only a download from the first byte is proof.
 		if err := part.restart(origin{}); err != nil {
 			return false, err
 		}
 	}
 }
 
-// lockPartial returns the locked partial file of a digest. While another process holds it, lockPartial waits as long as
-// that file grows. It returns nil when the content has appeared in the store.
+// lockPartial returns the locked partial file of a digest. While another process holds it,
+// lockPartial waits as long as that file grows. It returns nil when the content has appeared in the
+// store.
 func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	path := filepath.Join(c.Store.dir, partialDir, f.key())
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
-	lastSize, lastGrowth := int64(-1), time.Now()
+	lastSize := int64(-1)
+	lastGrowth := time.Now()
 	// Checked first, so that waiting processes do not create a new file only to remove it.
 	for !c.have(f) {
 		file, err := tryLock(path, os.O_CREATE)
@@ -89,15 +106,23 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		}
 		if file != nil {
 			if c.have(f) { // checked again under the lock: the earlier holder may have finished
-				return nil, errors.Join((&partial{unfinished: unfinished{file: file}}).discard(), file.Close())
+				return nil, errors.Join(
+					(&partial{unfinished: unfinished{file: file}}).discard(),
+					file.Close(),
+				)
 			}
 			return loadPartial(ctx, file, f)
 		}
 		if fi, err := os.Stat(path); err == nil && fi.Size() != lastSize {
-			lastSize, lastGrowth = fi.Size(), time.Now()
+			lastSize = fi.Size()
+			lastGrowth = time.Now()
 		}
 		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
-			return nil, fmt.Errorf("another process downloads to %s and makes no progress: end it, or use another cache: %w", path, ErrUnreachable)
+			return nil, fmt.Errorf(
+				"another process downloads to %s and makes no progress: end it, or use another cache: %w",
+				path,
+				ErrUnreachable,
+			)
 		}
 		select {
 		case <-ctx.Done():
@@ -108,8 +133,8 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 	return nil, nil
 }
 
-// loadPartial continues with the bytes of the file. Without a readable record of their origin the bytes are
-// worthless.
+// loadPartial continues with the bytes of the file. Without a readable record of their origin the
+// bytes are worthless.
 func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 	p := &partial{unfinished: unfinished{file: file, sums: newSums(f)}}
 	note, err := os.ReadFile(p.notePath())
@@ -129,18 +154,20 @@ func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 
 func (p *partial) notePath() string { return p.file.Name() + ".json" }
 
-// restart drops the bytes and records the origin of the next ones. The order matters when the process is
-// killed in between: a new record must never be beside old bytes.
+// restart drops the bytes and records the origin of the next ones. The order matters when the
+// process is killed in between: a new record must never be beside old bytes.
 func (p *partial) restart(from origin) error {
 	err := p.file.Truncate(0)
 	if err == nil {
 		_, err = p.file.Seek(0, io.SeekStart)
 	}
 	p.sums.reset()
-	p.size, p.origin = 0, from
+	p.size = 0
+	p.origin = from
 	if err == nil && from != (origin{}) {
 		var note []byte
-		if note, err = json.Marshal(from); err == nil {
+		note, err = json.Marshal(from)
+		if err == nil {
 			err = replaceFile(p.notePath(), note)
 		}
 	}
@@ -152,7 +179,10 @@ func (p *partial) restart(from origin) error {
 
 // discard removes the download and its record.
 func (p *partial) discard() error {
-	return errors.Join(ignoreMissing(os.Remove(p.notePath())), ignoreMissing(os.Remove(p.file.Name())))
+	return errors.Join(
+		ignoreMissing(os.Remove(p.notePath())),
+		ignoreMissing(os.Remove(p.file.Name())),
+	)
 }
 
 // finish publishes the verified bytes.

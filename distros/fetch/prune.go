@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freshUse is how long a file counts as just used. It is far below the day that Prune keeps files at least, so a use need
-// not be noted more often.
+// freshUse is how long a file counts as just used. It is far below the day that Prune keeps files
+// at least, so a use need not be noted more often.
 const freshUse = time.Hour
 
-// use notes that a file of the store is in use, by its time. The lock keeps Prune from removing it between its look at
-// the time and the removal. The file of another user cannot be marked: it goes when it is old.
+// use notes that a file of the store is in use, by its time. The lock keeps Prune from removing it
+// between its look at the time and the removal. The file of another user cannot be marked: it goes
+// when it is old.
 func (s *Store) use(path string) {
 	fi, err := os.Lstat(path)
 	if err != nil || time.Since(fi.ModTime()) < freshUse {
@@ -49,41 +50,52 @@ type Kind struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Kinds returns what takes room in the store, sorted by name: content by the kind of the record that names it, or
-// "download", and the folders beside it.
+// Kinds returns what takes room in the store, sorted by name: content by the kind of the record
+// that names it, or "download", and the folders beside it.
 func (s *Store) Kinds() ([]Kind, error) {
-	named, found := map[string]string{}, map[string]Kind{}
+	named := map[string]string{}
+	found := map[string]Kind{}
 	records, err := os.ReadDir(s.keys)
 	for _, e := range records {
 		var r record
 		text, err := os.ReadFile(filepath.Join(s.keys, e.Name()))
-		if kind, _, _ := strings.Cut(e.Name(), "-"); err == nil && json.Unmarshal(text, &r) == nil && kind != sha512Record {
+		if kind, _, _ := strings.Cut(e.Name(), "-"); err == nil &&
+			json.Unmarshal(text, &r) == nil &&
+			kind != sha512Record {
 			named[r.Blob] = kind
 		}
 	}
-	err = errors.Join(err, filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return ignoreMissing(err) // a build may have removed it
-		}
-		fi, err := e.Info()
-		if err != nil {
-			return ignoreMissing(err)
-		}
-		dir := strings.TrimPrefix(path, s.dir+"/")
-		name, _, _ := strings.Cut(dir, "/")
-		if strings.HasPrefix(dir, blobsDir+"/") {
-			if name = named[e.Name()]; name == "" {
-				name = "download"
+	err = errors.Join(
+		err,
+		filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return ignoreMissing(err) // a build may have removed it
 			}
-		}
-		found[name] = Kind{name, found[name].Files + 1, found[name].Bytes + fi.Size()}
-		return nil
-	}))
-	return slices.SortedFunc(maps.Values(found), func(a, b Kind) int { return strings.Compare(a.Name, b.Name) }), err
+			fi, err := e.Info()
+			if err != nil {
+				return ignoreMissing(err)
+			}
+			dir := strings.TrimPrefix(path, s.dir+"/")
+			name, _, _ := strings.Cut(dir, "/")
+			if strings.HasPrefix(dir, blobsDir+"/") {
+				name = named[e.Name()]
+				if name == "" {
+					name = "download"
+				}
+			}
+			found[name] = Kind{name, found[name].Files + 1, found[name].Bytes + fi.Size()}
+			return nil
+		}),
+	)
+	return slices.SortedFunc(
+		maps.Values(found),
+		func(a, b Kind) int { return strings.Compare(a.Name, b.Name) },
+	), err
 }
 
-// Prune removes content and records that nothing has used for the duration, which must be a day at least, and downloads
-// that were interrupted before that. It is safe beside processes that use the store. Records of the kinds to keep stay.
+// Prune removes content and records that nothing has used for the duration, which must be a day at
+// least, and downloads that were interrupted before that. It is safe beside processes that use the
+// store. Records of the kinds to keep stay.
 func (s *Store) Prune(unused time.Duration, keep ...string) (gone Kind, err error) {
 	sweep(filepath.Join(s.dir, partialDir), unused)
 	for _, dir := range []string{s.keys, filepath.Join(s.dir, blobsDir)} {
@@ -100,7 +112,8 @@ func (s *Store) Prune(unused time.Duration, keep ...string) (gone Kind, err erro
 				return gone, err
 			}
 			if size >= 0 {
-				gone.Files, gone.Bytes = gone.Files+1, gone.Bytes+size
+				gone.Files = gone.Files + 1
+				gone.Bytes = gone.Bytes + size
 			}
 		}
 	}

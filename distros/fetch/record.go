@@ -27,7 +27,8 @@ const (
 type record struct {
 	Blob  string          `json:"blob,omitempty"`  // sha256 of content in the store
 	Value json.RawMessage `json:"value,omitempty"` // what else is known
-	Sum   string          `json:"sum"`             // check of the others, so that a damaged record counts as missing
+	// check of the others, so that a damaged record counts as missing
+	Sum string `json:"sum"`
 }
 
 func (r record) check(kind, key string) string {
@@ -35,13 +36,15 @@ func (r record) check(kind, key string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Lookup reads the record of a kind under a key into value, and returns the digest of its content, "" if it has none.
-// A record that cannot be read, or whose content is not in the store, counts as missing.
+// Lookup reads the record of a kind under a key into value, and returns the digest of its content,
+// "" if it has none. A record that cannot be read, or whose content is not in the store, counts as
+// missing.
 func (s *Store) Lookup(kind, key string, value any) (blob string, ok bool) {
 	path := s.record(kind, key)
 	text, err := os.ReadFile(path)
 	var r record
-	if err != nil || json.Unmarshal(text, &r) != nil || r.Sum != r.check(kind, key) || r.Blob != "" && !s.Has(r.Blob) {
+	if err != nil || json.Unmarshal(text, &r) != nil || r.Sum != r.check(kind, key) ||
+		r.Blob != "" && !s.Has(r.Blob) {
 		return "", false
 	}
 	if value != nil && json.Unmarshal(r.Value, value) != nil {
@@ -55,7 +58,8 @@ func (s *Store) Lookup(kind, key string, value any) (blob string, ok bool) {
 func (s *Store) Note(kind, key, blob string, value any) (err error) {
 	r := record{Blob: blob}
 	if value != nil {
-		if r.Value, err = json.Marshal(value); err != nil {
+		r.Value, err = json.Marshal(value)
+		if err != nil {
 			return fmt.Errorf("note in the cache: %w", err)
 		}
 	}

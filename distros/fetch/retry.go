@@ -16,17 +16,22 @@ const (
 
 // Retry says how often a request is tried.
 type Retry struct {
-	Attempts int              // failures in a row that end it
-	Backoff  time.Duration    // the pause after the first failure; each further one is twice as long, up to 30 s
-	Final    func(error) bool // reports whether another attempt is pointless
+	Attempts int // failures in a row that end it
+	// the pause after the first failure; each further one is twice as long, up to 30 s
+	Backoff time.Duration
+	Final   func(error) bool // reports whether another attempt is pointless
 }
 
-// Do calls try until it succeeds, fails in a way that is final, or has failed too often in a row without
-// progress. Pauses have jitter, so that clients do not run in step, and are not shorter than the server
-// requested: an error with a method RetryAfter knows that. It returns the number of calls and the error of
-// the last one; ctx's cause when ctx has ended.
-func (r Retry) Do(ctx context.Context, try func(context.Context) (progress bool, err error)) (tries int, err error) {
-	failures, pause := 0, r.Backoff
+// Do calls try until it succeeds, fails in a way that is final, or has failed too often in a row
+// without progress. Pauses have jitter, so that clients do not run in step, and are not shorter
+// than the server requested: an error with a method RetryAfter knows that. It returns the number of
+// calls and the error of the last one; ctx's cause when ctx has ended.
+func (r Retry) Do(
+	ctx context.Context,
+	try func(context.Context) (progress bool, err error),
+) (tries int, err error) {
+	failures := 0
+	pause := r.Backoff
 	for {
 		progress, err := try(ctx)
 		tries++
@@ -37,7 +42,8 @@ func (r Retry) Do(ctx context.Context, try func(context.Context) (progress bool,
 			return tries, context.Cause(ctx)
 		}
 		if progress {
-			failures, pause = 0, r.Backoff
+			failures = 0
+			pause = r.Backoff
 		}
 		failures++
 		if r.Final(err) || failures >= r.Attempts {

@@ -16,18 +16,19 @@ import (
 
 // Names of the folders inside a store.
 const (
-	blobsDir   = "blobs/sha256" // finished content, named by its digest, mode 0444
-	keysDir    = "keys"         // records: what a store knows under a key
-	partialDir = "partial"      // incomplete downloads, which a later process resumes, and what a Writer writes
+	blobsDir = "blobs/sha256" // finished content, named by its digest, mode 0444
+	keysDir  = "keys"         // records: what a store knows under a key
+	// incomplete downloads, which a later process resumes, and what a Writer writes
+	partialDir = "partial"
 )
 
-// Store is a folder of immutable files named by the sha256 of their content, and of records. Any number of processes may
-// use one folder at the same time: content appears by rename, never half written, and flock(2) protects every file in
-// progress.
+// Store is a folder of immutable files named by the sha256 of their content, and of records. Any
+// number of processes may use one folder at the same time: content appears by rename, never half
+// written, and flock(2) protects every file in progress.
 type Store struct{ dir, keys string }
 
-// OpenStore creates the folder if it is missing, and removes what dead processes left in it. It returns an error when
-// the folder cannot be created or is not writable.
+// OpenStore creates the folder if it is missing, and removes what dead processes left in it. It
+// returns an error when the folder cannot be created or is not writable.
 func OpenStore(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -50,15 +51,16 @@ func OpenStore(dir string) (*Store, error) {
 	return s, nil
 }
 
-// WithRecords returns a store with the same content whose records are in another folder, which must exist.
+// WithRecords returns a store with the same content whose records are in another folder, which must
+// exist.
 func (s *Store) WithRecords(dir string) *Store { return &Store{dir: s.dir, keys: dir} }
 
 // Dir returns the absolute path of the store.
 func (s *Store) Dir() string { return s.dir }
 
-// Path returns the path that content with this digest has or would have. A digest is a sha256 of 64 lower-case hex
-// digits, or a sha512 of 128 of content that was requested by it. For anything else Path returns "", so that no input
-// leads outside of the store.
+// Path returns the path that content with this digest has or would have. A digest is a sha256 of 64
+// lower-case hex digits, or a sha512 of 128 of content that was requested by it. For anything else
+// Path returns "", so that no input leads outside of the store.
 func (s *Store) Path(digest string) string {
 	if kind(digest) == "sha512" {
 		digest, _ = s.Lookup(sha512Record, digest, nil)
@@ -69,8 +71,8 @@ func (s *Store) Path(digest string) string {
 	return filepath.Join(s.dir, blobsDir, digest)
 }
 
-// Has reports whether the store has content with this sha256, or content that was requested by this sha512. Prune then
-// leaves it alone for a day at least.
+// Has reports whether the store has content with this sha256, or content that was requested by this
+// sha512. Prune then leaves it alone for a day at least.
 func (s *Store) Has(digest string) bool {
 	_, ok := s.size(digest)
 	return ok
@@ -90,10 +92,16 @@ func (s *Store) size(digest string) (int64, bool) {
 	return fi.Size(), true
 }
 
-// Open opens stored content for reading. The error is fs.ErrNotExist when the store does not have it.
+// Open opens stored content for reading. The error is fs.ErrNotExist when the store does not have
+// it.
 func (s *Store) Open(digest string) (*os.File, error) {
 	if kind(digest) == "" {
-		return nil, fmt.Errorf("open %q in cache %s: not a sha256 or sha512 in lower-case hex: %w", digest, s.dir, fs.ErrInvalid)
+		return nil, fmt.Errorf(
+			"open %q in cache %s: not a sha256 or sha512 in lower-case hex: %w",
+			digest,
+			s.dir,
+			fs.ErrInvalid,
+		)
 	}
 	path := s.Path(digest)
 	s.use(path)
@@ -108,17 +116,23 @@ func (s *Store) Open(digest string) (*os.File, error) {
 func (s *Store) Read(digest string) (data []byte, err error) {
 	path := s.Path(digest)
 	s.use(path)
-	if data, err = os.ReadFile(path); err != nil {
+	data, err = os.ReadFile(path)
+	if err != nil {
 		return nil, fmt.Errorf("read cached content: %w", err)
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		return nil, &MismatchError{URL: path, Want: digest, Got: hex.EncodeToString(sum[:]), Named: true}
+		return nil, &MismatchError{
+			URL:   path,
+			Want:  digest,
+			Got:   hex.EncodeToString(sum[:]),
+			Named: true,
+		}
 	}
 	return data, nil
 }
 
-// publish moves a complete file into the blobs. Another process may have been faster: both have the same bytes, so the
-// existing file stays, unless its size shows that it was damaged since.
+// publish moves a complete file into the blobs. Another process may have been faster: both have the
+// same bytes, so the existing file stays, unless its size shows that it was damaged since.
 func (s *Store) publish(f *os.File, of sums) error {
 	digest := of.sha256()
 	if err := s.move(f, digest); err != nil {
@@ -145,12 +159,13 @@ func (s *Store) move(f *os.File, digest string) error {
 	if err := os.Rename(f.Name(), to); err != nil {
 		return err
 	}
-	// Read-only only under its final name: under the other name, processes that wait for the lock must be able
-	// to open it.
+	// Read-only only under its final name: under the other name, processes that wait for the lock
+	// must be able to open it.
 	if err := f.Chmod(0o444); err != nil {
 		return err
 	}
-	// The rename survives a power cut. File systems that cannot sync a folder return EINVAL; nothing is lost.
+	// The rename survives a power cut. File systems that cannot sync a folder return EINVAL;
+	// nothing is lost.
 	dir, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
@@ -162,8 +177,9 @@ func (s *Store) move(f *os.File, digest string) error {
 	return nil
 }
 
-// RemoveDamaged looks whether stored content with a sha256 is what its name says. If not, something damaged the disk or
-// the file: RemoveDamaged then reads everything in the store and removes what is damaged, so that it counts as missing.
+// RemoveDamaged looks whether stored content with a sha256 is what its name says. If not, something
+// damaged the disk or the file: RemoveDamaged then reads everything in the store and removes what
+// is damaged, so that it counts as missing.
 func (s *Store) RemoveDamaged(digest string) (removed int, err error) {
 	if kind(digest) != "sha256" || s.isSound(digest) {
 		return 0, nil
@@ -178,7 +194,8 @@ func (s *Store) RemoveDamaged(digest string) (removed int, err error) {
 	return removed, err
 }
 
-// isSound says whether a blob has the content that its name says. One that is not there is none that is damaged.
+// isSound says whether a blob has the content that its name says. One that is not there is none
+// that is damaged.
 func (s *Store) isSound(digest string) bool {
 	f, err := os.Open(s.Path(digest))
 	if err != nil {
@@ -190,6 +207,6 @@ func (s *Store) isSound(digest string) bool {
 	return err == nil && hex.EncodeToString(sum.Sum(nil)) == digest
 }
 
-// partialLife is how long an abandoned partial download is kept: after two weeks no process comes back to it,
-// and a driver archive is several hundred megabytes.
+// partialLife is how long an abandoned partial download is kept: after two weeks no process comes
+// back to it, and a driver archive is several hundred megabytes.
 const partialLife = 14 * 24 * time.Hour

@@ -11,9 +11,15 @@ import (
 	"strings"
 )
 
-// transfer appends to part until the server says that the file is complete, and retries where that can help.
-// It returns the whole size as the server announced it, 0 if it did not.
-func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
+// transfer appends to part until the server says that the file is complete, and retries where that
+// can help. It returns the whole size as the server announced it, 0 if it did not.
+func (c *Client) transfer(
+	ctx context.Context,
+	u *url.URL,
+	f File,
+	part *partial,
+	progress Progress,
+) (int64, error) {
 	var announced int64
 	best := part.size
 	err := c.retry(ctx, u, func(ctx context.Context) (bool, error) {
@@ -27,7 +33,13 @@ func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial
 }
 
 // attempt sends one request; for the rest of the file when part has a beginning.
-func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
+func (c *Client) attempt(
+	ctx context.Context,
+	u *url.URL,
+	f File,
+	part *partial,
+	progress Progress,
+) (int64, error) {
 	if f.Size > 0 && part.size == f.Size {
 		return part.size, nil
 	}
@@ -39,44 +51,57 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 		}
 	}
 	var total int64
-	err := c.send(ctx, u, http.MethodGet, header, func(resp *http.Response, body io.Reader) (err error) {
-		total, err = position(resp, u, part)
-		if status, ok := errors.AsType[*StatusError](err); ok {
-			status.late = f.Listed && status.Code == http.StatusNotFound
-		}
-		if err != nil || total > 0 && total == part.size {
-			return err
-		}
-		limit := int64(maxUnknownSize)
-		if f.Size > 0 {
-			limit = f.Size + 1 // one more byte shows that the file is too large
-		}
-		progress(part.size, max(total, f.Size))
-		start := part.size
-		err = Copy(ctx, part, io.LimitReader(body, limit-start), func(n int64) { progress(start+n, max(total, f.Size)) })
-		switch {
-		case err != nil:
-			return err
-		case part.size >= limit && f.Size > 0:
-			return nil // too large: the caller detects it
-		case part.size >= limit:
-			return &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
-		case total > 0 && part.size < total, part.size < f.Size && endless(resp):
-			return io.ErrUnexpectedEOF
-		}
-		return nil
-	})
+	err := c.send(
+		ctx,
+		u,
+		http.MethodGet,
+		header,
+		func(resp *http.Response, body io.Reader) (err error) {
+			total, err = position(resp, u, part)
+			if status, ok := errors.AsType[*StatusError](err); ok {
+				status.late = f.Listed && status.Code == http.StatusNotFound
+			}
+			if err != nil || total > 0 && total == part.size {
+				return err
+			}
+			limit := int64(maxUnknownSize)
+			if f.Size > 0 {
+				limit = f.Size + 1 // one more byte shows that the file is too large
+			}
+			progress(part.size, max(total, f.Size))
+			start := part.size
+			err = Copy(
+				ctx,
+				part,
+				io.LimitReader(body, limit-start),
+				func(n int64) { progress(start+n, max(total, f.Size)) },
+			)
+			switch {
+			case err != nil:
+				return err
+			case part.size >= limit && f.Size > 0:
+				return nil // too large: the caller detects it
+			case part.size >= limit:
+				return &localError{
+					fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge),
+				}
+			case total > 0 && part.size < total, part.size < f.Size && endless(resp):
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		},
+	)
 	return total, err
 }
 
-// endless reports whether only the end of the connection marked the end of the body, as in HTTP/1 with
-// neither a length nor chunks. An interrupted body looks the same.
+// endless reports whether only the end of the connection marked the end of the body, as in HTTP/1
+// with neither a length nor chunks. An interrupted body looks the same.
 func endless(resp *http.Response) bool {
 	return resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 }
 
-// position sets part to where the body of the answer begins, and returns the size of the whole file, 0 if
-// unknown.
+// position sets part to where the body of the answer begins, and returns the size of the whole
+// file, 0 if unknown.
 func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 	from := originOf(resp, u)
 	switch resp.StatusCode {
@@ -89,8 +114,10 @@ func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 			return total, nil
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		// The partial file may be complete already: the process was killed after the last byte, before the rename.
-		if total, ok := strings.CutPrefix(resp.Header.Get("Content-Range"), "bytes */"); ok && part.size > 0 {
+		// The partial file may be complete already: the process was killed after the last byte,
+		// before the rename.
+		if total, ok := strings.CutPrefix(resp.Header.Get("Content-Range"), "bytes */"); ok &&
+			part.size > 0 {
 			if n, err := strconv.ParseInt(total, 10, 64); err == nil && n == part.size {
 				return n, nil
 			}
@@ -105,8 +132,8 @@ func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
 	return 0, errors.New("the server answered with another range than asked for")
 }
 
-// validator returns the value for If-Range: a strong ETag or a date (RFC 9110, 13.1.5 forbids weak ones). If
-// it is "", the download is resumed nevertheless, because the digest decides in the end.
+// validator returns the value for If-Range: a strong ETag or a date (RFC 9110, 13.1.5 forbids weak
+// ones). If it is "", the download is resumed nevertheless, because the digest decides in the end.
 func (o origin) validator() string {
 	if o.ETag != "" && !strings.HasPrefix(o.ETag, "W/") {
 		return o.ETag

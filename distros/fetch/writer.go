@@ -16,7 +16,8 @@ type unfinished struct {
 	size int64
 }
 
-// Write adds bytes. The error for a full disk has the path and satisfies errors.Is(err, syscall.ENOSPC).
+// Write adds bytes. The error for a full disk has the path and satisfies errors.Is(err,
+// syscall.ENOSPC).
 func (c *unfinished) Write(p []byte) (int, error) {
 	n, err := c.file.Write(p)
 	_, _ = c.sums.Write(p[:n]) // a hash never fails
@@ -27,7 +28,8 @@ func (c *unfinished) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Writer takes content with an unknown digest, in any number of writes. It is not safe for concurrent use.
+// Writer takes content with an unknown digest, in any number of writes. It is not safe for
+// concurrent use.
 type Writer struct {
 	unfinished
 	store *Store
@@ -48,11 +50,14 @@ func (s *Store) Create() (*Writer, error) {
 			return &Writer{unfinished{file: f, sums: newSums(File{})}, s}, nil
 		}
 	}
-	return nil, fmt.Errorf("create a file in cache %s: another process removes new files at once", s.dir)
+	return nil, fmt.Errorf(
+		"create a file in cache %s: another process removes new files at once",
+		s.dir,
+	)
 }
 
-// Commit adds the written content to the store and returns its digest and its size in bytes. It does not
-// store content twice. After Commit or Close, Write and Commit return fs.ErrClosed.
+// Commit adds the written content to the store and returns its digest and its size in bytes. It
+// does not store content twice. After Commit or Close, Write and Commit return fs.ErrClosed.
 func (w *Writer) Commit() (sha256hex string, size int64, err error) {
 	if err := errors.Join(w.store.publish(w.file, w.sums), w.Close()); err != nil {
 		return "", 0, fmt.Errorf("commit to cache: %w", err)

@@ -9,19 +9,21 @@ import (
 type osImage struct {
 	prefix string
 	id     string
-	// version returns VERSION_ID from the text after the prefix; nil: the number that this text begins with.
+	// version returns VERSION_ID from the text after the prefix; nil: the number that this text
+	// begins with.
 	version func(rest string) string
 }
 
-// osImages are the systems that nodes of clusters have. A prefix that begins with another one comes first.
+// osImages are the systems that nodes of clusters have. A prefix that begins with another one comes
+// first.
 var osImages = []osImage{
 	{prefix: "Ubuntu Core ", id: "ubuntu-core"},
 	{prefix: "Ubuntu ", id: "ubuntu", version: minor}, // 22.04.4 LTS has VERSION_ID 22.04
 	{prefix: "Debian GNU/Linux ", id: "debian"},
 	{prefix: "Rocky Linux ", id: "rocky"},
 	{prefix: "AlmaLinux ", id: "almalinux"},
-	// Since OpenShift 4.19 these two say ID=rhel and ID=centos, VERSION_ID=9.6 and VARIANT_ID=coreos
-	// (openshift/enhancements, rhcos/split-rhcos-into-layers.md).
+	// Since OpenShift 4.19 these two say ID=rhel and ID=centos, VERSION_ID=9.6 and
+	// VARIANT_ID=coreos (openshift/enhancements, rhcos/split-rhcos-into-layers.md).
 	{prefix: "Red Hat Enterprise Linux CoreOS 4", id: "rhcos", version: openShift},
 	{prefix: "Red Hat Enterprise Linux CoreOS ", id: "rhcos", version: minor},
 	{prefix: "Red Hat Enterprise Linux Server ", id: "rhel"},
@@ -45,7 +47,10 @@ var osImages = []osImage{
 	{prefix: "Container-Optimized OS from Google", id: "cos"},
 	{prefix: "Talos (v", id: "talos"},
 	{prefix: "Bottlerocket OS ", id: "bottlerocket"},
-	{prefix: "Bottlerocket (EKS Auto", id: "eks-auto"}, // "Bottlerocket (EKS Auto, Nvidia) 2026.4.23 (aws-k8s-1.34-nvidia)"
+	{
+		prefix: "Bottlerocket (EKS Auto",
+		id:     "eks-auto",
+	}, // "Bottlerocket (EKS Auto, Nvidia) 2026.4.23 (aws-k8s-1.34-nvidia)"
 	{prefix: "Microsoft Azure Linux ", id: "azurelinux"},
 	{prefix: "CBL-Mariner/Linux", id: "mariner"},
 	{prefix: "Alibaba Cloud Linux ", id: "alinux", version: major},
@@ -60,9 +65,9 @@ var osImages = []osImage{
 }
 
 // ParseImage returns ID and VERSION_ID of a system from the text with which kubelet reports it
-// (status.nodeInfo.osImage, which is PRETTY_NAME of os-release): "ubuntu", "22.04" for "Ubuntu 22.04.4 LTS".
-// The version is "" if the text has none, as for Google's system. ok is false for a system that is not known
-// by its text.
+// (status.nodeInfo.osImage, which is PRETTY_NAME of os-release): "ubuntu", "22.04" for "Ubuntu
+// 22.04.4 LTS". The version is "" if the text has none, as for Google's system. ok is false for a
+// system that is not known by its text.
 func ParseImage(text string) (id, versionID string, ok bool) {
 	for _, o := range osImages {
 		rest, found := strings.CutPrefix(text, o.prefix)
@@ -107,8 +112,8 @@ func firstWord(rest string) string {
 	return word
 }
 
-// openShift reads "18.94.202503102036-0", what follows the first digit of OpenShift's version: VERSION_ID is
-// 4.18.
+// openShift reads "18.94.202503102036-0", what follows the first digit of OpenShift's version:
+// VERSION_ID is 4.18.
 func openShift(rest string) string { return "4." + major(rest) }
 
 const (
@@ -116,7 +121,8 @@ const (
 	micro       = "SUSE's Micro systems change only by transactional updates: install the driver's modules with transactional-update, and serve them from an image of the same driver" + hostModules
 )
 
-// ownWays are systems for which no image of driver-build can bring a driver, by ID: why, and what does.
+// ownWays are systems for which no image of driver-build can bring a driver, by ID: why, and what
+// does.
 var ownWays = map[string]string{
 	"cos": "Google's Container-Optimized OS loads only modules that Google signed: let GKE install the driver (gpu-driver-version of the node pool)",
 	"talos": "Talos loads only modules that were signed when its kernel was built: add the system extensions nvidia-open-gpu-kernel-modules " +
@@ -141,8 +147,9 @@ var ownWays = map[string]string{
 	"windows":             "it runs Windows",
 }
 
-// variants are systems that name another one as their ID, by ID and VARIANT_ID of os-release. OpenShift's does from 4.19 on;
-// the text that its kubelet reports says CoreOS. Azure's label os-sku has the longer name of OS Guard.
+// variants are systems that name another one as their ID, by ID and VARIANT_ID of os-release.
+// OpenShift's does from 4.19 on; the text that its kubelet reports says CoreOS. Azure's label
+// os-sku has the longer name of OS Guard.
 var variants = map[[2]string]string{
 	{"rhel", "coreos"}:                    "rhcos",
 	{"azurelinux", "azurecontainerlinux"}: "azurecontainerlinux",
@@ -150,12 +157,12 @@ var variants = map[[2]string]string{
 	{"azurelinux", "azurelinuxosguard"}:   "osguard",
 }
 
-// Variant returns the name by which [OwnWay] knows a system with this ID and VARIANT_ID in its os-release: "rhcos" for rhel
-// and coreos. It is the ID itself for most.
+// Variant returns the name by which [OwnWay] knows a system with this ID and VARIANT_ID in its
+// os-release: "rhcos" for rhel and coreos. It is the ID itself for most.
 func Variant(id, variantID string) string {
 	return cmp.Or(variants[[2]string{id, variantID}], id)
 }
 
-// OwnWay returns why no driver image can serve a system, and what brings the driver there; "" if nothing of
-// the kind is known.
+// OwnWay returns why no driver image can serve a system, and what brings the driver there; "" if
+// nothing of the kind is known.
 func OwnWay(id string) string { return ownWays[id] }

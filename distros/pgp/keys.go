@@ -24,8 +24,9 @@ type Ring struct {
 	Notes []string // files of keys that could not be used, and why
 }
 
-// Add adds the keys of a file. It may have copies of keys that are there: one copy can have a later expiry, another
-// one a revocation, and both count. An unreadable file is a note, because it does not affect the trust in others.
+// Add adds the keys of a file. It may have copies of keys that are there: one copy can have a later
+// expiry, another one a revocation, and both count. An unreadable file is a note, because it does
+// not affect the trust in others.
 func (r *Ring) Add(name string, data []byte) {
 	keys, err := ReadKeys(data)
 	if err != nil {
@@ -61,8 +62,8 @@ func (r Ring) Fingerprints() []string {
 // Fingerprint returns the fingerprint of a key in capital hex.
 func Fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
 
-// ReadKeys reads a file of public keys: binary, or any number of armoured blocks. It skips blocks with
-// unsupported kinds of keys if there are others. A file without any readable key is an error.
+// ReadKeys reads a file of public keys: binary, or any number of armoured blocks. It skips blocks
+// with unsupported kinds of keys if there are others. A file without any readable key is an error.
 func ReadKeys(data []byte) (openpgp.EntityList, error) {
 	if len(data) > 12 && string(data[8:12]) == "KBXf" {
 		return nil, errors.New("this is a GnuPG keybox; export its keys with gpg --export")

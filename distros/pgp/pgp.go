@@ -1,5 +1,5 @@
-// Package pgp verifies OpenPGP signatures of the indexes of package repositories of every family, and reads
-// files of public keys. It is the only place that decides what counts as a signature.
+// Package pgp verifies OpenPGP signatures of the indexes of package repositories of every family,
+// and reads files of public keys. It is the only place that decides what counts as a signature.
 //
 // It does not decide which keys to trust, and does not know the signatures inside of packages.
 package pgp
@@ -39,14 +39,23 @@ var (
 	ErrExpired = failure.New(failure.Content, "expired")
 )
 
-// Strong reports whether a signature may use a digest: with MD5 and SHA-1, two texts with one signature can
-// be made.
+// Strong reports whether a signature may use a digest: with MD5 and SHA-1, two texts with one
+// signature can be made.
 func Strong(h crypto.Hash) bool {
-	return slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, h)
+	return slices.Contains(
+		[]crypto.Hash{
+			crypto.SHA256,
+			crypto.SHA384,
+			crypto.SHA512,
+			crypto.SHA3_256,
+			crypto.SHA3_512,
+		},
+		h,
+	)
 }
 
-// Trust verifies signatures. One good signature of a trusted key is enough, because archives sign with
-// several generations of keys, of which a base knows only some.
+// Trust verifies signatures. One good signature of a trusted key is enough, because archives sign
+// with several generations of keys, of which a base knows only some.
 type Trust struct {
 	Ring // its notes are part of the error when nothing verifies
 	Now  time.Time
@@ -55,8 +64,8 @@ type Trust struct {
 	Hint         string // how to give a key; for the error when there is none at all
 }
 
-// Clearsigned returns the signed text of a file that has only text and signature. It tolerates no text before
-// or after the signed part, so that no reader can take another part for the signed one.
+// Clearsigned returns the signed text of a file that has only text and signature. It tolerates no
+// text before or after the signed part, so that no reader can take another part for the signed one.
 func (t Trust) Clearsigned(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte("-----BEGIN PGP SIGNED MESSAGE-----")) {
 		return nil, fmt.Errorf("%w: it does not begin with a signed message", ErrSignature)
@@ -92,8 +101,8 @@ func (t Trust) Detached(text, sig []byte) error {
 	return t.check(text, sig)
 }
 
-// check tries each signature alone, because go-crypto would stop at the first one with a known key, which may
-// be the expired one of two.
+// check tries each signature alone, because go-crypto would stop at the first one with a known key,
+// which may be the expired one of two.
 func (t Trust) check(text, sigs []byte) error {
 	var failures []string
 	expired := false
@@ -104,16 +113,20 @@ func (t Trust) check(text, sigs []byte) error {
 		raw := sigs[start : len(sigs)-in.Len()]
 		if err != nil {
 			failures = append(failures, err.Error())
-			if _, ok := errors.AsType[pgperrors.UnsupportedError](err); ok && len(failures) < maxSignatures && len(raw) > 0 {
+			if _, ok := errors.AsType[pgperrors.UnsupportedError](err); ok &&
+				len(failures) < maxSignatures &&
+				len(raw) > 0 {
 				continue // an algorithm of the future beside one of today
 			}
 			break
 		}
-		if err = t.one(text, raw, p); err == nil {
+		err = t.one(text, raw, p)
+		if err == nil {
 			return nil
 		}
 		expired = expired || errors.Is(err, ErrExpired)
-		if failures = append(failures, err.Error()); len(failures) == maxSignatures {
+		failures = append(failures, err.Error())
+		if len(failures) == maxSignatures {
 			break
 		}
 	}
@@ -140,19 +153,28 @@ func (t Trust) one(text, raw []byte, p packet.Packet) error {
 		return fmt.Errorf("%s signed a weak digest (%v)", key, sig.Hash)
 	}
 	config := &packet.Config{Time: func() time.Time { return t.Now.Add(ClockSkew) }}
-	_, signer, err := openpgp.VerifyDetachedSignature(t.Keys, bytes.NewReader(text), bytes.NewReader(raw), config)
+	_, signer, err := openpgp.VerifyDetachedSignature(
+		t.Keys,
+		bytes.NewReader(text),
+		bytes.NewReader(raw),
+		config,
+	)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return fmt.Errorf("%s is not trusted here", key)
 	case signer != nil && (errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired)):
-		// The signature itself is right: only then does go-crypto name the signer, and it checks revocation before
-		// expiry.
+		// The signature itself is right: only then does go-crypto name the signer, and it checks
+		// revocation before expiry.
 		if t.AllowExpired {
 			return nil
 		}
-		return fmt.Errorf("%s or its signature has %w; an archive that is no longer maintained needs its expiry allowed", key, ErrExpired)
+		return fmt.Errorf(
+			"%s or its signature has %w; an archive that is no longer maintained needs its expiry allowed",
+			key,
+			ErrExpired,
+		)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }

@@ -1,5 +1,6 @@
-// Package redact takes secrets out of what people and logs see: user and password of URLs and of names of images, and queries, which hold
-// tokens and signatures. It changes text only; the URL that is asked stays whole.
+// Package redact takes secrets out of what people and logs see: user and password of URLs and of
+// names of images, and queries, which hold tokens and signatures. It changes text only; the URL
+// that is asked stays whole.
 package redact
 
 import (
@@ -18,7 +19,8 @@ var (
 // digest follows the name of an image.
 var digest = regexp.MustCompile(`@sha(?:256|512):`)
 
-// noUser are words before a colon that name no user: kinds of images on this machine, and package URLs.
+// noUser are words before a colon that name no user: kinds of images on this machine, and package
+// URLs.
 var noUser = []string{"oci", "oci-archive", "docker-archive", "pkg"}
 
 // container are schemes of BuildKit's addresses whose queries name a context or a namespace.
@@ -54,8 +56,8 @@ func beforeDigest(name string) string {
 	return name[:at[0]]
 }
 
-// URL returns a URL without user, password and query. The user of ssh stays, because it says which account is meant. A text that is
-// none loses what stands before its last @.
+// URL returns a URL without user, password and query. The user of ssh stays, because it says which
+// account is meant. A text that is none loses what stands before its last @.
 func URL(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -74,8 +76,9 @@ func URL(text string) string {
 	return scheme + "://" + rest
 }
 
-// userinfoEnd returns the length of user and password, with their @, in what follows the scheme of a URL. A password may have characters
-// that a URL does not allow there, such as a slash: if there can be a password, it is all to the last @.
+// userinfoEnd returns the length of user and password, with their @, in what follows the scheme of
+// a URL. A password may have characters that a URL does not allow there, such as a slash: if there
+// can be a password, it is all to the last @.
 func userinfoEnd(text, rest string) int {
 	rest = beforeDigest(rest)
 	authority := rest[:strings.IndexAny(rest+"/", "/?#")]

@@ -65,17 +65,23 @@ func (b *builder) begin() {
 	s := b.repo.source
 	b.p = &Package{
 		Package: distros.Package{Keys: b.repo.keys}, Origin: s.ID,
-		Priority: cmp.Or(s.Priority, repoconf.DefaultPriority), Cost: cmp.Or(s.Cost, repoconf.DefaultCost), Hotfix: s.ModuleHotfixes,
+		Priority: cmp.Or(
+			s.Priority,
+			repoconf.DefaultPriority,
+		), Cost: cmp.Or(s.Cost, repoconf.DefaultCost), Hotfix: s.ModuleHotfixes,
 	}
 	for k := range b.lists {
 		b.lists[k] = b.lists[k][:0]
 	}
 	b.files = b.files[:0]
-	b.digestType, b.digest, b.href, b.xmlBase = "", "", "", ""
+	b.digestType = ""
+	b.digest = ""
+	b.href = ""
+	b.xmlBase = ""
 }
 
-// skip reports whether the package being read is for another architecture, so that the rest of it is not
-// needed.
+// skip reports whether the package being read is for another architecture, so that the rest of it
+// is not needed.
 func (b *builder) skip() bool {
 	return b.p.Arch != "" && !slices.Contains(b.wanted, b.p.Arch)
 }
@@ -108,7 +114,8 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 	if name[0] == '(' {
 		var err error
 		q, err = rpmfile.ParseRequirement(string(name))
-		if understood := err == nil && (k == requires || k == conflicts); !understood { // the other relations of the list stay usable
+		// the other relations of the list stay usable
+		if understood := err == nil && (k == requires || k == conflicts); !understood {
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", name))
 			return nil
 		}
@@ -132,8 +139,8 @@ func (b *builder) hide(why string) {
 	}
 }
 
-// end checks the package and adds it. A mistake in the list is an error; a mistake that only makes the
-// package unusable hides the package.
+// end checks the package and adds it. A mistake in the list is an error; a mistake that only makes
+// the package unusable hides the package.
 func (b *builder) end() error {
 	p, m := b.p, &b.p.Metadata
 	if p.Name == "" || p.Arch == "" || m.EVR.Version == "" || m.EVR.Release == "" {
@@ -149,8 +156,10 @@ func (b *builder) end() error {
 	if err != nil {
 		b.hide(err.Error())
 	}
-	p.SHA256, p.SHA512 = sum.SHA256, sum.SHA512
-	if p.URL, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
+	p.SHA256 = sum.SHA256
+	p.SHA512 = sum.SHA512
+	p.URL, err = joinURL(b.base, b.xmlBase, b.href)
+	if err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
 	switch {
@@ -167,8 +176,10 @@ func (b *builder) end() error {
 	if why := p.excludedBy(b.repo.source); why != "" {
 		b.hide(why)
 	}
-	m.Name, m.Arch = p.Name, p.Arch
-	m.Requires, m.Conflicts = append(m.Requires, b.lists[requires]...), append(m.Conflicts, b.lists[conflicts]...)
+	m.Name = p.Name
+	m.Arch = p.Arch
+	m.Requires = append(m.Requires, b.lists[requires]...)
+	m.Conflicts = append(m.Conflicts, b.lists[conflicts]...)
 	m.Provides, m.Obsoletes = plain(b.lists[provides]), plain(b.lists[obsoletes])
 	m.Files = append(m.Files, b.files...)
 	b.packages = append(b.packages, p)
@@ -187,7 +198,8 @@ func plain(list []rpmfile.Requirement) []rpmfile.Relation {
 	return out
 }
 
-// text returns a text as a string, the same one for the same text: there are a million in a list, and few different ones.
+// text returns a text as a string, the same one for the same text: there are a million in a list,
+// and few different ones.
 func (b *builder) text(p []byte) string {
 	s, known := b.texts[string(p)]
 	if !known {
@@ -197,8 +209,8 @@ func (b *builder) text(p []byte) string {
 	return s
 }
 
-// providedNames yields the names by which a package can be found: its own, those that it provides, its files.
-// A name may be yielded twice.
+// providedNames yields the names by which a package can be found: its own, those that it provides,
+// its files. A name may be yielded twice.
 func (p *Package) providedNames(yield func(string) bool) {
 	if !yield(p.Name) {
 		return

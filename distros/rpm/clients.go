@@ -9,8 +9,8 @@ import (
 )
 
 // Clients holds the HTTP clients for the hosts of sources, with the certificates, the proxy and the
-// credentials that each source names. Packages must be downloaded with them as well. A Clients value is safe
-// for concurrent use.
+// credentials that each source names. Packages must be downloaded with them as well. A Clients
+// value is safe for concurrent use.
 type Clients struct {
 	base *fetch.Client
 	own  []ownClient
@@ -23,10 +23,10 @@ type ownClient struct {
 	err      error
 }
 
-// OpenClients returns the clients for the sources of the options without contacting any host. It is for
-// callers that know from elsewhere, a lock file for example, which packages to download. It uses only Fetch,
-// Root, Machine, Sources, Vars, Arch and Mirror. It does not know the hosts that a mirror list names;
-// Releases.Clients does.
+// OpenClients returns the clients for the sources of the options without contacting any host. It is
+// for callers that know from elsewhere, a lock file for example, which packages to download. It
+// uses only Fetch, Root, Machine, Sources, Vars, Arch and Mirror. It does not know the hosts that a
+// mirror list names; Releases.Clients does.
 func OpenClients(o Options) (*Clients, error) {
 	sources, _, err := o.sources()
 	if err != nil {
@@ -40,18 +40,21 @@ func OpenClients(o Options) (*Clients, error) {
 	return c, nil
 }
 
-// For returns the client for a URL: that of the source whose folder the URL is below, otherwise that of a
-// source on the same host, because packages may lie beside a source's folder, otherwise the base client. It
-// returns an error if that source needs files that are missing.
+// For returns the client for a URL: that of the source whose folder the URL is below, otherwise
+// that of a source on the same host, because packages may lie beside a source's folder, otherwise
+// the base client. It returns an error if that source needs files that are missing.
 func (c *Clients) For(rawURL string) (*fetch.Client, error) {
-	best, length := ownClient{client: c.base}, -1
+	best := ownClient{client: c.base}
+	length := -1
 	for _, own := range c.own {
 		for _, p := range own.prefixes {
 			switch {
 			case distros.HasURLPrefix(rawURL, p) && len(p) > length:
-				best, length = own, len(p)
+				best = own
+				length = len(p)
 			case length < 0 && sameHost(rawURL, p):
-				best, length = own, 0
+				best = own
+				length = 0
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// excludedBy returns the reason why a source excludes the package; "" if it does not. Patterns are shell
-// globs over name, name.arch, name-version and name-version-release, each with or without .arch and with or
-// without the epoch before the version.
+// excludedBy returns the reason why a source excludes the package; "" if it does not. Patterns are
+// shell globs over name, name.arch, name-version and name-version-release, each with or without
+// .arch and with or without the epoch before the version.
 func (p *Package) excludedBy(s repoconf.Source) string {
 	if len(s.Exclude) == 0 && len(s.Include) == 0 {
 		return ""
@@ -23,7 +23,10 @@ func (p *Package) excludedBy(s repoconf.Source) string {
 	if len(s.Include) == 0 || slices.ContainsFunc(s.Include, p.matches) {
 		return ""
 	}
-	return "source " + s.ID + " does not include it (includepkgs=" + strings.Join(s.Include, " ") + ")"
+	return "source " + s.ID + " does not include it (includepkgs=" + strings.Join(
+		s.Include,
+		" ",
+	) + ")"
 }
 
 func (p *Package) matches(pattern string) bool {

@@ -12,17 +12,18 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// fileTable records which packages own the files that no primary list names. It is filled on demand: Fedora's
-// lists of files have 800 MB.
+// fileTable records which packages own the files that no primary list names. It is filled on
+// demand: Fedora's lists of files have 800 MB.
 type fileTable struct {
 	mu sync.Mutex
-	// Packages, by index, by path. An empty list means that all lists of files were searched and no package owns the file.
+	// Packages, by index, by path. An empty list means that all lists of files were searched and no
+	// package owns the file.
 	known map[string][]int32
 }
 
-// Owners returns the available packages that own a file. It uses the primary lists; if those do not name the
-// file, it fetches and reads the lists of files. The order is that of WhatProvides. It returns an error if
-// the context ends or a list cannot be downloaded.
+// Owners returns the available packages that own a file. It uses the primary lists; if those do not
+// name the file, it fetches and reads the lists of files. The order is that of WhatProvides. It
+// returns an error if the context ends or a list cannot be downloaded.
 func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	if found := x.WhatProvides(rpmfile.Relation{Name: file}); len(found) > 0 {
 		return found, nil
@@ -37,8 +38,9 @@ func (x *Index) Owners(ctx context.Context, file string) ([]*Package, error) {
 	return x.available(x.files.known[file]), nil
 }
 
-// lookFor searches the lists of files for one file. The first time it also searches for all other files that
-// some package requires, because reading the lists takes seconds and more questions follow.
+// lookFor searches the lists of files for one file. The first time it also searches for all other
+// files that some package requires, because reading the lists takes seconds and more questions
+// follow.
 func (x *Index) lookFor(ctx context.Context, file string) error {
 	wanted := map[string]bool{file: true}
 	if x.files.known == nil {
@@ -81,8 +83,8 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 	}
 }
 
-// readFilelists searches a filelists.xml for the wanted files and adds those found under the digest of their
-// package.
+// readFilelists searches a filelists.xml for the wanted files and adds those found under the digest
+// of their package.
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
 	x := newXMLReader(in)
 	var pkgid string

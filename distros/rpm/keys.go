@@ -13,9 +13,9 @@ import (
 // keyFolders are the folders in which bases store the keys that they trust.
 var keyFolders = []string{"etc/pki/rpm-gpg", "usr/lib/rpm/gnupg/keys", "etc/pki/rpm-gpg-keys"}
 
-// Keyring returns all keys that may have signed packages of the options' sources: those of the options, those in
-// the base's folders for keys, and those of the sources, wherever in the base they are stored. Package.Keys says
-// which of them count for a package.
+// Keyring returns all keys that may have signed packages of the options' sources: those of the
+// options, those in the base's folders for keys, and those of the sources, wherever in the base
+// they are stored. Package.Keys says which of them count for a package.
 func (o Options) Keyring() (pgp.Ring, error) {
 	all := o.ring()
 	if err := o.addTrusted(&all); err != nil {
@@ -34,7 +34,8 @@ func (o Options) Keyring() (pgp.Ring, error) {
 		if err != nil {
 			return all, err
 		}
-		all.Keys, all.Notes = append(all.Keys, more.Keys...), append(all.Notes, more.Notes...)
+		all.Keys = append(all.Keys, more.Keys...)
+		all.Notes = append(all.Notes, more.Notes...)
 	}
 	return all, nil
 }
@@ -61,8 +62,8 @@ func (o Options) addTrusted(r *pgp.Ring) error {
 	return nil
 }
 
-// keysFor returns the keys that count for a source: its Key, otherwise the keys that it names, otherwise all keys
-// that the base trusts; and always those of the options.
+// keysFor returns the keys that count for a source: its Key, otherwise the keys that it names,
+// otherwise all keys that the base trusts; and always those of the options.
 func (o Options) keysFor(s repoconf.Source) (pgp.Ring, error) {
 	r := o.ring()
 	if s.Key != "" {
@@ -70,12 +71,22 @@ func (o Options) keysFor(s repoconf.Source) (pgp.Ring, error) {
 		return r, nil
 	}
 	for _, name := range s.GPGKeys {
-		if repoconf.IsRemote(name) || !strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
-			r.Notes = append(r.Notes, fmt.Sprintf("gpgkey %s is not fetched, because nothing vouches for it: put that key into the base's "+
-				"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix", redact.URL(name)))
+		if repoconf.IsRemote(name) ||
+			!strings.HasPrefix(name, "file:") && !strings.HasPrefix(name, "/") {
+			r.Notes = append(
+				r.Notes,
+				fmt.Sprintf(
+					"gpgkey %s is not fetched, because nothing vouches for it: put that key into the base's "+
+						"etc/pki/rpm-gpg and name it in gpgkey, or give it in the matrix",
+					redact.URL(name),
+				),
+			)
 			continue
 		}
-		clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(strings.TrimPrefix(name, "file:"), "//")), "/")
+		clean := strings.TrimPrefix(
+			path.Clean("/"+strings.TrimPrefix(strings.TrimPrefix(name, "file:"), "//")),
+			"/",
+		)
 		if !r.AddFile(o.Root, clean) {
 			r.Notes = append(r.Notes, fmt.Sprintf("gpgkey %s does not exist in the base", name))
 		}

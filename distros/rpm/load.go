@@ -40,7 +40,8 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	g.SetLimit(parallel)
 	for i, repo := range r.repos {
 		g.Go(func() (err error) {
-			if found[i], err = repo.load(gctx, r.options); err != nil {
+			found[i], err = repo.load(gctx, r.options)
+			if err != nil {
 				return fmt.Errorf("package repository %s: %w", repo.name(), err)
 			}
 			return nil
@@ -63,7 +64,8 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 	}
 	notes = append(notes, hideByModules(packages, modules, state)...)
 	x := NewIndex(r.options.Arch, packages)
-	x.repos, x.notes = r.repos, notes
+	x.repos = r.repos
+	x.notes = notes
 	return x, nil
 }
 
@@ -74,8 +76,11 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 	}
 	l.packages = b.packages
 	if b.unusable > 0 {
-		l.notes = append(l.notes, fmt.Sprintf("repository %s: %d of %d packages cannot be used, the last is %s",
-			r.name(), b.unusable, len(b.packages), b.fault))
+		l.notes = append(
+			l.notes,
+			fmt.Sprintf("repository %s: %d of %d packages cannot be used, the last is %s",
+				r.name(), b.unusable, len(b.packages), b.fault),
+		)
 	}
 	if list, ok := r.md.Lists["modules"]; ok && o.Modules != nil {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
@@ -87,13 +92,27 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 }
 
 // read fetches and verifies a list and passes its unpacked content to the function read.
-func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, read func(io.Reader) error) error {
-	if size := max(l.Sum.Size, l.Unpacked); size > limit { // repomd.xml may be hostile: its sizes must not fill the disk
-		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, distros.ErrIndex, size, limit)
+func (r *repo) read(
+	ctx context.Context,
+	name string,
+	l listFile,
+	limit int64,
+	read func(io.Reader) error,
+) error {
+	// repomd.xml may be hostile: its sizes must not fill the disk
+	if size := max(l.Sum.Size, l.Unpacked); size > limit {
+		return fmt.Errorf(
+			"list %s: %w: it has %d bytes, more than the %d allowed",
+			name,
+			distros.ErrIndex,
+			size,
+			limit,
+		)
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read); err != nil && ctx.Err() == nil {
+		err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read)
+		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
 		}
 	}
@@ -103,10 +122,12 @@ func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, r
 	return nil
 }
 
-// fetch downloads a list from the folder that served repomd.xml, or from another mirror that has the same
-// file.
+// fetch downloads a list from the folder that served repomd.xml, or from another mirror that has
+// the same file.
 func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
-	folders := append([]string{r.base}, slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
+	folders := append(
+		[]string{r.base},
+		slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
 	var failures []error
 	var previous string
 	for _, folder := range folders[:min(len(folders), tryMirrors)] {
@@ -127,7 +148,11 @@ func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
 		case ctx.Err() != nil:
 			return "", err
 		case errors.As(err, &lie):
-			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
+			err = fmt.Errorf(
+				"%w (a mirror in the middle of an update? then try again in some minutes): %w",
+				distros.ErrIndex,
+				err,
+			)
 		case !errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
@@ -136,9 +161,10 @@ func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
 	return "", errors.Join(failures...)
 }
 
-// Digest returns 64 hex digits that identify the input of the resolver: the repomd.xml of all repositories in
-// order, their locations (packages have addresses; it makes no difference which mirror of a list has
-// answered), and the options and files of the base that count. It is a key for cached plans.
+// Digest returns 64 hex digits that identify the input of the resolver: the repomd.xml of all
+// repositories in order, their locations (packages have addresses; it makes no difference which
+// mirror of a list has answered), and the options and files of the base that count. It is a key for
+// cached plans.
 func (r *Releases) Digest() string {
 	type line struct {
 		ID, Repomd                     string
@@ -158,7 +184,20 @@ func (r *Releases) Digest() string {
 	for _, repo := range r.repos {
 		s := repo.source
 		sources := slices.Concat(s.BaseURLs, []string{s.MirrorList, s.Metalink})
-		state.Repos = append(state.Repos, line{s.ID, repo.digest, s.Priority, s.Cost, s.Exclude, s.Include, repo.keys, sources, s.ModuleHotfixes})
+		state.Repos = append(
+			state.Repos,
+			line{
+				s.ID,
+				repo.digest,
+				s.Priority,
+				s.Cost,
+				s.Exclude,
+				s.Include,
+				repo.keys,
+				sources,
+				s.ModuleHotfixes,
+			},
+		)
 	}
 	data, err := json.Marshal(state)
 	if err != nil { // cannot happen with strings and numbers; a constant digest would be wrong

@@ -19,17 +19,20 @@ import (
 const (
 	maxMirrorList = 4 << 20 // bytes; Fedora's metalink has 60 KiB
 	maxMirrors    = 1000    // in one list
-	tryMirrors    = 8       // the number of mirrors that are asked before a repository counts as unreachable
+	// the number of mirrors that are asked before a repository counts as unreachable
+	tryMirrors = 8
 )
 
 // mirrors is the content of a mirror list or a metalink.
 type mirrors struct {
-	folders []string     // that hold repodata, best first
-	sums    []fetch.File // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
+	folders []string // that hold repodata, best first
+	// the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror
+	// list
+	sums []fetch.File
 }
 
-// parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes are
-// distros.ErrIndex.
+// parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes
+// are distros.ErrIndex.
 func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
 		m, err = parseMetalink(data)
@@ -61,8 +64,8 @@ type hashesXML struct {
 	Hashes []sumXML `xml:"verification>hash"`
 }
 
-// parseMetalink reads a metalink of MirrorManager: the mirrors with their preference (100 is best) and the
-// digests of repomd.xml.
+// parseMetalink reads a metalink of MirrorManager: the mirrors with their preference (100 is best)
+// and the digests of repomd.xml.
 func parseMetalink(data []byte) (m mirrors, err error) {
 	const file = "repodata/repomd.xml"
 	var doc struct {
@@ -85,8 +88,10 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 			if err != nil {
 				return m, fmt.Errorf("metalink: %w", err)
 			}
-			for _, h := range state.Hashes { // a metalink has MD5 and SHA-1 as well, which fetch.NewFile refuses
-				if s, err := fetch.NewFile(h.Type, h.Value, size); err == nil && len(m.sums) < maxMirrors {
+			// a metalink has MD5 and SHA-1 as well, which fetch.NewFile refuses
+			for _, h := range state.Hashes {
+				if s, err := fetch.NewFile(h.Type, h.Value, size); err == nil &&
+					len(m.sums) < maxMirrors {
 					m.sums = append(m.sums, s)
 				}
 			}
@@ -95,19 +100,28 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 			folder, ok := strings.CutSuffix(strings.TrimSpace(u.URL), "/"+file)
 			if ok && repoconf.IsRemote(folder) && len(m.folders) < maxMirrors {
 				m.folders = append(m.folders, folder)
-				preferences[folder], _ = strconv.Atoi(u.Preference) // a mirror without a preference comes last
+				// a mirror without a preference comes last
+				preferences[folder], _ = strconv.Atoi(u.Preference)
 			}
 		}
 	}
 	if len(m.sums) == 0 {
 		return m, errors.New("metalink: it gives no sha256 or sha512 of repomd.xml")
 	}
-	slices.SortStableFunc(m.folders, func(a, b string) int { return cmp.Compare(preferences[b], preferences[a]) })
+	slices.SortStableFunc(
+		m.folders,
+		func(a, b string) int { return cmp.Compare(preferences[b], preferences[a]) },
+	)
 	return m, nil
 }
 
 // permits reports whether a repomd.xml is one of those that the metalink names.
 func (m mirrors) permits(repomd []byte) bool {
-	short, long := fmt.Sprintf("%x", sha256.Sum256(repomd)), fmt.Sprintf("%x", sha512.Sum512(repomd))
-	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(f fetch.File) bool { return f.SHA256 == short || f.SHA512 == long })
+	short := fmt.Sprintf("%x", sha256.Sum256(repomd))
+	long := fmt.Sprintf("%x", sha512.Sum512(repomd))
+	return len(m.sums) == 0 ||
+		slices.ContainsFunc(
+			m.sums,
+			func(f fetch.File) bool { return f.SHA256 == short || f.SHA512 == long },
+		)
 }

@@ -18,15 +18,17 @@ const (
 	maxModuleDepth = 20
 )
 
-// Module is one document of a list of modules: a build of a stream, or the default stream of a module.
+// Module is one document of a list of modules: a build of a stream, or the default stream of a
+// module.
 type Module struct {
 	IsDefault bool
 	Name      string
 	Stream    string
 	Version   uint64
 	Context   string
-	Requires  []map[string][]string // alternatives; each has the accepted streams by module; empty: any
-	Artifacts []string              // name-epoch:version-release.arch
+	// alternatives; each has the accepted streams by module; empty: any
+	Requires  []map[string][]string
+	Artifacts []string // name-epoch:version-release.arch
 }
 
 // The fields of the documents that are used here.
@@ -51,8 +53,8 @@ type (
 	}
 )
 
-// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
-// those of obsolete streams and translations.
+// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other
+// documents, those of obsolete streams and translations.
 func ParseModules(in io.Reader) (docs []Module, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var doc bytes.Buffer
@@ -92,10 +94,13 @@ func ParseModules(in io.Reader) (docs []Module, err error) {
 
 // parseModuleDoc reads one document; it returns nil for one that is not used here.
 func parseModuleDoc(text []byte) (*Module, error) {
-	if !bytes.Contains(text, []byte("modulemd")) || bytes.Contains(text, []byte("document: modulemd-translations")) {
+	if !bytes.Contains(text, []byte("modulemd")) ||
+		bytes.Contains(text, []byte("document: modulemd-translations")) {
 		return nil, nil
 	}
-	limits := yaml.WithPlugin(loaderlimits.New(loaderlimits.AliasValue(1), loaderlimits.DepthValue(maxModuleDepth)))
+	limits := yaml.WithPlugin(
+		loaderlimits.New(loaderlimits.AliasValue(1), loaderlimits.DepthValue(maxModuleDepth)),
+	)
 	var h moduleHeader
 	if err := yaml.Load(text, &h, limits); err != nil {
 		return nil, err
@@ -108,7 +113,14 @@ func parseModuleDoc(text []byte) (*Module, error) {
 	if err := h.Data.Decode(&b); err != nil {
 		return nil, err
 	}
-	m := &Module{IsDefault: isDefault, Name: cmp.Or(b.Module, b.Name), Stream: b.Stream, Version: b.Version, Context: b.Context, Artifacts: b.Artifacts.RPMs}
+	m := &Module{
+		IsDefault: isDefault,
+		Name:      cmp.Or(b.Module, b.Name),
+		Stream:    b.Stream,
+		Version:   b.Version,
+		Context:   b.Context,
+		Artifacts: b.Artifacts.RPMs,
+	}
 	for _, dep := range b.Dependencies {
 		m.Requires = append(m.Requires, dep.Requires)
 	}

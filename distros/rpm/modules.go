@@ -23,35 +23,43 @@ func (o Options) moduleState() (s moduleState, err error) {
 		return s, nil
 	}
 	s.Defaults = map[string]string{}
-	if s.ModuleState, err = repoconf.ReadModuleState(o.Root); err != nil {
+	s.ModuleState, err = repoconf.ReadModuleState(o.Root)
+	if err != nil {
 		return s, err
 	}
-	err = repoconf.EachFile(o.Root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
-		docs, err := o.Modules(bytes.NewReader(data))
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
-		}
-		for _, d := range docs {
-			if d.IsDefault {
-				s.Defaults[d.Name] = d.Stream
+	err = repoconf.EachFile(
+		o.Root,
+		"etc/dnf/modules.defaults.d",
+		".yaml",
+		func(name string, data []byte) error {
+			docs, err := o.Modules(bytes.NewReader(data))
+			if err != nil {
+				return fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
 			}
-		}
-		return nil
-	})
+			for _, d := range docs {
+				if d.IsDefault {
+					s.Defaults[d.Name] = d.Stream
+				}
+			}
+			return nil
+		},
+	)
 	return s, err
 }
 
-// hideByModules hides the packages of streams that are not active, and the packages that an active stream
-// shadows, as dnf does. A stream is active if the base has it enabled, or if it is the default and nothing
-// overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
-// an active stream has its name, or if it provides that name, except if it comes from a source with
-// module_hotfixes. The notes name enabled streams without a usable build.
+// hideByModules hides the packages of streams that are not active, and the packages that an active
+// stream shadows, as dnf does. A stream is active if the base has it enabled, or if it is the
+// default and nothing overrides that, or if an active stream needs it. A package that is in no
+// stream is hidden if a package of an active stream has its name, or if it provides that name,
+// except if it comes from a source with module_hotfixes. The notes name enabled streams without a
+// usable build.
 func hideByModules(packages []*Package, docs []Module, state moduleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
 	active, notes := activeBuilds(docs, state)
-	in, out := map[string]bool{}, map[string]string{}
+	in := map[string]bool{}
+	out := map[string]string{}
 	names := map[string]string{} // name of a package of an active stream -> the stream
 	for i, d := range docs {
 		if d.IsDefault {
@@ -106,7 +114,8 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 	if dot < 0 {
 		return "", "", false
 	}
-	name, arch = artifact[:dot], artifact[dot+1:]
+	name = artifact[:dot]
+	arch = artifact[dot+1:]
 	for range 2 {
 		i := strings.LastIndexByte(name, '-')
 		if i <= 0 {
@@ -117,8 +126,8 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 	return name, arch, true
 }
 
-// activeBuilds returns which builds are active, by index in docs: of each active stream the newest version
-// whose own needs can be met.
+// activeBuilds returns which builds are active, by index in docs: of each active stream the newest
+// version whose own needs can be met.
 func activeBuilds(docs []Module, state moduleState) (active map[int]bool, notes []string) {
 	streams := map[string]string{}
 	for _, d := range docs {
@@ -147,14 +156,18 @@ func activeBuilds(docs []Module, state moduleState) (active map[int]bool, notes 
 		best, needs := pick(docs, builds[name+":"+stream], streams, state)
 		if len(best) == 0 {
 			if _, said := state.Streams[name]; said {
-				notes = append(notes, "stream "+name+":"+stream+" of a module is enabled in the base, but no repository has a build of it that can be used")
+				notes = append(
+					notes,
+					"stream "+name+":"+stream+" of a module is enabled in the base, but no repository has a build of it that can be used",
+				)
 			}
 			continue
 		}
 		for _, i := range best {
 			active[i] = true
 		}
-		for _, dep := range slices.Sorted(maps.Keys(needs)) { // an active stream activates the streams that it needs
+		// an active stream activates the streams that it needs
+		for _, dep := range slices.Sorted(maps.Keys(needs)) {
 			streams[dep] = needs[dep]
 			queue = append(queue, dep)
 		}
@@ -162,13 +175,21 @@ func activeBuilds(docs []Module, state moduleState) (active map[int]bool, notes 
 	return active, notes
 }
 
-// pick returns the builds to use among those of a stream: the newest version (one build for each repository,
-// all of one context) that fits the active streams. needs are the streams that it activates in addition, by
-// module.
-func pick(docs []Module, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
+// pick returns the builds to use among those of a stream: the newest version (one build for each
+// repository, all of one context) that fits the active streams. needs are the streams that it
+// activates in addition, by module.
+func pick(
+	docs []Module,
+	builds []int,
+	streams map[string]string,
+	state moduleState,
+) (best []int, needs map[string]string) {
 	builds = slices.Clone(builds)
 	slices.SortStableFunc(builds, func(a, b int) int {
-		return cmp.Or(cmp.Compare(docs[b].Version, docs[a].Version), strings.Compare(docs[a].Context, docs[b].Context))
+		return cmp.Or(
+			cmp.Compare(docs[b].Version, docs[a].Version),
+			strings.Compare(docs[a].Context, docs[b].Context),
+		)
 	})
 	for at, i := range builds {
 		if more, ok := fits(docs[i], streams, state); ok {
@@ -179,19 +200,25 @@ func pick(docs []Module, builds []int, streams map[string]string, state moduleSt
 	return nil, nil
 }
 
-// fits reports whether one of the alternatives of a build's needs can be met, and which streams would have to
-// become active for it.
-func fits(d Module, streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
+// fits reports whether one of the alternatives of a build's needs can be met, and which streams
+// would have to become active for it.
+func fits(
+	d Module,
+	streams map[string]string,
+	state moduleState,
+) (needs map[string]string, ok bool) {
 	if len(d.Requires) == 0 {
 		return nil, true
 	}
 	for _, alternative := range d.Requires {
-		needs, ok = map[string]string{}, true
+		needs = map[string]string{}
+		ok = true
 		for _, name := range slices.Sorted(maps.Keys(alternative)) {
 			want := alternative[name]
 			have, known := streams[name]
 			if name == "platform" {
-				have, known = state.Platform, true
+				have = state.Platform
+				known = true
 				if have == "" {
 					continue
 				}
@@ -212,8 +239,8 @@ func fits(d Module, streams map[string]string, state moduleState) (needs map[str
 	return nil, false
 }
 
-// accepts reports whether a stream is among the wanted ones; "-x" means every stream except x, an empty list
-// means any stream.
+// accepts reports whether a stream is among the wanted ones; "-x" means every stream except x, an
+// empty list means any stream.
 func accepts(want []string, have string) bool {
 	if len(want) == 0 {
 		return true

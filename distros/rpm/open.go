@@ -25,15 +25,16 @@ const parallel = 4 // number of repositories that are fetched or parsed at once
 type Options struct {
 	Fetch *fetch.Client // mandatory
 	Root  fs.FS         // of the base, with its keys and modules; mandatory
-	// The root of this machine, for certificates and for the files of a subscription that are mounted. It may be
-	// nil.
+	// The root of this machine, for certificates and for the files of a subscription that are
+	// mounted. It may be nil.
 	Machine fs.FS
 	Sources []repoconf.Source // those of repoconf.ReadSources, for example
 	Arch    string            // mandatory, rpm's name: "x86_64", "aarch64"
 	Vars    repoconf.Vars     // for mirror lists
 	Mirror  distros.Mirror    // replaces URLs, see repoconf.WithMirror
-	// ParseModules, so that streams of modules that are not active hide their packages. nil for a program that looks
-	// for packages that no module has, such as kernel headers; it then has no reader of YAML.
+	// ParseModules, so that streams of modules that are not active hide their packages. nil for a
+	// program that looks for packages that no module has, such as kernel headers; it then has no
+	// reader of YAML.
 	Modules func(io.Reader) ([]Module, error)
 
 	Keyrings      [][]byte  // additional trusted keys for every source, binary or armoured
@@ -42,8 +43,8 @@ type Options struct {
 	Now           time.Time // zero: now
 }
 
-// Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not been
-// fetched.
+// Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not
+// been fetched.
 type Releases struct {
 	options Options
 	repos   []*repo
@@ -66,17 +67,27 @@ type repo struct {
 	err      error // why the repository was skipped
 }
 
-// sources returns the sources to use, checked and with the URLs of the mirror, and the identity of each
-// repository by id, which does not depend on the mirror.
+// sources returns the sources to use, checked and with the URLs of the mirror, and the identity of
+// each repository by id, which does not depend on the mirror.
 func (o *Options) sources() (sources []repoconf.Source, identities map[string]string, err error) {
 	identities = map[string]string{}
 	for _, s := range o.Sources {
 		if _, ok := identities[s.ID]; ok {
-			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, distros.ErrSources, s.ID)
+			return nil, nil, fmt.Errorf(
+				"%s: %w: there is another source %s",
+				s.Origin,
+				distros.ErrSources,
+				s.ID,
+			)
 		}
-		identities[s.ID] = cmp.Or(s.Metalink, s.MirrorList, strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""))
+		identities[s.ID] = cmp.Or(
+			s.Metalink,
+			s.MirrorList,
+			strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""),
+		)
 	}
-	if sources, err = repoconf.WithMirror(slices.Clone(o.Sources), o.Mirror); err != nil {
+	sources, err = repoconf.WithMirror(slices.Clone(o.Sources), o.Mirror)
+	if err != nil {
 		return nil, nil, err
 	}
 	for i := range sources {
@@ -88,15 +99,22 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	return sources, identities, nil
 }
 
-// OpenReleases fetches and verifies the repomd.xml of every repository. That is cheap, so a caller can ask
-// for their Digest before it loads the lists. Errors: distros.ErrSources, pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex,
-// ErrRollback, and those of fetch.
+// OpenReleases fetches and verifies the repomd.xml of every repository. That is cheap, so a caller
+// can ask for their Digest before it loads the lists. Errors: distros.ErrSources, pgp.ErrSignature,
+// pgp.ErrExpired, distros.ErrIndex, ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", distros.ErrSources)
+		return nil, fmt.Errorf(
+			"open package repositories: %w: a fetch client, a root and an architecture are needed",
+			distros.ErrSources,
+		)
 	}
 	if archs[o.Arch] == nil {
-		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", distros.ErrSources, o.Arch)
+		return nil, fmt.Errorf(
+			"open package repositories: %w: architecture %q is not known",
+			distros.ErrSources,
+			o.Arch,
+		)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -106,7 +124,10 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", distros.ErrSources)
+		return nil, fmt.Errorf(
+			"open package repositories: %w: none is configured and enabled",
+			distros.ErrSources,
+		)
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
 	r.repos = make([]*repo, len(sources))
@@ -116,7 +137,8 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		r.repos[i] = &repo{source: s, identity: identities[s.ID], folders: s.BaseURLs}
 		g.Go(func() error {
 			err := r.repos[i].open(gctx, o)
-			if err != nil && s.SkipUnavailable && gctx.Err() == nil && errors.Is(err, fetch.ErrUnreachable) {
+			if err != nil && s.SkipUnavailable && gctx.Err() == nil &&
+				errors.Is(err, fetch.ErrUnreachable) {
 				r.repos[i].err, err = err, nil
 			}
 			if err != nil {
@@ -136,7 +158,14 @@ func (r *Releases) settle() error {
 	var open []*repo
 	for _, repo := range r.repos {
 		if repo.err != nil {
-			r.notes = append(r.notes, fmt.Sprintf("repository %s is left out, it could not be read: %v", repo.name(), repo.err))
+			r.notes = append(
+				r.notes,
+				fmt.Sprintf(
+					"repository %s is left out, it could not be read: %v",
+					repo.name(),
+					repo.err,
+				),
+			)
 			continue
 		}
 		for _, note := range repo.notes {
@@ -145,8 +174,13 @@ func (r *Releases) settle() error {
 		open = append(open, repo)
 		r.clients.own = append(r.clients.own, ownClient{repo.folders, repo.client, nil})
 	}
-	if r.repos = open; len(open) == 0 {
-		return fmt.Errorf("open package repositories: %w: %s", fetch.ErrUnreachable, strings.Join(r.notes, "; "))
+	r.repos = open
+	if len(open) == 0 {
+		return fmt.Errorf(
+			"open package repositories: %w: %s",
+			fetch.ErrUnreachable,
+			strings.Join(r.notes, "; "),
+		)
 	}
 	return nil
 }

@@ -87,12 +87,20 @@ func (b *builder) readElement(x *xmlReader) (err error) {
 // readFormat reads the format element of a package.
 func (b *builder) readFormat(x *xmlReader) error {
 	if x.Depth == 5 && string(x.Name) == "entry" && b.list >= 0 {
-		return b.relation(b.list, x.Attr("name"), x.Attr("flags"), x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
+		return b.relation(
+			b.list,
+			x.Attr("name"),
+			x.Attr("flags"),
+			x.Attr("epoch"),
+			x.Attr("ver"),
+			x.Attr("rel"),
+		)
 	}
 	if x.Depth != 4 {
 		return nil
 	}
-	if b.list = kind(slices.Index(kindNames, string(x.Name))); string(x.Name) == "file" {
+	b.list = kind(slices.Index(kindNames, string(x.Name)))
+	if string(x.Name) == "file" {
 		text, err := x.Content()
 		if err != nil || text == nil {
 			return err

@@ -34,7 +34,8 @@ type listFile struct {
 	Unpacked   int64      // bytes of its content; 0: not known
 }
 
-// repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some repositories write fractions.
+// repomdXML has the elements of a repomd.xml that count. Times and sizes are texts: some
+// repositories write fractions.
 type repomdXML struct {
 	XMLName  xml.Name  `xml:"repomd"`
 	Revision string    `xml:"revision"`
@@ -58,8 +59,9 @@ type sumXML struct {
 	Value string `xml:",chardata"`
 }
 
-// parseRepomd reads a repomd.xml. Lists that are not used do not matter, nor does a timestamp that is none. It leaves
-// out a list of files or modules that cannot be used, and notes that. Mistakes are distros.ErrIndex.
+// parseRepomd reads a repomd.xml. Lists that are not used do not matter, nor does a timestamp that
+// is none. It leaves out a list of files or modules that cannot be used, and notes that. Mistakes
+// are distros.ErrIndex.
 func parseRepomd(text []byte) (*repomd, error) {
 	bad := func(err error) (*repomd, error) { return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err) }
 	var doc repomdXML
@@ -73,7 +75,9 @@ func parseRepomd(text []byte) (*repomd, error) {
 		time, _ := whole(d.Timestamp)
 		r.Newest = max(r.Newest, time)
 		if d.Type == "primary_db" {
-			missing = errors.New("it lists its packages as a database only; createrepo_c makes lists that can be read")
+			missing = errors.New(
+				"it lists its packages as a database only; createrepo_c makes lists that can be read",
+			)
 		}
 		_, twice := r.Lists[d.Type]
 		if twice || !slices.Contains(usedLists, d.Type) {
@@ -124,11 +128,11 @@ func whole(text string) (int64, error) {
 	return number([]byte(text))
 }
 
-// joinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended
-// repositories and merged ones do), where a whole address says, otherwise below the repository. Its path may begin with "..", but must
-// not leave the host's root or a local folder: Amazon's repositories of each release have their packages in a
-// folder beside them ("../../../../blobstore/"). The content is safe in any case, because its digest is
-// known.
+// joinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's
+// extended repositories and merged ones do), where a whole address says, otherwise below the
+// repository. Its path may begin with "..", but must not leave the host's root or a local folder:
+// Amazon's repositories of each release have their packages in a folder beside them
+// ("../../../../blobstore/"). The content is safe in any case, because its digest is known.
 func joinURL(repository, base, href string) (string, error) {
 	if strings.Contains(href, "://") {
 		at := strings.LastIndex(href, "/")
@@ -137,8 +141,13 @@ func joinURL(repository, base, href string) (string, error) {
 	}
 	if base != "" {
 		u, err := url.Parse(base)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(u.Path, "..") {
-			return "", fmt.Errorf("its base %.80q is not a URL of http or https; media are not read", base)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			u.User != nil ||
+			strings.Contains(u.Path, "..") {
+			return "", fmt.Errorf(
+				"its base %.80q is not a URL of http or https; media are not read",
+				base,
+			)
 		}
 		repository = strings.TrimRight(base, "/")
 	}
@@ -156,20 +165,25 @@ func joinURL(repository, base, href string) (string, error) {
 		return "", errors.New("it is not a path below the repository")
 	}
 	if plain == href || err != nil {
-		clean = (&url.URL{Path: clean}).EscapedPath() // most metadata has names as they are, with + and ~ in them
+		// most metadata has names as they are, with + and ~ in them
+		clean = (&url.URL{Path: clean}).EscapedPath()
 	}
 	return repository + "/" + clean, nil
 }
 
-// climb removes one element from the end of the folder for each ".." at the beginning of the path. It returns
-// the remaining folder and path.
+// climb removes one element from the end of the folder for each ".." at the beginning of the path.
+// It returns the remaining folder and path.
 func climb(folder, href string) (above, rest string, err error) {
 	for strings.HasPrefix(href, "../") {
 		u, err := url.Parse(folder)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") == "" {
-			return "", "", errors.New("it leads out of a local folder, or above the root of the server")
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			strings.Trim(u.Path, "/") == "" {
+			return "", "", errors.New(
+				"it leads out of a local folder, or above the root of the server",
+			)
 		}
-		folder, href = strings.TrimRight(u.JoinPath("..").String(), "/"), href[3:]
+		folder = strings.TrimRight(u.JoinPath("..").String(), "/")
+		href = href[3:]
 	}
 	return folder, href, nil
 }

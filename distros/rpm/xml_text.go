@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Content returns the text that the element begins with, until the next call of Next; nil if it begins with another.
+// Content returns the text that the element begins with, until the next call of Next; nil if it
+// begins with another.
 func (x *xmlReader) Content() ([]byte, error) {
 	token, err := x.Next()
 	if err != nil || token != xmlText {
@@ -68,9 +69,11 @@ next:
 		if end < 3 || rest[1] != '#' {
 			return nil, fmt.Errorf("%w: unknown reference %.12q", errXML, rest)
 		}
-		digits, base := string(rest[2:end]), 10
+		digits := string(rest[2:end])
+		base := 10
 		if digits[0] == 'x' {
-			digits, base = digits[1:], 16
+			digits = digits[1:]
+			base = 16
 		}
 		n, err := strconv.ParseUint(digits, base, 32)
 		if err != nil || n == 0 || n > utf8.MaxRune {

@@ -1,6 +1,7 @@
-// Package textfile reads text that people write and other programs save for them. PowerShell and some editors of Windows
-// begin such files with a byte order mark and write UTF-16; here all of it becomes UTF-8 without a mark. The package does not
-// know what is in a text, and text in another encoding stays as it is.
+// Package textfile reads text that people write and other programs save for them. PowerShell and
+// some editors of Windows begin such files with a byte order mark and write UTF-16; here all of it
+// becomes UTF-8 without a mark. The package does not know what is in a text, and text in another
+// encoding stays as it is.
 package textfile
 
 import (
@@ -12,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Read returns the text of a file that [bounded.Open] opens. The limit is one of bytes, of the file and of the text.
+// Read returns the text of a file that [bounded.Open] opens. The limit is one of bytes, of the file
+// and of the text.
 func Read(path string, limit int64) ([]byte, error) {
 	data, err := bounded.File(path, limit)
 	if err != nil {

@@ -19,18 +19,20 @@ import (
 
 // Document is JSON about images.
 type Document struct {
-	Subjects []v1.Hash // the indexes and images that it is about; nil: the artifact and every image in it
-	Type     string    // of the predicate
+	// the indexes and images that it is about; nil: the artifact and every image in it
+	Subjects []v1.Hash
+	Type     string // of the predicate
 	Body     []byte
-	// Referrer is the artifact type of a referrer that has the document as it is, for programs that do not read
-	// attestations; "": there is none.
+	// Referrer is the artifact type of a referrer that has the document as it is, for programs that
+	// do not read attestations; "": there is none.
 	Referrer string
-	// Key is the digest of what the document was made from. The referrer has it as [recipe.LabelKey], so that a
-	// later build finds the document; "": it is not known.
+	// Key is the digest of what the document was made from. The referrer has it as
+	// [recipe.LabelKey], so that a later build finds the document; "": it is not known.
 	Key string
 }
 
-// maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1 MB.
+// maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1
+// MB.
 const maxDocument = 32 << 20
 
 // ReadDocument reads a file, or stdin if the file is "-".
@@ -44,14 +46,19 @@ func ReadDocument(file string, stdin io.Reader) (raw []byte, err error) {
 // NewDocument makes a document of a predicate with a type, which is a URI.
 func NewDocument(predicateType string, raw []byte) (Document, error) {
 	if !strings.Contains(predicateType, ":") || strings.ContainsAny(predicateType, " \t\n") {
-		return Document{}, fmt.Errorf("--type %q is no URI: give, for example, https://slsa.dev/provenance/v1", predicateType)
+		return Document{}, fmt.Errorf(
+			"--type %q is no URI: give, for example, https://slsa.dev/provenance/v1",
+			predicateType,
+		)
 	}
 	fields, err := strictjson.Decode[map[string]json.RawMessage](raw)
 	if err != nil {
 		return Document{}, fmt.Errorf("a predicate is an object in JSON: %w", err)
 	}
 	if _, statement := fields["predicateType"]; statement {
-		return Document{}, errors.New("it is a whole statement of in-toto: give its predicate alone")
+		return Document{}, errors.New(
+			"it is a whole statement of in-toto: give its predicate alone",
+		)
 	}
 	return Document{Type: predicateType, Body: raw}, nil
 }
@@ -75,7 +82,8 @@ func SBOM(raw []byte) (Document, error) {
 	return Document{Type: format.PredicateType(), Body: raw, Referrer: format.MediaType()}, nil
 }
 
-// VEX makes a document of statements about vulnerabilities in the format OpenVEX. Plan.CheckVEX checks it.
+// VEX makes a document of statements about vulnerabilities in the format OpenVEX. Plan.CheckVEX
+// checks it.
 func VEX(raw []byte) (Document, error) { return NewDocument(documents.VEXType, raw) }
 
 // about returns the positions of the subjects that the document is about.
@@ -89,7 +97,11 @@ func (d Document) about(all []signature.Subject) (found []int, err error) {
 		}
 	}
 	if len(found) < len(d.Subjects) {
-		return nil, fmt.Errorf("the document of type %s is about %s, and not all of that is in the image", d.Type, d.Subjects)
+		return nil, fmt.Errorf(
+			"the document of type %s is about %s, and not all of that is in the image",
+			d.Type,
+			d.Subjects,
+		)
 	}
 	return found, nil
 }

@@ -49,7 +49,8 @@ func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err er
 			return nil, err
 		}
 		for n, tag := range tags {
-			if digests[n] == i.Digest && imagename.CheckTag(tag) == nil && !slices.Contains(i.Tags, tag) {
+			if digests[n] == i.Digest && imagename.CheckTag(tag) == nil &&
+				!slices.Contains(i.Tags, tag) {
 				i.Tags = append(i.Tags, tag)
 			}
 		}
@@ -61,10 +62,12 @@ func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err er
 		i.Repository = repository.Name()
 		i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
 		if tag != "" {
-			i.Tag, i.Tags = tag, []string{tag}
+			i.Tag = tag
+			i.Tags = []string{tag}
 		}
 	}
-	if i.Have, err = c.Attachments(ctx, i.ref); err != nil {
+	i.Have, err = c.Attachments(ctx, i.ref)
+	if err != nil {
 		return nil, err
 	}
 	i.subjects, err = subjects(i.Artifact, i.Have)
@@ -84,7 +87,11 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 	case strings.HasPrefix(i.ref, "oci:"):
 		return oci.WriteLayout(ctx, local.Path, "", nil, all...)
 	case strings.HasPrefix(i.ref, "docker-archive:"):
-		return failure.Errorf(failure.Usage, "%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
+		return failure.Errorf(
+			failure.Usage,
+			"%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive",
+			i.ref,
+		)
 	}
 	unlock, err := outfile.LockFolder(ctx, filepath.Dir(local.Path))
 	if err != nil {
@@ -96,27 +103,42 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 		return err
 	}
 	if now.Digest != i.Digest {
-		return fmt.Errorf("%s: another program replaced the image while it was signed: try again", i.ref)
+		return fmt.Errorf(
+			"%s: another program replaced the image while it was signed: try again",
+			i.ref,
+		)
 	}
 	tags, _, err := oci.LocalTags(i.ref)
 	if err != nil {
 		return err
 	}
 	if len(tags) != 1 {
-		return failure.Errorf(failure.Usage, "%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
+		return failure.Errorf(
+			failure.Usage,
+			"%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG",
+			i.ref,
+			len(tags),
+		)
 	}
 	repository, err := oci.LocalRepository(local)
 	if err != nil {
 		return err
 	}
-	return oci.WriteOCIArchive(ctx, local.Path, repository, tags[0], now.Artifact, append(now.Have, all...)...)
+	return oci.WriteOCIArchive(
+		ctx,
+		local.Path,
+		repository,
+		tags[0],
+		now.Artifact,
+		append(now.Have, all...)...)
 }
 
-// For returns the plan for an image: signatures state repository, or else that of the image, with the tags of
-// the image and further ones. The documents are about the images for archs, or, if there are none, about the
-// index and all images in it.
+// For returns the plan for an image: signatures state repository, or else that of the image, with
+// the tags of the image and further ones. The documents are about the images for archs, or, if
+// there are none, about the index and all images in it.
 func (p Plan) For(i *Image, repository string, tags, archs []string) (Plan, error) {
-	p.Repository, p.Tags = cmp.Or(repository, i.Repository), slices.Clone(i.Tags)
+	p.Repository = cmp.Or(repository, i.Repository)
+	p.Tags = slices.Clone(i.Tags)
 	for _, tag := range tags {
 		if !slices.Contains(p.Tags, tag) {
 			p.Tags = append(p.Tags, tag)
@@ -148,15 +170,20 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 			return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == arch
 		})
 		if n < 0 {
-			return nil, failure.Errorf(failure.Usage, "--arch %s: %s is no index with an image for it", arch, i.ref)
+			return nil, failure.Errorf(
+				failure.Usage,
+				"--arch %s: %s is no index with an image for it",
+				arch,
+				i.ref,
+			)
 		}
 		found = append(found, index.Manifests[n].Digest)
 	}
 	return found, nil
 }
 
-// CheckVEX checks documents of OpenVEX: each statement must be about the image or a package in it. The image is read only if a
-// statement names a package.
+// CheckVEX checks documents of OpenVEX: each statement must be about the image or a package in it.
+// The image is read only if a statement names a package.
 func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
 	var digests []string
 	for _, s := range i.subjects {

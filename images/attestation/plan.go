@@ -1,9 +1,10 @@
-// Package attestation says what is attached to finished images: who signs the index and the images in it,
-// under which names, and which documents (SBOM, provenance, VEX) belong to them. It attaches that where an
-// image is or will be: in a registry, a layout or an archive; it judges what an image has, and builds one again from its
-// provenance.
+// Package attestation says what is attached to finished images: who signs the index and the images
+// in it, under which names, and which documents (SBOM, provenance, VEX) belong to them. It attaches
+// that where an image is or will be: in a registry, a layout or an archive; it judges what an image
+// has, and builds one again from its provenance.
 //
-// It makes neither keys nor documents. images/signature has the formats, images/registry the transfers.
+// It makes neither keys nor documents. images/signature has the formats, images/registry the
+// transfers.
 package attestation
 
 import (
@@ -33,10 +34,15 @@ type Plan struct {
 // Empty says whether there is nothing to attach.
 func (p Plan) Empty() bool { return p.Signer == nil && len(p.Documents) == 0 }
 
-// Request returns what is to be signed of an artifact that has these attachments, and the referrers with documents that it lacks.
-func (p Plan) Request(t oci.Artifact, have []oci.Attachment) (r signature.Request, referrers []oci.Attachment, err error) {
+// Request returns what is to be signed of an artifact that has these attachments, and the referrers
+// with documents that it lacks.
+func (p Plan) Request(
+	t oci.Artifact,
+	have []oci.Attachment,
+) (r signature.Request, referrers []oci.Attachment, err error) {
 	r = signature.Request{Repository: p.Repository, Tags: p.Tags, Format: p.Format}
-	if r.Subjects, err = subjects(t, have); err != nil {
+	r.Subjects, err = subjects(t, have)
+	if err != nil {
 		return r, nil, err
 	}
 	for _, d := range p.Documents {
@@ -59,7 +65,10 @@ func (p Plan) Request(t oci.Artifact, have []oci.Attachment) (r signature.Reques
 			if err != nil {
 				return r, nil, err
 			}
-			if !slices.ContainsFunc(have, func(h oci.Attachment) bool { return h.Manifest.Desc.Digest == a.Manifest.Desc.Digest }) {
+			if !slices.ContainsFunc(
+				have,
+				func(h oci.Attachment) bool { return h.Manifest.Desc.Digest == a.Manifest.Desc.Digest },
+			) {
 				referrers = append(referrers, a)
 			}
 		}
@@ -67,9 +76,13 @@ func (p Plan) Request(t oci.Artifact, have []oci.Attachment) (r signature.Reques
 	return r, referrers, nil
 }
 
-// Attachments returns what is to be attached to an artifact that has those attachments: nothing that it has
-// already, as far as the signer's key tells.
-func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attachment) ([]oci.Attachment, error) {
+// Attachments returns what is to be attached to an artifact that has those attachments: nothing
+// that it has already, as far as the signer's key tells.
+func (p Plan) Attachments(
+	ctx context.Context,
+	t oci.Artifact,
+	have []oci.Attachment,
+) ([]oci.Attachment, error) {
 	r, referrers, err := p.Request(t, have)
 	if err != nil || p.Signer == nil {
 		return referrers, err
@@ -88,8 +101,9 @@ func subjects(t oci.Artifact, have []oci.Attachment) ([]signature.Subject, error
 	return signature.Subjects(content.Documents, have), nil
 }
 
-// Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move last,
-// when the signatures are there: an admission controller never sees the tag of an image without them.
+// Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move
+// last, when the signatures are there: an admission controller never sees the tag of an image
+// without them.
 func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) error {
 	if !p.Empty() {
 		digest, err := t.Digest()
@@ -116,9 +130,13 @@ func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) erro
 	return err
 }
 
-// Write writes an artifact to an output, with what the plan attaches, under all tags; an archive holds only
-// the first. It returns the references.
-func (p Plan) Write(ctx context.Context, out oci.Output, t oci.Artifact) (refs []string, err error) {
+// Write writes an artifact to an output, with what the plan attaches, under all tags; an archive
+// holds only the first. It returns the references.
+func (p Plan) Write(
+	ctx context.Context,
+	out oci.Output,
+	t oci.Artifact,
+) (refs []string, err error) {
 	tags := p.Tags
 	if out.Kind != "oci" {
 		tags = tags[:1]
@@ -129,7 +147,8 @@ func (p Plan) Write(ctx context.Context, out oci.Output, t oci.Artifact) (refs [
 			if out.Kind == "oci" {
 				have, err = oci.LocalAttachments(ctx, out.String()+":"+tag)
 			}
-			if err == nil || errors.Is(err, fs.ErrNotExist) { // the layout does not have the tag yet
+			// the layout does not have the tag yet
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
 				all, err = p.Attachments(ctx, t, have)
 			}
 			if err != nil {

@@ -23,17 +23,20 @@ import (
 )
 
 const (
-	maxProvenances = 4 // bounds how often an image is built: each of its provenances that differs is tried
+	// bounds how often an image is built: each of its provenances that differs is tried
+	maxProvenances = 4
 	maxFaults      = 5 // bounds the length of a message
 )
 
 // Rebuild says what is trusted, and where the inputs are that a provenance does not locate.
 type Rebuild struct {
-	Keys         []crypto.PublicKey  // one of them must have signed the provenance; none: anybody may have written it
+	// one of them must have signed the provenance; none: anybody may have written it
+	Keys         []crypto.PublicKey
 	Certificates []*x509.Certificate // of the keys that signed modules of the image
 	Arch         string              // one image of an index; "": all
-	Base         string              // where the base image is: a reference or an image on this machine; "": its name by digest
-	Source       string              // URL of the driver's .run archive; "": that of the provenance
+	// where the base image is: a reference or an image on this machine; "": its name by digest
+	Base   string
+	Source string // URL of the driver's .run archive; "": that of the provenance
 }
 
 // statement is a recipe that an image may have been built from.
@@ -42,11 +45,16 @@ type statement struct {
 	recipe *recipe.Recipe
 }
 
-// Images builds the image, or every image of the index, that a reference names again from its provenance, and compares.
-// The inputs come from the cache, or from where the provenance says; nothing is pushed and no layer of an earlier build is
-// used. Each finding is a line; errors are differences, and images without a provenance. The error is that of what could
-// not be fetched or built, or of kind failure.Usage for what the caller has to give.
-func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (findings []verify.Finding, err error) {
+// Images builds the image, or every image of the index, that a reference names again from its
+// provenance, and compares. The inputs come from the cache, or from where the provenance says;
+// nothing is pushed and no layer of an earlier build is used. Each finding is a line; errors are
+// differences, and images without a provenance. The error is that of what could not be fetched or
+// built, or of kind failure.Usage for what the caller has to give.
+func (o Rebuild) Images(
+	ctx context.Context,
+	b *images.Builder,
+	ref string,
+) (findings []verify.Finding, err error) {
 	i, err := Open(ctx, b.Registry, ref)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", ref, err)
@@ -59,8 +67,11 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 	b = b.Fresh(records)
 	var reports []signature.Report
 	if len(o.Keys) == 0 {
-		findings = append(findings, finding(verify.Warning, rebuildRule, "the provenance is not authenticated: "+
-			"anyone who may push to the repository can have written it; give --key with the signer's public key"))
+		findings = append(
+			findings,
+			finding(verify.Warning, rebuildRule, "the provenance is not authenticated: "+
+				"anyone who may push to the repository can have written it; give --key with the signer's public key"),
+		)
 		reports, err = signature.Unverified(i.subjects)
 	} else {
 		reports, err = signature.Verify(i.subjects, o.Keys)
@@ -92,7 +103,11 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 
 // one builds one image again from each of its provenances, until one is true.
 func (o Rebuild) one(
-	ctx context.Context, b *images.Builder, top, digest v1.Hash, img v1.Image, reports []signature.Report,
+	ctx context.Context,
+	b *images.Builder,
+	top, digest v1.Hash,
+	img v1.Image,
+	reports []signature.Report,
 ) (findings []verify.Finding, equal bool, err error) {
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -117,7 +132,9 @@ func (o Rebuild) one(
 		case err != nil:
 			failed = append(failed, err) // another provenance may be true
 		case len(differences) == 0:
-			return []verify.Finding{finding(verify.Note, rebuildRule, "%s, with the same digest", what)}, true, nil
+			return []verify.Finding{
+				finding(verify.Note, rebuildRule, "%s, with the same digest", what),
+			}, true, nil
 		default:
 			if what += ", its digest is " + again.String(); again == digest {
 				what += ", too, but what the provenance says is not true"
@@ -131,9 +148,13 @@ func (o Rebuild) one(
 	return findings, false, errors.Join(failed...)
 }
 
-// provenances returns the different recipes that are attested of an image or of the index that it is in, or says why there
-// is none.
-func provenances(reports []signature.Report, top, digest v1.Hash, arch string) (found []statement, missing string) {
+// provenances returns the different recipes that are attested of an image or of the index that it
+// is in, or says why there is none.
+func provenances(
+	reports []signature.Report,
+	top, digest v1.Hash,
+	arch string,
+) (found []statement, missing string) {
 	seen := map[string]bool{}
 	var faults []string
 	for _, report := range reports {
@@ -165,8 +186,11 @@ func provenances(reports []signature.Report, top, digest v1.Hash, arch string) (
 	}
 	switch {
 	case len(found) > maxProvenances:
-		return nil, fmt.Sprintf("has %d different provenances, and at most %d are tried: remove those that are not true", len(found),
-			maxProvenances)
+		return nil, fmt.Sprintf(
+			"has %d different provenances, and at most %d are tried: remove those that are not true",
+			len(found),
+			maxProvenances,
+		)
 	case len(found) > 0:
 		return found, ""
 	}
@@ -178,26 +202,36 @@ func provenances(reports []signature.Report, top, digest v1.Hash, arch string) (
 		"with its matrix and lock (driver-build --lock) and compare the digest"
 }
 
-// build builds an image from a recipe, and says what differs: first the inputs, because they are the reason.
-func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (digest v1.Hash, differences []string,
+// build builds an image from a recipe, and says what differs: first the inputs, because they are
+// the reason.
+func (o Rebuild) build(
+	ctx context.Context,
+	b *images.Builder,
+	img v1.Image,
+	r *recipe.Recipe,
+) (digest v1.Hash, differences []string,
 	err error) {
 	if len(r.Kernels) > 0 && len(o.Keys) == 0 {
-		return digest, nil, failure.Errorf(failure.Usage,
+		return digest, nil, failure.Errorf(
+			failure.Usage,
 			"the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that "+
-				"the provenance names: give --key, so that not anybody can name one")
+				"the provenance names: give --key, so that not anybody can name one",
+		)
 	}
 	stated := *r
 	if err := b.Localize(r, o.Base, o.Source); err != nil {
 		return digest, nil, err
 	}
-	if b.Signed, err = o.signatures(ctx, b, img, r); err != nil {
+	b.Signed, err = o.signatures(ctx, b, img, r)
+	if err != nil {
 		return digest, nil, err
 	}
 	again, err := b.Build(ctx, r)
 	if err != nil {
 		return digest, nil, err
 	}
-	if digest, err = again.Digest(); err != nil {
+	digest, err = again.Digest()
+	if err != nil {
 		return digest, nil, err
 	}
 	differences = compareInputs(&stated, r)
@@ -209,14 +243,26 @@ func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *
 }
 
 // signatures returns those of the image's own modules, if they are signed.
-func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (*kernelmodules.Signatures, error) {
+func (o Rebuild) signatures(
+	ctx context.Context,
+	b *images.Builder,
+	img v1.Image,
+	r *recipe.Recipe,
+) (*kernelmodules.Signatures, error) {
 	if r.Signer == "" || len(r.Kernels) == 0 {
 		return nil, nil //nolint:nilnil // nil is a build without signatures
 	}
-	n := slices.IndexFunc(o.Certificates, func(cert *x509.Certificate) bool { return sign.Fingerprint(cert.Raw) == r.Signer })
+	n := slices.IndexFunc(
+		o.Certificates,
+		func(cert *x509.Certificate) bool { return sign.Fingerprint(cert.Raw) == r.Signer },
+	)
 	if n < 0 {
-		return nil, failure.Errorf(failure.Usage, "its modules are signed: give --module-cert, with the certificate that has the SHA-256 %s; "+
-			"their signatures are then checked and taken over, because only the key could make them again", r.Signer)
+		return nil, failure.Errorf(
+			failure.Usage,
+			"its modules are signed: give --module-cert, with the certificate that has the SHA-256 %s; "+
+				"their signatures are then checked and taken over, because only the key could make them again",
+			r.Signer,
+		)
 	}
 	taken, err := kernelmodules.SignaturesOf(ctx, b.Store, img, o.Certificates[n])
 	return &taken, err

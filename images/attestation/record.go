@@ -25,16 +25,17 @@ type Record struct {
 	Run        documents.Run // who runs the build, by which lock
 	Repository string        // REGISTRY/PATH of the images; "": not known
 
-	// Finished finds what earlier builds attached to the same image; nil: documents are made from the image.
+	// Finished finds what earlier builds attached to the same image; nil: documents are made from
+	// the image.
 	Finished *layer.Finder
 }
 
 // Empty says whether there are no documents.
 func (r Record) Empty() bool { return r.SBOM == "" && !r.Provenance }
 
-// Documents makes the documents of an artifact: those of each image, and those of the index if there is one,
-// because verifiers ask for what the tag names. Each recipe is that of the image at its position. Equal
-// builds give equal documents.
+// Documents makes the documents of an artifact: those of each image, and those of the index if
+// there is one, because verifiers ask for what the tag names. Each recipe is that of the image at
+// its position. Equal builds give equal documents.
 func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact, images []v1.Image,
 	recipes []*recipe.Recipe) (all []Document, err error) {
 	top, err := t.Digest()
@@ -73,9 +74,9 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 	return append(all, bills[min(len(images), len(bills)):]...), nil
 }
 
-// bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made from the
-// content of its image. If that is not on this machine, because every layer was found in a registry, bills
-// takes what an earlier build made from the same.
+// bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made
+// from the content of its image. If that is not on this machine, because every layer was found in a
+// registry, bills takes what an earlier build made from the same.
 func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, digests []v1.Hash, images []v1.Image,
 	recipes []*recipe.Recipe) (all []Document, err error) {
 	if r.SBOM == "" {
@@ -111,8 +112,10 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, diges
 		if err != nil {
 			return nil, fmt.Errorf("make the SBOM of %s: %w", recipes[n].Target(), err)
 		}
-		whole.Images, model.Images = append(whole.Images, i), []*documents.Image{i}
-		if all[n].Body, err = documents.SBOM(model, r.SBOM); err != nil {
+		whole.Images = append(whole.Images, i)
+		model.Images = []*documents.Image{i}
+		all[n].Body, err = documents.SBOM(model, r.SBOM)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -127,34 +130,42 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, diges
 func areHere(cache layer.Cache, images []v1.Image) bool {
 	return !slices.ContainsFunc(images, func(img v1.Image) bool {
 		m, err := img.Manifest()
-		return err != nil || slices.ContainsFunc(m.Layers, func(d v1.Descriptor) bool { return !cache.Store.Has(d.Digest.Hex) })
+		return err != nil ||
+			slices.ContainsFunc(
+				m.Layers,
+				func(d v1.Descriptor) bool { return !cache.Store.Has(d.Digest.Hex) },
+			)
 	})
 }
 
-// fillFromRegistry fills all documents with what is attached to the artifact in a registry; false if one is
-// missing there.
+// fillFromRegistry fills all documents with what is attached to the artifact in a registry; false
+// if one is missing there.
 func (r Record) fillFromRegistry(ctx context.Context, top v1.Hash, all []Document) bool {
 	have := r.Finished.Attached(ctx, top, all[0].Subjects[0])
 	for n, d := range all {
-		if all[n].Body = r.attached(have, d); all[n].Body == nil {
+		all[n].Body = r.attached(have, d)
+		if all[n].Body == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// attached returns the content of a document that is attached to its subject: with its key, its subject in
-// it, and attested by one of the finder's keys if that has keys. What cannot be read counts as missing.
+// attached returns the content of a document that is attached to its subject: with its key, its
+// subject in it, and attested by one of the finder's keys if that has keys. What cannot be read
+// counts as missing.
 func (r Record) attached(have []oci.Attachment, d Document) []byte {
 	subject := signature.Subjects([]oci.Document{{Desc: v1.Descriptor{Digest: d.Subjects[0]}}}, have)[0]
 	var found [][]byte
 	for _, a := range subject.Attachments {
-		if a.Tag != "" || a.Manifest.Desc.ArtifactType != d.Referrer || a.Manifest.Desc.Annotations[recipe.LabelKey] != d.Key {
+		if a.Tag != "" || a.Manifest.Desc.ArtifactType != d.Referrer ||
+			a.Manifest.Desc.Annotations[recipe.LabelKey] != d.Key {
 			continue
 		}
 		for _, b := range a.Blobs {
 			raw, err := oci.ReadBlob(b, maxDocument)
-			if err == nil && string(b.Desc.MediaType) == d.Referrer && json.Valid(raw) && bytes.Contains(raw, []byte(d.Subjects[0].Hex)) {
+			if err == nil && string(b.Desc.MediaType) == d.Referrer && json.Valid(raw) &&
+				bytes.Contains(raw, []byte(d.Subjects[0].Hex)) {
 				found = append(found, raw)
 			}
 		}
@@ -168,7 +179,8 @@ func (r Record) attached(have []oci.Attachment, d Document) []byte {
 	}
 	for _, f := range reports[0].Attestations {
 		for _, body := range found {
-			if f.Err == nil && f.Predicate.Type == d.Type && bytes.Equal(compact(f.Predicate.Body), compact(body)) {
+			if f.Err == nil && f.Predicate.Type == d.Type &&
+				bytes.Equal(compact(f.Predicate.Body), compact(body)) {
 				return body
 			}
 		}

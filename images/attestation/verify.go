@@ -27,16 +27,21 @@ const (
 // Trust says what an image has to have.
 type Trust struct {
 	Keys []crypto.PublicKey // one of them made each signature that counts
-	// Identity is the name that a signature must state: REGISTRY/PATH:TAG, or REGISTRY/PATH for any tag of it;
-	// "": the tag of the reference, if that has one.
+	// Identity is the name that a signature must state: REGISTRY/PATH:TAG, or REGISTRY/PATH for any
+	// tag of it; "": the tag of the reference, if that has one.
 	Identity string
 	Require  []string // types of attestations, see PredicateTypes
 }
 
 // predicateTypes are the short names of types.
 var predicateTypes = map[string][]string{
-	"sbom": {documents.SPDX.PredicateType(), documents.CycloneDX.PredicateType()}, "spdx": {documents.SPDX.PredicateType()},
-	"cyclonedx": {documents.CycloneDX.PredicateType()}, "provenance": {documents.ProvenanceType}, "vex": {documents.VEXType},
+	"sbom": {
+		documents.SPDX.PredicateType(),
+		documents.CycloneDX.PredicateType(),
+	}, "spdx": {documents.SPDX.PredicateType()},
+	"cyclonedx": {
+		documents.CycloneDX.PredicateType(),
+	}, "provenance": {documents.ProvenanceType}, "vex": {documents.VEXType},
 }
 
 // Check refuses names and types that nothing can have.
@@ -46,21 +51,28 @@ func (t Trust) Check() error {
 			return fmt.Errorf("--identity: %w", err)
 		}
 		if strings.Contains(t.Identity, "@") {
-			return fmt.Errorf("--identity %s: signatures state names, and the digest is checked always: leave it out", t.Identity)
+			return fmt.Errorf(
+				"--identity %s: signatures state names, and the digest is checked always: leave it out",
+				t.Identity,
+			)
 		}
 	}
 	for _, kind := range t.Require {
 		if predicateTypes[kind] == nil && !strings.Contains(kind, ":") {
-			return fmt.Errorf("--require %s: give %s, or the URI of a type", kind, strings.Join(slices.Sorted(maps.Keys(predicateTypes)), ", "))
+			return fmt.Errorf(
+				"--require %s: give %s, or the URI of a type",
+				kind,
+				strings.Join(slices.Sorted(maps.Keys(predicateTypes)), ", "),
+			)
 		}
 	}
 	return nil
 }
 
-// Verify judges the signatures and attestations of an image, and of the images in an index. The artifact and
-// every image in it must have a good signature; the artifact, which the reference names, must be signed under
-// that name and have the required attestations. Its error means that keys are of no use or that something could
-// not be read.
+// Verify judges the signatures and attestations of an image, and of the images in an index. The
+// artifact and every image in it must have a good signature; the artifact, which the reference
+// names, must be signed under that name and have the required attestations. Its error means that
+// keys are of no use or that something could not be read.
 func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
 	reports, err := signature.Verify(i.subjects, t.Keys)
 	if err != nil {
@@ -74,7 +86,16 @@ func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
 	}
 	for _, kind := range t.Require {
 		if !attested(reports[0].Attestations, kind) {
-			findings = append(findings, finding(verify.Error, attestationRule, "%s: no attestation of type %s by the given keys", i.Digest, kind))
+			findings = append(
+				findings,
+				finding(
+					verify.Error,
+					attestationRule,
+					"%s: no attestation of type %s by the given keys",
+					i.Digest,
+					kind,
+				),
+			)
 		}
 	}
 	return findings, nil
@@ -84,13 +105,17 @@ func finding(severity verify.Severity, rule, format string, args ...any) verify.
 	return verify.NewFinding(severity, rule, "", format, args...)
 }
 
-// named judges the names that the good signatures state: a tag can be moved to another image that is signed.
+// named judges the names that the good signatures state: a tag can be moved to another image that
+// is signed.
 func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 	find := func(severity verify.Severity, format string, args ...any) []verify.Finding {
 		return []verify.Finding{finding(severity, signatureRule, format, args...)}
 	}
 	states := func(fits func(identity string) bool) bool {
-		return slices.ContainsFunc(r.Signatures, func(f signature.Finding) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) })
+		return slices.ContainsFunc(
+			r.Signatures,
+			func(f signature.Finding) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) },
+		)
 	}
 	_, names := signed(r.Signatures)
 	names = cmp.Or(names, ", and bundles state no name")
@@ -100,15 +125,33 @@ func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 			want = strings.TrimSuffix(whole.Name(), ":")
 		}
 		if !states(func(s string) bool { return s == want || strings.HasPrefix(s, want+":") }) {
-			return find(verify.Error, "no good signature of %s states the name %s: it is signed%s", i.Digest, want, names)
+			return find(
+				verify.Error,
+				"no good signature of %s states the name %s: it is signed%s",
+				i.Digest,
+				want,
+				names,
+			)
 		}
 	case i.Tag == "":
 	case !states(func(s string) bool { return strings.HasSuffix(s, ":"+i.Tag) }):
-		return find(verify.Error, "no good signature of %s states the tag %s, so the tag may have been moved to it: it is signed%s; name what you mean by its "+
-			"digest, or with --identity the name that is signed", i.Digest, i.Tag, names)
+		return find(
+			verify.Error,
+			"no good signature of %s states the tag %s, so the tag may have been moved to it: it is signed%s; name what you mean by its "+
+				"digest, or with --identity the name that is signed",
+			i.Digest,
+			i.Tag,
+			names,
+		)
 	case i.Repository != "" && !states(func(s string) bool { return s == i.Repository+":"+i.Tag }):
-		return find(verify.Warning, "%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant", i.Digest, names,
-			i.Repository, i.Tag)
+		return find(
+			verify.Warning,
+			"%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant",
+			i.Digest,
+			names,
+			i.Repository,
+			i.Tag,
+		)
 	}
 	return nil
 }
@@ -117,7 +160,11 @@ func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 func attested(all []signature.Finding, kind string) bool {
 	types := append([]string{kind}, predicateTypes[kind]...)
 	return slices.ContainsFunc(all, func(f signature.Finding) bool {
-		return f.Err == nil && slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(f.Predicate.Type+"/", t+"/") })
+		return f.Err == nil &&
+			slices.ContainsFunc(
+				types,
+				func(t string) bool { return strings.HasPrefix(f.Predicate.Type+"/", t+"/") },
+			)
 	})
 }
 
@@ -133,17 +180,44 @@ func findingsOf(r signature.Report) (findings []verify.Finding) {
 		add(verify.Note, signatureRule, "%s is signed by %s%s", digest, signers, names)
 	}
 	if r.Hidden {
-		add(verify.Warning, signatureRule, "%s has sigstore bundles and none of them is good: cosign refuses the image, because it looks at "+
-			".sig only where there is no bundle; sign with --signature-format both", digest)
+		add(
+			verify.Warning,
+			signatureRule,
+			"%s has sigstore bundles and none of them is good: cosign refuses the image, because it looks at "+
+				".sig only where there is no bundle; sign with --signature-format both",
+			digest,
+		)
 	}
 	for _, f := range r.Attestations {
 		switch {
 		case f.Err == nil:
-			add(verify.Note, attestationRule, "%s: %s by %s (%s)", digest, f.Predicate.Type, keyNames(f.Keys), f.Where)
+			add(
+				verify.Note,
+				attestationRule,
+				"%s: %s by %s (%s)",
+				digest,
+				f.Predicate.Type,
+				keyNames(f.Keys),
+				f.Where,
+			)
 		case errors.Is(f.Err, signature.ErrForeign): // anyone who may push can add one; it counts for nothing
-			add(verify.Warning, attestationRule, "%s: the attestation in %s: %s", digest, f.Where, f.Err)
+			add(
+				verify.Warning,
+				attestationRule,
+				"%s: the attestation in %s: %s",
+				digest,
+				f.Where,
+				f.Err,
+			)
 		default:
-			add(verify.Error, attestationRule, "%s: the attestation in %s: %s", digest, f.Where, f.Err)
+			add(
+				verify.Error,
+				attestationRule,
+				"%s: the attestation in %s: %s",
+				digest,
+				f.Where,
+				f.Err,
+			)
 		}
 	}
 	return findings

@@ -1,9 +1,9 @@
-// Package batch builds many images: the targets that a selection of the matrix gives, by tag, with their
-// kernels, and with their pins where there is a lock.
+// Package batch builds many images: the targets that a selection of the matrix gives, by tag, with
+// their kernels, and with their pins where there is a lock.
 //
-// A [Batch] is what one call asks for. The package prints nothing and knows no flags and no exit codes: these
-// are the command's. How one image is planned and made is the business of package images; package status
-// asks what is built of a batch, and what could be built.
+// A [Batch] is what one call asks for. The package prints nothing and knows no flags and no exit
+// codes: these are the command's. How one image is planned and made is the business of package
+// images; package status asks what is built of a batch, and what could be built.
 package batch
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// ErrSomeFailed says that of several targets some failed; the errors of these targets are beside it.
+// ErrSomeFailed says that of several targets some failed; the errors of these targets are beside
+// it.
 var ErrSomeFailed = failure.New(failure.Some, "some targets failed")
 
 // Batch is what one call asks for: targets of the matrix, and what is asked of each of them.
@@ -29,8 +30,8 @@ type Batch struct {
 	Given      Given
 }
 
-// Given are values of flags as the user gave them. Commands that are proposed to the user, or that a pipeline
-// is to run, repeat them.
+// Given are values of flags as the user gave them. Commands that are proposed to the user, or that
+// a pipeline is to run, repeat them.
 type Given struct {
 	MatrixFile, LockFile, Profile string
 	AllowMissing                  bool // --allow-missing-programs
@@ -56,7 +57,8 @@ func (im Image) Tag() string {
 	return tag
 }
 
-// lockName is the name of the lock's entry. Modules alone are made from that of the image that has them.
+// lockName is the name of the lock's entry. Modules alone are made from that of the image that has
+// them.
 func (im Image) lockName() string {
 	return lockfile.Name(strings.TrimSuffix(im.Tag(), recipe.ModulesSuffix), im.Target.Arch)
 }
@@ -69,13 +71,13 @@ type Group struct {
 	Images  []Image
 }
 
-// NeedsIndex says whether the indexes of the package repositories have to be read to know which kernels are
-// meant.
+// NeedsIndex says whether the indexes of the package repositories have to be read to know which
+// kernels are meant.
 func (b *Batch) NeedsIndex() bool { return b.Lock == nil && b.Kernels.NeedsIndex() }
 
-// Groups gives the images of the batch by tag, with their pins where there is a lock. list gives the kernels
-// that the repositories of a target offer; it is only called when NeedsIndex is true, and may be nil
-// otherwise.
+// Groups gives the images of the batch by tag, with their pins where there is a lock. list gives
+// the kernels that the repositories of a target offer; it is only called when NeedsIndex is true,
+// and may be nil otherwise.
 func (b *Batch) Groups(list ListKernels) (groups []Group, err error) {
 	var all []Image
 	if b.Lock != nil {
@@ -104,8 +106,8 @@ func (b *Batch) Groups(list ListKernels) (groups []Group, err error) {
 	return groups, nil
 }
 
-// Arguments gives the named flags with the values of the batch, in the order of the names. A flag without a
-// value, and a switch that is off, is left out.
+// Arguments gives the named flags with the values of the batch, in the order of the names. A flag
+// without a value, and a switch that is off, is left out.
 func (b *Batch) Arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{
@@ -114,11 +116,17 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 		"--insecure-registry": b.Given.Insecure, "--no-fabric": b.Selection.NoFabric, "--no-patches": b.Selection.NoPatches,
 	}
 	values := map[string][]string{
-		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
-		"--base": {b.Plan.Base}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
+		"--matrix": {
+			b.Given.MatrixFile,
+		}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
+		"--base": {
+			b.Plan.Base,
+		}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
 		"--kernel": k.Specs, "--kernel-from": k.From, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
 		"--arch": {strings.Join(b.Selection.Archs, ",")}, "--flavour": b.Selection.Flavours,
-		"--companions": {strings.Join(b.Selection.Companions, ",")}, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
+		"--companions": {
+			strings.Join(b.Selection.Companions, ","),
+		}, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
 	}
 	for _, flag := range flags {
 		if switches[flag] {
@@ -135,18 +143,40 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
-	words := b.Arguments("--matrix", "--lock", "--arch", "--base", "--mirror", "--flavour", "--kernel", "--kernel-from", "--kernel-flavour",
-		"--one-image", "--with-toolchain", "--no-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--no-fabric", "--no-patches", "--companions")
+	words := b.Arguments(
+		"--matrix",
+		"--lock",
+		"--arch",
+		"--base",
+		"--mirror",
+		"--flavour",
+		"--kernel",
+		"--kernel-from",
+		"--kernel-flavour",
+		"--one-image",
+		"--with-toolchain",
+		"--no-toolchain",
+		"--with-sources",
+		"--kmm",
+		"--allow-incompatible",
+		"--no-fabric",
+		"--no-patches",
+		"--companions",
+	)
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}
-	return strings.Join(append(append([]string{"driver-build", "lock"}, words...), "--update", section), " ")
+	return strings.Join(
+		append(append([]string{"driver-build", "lock"}, words...), "--update", section),
+		" ",
+	)
 }
 
 // shellWord quotes a word that a shell would take apart.
 func shellWord(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("%+,-./:=@_~", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
+		return !strings.ContainsRune("%+,-./:=@_~", r) &&
+			(r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')
 	}) < 0 {
 		return s
 	}

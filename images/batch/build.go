@@ -15,10 +15,15 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
-// says that of several groups some failed.
+// Each calls f for all groups, several at a time. A group that fails does not stop the others;
+// ErrSomeFailed says that of several groups some failed.
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
-	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error { return About(groups[i].Tag, f(groups[i])) })
+	errs := Parallel(
+		ctx,
+		jobs/2,
+		len(groups),
+		func(i int) error { return About(groups[i].Tag, f(groups[i])) },
+	)
 	all := JoinErrors(errs, func(i int) string { return groups[i].Tag })
 	if all == nil || len(groups) == 1 {
 		return all
@@ -32,15 +37,16 @@ func EachError(ctx context.Context, jobs, n int, name func(int) string, f func(i
 	return JoinErrors(Parallel(ctx, jobs, n, f), name)
 }
 
-// Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the
-// numbers. An error does not stop the others; a context that ends does.
+// Parallel runs f for the numbers below n, several at a time, and returns the errors in the order
+// of the numbers. An error does not stop the others; a context that ends does.
 func Parallel(ctx context.Context, jobs, n int, f func(i int) error) []error {
 	errs := make([]error, n)
 	var eg errgroup.Group
 	eg.SetLimit(max(1, jobs))
 	for i := range n {
 		eg.Go(func() error {
-			if errs[i] = context.Cause(ctx); errs[i] == nil {
+			errs[i] = context.Cause(ctx)
+			if errs[i] == nil {
 				errs[i] = f(i)
 			}
 			return nil
@@ -50,9 +56,14 @@ func Parallel(ctx context.Context, jobs, n int, f func(i int) error) []error {
 	return errs
 }
 
-// Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by
-// several goroutines at once.
-func (b *Batch) Recipes(ctx context.Context, plans *Plans, g Group, found func(*recipe.Recipe) error) error {
+// Recipes plans the images of a group, or takes what was locked of them. found is called for each
+// recipe, by several goroutines at once.
+func (b *Batch) Recipes(
+	ctx context.Context,
+	plans *Plans,
+	g Group,
+	found func(*recipe.Recipe) error,
+) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	for _, im := range g.Images {
 		eg.Go(func() error {
@@ -79,7 +90,8 @@ func (b *Batch) Build(ctx context.Context, plans *Plans, g Group) (out Built, er
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, im := range g.Images {
 		eg.Go(func() (err error) {
-			if out.Recipes[i], err = plans.Recipe(ectx, im); err != nil {
+			out.Recipes[i], err = plans.Recipe(ectx, im)
+			if err != nil {
 				return err
 			}
 			out.Images[i], err = plans.Build(ectx, out.Recipes[i])
@@ -100,8 +112,9 @@ type Download struct {
 	Name   string // the address of a file, the reference of an image
 }
 
-// Fetch brings everything that the images of all groups are made from into the cache, or with onlyBases their base
-// images. found is called once for each file and image, also where several images need it.
+// Fetch brings everything that the images of all groups are made from into the cache, or with
+// onlyBases their base images. found is called once for each file and image, also where several
+// images need it.
 func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, onlyBases bool, found func(Download)) error {
 	seen := map[string]bool{}
 	once := func(key string) bool {

@@ -18,8 +18,8 @@ const maxNamed = 3
 // address finds an address in the text of an error: its host and what follows it.
 var address = regexp.MustCompile(`https?://(?:[^/\s@]*@)?([^/\s:]+(?::[0-9]+)?)\S*: `)
 
-// CauseOf returns the cause of a target's error: of what is out of reach the server, of anything else the text
-// without the target's name. What a server does not have is a cause of its own.
+// CauseOf returns the cause of a target's error: of what is out of reach the server, of anything
+// else the text without the target's name. What a server does not have is a cause of its own.
 func CauseOf(err error, target string) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if e, ok := errors.AsType[*namedError](err); ok {
@@ -43,7 +43,8 @@ func CauseOf(err error, target string) string {
 		return text
 	}
 	last := all[len(all)-1]
-	host, reason := text[last[2]:last[3]], text[last[1]:]
+	host := text[last[2]:last[3]]
+	reason := text[last[1]:]
 	if strings.HasPrefix(reason, host) {
 		return "server " + reason
 	}
@@ -84,8 +85,8 @@ type joined struct {
 func (j *joined) Error() string   { return j.text }
 func (j *joined) Unwrap() []error { return j.all }
 
-// JoinErrors is errors.Join of the errors of targets, some of which may be nil, whose text says each cause once.
-// name returns the name of a target.
+// JoinErrors is errors.Join of the errors of targets, some of which may be nil, whose text says
+// each cause once. name returns the name of a target.
 func JoinErrors(errs []error, name func(int) string) error {
 	j := &joined{}
 	var causes []Cause
@@ -110,8 +111,8 @@ func JoinErrors(errs []error, name func(int) string) error {
 	return j
 }
 
-// About puts the name of what failed before an error, unless the error's text has it already: the packages
-// below name their target too. Of nil it is nil.
+// About puts the name of what failed before an error, unless the error's text has it already: the
+// packages below name their target too. Of nil it is nil.
 func About(name string, err error) error {
 	if err == nil || strings.Contains(err.Error(), name) {
 		return err
@@ -119,8 +120,8 @@ func About(name string, err error) error {
 	return &namedError{name, err}
 }
 
-// namedError is the error of an image, which may have another name than the target that it is counted for: an
-// image of one kernel.
+// namedError is the error of an image, which may have another name than the target that it is
+// counted for: an image of one kernel.
 type namedError struct {
 	name string
 	err  error

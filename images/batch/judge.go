@@ -23,8 +23,8 @@ type Judgement struct {
 	Notices  []string  // ends of life within the next months
 }
 
-// Judge collects the advisories of the drivers of targets, and the kernels that break them. Drivers whose
-// branches are no longer supported share a line, and so do systems that share a reason.
+// Judge collects the advisories of the drivers of targets, and the kernels that break them. Drivers
+// whose branches are no longer supported share a line, and so do systems that share a reason.
 func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 	var ended, ending []string
 	byVersion := func(a, b matrix.Target) int { return matrix.CompareVersions(a.Driver.Version, b.Driver.Version) }
@@ -33,7 +33,10 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 		for _, n := range releases.Notes(t.Driver, day) {
 			switch {
 			case n.Kind == driverinfo.EndOfLife && n.Severity == releases.Warning:
-				ended = append(ended, fmt.Sprintf("%s (%s)", t.Driver.Version, cmp.Or(n.Until, "over")))
+				ended = append(
+					ended,
+					fmt.Sprintf("%s (%s)", t.Driver.Version, cmp.Or(n.Until, "over")),
+				)
 			case n.Kind == driverinfo.EndOfLife && n.Near(day):
 				ending = append(ending, fmt.Sprintf("%s (%s)", t.Driver.Version, n.Until))
 			case n.Severity == releases.Warning:
@@ -42,10 +45,16 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 		}
 	}
 	if len(ended) > 0 {
-		j.warn(driverinfo.EndOfLife, "NVIDIA no longer supports the branches of "+strings.Join(ended, ", "))
+		j.warn(
+			driverinfo.EndOfLife,
+			"NVIDIA no longer supports the branches of "+strings.Join(ended, ", "),
+		)
 	}
 	if len(ending) > 0 {
-		j.Notices = append(j.Notices, "NVIDIA's support ends soon for the branches of "+strings.Join(ending, ", "))
+		j.Notices = append(
+			j.Notices,
+			"NVIDIA's support ends soon for the branches of "+strings.Join(ending, ", "),
+		)
 	}
 	j.Notices = append(j.Notices, systemNotices(targets, day)...)
 	var limits []Cause // systems by driver and reason
@@ -56,12 +65,16 @@ func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 	}
 	for _, l := range limits {
 		driver, reason, _ := strings.Cut(l.Text, "%s")
-		j.warn(driverinfo.KernelBroken, "driver "+driver+strings.Join(slices.Compact(l.Targets), ", ")+reason)
+		j.warn(
+			driverinfo.KernelBroken,
+			"driver "+driver+strings.Join(slices.Compact(l.Targets), ", ")+reason,
+		)
 	}
 	return j
 }
 
-// systemNotices name the systems of targets whose support has ended, and those whose support ends within the next months.
+// systemNotices name the systems of targets whose support has ended, and those whose support ends
+// within the next months.
 func systemNotices(targets []matrix.Target, day time.Time) (notices []string) {
 	var seen, ended, ending []string
 	for _, t := range targets {
@@ -79,27 +92,39 @@ func systemNotices(targets []matrix.Target, day time.Time) (notices []string) {
 		}
 	}
 	if len(ended) > 0 {
-		notices = append(notices, "their distributions no longer support "+strings.Join(ended, ", "))
+		notices = append(
+			notices,
+			"their distributions no longer support "+strings.Join(ended, ", "),
+		)
 	}
 	if len(ending) > 0 {
-		notices = append(notices, "their distributions' support ends soon for "+strings.Join(ending, ", "))
+		notices = append(
+			notices,
+			"their distributions' support ends soon for "+strings.Join(ending, ", "),
+		)
 	}
 	return notices
 }
 
-// WithoutFabric returns a warning for each driver that people named and that comes without the fabric manager, although
-// NVIDIA has one for it: which nodes its image is for, a build does not know.
+// WithoutFabric returns a warning for each driver that people named and that comes without the
+// fabric manager, although NVIDIA has one for it: which nodes its image is for, a build does not
+// know.
 func WithoutFabric(targets []matrix.Target, s matrix.Selection) (warnings []string) {
 	if s.NoFabric {
 		return nil
 	}
 	for _, t := range targets {
 		version := t.Driver.Version
-		named := slices.Contains(s.Drivers, version) && t.Driver.VGPU == "" // a vGPU sees no switches
+		// a vGPU sees no switches
+		named := slices.Contains(s.Drivers, version) && t.Driver.VGPU == ""
 		released := slices.Contains(matrix.Released(version), matrix.FabricManager)
 		lacks := len(t.Driver.Components.Lacks(t.Arch, []string{matrix.FabricManager})) > 0
-		text := fmt.Sprintf("the matrix has no fabric manager for driver %s on %s: on nodes with NVLink switches (HGX, DGX) every CUDA program "+
-			"fails with error 802; driver-build list shows the drivers that have one", version, t.Arch)
+		text := fmt.Sprintf(
+			"the matrix has no fabric manager for driver %s on %s: on nodes with NVLink switches (HGX, DGX) every CUDA program "+
+				"fails with error 802; driver-build list shows the drivers that have one",
+			version,
+			t.Arch,
+		)
 		if named && released && lacks && !slices.Contains(warnings, text) {
 			warnings = append(warnings, text)
 		}
@@ -128,7 +153,12 @@ func (j *Judgement) Texts(without ...string) (all []string) {
 func (j *Judgement) Deny(kinds []string) error {
 	var parts []string
 	for _, k := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
-		n := len(slices.DeleteFunc(slices.Clone(j.Warnings), func(w Warning) bool { return w.Kind != k }))
+		n := len(
+			slices.DeleteFunc(
+				slices.Clone(j.Warnings),
+				func(w Warning) bool { return w.Kind != k },
+			),
+		)
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%d of kind %s", n, k))
 		}
@@ -139,8 +169,8 @@ func (j *Judgement) Deny(kinds []string) error {
 	return failure.New(failure.Some, "--deny: there are warnings: "+strings.Join(parts, ", "))
 }
 
-// JudgePairs adds to pairs what is known of their drivers on a day, which of all drivers of their system are
-// recommended and, with a release of CUDA, how they run it.
+// JudgePairs adds to pairs what is known of their drivers on a day, which of all drivers of their
+// system are recommended and, with a release of CUDA, how they run it.
 func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *releases.CUDA) {
 	advice := map[string]releases.Advice{}
 	for i := range pairs {
@@ -148,7 +178,10 @@ func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *releases.CUDA)
 		key := p.System + " " + p.Arch
 		if _, ok := advice[key]; !ok {
 			var drivers []matrix.Driver
-			targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // names of the matrix
+			// names of the matrix
+			targets, _ := m.Select(
+				matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}},
+			)
 			for _, t := range targets {
 				if r == nil || RunsCUDA(t.Driver, *r).Support != releases.CUDANone {
 					drivers = append(drivers, t.Driver)

@@ -17,10 +17,12 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Kernels say for which kernels modules are compiled ahead of time, and what else goes into these images.
+// Kernels say for which kernels modules are compiled ahead of time, and what else goes into these
+// images.
 type Kernels struct {
-	Specs     []string // as [recipe.SelectKernels] takes them; empty: the only kernel of From
-	From      []string // images with headers and compiler, which are asked instead of the package repositories
+	Specs []string // as [recipe.SelectKernels] takes them; empty: the only kernel of From
+	// images with headers and compiler, which are asked instead of the package repositories
+	From      []string
 	Flavours  []string // of the kernels that "latest" and "all" mean
 	Modules   []string // to compile; empty: all that the sources offer
 	Together  bool     // one image for all kernels instead of one image a kernel
@@ -53,18 +55,25 @@ func IsListed(word string) bool { return word == "" || recipe.IsListed(word) }
 func (k *Kernels) Check() error {
 	if !k.Compile() {
 		given := map[string]bool{
-			"--kernel-flavour": len(k.Flavours) > 0, "--modules": len(k.Modules) > 0, "--one-image": k.Together,
+			"--kernel-flavour": len(
+				k.Flavours,
+			) > 0, "--modules": len(k.Modules) > 0, "--one-image": k.Together,
 			"--with-toolchain": k.Toolchain, "--with-sources": k.Sources, "--kmm": k.KMM,
 		}
 		for _, flag := range slices.Sorted(maps.Keys(given)) {
 			if given[flag] {
-				return fmt.Errorf("%s says something about modules that are compiled ahead of time: give --kernel too", flag)
+				return fmt.Errorf(
+					"%s says something about modules that are compiled ahead of time: give --kernel too",
+					flag,
+				)
 			}
 		}
 		return nil
 	}
 	if k.Thin {
-		return errors.New("--no-toolchain is about images without modules: with --kernel, only --with-toolchain puts one in")
+		return errors.New(
+			"--no-toolchain is about images without modules: with --kernel, only --with-toolchain puts one in",
+		)
 	}
 	for _, spec := range k.Specs {
 		if recipe.IsListed(spec) {
@@ -75,16 +84,24 @@ func (k *Kernels) Check() error {
 		}
 	}
 	if len(k.Flavours) > 0 && !slices.ContainsFunc(k.Words(), IsListed) {
-		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
+		return errors.New(
+			"--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name",
+		)
 	}
 	for _, m := range k.Modules {
 		if !moduleName.MatchString(m) {
-			return fmt.Errorf("--modules: %q is no name of a module: give names such as nvidia,nvidia-uvm", m)
+			return fmt.Errorf(
+				"--modules: %q is no name of a module: give names such as nvidia,nvidia-uvm",
+				m,
+			)
 		}
 	}
 	for _, name := range driverinfo.RequiredModules() {
 		if len(k.Modules) > 0 && !slices.Contains(k.Modules, name) {
-			return fmt.Errorf("--modules: %s must be among them: nothing works without", strings.Join(driverinfo.RequiredModules(), " and "))
+			return fmt.Errorf(
+				"--modules: %s must be among them: nothing works without",
+				strings.Join(driverinfo.RequiredModules(), " and "),
+			)
 		}
 	}
 	return CheckKernelFlavours(k.Flavours)
@@ -96,9 +113,15 @@ func (b *Batch) CheckProfile() error {
 	case b.Plan.Profile != recipe.ModulesOnly:
 		return nil
 	case !k.Compile():
-		return failure.New(failure.Usage, "--profile modules is the modules for a kernel and nothing else: give --kernel RELEASE or latest too")
+		return failure.New(
+			failure.Usage,
+			"--profile modules is the modules for a kernel and nothing else: give --kernel RELEASE or latest too",
+		)
 	case k.Toolchain || k.Sources || k.KMM:
-		return failure.New(failure.Usage, "--profile modules is modules and nothing else: leave out --with-toolchain, --with-sources and --kmm")
+		return failure.New(
+			failure.Usage,
+			"--profile modules is modules and nothing else: leave out --with-toolchain, --with-sources and --kmm",
+		)
 	}
 	return nil
 }
@@ -107,16 +130,21 @@ func (b *Batch) CheckProfile() error {
 func CheckKernelFlavours(flavours []string) error {
 	for _, f := range flavours {
 		if !kernelFlavour.MatchString(f) {
-			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
+			return fmt.Errorf(
+				"--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them",
+				f,
+			)
 		}
 	}
 	return nil
 }
 
-// ListKernels gives the kernels that the repositories of a target, or images of --kernel-from, offer.
+// ListKernels gives the kernels that the repositories of a target, or images of --kernel-from,
+// offer.
 type ListKernels func(matrix.Target) ([]distros.Kernel, error)
 
-// NeedsIndex says whether only the repositories, or images of --kernel-from, know which kernels are meant.
+// NeedsIndex says whether only the repositories, or images of --kernel-from, know which kernels are
+// meant.
 func (k *Kernels) NeedsIndex() bool {
 	return len(k.From) > 0 || slices.ContainsFunc(k.Specs, recipe.IsListed)
 }
@@ -128,7 +156,8 @@ func (b *Batch) Offered(ctx context.Context, plans *Plans) ListKernels {
 	return func(t matrix.Target) ([]distros.Kernel, error) { return plans.Offered(ctx, t, o) }
 }
 
-// expand turns a target into images: without kernels one image, else one for each kernel, or one for all kernels.
+// expand turns a target into images: without kernels one image, else one for each kernel, or one
+// for all kernels.
 func (b *Batch) expand(t matrix.Target, k *Kernels, list ListKernels) (all []Image, err error) {
 	if !k.Compile() {
 		o := b.Plan
@@ -140,12 +169,23 @@ func (b *Batch) expand(t matrix.Target, k *Kernels, list ListKernels) (all []Ima
 		return nil, err
 	}
 	if both := recipe.CompiledFlavours(t, b.Selection.Flavours); k.KMM && len(both) > 1 {
-		return nil, failure.Errorf(failure.Usage, "--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
+		return nil, failure.Errorf(
+			failure.Usage,
+			"--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour",
+			t.Tag(),
+			strings.Join(both, ", "),
+		)
 	}
 	o := b.Plan
-	o.Together, o.Toolchain, o.Sources, o.KMM = k.Together, k.Toolchain, k.Sources, k.KMM
-	o.Modules, o.Flavours, o.KernelFrom = k.Modules, b.Selection.Flavours, b.Kernels.From
-	if o.Kernels = releases; k.Together {
+	o.Together = k.Together
+	o.Toolchain = k.Toolchain
+	o.Sources = k.Sources
+	o.KMM = k.KMM
+	o.Modules = k.Modules
+	o.Flavours = b.Selection.Flavours
+	o.KernelFrom = b.Kernels.From
+	o.Kernels = releases
+	if k.Together {
 		return []Image{{Target: t, Plan: o}}, nil
 	}
 	for _, release := range releases {
@@ -155,8 +195,8 @@ func (b *Batch) expand(t matrix.Target, k *Kernels, list ListKernels) (all []Ima
 	return all, nil
 }
 
-// Releases are the kernels of a target. Kernels that are listed and the driver does not compile on are left out; such a kernel
-// that the user named is refused.
+// Releases are the kernels of a target. Kernels that are listed and the driver does not compile on
+// are left out; such a kernel that the user named is refused.
 func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels) (releases []string, err error) {
 	refuse := func(format string, args ...any) error { return failure.Errorf(failure.Usage, format, args...) }
 	suits := func(k distros.Kernel) error {
@@ -166,13 +206,15 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 		return recipe.CheckFlavours(t.Driver, k, recipe.CompiledFlavours(t, s.Flavours))
 	}
 	var all, offered []distros.Kernel
-	usual, from := "", strings.Join(k.From, " and ")
+	usual := ""
+	from := strings.Join(k.From, " and ")
 	if k.NeedsIndex() {
 		if err := recipe.CheckPackaged(t.Distro); err != nil && from == "" {
 			return nil, refuse("%s %s: --kernel: %w", t.Tag(), t.Arch, err)
 		}
 		usual = t.Distro.KernelFlavour(t.Arch)
-		if all, err = list(t); err != nil {
+		all, err = list(t)
+		if err != nil {
 			return nil, err
 		}
 		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool { return suits(k) != nil })
@@ -203,7 +245,8 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 		return nil, refuse("--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
 			from, strings.Join(only, ", "))
 	}
-	if releases, err = recipe.SelectKernels(offered, k.Specs, k.Flavours, usual); err != nil {
+	releases, err = recipe.SelectKernels(offered, k.Specs, k.Flavours, usual)
+	if err != nil {
 		return nil, refuse("%s %s: %w", t.Tag(), t.Arch, err)
 	}
 	return releases, nil
@@ -224,15 +267,18 @@ func releasesOf(kernels []distros.Kernel) (all []string) {
 	return all
 }
 
-// LockWord is how the lock notes a spec: with the flavours that narrow it, and with the images that it
-// is about.
+// LockWord is how the lock notes a spec: with the flavours that narrow it, and with the images that
+// it is about.
 func (k *Kernels) LockWord(spec string) string {
 	if !IsListed(spec) {
 		return spec
 	}
 	words := []string{cmp.Or(spec, "only")}
 	if len(k.Flavours) > 0 {
-		words = append(words, strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","))
+		words = append(
+			words,
+			strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","),
+		)
 	}
 	for _, ref := range recipe.PublicImages(k.From) {
 		words = append(words, "from", cmp.Or(ref, "file"))

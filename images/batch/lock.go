@@ -19,7 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// LockPath is where the lock of a matrix is, unless given names it: beside the matrix, with the ending .lock.
+// LockPath is where the lock of a matrix is, unless given names it: beside the matrix, with the
+// ending .lock.
 func LockPath(given, matrixFile string) string {
 	if given != "" {
 		return given
@@ -30,8 +31,8 @@ func LockPath(given, matrixFile string) string {
 	return strings.TrimSuffix(matrixFile, filepath.Ext(matrixFile)) + ".lock"
 }
 
-// OpenLock reads the sections of the batch's targets, or all sections where the batch has no targets. Without
-// a lock, and with "none" as its file, the batch goes by no lock.
+// OpenLock reads the sections of the batch's targets, or all sections where the batch has no
+// targets. Without a lock, and with "none" as its file, the batch goes by no lock.
 func (b *Batch) OpenLock() error {
 	if b.Given.LockFile == "none" {
 		return nil
@@ -39,14 +40,20 @@ func (b *Batch) OpenLock() error {
 	path := LockPath(b.Given.LockFile, b.Given.MatrixFile)
 	l, err := lockfile.Read(path, func(name string) bool {
 		return len(b.Targets) == 0 || slices.ContainsFunc(b.Targets, func(t matrix.Target) bool {
-			return strings.HasPrefix(name, t.Driver.Version+"-") && strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
+			return strings.HasPrefix(name, t.Driver.Version+"-") &&
+				strings.HasSuffix(name, "-"+t.System.ID+"/"+t.Arch)
 		})
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && b.Given.LockFile == "":
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return failure.Errorf(failure.Usage, "--lock: %w; driver-build lock --lock %s writes it", err, path)
+		return failure.Errorf(
+			failure.Usage,
+			"--lock: %w; driver-build lock --lock %s writes it",
+			err,
+			path,
+		)
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
@@ -54,9 +61,9 @@ func (b *Batch) OpenLock() error {
 	return nil
 }
 
-// lockedImages are the images of all targets as they were locked. An image that is not locked, or that was
-// locked for other flags or for another row of the matrix, is refused: a build that goes by a lock never
-// makes something else without saying so.
+// lockedImages are the images of all targets as they were locked. An image that is not locked, or
+// that was locked for other flags or for another row of the matrix, is refused: a build that goes
+// by a lock never makes something else without saying so.
 func (b *Batch) lockedImages() ([]Image, error) {
 	var all []Image
 	var errs []error
@@ -67,7 +74,8 @@ func (b *Batch) lockedImages() ([]Image, error) {
 				some[i].Pins, err = b.LockedPins(some[i])
 			}
 		}
-		all, errs = append(all, some...), append(errs, err)
+		all = append(all, some...)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, failure.Errorf(failure.Usage, "%s: %w", b.Lock.File, err)
@@ -75,9 +83,10 @@ func (b *Batch) lockedImages() ([]Image, error) {
 	return all, nil
 }
 
-// meant gives the images of one target, several where modules are compiled for several kernels: those that the flags
-// meant when they were locked, so that no repository has to be asked what the latest kernel is. Where they were not
-// locked, list says which are meant now; nil: that is an error.
+// meant gives the images of one target, several where modules are compiled for several kernels:
+// those that the flags meant when they were locked, so that no repository has to be asked what the
+// latest kernel is. Where they were not locked, list says which are meant now; nil: that is an
+// error.
 func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Image, error) {
 	k := b.Kernels
 	if !k.Compile() {
@@ -87,10 +96,13 @@ func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Im
 	if err != nil {
 		return nil, err
 	}
-	k.Specs, k.Flavours, k.From = slices.Collect(maps.Keys(words)), nil, nil
+	k.Specs = slices.Collect(maps.Keys(words))
+	k.Flavours = nil
+	k.From = nil
 	all, err := b.expand(t, &k, nil)
 	for i, im := range all {
-		if all[i].words = words[im.Plan.Kernels[0]]; k.Together {
+		all[i].words = words[im.Plan.Kernels[0]]
+		if k.Together {
 			all[i].words = b.Kernels.LockWords()
 		}
 	}
@@ -98,16 +110,27 @@ func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Im
 }
 
 // meantKernels are the releases of the kernels, each with the words of the lock that mean it.
-func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels) (words map[string][]string, err error) {
+func (b *Batch) meantKernels(
+	l *lockfile.Lock,
+	t matrix.Target,
+	list ListKernels,
+) (words map[string][]string, err error) {
 	k := &b.Kernels
 	unlocked := func(format string, args ...any) error {
 		command := b.lockCommand(lockfile.Name(t.Tag(), t.Arch))
-		return fmt.Errorf("%s %s%s is not locked: %s", t.Tag(), t.Arch, fmt.Sprintf(format, args...), command)
+		return fmt.Errorf(
+			"%s %s%s is not locked: %s",
+			t.Tag(),
+			t.Arch,
+			fmt.Sprintf(format, args...),
+			command,
+		)
 	}
 	words = map[string][]string{}
 	if k.Together {
 		e, ok := l.Find(t.Tag(), t.Arch)
-		if ok && (slices.Equal(e.Kernels, k.LockWords()) || list == nil && sameWords(e.Recipe.Releases(), k.Specs)) {
+		if ok &&
+			(slices.Equal(e.Kernels, k.LockWords()) || list == nil && sameWords(e.Recipe.Releases(), k.Specs)) {
 			for _, release := range e.Recipe.Releases() {
 				words[release] = e.Kernels
 			}
@@ -118,7 +141,8 @@ func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels
 		}
 	}
 	for _, spec := range k.Words() {
-		word, releases := k.LockWord(spec), []string{spec}
+		word := k.LockWord(spec)
+		releases := []string{spec}
 		if IsListed(spec) {
 			releases = lockedReleases(l, t, word)
 		}
@@ -127,7 +151,8 @@ func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels
 			if spec != "" {
 				one.Specs = []string{spec}
 			}
-			if releases, err = one.Releases(t, b.Selection, list); err != nil {
+			releases, err = one.Releases(t, b.Selection, list)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -142,7 +167,10 @@ func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels
 }
 
 func sameWords(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Compact(slices.Sorted(slices.Values(b))))
+	return slices.Equal(
+		slices.Sorted(slices.Values(a)),
+		slices.Compact(slices.Sorted(slices.Values(b))),
+	)
 }
 
 // lockedReleases lists the kernels of a target that a word of the lock stood for.
@@ -155,10 +183,12 @@ func lockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []
 	return releases
 }
 
-// entriesOf lists the entries of a target: that of its image, and those of its images for single kernels.
+// entriesOf lists the entries of a target: that of its image, and those of its images for single
+// kernels.
 func entriesOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Entry) {
 	for _, name := range l.Names() {
-		if r := l.Images[name].Recipe; r.System == t.System.ID && r.Driver == t.Driver.Version && r.Arch == t.Arch {
+		if r := l.Images[name].Recipe; r.System == t.System.ID && r.Driver == t.Driver.Version &&
+			r.Arch == t.Arch {
 			all = append(all, l.Images[name])
 		}
 	}
@@ -187,11 +217,12 @@ func (b *Batch) LockedPins(im Image) (*recipe.Pins, error) {
 	return &pins, err
 }
 
-// explain adds to an error what the repositories have now, where something that was locked is no longer
-// there.
+// explain adds to an error what the repositories have now, where something that was locked is no
+// longer there.
 func (b *Batch) explain(ctx context.Context, builder *images.Builder, im Image, err error) error {
 	_, mismatch := errors.AsType[*fetch.MismatchError](err)
-	if err == nil || im.Pins == nil || !mismatch && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, packages.ErrBase) {
+	if err == nil || im.Pins == nil ||
+		!mismatch && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, packages.ErrBase) {
 		return err
 	}
 	now, planErr := builder.Plan(ctx, im.Target, im.Plan)
@@ -200,7 +231,12 @@ func (b *Batch) explain(ctx context.Context, builder *images.Builder, im Image, 
 	}
 	name := im.lockName()
 	if changes := lockfile.ComparePins(*im.Pins, now.Pins()); len(changes) > 0 {
-		return &lockfile.MismatchError{Target: name, Changes: changes, Command: b.lockCommand(name), Err: err}
+		return &lockfile.MismatchError{
+			Target:  name,
+			Changes: changes,
+			Command: b.lockCommand(name),
+			Err:     err,
+		}
 	}
 	return fmt.Errorf("%w; %s has it locked, and the repositories still name it", err, b.Lock.File)
 }

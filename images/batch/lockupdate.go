@@ -28,8 +28,8 @@ type LockUpdate struct {
 	valid bool // the file was there, and could be read
 }
 
-// Read reads the file and narrows the targets to those that are named. A file that is not there is an empty
-// lock, and so is a damaged file when everything is resolved again.
+// Read reads the file and narrows the targets to those that are named. A file that is not there is
+// an empty lock, and so is a damaged file when everything is resolved again.
 func (u *LockUpdate) Read() (err error) {
 	u.old, err = lockfile.Read(u.File, nil)
 	u.valid = err == nil
@@ -46,17 +46,23 @@ func (u *LockUpdate) Read() (err error) {
 		return len(u.Names) > 0 && len(without(u.Names, mine)) == len(u.Names)
 	})
 	if unknown := without(u.Names, selected); len(unknown) > 0 {
-		name, hint := unknown[0], "give a tag such as 535.261.03-debian12, or TAG/ARCH"
+		name := unknown[0]
+		hint := "give a tag such as 535.261.03-debian12, or TAG/ARCH"
 		if near := distros.Nearest(name, append(u.old.Names(), selected...)); len(near) > 0 {
 			hint = "did you mean " + near[0] + "?"
 		}
-		return failure.Errorf(failure.Usage, "--update %q: neither the lock nor what is selected has such a target: %s", name, hint)
+		return failure.Errorf(
+			failure.Usage,
+			"--update %q: neither the lock nor what is selected has such a target: %s",
+			name,
+			hint,
+		)
 	}
 	return nil
 }
 
-// namesOf are the names of the images of a target: that for any kernel, those in the lock and those for the kernels
-// that are named.
+// namesOf are the names of the images of a target: that for any kernel, those in the lock and those
+// for the kernels that are named.
 func (u *LockUpdate) namesOf(t matrix.Target) (names []string) {
 	tags := []string{t.Tag()}
 	for _, e := range entriesOf(u.old, t) {
@@ -74,8 +80,8 @@ func (u *LockUpdate) namesOf(t matrix.Target) (names []string) {
 	return names
 }
 
-// Resolve finds the new content of the lock. A target that fails does not stop the others, but then there is
-// no lock.
+// Resolve finds the new content of the lock. A target that fails does not stop the others, but then
+// there is no lock.
 func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*lockfile.Lock, error) {
 	plans, err := NewPlans(builder)
 	if err != nil {
@@ -104,9 +110,14 @@ func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*loc
 	return now, nil
 }
 
-// target gives the entries of one target: of its image without modules or, with kernels, of its images with
-// modules. What is locked stays if it still answers what is asked; else the image is planned.
-func (u *LockUpdate) target(ctx context.Context, plans *Plans, t matrix.Target) (all []*lockfile.Entry, err error) {
+// target gives the entries of one target: of its image without modules or, with kernels, of its
+// images with modules. What is locked stays if it still answers what is asked; else the image is
+// planned.
+func (u *LockUpdate) target(
+	ctx context.Context,
+	plans *Plans,
+	t matrix.Target,
+) (all []*lockfile.Entry, err error) {
 	locked := u.old
 	if u.Update {
 		locked = &lockfile.Lock{}
@@ -120,11 +131,13 @@ func (u *LockUpdate) target(ctx context.Context, plans *Plans, t matrix.Target) 
 		if err != nil {
 			return nil, err
 		}
-		if old, ok := u.old.Find(im.Tag(), t.Arch); ok && im.Tag() != t.Tag() { // also locked under words that are not of this call
+		// also locked under words that are not of this call
+		if old, ok := u.old.Find(im.Tag(), t.Arch); ok && im.Tag() != t.Tag() {
 			im.words = append(im.words, without(old.Kernels, u.Kernels.LockWords())...)
 		}
 		im.words = slices.Compact(slices.Sorted(slices.Values(im.words)))
-		if old, ok := locked.Find(im.Tag(), t.Arch); ok && len(lockfile.CompareAsked(old.Recipe, r)) == 0 {
+		if old, ok := locked.Find(im.Tag(), t.Arch); ok &&
+			len(lockfile.CompareAsked(old.Recipe, r)) == 0 {
 			kept := *old
 			kept.Kernels = im.words
 			all = append(all, &kept)
@@ -147,13 +160,19 @@ func (u *LockUpdate) target(ctx context.Context, plans *Plans, t matrix.Target) 
 }
 
 func without(words, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(some, w) })
+	return slices.DeleteFunc(
+		slices.Clone(words),
+		func(w string) bool { return slices.Contains(some, w) },
+	)
 }
 
-// inMatrix says whether the matrix still has the pair of a recipe; rules that can be set aside do not count.
+// inMatrix says whether the matrix still has the pair of a recipe; rules that can be set aside do
+// not count.
 func (u *LockUpdate) inMatrix(r *recipe.Recipe) bool {
 	_, err := u.Matrix.Select(matrix.Selection{
-		Systems: []string{r.System}, Drivers: []string{r.Driver}, Archs: []string{r.Arch}, AllowIncompatible: true,
+		Systems: []string{
+			r.System,
+		}, Drivers: []string{r.Driver}, Archs: []string{r.Arch}, AllowIncompatible: true,
 	})
 	return err == nil
 }
@@ -185,8 +204,12 @@ func (u *LockUpdate) Changes(now *lockfile.Lock) (lines []string) {
 		case !has:
 			lines = append(lines, name+": dropped")
 		case !had:
-			lines = append(lines, fmt.Sprintf("%s: new, base %s, %d packages",
-				name, strings.TrimPrefix(after.Recipe.Base.Digest, "sha256:")[:12], len(after.Recipe.AllPackages())))
+			lines = append(lines, fmt.Sprintf(
+				"%s: new, base %s, %d packages",
+				name,
+				strings.TrimPrefix(after.Recipe.Base.Digest, "sha256:")[:12],
+				len(after.Recipe.AllPackages()),
+			))
 		default:
 			for _, c := range lockfile.Compare(before, after) {
 				lines = append(lines, name+": "+c.String())

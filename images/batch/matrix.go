@@ -25,8 +25,9 @@ const maxKeyFile = 1 << 20
 // Written is a matrix as it is written.
 type Written struct {
 	*matrix.Matrix
-	Text  []byte
-	Files map[string]string // contents of the patches and keys that it names, by their paths beside it
+	Text []byte
+	// contents of the patches and keys that it names, by their paths beside it
+	Files map[string]string
 
 	name    string
 	carried fs.FS // the folder of its patches; nil: that of the file
@@ -72,17 +73,20 @@ func (w *Written) parse() (err error) {
 			return bounded.File(file, maxKeyFile)
 		})
 	}
-	from.Patch = reading(func(file string) ([]byte, error) { return bounded.FSFile(carried, file, patch.MaxBytes) })
+	from.Patch = reading(
+		func(file string) ([]byte, error) { return bounded.FSFile(carried, file, patch.MaxBytes) },
+	)
 	w.Matrix, err = matrix.ParseWithFiles(w.name, w.Text, from)
 	return err
 }
 
-// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the embedded one, whose
-// patches are in the folder carried.
+// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or
+// else the embedded one, whose patches are in the folder carried.
 func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
 	w, err := open(cmp.Or(file, "matrix.yaml"))
 	if file == "" && errors.Is(err, fs.ErrNotExist) {
-		w, err = embeddedMatrix(embedded, carried), nil
+		w = embeddedMatrix(embedded, carried)
+		err = nil
 	}
 	if err == nil {
 		err = w.parse()
@@ -90,8 +94,9 @@ func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, er
 	return w.Matrix, err
 }
 
-// MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes their paths: relative
-// to its folder, except absolute paths. ok is false for a file that is no matrix: without its keys. It may still have errors.
+// MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the
+// matrix writes their paths: relative to its folder, except absolute paths. ok is false for a file
+// that is no matrix: without its keys. It may still have errors.
 func MatrixFiles(file string) (names []string, ok bool, err error) {
 	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
 		return nil, false, nil
@@ -108,15 +113,24 @@ func MatrixFiles(file string) (names []string, ok bool, err error) {
 	return slices.Sorted(maps.Keys(w.Files)), true, err
 }
 
-// Trim cuts a matrix down to the systems and drivers of a selection. file "" is the embedded matrix. The files of the result
-// are those that lie beside it.
-func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note func(...string)) (w Written, err error) {
-	if w = embeddedMatrix(embedded, carried); file != "" {
-		if w, err = open(file); err != nil {
+// Trim cuts a matrix down to the systems and drivers of a selection. file "" is the embedded
+// matrix. The files of the result are those that lie beside it.
+func Trim(
+	file string,
+	embedded []byte,
+	carried fs.FS,
+	s matrix.Selection,
+	note func(...string),
+) (w Written, err error) {
+	w = embeddedMatrix(embedded, carried)
+	if file != "" {
+		w, err = open(file)
+		if err != nil {
 			return w, err
 		}
 	}
-	if err = w.parse(); err != nil {
+	err = w.parse()
+	if err != nil {
 		return w, err
 	}
 	note(releases.Resolve(w.Matrix, s.Drivers)...)
@@ -128,7 +142,8 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 		}
 		return w, failure.Of(failure.Usage, err)
 	}
-	if w.Text, err = matrix.Keep(w.name, w.Text, s.Systems, s.Drivers); err != nil {
+	w.Text, err = matrix.Keep(w.name, w.Text, s.Systems, s.Drivers)
+	if err != nil {
 		return w, failure.Of(failure.Usage, err)
 	}
 	err = w.parse()

@@ -19,38 +19,46 @@ type Pair struct {
 	Tag      string   `json:"tag" yaml:"tag"`
 	Flavours []string `json:"flavours,omitempty" yaml:"flavours,omitempty"`
 	Source   string   `json:"source,omitempty" yaml:"source,omitempty"`
-	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the image gets, and
-	// those that are left out because no public source has their checksum.
+	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the
+	// image gets, and those that are left out because no public source has their checksum.
 	Components []Component `json:"components,omitempty" yaml:"components,omitempty"`
 	// VGPU says whose licence a driver for vGPU guests needs; "": it is for whole GPUs.
 	VGPU string `json:"vgpu,omitempty" yaml:"vgpu,omitempty"`
 	// Companions are those of --companions that fit: "nvidia-fs 2.13.5".
 	Companions []string `json:"companions,omitempty" yaml:"companions,omitempty"`
-	// Patches are those of the kernel sources that the image gets, with the flavours that they are for:
-	// "open-pci-resize-resource (open)".
+	// Patches are those of the kernel sources that the image gets, with the flavours that they are
+	// for: "open-pci-resize-resource (open)".
 	Patches []string `json:"patches,omitempty" yaml:"patches,omitempty"`
-	// Recommended says why the driver is the one to take on its system: "recommended: LTS until 2028-06".
+	// Recommended says why the driver is the one to take on its system: "recommended: LTS until
+	// 2028-06".
 	Recommended string `json:"recommended,omitempty" yaml:"recommended,omitempty"`
 
-	Excluded string   `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
-	Limits   []string `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
+	// the rule that says why it cannot be built
+	Excluded string `json:"excluded,omitempty" yaml:"excluded,omitempty"`
+	// kernels of the system on which modules do not work
+	Limits []string `json:"limits,omitempty" yaml:"limits,omitempty"`
 
-	CUDA       string               `json:"cuda,omitempty" yaml:"cuda,omitempty"`             // the highest release that the driver runs natively
-	Runs       *releases.CUDAAnswer `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`     // how it runs the release that was asked for
-	Advisories []releases.Note      `json:"advisories,omitempty" yaml:"advisories,omitempty"` // what is known of the driver
+	// the highest release that the driver runs natively
+	CUDA string `json:"cuda,omitempty" yaml:"cuda,omitempty"`
+	// how it runs the release that was asked for
+	Runs *releases.CUDAAnswer `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`
+	// what is known of the driver
+	Advisories []releases.Note `json:"advisories,omitempty" yaml:"advisories,omitempty"`
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }
 
 // Component is a component of a driver.
 type Component struct {
-	Name    string `json:"name" yaml:"name"`                         // fabricmanager, imex, nscq, nvlsm, nvsdm
-	Version string `json:"version" yaml:"version"`                   // the driver's, except NVLSM's
-	SHA256  string `json:"sha256,omitempty" yaml:"sha256,omitempty"` // of its archive; empty: not known, the image goes without
+	// fabricmanager, imex, nscq, nvlsm, nvsdm
+	Name    string `json:"name" yaml:"name"`
+	Version string `json:"version" yaml:"version"` // the driver's, except NVLSM's
+	// of its archive; empty: not known, the image goes without
+	SHA256 string `json:"sha256,omitempty" yaml:"sha256,omitempty"`
 }
 
-// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Without systems
-// or drivers it is about all there are.
+// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix.
+// Without systems or drivers it is about all there are.
 func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	s.All = true
 	if _, err := m.Select(s); err != nil {
@@ -64,13 +72,24 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 }
 
 func pair(c matrix.Candidate, noFabric bool) Pair {
-	t, d := c.Target, c.Driver
-	p := Pair{System: t.System.ID, Driver: d.Version, Branch: d.Branch, Arch: t.Arch, Tag: t.Tag(), VGPU: d.VGPU, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
+	t := c.Target
+	d := c.Driver
+	p := Pair{
+		System: t.System.ID,
+		Driver: d.Version,
+		Branch: d.Branch,
+		Arch:   t.Arch,
+		Tag:    t.Tag(),
+		VGPU:   d.VGPU,
+		CUDA:   releases.CUDAOf(d.Version, d.CUDA),
+	}
 	if len(c.Broken) > 0 {
 		p.Excluded = c.Broken[0].Rule + ": " + c.Broken[0].Reason
 		return p
 	}
-	p.Target, p.Limits, p.Flavours, p.Source = t, recipe.Limits(t), t.Flavours, d.Archives[t.Arch].Kind()
+	p.Target, p.Limits, p.Flavours, p.Source = t, recipe.Limits(
+		t,
+	), t.Flavours, d.Archives[t.Arch].Kind()
 	if _, _, ok := d.Debian.Wants(t.System.ID, t.Arch); ok {
 		p.Source = "deb"
 	}
@@ -91,7 +110,10 @@ func patches(t matrix.Target, source string) (all []string) {
 		from = matrix.SourcePackages
 	}
 	for _, p := range t.Driver.Patches {
-		flavours := slices.DeleteFunc(slices.Clone(p.Flavours), func(f string) bool { return !slices.Contains(t.Flavours, f) })
+		flavours := slices.DeleteFunc(
+			slices.Clone(p.Flavours),
+			func(f string) bool { return !slices.Contains(t.Flavours, f) },
+		)
 		if slices.Contains(p.Sources, from) && len(flavours) > 0 {
 			all = append(all, p.Name+" ("+strings.Join(flavours, ", ")+")")
 		}
@@ -99,8 +121,8 @@ func patches(t matrix.Target, source string) (all []string) {
 	return all
 }
 
-// components returns what the matrix has for an architecture, and what NVIDIA's redist folder has beside it,
-// by name.
+// components returns what the matrix has for an architecture, and what NVIDIA's redist folder has
+// beside it, by name.
 func components(d matrix.Driver, arch string) (all []Component) {
 	for _, c := range d.Components.For(arch) {
 		all = append(all, Component{c.Name, c.Version, c.SHA256})

@@ -19,9 +19,14 @@ import (
 // Archs are the architectures that driver images are made for.
 func Archs() []string { return []string{"amd64", "arm64"} }
 
-// Open opens an image for each architecture that is wanted, or, where none is named, for each that it is
-// there for.
-func Open(ctx context.Context, client *registry.Client, ref string, archs []string) (map[string]v1.Image, error) {
+// Open opens an image for each architecture that is wanted, or, where none is named, for each that
+// it is there for.
+func Open(
+	ctx context.Context,
+	client *registry.Client,
+	ref string,
+	archs []string,
+) (map[string]v1.Image, error) {
 	if len(archs) == 0 {
 		archs = []string{""}
 	}
@@ -43,7 +48,13 @@ func Open(ctx context.Context, client *registry.Client, ref string, archs []stri
 }
 
 // Sign signs the modules in the images of all architectures; ref names them in messages.
-func Sign(ctx context.Context, b *images.Builder, ref string, all map[string]v1.Image, how kernelmodules.Signatures) ([]v1.Image, error) {
+func Sign(
+	ctx context.Context,
+	b *images.Builder,
+	ref string,
+	all map[string]v1.Image,
+	how kernelmodules.Signatures,
+) ([]v1.Image, error) {
 	signed := make([]v1.Image, 0, len(all))
 	for _, arch := range Archs() {
 		if all[arch] == nil {
@@ -66,9 +77,17 @@ func BuiltTags(img v1.Image) ([]string, error) {
 	}
 	tag := config.Config.Labels["org.opencontainers.image.version"]
 	if tag == "" {
-		return nil, failure.Errorf(failure.Usage, "the image does not say which tag it was built with: give --tag")
+		return nil, failure.Errorf(
+			failure.Usage,
+			"the image does not say which tag it was built with: give --tag",
+		)
 	}
-	return append([]string{tag}, strings.FieldsFunc(config.Config.Labels[recipe.LabelAliases], func(r rune) bool { return r == ',' })...), nil
+	return append(
+		[]string{tag},
+		strings.FieldsFunc(
+			config.Config.Labels[recipe.LabelAliases],
+			func(r rune) bool { return r == ',' },
+		)...), nil
 }
 
 // HasZstd says whether an image has layers that are compressed with zstd.
@@ -78,7 +97,10 @@ func HasZstd(all []v1.Image) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(m.Layers, func(l v1.Descriptor) bool { return strings.HasSuffix(string(l.MediaType), "+zstd") }) {
+		if slices.ContainsFunc(
+			m.Layers,
+			func(l v1.Descriptor) bool { return strings.HasSuffix(string(l.MediaType), "+zstd") },
+		) {
 			return true, nil
 		}
 	}

@@ -38,25 +38,30 @@ func CheckMirror(text string) error {
 	return err
 }
 
-// Options are the choices for all images: the sources, profile, compression (auto: by the system), and
-// SOURCE_DATE_EPOCH as epoch.
+// Options are the choices for all images: the sources, profile, compression (auto: by the system),
+// and SOURCE_DATE_EPOCH as epoch.
 func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, err error) {
-	o.Base, o.Mirror = s.Base, s.Mirror
-	if o.Profile, err = recipe.ParseProfile(profile); err != nil {
+	o.Base = s.Base
+	o.Mirror = s.Mirror
+	o.Profile, err = recipe.ParseProfile(profile)
+	if err != nil {
 		return o, failure.Of(failure.Usage, err)
 	}
 	if compression != "" && compression != "auto" {
-		if o.Compression, err = recipe.ParseCompression(compression); err != nil {
+		o.Compression, err = recipe.ParseCompression(compression)
+		if err != nil {
 			return o, failure.Of(failure.Usage, err)
 		}
 	}
 	if epoch != "" {
-		if o.Epoch, err = ParseEpoch(epoch); err != nil {
+		o.Epoch, err = ParseEpoch(epoch)
+		if err != nil {
 			return o, err
 		}
 	}
 	if s.Source != "" {
-		if o.Source, err = fetch.Address("--source", s.Source); err != nil {
+		o.Source, err = fetch.Address("--source", s.Source)
+		if err != nil {
 			return o, failure.Of(failure.Usage, err)
 		}
 	}
@@ -67,7 +72,11 @@ func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, 
 func ParseEpoch(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, failure.Errorf(failure.Usage, "SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
+		return 0, failure.Errorf(
+			failure.Usage,
+			"SOURCE_DATE_EPOCH %q is not a number of seconds since 1970",
+			text,
+		)
 	}
 	return n, nil
 }
@@ -83,8 +92,8 @@ func CheckRepository(repository string) error {
 	return nil
 }
 
-// CheckPrograms finds the programs for the images of all targets before anything is downloaded for them. It
-// returns what the images will lack.
+// CheckPrograms finds the programs for the images of all targets before anything is downloaded for
+// them. It returns what the images will lack.
 func CheckPrograms(find Programs, targets []matrix.Target) (lacks []string, err error) {
 	var checked []string
 	for _, t := range targets {
@@ -96,8 +105,19 @@ func CheckPrograms(find Programs, targets []matrix.Target) (lacks []string, err 
 		if err != nil {
 			return nil, failure.Of(failure.Usage, fmt.Errorf("the programs for the image: %w", err))
 		}
-		if !slices.ContainsFunc(found, func(b recipe.Binary) bool { return b.Name == recipe.ProbeName }) {
-			lacks = append(lacks, fmt.Sprintf("images for %s have no %s: %s", t.Arch, recipe.ProbeName, recipe.WithoutProbe))
+		if !slices.ContainsFunc(
+			found,
+			func(b recipe.Binary) bool { return b.Name == recipe.ProbeName },
+		) {
+			lacks = append(
+				lacks,
+				fmt.Sprintf(
+					"images for %s have no %s: %s",
+					t.Arch,
+					recipe.ProbeName,
+					recipe.WithoutProbe,
+				),
+			)
 		}
 	}
 	return lacks, nil
@@ -108,10 +128,11 @@ type Programs = func(arch string) ([]recipe.Binary, error)
 
 // Connection says how the cache and the network are reached, and what all images have in common.
 type Connection struct {
-	Registry      registry.Options // without its store; files are fetched with the same jobs, authorities, attempts, and offline
-	Cache         string           // folder
-	AllowRollback bool             // as in images.Builder
-	NoHelpers     bool             // decompresses in Go only
+	// without its store; files are fetched with the same jobs, authorities, attempts, and offline
+	Registry      registry.Options
+	Cache         string // folder
+	AllowRollback bool   // as in images.Builder
+	NoHelpers     bool   // decompresses in Go only
 	Programs      Programs
 	Info          recipe.BuilderInfo
 	Observe       progress.Observer
@@ -124,8 +145,13 @@ func Connect(c Connection) (*images.Builder, error) {
 		return nil, failure.Of(failure.Usage, err)
 	}
 	r := c.Registry
-	if r.Store, err = fetch.OpenStore(c.Cache); err != nil {
-		return nil, failure.Errorf(failure.Usage, "open the cache: %w: give another folder with --cache", err)
+	r.Store, err = fetch.OpenStore(c.Cache)
+	if err != nil {
+		return nil, failure.Errorf(
+			failure.Usage,
+			"open the cache: %w: give another folder with --cache",
+			err,
+		)
 	}
 	registries, err := registry.New(r)
 	if err != nil {
@@ -134,12 +160,22 @@ func Connect(c Connection) (*images.Builder, error) {
 	files := &fetch.Client{
 		Store: r.Store, HTTP: client, Offline: r.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: r.Attempts, Backoff: r.Backoff,
 	}
-	env := packages.Env{Store: r.Store, Fetch: files, Jobs: r.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
+	env := packages.Env{
+		Store:         r.Store,
+		Fetch:         files,
+		Jobs:          r.Jobs,
+		Machine:       os.DirFS("/"),
+		AllowRollback: c.AllowRollback,
+	}
 	if !c.NoHelpers {
 		env.XZ = compression.FindXZ()
 	}
 	return &images.Builder{
-		Planner: images.Planner{Env: env, Registry: registries, Observe: c.Observe}, Binaries: c.Programs, Info: c.Info,
+		Planner: images.Planner{
+			Env:      env,
+			Registry: registries,
+			Observe:  c.Observe,
+		}, Binaries: c.Programs, Info: c.Info,
 	}, nil
 }
 

@@ -46,15 +46,16 @@ var (
 	chartVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 )
 
-// ReadChart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: of a folder with Chart.yaml, or
-// of the archive that `helm package` makes, whose bytes stay. The same chart gives the same digest. Its repository is
-// below origin.
+// ReadChart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: of a folder
+// with Chart.yaml, or of the archive that `helm package` makes, whose bytes stay. The same chart
+// gives the same digest. Its repository is below origin.
 func ReadChart(origin, file string) (a Artifact, err error) {
 	pack := func(name string) ([]byte, error) { return packChart(file, name) }
 	meta, err := bounded.File(filepath.Join(file, chartFile), maxMeta)
 	if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
 		var archive []byte
-		if archive, err = bounded.File(file, maxChart); err == nil {
+		archive, err = bounded.File(file, maxChart)
+		if err == nil {
 			meta, err = findMeta(archive)
 		}
 		pack = func(string) ([]byte, error) { return archive, nil }
@@ -88,7 +89,11 @@ func findMeta(archive []byte) ([]byte, error) {
 }
 
 // newChart makes the artifact of Chart.yaml and of the archive of a chart with its name.
-func newChart(origin string, meta []byte, archive func(name string) ([]byte, error)) (a Artifact, err error) {
+func newChart(
+	origin string,
+	meta []byte,
+	archive func(name string) ([]byte, error),
+) (a Artifact, err error) {
 	fields := map[string]any{}
 	err = yaml.Unmarshal(meta, &fields)
 	var text []byte
@@ -101,16 +106,24 @@ func newChart(origin string, meta []byte, archive func(name string) ([]byte, err
 	name, _ := fields["name"].(string)
 	version, _ := fields["version"].(string)
 	if !chartName.MatchString(name) || !chartVersion.MatchString(version) {
-		return a, fmt.Errorf("its Chart.yaml has the name %q and the version %q, which are no name and version of a chart", name, version)
+		return a, fmt.Errorf(
+			"its Chart.yaml has the name %q and the version %q, which are no name and version of a chart",
+			name,
+			version,
+		)
 	}
 	packed, err := archive(name)
 	if err != nil {
 		return a, err
 	}
-	config, layer := oci.BytesBlob(chartConfigType, text, nil), oci.BytesBlob(chartType, packed, nil)
+	config := oci.BytesBlob(chartConfigType, text, nil)
+	layer := oci.BytesBlob(chartType, packed, nil)
 	d, err := oci.NewManifest(v1.Manifest{
 		Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
-		Annotations: map[string]string{TitleAnnotation: name, "org.opencontainers.image.version": version},
+		Annotations: map[string]string{
+			TitleAnnotation:                    name,
+			"org.opencontainers.image.version": version,
+		},
 	})
 	return Artifact{
 		Kind: Chart, Title: name + " " + version, Repository: origin + "/charts/" + name, Tags: []string{strings.ReplaceAll(version, "+", "_")},
@@ -118,8 +131,8 @@ func newChart(origin string, meta []byte, archive func(name string) ([]byte, err
 	}, err
 }
 
-// packChart makes the archive of a chart in a folder: files below a folder of its name, all of 1970, without those that
-// .helmignore names. Links are refused: they could lead anywhere.
+// packChart makes the archive of a chart in a folder: files below a folder of its name, all of
+// 1970, without those that .helmignore names. Links are refused: they could lead anywhere.
 func packChart(dir, name string) ([]byte, error) {
 	ignored, err := readIgnored(filepath.Join(dir, ".helmignore"))
 	if err != nil {
@@ -128,7 +141,8 @@ func packChart(dir, name string) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	w := tar.NewWriter(z)
-	size, files := 0, 0
+	size := 0
+	files := 0
 	err = fs.WalkDir(os.DirFS(dir), ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -140,10 +154,18 @@ func packChart(dir, name string) ([]byte, error) {
 			return fmt.Errorf("%s is no regular file", file)
 		}
 		content, err := bounded.File(filepath.Join(dir, file), maxChart)
-		if size, files = size+len(content), files+1; size > maxChart || files > maxFiles {
+		size = size + len(content)
+		files = files + 1
+		if size > maxChart || files > maxFiles {
 			return fmt.Errorf("it has more than %d bytes or %d files", maxChart, maxFiles)
 		}
-		h := tar.Header{Typeflag: tar.TypeReg, Name: name + "/" + file, Size: int64(len(content)), Mode: 0o644, ModTime: time.Unix(0, 0)}
+		h := tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     name + "/" + file,
+			Size:     int64(len(content)),
+			Mode:     0o644,
+			ModTime:  time.Unix(0, 0),
+		}
 		if err == nil {
 			err = w.WriteHeader(&h)
 		}

@@ -11,31 +11,43 @@ import (
 
 // Bounds of a bundle. That of the list bounds everything that is on it.
 const (
-	MaxDocument  = 4 << 20  // bytes of a document, the list and index.json: registries accept manifests of up to 4 MiB
+	// bytes of a document, the list and index.json: registries accept manifests of up to 4 MiB
+	MaxDocument  = 4 << 20
 	maxDocuments = 64 << 20 // bytes of all documents: they are in memory
 )
 
-// check says what is wrong with a list, by itself: its names. Its documents and blobs are compared with those that its
-// items need.
+// check says what is wrong with a list, by itself: its names. Its documents and blobs are compared
+// with those that its items need.
 func (l *List) check() error {
 	if len(l.Items) == 0 {
 		return errors.New("it has no items")
 	}
-	left, blobs := int64(maxDocuments), map[Blob]bool{}
+	left := int64(maxDocuments)
+	blobs := map[Blob]bool{}
 	for _, d := range l.Documents {
 		if left -= d.Size; d.Size < 0 || left < 0 {
-			return fmt.Errorf("its documents have more than %d bytes, or one has less than none", maxDocuments)
+			return fmt.Errorf(
+				"its documents have more than %d bytes, or one has less than none",
+				maxDocuments,
+			)
 		}
 	}
 	for _, b := range l.Blobs {
 		if blobs[b] || b.Size < 0 {
-			return fmt.Errorf("blob %s of %d bytes is on it twice, or has a size that is none", b.Digest, b.Size)
+			return fmt.Errorf(
+				"blob %s of %d bytes is on it twice, or has a size that is none",
+				b.Digest,
+				b.Size,
+			)
 		}
 		blobs[b] = true
 	}
 	for _, a := range l.Absent {
 		if !blobs[a.Blob] || a.Source == "" {
-			return fmt.Errorf("%s is absent, but not a blob of this size that another bundle has", a.Digest)
+			return fmt.Errorf(
+				"%s is absent, but not a blob of this size that another bundle has",
+				a.Digest,
+			)
 		}
 	}
 	names := map[string]bool{}
@@ -52,7 +64,8 @@ func checkRepository(name string) error {
 	if err := imagename.CheckRepository(name); err != nil {
 		return err
 	}
-	if host, _, ok := strings.Cut(name, "/"); !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
+	if host, _, ok := strings.Cut(name, "/"); !ok ||
+		!strings.ContainsAny(host, ".:") && host != "localhost" {
 		return fmt.Errorf("%q names no registry: give REGISTRY/PATH", name)
 	}
 	return nil

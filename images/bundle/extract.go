@@ -15,7 +15,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Complete says what of the inputs of builds or of a mirror is not in the file, before anything of it is written.
+// Complete says what of the inputs of builds or of a mirror is not in the file, before anything of
+// it is written.
 func (b *Bundle) Complete(kind Kind) error {
 	all, _ := b.graph.files(kind)
 	if kind == Inputs {
@@ -31,7 +32,8 @@ func (b *Bundle) Complete(kind Kind) error {
 	return nil
 }
 
-// buildInputs returns what a build reads from its cache: downloads, and base images with their documents.
+// buildInputs returns what a build reads from its cache: downloads, and base images with their
+// documents.
 func (b *Bundle) buildInputs() []v1.Descriptor {
 	_, all := b.graph.files(Inputs)
 	for _, p := range b.graph.parts {
@@ -48,11 +50,16 @@ func (b *Bundle) buildInputs() []v1.Descriptor {
 	return all
 }
 
-// Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The bundle was
-// checked.
+// Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest.
+// The bundle was checked.
 func (b *Bundle) Adopt(ctx context.Context, store *fetch.Store) error {
 	for _, d := range b.buildInputs() {
-		f := fetch.File{URL: "bundle:" + d.Digest.String(), SHA256: d.Digest.Hex, SHA512: d.Annotations[sha512Annotation], Size: d.Size}
+		f := fetch.File{
+			URL:    "bundle:" + d.Digest.String(),
+			SHA256: d.Digest.Hex,
+			SHA512: d.Annotations[sha512Annotation],
+			Size:   d.Size,
+		}
 		if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
 			continue
 		}
@@ -67,13 +74,20 @@ func (b *Bundle) Adopt(ctx context.Context, store *fetch.Store) error {
 	return nil
 }
 
-// heads are files that a client of a repository reads first: they come when everything that they lead to is
-// there.
-var heads = []string{"InRelease", "Release", "Release.gpg", "repomd.xml", "repomd.xml.asc", "repomd.xml.key"}
+// heads are files that a client of a repository reads first: they come when everything that they
+// lead to is there.
+var heads = []string{
+	"InRelease",
+	"Release",
+	"Release.gpg",
+	"repomd.xml",
+	"repomd.xml.asc",
+	"repomd.xml.key",
+}
 
-// Extract writes the files of a kind, except downloads, into a folder that exists, each under its title. A file
-// appears whole, no link in the folder leads out of it, and a mirror that nodes read meanwhile stays usable. The
-// bundle was checked.
+// Extract writes the files of a kind, except downloads, into a folder that exists, each under its
+// title. A file appears whole, no link in the folder leads out of it, and a mirror that nodes read
+// meanwhile stays usable. The bundle was checked.
 func (b *Bundle) Extract(ctx context.Context, kind Kind, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // fetched reads what driver-build fetch printed: lines "sha256:DIGEST PATH URL" of downloads, and
-// "sha256:DIGEST NAME" of base images, whose names may be on this machine. It returns the downloads as files.
+// "sha256:DIGEST NAME" of base images, whose names may be on this machine. It returns the downloads
+// as files.
 func fetched(ctx context.Context, text string) (bases []source, files []oci.Blob, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -41,8 +42,8 @@ func fetched(ctx context.Context, text string) (bases []source, files []oci.Blob
 	return bases, files, nil
 }
 
-// download is a file of the cache. Its title begins with its digest, because repositories may have different
-// files of one name.
+// download is a file of the cache. Its title begins with its digest, because repositories may have
+// different files of one name.
 func download(ctx context.Context, digest, file, url string) (oci.Blob, error) {
 	b, err := fromFile(ctx, file, "")
 	if err != nil {
@@ -53,12 +54,20 @@ func download(ctx context.Context, digest, file, url string) (oci.Blob, error) {
 	if i := strings.IndexAny(name, "?#"); i >= 0 {
 		name = name[:i]
 	}
-	b.Desc.Annotations = map[string]string{TitleAnnotation: b.Desc.Digest.Hex[:12] + "-" + name, downloadAnnotation: url}
+	b.Desc.Annotations = map[string]string{
+		TitleAnnotation:    b.Desc.Digest.Hex[:12] + "-" + name,
+		downloadAnnotation: url,
+	}
 	switch {
 	case algorithm == "sha512":
 		b.Desc.Annotations[sha512Annotation] = hex
 	case hex != b.Desc.Digest.Hex:
-		return b, fmt.Errorf("%s has the digest %s, and not %s: run driver-build fetch again", file, b.Desc.Digest, digest)
+		return b, fmt.Errorf(
+			"%s has the digest %s, and not %s: run driver-build fetch again",
+			file,
+			b.Desc.Digest,
+			digest,
+		)
 	}
 	return b, nil
 }

@@ -15,9 +15,12 @@ import (
 
 // Annotations of a layer that is a file.
 const (
-	TitleAnnotation      = "org.opencontainers.image.title"        // its path, which `oras pull` writes it to
-	downloadAnnotation   = "io.github.driver-container.download"   // of a download, the address it came from
-	sha512Annotation     = "io.github.driver-container.sha512"     // of a download whose repository has no sha256
+	// its path, which `oras pull` writes it to
+	TitleAnnotation = "org.opencontainers.image.title"
+	// of a download, the address it came from
+	downloadAnnotation = "io.github.driver-container.download"
+	// of a download whose repository has no sha256
+	sha512Annotation     = "io.github.driver-container.sha512"
 	executableAnnotation = "io.github.driver-container.executable" // "true" of a program
 )
 
@@ -27,8 +30,8 @@ const (
 	maxMirrorFolders = 39 // of a mirror: host and address
 )
 
-// The shapes of a name in the path of an input and of a file in a mirror: no hidden file, nothing that leads
-// out of the folder.
+// The shapes of a name in the path of an input and of a file in a mirror: no hidden file, nothing
+// that leads out of the folder.
 var (
 	inputPart  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
 	mirrorPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+~:@^=,-]{0,199}$`)
@@ -37,24 +40,36 @@ var (
 
 // CheckPath says why an import would not write a file of an item of this kind.
 func CheckPath(kind Kind, title string) error {
-	shape, least, most := inputPart, 1, maxFolders+1
+	shape := inputPart
+	least := 1
+	most := maxFolders + 1
 	if kind == Headers {
-		shape, least, most = mirrorPart, 2, maxMirrorFolders+1
+		shape = mirrorPart
+		least = 2
+		most = maxMirrorFolders + 1
 	}
 	parts := strings.Split(title, "/")
-	if len(parts) < least || len(parts) > most || slices.ContainsFunc(parts, func(p string) bool { return !shape.MatchString(p) }) {
-		return fmt.Errorf("%q cannot be the path of a file in %s: letters, digits and ._+~- make a name, in at most %d folders", title, kind, most-1)
+	if len(parts) < least || len(parts) > most ||
+		slices.ContainsFunc(parts, func(p string) bool { return !shape.MatchString(p) }) {
+		return fmt.Errorf(
+			"%q cannot be the path of a file in %s: letters, digits and ._+~- make a name, in at most %d folders",
+			title,
+			kind,
+			most-1,
+		)
 	}
 	return nil
 }
 
-// files returns the files of all items of a kind whose layers are files, and apart from them the downloads.
+// files returns the files of all items of a kind whose layers are files, and apart from them the
+// downloads.
 func (g *graph) files(kind Kind) (files, downloads []v1.Descriptor) {
 	for _, p := range g.parts {
 		if p.Kind != kind {
 			continue
 		}
-		m, _ := strictjson.Decode[v1.Manifest](p.Top().Raw) // an index has no layers; it was read before
+		// an index has no layers; it was read before
+		m, _ := strictjson.Decode[v1.Manifest](p.Top().Raw)
 		for _, d := range m.Layers {
 			if d.Annotations[downloadAnnotation] != "" {
 				downloads = append(downloads, d)
@@ -75,7 +90,8 @@ func checkFiles(g *graph) error {
 				return errors.New("a download has no sha512 where one is stated")
 			}
 		}
-		known, folders := map[string]v1.Hash{}, map[string]bool{}
+		known := map[string]v1.Hash{}
+		folders := map[string]bool{}
 		for _, d := range files {
 			title := d.Annotations[TitleAnnotation]
 			if err := CheckPath(kind, title); err != nil {

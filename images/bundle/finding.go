@@ -7,7 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// ErrUnsound says that a bundle is not what its list and its signature say: damaged, incomplete, or changed.
+// ErrUnsound says that a bundle is not what its list and its signature say: damaged, incomplete, or
+// changed.
 var ErrUnsound = failure.New(failure.Content, "the bundle is not sound")
 
 // Rule names what a finding is about.
@@ -15,7 +16,8 @@ type Rule string
 
 // The rules that a bundle is verified by.
 const (
-	RuleArchive   Rule = "archive"   // the tar itself: names, kinds and order of members, bytes between them
+	// the tar itself: names, kinds and order of members, bytes between them
+	RuleArchive   Rule = "archive"
 	RuleDamaged   Rule = "damaged"   // content that does not have its digest
 	RuleMissing   Rule = "missing"   // on the list and not in the file
 	RuleExtra     Rule = "extra"     // in the file and not on the list
@@ -58,5 +60,10 @@ func Unsound(findings []Finding) error {
 	if len(findings) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d findings, the first: %s", ErrUnsound, len(findings), findings[0].String())
+	return fmt.Errorf(
+		"%w: %d findings, the first: %s",
+		ErrUnsound,
+		len(findings),
+		findings[0].String(),
+	)
 }

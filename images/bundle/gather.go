@@ -16,21 +16,25 @@ import (
 
 // Selection says what a bundle gets.
 type Selection struct {
-	Origin string                // repository whose name is replaced at the site; images on this machine are put into it
-	Images []string              // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
+	// repository whose name is replaced at the site; images on this machine are put into it
+	Origin string
+	// REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
+	Images []string
 	Keep   func(tag string) bool // which tags of Origin; nil: all
 	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
 	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
 	Files  []File                // inputs of builds
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
-	FileTag string // tag of the artifact that has Files and the downloads, and of that with a mirror
+	// tag of the artifact that has Files and the downloads, and of that with a mirror
+	FileTag string
 }
 
 // File is a file of this machine. Title is its path at the site; "": its name.
 type File struct{ Path, Title string }
 
-// source is an artifact to take along: a reference, and the digest of a document that it must have; zero: any.
+// source is an artifact to take along: a reference, and the digest of a document that it must have;
+// zero: any.
 type source struct {
 	kind   Kind
 	ref    string
@@ -82,7 +86,8 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, e
 		}
 	}
 	g.all = append(g.all, charts...)
-	if files = append(downloads, files...); len(files) == 0 {
+	files = append(downloads, files...)
+	if len(files) == 0 {
 		return g.all, nil
 	}
 	content, err := filesArtifact(files)
@@ -123,9 +128,12 @@ type gatherer struct {
 	places map[string]int // repository@digest, and where it is in all
 }
 
-// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets the tag.
+// artifact adds an artifact of a registry or of this machine. The same artifact under another tag
+// gets the tag.
 func (g *gatherer) artifact(ctx context.Context, from source) error {
-	kind, ref, want := from.kind, from.ref, from.digest
+	kind := from.kind
+	ref := from.ref
+	want := from.digest
 	opened, err := g.client.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return err
@@ -134,8 +142,17 @@ func (g *gatherer) artifact(ctx context.Context, from source) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", ref, err)
 	}
-	if want != (v1.Hash{}) && !slices.ContainsFunc(content.Documents, func(d oci.Document) bool { return d.Desc.Digest == want }) {
-		return failure.Errorf(failure.Usage, "%s has no image %s any more: run driver-build fetch again", ref, want)
+	if want != (v1.Hash{}) &&
+		!slices.ContainsFunc(
+			content.Documents,
+			func(d oci.Document) bool { return d.Desc.Digest == want },
+		) {
+		return failure.Errorf(
+			failure.Usage,
+			"%s has no image %s any more: run driver-build fetch again",
+			ref,
+			want,
+		)
 	}
 	repository, tag, err := g.place(kind, ref, content.Top().Desc.Digest)
 	if err != nil {
@@ -155,17 +172,27 @@ func (g *gatherer) artifact(ctx context.Context, from source) error {
 		if !oci.IsLocal(ref) {
 			ref = key // a tag may move between two requests
 		}
-		if attachments, err = g.client.Attachments(ctx, ref); err != nil {
+		attachments, err = g.client.Attachments(ctx, ref)
+		if err != nil {
 			return err
 		}
 	}
 	g.places[key] = len(g.all)
-	g.all = append(g.all, Artifact{Kind: kind, Repository: repository, Tags: tags, Content: content, Attachments: attachments})
+	g.all = append(
+		g.all,
+		Artifact{
+			Kind:        kind,
+			Repository:  repository,
+			Tags:        tags,
+			Content:     content,
+			Attachments: attachments,
+		},
+	)
 	return nil
 }
 
-// place returns the repository and the tag that an artifact has at the origin. A base of this machine has none
-// and gets some.
+// place returns the repository and the tag that an artifact has at the origin. A base of this
+// machine has none and gets some.
 func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag string, err error) {
 	l, ok := oci.ParseLocal(ref)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// emptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle and
-// therefore on no list.
+// emptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every
+// bundle and therefore on no list.
 var emptyConfig = oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
 
 // part is an item with everything that it needs.
@@ -24,8 +24,8 @@ type part struct {
 // ref is its reference by digest.
 func (p part) ref() string { return p.Repository + "@" + p.Descriptor.Digest.String() }
 
-// graph is what items need. It is the same wherever it is made: create writes it into the list, and every reader
-// compares it with the list.
+// graph is what items need. It is the same wherever it is made: create writes it into the list, and
+// every reader compares it with the list.
 type graph struct {
 	parts     []part
 	documents []Blob // each once; an index after what it names
@@ -35,7 +35,11 @@ type graph struct {
 }
 
 // collect follows items to everything that they need, among these documents. open opens a blob.
-func collect(items []Item, documents map[v1.Hash][]byte, open func(v1.Descriptor) (io.ReadCloser, error)) (*graph, error) {
+func collect(
+	items []Item,
+	documents map[v1.Hash][]byte,
+	open func(v1.Descriptor) (io.ReadCloser, error),
+) (*graph, error) {
 	g := &graph{sizes: map[v1.Hash]int64{}, users: map[v1.Hash][]string{}}
 	from := oci.RemoteBlobs("the bundle", func(h v1.Hash) ([]byte, error) {
 		if raw, ok := documents[h]; ok {
@@ -61,14 +65,22 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 		return err
 	}
 	p := part{Item: i, Content: content}
-	if top := content.Top().Desc; top.MediaType != i.Descriptor.MediaType || top.Size != i.Descriptor.Size {
-		return fmt.Errorf("it is %q of %d bytes on the list, and %q of %d itself", i.Descriptor.MediaType, i.Descriptor.Size, top.MediaType, top.Size)
+	if top := content.Top().Desc; top.MediaType != i.Descriptor.MediaType ||
+		top.Size != i.Descriptor.Size {
+		return fmt.Errorf(
+			"it is %q of %d bytes on the list, and %q of %d itself",
+			i.Descriptor.MediaType,
+			i.Descriptor.Size,
+			top.MediaType,
+			top.Size,
+		)
 	}
 	if i.Subject != nil {
 		if !slices.Contains(g.users[*i.Subject], i.Repository) {
 			return fmt.Errorf("it belongs to %s, which is not before it", i.Subject)
 		}
-		if p.attachment, err = oci.AttachmentOf(*i.Subject, i.tag(), artifact); err != nil {
+		p.attachment, err = oci.AttachmentOf(*i.Subject, i.tag(), artifact)
+		if err != nil {
 			return fmt.Errorf("it belongs to %s on the list: %w", i.Subject, err)
 		}
 	}
@@ -82,7 +94,8 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 	return err
 }
 
-// use adds a user of a document or a blob, and puts it into all unless it was there, or there was an error.
+// use adds a user of a document or a blob, and puts it into all unless it was there, or there was
+// an error.
 func (g *graph) use(err error, repository string, d v1.Descriptor, all *[]Blob) error {
 	size, known := g.sizes[d.Digest]
 	switch {

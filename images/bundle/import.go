@@ -19,20 +19,24 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// ErrLacks says that the registry lacks blobs that the bundle does not have either. Nothing was pushed.
+// ErrLacks says that the registry lacks blobs that the bundle does not have either. Nothing was
+// pushed.
 var ErrLacks = failure.New(failure.Network, "neither in the bundle nor in the registry")
 
 // ImportOptions say where a bundle goes.
 type ImportOptions struct {
-	To          string                  // repository that takes the place of the origin
-	AllowPublic bool                    // let images with vGPU guest drivers go to registries that are known to be public
-	DryRun      bool                    // ask the registry, and push nothing
-	Jobs        int                     // parallel transfers; 0: 4
-	Sign        signature.Signer        // with the site's key, before anything gets a tag; nil: no
-	Progress    func(done, total int64) // bytes of the blobs that the registry has, and of all; nil: no reports
+	To string // repository that takes the place of the origin
+	// let images with vGPU guest drivers go to registries that are known to be public
+	AllowPublic bool
+	DryRun      bool             // ask the registry, and push nothing
+	Jobs        int              // parallel transfers; 0: 4
+	Sign        signature.Signer // with the site's key, before anything gets a tag; nil: no
+	// bytes of the blobs that the registry has, and of all; nil: no reports
+	Progress func(done, total int64)
 }
 
-// Result is what an import did. Items are those of the list, with the names that they have at the site.
+// Result is what an import did. Items are those of the list, with the names that they have at the
+// site.
 type Result struct {
 	Done   []Item
 	Sent   int   // blobs
@@ -54,10 +58,10 @@ type transfer struct {
 	total  int64
 }
 
-// Import pushes a bundle that was checked, or one that passes a pipe: its blobs are then pushed as they pass, each
-// verified. Nothing has a name before everything that it leads to is there and all of the bundle is verified.
-// The registry is the only state: an import that was stopped anywhere is continued by repeating it. It mounts blobs from
-// the repositories of the client's MountFrom.
+// Import pushes a bundle that was checked, or one that passes a pipe: its blobs are then pushed as
+// they pass, each verified. Nothing has a name before everything that it leads to is there and all
+// of the bundle is verified. The registry is the only state: an import that was stopped anywhere is
+// continued by repeating it. It mounts blobs from the repositories of the client's MountFrom.
 func (b *Bundle) Import(ctx context.Context, c *registry.Client, o ImportOptions) (*Result, error) {
 	if o.Jobs <= 0 {
 		o.Jobs = 4
@@ -75,8 +79,9 @@ func (b *Bundle) Import(ctx context.Context, c *registry.Client, o ImportOptions
 	return &t.result, nil
 }
 
-// Rename returns the repository at the site of a repository at the origin: the origin's name is replaced.
-// What comes from elsewhere, such as a base image, keeps its whole name below the site's repository.
+// Rename returns the repository at the site of a repository at the origin: the origin's name is
+// replaced. What comes from elsewhere, such as a base image, keeps its whole name below the site's
+// repository.
 func Rename(repository, origin, to string) string {
 	if rest, ok := strings.CutPrefix(repository+"/", origin+"/"); ok {
 		return strings.TrimSuffix(to+"/"+rest, "/")
@@ -93,12 +98,14 @@ func (t *transfer) rename(context.Context) (err error) {
 		}
 		t.result.Done = append(t.result.Done, i)
 	}
-	if t.needs, err = collect(t.result.Done, t.bundle.documents, t.bundle.open); err != nil {
+	t.needs, err = collect(t.result.Done, t.bundle.documents, t.bundle.open)
+	if err != nil {
 		return err
 	}
 	for _, p := range t.needs.parts {
 		for _, d := range p.Documents {
-			if err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw); err != nil && !t.AllowPublic {
+			if err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw); err != nil &&
+				!t.AllowPublic {
 				return err
 			}
 		}
@@ -109,7 +116,11 @@ func (t *transfer) rename(context.Context) (err error) {
 	return nil
 }
 
-func (t *transfer) parallel(ctx context.Context, n int, f func(ctx context.Context, n int) error) error {
+func (t *transfer) parallel(
+	ctx context.Context,
+	n int,
+	f func(ctx context.Context, n int) error,
+) error {
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(t.Jobs)
 	for i := range n {
@@ -144,15 +155,26 @@ func (t *transfer) pushBlobs(ctx context.Context) error {
 	}
 	for _, a := range t.bundle.List.Absent {
 		if err == nil {
-			err = t.pushBlob(ctx, oci.Blob{Desc: v1.Descriptor{Digest: a.Digest, Size: a.Size}, Open: func() (io.ReadCloser, error) {
-				return nil, fmt.Errorf("%s is in another repository, from which the registry does not mount it: here it is %w", a.Digest, ErrLacks)
-			}})
+			err = t.pushBlob(
+				ctx,
+				oci.Blob{
+					Desc: v1.Descriptor{Digest: a.Digest, Size: a.Size},
+					Open: func() (io.ReadCloser, error) {
+						return nil, fmt.Errorf(
+							"%s is in another repository, from which the registry does not mount it: here it is %w",
+							a.Digest,
+							ErrLacks,
+						)
+					},
+				},
+			)
 		}
 	}
 	return err
 }
 
-// pushBlob makes sure that all repositories that need a blob have it: it goes to one, and is mounted into the others.
+// pushBlob makes sure that all repositories that need a blob have it: it goes to one, and is
+// mounted into the others.
 func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 	sent := 0
 	for _, repository := range t.needs.users[b.Desc.Digest] {
@@ -174,8 +196,8 @@ func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 	return nil
 }
 
-// pushNames pushes manifests, then what belongs to them and the signatures of the site, for each repository at once because
-// that waits for other signers, then tags.
+// pushNames pushes manifests, then what belongs to them and the signatures of the site, for each
+// repository at once because that waits for other signers, then tags.
 func (t *transfer) pushNames(ctx context.Context) error {
 	attachments := map[string][]oci.Attachment{}
 	for _, p := range t.needs.parts {
@@ -216,13 +238,19 @@ func (t *transfer) pushNames(ctx context.Context) error {
 	return nil
 }
 
-// signatures returns the site's signatures, under the names of the site, of an artifact and of each image in it. What is
-// signed by the key already, in the registry or in the bundle, is not signed again.
-func (t *transfer) signatures(ctx context.Context, p part, brought []oci.Attachment) ([]oci.Attachment, error) {
+// signatures returns the site's signatures, under the names of the site, of an artifact and of each
+// image in it. What is signed by the key already, in the registry or in the bundle, is not signed
+// again.
+func (t *transfer) signatures(
+	ctx context.Context,
+	p part,
+	brought []oci.Attachment,
+) ([]oci.Attachment, error) {
 	var there []oci.Attachment
 	var err error
 	if t.there[p.ref()] {
-		if there, err = t.client.Attachments(ctx, p.ref()); err != nil {
+		there, err = t.client.Attachments(ctx, p.ref())
+		if err != nil {
 			return nil, err
 		}
 	}

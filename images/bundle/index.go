@@ -14,12 +14,23 @@ import (
 // manifestOf returns the bundle's manifest for the bytes of its list.
 func manifestOf(list []byte) (oci.Document, error) {
 	layer := oci.BytesBlob(MediaType, list, map[string]string{TitleAnnotation: "bundle.json"})
-	return oci.NewManifest(v1.Manifest{ArtifactType: MediaType, Config: emptyConfig.Desc, Layers: []v1.Descriptor{layer.Desc}})
+	return oci.NewManifest(
+		v1.Manifest{
+			ArtifactType: MediaType,
+			Config:       emptyConfig.Desc,
+			Layers:       []v1.Descriptor{layer.Desc},
+		},
+	)
 }
 
-// index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.
+// index returns index.json: the bundle's manifest, its signature if it has one, the images,
+// everything else.
 func (l *List) index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, error) {
-	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{manifest}}
+	index := v1.IndexManifest{
+		SchemaVersion: 2,
+		MediaType:     types.OCIImageIndex,
+		Manifests:     []v1.Descriptor{manifest},
+	}
 	if signature != nil {
 		index.Manifests = append(index.Manifests, v1.Descriptor{
 			MediaType: signature.MediaType, Size: signature.Size, Digest: signature.Digest, ArtifactType: signature.ArtifactType,
@@ -42,13 +53,15 @@ func (l *List) index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, 
 		return nil, fmt.Errorf("make the bundle's index.json: %w", err)
 	}
 	if len(raw) > MaxDocument {
-		return nil, errors.New("make the bundle's index.json: it is larger than 4 MiB: make several bundles")
+		return nil, errors.New(
+			"make the bundle's index.json: it is larger than 4 MiB: make several bundles",
+		)
 	}
 	return raw, nil
 }
 
-// named returns an entry for each tag. A tag that an image of another repository has is left to that one for
-// the programs that look for nothing else.
+// named returns an entry for each tag. A tag that an image of another repository has is left to
+// that one for the programs that look for nothing else.
 func (i *Item) named(taken map[string]bool) []v1.Descriptor {
 	var all []v1.Descriptor
 	for _, t := range i.Tags {

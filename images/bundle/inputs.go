@@ -21,16 +21,16 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// inputsType is the artifact type of files: what images are built from at a site that builds the same digests itself
-// (matrix, lock, packages, archives, programs), or a mirror. Each file is a layer with its path as the title, so
-// that `oras pull` gives the files.
+// inputsType is the artifact type of files: what images are built from at a site that builds the
+// same digests itself (matrix, lock, packages, archives, programs), or a mirror. Each file is a
+// layer with its path as the title, so that `oras pull` gives the files.
 const inputsType = "application/vnd.driver-container.inputs.v1"
 
 // fileType is the type of a layer that is a file, as oras has it.
 const fileType types.MediaType = "application/octet-stream"
 
-// fromFile reads a file's digest. Its content is read again when the bundle is written. The title is the file's name, and
-// a program stays one, unless a title is given.
+// fromFile reads a file's digest. Its content is read again when the bundle is written. The title
+// is the file's name, and a program stays one, unless a title is given.
 func fromFile(ctx context.Context, name, title string) (_ oci.Blob, err error) {
 	f, err := bounded.Open(name)
 	if err != nil {
@@ -41,12 +41,18 @@ func fromFile(ctx context.Context, name, title string) (_ oci.Blob, err error) {
 	if err != nil {
 		return oci.Blob{}, err
 	}
-	sum, size := sha256.New(), int64(0)
+	sum := sha256.New()
+	size := int64(0)
 	if err := fetch.Copy(ctx, sum, f, func(n int64) { size = n }); err != nil {
 		return oci.Blob{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-	d := v1.Descriptor{MediaType: fileType, Digest: h, Size: size, Annotations: map[string]string{TitleAnnotation: cmp.Or(title, filepath.Base(name))}}
+	d := v1.Descriptor{
+		MediaType:   fileType,
+		Digest:      h,
+		Size:        size,
+		Annotations: map[string]string{TitleAnnotation: cmp.Or(title, filepath.Base(name))},
+	}
 	if title == "" && info.Mode()&0o111 != 0 {
 		d.Annotations[executableAnnotation] = "true"
 	}
@@ -60,12 +66,17 @@ func filesArtifact(files []oci.Blob) (*oci.Content, error) {
 	slices.SortFunc(files, func(a, b oci.Blob) int {
 		return cmp.Or(cmp.Compare(title(a), title(b)), compareHash(a.Desc.Digest, b.Desc.Digest))
 	})
-	files = slices.CompactFunc(files, func(a, b oci.Blob) bool { return title(a) == title(b) && a.Desc.Digest == b.Desc.Digest })
+	files = slices.CompactFunc(
+		files,
+		func(a, b oci.Blob) bool { return title(a) == title(b) && a.Desc.Digest == b.Desc.Digest },
+	)
 	var layers []v1.Descriptor
 	for _, f := range files {
 		layers = append(layers, f.Desc)
 	}
-	d, err := oci.NewManifest(v1.Manifest{ArtifactType: inputsType, Config: emptyConfig.Desc, Layers: layers})
+	d, err := oci.NewManifest(
+		v1.Manifest{ArtifactType: inputsType, Config: emptyConfig.Desc, Layers: layers},
+	)
 	return &oci.Content{Blobs: append(files, emptyConfig), Documents: []oci.Document{d}}, err
 }
 
@@ -88,5 +99,10 @@ func Mirror(ctx context.Context, origin, tag, dir string) (Artifact, error) {
 		return Artifact{}, err
 	}
 	content, err := filesArtifact(files)
-	return Artifact{Kind: Headers, Repository: origin + "/headers", Tags: []string{tag}, Content: content}, err
+	return Artifact{
+		Kind:       Headers,
+		Repository: origin + "/headers",
+		Tags:       []string{tag},
+		Content:    content,
+	}, err
 }

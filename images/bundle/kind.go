@@ -6,16 +6,17 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Kind says what an item is. It decides whether the item has a name in index.json; everything else of it is
-// for people.
+// Kind says what an item is. It decides whether the item has a name in index.json; everything else
+// of it is for people.
 type Kind string
 
 // The kinds of items. Image and Base are container images, all others are not.
 const (
-	Image       Kind = "image"
-	Base        Kind = "base" // an image that is needed to build others
-	Chart       Kind = "chart"
-	Inputs      Kind = "inputs" // files that images are built from: matrix, lock, packages, archives, programs
+	Image Kind = "image"
+	Base  Kind = "base" // an image that is needed to build others
+	Chart Kind = "chart"
+	// files that images are built from: matrix, lock, packages, archives, programs
+	Inputs      Kind = "inputs"
 	Headers     Kind = "headers"
 	Signature   Kind = "signature"
 	Attestation Kind = "attestation" // several statements at once, as in a .att tag
@@ -26,10 +27,22 @@ const (
 )
 
 // kinds is the order of items in a list: images first, so that their layers are sent first.
-var kinds = []Kind{Image, Base, Chart, Inputs, Headers, Signature, Attestation, SBOM, Provenance, VEX, Referrer}
+var kinds = []Kind{
+	Image,
+	Base,
+	Chart,
+	Inputs,
+	Headers,
+	Signature,
+	Attestation,
+	SBOM,
+	Provenance,
+	VEX,
+	Referrer,
+}
 
-// named says whether an item of the kind has a name in index.json. containerd refuses an archive in which
-// anything but an image has one.
+// named says whether an item of the kind has a name in index.json. containerd refuses an archive in
+// which anything but an image has one.
 func (k Kind) named() bool { return k == Image || k == Base }
 
 // kindOf is the kind of an attachment, by its tag, its artifact type and its annotations.
@@ -48,7 +61,10 @@ func kindOf(a oci.Attachment) Kind {
 		part string
 		kind Kind
 	}{
-		{"sigstore.dev/cosign/sign", Signature}, {"cncf.notary.signature", Signature}, {"spdx", SBOM}, {"cyclonedx", SBOM},
+		{"sigstore.dev/cosign/sign", Signature},
+		{"cncf.notary.signature", Signature},
+		{"spdx", SBOM},
+		{"cyclonedx", SBOM},
 		{"slsa.dev/provenance", Provenance}, {"openvex", VEX}, {"in-toto", Attestation},
 	} {
 		if strings.Contains(about, known.part) {

@@ -19,23 +19,26 @@ const schema = 1
 
 // List says what a bundle holds. Encode writes it as bundle.json, Decode reads it.
 type List struct {
-	Schema    int      `json:"schema"`
-	Created   int64    `json:"created"` // seconds since 1970, of SOURCE_DATE_EPOCH: the same input gives the same bytes
-	Tool      string   `json:"tool"`    // program and version that wrote it
-	Origin    string   `json:"origin"`  // repository whose name is replaced at the site
-	Items     []Item   `json:"items"`   // what an item belongs to comes before it
-	Documents []Blob   `json:"documents"`
-	Blobs     []Blob   `json:"blobs"`            // in the order of import; also those that are not in the bundle
-	Absent    []Absent `json:"absent,omitempty"` // blobs that the site has; sorted by digest
+	Schema int `json:"schema"`
+	// seconds since 1970, of SOURCE_DATE_EPOCH: the same input gives the same bytes
+	Created   int64  `json:"created"`
+	Tool      string `json:"tool"`   // program and version that wrote it
+	Origin    string `json:"origin"` // repository whose name is replaced at the site
+	Items     []Item `json:"items"`  // what an item belongs to comes before it
+	Documents []Blob `json:"documents"`
+	// in the order of import; also those that are not in the bundle
+	Blobs  []Blob   `json:"blobs"`
+	Absent []Absent `json:"absent,omitempty"` // blobs that the site has; sorted by digest
 }
 
 // Item is a manifest or an index that has a place in a repository.
 type Item struct {
-	Kind       Kind          `json:"kind"`
-	Title      string        `json:"title,omitempty"` // for people
-	Repository string        `json:"repository"`      // at the origin, with its registry
-	Tags       []string      `json:"tags,omitempty"`
-	Subject    *v1.Hash      `json:"subject,omitempty"` // of what it belongs to, in the same repository
+	Kind       Kind     `json:"kind"`
+	Title      string   `json:"title,omitempty"` // for people
+	Repository string   `json:"repository"`      // at the origin, with its registry
+	Tags       []string `json:"tags,omitempty"`
+	// of what it belongs to, in the same repository
+	Subject    *v1.Hash      `json:"subject,omitempty"`
 	Descriptor v1.Descriptor `json:"descriptor"`
 }
 
@@ -53,8 +56,8 @@ type Blob struct {
 	Size   int64   `json:"size"`
 }
 
-// Absent is a blob that the site has according to Source: the digest of an earlier bundle's manifest, or the
-// repository that was asked.
+// Absent is a blob that the site has according to Source: the digest of an earlier bundle's
+// manifest, or the repository that was asked.
 type Absent struct {
 	Blob
 	Source string `json:"source"`
@@ -74,8 +77,8 @@ func (l *List) present() (here []Blob) {
 	return here
 }
 
-// Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when Decode
-// would refuse them.
+// Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when
+// Decode would refuse them.
 func (l *List) Encode() ([]byte, error) {
 	l.Schema = schema
 	raw, err := json.Marshal(l)
@@ -83,7 +86,11 @@ func (l *List) Encode() ([]byte, error) {
 		err = l.check()
 	}
 	if err == nil && len(raw) > MaxDocument {
-		err = fmt.Errorf("it has %d bytes, at most %d are allowed: make several bundles", len(raw), MaxDocument)
+		err = fmt.Errorf(
+			"it has %d bytes, at most %d are allowed: make several bundles",
+			len(raw),
+			MaxDocument,
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the bundle's list: %w", err)
@@ -91,7 +98,8 @@ func (l *List) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode reads bundle.json strictly: its bytes are those that Encode writes. Its errors are findings.
+// Decode reads bundle.json strictly: its bytes are those that Encode writes. Its errors are
+// findings.
 func Decode(raw []byte) (*List, error) {
 	l, err := decode(raw)
 	if err != nil {
@@ -109,11 +117,17 @@ func decode(raw []byte) (*List, error) {
 		return nil, fmt.Errorf("it is malformed: %w", err)
 	}
 	if l.Schema != schema {
-		return nil, fmt.Errorf("its version is %d, this program knows %d: use a newer driver-build", l.Schema, schema)
+		return nil, fmt.Errorf(
+			"its version is %d, this program knows %d: use a newer driver-build",
+			l.Schema,
+			schema,
+		)
 	}
 	again, err := json.Marshal(l)
 	if err != nil || !bytes.Equal(again, raw) {
-		return nil, errors.New("it is malformed: its bytes are not those that driver-build writes for this content")
+		return nil, errors.New(
+			"it is malformed: its bytes are not those that driver-build writes for this content",
+		)
 	}
 	return &l, l.check()
 }

@@ -29,9 +29,9 @@ func (r *Result) References() (all []string) {
 	return all
 }
 
-// Values returns values of the chart for the images in one repository. A digest is set if there is one image;
-// with several, the chart's pools name them by tags. secret is the name of the secret with the credentials of
-// the registry; "" if it needs none.
+// Values returns values of the chart for the images in one repository. A digest is set if there is
+// one image; with several, the chart's pools name them by tags. secret is the name of the secret
+// with the credentials of the registry; "" if it needs none.
 func (r *Result) Values(secret string) string {
 	var images, sets []Item
 	for _, i := range r.Done {
@@ -88,7 +88,8 @@ const openShiftOrigin = `    signedIdentity:
       remapIdentity: {prefix: %s, signedPrefix: %s}
 `
 
-// policyController is a policy of sigstore's policy-controller, which looks at no names in signatures.
+// policyController is a policy of sigstore's policy-controller, which looks at no names in
+// signatures.
 const policyController = `apiVersion: policy.sigstore.dev/v1beta1
 kind: ClusterImagePolicy
 metadata:
@@ -101,9 +102,10 @@ spec:
           %[2]s
 `
 
-// Policies returns files by their names: how verifiers check the signatures at the site with a public key. The
-// signatures of the site have its names and tags, which containers/image (Podman, CRI-O) compares by default.
-// Those of an origin that is not "" have the origin's, which are mapped back.
+// Policies returns files by their names: how verifiers check the signatures at the site with a
+// public key. The signatures of the site have its names and tags, which containers/image (Podman,
+// CRI-O) compares by default. Those of an origin that is not "" have the origin's, which are mapped
+// back.
 func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -111,22 +113,35 @@ func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	data := base64.StdEncoding.EncodeToString(text)
-	rule, cluster := map[string]any{"type": "sigstoreSigned", "keyData": data}, fmt.Sprintf(openShift, to, data)
+	rule := map[string]any{"type": "sigstoreSigned", "keyData": data}
+	cluster := fmt.Sprintf(openShift, to, data)
 	if origin != "" {
-		rule["signedIdentity"] = map[string]string{"type": "remapIdentity", "prefix": to, "signedPrefix": origin}
+		rule["signedIdentity"] = map[string]string{
+			"type":         "remapIdentity",
+			"prefix":       to,
+			"signedPrefix": origin,
+		}
 		cluster += fmt.Sprintf(openShiftOrigin, to, origin)
 	}
 	policy, err := json.MarshalIndent(map[string]any{
-		"default":    []any{map[string]string{"type": "insecureAcceptAnything"}}, // other images are none of its business
+		// other images are none of its business
+		"default":    []any{map[string]string{"type": "insecureAcceptAnything"}},
 		"transports": map[string]any{"docker": map[string]any{to: []any{rule}}},
 	}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	return map[string]string{
-		"policy.json":            string(policy) + "\n",
-		"registries.yaml":        fmt.Sprintf("docker:\n  %s:\n    use-sigstore-attachments: true\n", to),
-		"openshift.yaml":         cluster,
-		"policy-controller.yaml": fmt.Sprintf(policyController, to, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n          ")),
+		"policy.json": string(policy) + "\n",
+		"registries.yaml": fmt.Sprintf(
+			"docker:\n  %s:\n    use-sigstore-attachments: true\n",
+			to,
+		),
+		"openshift.yaml": cluster,
+		"policy-controller.yaml": fmt.Sprintf(
+			policyController,
+			to,
+			strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n          "),
+		),
 	}, nil
 }

@@ -30,25 +30,32 @@ type Bundle struct {
 	offsets   map[v1.Hash]int64 // of the blobs in the file
 }
 
-// Open reads everything up to the first blob, in the order of the archive, and verifies it, except for the
-// signature. from is a *io.SectionReader, whose blobs can be read in any order, or a pipe. The first thing that is
-// wrong ends it; such an error is a [Finding].
+// Open reads everything up to the first blob, in the order of the archive, and verifies it, except
+// for the signature. from is a *io.SectionReader, whose blobs can be read in any order, or a pipe.
+// The first thing that is wrong ends it; such an error is a [Finding].
 func Open(from io.Reader) (*Bundle, error) {
-	b := &Bundle{documents: map[v1.Hash][]byte{}, tar: members{from: from}, offsets: map[v1.Hash]int64{}}
+	b := &Bundle{
+		documents: map[v1.Hash][]byte{},
+		tar:       members{from: from},
+		offsets:   map[v1.Hash]int64{},
+	}
 	b.file, _ = from.(*io.SectionReader)
 	err := b.readHead()
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range b.List.Documents {
-		if b.documents[d.Digest], err = b.member(blobFolder + d.Digest.Hex); err != nil {
+		b.documents[d.Digest], err = b.member(blobFolder + d.Digest.Hex)
+		if err != nil {
 			return nil, err
 		}
 	}
-	if b.graph, err = collect(b.List.Items, b.documents, b.open); err == nil {
+	b.graph, err = collect(b.List.Items, b.documents, b.open)
+	if err == nil {
 		err = checkFiles(b.graph)
 	}
-	if err == nil && (!slices.Equal(b.graph.documents, b.List.Documents) || !slices.Equal(b.graph.blobs, b.List.Blobs)) {
+	if err == nil &&
+		(!slices.Equal(b.graph.documents, b.List.Documents) || !slices.Equal(b.graph.blobs, b.List.Blobs)) {
 		err = errors.New("its documents and blobs are not those that its items need")
 	}
 	if err != nil {
@@ -62,8 +69,8 @@ func Open(from io.Reader) (*Bundle, error) {
 	return b, nil
 }
 
-// readHead reads what comes before the documents: index.json and the bundle's manifest, which are the only ones that its
-// list and its signature can have, and these.
+// readHead reads what comes before the documents: index.json and the bundle's manifest, which are
+// the only ones that its list and its signature can have, and these.
 func (b *Bundle) readHead() (err error) {
 	next := func(name string) (raw []byte) {
 		if err == nil {
@@ -71,18 +78,25 @@ func (b *Bundle) readHead() (err error) {
 		}
 		return raw
 	}
-	layout, index := next(layoutName), next(indexName)
+	layout := next(layoutName)
+	index := next(indexName)
 	if err == nil && string(layout) != oci.LayoutVersion {
 		err = finding(RuleDamaged, layoutName, "its content is not that of a layout")
 	}
 	if err == nil && !bytes.Contains(index, []byte(MediaType)) {
-		err = finding(RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program")
+		err = finding(
+			RuleIndex,
+			indexName,
+			"it names no bundle: it is an OCI layout of another program",
+		)
 	}
 	manifest := next("")
-	if b.Raw = next(""); err != nil {
+	b.Raw = next("")
+	if err != nil {
 		return err
 	}
-	if b.List, err = Decode(b.Raw); err != nil {
+	b.List, err = Decode(b.Raw)
+	if err != nil {
 		return err
 	}
 	want, err := manifestOf(b.Raw)
@@ -92,9 +106,14 @@ func (b *Bundle) readHead() (err error) {
 	b.Manifest = want.Desc
 	next(blobFolder + emptyConfig.Desc.Digest.Hex)
 	var signed *v1.Descriptor
-	if bytes.Contains(index, []byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`)) {
-		b.Signed, signed = true, &b.signature.Manifest.Desc
-		manifest, content := next(""), next("")
+	if bytes.Contains(
+		index,
+		[]byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`),
+	) {
+		b.Signed = true
+		signed = &b.signature.Manifest.Desc
+		manifest := next("")
+		content := next("")
 		if err == nil {
 			err = b.setSignature(manifest, content)
 		}
@@ -102,7 +121,8 @@ func (b *Bundle) readHead() (err error) {
 	if err != nil {
 		return err
 	}
-	if computed, err := b.List.index(b.Manifest, signed); err != nil || !bytes.Equal(index, computed) {
+	if computed, err := b.List.index(b.Manifest, signed); err != nil ||
+		!bytes.Equal(index, computed) {
 		return finding(RuleIndex, indexName, "it is not that of the list")
 	}
 	return nil
@@ -110,14 +130,22 @@ func (b *Bundle) readHead() (err error) {
 
 // setSignature takes the signature's manifest and its sigstore bundle.
 func (b *Bundle) setSignature(manifest, content []byte) error {
-	artifact, err := oci.NewArtifact(manifest, oci.RemoteBlobs("the bundle", nil, func(v1.Descriptor) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	}))
+	artifact, err := oci.NewArtifact(
+		manifest,
+		oci.RemoteBlobs("the bundle", nil, func(v1.Descriptor) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(content)), nil
+		}),
+	)
 	if err == nil {
 		b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
 	}
 	if err != nil {
-		return finding(RuleSignature, "", "its manifest is not that of a signature of this bundle: %v", err)
+		return finding(
+			RuleSignature,
+			"",
+			"its manifest is not that of a signature of this bundle: %v",
+			err,
+		)
 	}
 	return nil
 }
@@ -136,13 +164,15 @@ func (b *Bundle) member(want string) (raw []byte, err error) {
 	if err == nil {
 		raw, err = io.ReadAll(&b.tar)
 	}
-	if got := oci.HashOf(raw); err == nil && want != layoutName && want != indexName && name != blobFolder+got.Hex {
+	if got := oci.HashOf(raw); err == nil && want != layoutName && want != indexName &&
+		name != blobFolder+got.Hex {
 		err = finding(RuleDamaged, name, "its content has the digest %s", got)
 	}
 	return raw, err
 }
 
-// VerifySignature says, as a [Finding], why no key signed the bundle. Without keys it does not matter who did.
+// VerifySignature says, as a [Finding], why no key signed the bundle. Without keys it does not
+// matter who did.
 func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 	if len(keys) == 0 {
 		return nil
@@ -171,7 +201,10 @@ func (b *Bundle) open(d v1.Descriptor) (io.ReadCloser, error) {
 	}
 	at, ok := b.offsets[d.Digest]
 	if !ok || b.file == nil {
-		return nil, fmt.Errorf("%s is not in the bundle: take one that was made without --since", d.Digest)
+		return nil, fmt.Errorf(
+			"%s is not in the bundle: take one that was made without --since",
+			d.Digest,
+		)
 	}
 	return verified(d, io.NewSectionReader(b.file, at, d.Size)), nil
 }

@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// Recorder makes a partial mirror of package repositories: it passes requests on and records whole answers to GET into a
-// folder, below HOST/PATH; the colon of a port becomes a dash. Clients that ask a copy of it the same get the same
-// answers, with the repositories' own signatures. Answers to addresses with a query, such as lists of mirrors, are not recorded: the
-// address would not be a file's.
+// Recorder makes a partial mirror of package repositories: it passes requests on and records whole
+// answers to GET into a folder, below HOST/PATH; the colon of a port becomes a dash. Clients that
+// ask a copy of it the same get the same answers, with the repositories' own signatures. Answers to
+// addresses with a query, such as lists of mirrors, are not recorded: the address would not be a
+// file's.
 type Recorder struct {
 	Dir  string
 	Next http.RoundTripper // nil: http.DefaultTransport
@@ -28,11 +29,13 @@ func (t *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 		next = http.DefaultTransport
 	}
 	answer, err := next.RoundTrip(r)
-	if err != nil || r.Method != http.MethodGet || answer.StatusCode != http.StatusOK || answer.Uncompressed {
+	if err != nil || r.Method != http.MethodGet || answer.StatusCode != http.StatusOK ||
+		answer.Uncompressed {
 		return answer, err
 	}
 	asked := r
-	for asked.Response != nil && asked.Response.Request != nil { // a redirection: nodes ask for the first address
+	// a redirection: nodes ask for the first address
+	for asked.Response != nil && asked.Response.Request != nil {
 		asked = asked.Response.Request
 	}
 	name, ok := fileOf(asked.URL)
@@ -43,7 +46,12 @@ func (t *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("record %s: %w", name, err), answer.Body.Close())
 	}
-	answer.Body = &body{ReadCloser: answer.Body, file: f, to: filepath.Join(t.Dir, filepath.FromSlash(name)), want: answer.ContentLength}
+	answer.Body = &body{
+		ReadCloser: answer.Body,
+		file:       f,
+		to:         filepath.Join(t.Dir, filepath.FromSlash(name)),
+		want:       answer.ContentLength,
+	}
 	return answer, nil
 }
 
@@ -79,7 +87,8 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	err := errors.Join(b.ReadCloser.Close(), b.file.Close())
 	if err == nil && b.err == nil && (b.done == b.want || b.want < 0 && b.end) {
-		if err = os.MkdirAll(filepath.Dir(b.to), 0o755); err == nil {
+		err = os.MkdirAll(filepath.Dir(b.to), 0o755)
+		if err == nil {
 			return os.Rename(b.file.Name(), b.to)
 		}
 	}

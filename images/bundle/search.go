@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// search looks for the blobs that the bundle does not have in the repositories that need them, and then in all that
-// they may be mounted from. The error is ErrLacks, and says what has them.
+// search looks for the blobs that the bundle does not have in the repositories that need them, and
+// then in all that they may be mounted from. The error is ErrLacks, and says what has them.
 func (t *transfer) search(ctx context.Context) error {
 	var all []string
 	for _, i := range t.result.Done {
@@ -17,7 +17,8 @@ func (t *transfer) search(ctx context.Context) error {
 			all = append(all, i.Repository)
 		}
 	}
-	absent, lacking := t.bundle.List.Absent, []Absent{}
+	absent := t.bundle.List.Absent
+	lacking := []Absent{}
 	err := t.parallel(ctx, len(absent), func(ctx context.Context, n int) error {
 		h := absent[n].Digest
 		found, err := t.client.FindBlob(ctx, h, slices.Concat(t.needs.users[h], all)...)
@@ -39,6 +40,11 @@ func (t *transfer) search(ctx context.Context) error {
 	for _, s := range slices.Sorted(maps.Keys(bytes)) {
 		sources = append(sources, fmt.Sprintf("%.1f MB that %s has", float64(bytes[s])/1e6, s))
 	}
-	return fmt.Errorf("%d blobs are %w, one is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
-		len(lacking), ErrLacks, lacking[0].Digest, strings.Join(sources, ", "))
+	return fmt.Errorf(
+		"%d blobs are %w, one is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
+		len(lacking),
+		ErrLacks,
+		lacking[0].Digest,
+		strings.Join(sources, ", "),
+	)
 }

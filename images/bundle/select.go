@@ -25,8 +25,8 @@ type entry struct {
 	depth int // 0: an artifact; 1: what belongs to it; 2: what belongs to that
 }
 
-// selectAll puts artifacts and what belongs to them, in whatever order they are given, into that of the list: each after
-// what it belongs to, and then by kind.
+// selectAll puts artifacts and what belongs to them, in whatever order they are given, into that of
+// the list: each after what it belongs to, and then by kind.
 func selectAll(artifacts []Artifact) (*selection, error) {
 	if len(artifacts) == 0 {
 		return nil, errors.New("nothing is selected")
@@ -77,8 +77,17 @@ func (s *selection) put(blobs []oci.Blob, documents ...oci.Document) {
 // add adds an item, or its tags to the same item. Descriptors lose what index.json must not say.
 func (s *selection) add(i Item) {
 	d := i.Descriptor
-	i.Descriptor = v1.Descriptor{MediaType: d.MediaType, Size: d.Size, Digest: d.Digest, Platform: d.Platform, ArtifactType: d.ArtifactType}
-	at := slices.IndexFunc(s.items, func(o Item) bool { return o.Repository == i.Repository && o.Descriptor.Digest == d.Digest })
+	i.Descriptor = v1.Descriptor{
+		MediaType:    d.MediaType,
+		Size:         d.Size,
+		Digest:       d.Digest,
+		Platform:     d.Platform,
+		ArtifactType: d.ArtifactType,
+	}
+	at := slices.IndexFunc(
+		s.items,
+		func(o Item) bool { return o.Repository == i.Repository && o.Descriptor.Digest == d.Digest },
+	)
 	if at < 0 {
 		at = len(s.items)
 		s.items = append(s.items, i)

@@ -13,14 +13,15 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// Stock is what a site has: the blobs of an earlier bundle, or of a repository. It is a small file that the
-// site can send back.
+// Stock is what a site has: the blobs of an earlier bundle, or of a repository. It is a small file
+// that the site can send back.
 type Stock struct {
 	Source string `json:"source"` // digest of the bundle's manifest, or the repository
 	Blobs  []Blob `json:"blobs"`
 }
 
-// DecodeStock reads a stock, or the list of an earlier bundle. Its errors are of kind failure.Usage.
+// DecodeStock reads a stock, or the list of an earlier bundle. Its errors are of kind
+// failure.Usage.
 func DecodeStock(raw []byte) (Stock, error) {
 	if l, err := Decode(raw); err == nil {
 		m, err := manifestOf(raw)
@@ -31,13 +32,17 @@ func DecodeStock(raw []byte) (Stock, error) {
 		err = errors.New("it names no source")
 	}
 	if err != nil {
-		return Stock{}, failure.Errorf(failure.Usage, "it is neither the list of a bundle nor that of a repository: %w", err)
+		return Stock{}, failure.Errorf(
+			failure.Usage,
+			"it is neither the list of a bundle nor that of a repository: %w",
+			err,
+		)
 	}
 	return s, nil
 }
 
-// known returns those of the blobs that a site has, sorted by digest; the first of the stocks that has a blob
-// is named as its source.
+// known returns those of the blobs that a site has, sorted by digest; the first of the stocks that
+// has a blob is named as its source.
 func known(blobs []Blob, stocks []Stock) (all []Absent) {
 	from := map[v1.Hash]string{}
 	for _, s := range slices.Backward(stocks) {

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// A tar consists of blocks: a header is one, content is filled up with zeros, and two of zeros are the end.
+// A tar consists of blocks: a header is one, content is filled up with zeros, and two of zeros are
+// the end.
 const (
 	blockSize   = oci.TarBlock
 	trailerSize = 2 * blockSize
@@ -25,9 +26,9 @@ const (
 	blobFolder = "blobs/sha256/"
 )
 
-// members reads an archive from its beginning to its end. Every byte that is no content has one possible value,
-// so that links, sparse members, owners, times and bytes between members are noticed. Errors about the archive
-// are findings.
+// members reads an archive from its beginning to its end. Every byte that is no content has one
+// possible value, so that links, sparse members, owners, times and bytes between members are
+// noticed. Errors about the archive are findings.
 type members struct {
 	from io.Reader
 	at   int64 // bytes that were read
@@ -36,8 +37,8 @@ type members struct {
 	n    int
 }
 
-// next goes behind the member, whose content must have been read, to the next one. The error is io.EOF at the
-// sound end of the archive.
+// next goes behind the member, whose content must have been read, to the next one. The error is
+// io.EOF at the sound end of the archive.
 func (m *members) next() (name string, size int64, err error) {
 	if err := m.zeros(m.pad); err != nil {
 		return "", 0, err
@@ -65,9 +66,15 @@ func (m *members) next() (name string, size int64, err error) {
 		err = tar.NewWriter(&want).WriteHeader(oci.TarHeader(h.Name, h.Size))
 	}
 	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
-		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage", m.at-blockSize)
+		return "", 0, finding(
+			RuleArchive,
+			"",
+			"byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage",
+			m.at-blockSize,
+		)
 	}
-	m.rest, m.pad = h.Size, -h.Size&(blockSize-1)
+	m.rest = h.Size
+	m.pad = -h.Size & (blockSize - 1)
 	return h.Name, h.Size, nil
 }
 

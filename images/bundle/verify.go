@@ -13,10 +13,15 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Check reads and verifies all of a file. Of the list and what comes before it, and of the tar itself, only the first fault
-// is among the findings. Without keys the signature does not matter. The bundle is nil when not even its first blob is
-// reached. Errors are about reading the file.
-func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey, progress func(done, total int64)) (*Bundle, []Finding, error) {
+// Check reads and verifies all of a file. Of the list and what comes before it, and of the tar
+// itself, only the first fault is among the findings. Without keys the signature does not matter.
+// The bundle is nil when not even its first blob is reached. Errors are about reading the file.
+func Check(
+	ctx context.Context,
+	file *io.SectionReader,
+	keys []crypto.PublicKey,
+	progress func(done, total int64),
+) (*Bundle, []Finding, error) {
 	var all []Finding
 	found := func(f Finding) { all = append(all, f) }
 	b, err := Open(file)
@@ -32,7 +37,14 @@ func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey,
 				}
 			})
 			if wrong, ok := errors.AsType[*fetch.MismatchError](err); ok {
-				found(finding(RuleDamaged, blobFolder+blob.Desc.Digest.Hex, "its content has the digest sha256:%s", wrong.Got))
+				found(
+					finding(
+						RuleDamaged,
+						blobFolder+blob.Desc.Digest.Hex,
+						"its content has the digest sha256:%s",
+						wrong.Got,
+					),
+				)
 				return nil
 			}
 			return err
@@ -44,11 +56,16 @@ func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey,
 	return b, all, err
 }
 
-// pass calls use with each blob in the order of the archive, which can be opened once. What use does not open is read
-// behind it, and verified. Blobs that are not where they must be go to found, whose error ends it. If there are none, and
-// no error, all of the archive was sound.
-func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) error, found func(Finding) error) error {
-	wanted, next := b.List.present(), 0
+// pass calls use with each blob in the order of the archive, which can be opened once. What use
+// does not open is read behind it, and verified. Blobs that are not where they must be go to found,
+// whose error ends it. If there are none, and no error, all of the archive was sound.
+func (b *Bundle) pass(
+	ctx context.Context,
+	use func(context.Context, oci.Blob) error,
+	found func(Finding) error,
+) error {
+	wanted := b.List.present()
+	next := 0
 	at := map[string]int{}
 	for n, w := range wanted {
 		at[blobFolder+w.Digest.Hex] = n
@@ -66,7 +83,15 @@ func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) e
 		case !listed:
 			err = found(finding(RuleExtra, name, "it is in the file, and not on its list"))
 		case wanted[n].Size != size:
-			err = found(finding(RuleSize, name, "it has %d bytes, and %d on the list", size, wanted[n].Size))
+			err = found(
+				finding(
+					RuleSize,
+					name,
+					"it has %d bytes, and %d on the list",
+					size,
+					wanted[n].Size,
+				),
+			)
 		case n < next:
 			err = found(finding(RuleArchive, name, "it is not in its place"))
 		default:
@@ -92,11 +117,19 @@ func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) e
 }
 
 // passBlob lets use read the content of the member.
-func (b *Bundle) passBlob(ctx context.Context, blob Blob, use func(context.Context, oci.Blob) error) error {
-	d, opened := v1.Descriptor{Digest: blob.Digest, Size: blob.Size}, false
+func (b *Bundle) passBlob(
+	ctx context.Context,
+	blob Blob,
+	use func(context.Context, oci.Blob) error,
+) error {
+	d := v1.Descriptor{Digest: blob.Digest, Size: blob.Size}
+	opened := false
 	err := use(ctx, oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
 		if opened {
-			return nil, fmt.Errorf("%s has passed the pipe already: repeat the import, or import from a file", d.Digest)
+			return nil, fmt.Errorf(
+				"%s has passed the pipe already: repeat the import, or import from a file",
+				d.Digest,
+			)
 		}
 		opened = true
 		return verified(d, &b.tar), nil

@@ -12,7 +12,8 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// Artifact is an image, an index or anything else with a place in a repository, and what belongs to it.
+// Artifact is an image, an index or anything else with a place in a repository, and what belongs to
+// it.
 type Artifact struct {
 	Kind        Kind
 	Title       string // for people: of a chart its name and version
@@ -40,21 +41,28 @@ type Plan struct {
 	members []oci.Member
 }
 
-// Prepare makes the plan of a bundle. It opens no blob. The error is of kind failure.Usage when the artifacts make no
-// bundle.
+// Prepare makes the plan of a bundle. It opens no blob. The error is of kind failure.Usage when the
+// artifacts make no bundle.
 func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error) {
 	s, err := selectAll(artifacts)
 	if err != nil {
 		return nil, failure.Errorf(failure.Usage, "make the bundle: %w", err)
 	}
 	p := &Plan{List: &List{Created: o.Created, Tool: o.Tool, Origin: o.Origin, Items: s.items}}
-	g, err := collect(s.items, s.documents, func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() })
+	g, err := collect(
+		s.items,
+		s.documents,
+		func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() },
+	)
 	if err == nil {
 		err = checkFiles(g)
 	}
 	var list []byte
 	if err == nil {
-		p.List.Documents, p.List.Blobs, p.List.Absent = g.documents, g.blobs, known(g.blobs, o.Since)
+		p.List.Documents, p.List.Blobs, p.List.Absent = g.documents, g.blobs, known(
+			g.blobs,
+			o.Since,
+		)
 		list, err = p.List.Encode()
 	}
 	if err != nil {
@@ -93,7 +101,10 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 	p.add(emptyConfig)
 	var signed *v1.Descriptor
 	if key != nil {
-		request := signature.Request{Subjects: []signature.Subject{{Descriptor: manifest.Desc}}, Format: signature.Bundle}
+		request := signature.Request{
+			Subjects: []signature.Subject{{Descriptor: manifest.Desc}},
+			Format:   signature.Bundle,
+		}
 		all, err := signature.Sign(ctx, request, key)
 		if err != nil {
 			return fmt.Errorf("sign it: %w", err)
@@ -107,13 +118,16 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 		}
 	}
 	index, err := p.List.index(manifest.Desc, signed)
-	p.members[0] = oci.Member{Name: layoutName, Blob: oci.BytesBlob("", []byte(oci.LayoutVersion), nil)}
+	p.members[0] = oci.Member{
+		Name: layoutName,
+		Blob: oci.BytesBlob("", []byte(oci.LayoutVersion), nil),
+	}
 	p.members[1] = oci.Member{Name: indexName, Blob: oci.BytesBlob("", index, nil)}
 	return err
 }
 
-// Write writes the bundle. Blobs stream from where they are, each compared with its digest on the way. progress,
-// if there is one, is called often, with the bytes that are written and all of them.
+// Write writes the bundle. Blobs stream from where they are, each compared with its digest on the
+// way. progress, if there is one, is called often, with the bytes that are written and all of them.
 func (p *Plan) Write(ctx context.Context, w io.Writer, progress func(done, total int64)) error {
 	var written func(int64)
 	if progress != nil {

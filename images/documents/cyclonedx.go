@@ -68,8 +68,9 @@ type (
 		Patches   []cdxPatch     `json:"patches,omitempty"`
 	}
 	cdxPatch struct {
-		Type string       `json:"type"` // "unofficial": not from the supplier of what it changes
-		Diff cdxReference `json:"diff"` // of the component that is the patch, as CycloneDX refers to parts of a document
+		Type string `json:"type"` // "unofficial": not from the supplier of what it changes
+		// of the component that is the patch, as CycloneDX refers to parts of a document
+		Diff cdxReference `json:"diff"`
 	}
 	cdxReference struct {
 		Type string `json:"type,omitempty"`
@@ -137,13 +138,21 @@ func (g *graph) cycloneDX() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // a UUID of version 8: its maker decides what is in it
+	// a UUID of version 8: its maker decides what is in it
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
 	d.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	return encode(d)
 }
 
 func (g *graph) cdx(c component) cdxComponent {
-	out := cdxComponent{Type: cmp.Or(cdxTypes[c.purpose], "library"), Ref: c.id, Name: c.name, Version: c.version, PURL: c.purl, CPE: c.cpe}
+	out := cdxComponent{
+		Type:    cmp.Or(cdxTypes[c.purpose], "library"),
+		Ref:     c.id,
+		Name:    c.name,
+		Version: c.version,
+		PURL:    c.purl,
+		CPE:     c.cpe,
+	}
 	if c.buildOnly {
 		out.Scope = "excluded"
 	}
@@ -151,7 +160,10 @@ func (g *graph) cdx(c component) cdxComponent {
 		out.Supplier = &cdxSupplier{c.supplier}
 	}
 	for _, s := range c.sums {
-		out.Hashes = append(out.Hashes, cdxHash{strings.Replace(s.algorithm, "SHA", "SHA-", 1), s.hex})
+		out.Hashes = append(
+			out.Hashes,
+			cdxHash{strings.Replace(s.algorithm, "SHA", "SHA-", 1), s.hex},
+		)
 	}
 	if c.licence != "" {
 		out.Licenses = []cdxLicence{g.cdxLicence(c)}
@@ -161,18 +173,24 @@ func (g *graph) cdx(c component) cdxComponent {
 	}
 	for _, f := range append([]fact{{"path", c.path}, {"built from", c.source}}, c.facts...) {
 		if f.value != "" {
-			out.Properties = append(out.Properties, cdxProperty{"driver-container:" + strings.ReplaceAll(f.name, " ", "-"), f.value})
+			out.Properties = append(
+				out.Properties,
+				cdxProperty{"driver-container:" + strings.ReplaceAll(f.name, " ", "-"), f.value},
+			)
 		}
 	}
 	return out
 }
 
-// cdxLicence is the licence of a component. The text of one that SPDX's list does not have is there once.
+// cdxLicence is the licence of a component. The text of one that SPDX's list does not have is there
+// once.
 func (g *graph) cdxLicence(c component) cdxLicence {
 	own, ok := g.licences[c.licence]
 	first := "Component-" + g.model.Images[0].Arch + "-"
 	if c.licence == g.licenceID {
-		own, ok, first = licenceText{"Licence of NVIDIA's driver", g.licence}, true, "Driver-"
+		own = licenceText{"Licence of NVIDIA's driver", g.licence}
+		ok = true
+		first = "Driver-"
 	}
 	if !ok {
 		return cdxLicence{Expression: c.licence}

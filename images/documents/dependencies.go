@@ -9,22 +9,24 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// dependencies are all pins of a recipe: what was fetched or read, each with its digest and its role. An input with two roles is
-// there twice.
+// dependencies are all pins of a recipe: what was fetched or read, each with its digest and its
+// role. An input with two roles is there twice.
 func dependencies(r *recipe.Recipe) (all []Resource) {
 	add := func(role, name, uri, digest string) {
 		algorithm, hex, _ := strings.Cut(digest, ":")
 		all = append(all, Resource{name, uri, map[string]string{algorithm: hex}, map[string]string{"role": role}})
 	}
 	addFile := func(role string, f fetch.File) { add(role, path.Base(f.URL), f.URL, "sha256:"+f.SHA256) }
-	addImage := func(role, word string, of recipe.Base) { // named as a registry does; one that came from a file has only a word
+	// named as a registry does; one that came from a file has only a word
+	addImage := func(role, word string, of recipe.Base) {
 		if of.Name == "" {
 			add(role, word, "", of.Digest)
 		} else {
 			add(role, of.Name, "docker://"+of.Name+"@"+of.Digest, of.Digest)
 		}
 	}
-	addPackages := func(role string, list ...distros.Package) { // named as a repository does: "libc6_2.36-9_amd64"
+	// named as a repository does: "libc6_2.36-9_amd64"
+	addPackages := func(role string, list ...distros.Package) {
 		for _, p := range list {
 			digest := "sha256:" + p.SHA256
 			if p.SHA256 == "" {

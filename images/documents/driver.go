@@ -10,16 +10,25 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// addDriver adds NVIDIA's driver with its libraries, programs, firmware and sources, and returns its id.
+// addDriver adds NVIDIA's driver with its libraries, programs, firmware and sources, and returns
+// its id.
 func (g *graph) addDriver(i *Image, image string) string {
 	c := component{
 		id: "Driver-" + i.Arch, purpose: "APPLICATION", name: "nvidia-driver", version: i.Driver, supplier: nvidia, licence: g.licenceID,
-		// NVD lists the driver for Linux under this name: "gpu_display_driver", with the platform as target.
+		// NVD lists the driver for Linux under this name: "gpu_display_driver", with the platform
+		// as target.
 		cpe:  "cpe:2.3:a:nvidia:gpu_display_driver:" + i.Driver + ":*:*:*:*:linux:*:*",
 		purl: purl("generic", "nvidia-driver", i.Driver, nil),
 	}
 	if run := i.recipe.Source.Archive(); run != nil {
-		c.download, c.sums, c.purl = run.URL, []sum{{"SHA256", run.SHA256}}, archivePURL(c.name, c.version, run.URL, run.SHA256)
+		c.download, c.sums, c.purl = run.URL, []sum{
+			{"SHA256", run.SHA256},
+		}, archivePURL(
+			c.name,
+			c.version,
+			run.URL,
+			run.SHA256,
+		)
 	}
 	id := g.add(c)
 	g.relate(image, contains, id)
@@ -42,7 +51,10 @@ func (g *graph) addDriver(i *Image, image string) string {
 	for _, flavour := range i.Flavours {
 		sources := g.add(component{
 			id: "Sources-" + i.Arch + "-" + flavour, purpose: "SOURCE", name: "nvidia-kernel-sources-" + flavour, version: i.Driver,
-			path: "/" + recipe.KernelDir(i.Driver, flavour), supplier: nvidia, licence: g.flavourLicence(flavour),
+			path: "/" + recipe.KernelDir(
+				i.Driver,
+				flavour,
+			), supplier: nvidia, licence: g.flavourLicence(flavour),
 		})
 		g.relate(id, contains, sources)
 		g.addPatches(i, flavour, sources)
@@ -56,20 +68,25 @@ func (g *graph) addPatches(i *Image, flavour, sources string) {
 		if slices.Contains(p.Flavours, flavour) {
 			g.relate(g.add(component{
 				id: "Patch-" + i.Arch + "-" + p.Name, purpose: "SOURCE", name: p.Name + ".patch", download: p.URL, licence: p.Licence,
-				sums: []sum{{"SHA256", p.SHA256}}, facts: []fact{{"reason", p.Reason}, {"origin", p.Origin}},
+				sums: []sum{
+					{"SHA256", p.SHA256},
+				}, facts: []fact{{"reason", p.Reason}, {"origin", p.Origin}},
 			}), patchApplied, sources)
 		}
 	}
 }
 
-// addFile adds a file of the driver. A file whose name has no version may be of another project that NVIDIA
-// ships (libglvnd, OpenCL's loader), so the file has the driver's version only where its name says so.
+// addFile adds a file of the driver. A file whose name has no version may be of another project
+// that NVIDIA ships (libglvnd, OpenCL's loader), so the file has the driver's version only where
+// its name says so.
 func (g *graph) addFile(i *Image, p, purpose string) string {
 	c := component{
 		id: "File-" + i.Arch + p, purpose: purpose, name: path.Base(p), path: p, sums: []sum{{"SHA256", i.sums[p]}},
 	}
-	if i.Driver != "" && (strings.Contains(p, "/"+i.Driver+"/") || strings.HasSuffix(p, "."+i.Driver)) {
-		c.version, c.supplier = i.Driver, nvidia
+	if i.Driver != "" &&
+		(strings.Contains(p, "/"+i.Driver+"/") || strings.HasSuffix(p, "."+i.Driver)) {
+		c.version = i.Driver
+		c.supplier = nvidia
 	}
 	if purpose == "LIBRARY" {
 		c.facts = facts("links", strings.Join(slices.Sorted(slices.Values(i.links[p])), " "))
@@ -77,8 +94,9 @@ func (g *graph) addFile(i *Image, p, purpose string) string {
 	return g.add(c)
 }
 
-// debianSource is the source package of one of Debian's packages with a part of the driver; "" for packages
-// with versions of their own, whose sources the repository's index does not tell the recipe.
+// debianSource is the source package of one of Debian's packages with a part of the driver; "" for
+// packages with versions of their own, whose sources the repository's index does not tell the
+// recipe.
 func debianSource(name, version, driver string) string {
 	switch {
 	case !strings.HasPrefix(version, driver+"-"):
@@ -97,8 +115,8 @@ func (g *graph) flavourLicence(flavour string) string {
 	return g.licenceID
 }
 
-// componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another way than the
-// driver. It is "" where its text is not known.
+// componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another
+// way than the driver. It is "" where its text is not known.
 func (g *graph) componentLicence(i *Image, name string) string {
 	text := i.texts[recipe.ComponentLicence(name)]
 	switch text {
@@ -107,19 +125,32 @@ func (g *graph) componentLicence(i *Image, name string) string {
 	case g.licence:
 		return g.licenceID
 	}
-	id, word := "LicenseRef-NVIDIA-"+name, "NVIDIA Driver" // the words of NVIDIA's manifests
+	id := "LicenseRef-NVIDIA-" + name
+	word := "NVIDIA Driver" // the words of NVIDIA's manifests
 	if name == matrix.IMEX {
 		word = "NVIDIA Proprietary"
 	}
-	g.licences[id] = licenceText{word + " (" + name + ")", max(g.licences[id].text, text)} // those of one release are equal
+	// those of one release are equal
+	g.licences[id] = licenceText{word + " (" + name + ")", max(g.licences[id].text, text)}
 	return id
 }
 
 // addComponents adds the components of the driver that come in archives of their own.
 func (g *graph) addComponents(i *Image, driver string) {
 	for _, f := range i.recipe.Fabric {
-		c := component{id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
-			licence: g.componentLicence(i, f.Name), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}}
+		c := component{
+			id:       "Component-" + i.Arch + "-" + f.Name,
+			purpose:  "APPLICATION",
+			name:     "nvidia-" + f.Name,
+			version:  f.Version,
+			supplier: nvidia,
+			licence: g.componentLicence(
+				i,
+				f.Name,
+			),
+			download: f.File.URL,
+			sums:     []sum{{"SHA256", f.File.SHA256}},
+		}
 		c.purl = archivePURL(c.name, c.version, f.File.URL, f.File.SHA256)
 		g.relate(driver, contains, g.add(c))
 	}
@@ -128,12 +159,20 @@ func (g *graph) addComponents(i *Image, driver string) {
 // addCompanions adds the kernel modules of other projects that are compiled with the driver's.
 func (g *graph) addCompanions(i *Image, driver string) {
 	for _, of := range i.recipe.Companions {
-		c := component{id: "Companion-" + i.Arch + "-" + of.Name, purpose: "APPLICATION", name: of.Name, version: of.Version, supplier: nvidia,
-			licence: of.Licence, purl: purl("generic", of.Name, of.Version, nil)}
+		c := component{
+			id:       "Companion-" + i.Arch + "-" + of.Name,
+			purpose:  "APPLICATION",
+			name:     of.Name,
+			version:  of.Version,
+			supplier: nvidia,
+			licence:  of.Licence,
+			purl:     purl("generic", of.Name, of.Version, nil),
+		}
 		if p := of.Package; p != nil {
 			c.source, c.download, c.sums = p.Name+" "+p.Version, p.URL, packageSums(*p)
 		} else if of.File != nil {
-			c.download, c.sums = of.File.URL, []sum{{"SHA256", of.File.SHA256}}
+			c.download = of.File.URL
+			c.sums = []sum{{"SHA256", of.File.SHA256}}
 			c.purl = archivePURL(c.name, c.version, of.File.URL, of.File.SHA256)
 		}
 		g.relate(driver, contains, g.add(c))

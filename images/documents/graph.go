@@ -19,9 +19,11 @@ type graph struct {
 	top        string // id of the image, or of the index
 	components map[string]component
 	relations  map[relation]bool
-	licence    string                 // text of NVIDIA's; "": not known
-	licenceID  string                 // of NVIDIA's, where its text is known: a document that names a licence of its own has to repeat it
-	licences   map[string]licenceText // of components, by their ids
+	licence    string // text of NVIDIA's; "": not known
+	// of NVIDIA's, where its text is known: a document that names a licence of its own has to
+	// repeat it
+	licenceID string
+	licences  map[string]licenceText // of components, by their ids
 }
 
 // licenceText is a licence that SPDX's list does not have.
@@ -90,9 +92,18 @@ const (
 
 func newGraph(m Model) *graph {
 	m.Name = cmp.Or(m.Name, "nvidia-driver")
-	g := &graph{model: m, components: map[string]component{}, relations: map[relation]bool{}, licences: map[string]licenceText{}}
-	// Lists are sorted, so that their order has no effect: of the images here, of packages where they are added.
-	m.Images = slices.SortedFunc(slices.Values(m.Images), func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) })
+	g := &graph{
+		model:      m,
+		components: map[string]component{},
+		relations:  map[relation]bool{},
+		licences:   map[string]licenceText{},
+	}
+	// Lists are sorted, so that their order has no effect: of the images here, of packages where
+	// they are added.
+	m.Images = slices.SortedFunc(
+		slices.Values(m.Images),
+		func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) },
+	)
 	g.model.Images = m.Images
 	for _, i := range m.Images {
 		if i.created.After(g.created) {
@@ -122,9 +133,9 @@ func newGraph(m Model) *graph {
 	return g
 }
 
-// add adds a component under a valid id, and returns the id. A component that is there already stays as it
-// is: the image's own record knows more of a package than the recipe does. Different components whose ids are
-// equal ("libx+", "libx-") get a number.
+// add adds a component under a valid id, and returns the id. A component that is there already
+// stays as it is: the image's own record knows more of a package than the recipe does. Different
+// components whose ids are equal ("libx+", "libx-") get a number.
 func (g *graph) add(c component) string {
 	c.id = identifier(c.id)
 	for n, id := 2, c.id; ; n++ {
@@ -146,14 +157,21 @@ func (g *graph) relate(from, kind, to string) { g.relations[relation{from, kind,
 
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.]`)
 
-// identifier writes text with the characters that an id may have: letters, digits, '.' and '-'. Each other
-// one becomes '-'.
+// identifier writes text with the characters that an id may have: letters, digits, '.' and '-'.
+// Each other one becomes '-'.
 func identifier(text string) string { return notInIdentifiers.ReplaceAllString(text, "-") }
 
 // sorted returns the components by their ids, and the relations.
 func (g *graph) sorted() (list []component, relations []relation) {
-	list = slices.SortedFunc(maps.Values(g.components), func(a, b component) int { return strings.Compare(a.id, b.id) })
+	list = slices.SortedFunc(
+		maps.Values(g.components),
+		func(a, b component) int { return strings.Compare(a.id, b.id) },
+	)
 	return list, slices.SortedFunc(maps.Keys(g.relations), func(a, b relation) int {
-		return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.kind, b.kind), strings.Compare(a.to, b.to))
+		return cmp.Or(
+			strings.Compare(a.from, b.from),
+			strings.Compare(a.kind, b.kind),
+			strings.Compare(a.to, b.to),
+		)
 	})
 }

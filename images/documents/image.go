@@ -19,16 +19,40 @@ func (g *graph) addImage(i *Image) string {
 		id: "Image-" + i.Arch, purpose: "CONTAINER", name: g.model.Name, version: tag, sums: sha256Of(i.Digest),
 		purl: imagePURL(g.model.Name, i.Digest, map[string]string{"arch": i.Arch, "tag": tag}),
 		facts: facts( // that only our images know of themselves
-			"architecture", i.Arch, "driver", i.Driver, "profile", i.Profile, "flavours", strings.Join(slices.Sorted(slices.Values(i.Flavours)), ","),
-			"kernels", i.Labels[recipe.LabelKernels], "overridden", i.Labels[recipe.LabelOverridden], "content", i.Labels[recipe.LabelContent],
-			"revision", i.Labels[recipe.OCIPrefix+"revision"]),
+			"architecture",
+			i.Arch,
+			"driver",
+			i.Driver,
+			"profile",
+			i.Profile,
+			"flavours",
+			strings.Join(slices.Sorted(slices.Values(i.Flavours)), ","),
+			"kernels",
+			i.Labels[recipe.LabelKernels],
+			"overridden",
+			i.Labels[recipe.LabelOverridden],
+			"content",
+			i.Labels[recipe.LabelContent],
+			"revision",
+			i.Labels[recipe.OCIPrefix+"revision"],
+		),
 	})
-	base := recipe.Base{Name: i.Labels[recipe.OCIPrefix+"base.name"], Digest: i.Labels[recipe.OCIPrefix+"base.digest"]}
+	base := recipe.Base{
+		Name:   i.Labels[recipe.OCIPrefix+"base.name"],
+		Digest: i.Labels[recipe.OCIPrefix+"base.digest"],
+	}
 	if base.Digest != "" {
 		g.relate(id, descendantOf, g.add(i.otherImage("Base-"+i.Arch, "base", base)))
 	}
 	if !i.modulesOnly() {
-		system := g.add(component{id: "System-" + i.Arch, purpose: "OPERATING-SYSTEM", name: cmp.Or(i.systemID, "unknown"), version: i.systemVersion})
+		system := g.add(
+			component{
+				id:      "System-" + i.Arch,
+				purpose: "OPERATING-SYSTEM",
+				name:    cmp.Or(i.systemID, "unknown"),
+				version: i.systemVersion,
+			},
+		)
 		g.relate(id, contains, system)
 		g.addPackages(i, system)
 	}
@@ -39,23 +63,34 @@ func (g *graph) addImage(i *Image) string {
 	return id
 }
 
-// otherImage is the component of an image that this one was made from. One that came from a file has only a
-// word as its name.
+// otherImage is the component of an image that this one was made from. One that came from a file
+// has only a word as its name.
 func (i *Image) otherImage(id, word string, image recipe.Base) component {
 	name, tag, _ := imagename.Split(image.Name)
-	c := component{id: id, purpose: "CONTAINER", name: cmp.Or(name, word), version: tag, sums: sha256Of(image.Digest)}
-	c.purl = imagePURL(c.name, image.Digest, map[string]string{"arch": i.Arch, "tag": tag, "repository_url": name})
+	c := component{
+		id:      id,
+		purpose: "CONTAINER",
+		name:    cmp.Or(name, word),
+		version: tag,
+		sums:    sha256Of(image.Digest),
+	}
+	c.purl = imagePURL(
+		c.name,
+		image.Digest,
+		map[string]string{"arch": i.Arch, "tag": tag, "repository_url": name},
+	)
 	return c
 }
 
 // modulesOnly says that the image has nothing of a system and of the user-mode driver.
 func (i *Image) modulesOnly() bool { return i.Profile == string(recipe.ModulesOnly) }
 
-// tag is the one that the image was built for. Others may name the same image, and are not in its document.
+// tag is the one that the image was built for. Others may name the same image, and are not in its
+// document.
 func (i *Image) tag() string { return i.Labels[recipe.OCIPrefix+"version"] }
 
-// addPackages adds the packages of the system. The recipe knows where those come from that the base did not
-// have.
+// addPackages adds the packages of the system. The recipe knows where those come from that the base
+// did not have.
 func (g *graph) addPackages(i *Image, system string) {
 	key := func(name, version, arch string) string { return name + " " + version + " " + arch }
 	origins := map[string]distros.Package{}
@@ -75,10 +110,14 @@ func (g *graph) addPackages(i *Image, system string) {
 	}
 }
 
-// packageComponent is the component of a package. from says where it was downloaded from; the zero value: nobody knows.
+// packageComponent is the component of a package. from says where it was downloaded from; the zero
+// value: nobody knows.
 func (i *Image) packageComponent(p packages.Installed, from distros.Package) component {
 	c := component{
-		id: strings.Join([]string{"Package", i.Arch, p.Kind, p.Name, p.Version, p.Arch}, "-"), name: p.Name, version: p.Version,
+		id: strings.Join(
+			[]string{"Package", i.Arch, p.Kind, p.Name, p.Version, p.Arch},
+			"-",
+		), name: p.Name, version: p.Version,
 		purl: i.packagePURL(p), supplier: p.Supplier, download: from.URL, sums: packageSums(from),
 	}
 	if p.Source != "" {
@@ -96,10 +135,16 @@ func packageSums(p distros.Package) (all []sum) {
 	return all
 }
 
-// pinned is the component of a package that the image's record does not list: one with a part of the driver,
-// or one that only the build used.
+// pinned is the component of a package that the image's record does not list: one with a part of
+// the driver, or one that only the build used.
 func (i *Image) pinned(p distros.Package, source string) component {
-	known := packages.Installed{Name: p.Name, Version: p.Version, Arch: p.Arch, Kind: strings.TrimPrefix(path.Ext(p.URL), "."), Source: source}
+	known := packages.Installed{
+		Name:    p.Name,
+		Version: p.Version,
+		Arch:    p.Arch,
+		Kind:    strings.TrimPrefix(path.Ext(p.URL), "."),
+		Source:  source,
+	}
 	if len(i.Packages) > 0 {
 		known.Kind = i.Packages[0].Kind // all packages of an image are of one kind
 	}

@@ -15,31 +15,57 @@ import (
 // copyrightFile is Debian's record of a package's licences.
 func copyrightFile(name string) string { return path.Join("usr/share/doc", name, "copyright") }
 
-// spdxNames are names in SPDX's list of licences that distributions use too, each after the other spellings of Debian and of older
-// rpm packages. Those of GNU are in gnuNames.
+// spdxNames are names in SPDX's list of licences that distributions use too, each after the other
+// spellings of Debian and of older rpm packages. Those of GNU are in gnuNames.
 var spdxNames = [][]string{
-	{"0BSD"}, {"ASL 2.0", "Apache-2.0"}, {"BSD-1-Clause"}, {"BSD-2-clause", "BSD-2-Clause"}, {"BSD-3-clause", "BSD-3-Clause"},
-	{"BSD-4-clause", "BSD-4-Clause"}, {"Boost", "BSL-1.0"}, {"CC0", "CC0-1.0"}, {"CC-BY-4.0"}, {"ISC"}, {"Expat", "MIT"}, {"MIT-0"},
-	{"MPLv1.1", "MPL-1.1"}, {"MPLv2.0", "MPL-2.0"}, {"OpenSSL"}, {"PSF-2", "PSF-2.0"}, {"Unlicense"}, {"W3C"}, {"X11"}, {"zlib", "Zlib"},
+	{"0BSD"},
+	{"ASL 2.0", "Apache-2.0"},
+	{"BSD-1-Clause"},
+	{"BSD-2-clause", "BSD-2-Clause"},
+	{"BSD-3-clause", "BSD-3-Clause"},
+	{"BSD-4-clause", "BSD-4-Clause"},
+	{"Boost", "BSL-1.0"},
+	{"CC0", "CC0-1.0"},
+	{"CC-BY-4.0"},
+	{"ISC"},
+	{"Expat", "MIT"},
+	{"MIT-0"},
+	{"MPLv1.1", "MPL-1.1"},
+	{"MPLv2.0", "MPL-2.0"},
+	{"OpenSSL"},
+	{"PSF-2", "PSF-2.0"},
+	{"Unlicense"},
+	{"W3C"},
+	{"X11"},
+	{"zlib", "Zlib"},
 	{"bzip2-1.0.6"}, {"curl"},
 }
 
-// gnuNames matches GNU's licences as Debian, older rpm packages and SPDX write them: GPL-2+, GPLv2+, GPL-2.0-or-later.
-var gnuNames = regexp.MustCompile(`^(GPL|LGPL|AGPL|GFDL)[-v]([1-3])(\.[0-3])?(\+|-only|-or-later)?$`)
+// gnuNames matches GNU's licences as Debian, older rpm packages and SPDX write them: GPL-2+,
+// GPLv2+, GPL-2.0-or-later.
+var gnuNames = regexp.MustCompile(
+	`^(GPL|LGPL|AGPL|GFDL)[-v]([1-3])(\.[0-3])?(\+|-only|-or-later)?$`,
+)
 
-var gnuVersions = strings.Fields("GPL-1.0 GPL-2.0 GPL-3.0 LGPL-2.0 LGPL-2.1 LGPL-3.0 AGPL-1.0 AGPL-3.0 GFDL-1.1 GFDL-1.2 GFDL-1.3")
+var gnuVersions = strings.Fields(
+	"GPL-1.0 GPL-2.0 GPL-3.0 LGPL-2.0 LGPL-2.1 LGPL-3.0 AGPL-1.0 AGPL-3.0 GFDL-1.1 GFDL-1.2 GFDL-1.3",
+)
 
 // spdxName is the name in SPDX's list of a licence, "" for one that is not known to be there.
 func spdxName(name string) string {
 	m := gnuNames.FindStringSubmatch(name)
 	if m == nil {
-		at := slices.IndexFunc(spdxNames, func(names []string) bool { return slices.Contains(names, name) })
+		at := slices.IndexFunc(
+			spdxNames,
+			func(names []string) bool { return slices.Contains(names, name) },
+		)
 		if at < 0 {
 			return ""
 		}
 		return spdxNames[at][len(spdxNames[at])-1]
 	}
-	base, end := m[1]+"-"+m[2]+m[3], "-only"
+	base := m[1] + "-" + m[2] + m[3]
+	end := "-only"
 	if m[3] == "" {
 		base += ".0"
 	}
@@ -52,8 +78,8 @@ func spdxName(name string) string {
 	return base + end
 }
 
-// debianLicences reads a copyright file that machines can read: the names that its files have, and the texts behind
-// names. Of a file in another format nothing is known.
+// debianLicences reads a copyright file that machines can read: the names that its files have, and
+// the texts behind names. Of a file in another format nothing is known.
 func debianLicences(text string) (names []string, texts map[string]string) {
 	texts = map[string]string{}
 	first := true
@@ -75,7 +101,8 @@ func debianLicences(text string) (names []string, texts map[string]string) {
 	return names, texts
 }
 
-// packageLicence is the expression of SPDX for what a package declares, "" where it declares nothing.
+// packageLicence is the expression of SPDX for what a package declares, "" where it declares
+// nothing.
 func (g *graph) packageLicence(names []string, texts map[string]string) string {
 	var all []string
 	for _, n := range names {
@@ -94,17 +121,23 @@ var comma = regexp.MustCompile(`(?i),\s+(and|or)\s+`)
 
 var operators = regexp.MustCompile(`(?i)\s+(and|or)\s+|[()]|$`)
 
-// expression translates the words of a distribution. In Debian's, a comma binds less than the words behind it. What is no
-// expression is one licence as a whole, with its words as the name.
+// expression translates the words of a distribution. In Debian's, a comma binds less than the words
+// behind it. What is no expression is one licence as a whole, with its words as the name.
 func (g *graph) expression(words string, texts map[string]string) string {
 	if at := comma.FindStringSubmatchIndex(words); at != nil {
-		left, right := g.expression(words[:at[0]], texts), g.expression(words[at[1]:], texts)
+		left := g.expression(words[:at[0]], texts)
+		right := g.expression(words[at[1]:], texts)
 		return "(" + left + ") " + strings.ToUpper(words[at[2]:at[3]]) + " (" + right + ")"
 	}
-	out, from, depth, value := "", 0, 0, false // value: a licence or ")" came last
+	out := ""
+	from := 0
+	depth := 0
+	value := false // value: a licence or ")" came last
 	for _, at := range operators.FindAllStringIndex(words, -1) {
-		name, operator := strings.TrimSpace(words[from:at[0]]), strings.ToUpper(strings.TrimSpace(words[at[0]:at[1]]))
-		if from = at[1]; name != "" {
+		name := strings.TrimSpace(words[from:at[0]])
+		operator := strings.ToUpper(strings.TrimSpace(words[at[0]:at[1]]))
+		from = at[1]
+		if name != "" {
 			if value {
 				return g.ownLicence(words, texts)
 			}
@@ -112,18 +145,22 @@ func (g *graph) expression(words string, texts map[string]string) string {
 			if id == "" {
 				id = g.ownLicence(name, texts)
 			}
-			out, value = out+id, true
+			out = out + id
+			value = true
 		}
 		if (operator == "(") == value { // "(" begins a value, all others follow one
 			return g.ownLicence(words, texts)
 		}
 		switch operator {
 		case "(":
-			out, depth = out+"(", depth+1
+			out = out + "("
+			depth = depth + 1
 		case ")":
-			out, depth = out+")", depth-1
+			out = out + ")"
+			depth = depth - 1
 		case "AND", "OR":
-			out, value = out+" "+operator+" ", false
+			out = out + " " + operator + " "
+			value = false
 		}
 		if depth < 0 {
 			break
@@ -138,10 +175,12 @@ func (g *graph) expression(words string, texts map[string]string) string {
 // maxText bounds the beginning of a licence's text that a document repeats, in bytes.
 const maxText = 1 << 10
 
-// ownLicence notes a licence that SPDX's list does not have, and returns its id, which is another for another text.
+// ownLicence notes a licence that SPDX's list does not have, and returns its id, which is another
+// for another text.
 func (g *graph) ownLicence(name string, texts map[string]string) string {
 	text := texts[name]
-	if text = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), maxText)], "")); text == "" {
+	text = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), maxText)], ""))
+	if text == "" {
 		text = "The package names this licence without a text: " + name
 	}
 	sum := sha256.Sum256([]byte(name + "\n" + text))

@@ -33,8 +33,18 @@ func (g *graph) addModules(i *Image, image, driver string) {
 			file := dir + "/" + m.Name + ".ko"
 			g.relate(set, contains, g.add(component{
 				id: "File-" + i.Arch + file, purpose: "FILE", name: m.Name + ".ko", version: s.Driver, path: file, sums: []sum{{"SHA256", i.sums[file]}},
-				facts: facts("vermagic", strings.TrimSpace(m.Vermagic), "srcversion", m.SrcVersion, "signer", m.Signer, "signature hash", m.Hash,
-					"signing key", m.KeyID),
+				facts: facts(
+					"vermagic",
+					strings.TrimSpace(m.Vermagic),
+					"srcversion",
+					m.SrcVersion,
+					"signer",
+					m.Signer,
+					"signature hash",
+					m.Hash,
+					"signing key",
+					m.KeyID,
+				),
 			}))
 		}
 		g.addBuildDependencies(i, s.Kernel, set)
@@ -42,8 +52,8 @@ func (g *graph) addModules(i *Image, image, driver string) {
 }
 
 // addBuildDependencies adds the compiler's packages and the kernel's headers, or the image that has
-// both. They were beside the modules when these were compiled, and are not in the image, unless it can
-// compile itself.
+// both. They were beside the modules when these were compiled, and are not in the image, unless it
+// can compile itself.
 func (g *graph) addBuildDependencies(i *Image, release, set string) {
 	add := func(c component) {
 		c.buildOnly = true

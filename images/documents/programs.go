@@ -41,13 +41,15 @@ func buildInfo(e *rootfs.Entry) (*debug.BuildInfo, error) {
 	return parseBuildInfo(section), nil
 }
 
-// parseBuildInfo reads the section .go.buildinfo as Go 1.18 and later write it: a head of 32 bytes, then the
-// compiler's version and the modules, each with its length before it. debug/buildinfo reads the same with
-// debug/elf, which is not made for hostile files. It returns nil for another section.
+// parseBuildInfo reads the section .go.buildinfo as Go 1.18 and later write it: a head of 32 bytes,
+// then the compiler's version and the modules, each with its length before it. debug/buildinfo
+// reads the same with debug/elf, which is not made for hostile files. It returns nil for another
+// section.
 func parseBuildInfo(data []byte) *debug.BuildInfo {
 	const head, inline = 32, 2
 	const sentinel = 16 // bytes before and behind the modules, by which other tools find them
-	if len(data) < head || !strings.HasPrefix(string(data), "\xff Go buildinf:") || data[15]&inline == 0 {
+	if len(data) < head || !strings.HasPrefix(string(data), "\xff Go buildinf:") ||
+		data[15]&inline == 0 {
 		return nil
 	}
 	version, rest := text(data[head:])
@@ -94,15 +96,33 @@ func (g *graph) addPrograms(i *Image, image string) {
 		g.relate(image, contains, id)
 		if v, ok := strings.CutPrefix(p.build.GoVersion, "go"); ok { // "go1.26.8 X:experiment"
 			v, _, _ = strings.Cut(v, " ")
-			g.relate(id, contains, g.add(component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v,
-				purl: goPURL("stdlib", v, ""), licence: "BSD-3-Clause"}))
+			g.relate(
+				id,
+				contains,
+				g.add(
+					component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v,
+						purl: goPURL("stdlib", v, ""), licence: "BSD-3-Clause"},
+				),
+			)
 		}
 		for _, m := range p.build.Deps {
 			for m.Replace != nil {
 				m = m.Replace
 			}
-			g.relate(id, contains, g.add(component{id: "Go-" + m.Path + "-" + m.Version, purpose: "LIBRARY", name: m.Path, version: m.Version,
-				purl: goPURL(m.Path, m.Version, ""), facts: facts("go.sum", m.Sum)}))
+			g.relate(
+				id,
+				contains,
+				g.add(
+					component{
+						id:      "Go-" + m.Path + "-" + m.Version,
+						purpose: "LIBRARY",
+						name:    m.Path,
+						version: m.Version,
+						purl:    goPURL(m.Path, m.Version, ""),
+						facts:   facts("go.sum", m.Sum),
+					},
+				),
+			)
 		}
 	}
 }

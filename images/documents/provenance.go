@@ -17,20 +17,22 @@ import (
 // ProvenanceType is that of an attestation with a provenance.
 const ProvenanceType = "https://slsa.dev/provenance/v1"
 
-// buildType says what the parameters mean: a section of the documentation. It changes when the meaning of a field does.
+// buildType says what the parameters mean: a section of the documentation. It changes when the
+// meaning of a field does.
 const buildType = recipe.ProjectURL + "/blob/main/docs/trust.md#build-type-v2"
 
 // buildTypeV1 is that of statements without the recipe.
 const buildTypeV1 = recipe.ProjectURL + "/blob/main/docs/supply-chain.md#build-type-v1"
 
-// maxProvenance bounds a predicate that is read, in bytes. That of an image with 200 packages has 130 kB.
+// maxProvenance bounds a predicate that is read, in bytes. That of an image with 200 packages has
+// 130 kB.
 const maxProvenance = 16 << 20
 
 // errProvenance means that bytes are no provenance of an image of this project.
 var errProvenance = failure.New(failure.Content, "not a provenance of this build type")
 
-// provenance is the predicate of SLSA's provenance v1, with the fields that this project writes. It says how an image was
-// built, and vouches for nothing: who signs it does.
+// provenance is the predicate of SLSA's provenance v1, with the fields that this project writes. It
+// says how an image was built, and vouches for nothing: who signs it does.
 type provenance struct {
 	BuildDefinition *buildDefinition `json:"buildDefinition"`
 	RunDetails      runDetails       `json:"runDetails"`
@@ -65,7 +67,8 @@ type Resource struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Run is what a recipe does not know about a build. The zero value is a build by hand without a lock.
+// Run is what a recipe does not know about a build. The zero value is a build by hand without a
+// lock.
 type Run struct {
 	CI
 	GoVersion string   // of driver-build: runtime.Version()
@@ -89,7 +92,8 @@ func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 			p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, more.of)
 		}
 	}
-	builder := &p.RunDetails.Builder // without a platform that vouches for the run: SLSA build level 1
+	// without a platform that vouches for the run: SLSA build level 1
+	builder := &p.RunDetails.Builder
 	builder.ID = cmp.Or(run.BuilderID, recipe.ProjectURL+"/cmd/driver-build@"+r.Builder.Version)
 	builder.Version = map[string]string{"driver-build": r.Builder.Version}
 	if run.GoVersion != "" {
@@ -101,8 +105,9 @@ func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 	return oci.EncodeJSON(p, "")
 }
 
-// ReadRecipe reads a recipe, as --dry-run prints it, or that of a provenance. What it says may be of anybody: see
-// [recipe.Decode]. A provenance whose dependencies are not those of its recipe is refused.
+// ReadRecipe reads a recipe, as --dry-run prints it, or that of a provenance. What it says may be
+// of anybody: see [recipe.Decode]. A provenance whose dependencies are not those of its recipe is
+// refused.
 func ReadRecipe(data []byte) (*recipe.Recipe, error) {
 	fail := func(err error) (*recipe.Recipe, error) { return nil, fmt.Errorf("%w: %w", errProvenance, err) }
 	if len(data) > maxProvenance {
@@ -116,17 +121,32 @@ func ReadRecipe(data []byte) (*recipe.Recipe, error) {
 	case of == nil:
 		return recipe.Decode(data)
 	case of.BuildType == buildTypeV1:
-		return fail(errors.New("an earlier driver-build wrote it, without the recipe: use the release that built the image, or build the image anew"))
+		return fail(
+			errors.New(
+				"an earlier driver-build wrote it, without the recipe: use the release that built the image, or build the image anew",
+			),
+		)
 	case of.BuildType != buildType:
-		return fail(fmt.Errorf("the build type is %.200q, this program reads %s", of.BuildType, buildType))
+		return fail(
+			fmt.Errorf("the build type is %.200q, this program reads %s", of.BuildType, buildType),
+		)
 	}
 	r, err := recipe.Decode(p.BuildDefinition.Recipe)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range dependencies(r) {
-		if !slices.ContainsFunc(p.BuildDefinition.Dependencies, func(have Resource) bool { return reflect.DeepEqual(d, have) }) {
-			return fail(fmt.Errorf("the recipe has %s %s, and the dependencies do not", d.Annotations["role"], d.Name))
+		if !slices.ContainsFunc(
+			p.BuildDefinition.Dependencies,
+			func(have Resource) bool { return reflect.DeepEqual(d, have) },
+		) {
+			return fail(
+				fmt.Errorf(
+					"the recipe has %s %s, and the dependencies do not",
+					d.Annotations["role"],
+					d.Name,
+				),
+			)
 		}
 	}
 	return r, nil

@@ -11,9 +11,10 @@ import (
 	"github.com/driver-container/driver-container/images/packages"
 )
 
-// purl is a package URL: pkg:KIND/NAME@VERSION?QUALIFIERS, where NAME may begin with a namespace, and qualifiers that are "" are
-// left out. Its form is that of the specification (https://github.com/package-url/purl-spec); the qualifiers are those that syft,
-// grype and trivy read.
+// purl is a package URL: pkg:KIND/NAME@VERSION?QUALIFIERS, where NAME may begin with a namespace,
+// and qualifiers that are "" are left out. Its form is that of the specification
+// (https://github.com/package-url/purl-spec); the qualifiers are those that syft, grype and trivy
+// read.
 func purl(kind, name, version string, qualifiers map[string]string) string {
 	text := "pkg:" + kind + "/" + percent(path.Clean(name), "/")
 	if version != "" {
@@ -41,10 +42,11 @@ func percent(text, also string) string {
 	return text
 }
 
-// packagePURL is the package URL of a package of the image's system. Grype finds the advisories of a package
-// by its source, which upstream names where it is another one.
+// packagePURL is the package URL of a package of the image's system. Grype finds the advisories of
+// a package by its source, which upstream names where it is another one.
 func (i *Image) packagePURL(p packages.Installed) string {
-	version, qualifiers := p.Version, map[string]string{"arch": p.Arch, "distro": i.distro()}
+	version := p.Version
+	qualifiers := map[string]string{"arch": p.Arch, "distro": i.distro()}
 	switch {
 	case p.Kind == "rpm":
 		if epoch, rest, ok := strings.Cut(p.Version, ":"); ok {
@@ -72,5 +74,10 @@ func imagePURL(name, digest string, qualifiers map[string]string) string {
 
 // archivePURL is the package URL of what comes in an archive.
 func archivePURL(name, version, address, sha256 string) string {
-	return purl("generic", name, version, map[string]string{"checksum": "sha256:" + sha256, "download_url": address})
+	return purl(
+		"generic",
+		name,
+		version,
+		map[string]string{"checksum": "sha256:" + sha256, "download_url": address},
+	)
 }

@@ -22,13 +22,19 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// maxLicence bounds the text of a licence that a document repeats, in bytes. NVIDIA's has 25 kB, with those
-// of Debian's packages 60 kB.
+// maxLicence bounds the text of a licence that a document repeats, in bytes. NVIDIA's has 25 kB,
+// with those of Debian's packages 60 kB.
 const maxLicence = 1 << 20
 
-// OpenImages reads what a reference names, as registry.Client.Open does: one image, or the images of an index. arch
-// selects one of an index; "" takes all. Errors are those of [Open] and [ReadImage].
-func OpenImages(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
+// OpenImages reads what a reference names, as registry.Client.Open does: one image, or the images
+// of an index. arch selects one of an index; "" takes all. Errors are those of [Open] and
+// [ReadImage].
+func OpenImages(
+	ctx context.Context,
+	c *registry.Client,
+	cache layer.Cache,
+	ref, arch string,
+) (m Model, err error) {
 	top, all, err := Open(ctx, c, ref, arch)
 	if err != nil {
 		return m, err
@@ -49,16 +55,22 @@ func OpenImages(ctx context.Context, c *registry.Client, cache layer.Cache, ref,
 	return m, nil
 }
 
-// Open opens what a reference names, with its layers: one image, or the images of an index by architecture, or that for arch if
-// it is not "". top is the digest of what it took them from: the index, or the image. Errors are those of registry.Client.Open.
-func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Hash, all []*registry.Opened, err error) {
+// Open opens what a reference names, with its layers: one image, or the images of an index by
+// architecture, or that for arch if it is not "". top is the digest of what it took them from: the
+// index, or the image. Errors are those of registry.Client.Open.
+func Open(
+	ctx context.Context,
+	c *registry.Client,
+	ref, arch string,
+) (top v1.Hash, all []*registry.Opened, err error) {
 	named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: arch})
 	if err != nil {
 		return top, nil, fmt.Errorf("open %s: %w", ref, err)
 	}
 	top = named.Digest
 	if arch == "" && !oci.IsLocal(ref) && !strings.Contains(ref, "@") {
-		ref += "@" + top.String() // all architectures are of one index, also if the tag moves meanwhile
+		// all architectures are of one index, also if the tag moves meanwhile
+		ref += "@" + top.String()
 	}
 	var missing error
 	for _, a := range distros.Archs() {
@@ -67,7 +79,8 @@ func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Has
 		}
 		named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
 		_, other := errors.AsType[*oci.PlatformError](err)
-		if other || errors.Is(err, fs.ErrNotExist) { // a layout may have names for one architecture only
+		// a layout may have names for one architecture only
+		if other || errors.Is(err, fs.ErrNotExist) {
 			missing = err
 			continue
 		}
@@ -82,8 +95,8 @@ func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Has
 	return top, all, nil
 }
 
-// ReadImage returns what an image itself tells: its labels, its package database, its files. The cache has the digests of
-// the image's layers after a build or a former ReadImage.
+// ReadImage returns what an image itself tells: its labels, its package database, its files. The
+// cache has the digests of the image's layers after a build or a former ReadImage.
 func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
@@ -115,14 +128,17 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	i := &Image{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
 	// An image without os-release has packages of no known system.
 	i.systemID, i.systemVersion, _ = osrelease.Read(tree.OpenFS())
-	if i.modulesOnly() { // it has none, and its compiler's packages are of the system that its name says
+	// it has none, and its compiler's packages are of the system that its name says
+	if i.modulesOnly() {
 		version := max(0, strings.IndexAny(i.System, "0123456789"))
-		i.systemID, i.systemVersion = i.System[:version], i.System[version:]
+		i.systemID = i.System[:version]
+		i.systemVersion = i.System[version:]
 	}
 	return i, i.addFiles(tree, outlined)
 }
 
-// addFiles adds what the files tell of which the inspection has the names: digests, texts of licences, builds of programs.
+// addFiles adds what the files tell of which the inspection has the names: digests, texts of
+// licences, builds of programs.
 func (i *Image) addFiles(tree, outlined *rootfs.Tree) error {
 	files := slices.Concat(i.Libraries, i.Firmware, i.Programs)
 	for _, e := range tree.All() {
@@ -137,7 +153,8 @@ func (i *Image) addFiles(tree, outlined *rootfs.Tree) error {
 			i.own = append(i.own, program{p, build})
 			files = append(files, p)
 		case i.isOther(p):
-			i.others, files = append(i.others, p), append(files, p)
+			i.others = append(i.others, p)
+			files = append(files, p)
 		}
 	}
 	texts := []string{recipe.LicenceFile}
@@ -177,23 +194,36 @@ func (i *Image) addFiles(tree, outlined *rootfs.Tree) error {
 	return nil
 }
 
-// isText says that a document repeats the text of a file: a licence of NVIDIA, or Debian's record of a package's licences.
+// isText says that a document repeats the text of a file: a licence of NVIDIA, or Debian's record
+// of a package's licences.
 func isText(p string) bool {
 	rest, ok := strings.CutPrefix(p, "usr/share/doc/")
-	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright" || p == recipe.LicenceFile ||
+	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright" ||
+		p == recipe.LicenceFile ||
 		slices.ContainsFunc(matrix.ComponentNames, func(name string) bool { return p == recipe.ComponentLicence(name) })
 }
 
-// isOther says that a file is one of the driver's by its name, and in none of the other lists: scripts such as
-// nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of packages are not listed by file.
+// isOther says that a file is one of the driver's by its name, and in none of the other lists:
+// scripts such as nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of
+// packages are not listed by file.
 func (i *Image) isOther(p string) bool {
-	inside := []string{"/" + recipe.ShareDir + "/", "/usr/src/", "/usr/share/doc/", "/var/", "/licenses/"}
+	inside := []string{
+		"/" + recipe.ShareDir + "/",
+		"/usr/src/",
+		"/usr/share/doc/",
+		"/var/",
+		"/licenses/",
+	}
 	return i.Driver != "" && strings.Contains(p, "nvidia") &&
 		!slices.ContainsFunc(inside, func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
-		!slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware, p) && !slices.Contains(i.Programs, p)
+		!slices.Contains(
+			i.Libraries,
+			p,
+		) && !slices.Contains(i.Firmware, p) && !slices.Contains(i.Programs, p)
 }
 
-// links are the names in the folder of a library that lead to it, which programs ask for, by the library.
+// links are the names in the folder of a library that lead to it, which programs ask for, by the
+// library.
 func links(tree *rootfs.Tree) map[string][]string {
 	all := map[string][]string{}
 	for _, e := range tree.All() {

@@ -24,7 +24,10 @@ const (
 const SBOMMethod = 2
 
 var formats = map[Format]struct{ predicate, media string }{
-	SPDX: {"https://spdx.dev/Document", "application/spdx+json"}, CycloneDX: {"https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"},
+	SPDX: {
+		"https://spdx.dev/Document",
+		"application/spdx+json",
+	}, CycloneDX: {"https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"},
 }
 
 // PredicateType is that of an attestation with such a document.
@@ -47,32 +50,45 @@ type Image struct {
 
 	systemID, systemVersion string // ID and VERSION_ID of its os-release
 	created                 time.Time
-	others                  []string            // files of the driver that the inspection does not list
-	sums                    map[string]string   // SHA-256 of files, by path: "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
-	links                   map[string][]string // names in the folder of a library that lead to it: "libcuda.so.1"
-	texts                   map[string]string   // of licences, by path: "usr/share/doc/kmod/copyright"
-	own                     []program
-	recipe                  recipe.Recipe // the zero value: it is not known
+	// files of the driver that the inspection does not list
+	others []string
+	// SHA-256 of files, by path: "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
+	sums map[string]string
+	// names in the folder of a library that lead to it: "libcuda.so.1"
+	links map[string][]string
+	// of licences, by path: "usr/share/doc/kmod/copyright"
+	texts  map[string]string
+	own    []program
+	recipe recipe.Recipe // the zero value: it is not known
 }
 
 // ErrForeign means that a recipe is not that of the image.
 var ErrForeign = errors.New("the recipe is of another image")
 
-// AddRecipe adds what the recipe of the image knows: origins and digests of packages, driver and base, and
-// what modules were compiled with. It returns ErrForeign for the recipe of another image.
+// AddRecipe adds what the recipe of the image knows: origins and digests of packages, driver and
+// base, and what modules were compiled with. It returns ErrForeign for the recipe of another image.
 func (i *Image) AddRecipe(r *recipe.Recipe) error {
 	info, err := r.Describe()
 	if err != nil {
 		return err
 	}
 	if label := i.Labels[recipe.LabelContent]; label != info.ID || i.Arch != r.Arch {
-		return fmt.Errorf("%w: it makes content %s for %s, the image %s has %s for %s", ErrForeign, info.ID, r.Arch, i.Digest, label, i.Arch)
+		return fmt.Errorf(
+			"%w: it makes content %s for %s, the image %s has %s for %s",
+			ErrForeign,
+			info.ID,
+			r.Arch,
+			i.Digest,
+			label,
+			i.Arch,
+		)
 	}
 	i.recipe = *r.Public()
 	return nil
 }
 
-// SBOM returns the bill of materials as bytes: equal for equal models, whatever the order of their lists.
+// SBOM returns the bill of materials as bytes: equal for equal models, whatever the order of their
+// lists.
 func SBOM(m Model, f Format) ([]byte, error) {
 	if len(m.Images) == 0 {
 		return nil, errors.New("make a bill of materials: there is no image")

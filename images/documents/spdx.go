@@ -11,8 +11,9 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Parts of SPDX 2.3 in JSON, as far as documents have them. The library (spdx/tools-golang) has the same
-// types; with their constructors for each text it takes more lines, and here it judges in the tests.
+// Parts of SPDX 2.3 in JSON, as far as documents have them. The library (spdx/tools-golang) has the
+// same types; with their constructors for each text it takes more lines, and here it judges in the
+// tests.
 type (
 	spdxDocument struct {
 		Version       string             `json:"spdxVersion"`
@@ -85,7 +86,10 @@ func (g *graph) spdx() ([]byte, error) {
 		d.Licences = append(d.Licences, spdxLicence{id, g.licences[id].name, g.licences[id].text})
 	}
 	for _, r := range relations {
-		d.Relationships = append(d.Relationships, spdxRelationship{idPrefix + r.from, r.kind, idPrefix + r.to})
+		d.Relationships = append(
+			d.Relationships,
+			spdxRelationship{idPrefix + r.from, r.kind, idPrefix + r.to},
+		)
 	}
 	content, err := contentSum(d)
 	if err != nil {
@@ -103,10 +107,14 @@ func (g *graph) spdx() ([]byte, error) {
 func (c component) spdx() spdxPackage {
 	p := spdxPackage{
 		ID: idPrefix + c.id, Name: c.name, Version: c.version, FileName: c.path, Purpose: c.purpose,
-		Download: cmp.Or(c.download, "NOASSERTION"), LicenseDeclared: cmp.Or(c.licence, "NOASSERTION"),
+		Download: cmp.Or(
+			c.download,
+			"NOASSERTION",
+		), LicenseDeclared: cmp.Or(c.licence, "NOASSERTION"),
 	}
 	if c.supplier != "" {
-		p.Supplier = "Organization: " + strings.NewReplacer("<", "(", ">", ")", "\n", " ").Replace(c.supplier)
+		p.Supplier = "Organization: " + strings.NewReplacer("<", "(", ">", ")", "\n", " ").
+			Replace(c.supplier)
 	}
 	if c.source != "" {
 		p.SourceInfo = "built package from: " + c.source // trivy reads it

@@ -14,8 +14,9 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// VEXType is that of an attestation with a document of OpenVEX, as cosign and trivy look for it. It has no
-// version: with "/v0.2.0" at its end `cosign verify-attestation --type openvex` does not find it.
+// VEXType is that of an attestation with a document of OpenVEX, as cosign and trivy look for it. It
+// has no version: with "/v0.2.0" at its end `cosign verify-attestation --type openvex` does not
+// find it.
 const VEXType = "https://openvex.dev/ns"
 
 const (
@@ -73,9 +74,10 @@ var justifications = []string{
 	"vulnerable_code_cannot_be_controlled_by_adversary", "inline_mitigations_already_exist",
 }
 
-// CheckVEX reads a document of OpenVEX strictly: fields, status, justification, times, and that each product is the image (one of
-// digests, "sha256:...", is in the product's id, package URL or hashes) or one of the packages, by their package URLs. A scanner
-// ignores what it cannot use without a word, so a mistake would be found by nobody. Errors are of kind failure.Usage.
+// CheckVEX reads a document of OpenVEX strictly: fields, status, justification, times, and that
+// each product is the image (one of digests, "sha256:...", is in the product's id, package URL or
+// hashes) or one of the packages, by their package URLs. A scanner ignores what it cannot use
+// without a word, so a mistake would be found by nobody. Errors are of kind failure.Usage.
 func CheckVEX(data []byte, digests, packages []string) error {
 	if err := checkVEX(data, digests, packages); err != nil {
 		return failure.Errorf(failure.Usage, "not a valid OpenVEX document for this image: %w", err)
@@ -138,11 +140,21 @@ func (s *vexStatement) check() error {
 	case s.Vulnerability.Name == "":
 		return errors.New("it names no vulnerability")
 	case !known:
-		return fmt.Errorf("status %.80q is none of not_affected, affected, fixed, under_investigation", s.Status)
+		return fmt.Errorf(
+			"status %.80q is none of not_affected, affected, fixed, under_investigation",
+			s.Status,
+		)
 	case !complete:
-		return fmt.Errorf("%s: not_affected needs a justification or an impact_statement, affected an action_statement", s.Status)
+		return fmt.Errorf(
+			"%s: not_affected needs a justification or an impact_statement, affected an action_statement",
+			s.Status,
+		)
 	case s.Justification != "" && (s.Status != "not_affected" || !slices.Contains(justifications, s.Justification)):
-		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications, ", "))
+		return fmt.Errorf(
+			"justification %.80q is none of %s, or the status is not not_affected",
+			s.Justification,
+			strings.Join(justifications, ", "),
+		)
 	}
 	return checkTimes(s.Timestamp, s.LastUpdated, s.ActionTimestamp)
 }
@@ -153,14 +165,21 @@ func (s *vexStatement) checkProducts(digests []string, packages map[string][]str
 	}
 	for _, p := range s.Products {
 		if !p.isImage(digests) && !p.isPackage(packages) {
-			return fmt.Errorf("product %.200q is neither the image (%s) nor one of its packages", p.name(), strings.Join(digests, ", "))
+			return fmt.Errorf(
+				"product %.200q is neither the image (%s) nor one of its packages",
+				p.name(),
+				strings.Join(digests, ", "),
+			)
 		}
 		for _, part := range p.Subcomponents {
 			if len(part.Subcomponents) > 0 {
 				return fmt.Errorf("subcomponent %.200q has subcomponents", part.name())
 			}
 			if !part.isPackage(packages) {
-				return fmt.Errorf("subcomponent %.200q is not one of the image's packages", part.name())
+				return fmt.Errorf(
+					"subcomponent %.200q is not one of the image's packages",
+					part.name(),
+				)
 			}
 		}
 	}
@@ -171,20 +190,25 @@ func (p vexProduct) name() string { return cmp.Or(p.Identifiers["purl"], p.ID) }
 
 func (p vexProduct) isImage(digests []string) bool {
 	return slices.ContainsFunc(digests, func(digest string) bool {
-		return p.Hashes["sha-256"] == strings.TrimPrefix(digest, "sha256:") || slices.ContainsFunc([]string{p.ID, p.Identifiers["purl"]},
-			func(name string) bool {
-				version, _, _ := strings.Cut(name[strings.LastIndexByte(name, '@')+1:], "?")
-				return strings.Replace(version, "%3A", ":", 1) == digest
-			})
+		return p.Hashes["sha-256"] == strings.TrimPrefix(digest, "sha256:") ||
+			slices.ContainsFunc([]string{p.ID, p.Identifiers["purl"]},
+				func(name string) bool {
+					version, _, _ := strings.Cut(name[strings.LastIndexByte(name, '@')+1:], "?")
+					return strings.Replace(version, "%3A", ":", 1) == digest
+				})
 	})
 }
 
-// isPackage reports whether a product is one of the image's packages. It may leave qualifiers out, as
-// scanners accept; those that it has must be the package's.
+// isPackage reports whether a product is one of the image's packages. It may leave qualifiers out,
+// as scanners accept; those that it has must be the package's.
 func (p vexProduct) isPackage(packages map[string][]string) bool {
 	name, qualifiers, some := strings.Cut(p.name(), "?")
 	return slices.ContainsFunc(packages[name], func(have string) bool {
 		all := strings.Split(have, "&")
-		return !some || !slices.ContainsFunc(strings.Split(qualifiers, "&"), func(q string) bool { return !slices.Contains(all, q) })
+		return !some ||
+			!slices.ContainsFunc(
+				strings.Split(qualifiers, "&"),
+				func(q string) bool { return !slices.Contains(all, q) },
+			)
 	})
 }

@@ -22,28 +22,49 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// readArchive reads a driver from NVIDIA's .run archive or its archive of the redist folder: downloaded and
-// verified as a whole, unpacked in one pass, installed as its .manifest says.
-func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
-	archive, unpack := r.Source.Archive(), unpackRunfile
+// readArchive reads a driver from NVIDIA's .run archive or its archive of the redist folder:
+// downloaded and verified as a whole, unpacked in one pass, installed as its .manifest says.
+func readArchive(
+	ctx context.Context,
+	env packages.Env,
+	r *recipe.Recipe,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (*Driver, error) {
+	archive := r.Source.Archive()
+	unpack := unpackRunfile
 	if r.Source.Runfile == nil {
 		unpack = unpackRedist
 	}
-	file, _, err := env.Fetch.Get(ctx, *archive, func(done, total int64) { step.Progress("download", done, total) })
+	file, _, err := env.Fetch.Get(
+		ctx,
+		*archive,
+		func(done, total int64) { step.Progress("download", done, total) },
+	)
 	if err != nil {
 		return nil, err
 	}
 	raw := rootfs.New(spool, nil)
 	var done int64
 	err = pinned(ctx, file, *archive, func(in io.Reader) error {
-		return unpack(in, env.XZ.Open(ctx), r, func(name string, m runfile.Member, content io.Reader) error {
-			done += m.Size
-			step.Work("unpack", done, 0)
-			if _, taken := raw.Lstat(name); taken {
-				return fmt.Errorf("%w: %s would be %s of the .run archive, as another member is already", ErrContent, m.Name, name)
-			}
-			return raw.AddFile(name, m.Mode, m.Size, content)
-		})
+		return unpack(
+			in,
+			env.XZ.Open(ctx),
+			r,
+			func(name string, m runfile.Member, content io.Reader) error {
+				done += m.Size
+				step.Work("unpack", done, 0)
+				if _, taken := raw.Lstat(name); taken {
+					return fmt.Errorf(
+						"%w: %s would be %s of the .run archive, as another member is already",
+						ErrContent,
+						m.Name,
+						name,
+					)
+				}
+				return raw.AddFile(name, m.Mode, m.Size, content)
+			},
+		)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", archive.URL, err)
@@ -51,9 +72,15 @@ func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool 
 	return install(raw, r, spool)
 }
 
-// pinned has read take the content of a downloaded file, and compares its digest once more: the file may have
-// changed since it was downloaded. Another digest counts more than what read makes of it.
-func pinned(ctx context.Context, name string, want fetch.File, read func(io.Reader) error) (err error) {
+// pinned has read take the content of a downloaded file, and compares its digest once more: the
+// file may have changed since it was downloaded. Another digest counts more than what read makes of
+// it.
+func pinned(
+	ctx context.Context,
+	name string,
+	want fetch.File,
+	read func(io.Reader) error,
+) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -80,22 +107,38 @@ func unpackRunfile(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take t
 	}
 	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
 	if run.Version != r.Driver || run.TargetArch != arch.Kernel {
-		return fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix",
-			ErrContent, run.Version, run.TargetArch, r.Driver, arch.Kernel)
+		return fmt.Errorf(
+			"%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix",
+			ErrContent,
+			run.Version,
+			run.TargetArch,
+			r.Driver,
+			arch.Kernel,
+		)
 	}
-	return run.Extract(xz, func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) })
+	return run.Extract(
+		xz,
+		func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) },
+	)
 }
 
-// unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they have in the .run
-// archive, so that the same manifest says what is installed where. Links are passed over: the manifest has them
-// all.
+// unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they
+// have in the .run archive, so that the same manifest says what is installed where. Links are
+// passed over: the manifest has them all.
 func unpackRedist(in io.Reader, xz compression.OpenXZ, r *recipe.Recipe, take takeMember) error {
-	return extractRedist(in, xz, []string{redistDriver}, r.Driver, r.Arch, func(m runfile.Member, content io.Reader) error {
-		if m.Link != "" {
-			return nil
-		}
-		return take(runName(m.Name), m, content)
-	})
+	return extractRedist(
+		in,
+		xz,
+		[]string{redistDriver},
+		r.Driver,
+		r.Arch,
+		func(m runfile.Member, content io.Reader) error {
+			if m.Link != "" {
+				return nil
+			}
+			return take(runName(m.Name), m, content)
+		},
+	)
 }
 
 // install distributes the members as the manifest says.
@@ -109,11 +152,24 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 		return nil, err
 	}
 	if m.Version != r.Driver {
-		return nil, fmt.Errorf("%w: .manifest is of driver %s, the archive should be %s", ErrContent, m.Version, r.Driver)
+		return nil, fmt.Errorf(
+			"%w: .manifest is of driver %s, the archive should be %s",
+			ErrContent,
+			m.Version,
+			r.Driver,
+		)
 	}
-	layout := runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir}
-	has32 := slices.ContainsFunc(raw.All(), func(e *rootfs.Entry) bool { return strings.HasPrefix(e.Path, "32/") })
-	if r.Source.Redist != nil && !has32 { // the manifest of the redist folder's archive lists 32-bit libraries all the same
+	layout := runfile.Layout{
+		LibDir:      r.LibDir,
+		LibDir32:    r.LibDir32,
+		FirmwareDir: recipe.FirmwareDir,
+	}
+	has32 := slices.ContainsFunc(
+		raw.All(),
+		func(e *rootfs.Entry) bool { return strings.HasPrefix(e.Path, "32/") },
+	)
+	// the manifest of the redist folder's archive lists 32-bit libraries all the same
+	if r.Source.Redist != nil && !has32 {
 		layout.LibDir32 = ""
 	}
 	files, err := m.Install(layout)
@@ -124,7 +180,11 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 	for _, f := range files {
 		tree := d.User
 		if strings.HasPrefix(f.Path, "usr/src/") {
-			if tree = d.Kernel; !slices.ContainsFunc(r.Flavours, func(fl string) bool { return recipe.InFolder(f.Path, recipe.KernelDir(r.Driver, fl)) }) {
+			tree = d.Kernel
+			if !slices.ContainsFunc(
+				r.Flavours,
+				func(fl string) bool { return recipe.InFolder(f.Path, recipe.KernelDir(r.Driver, fl)) },
+			) {
 				continue
 			}
 		}
@@ -149,7 +209,13 @@ func takeFile(tree, raw *rootfs.Tree, f runfile.File) error {
 		return tree.Move(&installed, f.Path)
 	}
 	if e.Size > maxTemplate {
-		return fmt.Errorf("%w: the template %s has %d bytes, more than %d", ErrContent, f.Source, e.Size, maxTemplate)
+		return fmt.Errorf(
+			"%w: the template %s has %d bytes, more than %d",
+			ErrContent,
+			f.Source,
+			e.Size,
+			maxTemplate,
+		)
 	}
 	data, err := raw.ReadFile(f.Source)
 	if err != nil {
@@ -158,8 +224,8 @@ func takeFile(tree, raw *rootfs.Tree, f runfile.File) error {
 	return tree.AddBytes(f.Path, f.Mode, f.Rewrite(data))
 }
 
-// takeDocuments brings the licence and the list of GPUs to where every image has them, readable by everyone
-// whatever their modes in the archive are. Drivers before R450 have no list.
+// takeDocuments brings the licence and the list of GPUs to where every image has them, readable by
+// everyone whatever their modes in the archive are. Drivers before R450 have no list.
 func takeDocuments(d *Driver, raw *rootfs.Tree) error {
 	for _, f := range []struct {
 		member, place string

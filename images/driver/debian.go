@@ -18,16 +18,23 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// Bounds in bytes of supported-gpus.json, which has 0.3 MB today, and of a file whose text is replaced.
+// Bounds in bytes of supported-gpus.json, which has 0.3 MB today, and of a file whose text is
+// replaced.
 const (
 	maxInflated = 16 << 20
 	maxTemplate = 1 << 20
 )
 
-// readDebian reads a driver from Debian's packages into the layout that the .run archive installs: libraries
-// and programs out of the folders that Debian's alternatives lead to, firmware and documents to their places
-// in the image.
-func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
+// readDebian reads a driver from Debian's packages into the layout that the .run archive installs:
+// libraries and programs out of the folders that Debian's alternatives lead to, firmware and
+// documents to their places in the image.
+func readDebian(
+	ctx context.Context,
+	env packages.Env,
+	r *recipe.Recipe,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (*Driver, error) {
 	debs, err := packages.DebReader(env).Unpack(ctx, r.Source.Packages, spool, step)
 	if err != nil {
 		return nil, err
@@ -46,8 +53,8 @@ func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 	return d, nil
 }
 
-// debianPlaces maps paths of Debian's packages to those of the .run archive; LIB stands for the library
-// folder. The first pattern that matches counts; an empty place drops the file.
+// debianPlaces maps paths of Debian's packages to those of the .run archive; LIB stands for the
+// library folder. The first pattern that matches counts; an empty place drops the file.
 var debianPlaces = []struct{ pattern, place string }{
 	{`LIB/nvidia/[^/]+/(libvdpau_nvidia\.so.*)`, "LIB/vdpau/$1"},
 	{`LIB/nvidia/[^/]+/nvidia/wine/(.*\.dll)`, "LIB/nvidia/wine/$1"},
@@ -65,7 +72,9 @@ var debianPlaces = []struct{ pattern, place string }{
 
 func debianPlace(name, libDir string) string {
 	for _, p := range debianPlaces {
-		re := regexp.MustCompile("^(?:" + strings.ReplaceAll(p.pattern, "LIB", regexp.QuoteMeta(libDir)) + ")$")
+		re := regexp.MustCompile(
+			"^(?:" + strings.ReplaceAll(p.pattern, "LIB", regexp.QuoteMeta(libDir)) + ")$",
+		)
 		if m := re.FindStringSubmatchIndex(name); m != nil {
 			return strings.ReplaceAll(string(re.ExpandString(nil, p.place, name, m)), "LIB", libDir)
 		}
@@ -73,9 +82,16 @@ func debianPlace(name, libDir string) string {
 	return ""
 }
 
-func (d *Driver) takeDebian(ctx context.Context, xz compression.XZProgram, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
+func (d *Driver) takeDebian(
+	ctx context.Context,
+	xz compression.XZProgram,
+	r *recipe.Recipe,
+	pkg, version string,
+	e *rootfs.Entry,
+) error {
 	base := path.Base(e.Path)
-	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
+	// readable by everyone, whatever its mode in the package is
+	if base == "copyright" && e.Kind == rootfs.File {
 		licence := *e
 		licence.Mode = 0o644
 		e = &licence
@@ -124,22 +140,43 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 	return d.User.AddBytes(name, 0o644, data)
 }
 
-// takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
-// out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
-func (d *Driver) takeKernelTar(ctx context.Context, xz compression.XZProgram, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
+// takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files
+// are left out; the binary objects of the oldest drivers get the names that the driver's Makefile
+// asks for.
+func (d *Driver) takeKernelTar(
+	ctx context.Context,
+	xz compression.XZProgram,
+	r *recipe.Recipe,
+	flavour string,
+	e *rootfs.Entry,
+) error {
 	compressed, err := e.Open()
 	if err != nil {
 		return err
 	}
-	return runfile.Unpack(rootfs.Cancellable(ctx, compressed), xz.Open(ctx), true, func(m runfile.Member, content io.Reader) error {
-		parts := strings.SplitN(m.Name, "/", 3)
-		if len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") || parts[2] == "NVIDIA_Changelog" {
-			return nil
-		}
-		name := recipe.KernelDir(r.Driver, flavour) + "/" + strings.Replace(parts[2], "-amd64.o_binary", ".o_binary", 1)
-		if m.Link != "" {
-			return d.Kernel.AddLink(name, m.Link)
-		}
-		return d.Kernel.AddFile(name, m.Mode, m.Size, content)
-	})
+	return runfile.Unpack(
+		rootfs.Cancellable(ctx, compressed),
+		xz.Open(ctx),
+		true,
+		func(m runfile.Member, content io.Reader) error {
+			parts := strings.SplitN(m.Name, "/", 3)
+			if len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") ||
+				parts[2] == "NVIDIA_Changelog" {
+				return nil
+			}
+			name := recipe.KernelDir(
+				r.Driver,
+				flavour,
+			) + "/" + strings.Replace(
+				parts[2],
+				"-amd64.o_binary",
+				".o_binary",
+				1,
+			)
+			if m.Link != "" {
+				return d.Kernel.AddLink(name, m.Link)
+			}
+			return d.Kernel.AddFile(name, m.Mode, m.Size, content)
+		},
+	)
 }

@@ -18,23 +18,30 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to give
-// other files.
+// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to
+// give other files.
 const Layout = 2
 
-// ErrContent says that an archive or package, although it is the one that was pinned, is not the driver that
-// it should be: of another version or architecture, incomplete, or damaged inside.
+// ErrContent says that an archive or package, although it is the one that was pinned, is not the
+// driver that it should be: of another version or architecture, incomplete, or damaged inside.
 var ErrContent = failure.New(failure.Content, "not the driver that it should be")
 
 // Driver is one release of the driver, unpacked, whatever it came from.
 type Driver struct {
-	User   *rootfs.Tree // libraries, programs, firmware, supported-gpus.json, licence, at their paths in the image
+	// libraries, programs, firmware, supported-gpus.json, licence, at their paths in the image
+	User   *rootfs.Tree
 	Kernel *rootfs.Tree // usr/src/nvidia-<version>/kernel and kernel-open
 }
 
-// Read reads the driver of a recipe from its archive or packages, complete and without what the profile
-// leaves out. Its files are in the spool.
-func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (d *Driver, err error) {
+// Read reads the driver of a recipe from its archive or packages, complete and without what the
+// profile leaves out. Its files are in the spool.
+func Read(
+	ctx context.Context,
+	env packages.Env,
+	r *recipe.Recipe,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (d *Driver, err error) {
 	if r.Source.Archive() != nil {
 		d, err = readArchive(ctx, env, r, spool, step)
 	} else {
@@ -49,8 +56,8 @@ func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs
 	return d, d.complete(r, spool)
 }
 
-// complete applies the profile, adds what an installation makes on the spot (soname links, as ldconfig would)
-// and refuses a driver that lacks what an image must have.
+// complete applies the profile, adds what an installation makes on the spot (soname links, as
+// ldconfig would) and refuses a driver that lacks what an image must have.
 func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 	user := rootfs.New(spool, nil)
 	for _, e := range d.User.All() {
@@ -92,11 +99,13 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 	return nil
 }
 
-// sonameLinks makes libx.so.1 -> libx.so.535.261.03 for each library that has no link of its soname.
+// sonameLinks makes libx.so.1 -> libx.so.535.261.03 for each library that has no link of its
+// soname.
 func sonameLinks(tree *rootfs.Tree, dirs ...string) error {
 	for _, e := range tree.All() {
 		dir := path.Dir(e.Path)
-		if e.Kind != rootfs.File || !strings.Contains(path.Base(e.Path), ".so.") || !underAny(dir, dirs...) {
+		if e.Kind != rootfs.File || !strings.Contains(path.Base(e.Path), ".so.") ||
+			!underAny(dir, dirs...) {
 			continue
 		}
 		f, err := readELF(e)
@@ -118,18 +127,22 @@ func sonameLinks(tree *rootfs.Tree, dirs ...string) error {
 }
 
 func underAny(name string, dirs ...string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool { return dir != "" && (name == dir || recipe.InFolder(name, dir)) })
+	return slices.ContainsFunc(
+		dirs,
+		func(dir string) bool { return dir != "" && (name == dir || recipe.InFolder(name, dir)) },
+	)
 }
 
-// checkMachines compares the processor of the driver's libraries, programs and binary objects with that of
-// the image. Scripts and data, which are no ELF files, have none; a library must be one.
+// checkMachines compares the processor of the driver's libraries, programs and binary objects with
+// that of the image. Scripts and data, which are no ELF files, have none; a library must be one.
 func checkMachines(user, kernel *rootfs.Tree, r *recipe.Recipe) error {
 	arch, ok := distros.LookupArch(r.Arch)
 	if !ok {
 		return fmt.Errorf("no driver exists for architecture %s", r.Arch)
 	}
 	for _, e := range append(user.All(), kernel.All()...) {
-		want, library := arch.Machine, strings.Contains(path.Base(e.Path), ".so.")
+		want := arch.Machine
+		library := strings.Contains(path.Base(e.Path), ".so.")
 		switch dir := path.Dir(e.Path); {
 		case e.Kind != rootfs.File:
 			continue
@@ -146,7 +159,13 @@ func checkMachines(user, kernel *rootfs.Tree, r *recipe.Recipe) error {
 			return err
 		}
 		if f.Machine != want {
-			return fmt.Errorf("%w: %s is for %s, the image for %s", ErrContent, e.Path, f.Machine, r.Arch)
+			return fmt.Errorf(
+				"%w: %s is for %s, the image for %s",
+				ErrContent,
+				e.Path,
+				f.Machine,
+				r.Arch,
+			)
 		}
 	}
 	return nil

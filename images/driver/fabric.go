@@ -18,43 +18,82 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// FabricLayout is part of the cache key of the fabric layer. Raise it when the same archives are to give
-// other files.
+// FabricLayout is part of the cache key of the fabric layer. Raise it when the same archives are to
+// give other files.
 const FabricLayout = 1
 
-// component says what the archive of a component is called, where its files go and what it must have.
+// component says what the archive of a component is called, where its files go and what it must
+// have.
 type component struct {
-	archives []string          // names in the top folder; NVIDIA renamed one of them
-	places   map[string]string // folder in the archive -> folder in the image; LIB is the library folder
-	needs    []string          // paths in the image; with a dot at the end, the beginning of one
+	archives []string // names in the top folder; NVIDIA renamed one of them
+	// folder in the archive -> folder in the image; LIB is the library folder
+	places map[string]string
+	needs  []string // paths in the image; with a dot at the end, the beginning of one
 }
 
 var components = map[string]component{
 	matrix.FabricManager: {
 		[]string{"fabricmanager"},
-		map[string]string{"bin": "usr/bin", "lib": "LIB", "etc": recipe.TopologyDir, "share/nvidia/nvswitch": recipe.TopologyDir},
-		[]string{"usr/bin/nv-fabricmanager", "LIB/libnvfm.so.1", recipe.TopologyDir + "/fabricmanager.cfg"},
+		map[string]string{
+			"bin":                   "usr/bin",
+			"lib":                   "LIB",
+			"etc":                   recipe.TopologyDir,
+			"share/nvidia/nvswitch": recipe.TopologyDir,
+		},
+		[]string{
+			"usr/bin/nv-fabricmanager",
+			"LIB/libnvfm.so.1",
+			recipe.TopologyDir + "/fabricmanager.cfg",
+		},
 	},
 	matrix.NVLSM: {
 		[]string{"nvlsm"},
-		map[string]string{"sbin": recipe.NVLSMDir + "/sbin", "lib": recipe.NVLSMDir + "/lib", "share/nvidia/nvlsm": recipe.NVLSMConfigDir},
+		map[string]string{
+			"sbin":               recipe.NVLSMDir + "/sbin",
+			"lib":                recipe.NVLSMDir + "/lib",
+			"share/nvidia/nvlsm": recipe.NVLSMConfigDir,
+		},
 		[]string{recipe.NVLSMDir + "/sbin/nvlsm", recipe.NVLSMConfigDir + "/nvlsm.conf"},
 	},
 	matrix.IMEX: {
 		[]string{"imex", "nvidia-imex"},
-		map[string]string{"bin": "usr/bin", "usr/bin": "usr/bin", "etc/nvidia-imex": "etc/nvidia-imex"},
+		map[string]string{
+			"bin":             "usr/bin",
+			"usr/bin":         "usr/bin",
+			"etc/nvidia-imex": "etc/nvidia-imex",
+		},
 		[]string{"usr/bin/nvidia-imex", "usr/bin/nvidia-imex-ctl"},
 	},
-	matrix.NSCQ:  {[]string{"libnvidia_nscq"}, map[string]string{"lib": "LIB"}, []string{"LIB/libnvidia-nscq.so."}},
-	matrix.NVSDM: {[]string{"libnvsdm"}, map[string]string{"lib": "LIB"}, []string{"LIB/libnvsdm.so."}},
+	matrix.NSCQ: {
+		[]string{"libnvidia_nscq"},
+		map[string]string{"lib": "LIB"},
+		[]string{"LIB/libnvidia-nscq.so."},
+	},
+	matrix.NVSDM: {
+		[]string{"libnvsdm"},
+		map[string]string{"lib": "LIB"},
+		[]string{"LIB/libnvsdm.so."},
+	},
 }
 
 // ReadFabric reads the components of a recipe from their archives. Their files are in the spool.
-func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+func ReadFabric(
+	ctx context.Context,
+	env packages.Env,
+	r *recipe.Recipe,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (*rootfs.Tree, error) {
 	tree := rootfs.New(spool, nil)
 	versions := map[string]string{}
 	for _, c := range r.Fabric {
-		file, err := ComponentFile(ctx, env.Fetch, c, r.Driver, func(done, total int64) { step.Progress("download "+c.Name, done, total) })
+		file, err := ComponentFile(
+			ctx,
+			env.Fetch,
+			c,
+			r.Driver,
+			func(done, total int64) { step.Progress("download "+c.Name, done, total) },
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -73,9 +112,15 @@ func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 		for _, name := range components[c.Name].needs {
 			name = strings.Replace(name, "LIB", r.LibDir, 1)
 			if !slices.ContainsFunc(tree.All(), func(e *rootfs.Entry) bool {
-				return e.Path == name || strings.HasSuffix(name, ".") && strings.HasPrefix(e.Path, name)
+				return e.Path == name ||
+					strings.HasSuffix(name, ".") && strings.HasPrefix(e.Path, name)
 			}) {
-				return nil, fmt.Errorf("%w: component %s has no %s: is this a complete archive?", ErrContent, c.Name, name)
+				return nil, fmt.Errorf(
+					"%w: component %s has no %s: is this a complete archive?",
+					ErrContent,
+					c.Name,
+					name,
+				)
 			}
 		}
 	}
@@ -86,16 +131,33 @@ func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 	return tree, tree.AddBytes(recipe.ComponentsFile, 0o644, append(text, '\n'))
 }
 
-// ComponentFile downloads the archive of a component. If it cannot be reached, the error says which file is
-// needed, and how to do without.
-func ComponentFile(ctx context.Context, client *fetch.Client, c recipe.Component, driver string, progress func(done, total int64)) (string, error) {
-	what := fmt.Sprintf("component %s of driver %s (for machines with NVSwitch or NVLink)", c.Name, driver)
+// ComponentFile downloads the archive of a component. If it cannot be reached, the error says which
+// file is needed, and how to do without.
+func ComponentFile(
+	ctx context.Context,
+	client *fetch.Client,
+	c recipe.Component,
+	driver string,
+	progress func(done, total int64),
+) (string, error) {
+	what := fmt.Sprintf(
+		"component %s of driver %s (for machines with NVSwitch or NVLink)",
+		c.Name,
+		driver,
+	)
 	return download(ctx, client, c.File, progress, what, "build without it (--no-fabric)")
 }
 
-// readComponent puts the files of one component to their places. Files in other folders (headers, units of
-// systemd) are left out.
-func readComponent(ctx context.Context, env packages.Env, file string, c recipe.Component, r *recipe.Recipe, tree *rootfs.Tree) error {
+// readComponent puts the files of one component to their places. Files in other folders (headers,
+// units of systemd) are left out.
+func readComponent(
+	ctx context.Context,
+	env packages.Env,
+	file string,
+	c recipe.Component,
+	r *recipe.Recipe,
+	tree *rootfs.Tree,
+) error {
 	known, ok := components[c.Name]
 	if !ok {
 		return fmt.Errorf("%w: no such component is known", ErrContent)
@@ -107,7 +169,12 @@ func readComponent(ctx context.Context, env packages.Env, file string, c recipe.
 			licence = true
 			return tree.AddFile(recipe.ComponentLicence(c.Name), 0o644, m.Size, content)
 		case "third-party-notices.txt":
-			return tree.AddFile(recipe.ComponentLicence(c.Name+"-third-party-notices"), 0o644, m.Size, content)
+			return tree.AddFile(
+				recipe.ComponentLicence(c.Name+"-third-party-notices"),
+				0o644,
+				m.Size,
+				content,
+			)
 		}
 		dir, ok := known.places[path.Dir(m.Name)]
 		if !ok {
@@ -116,7 +183,12 @@ func readComponent(ctx context.Context, env packages.Env, file string, c recipe.
 		name := path.Join(strings.Replace(dir, "LIB", r.LibDir, 1), path.Base(m.Name))
 		switch {
 		case m.Link != "" && m.Link != path.Base(m.Link):
-			return fmt.Errorf("%w: the link %s leads to %q, out of its folder", ErrContent, m.Name, m.Link)
+			return fmt.Errorf(
+				"%w: the link %s leads to %q, out of its folder",
+				ErrContent,
+				m.Name,
+				m.Link,
+			)
 		case tree.Exists(name):
 			return fmt.Errorf("%w: two components or folders have %s", ErrContent, name)
 		case m.Link != "":

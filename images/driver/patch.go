@@ -46,23 +46,32 @@ func (d *Driver) patch(ctx context.Context, env packages.Env, r *recipe.Recipe) 
 	return nil
 }
 
-// patchFile changes one file, whose name is that in NVIDIA's archives, if the recipe has its flavour.
+// patchFile changes one file, whose name is that in NVIDIA's archives, if the recipe has its
+// flavour.
 func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) error {
 	for _, flavour := range r.Flavours {
 		rest, ok := strings.CutPrefix(name, matrix.PatchFolder(flavour)+"/")
 		if !ok {
 			continue
 		}
-		place, mode, text := recipe.KernelDir(r.Driver, flavour)+"/"+rest, fs.FileMode(0o644), []byte(nil) // a new file
+		place := recipe.KernelDir(r.Driver, flavour) + "/" + rest
+		mode := fs.FileMode(0o644)
+		text := []byte(nil) // a new file
 		if e, exists := d.Kernel.Lstat(place); exists {
 			if e.Kind != rootfs.File || e.Size > patch.MaxSource {
-				return fmt.Errorf("patch %s: %w: in the sources it is no file of at most %d bytes", name, ErrContent, patch.MaxSource)
+				return fmt.Errorf(
+					"patch %s: %w: in the sources it is no file of at most %d bytes",
+					name,
+					ErrContent,
+					patch.MaxSource,
+				)
 			}
 			old, err := d.Kernel.ReadFile(place)
 			if err != nil {
 				return fmt.Errorf("patch %s: %w", name, err)
 			}
-			mode, text = e.Mode, append([]byte{}, old...)
+			mode = e.Mode
+			text = append([]byte{}, old...)
 		}
 		result, err := patch.Apply(all, name, text)
 		if err != nil {
@@ -75,7 +84,8 @@ func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) er
 	return nil
 }
 
-// PatchText returns the text of a patch: from the matrix, or from its address. It compares the digest.
+// PatchText returns the text of a patch: from the matrix, or from its address. It compares the
+// digest.
 func PatchText(ctx context.Context, client *fetch.Client, p matrix.Patch) ([]byte, error) {
 	text := []byte(p.Text)
 	if p.URL != "" {
@@ -90,7 +100,15 @@ func PatchText(ctx context.Context, client *fetch.Client, p matrix.Patch) ([]byt
 		text = []byte(content)
 	}
 	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != p.SHA256 {
-		return nil, fmt.Errorf("patch %s: %w", p.Name, &fetch.MismatchError{URL: p.File + p.URL, Want: p.SHA256, Got: hex.EncodeToString(sum[:])})
+		return nil, fmt.Errorf(
+			"patch %s: %w",
+			p.Name,
+			&fetch.MismatchError{
+				URL:  p.File + p.URL,
+				Want: p.SHA256,
+				Got:  hex.EncodeToString(sum[:]),
+			},
+		)
 	}
 	return text, nil
 }

@@ -61,7 +61,8 @@ func (m *machine) refuseUnsuited() {
 	if m.Fault != "" {
 		fault = "; " + m.Fault
 	}
-	isDiscrete := func(device uint16) bool { // a Jetson's own GPU is in no list, but an IGX may have another one
+	// a Jetson's own GPU is in no list, but an IGX may have another one
+	isDiscrete := func(device uint16) bool {
 		_, ok := gpus.Lookup(device)
 		return ok
 	}
@@ -155,8 +156,8 @@ func (c *chooser) runsCUDA() string {
 	return " that runs CUDA " + c.options.CUDA.Version
 }
 
-// misfit is the first reason of each kind why drivers do not serve a machine. That of its GPUs counts if kernels are none: then no
-// flavour fits.
+// misfit is the first reason of each kind why drivers do not serve a machine. That of its GPUs
+// counts if kernels are none: then no flavour fits.
 type misfit struct{ gpu, kernel error }
 
 // working returns the flavours of a driver that serve a machine, and notes why none does.
@@ -192,7 +193,8 @@ func (c *chooser) assign(m *machine, t matrix.Target, flavours []string) {
 	m.class = m.settings + " " + m.need.class()
 }
 
-// usual reports whether a machine gets what its class alone would get: its kernel, and how new its GPUs are, change nothing.
+// usual reports whether a machine gets what its class alone would get: its kernel, and how new its
+// GPUs are, change nothing.
 func (m *machine) usual(candidates []matrix.Target) bool {
 	typical := m.need.typical()
 	for _, t := range candidates {
@@ -208,7 +210,8 @@ func (m *machine) usual(candidates []matrix.Target) bool {
 	return false
 }
 
-// system returns the system of the matrix that a machine has, or refuses the machine; it is "" then.
+// system returns the system of the matrix that a machine has, or refuses the machine; it is ""
+// then.
 func (c *chooser) system(m *machine) string {
 	alias := func(s matrix.System) bool { return slices.Contains(s.Aliases, m.ID+m.VersionID) }
 	if i := slices.IndexFunc(c.matrix.Systems, alias); i >= 0 {
@@ -232,7 +235,8 @@ func (c *chooser) system(m *machine) string {
 	return ""
 }
 
-// candidates returns what may be built for a system, the best first, with the flavours that may be chosen.
+// candidates returns what may be built for a system, the best first, with the flavours that may be
+// chosen.
 func (c *chooser) candidates(system, arch string) []matrix.Target {
 	key := system + " " + arch
 	if _, ok := c.targets[key]; ok || matrix.CheckArch(arch) != nil {

@@ -18,15 +18,18 @@ type machine struct {
 	*Node
 	code, reason string // why it gets nothing; "" if it gets a driver
 	target       matrix.Target
-	kernel       string   // of a precompiled image
-	host         string   // the driver whose modules the node's system loads; "" if the container brings them
-	flavours     []string // that work for its GPUs and kernel, the preferred one first
-	need         need     // what its GPUs ask of a driver
-	devices      []string // labels that name its GPUs
-	settings     string   // what its pool has to say, so that machines with the same can share one
-	class        string   // settings, and what may need another driver later: more than a pool has to say
-	unusual      bool     // its kernel, or how new its GPUs are, gives it something else than its class would get
-	pooled       bool     // a pool chooses it
+	kernel       string // of a precompiled image
+	// the driver whose modules the node's system loads; "" if the container brings them
+	host     string
+	flavours []string // that work for its GPUs and kernel, the preferred one first
+	need     need     // what its GPUs ask of a driver
+	devices  []string // labels that name its GPUs
+	settings string   // what its pool has to say, so that machines with the same can share one
+	// settings, and what may need another driver later: more than a pool has to say
+	class string
+	// its kernel, or how new its GPUs are, gives it something else than its class would get
+	unusual bool
+	pooled  bool // a pool chooses it
 }
 
 // restricted reports whether fewer flavours work than the driver has.
@@ -54,7 +57,13 @@ func (m *machine) free() bool { return m.code == "" && !m.pooled }
 
 // refuse takes the driver from a machine.
 func (m *machine) refuse(code, format string, args ...any) {
-	*m = machine{Node: m.Node, need: m.need, devices: m.devices, code: code, reason: fmt.Sprintf(format, args...)}
+	*m = machine{
+		Node:    m.Node,
+		need:    m.need,
+		devices: m.devices,
+		code:    code,
+		reason:  fmt.Sprintf(format, args...),
+	}
 }
 
 // Decide makes the plan of a fleet.
@@ -62,14 +71,34 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
-	c := &chooser{matrix: m, options: o, targets: map[string][]matrix.Target{}, known: map[string]machine{}}
-	p := &Plan{Schema: Schema, Nodes: len(nodes), Images: []Image{}, Pools: []Pool{}, Without: []Without{}, hit: map[string]bool{}, Managed: o.Managed}
+	c := &chooser{
+		matrix:  m,
+		options: o,
+		targets: map[string][]matrix.Target{},
+		known:   map[string]machine{},
+	}
+	p := &Plan{
+		Schema:  Schema,
+		Nodes:   len(nodes),
+		Images:  []Image{},
+		Pools:   []Pool{},
+		Without: []Without{},
+		hit:     map[string]bool{},
+		Managed: o.Managed,
+	}
 	var all []*machine
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	nodes = slices.SortedFunc(
+		slices.Values(nodes),
+		func(a, b Node) int { return cmp.Compare(a.Name, b.Name) },
+	)
 	for i := range nodes {
 		one := c.choose(&nodes[i])
 		if driver := one.Driver(); driver != "" && (one.code == NoGPU || one.code == GPUUnknown) {
-			one.refuse(NotLabelled, "its labels name driver %s, and none says that it has a GPU: is node feature discovery at work there?", driver)
+			one.refuse(
+				NotLabelled,
+				"its labels name driver %s, and none says that it has a GPU: is node feature discovery at work there?",
+				driver,
+			)
 		}
 		one.devices = deviceLabels(one.Node)
 		all = append(all, one)
@@ -96,8 +125,11 @@ func grouped[T any](list *[]T, position map[string]int, key string, first func()
 
 // collect adds what the machines need, each image once, and what is to be said of them.
 func (p *Plan) collect(c *chooser, all []*machine) {
-	images, without, hints := map[string]int{}, map[string]int{}, map[string]int{}
-	warned := map[[2]string][]string{} // nodes by warnings: what stands before and after their names
+	images := map[string]int{}
+	without := map[string]int{}
+	hints := map[string]int{}
+	// nodes by warnings: what stands before and after their names
+	warned := map[[2]string][]string{}
 	warn := func(m *machine, before, after string) {
 		text := [2]string{before, after}
 		warned[text] = append(warned[text], m.Name)
@@ -153,21 +185,30 @@ func (p *Plan) collect(c *chooser, all []*machine) {
 
 // Unserved are the machines with a GPU that get nothing.
 func (p *Plan) Unserved() []Without {
-	return slices.DeleteFunc(slices.Clone(p.Without), func(w Without) bool { return slices.Contains(elsewhere, w.Code) })
+	return slices.DeleteFunc(
+		slices.Clone(p.Without),
+		func(w Without) bool { return slices.Contains(elsewhere, w.Code) },
+	)
 }
 
 // CheckReason checks the name of a reason that is accepted.
 func CheckReason(code string) error {
 	if code != "all" && !slices.Contains(losses, code) {
-		return failure.Errorf(failure.Usage, "%q is no reason that can be accepted: use %s or all", code, strings.Join(losses, ", "))
+		return failure.Errorf(
+			failure.Usage,
+			"%q is no reason that can be accepted: use %s or all",
+			code,
+			strings.Join(losses, ", "),
+		)
 	}
 	return nil
 }
 
-// CheckServed returns an error if a machine with a GPU gets nothing, for a reason that is not accepted. "all" accepts every
-// reason.
+// CheckServed returns an error if a machine with a GPU gets nothing, for a reason that is not
+// accepted. "all" accepts every reason.
 func (p *Plan) CheckServed(accepted []string) error {
-	count, codes := 0, []string(nil)
+	count := 0
+	codes := []string(nil)
 	for _, w := range p.Unserved() {
 		if !slices.Contains(accepted, w.Code) && !slices.Contains(accepted, "all") {
 			count += len(w.Nodes)
@@ -177,6 +218,11 @@ func (p *Plan) CheckServed(accepted []string) error {
 	if count == 0 {
 		return nil
 	}
-	return failure.Errorf(failure.Unserved, "nodes with a GPU that get no driver: %d: mend what is named above, or accept it with "+
-		"--allow-unserved %s", count, strings.Join(slices.Compact(codes), ","))
+	return failure.Errorf(
+		failure.Unserved,
+		"nodes with a GPU that get no driver: %d: mend what is named above, or accept it with "+
+			"--allow-unserved %s",
+		count,
+		strings.Join(slices.Compact(codes), ","),
+	)
 }

@@ -11,18 +11,24 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// switchLabel is a label of node feature discovery about NVSwitches: NVIDIA's devices of class 0680 (bridge, other), or those with
-// the numbers of the A100's and of the H100's where the label has no class.
-var switchLabel = regexp.MustCompile(`^` + nfd + `pci-(?:0680_10de(?:_.*)?|10de_(?:1af1|22a3)(?:_.*)?)\.present$`)
+// switchLabel is a label of node feature discovery about NVSwitches: NVIDIA's devices of class 0680
+// (bridge, other), or those with the numbers of the A100's and of the H100's where the label has no
+// class.
+var switchLabel = regexp.MustCompile(
+	`^` + nfd + `pci-(?:0680_10de(?:_.*)?|10de_(?:1af1|22a3)(?:_.*)?)\.present$`,
+)
 
 // switchInstances are types of clouds' machines with a whole baseboard of GPUs: AWS
-// (docs.aws.amazon.com/ec2/latest/instancetypes/ac.html), Google (docs.cloud.google.com/compute/docs/gpus), Azure
+// (docs.aws.amazon.com/ec2/latest/instancetypes/ac.html), Google
+// (docs.cloud.google.com/compute/docs/gpus), Azure
 // (learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated) and Oracle
 // (docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm).
-var switchInstances = regexp.MustCompile(`^(p4de?\.24xlarge|p5(e|en)?\.48xlarge|p6-b[0-9]+\.48xlarge` +
-	`|a2-(highgpu-8g|megagpu-16g|ultragpu-8g)|a3-(highgpu|megagpu|edgegpu|ultragpu)-8g|a4-highgpu-8g` +
-	`|Standard_ND96a(m)?sr_(A100_)?v4|Standard_ND[0-9]+isrf?_(NDR_)?(H100|H200)_v[0-9]+` +
-	`|BM\.GPU\.(GM?4|A100-v2|H100|H200|B200|B300).*)$`)
+var switchInstances = regexp.MustCompile(
+	`^(p4de?\.24xlarge|p5(e|en)?\.48xlarge|p6-b[0-9]+\.48xlarge` +
+		`|a2-(highgpu-8g|megagpu-16g|ultragpu-8g)|a3-(highgpu|megagpu|edgegpu|ultragpu)-8g|a4-highgpu-8g` +
+		`|Standard_ND96a(m)?sr_(A100_)?v4|Standard_ND[0-9]+isrf?_(NDR_)?(H100|H200)_v[0-9]+` +
+		`|BM\.GPU\.(GM?4|A100-v2|H100|H200|B200|B300).*)$`,
+)
 
 // instance returns the type of a cloud's machine; "" if no label has it.
 func instance(labels map[string]string) string {
@@ -49,13 +55,15 @@ func (m *machine) lacks(t matrix.Target) []string {
 	return t.Driver.Components.Lacks(t.Arch, m.need.components)
 }
 
-// hits reports whether an advisory is known to be about a machine. One that does not say in data which nodes it is about, is not.
+// hits reports whether an advisory is known to be about a machine. One that does not say in data
+// which nodes it is about, is not.
 func (m *machine) hits(a matrix.Advisory) bool {
-	return a.Kind == driverinfo.KnownBad && a.Nodes != nil && a.Nodes.Have(instance(m.Labels), m.GPUs.Devices)
+	return a.Kind == driverinfo.KnownBad && a.Nodes != nil &&
+		a.Nodes.Have(instance(m.Labels), m.GPUs.Devices)
 }
 
-// drawbacks is higher for a driver that serves a machine worse: above all one without the components that it needs, then one that
-// is known to be bad there.
+// drawbacks is higher for a driver that serves a machine worse: above all one without the
+// components that it needs, then one that is known to be bad there.
 func (m *machine) drawbacks(t matrix.Target) int {
 	count := 0
 	if slices.ContainsFunc(t.Driver.Advisories, m.hits) {
@@ -69,18 +77,29 @@ func (m *machine) drawbacks(t matrix.Target) int {
 
 // ranked are targets for a machine, the best first.
 func (m *machine) ranked(all []matrix.Target) []matrix.Target {
-	return slices.SortedStableFunc(slices.Values(all), func(a, b matrix.Target) int { return m.drawbacks(a) - m.drawbacks(b) })
+	return slices.SortedStableFunc(
+		slices.Values(all),
+		func(a, b matrix.Target) int { return m.drawbacks(a) - m.drawbacks(b) },
+	)
 }
 
 const consequence = "with NVLink switches every CUDA program fails with error 802"
 
 // refuseFabric refuses a machine whose best driver lacks components.
 func (m *machine) refuseFabric(t matrix.Target) {
-	m.refuse(FabricUnknown, "its GPU (%s) can be joined by NVLink switches, and no driver of the matrix that fits it and its kernel has %s: %s. "+
-		"Complete driver %s (driver-build matrix add-driver), or name it with --driver", m.need, strings.Join(m.lacks(t), " and "), consequence, t.Driver.Version)
+	m.refuse(
+		FabricUnknown,
+		"its GPU (%s) can be joined by NVLink switches, and no driver of the matrix that fits it and its kernel has %s: %s. "+
+			"Complete driver %s (driver-build matrix add-driver), or name it with --driver",
+		m.need,
+		strings.Join(m.lacks(t), " and "),
+		consequence,
+		t.Driver.Version,
+	)
 }
 
-// warnOfSwitches warns of drivers without components that machines need: they were named, or the systems load their modules.
+// warnOfSwitches warns of drivers without components that machines need: they were named, or the
+// systems load their modules.
 func (p *Plan) warnOfSwitches(all []*machine) {
 	nodes := map[string][]string{} // by driver and components
 	for _, m := range all {
@@ -91,8 +110,16 @@ func (p *Plan) warnOfSwitches(all []*machine) {
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(nodes)) {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%s: driver %s, which the matrix does not have: %s. Choose one whose components "+
-			"driver-build list shows without a question mark", strings.Join(nodes[what], ", "), what, consequence))
+		p.Warnings = append(
+			p.Warnings,
+			fmt.Sprintf(
+				"%s: driver %s, which the matrix does not have: %s. Choose one whose components "+
+					"driver-build list shows without a question mark",
+				strings.Join(nodes[what], ", "),
+				what,
+				consequence,
+			),
+		)
 	}
 }
 
@@ -102,8 +129,12 @@ func (m *machine) unnamed() string {
 	if len(m.need.text) > 0 || m.GPUs.Switches || m.GPUs.VGPU || len(fabric) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nothing says which GPU it has, and driver %s comes without the fabric manager: %s "+
-		"(docs/fleet.md#label-nodes-before-they-have-a-driver)", m.target.Driver.Version, consequence)
+	return fmt.Sprintf(
+		"nothing says which GPU it has, and driver %s comes without the fabric manager: %s "+
+			"(docs/fleet.md#label-nodes-before-they-have-a-driver)",
+		m.target.Driver.Version,
+		consequence,
+	)
 }
 
 // noteHits notes which advisories are about a machine that gets their driver.
@@ -117,8 +148,8 @@ func (p *Plan) noteHits(all []*machine) {
 	}
 }
 
-// Targets are what the images are made of. Their drivers have the advisories that are about all nodes, or about one that gets the
-// driver.
+// Targets are what the images are made of. Their drivers have the advisories that are about all
+// nodes, or about one that gets the driver.
 func (p *Plan) Targets() (all []matrix.Target) {
 	for i := range p.Images {
 		for _, t := range p.Images[i].targets {

@@ -12,9 +12,9 @@ import (
 	"github.com/driver-container/driver-container/distros/osrelease"
 )
 
-// hostWord begins the answers of a host without a cluster: a line with this word and what `uname -nrm`
-// prints. The lines of /etc/os-release follow, those of `lspci -n -d 10de:`, and the line end, which shows
-// that nothing was cut off:
+// hostWord begins the answers of a host without a cluster: a line with this word and what `uname
+// -nrm` prints. The lines of /etc/os-release follow, those of `lspci -n -d 10de:`, and the line
+// end, which shows that nothing was cut off:
 //
 //	host gpu-1 6.1.0-56-amd64 x86_64
 //	ID=debian
@@ -27,7 +27,9 @@ const hostWord = "host "
 const maxLine = 4096
 
 // lspciShape is a line of lspci -n: address, class, vendor and device.
-var lspciShape = regexp.MustCompile(`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ([0-9a-f]{4}): ([0-9a-f]{4}):([0-9a-f]{4})( .*)?$`)
+var lspciShape = regexp.MustCompile(
+	`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ([0-9a-f]{4}): ([0-9a-f]{4}):([0-9a-f]{4})( .*)?$`,
+)
 
 // assignment is a line of os-release.
 var assignment = regexp.MustCompile(`^[A-Z][A-Z0-9_]*=`)
@@ -48,7 +50,8 @@ func readHosts(r io.Reader) ([]Node, error) {
 	for i := range h.done {
 		n := &h.done[i]
 		if n.Fault != "" {
-			n.GPUs.Presence = Present // as far as anyone can tell: what was cut off may have been a GPU
+			// as far as anyone can tell: what was cut off may have been a GPU
+			n.GPUs.Presence = Present
 			continue
 		}
 		slices.Sort(n.GPUs.Devices)
@@ -101,7 +104,8 @@ func (h *hosts) line(text string) error {
 		n.GPUs.Switches = true
 	case m[3] == "10de" && (m[2] == "0300" || m[2] == "0302"): // VGA and 3D controllers
 		device, err := strconv.ParseUint(m[4], 16, 16)
-		if n.GPUs.Presence = Present; !slices.Contains(n.GPUs.Devices, uint16(device)) {
+		n.GPUs.Presence = Present
+		if !slices.Contains(n.GPUs.Devices, uint16(device)) {
 			n.GPUs.Devices = append(n.GPUs.Devices, uint16(device))
 		}
 		return err // not reached: four hexadecimal digits

@@ -14,10 +14,17 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// image is an image for a machine, before it is added. kernel is the one whose modules it has, if it has any.
+// image is an image for a machine, before it is added. kernel is the one whose modules it has, if
+// it has any.
 func (c *chooser) image(m *machine, tag, kernel string) Image {
 	d := m.target.Driver
-	im := Image{Tag: tag, System: m.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: kernel}
+	im := Image{
+		Tag:    tag,
+		System: m.target.System.ID,
+		Driver: d.Version,
+		CUDA:   releases.CUDAOf(d.Version, d.CUDA),
+		Kernel: kernel,
+	}
 	im.modules = strings.HasSuffix(tag, recipe.ModulesSuffix)
 	if c.options.CUDA != nil {
 		im.RunsCUDA = string(batch.RunsCUDA(d, *c.options.CUDA).Support)
@@ -27,9 +34,19 @@ func (c *chooser) image(m *machine, tag, kernel string) Image {
 
 // add adds a machine that gets the image.
 func (im *Image) add(m *machine) {
-	im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, m.Name), append(im.GPUs, m.need.String()), append(im.Kernels, m.Kernel)
+	im.Nodes, im.GPUs, im.Kernels = append(
+		im.Nodes,
+		m.Name,
+	), append(
+		im.GPUs,
+		m.need.String(),
+	), append(
+		im.Kernels,
+		m.Kernel,
+	)
 	if !slices.Contains(im.Archs, m.target.Arch) {
-		im.Archs, im.targets = append(im.Archs, m.target.Arch), append(im.targets, m.target)
+		im.Archs = append(im.Archs, m.target.Arch)
+		im.targets = append(im.targets, m.target)
 	}
 	if im.Kernel != "" && !slices.Contains(im.Flavours, m.flavours[0]) {
 		im.Flavours = append(im.Flavours, m.flavours[0])
@@ -76,8 +93,8 @@ func (p *Plan) Groups() (all []batch.Group) {
 	return all
 }
 
-// Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The flags of the
-// batch are repeated in their arguments.
+// Tasks are the builds that are due: of images that the registry lacks, or of all if it was not
+// asked. The flags of the batch are repeated in their arguments.
 func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 	tasks := []status.Task{}
 	for i := range p.Images {
@@ -89,7 +106,9 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 		if im.Asked {
 			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
 		}
-		if b.Selection.Flavours, b.Given.Profile = im.Flavours, ""; im.modules {
+		b.Selection.Flavours = im.Flavours
+		b.Given.Profile = ""
+		if im.modules {
 			b.Given.Profile = string(recipe.ModulesOnly)
 		}
 		t, err := status.NewTask(&b, im.group(), reason)
@@ -101,7 +120,8 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 	return tasks, nil
 }
 
-// setTag returns the tag of the image with nothing but the modules for a machine's kernel; "" if it needs none.
+// setTag returns the tag of the image with nothing but the modules for a machine's kernel; "" if it
+// needs none.
 func (m *machine) setTag(o Options) string {
 	if !o.Beside || m.host != "" {
 		return ""
@@ -115,7 +135,8 @@ func (p *Plan) AddModuleImages(repository string) {
 	for i := range p.Pools {
 		pool := &p.Pools[i]
 		for _, im := range p.Images {
-			if slices.Contains(pool.sets, im.Tag) && im.Asked && !slices.Contains(im.Missing, pool.arch) {
+			if slices.Contains(pool.sets, im.Tag) && im.Asked &&
+				!slices.Contains(im.Missing, pool.arch) {
 				pool.ModuleImages = append(pool.ModuleImages, repository+":"+im.Tag)
 			}
 		}
@@ -128,20 +149,26 @@ type Hint struct {
 	Nodes []string `json:"nodes"`
 }
 
-// heldBack names the GPUs without which a machine would get a newer driver, such as a card for a screen in a server; "" if
-// there are none.
+// heldBack names the GPUs without which a machine would get a newer driver, such as a card for a
+// screen in a server; "" if there are none.
 func (c *chooser) heldBack(m *machine) string {
 	if len(m.GPUs.Devices) < 2 {
 		return ""
 	}
-	last := func(device uint16) int { // the last branch that drives a GPU, a high one if it is not known
+	// the last branch that drives a GPU, a high one if it is not known
+	last := func(device uint16) int {
 		g, _ := gpus.Lookup(device)
 		return cmp.Or(matrix.Major(g.LastBranch), 1<<30)
 	}
-	n, old := *m.Node, m.GPUs
-	n.GPUs.Devices, old.Devices = nil, nil
+	n := *m.Node
+	old := m.GPUs
+	n.GPUs.Devices = nil
+	old.Devices = nil
 	for _, device := range m.GPUs.Devices {
-		if slices.ContainsFunc(m.GPUs.Devices, func(other uint16) bool { return last(other) < last(device) }) {
+		if slices.ContainsFunc(
+			m.GPUs.Devices,
+			func(other uint16) bool { return last(other) < last(device) },
+		) {
 			n.GPUs.Devices = append(n.GPUs.Devices, device)
 		} else {
 			old.Devices = append(old.Devices, device)
@@ -151,7 +178,8 @@ func (c *chooser) heldBack(m *machine) string {
 		return ""
 	}
 	without := c.choose(&n)
-	if without.code != "" || matrix.CompareVersions(without.target.Driver.Version, m.target.Driver.Version) <= 0 {
+	if without.code != "" ||
+		matrix.CompareVersions(without.target.Driver.Version, m.target.Driver.Version) <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s gets driver %s because of %s: without it, driver %s",

@@ -25,7 +25,8 @@ const (
 	LabelKernelMinor = nfd + "kernel-version.minor"
 )
 
-// The labels of the rules of driver-build gpus. labelBranch is read for one release more: it moved with each new branch.
+// The labels of the rules of driver-build gpus. labelBranch is read for one release more: it moved
+// with each new branch.
 const (
 	labelModules    = "nvidia.com/driver.modules"
 	labelLast       = "nvidia.com/driver.last-branch"
@@ -33,17 +34,31 @@ const (
 	labelBranch     = "nvidia.com/driver.branch"
 )
 
-// keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may need them.
+// keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may
+// need them.
 var (
-	keptPrefixes = []string{"nvidia.com/", byDevice, nfd + "system-os_release.", nfd + "kernel-version.", talosExtension + "n"}
-	keptKeys     = slices.Concat([]string{LabelArch, LabelArchOld, "type", "liqo.io/type"}, groups, cloudSystems, instanceTypes, keysOfManaged())
+	keptPrefixes = []string{
+		"nvidia.com/",
+		byDevice,
+		nfd + "system-os_release.",
+		nfd + "kernel-version.",
+		talosExtension + "n",
+	}
+	keptKeys = slices.Concat(
+		[]string{LabelArch, LabelArchOld, "type", "liqo.io/type"},
+		groups,
+		cloudSystems,
+		instanceTypes,
+		keysOfManaged(),
+	)
 )
 
 // kept says whether a label counts.
 func kept(key string) bool {
 	hasPrefix := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 	isCloud := func(c cloudGPU) bool { return key == c.key }
-	return slices.ContainsFunc(keptPrefixes, hasPrefix) || slices.Contains(keptKeys, key) || slices.ContainsFunc(cloudGPUs, isCloud)
+	return slices.ContainsFunc(keptPrefixes, hasPrefix) || slices.Contains(keptKeys, key) ||
+		slices.ContainsFunc(cloudGPUs, isCloud)
 }
 
 // Presence says whether a node has a GPU.
@@ -59,25 +74,32 @@ const (
 // GPUs is what is known of the GPUs of a machine.
 type GPUs struct {
 	Presence Presence
-	// Label is a label that only nodes with a GPU have, with its value; "" if the chart's own rule finds the
-	// node, and for hosts.
+	// Label is a label that only nodes with a GPU have, with its value; "" if the chart's own rule
+	// finds the node, and for hosts.
 	Label   string
 	Devices []uint16 // PCI numbers, rising; nil if they are not known
 	Product string   // name of the GPUs, from GPU feature discovery or a cloud
-	// Unnamed is a label with a text that names no known GPU, "k8s.amazonaws.com/accelerator=g4dn". It says no more than that
-	// there is one.
+	// Unnamed is a label with a text that names no known GPU, "k8s.amazonaws.com/accelerator=g4dn".
+	// It says no more than that there is one.
 	Unnamed string
-	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", the last branch that drives the GPUs, and
-	// "open". Branch is "" if current branches do; rules before 0.4.0 said the newest one then.
+	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", the last
+	// branch that drives the GPUs, and "open". Branch is "" if current branches do; rules before
+	// 0.4.0 said the newest one then.
 	Branch, Modules string
-	HostDriver      bool   // the node has a driver that no container brought
-	VGPU            bool   // the node is a virtual machine with a vGPU
-	Switches        bool   // NVLink switches join the GPUs
-	Machines        string // the virtual machines that get the GPUs, and no container does: "vm-passthrough"
+	HostDriver      bool // the node has a driver that no container brought
+	VGPU            bool // the node is a virtual machine with a vGPU
+	Switches        bool // NVLink switches join the GPUs
+	// the virtual machines that get the GPUs, and no container does: "vm-passthrough"
+	Machines string
 }
 
-// nfdLabels are labels of node feature discovery of which the chart wants one to be "true", or else labelPresent.
-var nfdLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present"}
+// nfdLabels are labels of node feature discovery of which the chart wants one to be "true", or else
+// labelPresent.
+var nfdLabels = []string{
+	nfd + "pci-10de.present",
+	nfd + "pci-0302_10de.present",
+	nfd + "pci-0300_10de.present",
+}
 
 // discovered reports whether node feature discovery says by such a label that a node has a GPU.
 func discovered(labels map[string]string) bool {
@@ -101,47 +123,62 @@ const (
 	preInstalled = "pre-installed"
 )
 
-// hostDriver reports whether the system of a node has a driver, as a label of the GPU Operator says. The chart's
-// pods stay off such nodes: no selector could leave them out.
+// hostDriver reports whether the system of a node has a driver, as a label of the GPU Operator
+// says. The chart's pods stay off such nodes: no selector could leave them out.
 func hostDriver(labels map[string]string) bool { return labels[labelDeploy] == preInstalled }
 
-// ByChart reports whether the chart's affinity chooses a node, with the plan's values nfd.enabled and managedDrivers.
+// ByChart reports whether the chart's affinity chooses a node, with the plan's values nfd.enabled
+// and managedDrivers.
 func (p *Plan) ByChart(labels map[string]string) bool {
-	if slices.Contains(forMachines, labels[labelWorkload]) || hostDriver(labels) || !p.Managed && isManaged(labels) {
+	if slices.Contains(forMachines, labels[labelWorkload]) || hostDriver(labels) ||
+		!p.Managed && isManaged(labels) {
 		return false
 	}
 	return !p.NFD || p.hasChartLabel(labels)
 }
 
-// Driver returns the version of the driver that serves the node, as the driver's own labels say, or those of
-// GPU feature discovery; "" if neither does.
+// Driver returns the version of the driver that serves the node, as the driver's own labels say, or
+// those of GPU feature discovery; "" if neither does.
 func (n *Node) Driver() string {
-	return cmp.Or(n.Labels["nvidia.com/driver.version.full"], n.Labels["nvidia.com/cuda.driver-version.full"])
+	return cmp.Or(
+		n.Labels["nvidia.com/driver.version.full"],
+		n.Labels["nvidia.com/cuda.driver-version.full"],
+	)
 }
 
-// vgpuProduct is the end of the name of a vGPU, its memory and kind, with what GPU feature discovery adds: "NVIDIA-A10-24Q",
-// "NVIDIA-A100-1-5CME", "NVIDIA-L40S-48Q-SHARED"; and names of the first ones, "GRID-K140Q".
-var vgpuProduct = regexp.MustCompile(`(-[0-9]+[ABCQ](ME)?|^(NVIDIA-)?GRID-K[12][0-9]0Q)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`)
+// vgpuProduct is the end of the name of a vGPU, its memory and kind, with what GPU feature
+// discovery adds: "NVIDIA-A10-24Q", "NVIDIA-A100-1-5CME", "NVIDIA-L40S-48Q-SHARED"; and names of
+// the first ones, "GRID-K140Q".
+var vgpuProduct = regexp.MustCompile(
+	`(-[0-9]+[ABCQ](ME)?|^(NVIDIA-)?GRID-K[12][0-9]0Q)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`,
+)
 
-// namesVGPU reports whether a name is that of a vGPU. A GeForce 940A is none, and no vGPU is a GeForce.
+// namesVGPU reports whether a name is that of a vGPU. A GeForce 940A is none, and no vGPU is a
+// GeForce.
 func namesVGPU(product string) bool {
 	return vgpuProduct.MatchString(product) && !strings.Contains(product, "GeForce")
 }
 
 const labelProduct = "nvidia.com/gpu.product" // of GPU feature discovery
 
-// driverNames is how the driver's names of GPUs begin since R470 (NVIDIA A100-SXM4-40GB), so also those of GPUs that are newer
-// than the list.
+// driverNames is how the driver's names of GPUs begin since R470 (NVIDIA A100-SXM4-40GB), so also
+// those of GPUs that are newer than the list.
 const driverNames = "NVIDIA-"
 
 // gpusOf reads the labels of a node. announced says that its device plugin has announced GPUs.
 func gpusOf(labels map[string]string, announced bool) GPUs {
-	g := GPUs{Branch: cmp.Or(labels[labelLast], labels[labelBranch]), Modules: labels[labelModules], HostDriver: hostDriver(labels), Switches: hasSwitches(labels)}
+	g := GPUs{
+		Branch:     cmp.Or(labels[labelLast], labels[labelBranch]),
+		Modules:    labels[labelModules],
+		HostDriver: hostDriver(labels),
+		Switches:   hasSwitches(labels),
+	}
 	g.readDevices(labels)
 	g.readClouds(labels)
 	g.readProduct(labels[labelProduct])
 	isVGPU := func(key string) bool { return vgpuTypes.MatchString(labels[key]) }
-	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || namesVGPU(labels[labelProduct]) || slices.ContainsFunc(instanceTypes, isVGPU)
+	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || namesVGPU(labels[labelProduct]) ||
+		slices.ContainsFunc(instanceTypes, isVGPU)
 	kind := labels[labelWorkload]
 	if slices.Contains(forMachines, kind) {
 		g.Machines = kind
@@ -200,9 +237,9 @@ func (g *GPUs) readClouds(labels map[string]string) {
 	}
 }
 
-// readProduct reads the name that the driver gives a GPU, which counts before those of clouds. A name that is not in the list,
-// but one of the driver, is a GPU that is newer than the list: a driver that knows it runs there. Another text is anything that
-// people or simulators write.
+// readProduct reads the name that the driver gives a GPU, which counts before those of clouds. A
+// name that is not in the list, but one of the driver, is a GPU that is newer than the list: a
+// driver that knows it runs there. Another text is anything that people or simulators write.
 func (g *GPUs) readProduct(name string) {
 	switch {
 	case name == "":
@@ -216,12 +253,15 @@ func (g *GPUs) readProduct(name string) {
 	}
 }
 
-// pciLabel is a label of node feature discovery about PCI devices that are GPUs of NVIDIA: pci-<fields>.present, where
-// the fields are those of its deviceLabelFields that are set, in their order: class, vendor, device, and the subsystem's.
-var pciLabel = regexp.MustCompile(`^` + nfd + `pci-(?:030[02]_)?10de(?:_([0-9a-f]{4})(?:_.*)?)?\.present$`)
+// pciLabel is a label of node feature discovery about PCI devices that are GPUs of NVIDIA:
+// pci-<fields>.present, where the fields are those of its deviceLabelFields that are set, in their
+// order: class, vendor, device, and the subsystem's.
+var pciLabel = regexp.MustCompile(
+	`^` + nfd + `pci-(?:030[02]_)?10de(?:_([0-9a-f]{4})(?:_.*)?)?\.present$`,
+)
 
-// pciDevice reads a label about PCI devices; the device is 0 if it names none. gpu is false for devices of other vendors, and
-// for NVIDIA's that are no GPUs (NVSwitch, audio).
+// pciDevice reads a label about PCI devices; the device is 0 if it names none. gpu is false for
+// devices of other vendors, and for NVIDIA's that are no GPUs (NVSwitch, audio).
 func pciDevice(key string) (device uint16, gpu bool) {
 	if !strings.HasPrefix(key, byDevice) {
 		return 0, false

@@ -10,30 +10,40 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// managedLabel is a label with which a platform says that it brings the driver. The chart's pods stay off such nodes.
+// managedLabel is a label with which a platform says that it brings the driver. The chart's pods
+// stay off such nodes.
 type managedLabel struct {
 	value string // "": any
 	who   string // brings it, and how to switch that off
 }
 
-// managedLabels has the label that GKE reads to install a driver (its own installer for other nodes asks that it is missing:
-// GoogleCloudPlatform/container-engine-accelerators; docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
-// has what switches it off), and that of AKS' managed GPU node pools (Azure/AgentBaker, MicrosoftDocs/azure-aks-docs:
+// managedLabels has the label that GKE reads to install a driver (its own installer for other nodes
+// asks that it is missing: GoogleCloudPlatform/container-engine-accelerators;
+// docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html has what switches it
+// off), and that of AKS' managed GPU node pools (Azure/AgentBaker, MicrosoftDocs/azure-aks-docs:
 // articles/aks/aks-managed-gpu-nodes.md).
 var managedLabels = map[string]managedLabel{
-	"cloud.google.com/gke-gpu-driver-version": {who: "GKE installs it: to use ours, create the node pool with " +
-		"--accelerator type=...,gpu-driver-version=disabled and --node-labels gke-no-default-nvidia-gpu-device-plugin=true"},
-	"kubernetes.azure.com/dcgm-exporter": {value: "enabled", who: "AKS installs it: to use ours, create the node pool without " +
-		"--enable-managed-gpu-experience and with --gpu-driver none"},
+	"cloud.google.com/gke-gpu-driver-version": {
+		who: "GKE installs it: to use ours, create the node pool with " +
+			"--accelerator type=...,gpu-driver-version=disabled and --node-labels gke-no-default-nvidia-gpu-device-plugin=true",
+	},
+	"kubernetes.azure.com/dcgm-exporter": {
+		value: "enabled",
+		who: "AKS installs it: to use ours, create the node pool without " +
+			"--enable-managed-gpu-experience and with --gpu-driver none",
+	},
 }
 
-// labelPresent says that a node has a GPU. An administrator sets it, NVIDIA's operator, or nodeadm of EKS.
+// labelPresent says that a node has a GPU. An administrator sets it, NVIDIA's operator, or nodeadm
+// of EKS.
 const labelPresent = "nvidia.com/gpu.present"
 
-// eksNodes are labels of nodes of EKS, where nodeadm sets labelPresent: there the label does not mean that a driver is wanted.
+// eksNodes are labels of nodes of EKS, where nodeadm sets labelPresent: there the label does not
+// mean that a driver is wanted.
 var eksNodes = []string{"eks.amazonaws.com/nodegroup", "karpenter.k8s.aws/ec2nodeclass"}
 
-// labelImage is the name of a node's image on AKS: "AKSUbuntu-1804gen2gpucontainerd-202501.05.0" has a driver.
+// labelImage is the name of a node's image on AKS: "AKSUbuntu-1804gen2gpucontainerd-202501.05.0"
+// has a driver.
 const labelImage = "kubernetes.azure.com/node-image-version"
 
 // keysOfManaged are the labels that say who brings the driver.
@@ -57,7 +67,8 @@ func isManaged(labels map[string]string) bool {
 	return false
 }
 
-// refuseManaged refuses a node whose platform brings the driver. Where the system itself has a way of its own, that is the reason.
+// refuseManaged refuses a node whose platform brings the driver. Where the system itself has a way
+// of its own, that is the reason.
 func (m *machine) refuseManaged() {
 	if osrelease.OwnWay(m.ID) != "" && m.host == "" {
 		return
@@ -65,40 +76,66 @@ func (m *machine) refuseManaged() {
 	for _, key := range slices.Sorted(maps.Keys(managedLabels)) {
 		only := map[string]string{key: m.Labels[key]}
 		if isManaged(only) {
-			m.refuse(ManagedDriver, "its platform brings the driver (%s=%s): %s", key, m.Labels[key], managedLabels[key].who)
+			m.refuse(
+				ManagedDriver,
+				"its platform brings the driver (%s=%s): %s",
+				key,
+				m.Labels[key],
+				managedLabels[key].who,
+			)
 			return
 		}
 	}
 	image := m.Labels[labelImage]
 	switch {
 	case strings.Contains(image, "gpucontainerd"):
-		m.refuse(ManagedDriver, "its image has the driver (%s=%s): to use ours, create the node pool with --gpu-driver none", labelImage, image)
+		m.refuse(
+			ManagedDriver,
+			"its image has the driver (%s=%s): to use ours, create the node pool with --gpu-driver none",
+			labelImage,
+			image,
+		)
 	case m.labelledByNodeadm():
-		m.refuse(ManagedDriver, "nodeadm of EKS has set %s=true, and Amazon's images for GPUs have the driver: to use ours, take an image without it "+
-			"(AL2023_x86_64_STANDARD) and let node feature discovery label the node", labelPresent)
+		m.refuse(
+			ManagedDriver,
+			"nodeadm of EKS has set %s=true, and Amazon's images for GPUs have the driver: to use ours, take an image without it "+
+				"(AL2023_x86_64_STANDARD) and let node feature discovery label the node",
+			labelPresent,
+		)
 	}
 }
 
-// labelledByNodeadm reports whether nothing but nodeadm says that a node has a GPU: it does so from Kubernetes 1.35 on
-// (awslabs/amazon-eks-ami, nodeadm/internal/kubelet), with or without a driver in the image.
+// labelledByNodeadm reports whether nothing but nodeadm says that a node has a GPU: it does so from
+// Kubernetes 1.35 on (awslabs/amazon-eks-ami, nodeadm/internal/kubelet), with or without a driver
+// in the image.
 func (m *machine) labelledByNodeadm() bool {
 	version, _, eks := strings.Cut(strings.TrimPrefix(m.Kubelet, "v"), "-eks-")
-	return eks && m.isAmazons() && m.Labels[labelPresent] == "true" && !discovered(m.Labels) && matrix.CompareVersions(version, "1.35") >= 0
+	return eks && m.isAmazons() && m.Labels[labelPresent] == "true" && !discovered(m.Labels) &&
+		matrix.CompareVersions(version, "1.35") >= 0
 }
 
-// isAmazons reports whether the node's image is one of Amazon's, of which those for GPUs have a driver.
+// isAmazons reports whether the node's image is one of Amazon's, of which those for GPUs have a
+// driver.
 func (m *machine) isAmazons() bool { return strings.HasPrefix(m.OSImage, "Amazon Linux ") }
 
-// maybeManaged says that a node may have a driver of its platform, though no label tells it; "" if that is not likely.
+// maybeManaged says that a node may have a driver of its platform, though no label tells it; "" if
+// that is not likely.
 func (c *chooser) maybeManaged(m *machine) string {
 	switch {
 	case c.options.Managed:
 		return ""
 	case strings.Contains(m.Kubelet, "-eks-") && m.isAmazons():
-		return fmt.Sprintf("Amazon's images for GPUs (AL2023_x86_64_NVIDIA, AL2_x86_64_GPU) have a driver: take one without it, or label the nodes %s=%s",
-			labelDeploy, preInstalled)
+		return fmt.Sprintf(
+			"Amazon's images for GPUs (AL2023_x86_64_NVIDIA, AL2_x86_64_GPU) have a driver: take one without it, or label the nodes %s=%s",
+			labelDeploy,
+			preInstalled,
+		)
 	case m.Labels[labelImage] != "":
-		return fmt.Sprintf("AKS installs a driver on nodes with a GPU: create their node pools with --gpu-driver none, or label them %s=%s", labelDeploy, preInstalled)
+		return fmt.Sprintf(
+			"AKS installs a driver on nodes with a GPU: create their node pools with --gpu-driver none, or label them %s=%s",
+			labelDeploy,
+			preInstalled,
+		)
 	}
 	return ""
 }

@@ -17,13 +17,18 @@ const (
 	hashDigits     = 6
 )
 
-// named returns the parts of each pool by its name: all that have one name and get the same are one pool.
+// named returns the parts of each pool by its name: all that have one name and get the same are one
+// pool.
 //
-// helm replaces the DaemonSet of a pool whose name changes on all nodes at once. So a name follows from the pool's own nodes and
-// selector, and from no other pool. Two that get different things and have one name are not known; their digests could be equal.
+// helm replaces the DaemonSet of a pool whose name changes on all nodes at once. So a name follows
+// from the pool's own nodes and selector, and from no other pool. Two that get different things and
+// have one name are not known; their digests could be equal.
 func (d *partition) named() map[string][]part {
 	pools := map[string][]part{}
-	slices.SortFunc(d.pools, func(a, b part) int { return cmp.Compare(selectorText(a.selector), selectorText(b.selector)) })
+	slices.SortFunc(
+		d.pools,
+		func(a, b part) int { return cmp.Compare(selectorText(a.selector), selectorText(b.selector)) },
+	)
 	for _, p := range d.pools {
 		name := d.name(p)
 		for len(pools[name]) > 0 && pools[name][0].nodes[0].settings != p.nodes[0].settings {
@@ -34,9 +39,9 @@ func (d *partition) named() map[string][]part {
 	return pools
 }
 
-// name is what the nodes of a part are: system, architecture and what their GPUs ask for. The name has a digest too if that is not
-// all: of the kernel of a precompiled image, of the driver of the system's own modules, and of the selector if there may be more
-// pools of such nodes.
+// name is what the nodes of a part are: system, architecture and what their GPUs ask for. The name
+// has a digest too if that is not all: of the kernel of a precompiled image, of the driver of the
+// system's own modules, and of the selector if there may be more pools of such nodes.
 func (d *partition) name(p part) string {
 	m := p.nodes[0]
 	switch {
@@ -48,8 +53,8 @@ func (d *partition) name(p part) string {
 	return shortName(p.title(), distros.KernelTag(m.kernel))
 }
 
-// title is the readable part of a pool's name, with all that distinguishes pools of a fleet whose labels are in order:
-// "debian12", "ubuntu2204-arm-r580".
+// title is the readable part of a pool's name, with all that distinguishes pools of a fleet whose
+// labels are in order: "debian12", "ubuntu2204-arm-r580".
 func (p part) title() string {
 	m := p.nodes[0]
 	title := strings.ReplaceAll(m.target.System.ID, ".", "")
@@ -60,14 +65,18 @@ func (p part) title() string {
 		title += "-" + strings.TrimSuffix(m.target.Arch, "64") // a name is short
 	}
 	class := m.need.class()
-	if class != "" && m.host == "" && !slices.ContainsFunc(p.nodes, func(other *machine) bool { return other.need.class() != class }) {
+	if class != "" && m.host == "" &&
+		!slices.ContainsFunc(
+			p.nodes,
+			func(other *machine) bool { return other.need.class() != class },
+		) {
 		title += "-" + class
 	}
 	return title
 }
 
-// shortName makes a name that the chart accepts of a title and what else distinguishes the pool. What is too long, or what
-// would not be a name, is replaced by digits of its digest.
+// shortName makes a name that the chart accepts of a title and what else distinguishes the pool.
+// What is too long, or what would not be a name, is replaced by digits of its digest.
 func shortName(title, extra string) string {
 	if extra == "" && len(title) <= poolNameLength {
 		return title

@@ -13,7 +13,8 @@ type need struct {
 	gpus    []gpus.GPU
 	text    []string // how they are called
 	unknown string   // one that is in no list; ""
-	// components of a driver that the machine does not work without, if NVLink switches join its GPUs
+	// components of a driver that the machine does not work without, if NVLink switches join its
+	// GPUs
 	components []string
 }
 
@@ -34,8 +35,9 @@ func needOf(g GPUs) need {
 	return n
 }
 
-// gpusNeed finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
-// feature discovery put on the node. A name of several GPUs needs a driver that drives them all.
+// gpusNeed finds out what GPUs need: by their numbers, or else by their name, or else by what rules
+// of node feature discovery put on the node. A name of several GPUs needs a driver that drives them
+// all.
 func gpusNeed(g GPUs) need {
 	var n need
 	for _, device := range g.Devices {
@@ -44,27 +46,35 @@ func gpusNeed(g GPUs) need {
 			known = gpus.Unknown(device)
 			known.Name, n.unknown = known.ID(), known.ID()
 		}
-		n.gpus, n.text = append(n.gpus, known), append(n.text, known.Name)
+		n.gpus = append(n.gpus, known)
+		n.text = append(n.text, known.Name)
 	}
 	switch {
 	case len(g.Devices) > 0:
 		return n
 	case g.Product != "":
 		n.text = []string{g.Product}
-		if n.gpus = gpus.Named(g.Product); len(n.gpus) == 0 {
-			n.gpus, n.unknown = []gpus.GPU{gpus.Unknown(0)}, g.Product
+		n.gpus = gpus.Named(g.Product)
+		if len(n.gpus) == 0 {
+			n.gpus = []gpus.GPU{gpus.Unknown(0)}
+			n.unknown = g.Product
 		}
 	case g.Branch != "" || g.Modules != "":
-		n.gpus, n.text = []gpus.GPU{labelled(g)}, append(n.text, strings.TrimSpace("labels: "+g.Branch+" "+g.Modules))
+		n.gpus = []gpus.GPU{labelled(g)}
+		n.text = append(n.text, strings.TrimSpace("labels: "+g.Branch+" "+g.Modules))
 	}
 	return n
 }
 
-// labelled is the GPU that labels describe. The former label was the newest branch of a matrix that drives the GPU:
-// it is a limit only if it is the last branch of a generation, and not because that matrix had no newer one.
+// labelled is the GPU that labels describe. The former label was the newest branch of a matrix that
+// drives the GPU: it is a limit only if it is the last branch of a generation, and not because that
+// matrix had no newer one.
 func labelled(g GPUs) gpus.GPU {
 	last := ""
-	if slices.ContainsFunc(gpus.All(), func(known gpus.GPU) bool { return known.LastBranch == g.Branch }) {
+	if slices.ContainsFunc(
+		gpus.All(),
+		func(known gpus.GPU) bool { return known.LastBranch == g.Branch },
+	) {
 		last = g.Branch
 	}
 	flavours := []string{matrix.Proprietary, matrix.Open}
@@ -87,19 +97,25 @@ func (n need) check(driver, flavour string) error {
 // contradicts reports whether the machine has GPUs that need different drivers or flavours.
 func (n need) contradicts() bool {
 	return slices.ContainsFunc(n.gpus, func(g gpus.GPU) bool {
-		return g.LastBranch != n.gpus[0].LastBranch || g.FirstBranch != n.gpus[0].FirstBranch || !slices.Equal(g.Flavours, n.gpus[0].Flavours)
+		return g.LastBranch != n.gpus[0].LastBranch || g.FirstBranch != n.gpus[0].FirstBranch ||
+			!slices.Equal(g.Flavours, n.gpus[0].Flavours)
 	})
 }
 
-// typical is a GPU that asks of a driver what all of these ask together, as far as a class says it: the last branch that drives
-// them, and the flavours of modules. Which branch was the first one, it does not say.
+// typical is a GPU that asks of a driver what all of these ask together, as far as a class says it:
+// the last branch that drives them, and the flavours of modules. Which branch was the first one, it
+// does not say.
 func (n need) typical() gpus.GPU {
 	g := gpus.GPU{Flavours: []string{matrix.Proprietary, matrix.Open}}
 	for _, other := range n.gpus {
-		if other.LastBranch != "" && (g.LastBranch == "" || matrix.Major(other.LastBranch) < matrix.Major(g.LastBranch)) {
+		if other.LastBranch != "" &&
+			(g.LastBranch == "" || matrix.Major(other.LastBranch) < matrix.Major(g.LastBranch)) {
 			g.LastBranch = other.LastBranch
 		}
-		g.Flavours = slices.DeleteFunc(g.Flavours, func(f string) bool { return !slices.Contains(other.Flavours, f) })
+		g.Flavours = slices.DeleteFunc(
+			g.Flavours,
+			func(f string) bool { return !slices.Contains(other.Flavours, f) },
+		)
 	}
 	return g
 }
@@ -107,8 +123,8 @@ func (n need) typical() gpus.GPU {
 // switchesClass is the word of a class for GPUs that NVLink switches can join.
 const switchesClass = "hgx"
 
-// class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will do. It
-// follows from the machine alone, so that a name stays when drivers change.
+// class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will
+// do. It follows from the machine alone, so that a name stays when drivers change.
 func (n need) class() string {
 	g := n.typical()
 	var words []string

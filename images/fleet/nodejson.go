@@ -42,8 +42,8 @@ type report struct {
 	Capacity map[string]jsontext.Value `json:"capacity"`
 }
 
-// announced are resources of the device plugin: whole GPUs, and GPUs that several containers share. Parts of GPUs (MIG) have
-// one for each size.
+// announced are resources of the device plugin: whole GPUs, and GPUs that several containers share.
+// Parts of GPUs (MIG) have one for each size.
 var announced = []string{"nvidia.com/gpu", "nvidia.com/gpu.shared"}
 
 // announcesGPUs reports whether the device plugin has announced GPUs.
@@ -108,15 +108,18 @@ func readJSON(r io.Reader) ([]Node, error) {
 	return nil, fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
 }
 
-// atEnd returns an error if another document follows. JSON lines are not read: nothing would show that lines are missing.
+// atEnd returns an error if another document follows. JSON lines are not read: nothing would show
+// that lines are missing.
 func atEnd(in *jsontext.Decoder) error {
 	_, err := in.ReadToken()
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err == nil:
-		return errors.New("another document follows, as in JSON lines: give one list, as kubectl get nodes -o json prints it, " +
-			"or make one of the nodes: jq -s '{kind: \"List\", items: .}'")
+		return errors.New(
+			"another document follows, as in JSON lines: give one list, as kubectl get nodes -o json prints it, " +
+				"or make one of the nodes: jq -s '{kind: \"List\", items: .}'",
+		)
 	}
 	return fmt.Errorf("after the list: %w", err)
 }
@@ -127,7 +130,9 @@ func (l *list) close(o *object) error {
 	case o.Message != "":
 		return fmt.Errorf("the API server answered: %.200q", o.Message)
 	case o.Metadata.Continue != "":
-		return errors.New("it is the first part of a longer list (metadata.continue): ask without a limit")
+		return errors.New(
+			"it is the first part of a longer list (metadata.continue): ask without a limit",
+		)
 	case o.Kind == "Node" && o.Items == nil:
 		return l.add(o)
 	case o.Kind != "List" && o.Kind != "NodeList":
@@ -140,7 +145,8 @@ func (l *list) close(o *object) error {
 
 // add checks what an API server would have checked, and keeps the node with the labels that count.
 func (l *list) add(o *object) error {
-	name, info := o.Metadata.Name, o.Status.NodeInfo
+	name := o.Metadata.Name
+	info := o.Status.NodeInfo
 	var labels map[string]string
 	if o.Metadata.Labels != nil { // the others are let go with their map
 		labels = map[string]string{}

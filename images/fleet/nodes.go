@@ -30,8 +30,9 @@ const (
 
 // Node is what decides about a machine.
 type Node struct {
-	Name   string
-	Labels map[string]string // those that choose nodes, or tell them apart; nil for a host without a cluster
+	Name string
+	// those that choose nodes, or tell them apart; nil for a host without a cluster
+	Labels map[string]string
 	Taints []Taint
 
 	Arch      string // Go's name: "amd64"
@@ -57,11 +58,12 @@ type Taint struct {
 // releaseShape is what the kernel allows (__NEW_UTS_LEN), as far as releases use it.
 var releaseShape = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
 
-// isWord reports whether a text has 1 to most bytes, which are letters, digits and . _ -, and begins and ends
-// with a letter or digit.
+// isWord reports whether a text has 1 to most bytes, which are letters, digits and . _ -, and
+// begins and ends with a letter or digit.
 func isWord(text string, most int) bool {
 	const signs, alphanumeric = "._-", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	return text != "" && len(text) <= most && strings.Trim(text, signs) == text && strings.Trim(text, alphanumeric+signs) == ""
+	return text != "" && len(text) <= most && strings.Trim(text, signs) == text &&
+		strings.Trim(text, alphanumeric+signs) == ""
 }
 
 // isName reports whether a text is the name of a node: RFC 1123, in lower case.
@@ -74,13 +76,14 @@ func isName(text string) bool {
 func isPair(key, value string) bool {
 	prefix, name, ok := strings.Cut(key, "/")
 	if !ok {
-		prefix, name = "x", key
+		prefix = "x"
+		name = key
 	}
 	return isName(prefix) && isWord(name, 63) && (value == "" || isWord(value, 63))
 }
 
-// ReadNodes reads a list of nodes in JSON, or the answers of hosts (see [hostWord]). Its errors about the
-// content wrap [ErrFormat].
+// ReadNodes reads a list of nodes in JSON, or the answers of hosts (see [hostWord]). Its errors
+// about the content wrap [ErrFormat].
 func ReadNodes(r io.Reader) (all []Node, err error) {
 	src := &bounded.Source{Reader: io.LimitReader(r, maxInput)}
 	in := bufio.NewReader(textfile.NewReader(src))
@@ -93,11 +96,18 @@ func ReadNodes(r io.Reader) (all []Node, err error) {
 	case bytes.HasPrefix(begin, []byte(hostWord)):
 		all, err = readHosts(in)
 	case begin[0] == '[':
-		err = fmt.Errorf("%w: it is an array and no list of the API: give what kubectl get nodes -o json prints, or make a list of it: "+
-			"jq '{kind: \"List\", items: .}'", ErrFormat)
+		err = fmt.Errorf(
+			"%w: it is an array and no list of the API: give what kubectl get nodes -o json prints, or make a list of it: "+
+				"jq '{kind: \"List\", items: .}'",
+			ErrFormat,
+		)
 	default:
-		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), "+
-			"answers of hosts with a line host NAME RELEASE MACHINE", ErrFormat, begin)
+		err = fmt.Errorf(
+			"%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), "+
+				"answers of hosts with a line host NAME RELEASE MACHINE",
+			ErrFormat,
+			begin,
+		)
 	}
 	if src.Err != nil {
 		return nil, fmt.Errorf("read the list of nodes: %w", src.Err)
@@ -105,7 +115,8 @@ func ReadNodes(r io.Reader) (all []Node, err error) {
 	return all, err
 }
 
-// complete fills in what follows from the fields that were read, and checks what the machine says of itself.
+// complete fills in what follows from the fields that were read, and checks what the machine says
+// of itself.
 func (n *Node) complete() {
 	for _, a := range distros.Archs() { // hosts say uname -m
 		if n.Arch == a.Kernel {
@@ -113,21 +124,36 @@ func (n *Node) complete() {
 		}
 	}
 	if id, ok := n.Labels[LabelOSID]; ok {
-		n.ID, n.VersionID = id, n.Labels[LabelOSVersion]
+		n.ID = id
+		n.VersionID = n.Labels[LabelOSVersion]
 	}
-	// Garden Linux has no VERSION_ID, and its values for the GPU Operator set this label to 0. A system with a
-	// way of its own, such as RHEL CoreOS, may have the ID of the one that it is made of.
+	// Garden Linux has no VERSION_ID, and its values for the GPU Operator set this label to 0. A
+	// system with a way of its own, such as RHEL CoreOS, may have the ID of the one that it is made
+	// of.
 	if id, version, ok := osrelease.ParseImage(n.OSImage); ok &&
 		(n.ID == "" || n.ID == id && (n.VersionID == "" || n.VersionID == "0") || n.ID != id && osrelease.OwnWay(id) != "") {
-		n.ID, n.VersionID = id, version
+		n.ID = id
+		n.VersionID = version
 	}
 	n.ID = osrelease.Variant(n.ID, strings.ToLower(n.Labels[labelSKU]))
 	for _, text := range []struct{ what, value string }{
-		{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}, {"container runtime", n.Runtime},
+		{"system", n.OSImage},
+		{"architecture", n.Arch},
+		{"ID of the system", n.ID},
+		{"version of the system", n.VersionID},
+		{"container runtime", n.Runtime},
 		{"version of the kubelet", n.Kubelet},
 	} {
-		if len(text.value) > maxText || strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
-			n.Fault = fmt.Sprintf("what it reports as its %s is no such text: %.80q", text.what, text.value)
+		if len(text.value) > maxText ||
+			strings.ContainsFunc(
+				text.value,
+				func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd },
+			) {
+			n.Fault = fmt.Sprintf(
+				"what it reports as its %s is no such text: %.80q",
+				text.what,
+				text.value,
+			)
 			return
 		}
 	}
@@ -139,8 +165,8 @@ func (n *Node) complete() {
 	}
 }
 
-// readsZstd reports whether the container runtime unpacks layers of zstd. Versions of CRI-O follow those of Kubernetes, and all
-// that the chart runs on do.
+// readsZstd reports whether the container runtime unpacks layers of zstd. Versions of CRI-O follow
+// those of Kubernetes, and all that the chart runs on do.
 func (n *Node) readsZstd() bool {
 	name, version, _ := strings.Cut(n.Runtime, "://")
 	version, _, _ = strings.Cut(version, "-") // 23.0.0-rc.1 has what 23.0 has

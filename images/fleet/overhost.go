@@ -9,16 +9,18 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// LabelHostModules is the driver whose modules a node's own system loads, "580.178.04"; "none" if the container brings them.
+// LabelHostModules is the driver whose modules a node's own system loads, "580.178.04"; "none" if
+// the container brings them.
 const LabelHostModules = "nvidia.com/driver.host-modules"
 
-// The labels that Talos 1.8 and later put on a node for its extensions. Their values begin with the driver's version:
-// "580.178.04-v1.13.6" (siderolabs/talos#9093).
+// The labels that Talos 1.8 and later put on a node for its extensions. Their values begin with the
+// driver's version: "580.178.04-v1.13.6" (siderolabs/talos#9093).
 const (
 	talosExtension = "extensions.talos.dev/"
 	talosOpen      = talosExtension + "nvidia-open-gpu-kernel-modules"
 	talosClosed    = talosExtension + "nonfree-kmod-nvidia"
-	talosUserland  = talosExtension + "nvidia-container-toolkit" // has the driver's libraries too, so nothing is missing there
+	// has the driver's libraries too, so nothing is missing there
+	talosUserland = talosExtension + "nvidia-container-toolkit"
 )
 
 // labelsOfHost are labels that name the driver whose modules a node's system loads.
@@ -26,8 +28,9 @@ var labelsOfHost = []string{
 	LabelHostModules, talosOpen, talosOpen + "-lts", talosOpen + "-production", talosClosed, talosClosed + "-lts", talosClosed + "-production",
 }
 
-// hostModules returns the driver whose modules the system of a node loads, and their flavour, "" if it is not known. The driver
-// is "" if no label names it, or if the system has the rest of the driver too.
+// hostModules returns the driver whose modules the system of a node loads, and their flavour, "" if
+// it is not known. The driver is "" if no label names it, or if the system has the rest of the
+// driver too.
 func hostModules(labels map[string]string) (version, flavour string) {
 	for _, key := range labelsOfHost {
 		value := labels[key]
@@ -38,7 +41,8 @@ func hostModules(labels map[string]string) (version, flavour string) {
 		case slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(other string) bool { return strings.HasPrefix(other, talosUserland) }):
 			return "", ""
 		default:
-			if flavour = matrix.Open; strings.HasPrefix(key, talosClosed) {
+			flavour = matrix.Open
+			if strings.HasPrefix(key, talosClosed) {
 				flavour = matrix.Proprietary
 			}
 			version, _, _ = strings.Cut(value, "-")
@@ -48,8 +52,8 @@ func hostModules(labels map[string]string) (version, flavour string) {
 	return "", ""
 }
 
-// overHost chooses an image of the driver whose modules the machine's system loads. Any system's will do: the first of the
-// matrix that has no packages, else the first one.
+// overHost chooses an image of the driver whose modules the machine's system loads. Any system's
+// will do: the first of the matrix that has no packages, else the first one.
 func (c *chooser) overHost(m *machine, flavour string) {
 	packages := func(s matrix.System) int {
 		if d, err := distros.Lookup(s.ID); err == nil && d.PackageManager() == "" {
@@ -58,7 +62,10 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		return 1
 	}
 	var bad error
-	systems := slices.SortedStableFunc(slices.Values(c.matrix.Systems), func(a, b matrix.System) int { return packages(a) - packages(b) })
+	systems := slices.SortedStableFunc(
+		slices.Values(c.matrix.Systems),
+		func(a, b matrix.System) int { return packages(a) - packages(b) },
+	)
 	for _, s := range systems {
 		for _, t := range c.candidates(s.ID, m.Arch) {
 			for _, f := range t.Flavours {
@@ -70,7 +77,8 @@ func (c *chooser) overHost(m *machine, flavour string) {
 					continue
 				}
 				t.Flavours = t.Driver.Flavours
-				m.target, m.flavours = t, t.Driver.Flavours
+				m.target = t
+				m.flavours = t.Driver.Flavours
 				m.settings = m.host + " " + s.ID + " host"
 				m.class = m.settings
 				return
@@ -78,9 +86,21 @@ func (c *chooser) overHost(m *machine, flavour string) {
 		}
 	}
 	if bad != nil {
-		m.refuse(GPUUnsupported, "driver %s, whose modules its system loads, does not drive its GPU (%s): %v", m.host, m.need, bad)
+		m.refuse(
+			GPUUnsupported,
+			"driver %s, whose modules its system loads, does not drive its GPU (%s): %v",
+			m.host,
+			m.need,
+			bad,
+		)
 		return
 	}
-	m.refuse(NoDriver, "its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
-		"add it to the matrix (driver-build matrix add-driver %s), or give the system modules of one that is there", m.host, m.Arch, m.host)
+	m.refuse(
+		NoDriver,
+		"its system loads modules of driver %s, and none of the drivers that may be chosen for %s is that one: "+
+			"add it to the matrix (driver-build matrix add-driver %s), or give the system modules of one that is there",
+		m.host,
+		m.Arch,
+		m.host,
+	)
 }

@@ -16,8 +16,9 @@ type partition struct {
 	all         []*machine
 	plan        *Plan
 	precompiled bool
-	whole       map[string]bool // systems that are chosen by their whole version: a node has no label with the major one
-	pools       []part
+	// systems that are chosen by their whole version: a node has no label with the major one
+	whole map[string]bool
+	pools []part
 }
 
 // part are the nodes that a selector chooses.
@@ -26,10 +27,13 @@ type part struct {
 	nodes    []*machine
 }
 
-// choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node that no selector
-// can choose alone gets nothing instead.
+// choosePools finds selectors that choose exactly the nodes that get a driver, and each of them
+// once. A node that no selector can choose alone gets nothing instead.
 func (p *Plan) choosePools(all []*machine, o Options) {
-	p.NFD = slices.ContainsFunc(all, func(m *machine) bool { return m.code == "" && p.hasChartLabel(m.Labels) })
+	p.NFD = slices.ContainsFunc(
+		all,
+		func(m *machine) bool { return m.code == "" && p.hasChartLabel(m.Labels) },
+	)
 	d := &partition{all: all, plan: p, precompiled: o.Precompiled, whole: map[string]bool{}}
 	d.refuseUnlabelled()
 	for _, b := range d.bases() {
@@ -62,23 +66,32 @@ type base struct {
 
 // bases returns the selectors of all nodes that get a driver, those first that choose most.
 func (d *partition) bases() []base {
-	position, all := map[string]int{}, []base{}
+	position := map[string]int{}
+	all := []base{}
 	for _, m := range d.all {
 		if m.code != "" {
 			continue
 		}
 		sel := d.base(m)
-		b := grouped(&all, position, selectorText(sel), func() base { return base{part: part{selector: sel, nodes: d.matching(sel)}} })
+		b := grouped(
+			&all,
+			position,
+			selectorText(sel),
+			func() base { return base{part: part{selector: sel, nodes: d.matching(sel)}} },
+		)
 		b.own = append(b.own, m)
 	}
 	slices.SortFunc(all, func(a, b base) int {
-		return cmp.Or(cmp.Compare(len(b.nodes), len(a.nodes)), cmp.Compare(selectorText(a.selector), selectorText(b.selector)))
+		return cmp.Or(
+			cmp.Compare(len(b.nodes), len(a.nodes)),
+			cmp.Compare(selectorText(a.selector), selectorText(b.selector)),
+		)
 	})
 	return all
 }
 
-// base is the selector of a node by what it is: architecture, system, and the kernel for precompiled images. Nodes of one
-// group of machines have one system, where no label says which.
+// base is the selector of a node by what it is: architecture, system, and the kernel for
+// precompiled images. Nodes of one group of machines have one system, where no label says which.
 func (d *partition) base(m *machine) map[string]string {
 	sel := map[string]string{}
 	take := func(keys ...string) {
@@ -95,7 +108,8 @@ func (d *partition) base(m *machine) map[string]string {
 	if key := d.versionKey(m); m.Labels[key] != "" {
 		take(key)
 	} else if key != "" && m.Labels[LabelOSID] != "" {
-		take(LabelKernelMajor, LabelKernelMinor) // as Garden Linux, whose releases have a series each
+		// as Garden Linux, whose releases have a series each
+		take(LabelKernelMajor, LabelKernelMinor)
 	}
 	if d.precompiled && m.host == "" {
 		take(LabelKernel)
@@ -120,8 +134,9 @@ func groupLabel(labels map[string]string) string {
 	return ""
 }
 
-// versionKey returns the label with the version of a node's system, as far as one image covers it: the major version if all
-// nodes of the system that get a driver have that label; "" if the image covers every version.
+// versionKey returns the label with the version of a node's system, as far as one image covers it:
+// the major version if all nodes of the system that get a driver have that label; "" if the image
+// covers every version.
 func (d *partition) versionKey(m *machine) string {
 	if m.host != "" {
 		return ""
@@ -217,9 +232,13 @@ func selectorText(sel map[string]string) string {
 	return strings.Join(words, ",")
 }
 
-// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about these labels.
+// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about
+// these labels.
 func (d *partition) refuseUnlabelled() {
-	systems := slices.ContainsFunc(d.all, func(m *machine) bool { return m.code == "" && m.Labels[LabelOSID] != "" })
+	systems := slices.ContainsFunc(
+		d.all,
+		func(m *machine) bool { return m.code == "" && m.Labels[LabelOSID] != "" },
+	)
 	for _, m := range d.all {
 		if m.code != "" {
 			continue
@@ -232,18 +251,28 @@ func (d *partition) refuseUnlabelled() {
 	}
 }
 
-// unlabelled says which label of a node is missing or out of date. systems says that other nodes have one with their system.
+// unlabelled says which label of a node is missing or out of date. systems says that other nodes
+// have one with their system.
 func (d *partition) unlabelled(m *machine, systems bool) string {
-	kernel, system := m.Labels[LabelKernel], m.Labels[LabelOSID]
+	kernel := m.Labels[LabelKernel]
+	system := m.Labels[LabelOSID]
 	switch {
 	case d.plan.NFD && !d.plan.hasChartLabel(m.Labels), systems && system == "":
 		return "node feature discovery has not labelled it yet: ask again later"
 	case !d.plan.NFD && m.GPUs.Label == "":
 		return "no label says that it has a GPU: install node feature discovery"
 	case d.precompiled && m.host == "" && kernel == "":
-		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)
+		return fmt.Sprintf(
+			"it has no label %s, by which a pool for its kernel would choose it: install node feature discovery",
+			LabelKernel,
+		)
 	case d.precompiled && m.host == "" && kernel != distros.KernelTag(m.Kernel):
-		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", LabelKernel, kernel, m.Kernel)
+		return fmt.Sprintf(
+			"its label %s=%s is not of its kernel %s: ask again later",
+			LabelKernel,
+			kernel,
+			m.Kernel,
+		)
 	case m.Labels[LabelArch] == "" && m.Labels[LabelArchOld] == "":
 		return "it has no label " + LabelArch
 	case system == "" && groupLabel(m.Labels) == "":

@@ -11,8 +11,9 @@ import (
 // byDevice stands for the labels that name a node's GPUs. A node has one for each kind.
 const byDevice = nfd + "pci-"
 
-// ofRules are labels of the rules of driver-build gpus, which no new driver moves. Keys with a comma between them count together. The
-// former ones are last: rules that have not been applied again make no others.
+// ofRules are labels of the rules of driver-build gpus, which no new driver moves. Keys with a
+// comma between them count together. The former ones are last: rules that have not been applied
+// again make no others.
 var ofRules = []string{
 	labelModules, labelLast, labelGeneration, labelGeneration + "," + labelModules, labelBranch, labelBranch + "," + labelModules,
 }
@@ -28,16 +29,25 @@ var ofGPU = func() []string {
 	return keys
 }()
 
-// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they are tried:
-// modules of the system's own, GPUs, groups of machines, what is there only once a driver runs (a new node would never get
-// one), and the series of the kernel, which changes with the system. The whole version of the kernel is no key: its next update
-// would take the driver from the nodes. (A pool of precompiled images has it anyway.)
-var keysThatDiffer = slices.Concat(labelsOfHost, ofRules, []string{byDevice}, ofGPU[len(ofRules):],
-	cloudSystems, groups, instanceTypes, []string{"nvidia.com/gpu.family", "nvidia.com/gpu.product"},
+// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in
+// which they are tried: modules of the system's own, GPUs, groups of machines, what is there only
+// once a driver runs (a new node would never get one), and the series of the kernel, which changes
+// with the system. The whole version of the kernel is no key: its next update would take the driver
+// from the nodes. (A pool of precompiled images has it anyway.)
+var keysThatDiffer = slices.Concat(
+	labelsOfHost,
+	ofRules,
+	[]string{byDevice},
+	ofGPU[len(ofRules):],
+	cloudSystems,
+	groups,
+	instanceTypes,
+	[]string{"nvidia.com/gpu.family", "nvidia.com/gpu.product"},
 	[]string{LabelKernelMajor, LabelKernelMajor + "," + LabelKernelMinor},
 )
 
-// A question is what the nodes of a pool must have in common: what the pool has to say, and what may need another driver later.
+// A question is what the nodes of a pool must have in common: what the pool has to say, and what
+// may need another driver later.
 type question = func(*machine) string
 
 func setting(m *machine) string         { return m.settings }
@@ -45,12 +55,16 @@ func settingAndClass(m *machine) string { return m.class }
 
 // same reports whether some nodes are free and have the same answer to a question.
 func same(some []*machine, q question) bool {
-	return !slices.ContainsFunc(some, func(m *machine) bool { return !m.free() || q(m) != q(some[0]) })
+	return !slices.ContainsFunc(
+		some,
+		func(m *machine) bool { return !m.free() || q(m) != q(some[0]) },
+	)
 }
 
-// split makes pools of the nodes that a selector chooses. If they do not all need the same, it adds labels to the selector: the
-// first that tell them all apart, or else all that tell some apart, so that one node without a label takes the driver from no
-// other. Nodes that need the same for different reasons share a pool if no label of their GPUs tells them apart.
+// split makes pools of the nodes that a selector chooses. If they do not all need the same, it adds
+// labels to the selector: the first that tell them all apart, or else all that tell some apart, so
+// that one node without a label takes the driver from no other. Nodes that need the same for
+// different reasons share a pool if no label of their GPUs tells them apart.
 func (d *partition) split(whole part) {
 	if same(whole.nodes, settingAndClass) {
 		d.add(whole)
@@ -86,7 +100,8 @@ func (p part) divisions() iter.Seq[[]part] {
 	return func(yield func([]part) bool) {
 		one := make([][]part, len(keysThatDiffer))
 		for n, keys := range keysThatDiffer {
-			if one[n] = p.parts(keys); !yield(one[n]) {
+			one[n] = p.parts(keys)
+			if !yield(one[n]) {
 				return
 			}
 		}
@@ -107,20 +122,30 @@ func (p part) divisions() iter.Seq[[]part] {
 	}
 }
 
-// parts divides nodes by the values of labels, the largest part first. Nodes that lack one are in no part.
+// parts divides nodes by the values of labels, the largest part first. Nodes that lack one are in
+// no part.
 func (p part) parts(keys string) (parts []part) {
 	position := map[string]int{}
 	for _, m := range p.nodes {
 		for _, value := range m.values(keys) {
-			of := grouped(&parts, position, value, func() part { return part{selector: m.narrow(p.selector, keys, value)} })
+			of := grouped(
+				&parts,
+				position,
+				value,
+				func() part { return part{selector: m.narrow(p.selector, keys, value)} },
+			)
 			of.nodes = append(of.nodes, m)
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(len(b.nodes), len(a.nodes)) })
+	slices.SortStableFunc(
+		parts,
+		func(a, b part) int { return cmp.Compare(len(b.nodes), len(a.nodes)) },
+	)
 	return parts
 }
 
-// values returns what labels say of a node: by device the labels themselves, else one text; none if the node lacks a label.
+// values returns what labels say of a node: by device the labels themselves, else one text; none if
+// the node lacks a label.
 func (m *machine) values(keys string) []string {
 	if keys == byDevice {
 		return m.devices
@@ -148,19 +173,23 @@ func (m *machine) narrow(sel map[string]string, keys, value string) map[string]s
 	return sel
 }
 
-// pure returns the parts whose nodes all have the same answer to a question, none of them in two parts; left says that others
-// are left over.
+// pure returns the parts whose nodes all have the same answer to a question, none of them in two
+// parts; left says that others are left over.
 func (p part) pure(parts []part, q question) (found []part, left bool) {
 	placed := map[*machine]bool{}
 	for _, of := range parts {
-		if !slices.ContainsFunc(of.nodes, func(m *machine) bool { return placed[m] }) && same(of.nodes, q) {
+		if !slices.ContainsFunc(of.nodes, func(m *machine) bool { return placed[m] }) &&
+			same(of.nodes, q) {
 			found = append(found, of)
 			for _, m := range of.nodes {
 				placed[m] = true
 			}
 		}
 	}
-	return found, slices.ContainsFunc(p.nodes, func(m *machine) bool { return m.free() && !placed[m] })
+	return found, slices.ContainsFunc(
+		p.nodes,
+		func(m *machine) bool { return m.free() && !placed[m] },
+	)
 }
 
 // deviceLabels returns the labels of node feature discovery that name a node's GPUs.
@@ -174,8 +203,8 @@ func deviceLabels(n *Node) (found []string) {
 	return found
 }
 
-// refuseAlike takes the driver from nodes of a base that no selector could choose alone, and says which node is in the way.
-// Nodes in a pool of another base keep it.
+// refuseAlike takes the driver from nodes of a base that no selector could choose alone, and says
+// which node is in the way. Nodes in a pool of another base keep it.
 func (d *partition) refuseAlike(b base) {
 	reasons := map[string]machine{}
 	left := slices.DeleteFunc(slices.Clone(b.own), func(m *machine) bool { return !m.free() })
@@ -199,7 +228,11 @@ func alike(m machine, among []*machine) machine {
 	}
 	if other < 0 {
 		pooled := among[slices.IndexFunc(among, func(o *machine) bool { return o.pooled })]
-		m.refuse(NotLabelled, "its labels are too few to tell it from %s, which is in another pool: label it as that node is", pooled.Name)
+		m.refuse(
+			NotLabelled,
+			"its labels are too few to tell it from %s, which is in another pool: label it as that node is",
+			pooled.Name,
+		)
 		return m
 	}
 	advice := "apply the rules of driver-build gpus, or label them"
@@ -207,14 +240,25 @@ func alike(m machine, among []*machine) machine {
 		advice = "let node feature discovery label the devices of all nodes (docs/fleet.md#label-nodes-before-they-have-a-driver), " + advice
 	}
 	o := among[other]
-	m.refuse(Alike, "no label tells nodes like %s (%s) from nodes like %s (%s): %s", m.Name, m.describe(), o.Name, o.describe(), advice)
+	m.refuse(
+		Alike,
+		"no label tells nodes like %s (%s) from nodes like %s (%s): %s",
+		m.Name,
+		m.describe(),
+		o.Name,
+		o.describe(),
+		advice,
+	)
 	return m
 }
 
 // told reports whether a node has a label that another lacks, or has with another value.
 func (m *machine) told(other *machine) bool {
 	return slices.ContainsFunc(keysThatDiffer, func(keys string) bool {
-		return slices.ContainsFunc(m.values(keys), func(value string) bool { return !slices.Contains(other.values(keys), value) })
+		return slices.ContainsFunc(
+			m.values(keys),
+			func(value string) bool { return !slices.Contains(other.values(keys), value) },
+		)
 	})
 }
 

@@ -26,16 +26,25 @@ var tolerated = []toleration{
 }
 
 func (t toleration) covers(taint Taint) bool {
-	return t.Key == taint.Key && (t.Effect == "" || t.Effect == taint.Effect) && (t.Operator == "Exists" || t.Value == taint.Value)
+	return t.Key == taint.Key && (t.Effect == "" || t.Effect == taint.Effect) &&
+		(t.Operator == "Exists" || t.Value == taint.Value)
 }
 
-// passing are prefixes of taints that a controller puts on a node for a while. A DaemonSet's pods tolerate
-// those that matter.
-var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "readiness.k8s.io/", "karpenter.sh/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
+// passing are prefixes of taints that a controller puts on a node for a while. A DaemonSet's pods
+// tolerate those that matter.
+var passing = []string{
+	"node.kubernetes.io/",
+	"node.cloudprovider.kubernetes.io/",
+	"readiness.k8s.io/",
+	"karpenter.sh/",
+	"ToBeDeletedByClusterAutoscaler",
+	"DeletionCandidateOfClusterAutoscaler",
+}
 
 // keepsOff reports whether the taint keeps the driver's pod from a node.
 func (t Taint) keepsOff() bool {
-	return t.Effect != "PreferNoSchedule" && !slices.ContainsFunc(tolerated, func(o toleration) bool { return o.covers(t) }) &&
+	return t.Effect != "PreferNoSchedule" &&
+		!slices.ContainsFunc(tolerated, func(o toleration) bool { return o.covers(t) }) &&
 		!slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 }
 
@@ -51,8 +60,8 @@ type values struct {
 const valuesHead = `# Written by driver-build fleet. It changes only when the fleet needs something else, and not when nodes come or go.
 `
 
-// WriteValues writes values of the chart. Without any pool it writes nothing, and that is an error: the chart
-// would give all nodes one driver. repository may be "".
+// WriteValues writes values of the chart. Without any pool it writes nothing, and that is an error:
+// the chart would give all nodes one driver. repository may be "".
 func (p *Plan) WriteValues(w io.Writer, repository string) error {
 	if len(p.Pools) == 0 {
 		return failure.New(failure.Some, "no node of a cluster gets a driver")
@@ -67,7 +76,10 @@ func (p *Plan) WriteValues(w io.Writer, repository string) error {
 	if len(p.Taints) > 0 {
 		v.Tolerations = slices.Clone(tolerated)
 		for _, t := range p.Taints {
-			v.Tolerations = append(v.Tolerations, toleration{Key: t.Key, Operator: "Equal", Value: t.Value, Effect: t.Effect})
+			v.Tolerations = append(
+				v.Tolerations,
+				toleration{Key: t.Key, Operator: "Equal", Value: t.Value, Effect: t.Effect},
+			)
 		}
 	}
 	text, err := yaml.Marshal(v)

@@ -21,16 +21,21 @@ type Answer struct {
 	ID    string `json:"id"`    // "10de:1eb8"
 	Known bool   `json:"known"` // false: the GPU is not in the list, and is taken for a new one
 	GPU
-	Branch   string `json:"branch,omitempty"`   // the newest branch of the matrix that drives it; none if it is missing
-	Driver   string `json:"driver,omitempty"`   // the one that is recommended of those that drive it; of an unknown GPU the newest
-	Support  string `json:"support,omitempty"`  // of Driver's branch: "production until 2027-03", "over since 2024-07"
-	LongTerm string `json:"longTerm,omitempty"` // the newest that drives it of a branch with long-term support that has not ended
-	Modules  string `json:"modules"`            // the flavours of Driver that drive it: any, open, proprietary or none
-	Why      string `json:"why"`
+	// the newest branch of the matrix that drives it; none if it is missing
+	Branch string `json:"branch,omitempty"`
+	// the one that is recommended of those that drive it; of an unknown GPU the newest
+	Driver string `json:"driver,omitempty"`
+	// of Driver's branch: "production until 2027-03", "over since 2024-07"
+	Support string `json:"support,omitempty"`
+	// the newest that drives it of a branch with long-term support that has not ended
+	LongTerm string `json:"longTerm,omitempty"`
+	// the flavours of Driver that drive it: any, open, proprietary or none
+	Modules string `json:"modules"`
+	Why     string `json:"why"`
 }
 
-// For returns what a matrix has for a GPU on a day. For one that NVLink switches can join it is a driver whose components for them
-// are known, if there is one.
+// For returns what a matrix has for a GPU on a day. For one that NVLink switches can join it is a
+// driver whose components for them are known, if there is one.
 func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	a := Answer{ID: g.ID(), GPU: g, Modules: ModulesNone}
 	_, a.Known = Lookup(g.Device)
@@ -42,13 +47,22 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	some := slices.DeleteFunc(slices.Clone(m.Drivers), func(d matrix.Driver) bool {
 		return len(common(d, []GPU{g})) == 0 || !a.Known && d.Version != newest.Version
 	})
-	whole := slices.DeleteFunc(slices.Clone(some), func(d matrix.Driver) bool { return len(d.Components.Lacks("", g.Components())) > 0 })
+	whole := slices.DeleteFunc(
+		slices.Clone(some),
+		func(d matrix.Driver) bool { return len(d.Components.Lacks("", g.Components())) > 0 },
+	)
 	if len(whole) > 0 {
 		some = whole
 	}
 	advice := releases.Recommend(some, day)
-	a.Branch, a.Driver, a.Support, a.LongTerm = newest.Branch, advice.Driver, advice.Support, advice.LongTerm
-	a.Modules = modules(some[slices.IndexFunc(some, func(d matrix.Driver) bool { return d.Version == a.Driver })], g)
+	a.Branch = newest.Branch
+	a.Driver = advice.Driver
+	a.Support = advice.Support
+	a.LongTerm = advice.LongTerm
+	a.Modules = modules(
+		some[slices.IndexFunc(some, func(d matrix.Driver) bool { return d.Version == a.Driver })],
+		g,
+	)
 	a.Why = why(a)
 	if g.Components() != nil {
 		a.Why += "; " + switches
@@ -59,15 +73,17 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	return a
 }
 
-// Newest returns the newest driver of a matrix that drives all GPUs with modules of one flavour, and those
-// flavours. It leaves out drivers for vGPU guests. ok is false if there is none.
+// Newest returns the newest driver of a matrix that drives all GPUs with modules of one flavour,
+// and those flavours. It leaves out drivers for vGPU guests. ok is false if there is none.
 func Newest(m *matrix.Matrix, gpus ...GPU) (d matrix.Driver, flavours []string, ok bool) {
 	for _, other := range m.Drivers {
 		if other.VGPU != "" || ok && matrix.CompareVersions(other.Version, d.Version) < 0 {
 			continue
 		}
 		if all := common(other, gpus); len(all) > 0 {
-			d, flavours, ok = other, all, true
+			d = other
+			flavours = all
+			ok = true
 		}
 	}
 	return d, flavours, ok
@@ -76,7 +92,10 @@ func Newest(m *matrix.Matrix, gpus ...GPU) (d matrix.Driver, flavours []string, 
 // common returns the flavours of a driver that drive all GPUs.
 func common(d matrix.Driver, gpus []GPU) []string {
 	return slices.DeleteFunc(slices.Clone(d.Flavours), func(flavour string) bool {
-		return slices.ContainsFunc(gpus, func(g GPU) bool { return g.Check(d.Version, flavour) != nil })
+		return slices.ContainsFunc(
+			gpus,
+			func(g GPU) bool { return g.Check(d.Version, flavour) != nil },
+		)
 	})
 }
 
@@ -113,7 +132,10 @@ func why(a Answer) string {
 		parts = append(parts, "the open modules drive it from "+a.OpenFrom+" on")
 	}
 	if a.Lists == "" {
-		parts = append(parts, fmt.Sprintf("by its chip %s: no list of NVIDIA's drivers here names it", a.Chip))
+		parts = append(
+			parts,
+			fmt.Sprintf("by its chip %s: no list of NVIDIA's drivers here names it", a.Chip),
+		)
 	}
 	return strings.Join(parts, "; ")
 }

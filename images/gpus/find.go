@@ -19,16 +19,21 @@ const maxText = 128
 // "0x1EB8", "10DE1EB8".
 var number = regexp.MustCompile(`^(?i)(?:(?:0x)?([0-9a-f]{4})[:-]?)?(?:0x)?([0-9a-f]{4})$`)
 
-// Find returns the GPUs that a text of a person means: a device number with or without its vendor, the name of
-// a chip or generation, or words of a name in any case ("rtx 2080"), the GPUs with exactly that name first. A
-// number that is not in the list is a GPU that is not known.
+// Find returns the GPUs that a text of a person means: a device number with or without its vendor,
+// the name of a chip or generation, or words of a name in any case ("rtx 2080"), the GPUs with
+// exactly that name first. A number that is not in the list is a GPU that is not known.
 func Find(text string) ([]GPU, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("GPU %q is not in the list", text[:maxText]+"...")
 	}
 	m := number.FindStringSubmatch(text)
 	if m != nil && m[1] != "" && !strings.EqualFold(m[1], fmt.Sprintf("%04x", Vendor)) {
-		return nil, fmt.Errorf("%q is a device of vendor %s, not of NVIDIA (%04x)", text, strings.ToLower(m[1]), Vendor)
+		return nil, fmt.Errorf(
+			"%q is a device of vendor %s, not of NVIDIA (%04x)",
+			text,
+			strings.ToLower(m[1]),
+			Vendor,
+		)
 	}
 	var device uint64
 	if m != nil {
@@ -52,7 +57,11 @@ func Find(text string) ([]GPU, error) {
 	case m != nil:
 		return []GPU{Unknown(uint16(device))}, nil
 	case len(near) > 0:
-		return nil, fmt.Errorf("GPU %q is not in the list; did you mean %s?", text, strings.Join(near, ", "))
+		return nil, fmt.Errorf(
+			"GPU %q is not in the list; did you mean %s?",
+			text,
+			strings.Join(near, ", "),
+		)
 	}
 	return nil, fmt.Errorf("GPU %q is not in the list", text)
 }
@@ -60,10 +69,11 @@ func Find(text string) ([]GPU, error) {
 // addition is what labels add to a name: part of a GPU (MIG), and shared by time or MPS.
 var addition = regexp.MustCompile(`(?i)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`)
 
-// Named returns the GPUs that a label of a node names: GPU feature discovery puts the driver's name there, with
-// dashes for spaces and without other signs (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb, NVIDIA-TITAN-X-Pascal), clouds
-// put their own (nvidia-tesla-p100, t4). Words at the end that no name has are left out, as long as
-// a model is left: "H100 mega 80GB" is an H100. It returns nil for a name that says nothing: "80GB", "4".
+// Named returns the GPUs that a label of a node names: GPU feature discovery puts the driver's name
+// there, with dashes for spaces and without other signs (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb,
+// NVIDIA-TITAN-X-Pascal), clouds put their own (nvidia-tesla-p100, t4). Words at the end that no
+// name has are left out, as long as a model is left: "H100 mega 80GB" is an H100. It returns nil
+// for a name that says nothing: "80GB", "4".
 func Named(label string) []GPU {
 	if len(label) > maxText {
 		return nil
@@ -80,10 +90,12 @@ func Named(label string) []GPU {
 	return nil
 }
 
-// modelWord is a word that can be the model of a GPU: A100, 1080Ti, 6000. Sizes of memory and counts are none.
+// modelWord is a word that can be the model of a GPU: A100, 1080Ti, 6000. Sizes of memory and
+// counts are none.
 var modelWord = regexp.MustCompile(`^([a-z]+[0-9]|[0-9]{3,})`)
 
-// hasModel reports whether words name a model. A number alone is none: several generations have a 4000.
+// hasModel reports whether words name a model. A number alone is none: several generations have a
+// 4000.
 func hasModel(words []string) bool {
 	if len(words) == 1 && strings.Trim(words[0], "0123456789") == "" {
 		return false
@@ -91,7 +103,8 @@ func hasModel(words []string) bool {
 	return slices.ContainsFunc(words, modelWord.MatchString)
 }
 
-// nameWords are the words of each name of each GPU of the list, made once: a fleet asks for thousands of names.
+// nameWords are the words of each name of each GPU of the list, made once: a fleet asks for
+// thousands of names.
 var nameWords = sync.OnceValue(func() (all [][][]string) {
 	for _, g := range All() {
 		var names [][]string
@@ -113,12 +126,13 @@ func withName(is func(words []string) bool) (found []GPU) {
 	return found
 }
 
-// called returns the GPUs with exactly a name, whatever is between its letters: labels lack the signs, some of which part
-// words. What the driver calls a GPU that it has no name for is no name.
+// called returns the GPUs with exactly a name, whatever is between its letters: labels lack the
+// signs, some of which part words. What the driver calls a GPU that it has no name for is no name.
 func called(name string) []GPU {
 	whole := strings.Join(words(name), "")
 	return withName(func(words []string) bool {
-		rest, ok := whole, whole != "graphicsdevice"
+		rest := whole
+		ok := whole != "graphicsdevice"
 		for i := 0; ok && i < len(words); i++ {
 			rest, ok = strings.CutPrefix(rest, words[i])
 		}
@@ -129,14 +143,16 @@ func called(name string) []GPU {
 // having returns the GPUs one of whose names has all words.
 func having(wanted []string) []GPU {
 	return withName(func(name []string) bool {
-		return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
+		return len(wanted) > 0 &&
+			!slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
 	})
 }
 
 // ofKind returns the GPUs of a generation or with a chip.
 func ofKind(wanted string) (found []GPU) {
 	for _, g := range All() {
-		if wanted != "" && (wanted == strings.Join(words(g.Generation), " ") || strings.EqualFold(wanted, g.Chip)) {
+		if wanted != "" &&
+			(wanted == strings.Join(words(g.Generation), " ") || strings.EqualFold(wanted, g.Chip)) {
 			found = append(found, g)
 		}
 	}
@@ -148,7 +164,10 @@ var brands = []string{"nvidia", "tesla"}
 
 // words returns the words of a name in lower case, without brands.
 func words(name string) []string {
-	fields := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	fields := strings.FieldsFunc(
+		strings.ToLower(name),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) },
+	)
 	for len(fields) > 1 && slices.Contains(brands, fields[0]) {
 		fields = fields[1:]
 	}
@@ -160,7 +179,8 @@ func nearest(text string) []string {
 	var names []string
 	for _, g := range All() {
 		for _, n := range g.Names() {
-			if n = strings.TrimPrefix(n, "NVIDIA "); !slices.Contains(names, n) {
+			n = strings.TrimPrefix(n, "NVIDIA ")
+			if !slices.Contains(names, n) {
 				names = append(names, n)
 			}
 		}

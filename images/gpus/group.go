@@ -17,9 +17,10 @@ type group struct {
 	Members  []GPU  // none: the GPUs that are not in the list
 }
 
-// groups returns the GPUs of a list with one key each, and the group of those that are not in it, in the order of their rules. A
-// later rule overrides the labels of an earlier one: on a node with several kinds of GPUs the oldest generation counts. GPUs without
-// a driver come first: they do not count beside others.
+// groups returns the GPUs of a list with one key each, and the group of those that are not in it,
+// in the order of their rules. A later rule overrides the labels of an earlier one: on a node with
+// several kinds of GPUs the oldest generation counts. GPUs without a driver come first: they do not
+// count beside others.
 func groups(all []GPU, key func(GPU) string) []group {
 	byKey := map[string]*group{"": {GPU: Unknown(0)}}
 	for _, g := range all {
@@ -44,10 +45,12 @@ func groups(all []GPU, key func(GPU) string) []group {
 	return sorted
 }
 
-// oldest is the oldest branch that a matrix can have: NVIDIA's lists begin with it, and no older one compiles on current kernels.
+// oldest is the oldest branch that a matrix can have: NVIDIA's lists begin with it, and no older
+// one compiles on current kernels.
 const oldest = 390
 
-// facts are what the labels say of a GPU. They do not change when drivers come, so that no selector loses its nodes.
+// facts are what the labels say of a GPU. They do not change when drivers come, so that no selector
+// loses its nodes.
 func (g GPU) facts() string {
 	if g.Generation == PreFermi {
 		return g.Generation // whatever their branch: no driver of a matrix is as old
@@ -55,8 +58,8 @@ func (g GPU) facts() string {
 	return strings.Join(append([]string{g.Generation, g.LastBranch}, g.Flavours...), " ")
 }
 
-// Last is the label about the last branch that drives a GPU: "R580", "none" if that is older than those of a matrix, "" if current
-// branches drive it.
+// Last is the label about the last branch that drives a GPU: "R580", "none" if that is older than
+// those of a matrix, "" if current branches drive it.
 func (g GPU) Last() string {
 	last := matrix.Major(g.LastBranch)
 	if last > 0 && last < oldest {
@@ -82,8 +85,9 @@ type Summed struct {
 	Count int
 }
 
-// Summary returns what a matrix has for each generation on a day, the newest first; GPUs that differ from most
-// of their generation, and those that need another driver for NVLink switches, have lines of their own.
+// Summary returns what a matrix has for each generation on a day, the newest first; GPUs that
+// differ from most of their generation, and those that need another driver for NVLink switches,
+// have lines of their own.
 func Summary(m *matrix.Matrix, day time.Time) []Summed {
 	var lines []Summed
 	for _, g := range groups(All(), func(g GPU) string {
@@ -91,11 +95,18 @@ func Summary(m *matrix.Matrix, day time.Time) []Summed {
 		return g.facts() + " " + answer.Branch + " " + answer.Driver
 	}) {
 		if len(g.Members) > 0 {
-			lines = append(lines, Summed{Answer: For(m, example(g.Members), day), Count: len(g.Members)})
+			lines = append(
+				lines,
+				Summed{Answer: For(m, example(g.Members), day), Count: len(g.Members)},
+			)
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b Summed) int {
-		return cmp.Or(age(b.Generation)-age(a.Generation), b.Count-a.Count, strings.Compare(a.ID, b.ID))
+		return cmp.Or(
+			age(b.Generation)-age(a.Generation),
+			b.Count-a.Count,
+			strings.Compare(a.ID, b.ID),
+		)
 	})
 	return lines
 }
@@ -112,17 +123,21 @@ func example(some []GPU) GPU {
 	return some[0]
 }
 
-// name returns a name for the rule of the group and its variable: the generation, and what is unusual in it.
+// name returns a name for the rule of the group and its variable: the generation, and what is
+// unusual in it.
 func (g group) name(all []GPU) string {
 	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
-	count, most, usual := map[string]int{}, 0, GPU{}
+	count := map[string]int{}
+	most := 0
+	usual := GPU{}
 	for _, other := range all {
 		key := other.LastBranch + strings.Join(other.Flavours, "")
 		if other.Generation != g.Generation || g.Generation == PreFermi {
 			continue
 		}
 		if count[key]++; count[key] > most {
-			most, usual = count[key], other
+			most = count[key]
+			usual = other
 		}
 	}
 	switch {
@@ -168,7 +183,8 @@ func (g GPU) shares(other GPU) bool {
 	firstOpen := newestOf(first, g.OpenFrom, other.OpenFrom, fmt.Sprintf("R%d", matrix.FirstOpen))
 	for _, flavour := range g.Flavours {
 		drives := func(branch string) bool {
-			return branch != "" && g.Check(branch, flavour) == nil && other.Check(branch, flavour) == nil
+			return branch != "" && g.Check(branch, flavour) == nil &&
+				other.Check(branch, flavour) == nil
 		}
 		if slices.ContainsFunc([]string{g.LastBranch, other.LastBranch, first, firstOpen}, drives) {
 			return true
@@ -179,5 +195,8 @@ func (g GPU) shares(other GPU) bool {
 
 // newestOf returns the newest of branches.
 func newestOf(branches ...string) string {
-	return slices.MaxFunc(branches, func(a, b string) int { return matrix.Major(a) - matrix.Major(b) })
+	return slices.MaxFunc(
+		branches,
+		func(a, b string) int { return matrix.Major(a) - matrix.Major(b) },
+	)
 }

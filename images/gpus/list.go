@@ -1,11 +1,12 @@
-// Package gpus is the list of NVIDIA's GPUs: which branches of the driver drive each of them, and with which
-// kernel modules. The list is data (gpus.tsv, which ci/tables/upstream makes of the lists in NVIDIA's drivers and of
-// pci.ids). The package also says which driver of a matrix is for a GPU, and writes that down as a
-// NodeFeatureRule, with which Node Feature Discovery labels nodes before they have a driver.
+// Package gpus is the list of NVIDIA's GPUs: which branches of the driver drive each of them, and
+// with which kernel modules. The list is data (gpus.tsv, which ci/tables/upstream makes of the
+// lists in NVIDIA's drivers and of pci.ids). The package also says which driver of a matrix is for
+// a GPU, and writes that down as a NodeFeatureRule, with which Node Feature Discovery labels nodes
+// before they have a driver.
 //
-// It knows nothing of systems and kernels: the newest driver for a GPU may not compile on a node's kernel. The
-// list can lack a GPU that a driver supports, as NVIDIA's own lists do (the T4 in those of 525 to 555): a GPU
-// that is not in it is unknown, and is taken for a new one.
+// It knows nothing of systems and kernels: the newest driver for a GPU may not compile on a node's
+// kernel. The list can lack a GPU that a driver supports, as NVIDIA's own lists do (the T4 in those
+// of 525 to 555): a GPU that is not in it is unknown, and is taken for a new one.
 package gpus
 
 import (
@@ -28,23 +29,27 @@ const PreFermi = "pre-Fermi"
 // UnknownGeneration is the generation of a GPU that is not in the list.
 const UnknownGeneration = "unknown"
 
-// GPU is one PCI device number with all boards that have it: all rows of a number agree in what is here.
+// GPU is one PCI device number with all boards that have it: all rows of a number agree in what is
+// here.
 type GPU struct {
-	Device     uint16   `json:"-"`
-	Name       string   `json:"name"`            // as in NVIDIA's newest list that has it, or else in pci.ids
+	Device uint16 `json:"-"`
+	// as in NVIDIA's newest list that has it, or else in pci.ids
+	Name       string   `json:"name"`
 	OtherNames []string `json:"names,omitempty"` // of other boards and in older lists
 	Chip       string   `json:"chip"`            // "TU104"
 	Generation string   `json:"generation"`      // "Turing"
-	// FirstBranch is the branch of the oldest list that has a GPU of the chip: "R418". The lists begin
-	// with R390; a chip that is in none is as new as the newest of its generation.
+	// FirstBranch is the branch of the oldest list that has a GPU of the chip: "R418". The lists
+	// begin with R390; a chip that is in none is as new as the newest of its generation.
 	FirstBranch string `json:"firstBranch,omitempty"`
 	// LastBranch is the last branch that drives the GPU: "R470"; "" if the current branches do.
-	LastBranch string   `json:"lastBranch,omitempty"`
-	Flavours   []string `json:"flavours"` // of the modules that drive it: proprietary, open, in this order
-	// OpenFrom is the first branch whose open modules drive it, where that is not FirstBranch: "R565".
+	LastBranch string `json:"lastBranch,omitempty"`
+	// of the modules that drive it: proprietary, open, in this order
+	Flavours []string `json:"flavours"`
+	// OpenFrom is the first branch whose open modules drive it, where that is not FirstBranch:
+	// "R565".
 	OpenFrom string `json:"openFrom,omitempty"`
-	// Lists are the branches of NVIDIA's lists that say that they drive it, oldest and newest: "390-470". It is
-	// empty for a GPU that only pci.ids names; its chip then says the rest.
+	// Lists are the branches of NVIDIA's lists that say that they drive it, oldest and newest:
+	// "390-470". It is empty for a GPU that only pci.ids names; its chip then says the rest.
 	Lists string `json:"lists,omitempty"`
 }
 
@@ -67,7 +72,8 @@ var All = sync.OnceValue(func() (all []GPU) {
 	return all
 })
 
-// parse reads a line of the table, whose form TestTable checks: number, chip, first and last branch, flavours, lists and names.
+// parse reads a line of the table, whose form TestTable checks: number, chip, first and last
+// branch, flavours, lists and names.
 func parse(f []string) GPU {
 	device, _ := strconv.ParseUint(f[0], 16, 16)
 	branch := func(number string) string {
@@ -78,7 +84,9 @@ func parse(f []string) GPU {
 	}
 	names := strings.Split(f[6], "; ")
 	g := GPU{
-		Device: uint16(device), Chip: f[1], Generation: GenerationOf(f[1]), FirstBranch: branch(f[2]), LastBranch: branch(f[3]),
+		Device: uint16(
+			device,
+		), Chip: f[1], Generation: GenerationOf(f[1]), FirstBranch: branch(f[2]), LastBranch: branch(f[3]),
 		Lists: strings.TrimPrefix(f[5], "-"), Name: names[0], OtherNames: names[1:],
 	}
 	from, proprietary := strings.CutPrefix(f[4], "p") // p, o, po, or po565: from a branch on
@@ -93,24 +101,34 @@ func parse(f []string) GPU {
 	return g
 }
 
-// Lookup returns a GPU by its device number. ok is false for a GPU that is not in the list; [Unknown] then
-// says what is assumed.
+// Lookup returns a GPU by its device number. ok is false for a GPU that is not in the list;
+// [Unknown] then says what is assumed.
 func Lookup(device uint16) (g GPU, ok bool) {
 	all := All()
-	i, ok := slices.BinarySearchFunc(all, device, func(g GPU, d uint16) int { return int(g.Device) - int(d) })
+	i, ok := slices.BinarySearchFunc(
+		all,
+		device,
+		func(g GPU, d uint16) int { return int(g.Device) - int(d) },
+	)
 	if !ok {
 		return GPU{}, false
 	}
 	return all[i], true
 }
 
-// Unknown returns what is assumed of a GPU that is not in the list: it is newer than the list, so the newest
-// driver drives it, with the open modules.
+// Unknown returns what is assumed of a GPU that is not in the list: it is newer than the list, so
+// the newest driver drives it, with the open modules.
 func Unknown(device uint16) GPU {
-	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{matrix.Open}}
+	return GPU{
+		Device:     device,
+		Name:       "unknown GPU",
+		Generation: UnknownGeneration,
+		Flavours:   []string{matrix.Open},
+	}
 }
 
-// generations are the families of chips since Fermi, oldest first, by the first letters of their names.
+// generations are the families of chips since Fermi, oldest first, by the first letters of their
+// names.
 var generations = []struct{ letters, name string }{
 	{"GF", "Fermi"}, {"GK", "Kepler"}, {"GM", "Maxwell"}, {"GP", "Pascal"}, {"GV", "Volta"},
 	{"TU", "Turing"}, {"GA", "Ampere"}, {"AD", "Ada"}, {"GH", "Hopper"}, {"GB", "Blackwell"},
@@ -135,22 +153,33 @@ func GenerationOf(chip string) string {
 	return PreFermi
 }
 
-// Check returns an error if a release of the driver ("535.261.03") with modules of a flavour does not drive
-// the GPU. With the flavour "" any flavour will do. A driver whose version has no number passes.
+// Check returns an error if a release of the driver ("535.261.03") with modules of a flavour does
+// not drive the GPU. With the flavour "" any flavour will do. A driver whose version has no number
+// passes.
 func (g GPU) Check(driver, flavour string) error {
 	refused := func(format string, args ...any) error {
 		name := g.Name
 		if g.Device != 0 && name != g.ID() {
 			name += " (" + g.ID() + ")"
 		}
-		return fmt.Errorf("driver %s does not drive %s: %s", driver, name, fmt.Sprintf(format, args...))
+		return fmt.Errorf(
+			"driver %s does not drive %s: %s",
+			driver,
+			name,
+			fmt.Sprintf(format, args...),
+		)
 	}
 	number := matrix.Major(driver)
 	if last := matrix.Major(g.LastBranch); number > 0 && last > 0 && number > last {
 		return refused("%s is the last branch that drives it", g.LastBranch)
 	}
 	if first := matrix.Major(g.FirstBranch); number > 0 && number < first {
-		return refused("%s (%s) is in no list before that of %s", g.Chip, g.Generation, g.FirstBranch)
+		return refused(
+			"%s (%s) is in no list before that of %s",
+			g.Chip,
+			g.Generation,
+			g.FirstBranch,
+		)
 	}
 	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
 		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))

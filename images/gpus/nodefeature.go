@@ -13,14 +13,16 @@ import (
 // perLine is how many device numbers a line of the rule has.
 const perLine = 16
 
-// formerBranch is what the label nvidia.com/driver.branch said last of GPUs that current branches drive. It was the newest branch
-// of the matrix, so that it moved with each. It stays for one release, for selectors that have it.
+// formerBranch is what the label nvidia.com/driver.branch said last of GPUs that current branches
+// drive. It was the newest branch of the matrix, so that it moved with each. It stays for one
+// release, for selectors that have it.
 const formerBranch = "R615"
 
-// nodeFeatureRule is the rule. Its classes are those of GPUs, as driver-entrypoint counts them: VGA and 3D controllers; other
-// display controllers (0380) are no GPUs for it. Its first rule makes the labels of PCI devices, which a configuration of
-// Node Feature Discovery may make, or make without the vendor alone (deviceLabelFields): the chart wants the vendor's,
-// and driver-build fleet the device's.
+// nodeFeatureRule is the rule. Its classes are those of GPUs, as driver-entrypoint counts them: VGA
+// and 3D controllers; other display controllers (0380) are no GPUs for it. Its first rule makes the
+// labels of PCI devices, which a configuration of Node Feature Discovery may make, or make without
+// the vendor alone (deviceLabelFields): the chart wants the vendor's, and driver-build fleet the
+// device's.
 var nodeFeatureRule = template.Must(template.New("").Parse(
 	`# Labels of nodes by their GPUs, before they have a driver. Made by driver-build gpus --node-feature-rules.
 # A later rule overrides the labels of an earlier one: with several kinds of GPUs, what fits all.
@@ -99,10 +101,12 @@ spec:
             - feature: rule.matched
               matchExpressions: {{ "{" }}{{ (index . 0).Variable }}: {op: IsTrue}, {{ (index . 1).Variable }}: {op: IsTrue}}
 {{- end }}
-`))
+`),
+)
 
-// Write writes a NodeFeatureRule (nfd.k8s-sigs.io/v1alpha1) that labels nodes by their GPUs. It follows from the list of GPUs
-// alone: the same program gives the same bytes, whatever drivers there are.
+// Write writes a NodeFeatureRule (nfd.k8s-sigs.io/v1alpha1) that labels nodes by their GPUs. It
+// follows from the list of GPUs alone: the same program gives the same bytes, whatever drivers
+// there are.
 func Write(w io.Writer) error { return writeRules(w, All()) }
 
 func writeRules(w io.Writer, list []GPU) error {
@@ -113,8 +117,8 @@ func writeRules(w io.Writer, list []GPU) error {
 	})
 }
 
-// lastBranches returns the last branches of GPUs that a matrix can have a driver for, the newest first: a later rule overrides an
-// earlier one, so the oldest branch counts.
+// lastBranches returns the last branches of GPUs that a matrix can have a driver for, the newest
+// first: a later rule overrides an earlier one, so the oldest branch counts.
 func lastBranches(all []group) (branches []string) {
 	for _, g := range all {
 		if g.Driven() && g.LastBranch != "" && !slices.Contains(branches, g.LastBranch) {
@@ -128,7 +132,8 @@ func lastBranches(all []group) (branches []string) {
 // Driven reports whether a matrix can have a driver for the group.
 func (g group) Driven() bool { return g.Last() != ModulesNone }
 
-// Variables are what later rules ask of the group: its name, and what its GPUs do not share with all others.
+// Variables are what later rules ask of the group: its name, and what its GPUs do not share with
+// all others.
 func (g group) Variables() []string {
 	names := []string{g.Variable}
 	if g.Driven() {
@@ -146,7 +151,8 @@ func (g group) Variables() []string {
 // Word is the name of the generation as a label has it.
 func (g group) Word() string { return strings.ToLower(g.Generation) }
 
-// Numbers are the device numbers of the group, or of the whole list for the GPUs that are not in it.
+// Numbers are the device numbers of the group, or of the whole list for the GPUs that are not in
+// it.
 func (g group) Numbers() string {
 	devices := g.Members
 	if len(devices) == 0 {

@@ -1,5 +1,5 @@
-// Package headersimage reads what an image can compile kernel modules for: OpenShift's Driver Toolkit, a developer
-// container, or any image with the headers of kernels and their compiler.
+// Package headersimage reads what an image can compile kernel modules for: OpenShift's Driver
+// Toolkit, a developer container, or any image with the headers of kernels and their compiler.
 //
 // It executes nothing of the image and compiles nothing: package images does that, in a runner.
 package headersimage
@@ -28,8 +28,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// ErrUnsuitable means that an image cannot compile modules: it lacks headers, a compiler or make, or what it
-// says of itself cannot be read.
+// ErrUnsuitable means that an image cannot compile modules: it lacks headers, a compiler or make,
+// or what it says of itself cannot be read.
 var ErrUnsuitable = failure.New(failure.Usage, "the image cannot compile kernel modules")
 
 // Contents is what an image has for compiling modules.
@@ -41,17 +41,20 @@ type Contents struct {
 	System    System   `json:"system"`
 }
 
-// Kernel is a kernel whose headers an image has. Headers is the folder with them, Version the release of
-// kernel.org if the headers say it, and Default is set if the image names the kernel as its own.
+// Kernel is a kernel whose headers an image has. Headers is the folder with them, Version the
+// release of kernel.org if the headers say it, and Default is set if the image names the kernel as
+// its own.
 type Kernel struct {
 	distros.Kernel
-	Compiler string `json:"compiler"` // that built the kernel: "gcc-12 (Debian 12.2.0-14) 12.2.0"; "" if unknown
+	// that built the kernel: "gcc-12 (Debian 12.2.0-14) 12.2.0"; "" if unknown
+	Compiler string `json:"compiler"`
 }
 
 // systemVersion is a version that may become part of a message and of a tag.
 var systemVersion = regexp.MustCompile(`^[0-9][0-9.]{0,31}$`)
 
-// System is how an image names its operating system in os-release. Both are "" in an image without version.
+// System is how an image names its operating system in os-release. Both are "" in an image without
+// version.
 type System struct {
 	ID        string `json:"id"`
 	VersionID string `json:"versionID"`
@@ -63,7 +66,8 @@ type Broken struct {
 	Reason string `json:"reason"`
 }
 
-// version is part of the key under which the cache keeps the contents. Raise it when Read finds something else.
+// version is part of the key under which the cache keeps the contents. Raise it when Read finds
+// something else.
 const version = "3"
 
 // Cached returns what the cache has of an image, by its digest.
@@ -74,9 +78,15 @@ func Cached(store *fetch.Store, digest string) (t Contents, ok bool) {
 
 func cacheKey(digest string) string { return strings.TrimPrefix(digest, "sha256:") + "-" + version }
 
-// Read finds the kernels of an image for an architecture, and keeps them in the cache by the image's digest.
-// Content that no image has is an error of package rootfs.
-func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch string, step *progress.Step) (t Contents, err error) {
+// Read finds the kernels of an image for an architecture, and keeps them in the cache by the
+// image's digest. Content that no image has is an error of package rootfs.
+func Read(
+	ctx context.Context,
+	store *fetch.Store,
+	img v1.Image,
+	digest, arch string,
+	step *progress.Step,
+) (t Contents, err error) {
 	spool, err := rootfs.NewSpool(store.Dir())
 	if err != nil {
 		return t, err
@@ -90,11 +100,14 @@ func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch st
 	if err != nil {
 		return t, fmt.Errorf("configuration of the image: %w", err)
 	}
-	if t, err = read(tree, arch); err != nil {
+	t, err = read(tree, arch)
+	if err != nil {
 		return t, err
 	}
 	t.findPrograms(tree, SearchPath(config.Config.Env))
-	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil && systemVersion.MatchString(version) { // without it a hint is missing
+	// without it a hint is missing
+	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil &&
+		systemVersion.MatchString(version) {
 		t.System = System{id, version}
 	}
 	return t, store.Note("headers", cacheKey(digest), "", t)
@@ -103,8 +116,8 @@ func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch st
 // maxSearchPath bounds the PATH of an image, which becomes part of a command's environment.
 const maxSearchPath = 4096 // bytes
 
-// SearchPath returns where programs of an image are, from the environment in its configuration: the image's
-// own PATH, then the usual folders.
+// SearchPath returns where programs of an image are, from the environment in its configuration: the
+// image's own PATH, then the usual folders.
 func SearchPath(env []string) string {
 	var dirs []string
 	for _, v := range env {
@@ -116,7 +129,8 @@ func SearchPath(env []string) string {
 	}
 	var all []string
 	for _, dir := range append(dirs, filepath.SplitList(recipe.DefaultPath)...) {
-		if dir = path.Clean(dir); path.IsAbs(dir) && !slices.Contains(all, dir) {
+		dir = path.Clean(dir)
+		if path.IsAbs(dir) && !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}
 	}
@@ -160,13 +174,23 @@ func (t Contents) Check() error {
 	}
 	switch {
 	case len(t.Kernels) == 0 && len(broken) > 0:
-		return fmt.Errorf("%w: it has complete headers of no kernel: %s", ErrUnsuitable, strings.Join(broken, "; "))
+		return fmt.Errorf(
+			"%w: it has complete headers of no kernel: %s",
+			ErrUnsuitable,
+			strings.Join(broken, "; "),
+		)
 	case len(t.Kernels) == 0:
-		return fmt.Errorf("%w: it has headers of no kernel (no include/generated/utsrelease.h below lib/modules, usr/src or another folder)", ErrUnsuitable)
+		return fmt.Errorf(
+			"%w: it has headers of no kernel (no include/generated/utsrelease.h below lib/modules, usr/src or another folder)",
+			ErrUnsuitable,
+		)
 	case len(t.Compilers) == 0:
 		compiler, _, _ := strings.Cut(t.Kernels[0].Compiler, ",")
-		return fmt.Errorf("%w: it has no C compiler: install the one of its kernels into the image, such as %s",
-			ErrUnsuitable, cmp.Or(compiler, "gcc"))
+		return fmt.Errorf(
+			"%w: it has no C compiler: install the one of its kernels into the image, such as %s",
+			ErrUnsuitable,
+			cmp.Or(compiler, "gcc"),
+		)
 	case !t.Make:
 		return fmt.Errorf("%w: it has no make: install it into the image", ErrUnsuitable)
 	}

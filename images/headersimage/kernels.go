@@ -41,21 +41,31 @@ const (
 )
 
 // needed are files without which nothing compiles against headers.
-var needed = []string{"include/generated/autoconf.h", autoConf, "Module.symvers", "scripts/mod/modpost"}
+var needed = []string{
+	"include/generated/autoconf.h",
+	autoConf,
+	"Module.symvers",
+	"scripts/mod/modpost",
+}
 
 // isFact says which files of an image are read; of all others only the names matter.
 func isFact(name string) bool {
 	if name == releaseFile || slices.Contains(osrelease.Files(), name) {
 		return true
 	}
-	return slices.ContainsFunc([]string{utsRelease, autoConf, kernelRelease, compileHeader}, func(suffix string) bool {
-		return strings.HasSuffix(name, "/"+suffix)
-	})
+	return slices.ContainsFunc(
+		[]string{utsRelease, autoConf, kernelRelease, compileHeader},
+		func(suffix string) bool {
+			return strings.HasSuffix(name, "/"+suffix)
+		},
+	)
 }
 
 var (
 	releaseText  = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
-	compilerText = regexp.MustCompile(`(?m)^(?:CONFIG_CC_VERSION_TEXT=|#define LINUX_COMPILER )"([^"\n]{1,300})"`)
+	compilerText = regexp.MustCompile(
+		`(?m)^(?:CONFIG_CC_VERSION_TEXT=|#define LINUX_COMPILER )"([^"\n]{1,300})"`,
+	)
 )
 
 // configOfArch is the option of a kernel's configuration that says its architecture.
@@ -74,29 +84,49 @@ func read(tree *rootfs.Tree, arch string) (t Contents, err error) {
 			continue
 		}
 		if found++; found > maxTrees {
-			return t, fmt.Errorf("%w: the image has headers of more than %d kernels", rootfs.ErrTooLarge, maxTrees)
+			return t, fmt.Errorf(
+				"%w: the image has headers of more than %d kernels",
+				rootfs.ErrTooLarge,
+				maxTrees,
+			)
 		}
 		k, reason := kernelIn(tree, dir, arch)
 		if reason != "" {
 			t.Broken = append(t.Broken, Broken{k.Release, reason})
 			continue
 		}
-		k.Default = slices.ContainsFunc(own, func(name string) bool { return isNamed(k.Release, name) })
+		k.Default = slices.ContainsFunc(
+			own,
+			func(name string) bool { return isNamed(k.Release, name) },
+		)
 		t.Kernels = append(t.Kernels, k)
 	}
-	slices.SortStableFunc(t.Kernels, func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
-	t.Kernels = slices.CompactFunc(t.Kernels, func(a, b Kernel) bool { return a.Release == b.Release })
+	slices.SortStableFunc(
+		t.Kernels,
+		func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) },
+	)
+	t.Kernels = slices.CompactFunc(
+		t.Kernels,
+		func(a, b Kernel) bool { return a.Release == b.Release },
+	)
 	for _, name := range own {
-		has := slices.ContainsFunc(t.Kernels, func(k Kernel) bool { return isNamed(k.Release, name) })
-		if !has && !slices.ContainsFunc(t.Broken, func(b Broken) bool { return isNamed(b.Kernel, name) }) {
-			t.Broken = append(t.Broken, Broken{name, "/" + releaseFile + " names it, and the image has no headers of it"})
+		has := slices.ContainsFunc(
+			t.Kernels,
+			func(k Kernel) bool { return isNamed(k.Release, name) },
+		)
+		if !has &&
+			!slices.ContainsFunc(t.Broken, func(b Broken) bool { return isNamed(b.Kernel, name) }) {
+			t.Broken = append(
+				t.Broken,
+				Broken{name, "/" + releaseFile + " names it, and the image has no headers of it"},
+			)
 		}
 	}
 	return t, nil
 }
 
-// named reads the kernels that a Driver Toolkit names as its own; other images have no such file. One that
-// cannot be read is an error of ErrUnsuitable: the image is damaged.
+// named reads the kernels that a Driver Toolkit names as its own; other images have no such file.
+// One that cannot be read is an error of ErrUnsuitable: the image is damaged.
 func named(tree *rootfs.Tree) (releases []string, err error) {
 	e, err := tree.Stat(releaseFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,13 +143,15 @@ func named(tree *rootfs.Tree) (releases []string, err error) {
 	content, err := e.Open()
 	if err == nil {
 		var data []byte
-		if data, err = bounded.Read(content, maxReleaseFile); err == nil {
+		data, err = bounded.Read(content, maxReleaseFile)
+		if err == nil {
 			says, err = strictjson.Decode[kernels](data)
 		}
 	}
 	for _, release := range []string{says.Kernel, says.RTKernel} {
 		if release != "" {
-			releases, err = append(releases, release), errors.Join(err, recipe.CheckRelease(release))
+			releases = append(releases, release)
+			err = errors.Join(err, recipe.CheckRelease(release))
 		}
 	}
 	if err != nil {
@@ -128,21 +160,29 @@ func named(tree *rootfs.Tree) (releases []string, err error) {
 	return releases, nil
 }
 
-// isNamed says whether a kernel is the one that a Driver Toolkit names. Real-time kernels of RHEL 9 have "+rt" at
-// the end of their release, which the version of their package lacks.
+// isNamed says whether a kernel is the one that a Driver Toolkit names. Real-time kernels of RHEL 9
+// have "+rt" at the end of their release, which the version of their package lacks.
 func isNamed(kernel, name string) bool { return kernel == name || kernel == name+"+rt" }
 
 // kernelIn reads the headers in a folder. reason is why they cannot be used.
 func kernelIn(tree *rootfs.Tree, dir, arch string) (k Kernel, reason string) {
-	k.Release, k.Headers = "/"+dir, "/"+dir
+	k.Release = "/" + dir
+	k.Headers = "/" + dir
 	text := head(tree, path.Join(dir, utsRelease), maxHeader)
 	m := releaseText.FindStringSubmatch(text)
 	if m == nil || recipe.CheckRelease(m[1]) != nil {
 		return k, utsRelease + " names no release of a kernel"
 	}
 	k.Release = m[1]
-	if !slices.ContainsFunc(buildtree.Names(k.Release), func(name string) bool { at, err := tree.Resolve(name); return err == nil && at == dir }) {
-		return k, fmt.Sprintf("its headers are in /%s: a compile looks in /lib/modules/%s/build and in /usr/src", dir, k.Release)
+	if !slices.ContainsFunc(
+		buildtree.Names(k.Release),
+		func(name string) bool { at, err := tree.Resolve(name); return err == nil && at == dir },
+	) {
+		return k, fmt.Sprintf(
+			"its headers are in /%s: a compile looks in /lib/modules/%s/build and in /usr/src",
+			dir,
+			k.Release,
+		)
 	}
 	for _, name := range needed {
 		if e, err := tree.Stat(path.Join(dir, name)); err != nil || e.Kind != rootfs.File {
@@ -161,12 +201,16 @@ func kernelIn(tree *rootfs.Tree, dir, arch string) (k Kernel, reason string) {
 		}
 	}
 	k.Flavour = distros.ParseRelease(k.Release).Flavour
-	k.Version = driverinfo.UpstreamRelease(k.Release, strings.TrimSpace(head(tree, path.Join(dir, kernelRelease), maxHeader)))
+	k.Version = driverinfo.UpstreamRelease(
+		k.Release,
+		strings.TrimSpace(head(tree, path.Join(dir, kernelRelease), maxHeader)),
+	)
 	return k, ""
 }
 
 func hasLine(text, line string) bool {
-	return line != "" && (strings.HasPrefix(text, line+"\n") || strings.Contains(text, "\n"+line+"\n"))
+	return line != "" &&
+		(strings.HasPrefix(text, line+"\n") || strings.Contains(text, "\n"+line+"\n"))
 }
 
 // head returns the content of a file of the image, up to a limit; "" if there is none.

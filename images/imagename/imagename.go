@@ -1,6 +1,7 @@
-// Package imagename checks the names of images, repositories and registries as users write them. It names the
-// usual mistakes (a scheme, a path of this machine, upper case, a tag where none belongs) before a registry
-// is asked, and it asks none. The names themselves are those of go-containerregistry.
+// Package imagename checks the names of images, repositories and registries as users write them. It
+// names the usual mistakes (a scheme, a path of this machine, upper case, a tag where none belongs)
+// before a registry is asked, and it asks none. The names themselves are those of
+// go-containerregistry.
 package imagename
 
 import (
@@ -16,15 +17,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and 128
-// of a tag.
+// maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and
+// 128 of a tag.
 const maxName = 1024
 
-// The shapes are those of the OCI distribution specification, "Pulling manifests": of <name>, and of a tag as
-// <reference>.
+// The shapes are those of the OCI distribution specification, "Pulling manifests": of <name>, and
+// of a tag as <reference>.
 var (
-	pathShape = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-	tagShape  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	pathShape = regexp.MustCompile(
+		`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`,
+	)
+	tagShape = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 )
 
 // Error is a mistake in a name.
@@ -49,7 +52,8 @@ func mistake(name, fault string, err error) error {
 	return nil
 }
 
-// Split takes [REGISTRY/]PATH[:TAG][@DIGEST] apart and judges nothing. "" is what a name does not have.
+// Split takes [REGISTRY/]PATH[:TAG][@DIGEST] apart and judges nothing. "" is what a name does not
+// have.
 func Split(text string) (repository, tag, digest string) {
 	repository, digest, _ = strings.Cut(text, "@")
 	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
@@ -64,7 +68,8 @@ func CheckImage(text string) error {
 	return err
 }
 
-// Parse is CheckImage that returns the parts. The tag is "" if there is only a digest, "latest" if there is neither.
+// Parse is CheckImage that returns the parts. The tag is "" if there is only a digest, "latest" if
+// there is neither.
 func Parse(text string) (repository name.Repository, tag string, digest v1.Hash, err error) {
 	fail := func(err error) error { return mistake(text, "is no image reference: ", err) }
 	if err := check(text); err != nil {
@@ -72,15 +77,19 @@ func Parse(text string) (repository name.Repository, tag string, digest v1.Hash,
 	}
 	before, hex, pinned := strings.Cut(text, "@")
 	if pinned {
-		if digest, err = v1.NewHash(hex); err != nil || digest.Algorithm != "sha256" {
-			return repository, "", digest, fail(errors.New("its digest must be sha256: and 64 hex digits"))
+		digest, err = v1.NewHash(hex)
+		if err != nil || digest.Algorithm != "sha256" {
+			return repository, "", digest, fail(
+				errors.New("its digest must be sha256: and 64 hex digits"),
+			)
 		}
 	}
 	t, err := name.NewTag(before)
 	if err == nil && !tagShape.MatchString(t.TagStr()) {
 		err = fmt.Errorf("%q is no tag", t.TagStr())
 	}
-	if _, tag, _ = Split(text); !pinned {
+	_, tag, _ = Split(text)
+	if !pinned {
 		tag = t.TagStr()
 	}
 	return t.Context(), tag, digest, fail(err)
@@ -89,12 +98,16 @@ func Parse(text string) (repository name.Repository, tag string, digest v1.Hash,
 // CheckTag accepts the tag of an image. Its error is an *Error.
 func CheckTag(text string) error {
 	if !tagShape.MatchString(text) {
-		return &Error{text, "is no tag: it has 1 to 128 of A-Z a-z 0-9 . _ - and does not begin with . or -"}
+		return &Error{
+			text,
+			"is no tag: it has 1 to 128 of A-Z a-z 0-9 . _ - and does not begin with . or -",
+		}
 	}
 	return nil
 }
 
-// CheckRepository accepts [REGISTRY/]PATH, without a tag and without a digest. Its error is an *Error.
+// CheckRepository accepts [REGISTRY/]PATH, without a tag and without a digest. Its error is an
+// *Error.
 func CheckRepository(text string) error {
 	return mistake(text, "is no repository REGISTRY/PATH: ", checkRepository(text))
 }
@@ -116,7 +129,11 @@ func checkRepository(text string) error {
 
 // CheckRegistry accepts HOST[:PORT]. Its error is an *Error.
 func CheckRegistry(text string) error {
-	return mistake(text, "is no registry host, such as registry.example.com:5000: ", checkRegistry(text))
+	return mistake(
+		text,
+		"is no registry host, such as registry.example.com:5000: ",
+		checkRegistry(text),
+	)
 }
 
 func checkRegistry(text string) error {
@@ -147,28 +164,44 @@ func check(text string) error {
 	case strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0:
 		return errors.New("it has a blank or an unprintable character")
 	case scheme:
-		return fmt.Errorf("a name has no scheme: give %s (a registry without TLS needs --insecure-registry)", rest)
-	case strings.HasPrefix(text, "/"), strings.HasPrefix(text, "./"), strings.HasPrefix(text, "../"), strings.HasPrefix(text, "~"):
-		return errors.New("it is a path of this machine, where an image is oci:DIR, oci-archive:FILE or docker-archive:FILE")
+		return fmt.Errorf(
+			"a name has no scheme: give %s (a registry without TLS needs --insecure-registry)",
+			rest,
+		)
+	case strings.HasPrefix(text, "/"),
+		strings.HasPrefix(text, "./"),
+		strings.HasPrefix(text, "../"),
+		strings.HasPrefix(text, "~"):
+		return errors.New(
+			"it is a path of this machine, where an image is oci:DIR, oci-archive:FILE or docker-archive:FILE",
+		)
 	}
 	host, path, ok := strings.Cut(text, "/")
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
-		host, path = "", text // an image of Docker's registry
+		host = ""
+		path = text // an image of Docker's registry
 	}
 	if err := checkPort(host); err != nil {
 		return err
 	}
 	path, _, _ = Split(path) // tags may have upper case
 	if lower := strings.ToLower(path); path != lower {
-		return fmt.Errorf("registries accept no upper case in a path: did you mean %s?", strings.Replace(text, path, lower, 1))
+		return fmt.Errorf(
+			"registries accept no upper case in a path: did you mean %s?",
+			strings.Replace(text, path, lower, 1),
+		)
 	}
 	if !pathShape.MatchString(path) {
-		return fmt.Errorf("%q is no path in a registry: words of a-z and 0-9, with single . _ - between them, separated by /", path)
+		return fmt.Errorf(
+			"%q is no path in a registry: words of a-z and 0-9, with single . _ - between them, separated by /",
+			path,
+		)
 	}
 	return nil
 }
 
-// checkPort refuses "https:" and other hosts whose port is no number: go-containerregistry takes them.
+// checkPort refuses "https:" and other hosts whose port is no number: go-containerregistry takes
+// them.
 func checkPort(host string) error {
 	if !strings.Contains(host, ":") {
 		return nil

@@ -29,8 +29,9 @@ var (
 	specialShape = regexp.MustCompile(`^(fifo|(char|block) device=native,[0-9]+,[0-9]+)$`)
 )
 
-// Read returns the list in an image, of at most 128 MiB, and its digest as recipe.LabelFiles has it. The digest is there also if
-// the list is not valid. The error wraps fs.ErrNotExist without one.
+// Read returns the list in an image, of at most 128 MiB, and its digest as recipe.LabelFiles has
+// it. The digest is there also if the list is not valid. The error wraps fs.ErrNotExist without
+// one.
 func Read(tree *rootfs.Tree) (l List, digest string, err error) {
 	e, err := tree.Stat(recipe.FileList)
 	if err != nil {
@@ -51,7 +52,8 @@ func Read(tree *rootfs.Tree) (l List, digest string, err error) {
 	return l, oci.HashOf(data).String(), err
 }
 
-// decode reads what Encode wrote, and nothing else: what would be written in another way is refused.
+// decode reads what Encode wrote, and nothing else: what would be written in another way is
+// refused.
 func decode(data []byte) (l List, err error) {
 	rest, ok := bytes.CutPrefix(data, []byte(header))
 	if !ok {
@@ -68,8 +70,14 @@ func decode(data []byte) (l List, err error) {
 	for line := range bytes.Lines(rest) {
 		text := strings.TrimSuffix(string(line), "\n")
 		f, ok := decodeLine(text)
-		if n := len(files); !ok || string(f.appendLine(nil)) != text || n > 0 && files[n-1].Path >= f.Path {
-			return l, fmt.Errorf("%w: file %d: %.80q is not how such a list is written, or not in its order", errFormat, n+1, text)
+		if n := len(files); !ok || string(f.appendLine(nil)) != text ||
+			n > 0 && files[n-1].Path >= f.Path {
+			return l, fmt.Errorf(
+				"%w: file %d: %.80q is not how such a list is written, or not in its order",
+				errFormat,
+				n+1,
+				text,
+			)
 		}
 		files = append(files, f)
 	}
@@ -77,7 +85,8 @@ func decode(data []byte) (l List, err error) {
 	return l, nil
 }
 
-// decodeLine takes what it can read of a line. decode finds the rest missing, because the line would be another one then.
+// decodeLine takes what it can read of a line. decode finds the rest missing, because the line
+// would be another one then.
 func decodeLine(line string) (f File, ok bool) {
 	name, words, _ := strings.Cut(line, " ")
 	f.Path = unescape(strings.TrimPrefix(name, "./"))
@@ -105,7 +114,8 @@ func decodeLine(line string) (f File, ok bool) {
 	switch kind := values["type"]; kind {
 	case "file":
 		size, err := strconv.ParseUint(values["size"], 10, 63)
-		f.Size, f.SHA256 = int64(size), values["sha256digest"] //nolint:gosec // 63 bits
+		f.Size = int64(size)
+		f.SHA256 = values["sha256digest"] //nolint:gosec // 63 bits
 		return f, err == nil && sha256Shape.MatchString(f.SHA256)
 	case "dir":
 		f.Kind = rootfs.Dir
@@ -114,7 +124,8 @@ func decodeLine(line string) (f File, ok bool) {
 		f.Kind, f.Target = rootfs.Link, unescape(values["link"])
 		return f, f.Target != ""
 	default:
-		f.Kind, f.Target = rootfs.Special, kind
+		f.Kind = rootfs.Special
+		f.Target = kind
 		if device, has := values["device"]; has {
 			f.Target += " device=" + device
 		}
@@ -130,7 +141,8 @@ func unescape(s string) string {
 		if err != nil {
 			return ""
 		}
-		b, s = append(b, byte(c)), rest //nolint:gosec // appendEscaped writes no other runes
+		b = append(b, byte(c))
+		s = rest //nolint:gosec // appendEscaped writes no other runes
 	}
 	return string(b)
 }

@@ -1,6 +1,6 @@
-// Package inventory has the list of an image's files, and its configuration: what driver-build records in each
-// image, and what Verify compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar
-// and gomtree read; a label of the image has its digest.
+// Package inventory has the list of an image's files, and its configuration: what driver-build
+// records in each image, and what Verify compares an image with. The list is one file in the image,
+// in the format of mtree(5), which bsdtar and gomtree read; a label of the image has its digest.
 //
 // It does not judge: it writes, reads and compares lists.
 package inventory
@@ -24,8 +24,9 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// File is one path of an image: what has to stay as it is for the image to work as it did. Times are left
-// out, because nothing depends on them; so are owner and mode of links, which have no effect.
+// File is one path of an image: what has to stay as it is for the image to work as it did. Times
+// are left out, because nothing depends on them; so are owner and mode of links, which have no
+// effect.
 type File struct {
 	Path     string // clean and relative
 	Kind     rootfs.Kind
@@ -38,7 +39,12 @@ type File struct {
 }
 
 // Of lists the files of layers, the bottom one first, sorted by path, without the list itself.
-func Of(ctx context.Context, cache layer.Cache, layers []v1.Layer, step *progress.Step) (files []File, err error) {
+func Of(
+	ctx context.Context,
+	cache layer.Cache,
+	layers []v1.Layer,
+	step *progress.Step,
+) (files []File, err error) {
 	tree, err := cache.Outline(ctx, layers, step)
 	if err != nil {
 		return nil, err
@@ -64,14 +70,19 @@ func FileOf(e *rootfs.Entry) (f File, err error) {
 		f.SHA256, err = e.SHA256()
 	}
 	if e.Kind != rootfs.Link {
-		f.Mode, f.UID, f.GID = e.Mode, e.UID, e.GID
+		f.Mode = e.Mode
+		f.UID = e.UID
+		f.GID = e.GID
 	}
 	return f, err
 }
 
 // Replace returns a list with other files below a folder.
 func Replace(files []File, dir string, with []File) []File {
-	kept := slices.DeleteFunc(slices.Clone(files), func(f File) bool { return recipe.InFolder(f.Path, dir) })
+	kept := slices.DeleteFunc(
+		slices.Clone(files),
+		func(f File) bool { return recipe.InFolder(f.Path, dir) },
+	)
 	for _, f := range with {
 		if recipe.InFolder(f.Path, dir) {
 			kept = append(kept, f)
@@ -91,17 +102,44 @@ func (f File) Differences(is File) (all []string) {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	check(f.Target != is.Target && f.Kind == rootfs.Link, "leads to %s, not to %s", is.Target, f.Target)
+	check(
+		f.Target != is.Target && f.Kind == rootfs.Link,
+		"leads to %s, not to %s",
+		is.Target,
+		f.Target,
+	)
 	check(f.Target != is.Target && f.Kind != rootfs.Link, "is %s, not %s", is.Target, f.Target)
 	check(f.Size != is.Size, "has %d bytes, not %d", is.Size, f.Size)
 	check(f.Size == is.Size && f.SHA256 != is.SHA256, "has another content")
-	check(f.Mode != is.Mode, "has mode %04o, not %04o", rootfs.UnixMode(is.Mode), rootfs.UnixMode(f.Mode))
-	check(f.UID != is.UID || f.GID != is.GID, "belongs to %d:%d, not to %d:%d", is.UID, is.GID, f.UID, f.GID)
-	check(!maps.Equal(f.Xattrs, is.Xattrs), "has other extended attributes: %.200q, not %.200q", is.Xattrs, f.Xattrs)
+	check(
+		f.Mode != is.Mode,
+		"has mode %04o, not %04o",
+		rootfs.UnixMode(is.Mode),
+		rootfs.UnixMode(f.Mode),
+	)
+	check(
+		f.UID != is.UID || f.GID != is.GID,
+		"belongs to %d:%d, not to %d:%d",
+		is.UID,
+		is.GID,
+		f.UID,
+		f.GID,
+	)
+	check(
+		!maps.Equal(f.Xattrs, is.Xattrs),
+		"has other extended attributes: %.200q, not %.200q",
+		is.Xattrs,
+		f.Xattrs,
+	)
 	return all
 }
 
-var kinds = map[rootfs.Kind]string{rootfs.File: "a file", rootfs.Dir: "a folder", rootfs.Link: "a link", rootfs.Special: "a device or FIFO"}
+var kinds = map[rootfs.Kind]string{
+	rootfs.File:    "a file",
+	rootfs.Dir:     "a folder",
+	rootfs.Link:    "a link",
+	rootfs.Special: "a device or FIFO",
+}
 
 // header is the first line; mtree knows a file by it.
 const header = "#mtree v2.0\n"
@@ -111,8 +149,8 @@ const configured = "#config "
 
 // List is what is recorded of an image.
 type List struct {
-	// Config is the image's configuration without what the layer with the list makes: the digests of layers, and
-	// recipe.LabelFiles. nil: an older version made the list.
+	// Config is the image's configuration without what the layer with the list makes: the digests
+	// of layers, and recipe.LabelFiles. nil: an older version made the list.
 	Config *v1.ConfigFile
 	Files  []File // sorted by path
 }
@@ -151,12 +189,16 @@ func (f File) appendLine(b []byte) []byte {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Xattrs)) {
 		escaped := bytes.ReplaceAll(appendEscaped(nil, name), []byte("="), []byte(`\075`))
-		b = base64.StdEncoding.AppendEncode(fmt.Appendf(b, " xattr.%s=", escaped), []byte(f.Xattrs[name]))
+		b = base64.StdEncoding.AppendEncode(
+			fmt.Appendf(b, " xattr.%s=", escaped),
+			[]byte(f.Xattrs[name]),
+		)
 	}
 	return b
 }
 
-// appendEscaped writes the bytes that separate words, and those that are not printable, as vis(3) does: \040.
+// appendEscaped writes the bytes that separate words, and those that are not printable, as vis(3)
+// does: \040.
 func appendEscaped(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`\#*?[`, c) >= 0 {

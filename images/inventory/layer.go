@@ -17,8 +17,9 @@ import (
 // LayerName is the name of the layer in the history of images: "driver-build VERSION: file list".
 const LayerName = "file list"
 
-// Layer makes the layer with the list of all files of the layers below it and with the configuration, and returns
-// it with the digest of the list, as recipe.LabelFiles has it. of needs no key.
+// Layer makes the layer with the list of all files of the layers below it and with the
+// configuration, and returns it with the digest of the list, as recipe.LabelFiles has it. of needs
+// no key.
 func Layer(
 	ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Layer, config *v1.ConfigFile,
 ) (made v1.Layer, digest string, err error) {
@@ -37,53 +38,79 @@ func Layer(
 }
 
 // ListLayer is Layer for a list that is there already.
-func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List) (made v1.Layer, digest string, err error) {
+func ListLayer(
+	ctx context.Context,
+	cache layer.Cache,
+	of layer.Spec,
+	list List,
+) (made v1.Layer, digest string, err error) {
 	data, err := list.Encode()
 	if err != nil {
 		return nil, "", err
 	}
-	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), oci.HashOf(data).String()},
-		func(*progress.Step) (List, error) { return list, nil })
+	return listLayer(
+		ctx,
+		cache,
+		of,
+		[]any{of.Compression, of.Time.Unix(), oci.HashOf(data).String()},
+		func(*progress.Step) (List, error) { return list, nil },
+	)
 }
 
 func listLayer(
-	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*progress.Step) (List, error),
+	ctx context.Context,
+	cache layer.Cache,
+	of layer.Spec,
+	inputs []any,
+	list func(*progress.Step) (List, error),
 ) (made v1.Layer, digest string, err error) {
-	of.Single, of.Key = true, layer.Key("file list", inputs...)
-	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		all, err := list(step)
-		if err != nil {
-			return nil, err
-		}
-		data, err := all.Encode()
-		if err != nil {
-			return nil, err
-		}
-		lower := rootfs.New(spool, nil) // the folders that are there, whose modes the layer must not change
-		for _, f := range all.Files {
-			if f.Kind == rootfs.Dir && recipe.InFolder(path.Dir(recipe.FileList)+"/", f.Path) {
-				if err := lower.AddDir(f.Path, f.Mode); err != nil {
-					return nil, err
+	of.Single = true
+	of.Key = layer.Key("file list", inputs...)
+	made, err = cache.Make(
+		ctx,
+		of,
+		func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+			all, err := list(step)
+			if err != nil {
+				return nil, err
+			}
+			data, err := all.Encode()
+			if err != nil {
+				return nil, err
+			}
+			// the folders that are there, whose modes the layer must not change
+			lower := rootfs.New(spool, nil)
+			for _, f := range all.Files {
+				if f.Kind == rootfs.Dir && recipe.InFolder(path.Dir(recipe.FileList)+"/", f.Path) {
+					if err := lower.AddDir(f.Path, f.Mode); err != nil {
+						return nil, err
+					}
 				}
 			}
-		}
-		tree := rootfs.New(spool, lower)
-		return tree, tree.AddBytes(recipe.FileList, 0o644, data)
-	})
+			tree := rootfs.New(spool, lower)
+			return tree, tree.AddBytes(recipe.FileList, 0o644, data)
+		},
+	)
 	if err != nil {
 		return nil, "", err
 	}
-	if digest = layer.Annotation(made, recipe.LabelFiles); digest != "" {
+	digest = layer.Annotation(made, recipe.LabelFiles)
+	if digest != "" {
 		return made, digest, nil
 	}
-	if _, digest, err = FromLayer(ctx, cache, made); err != nil {
+	_, digest, err = FromLayer(ctx, cache, made)
+	if err != nil {
 		return nil, "", err
 	}
 	return made, digest, cache.NoteFiles(made, digest)
 }
 
 // FromLayer is Read for a layer.
-func FromLayer(ctx context.Context, cache layer.Cache, l v1.Layer) (list List, digest string, err error) {
+func FromLayer(
+	ctx context.Context,
+	cache layer.Cache,
+	l v1.Layer,
+) (list List, digest string, err error) {
 	spool, err := rootfs.NewSpool(cache.Store.Dir())
 	if err != nil {
 		return list, "", err

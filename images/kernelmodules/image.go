@@ -25,11 +25,18 @@ import (
 // ErrNoModules means that an image has no precompiled modules, so that there is nothing to sign.
 var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
 
-// SignImage returns the image with signatures on its precompiled modules; the signatures that they had are
-// replaced. Layers without modules keep their digests, except the list of files, which gets the signed
-// modules; of the configuration, only the labels of signer and list change. Every signature is checked
-// against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
-func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
+// SignImage returns the image with signatures on its precompiled modules; the signatures that they
+// had are replaced. Layers without modules keep their digests, except the list of files, which gets
+// the signed modules; of the configuration, only the labels of signer and list change. Every
+// signature is checked against the certificate before the image is returned: see kmod/sign for the
+// errors, and ErrNoModules.
+func SignImage(
+	ctx context.Context,
+	layers layer.Cache,
+	name string,
+	img v1.Image,
+	s Signatures,
+) (v1.Image, error) {
 	examined, err := moduleLayers(ctx, layers.Store, img)
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
@@ -38,18 +45,30 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
 	}
-	of := layer.Spec{Target: name + " " + config.Architecture, Time: time.Unix(max(config.Created.Unix(), 0), 0).UTC()}
+	of := layer.Spec{
+		Target: name + " " + config.Architecture,
+		Time:   time.Unix(max(config.Created.Unix(), 0), 0).UTC(),
+	}
 	for i, l := range examined {
 		if !l.modules {
 			continue
 		}
-		if examined[i].Layer, err = resigned(ctx, layers, of, l.Layer, s); err != nil {
+		examined[i].Layer, err = resigned(ctx, layers, of, l.Layer, s)
+		if err != nil {
 			return nil, fmt.Errorf("sign %s: %w", name, err)
 		}
 	}
 	labels := map[string]string{recipe.LabelSigner: sign.Fingerprint(s.Certificate.Raw)}
 	if want := config.Config.Labels[recipe.LabelFiles]; want != "" {
-		if labels[recipe.LabelFiles], err = relist(ctx, layers, of, examined, want, labels[recipe.LabelSigner]); err != nil {
+		labels[recipe.LabelFiles], err = relist(
+			ctx,
+			layers,
+			of,
+			examined,
+			want,
+			labels[recipe.LabelSigner],
+		)
+		if err != nil {
 			return nil, fmt.Errorf("sign %s: %w", name, err)
 		}
 	}
@@ -63,22 +82,38 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 	return signed, nil
 }
 
-// resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom, and with
-// which signatures where they came from elsewhere.
-func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer, s Signatures) (v1.Layer, error) {
+// resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom,
+// and with which signatures where they came from elsewhere.
+func resigned(
+	ctx context.Context,
+	layers layer.Cache,
+	of layer.Spec,
+	l v1.Layer,
+	s Signatures,
+) (v1.Layer, error) {
 	digest, err := l.Digest()
 	if err != nil {
 		return nil, err
 	}
-	of.Key = layer.Key("resigned-modules", digest.String(), sign.Fingerprint(s.Certificate.Raw), s.made)
-	if of.Compression, err = compressionOf(l); err != nil {
+	of.Key = layer.Key(
+		"resigned-modules",
+		digest.String(),
+		sign.Fingerprint(s.Certificate.Raw),
+		s.made,
+	)
+	of.Compression, err = compressionOf(l)
+	if err != nil {
 		return nil, err
 	}
 	of.Name = "modules " + digest.Hex[:12] + ", signed"
-	return layers.Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, nil)
-		return tree, s.Sign(ctx, layers.Store, l, tree)
-	})
+	return layers.Make(
+		ctx,
+		of,
+		func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, nil)
+			return tree, s.Sign(ctx, layers.Store, l, tree)
+		},
+	)
 }
 
 func compressionOf(l v1.Layer) (recipe.Compression, error) {
@@ -97,8 +132,8 @@ type examinedLayer struct {
 	annotations map[string]string // in the manifest
 }
 
-// moduleLayers are the image's layers; at least one has modules when there is no error. Layers of this
-// project say in the history what they are; all others are read.
+// moduleLayers are the image's layers; at least one has modules when there is no error. Layers of
+// this project say in the history what they are; all others are read.
 func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]examinedLayer, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -114,9 +149,11 @@ func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]exam
 	for n, l := range layers {
 		e := examinedLayer{Layer: l}
 		by := histories[n].CreatedBy
-		e.list = strings.HasPrefix(by, "driver-build ") && strings.HasSuffix(by, ": "+inventory.LayerName)
+		e.list = strings.HasPrefix(by, "driver-build ") &&
+			strings.HasSuffix(by, ": "+inventory.LayerName)
 		if !strings.HasPrefix(by, "driver-build ") || strings.Contains(by, ": modules ") {
-			if e.modules, err = hasModules(ctx, store, l); err != nil {
+			e.modules, err = hasModules(ctx, store, l)
+			if err != nil {
 				return nil, fmt.Errorf("layer %d of %d: %w", n+1, len(layers), err)
 			}
 		}
@@ -129,25 +166,35 @@ func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]exam
 	return out, nil
 }
 
-// hasModules reads a layer. A layer of this project that has modules has nothing else. Of any other layer
-// with modules no signed copy can be made, because the modules would have to be separated from the rest.
+// hasModules reads a layer. A layer of this project that has modules has nothing else. Of any other
+// layer with modules no signed copy can be made, because the modules would have to be separated
+// from the rest.
 func hasModules(ctx context.Context, store *fetch.Store, l v1.Layer) (modules bool, err error) {
 	other := ""
-	err = withTree(ctx, store, l, func(string) bool { return false }, func(tree *rootfs.Tree) error {
-		for _, e := range tree.All() {
-			switch {
-			case e.Kind == rootfs.Dir:
-			case e.Kind == rootfs.File && inSet(e.Path):
-				modules = true
-			case e.Kind == rootfs.File && recipe.InFolder(e.Path, recipe.KMMDir): // checkKMM finds those that no set has
-			default:
-				other = e.Path
+	err = withTree(
+		ctx,
+		store,
+		l,
+		func(string) bool { return false },
+		func(tree *rootfs.Tree) error {
+			for _, e := range tree.All() {
+				switch {
+				case e.Kind == rootfs.Dir:
+				case e.Kind == rootfs.File && inSet(e.Path):
+					modules = true
+				case e.Kind == rootfs.File && recipe.InFolder(e.Path, recipe.KMMDir): // checkKMM finds those that no set has
+				default:
+					other = e.Path
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		},
+	)
 	if modules && other != "" {
-		return false, fmt.Errorf("has modules and other files too (%s): the image was changed after driver-build made it; build it again", other)
+		return false, fmt.Errorf(
+			"has modules and other files too (%s): the image was changed after driver-build made it; build it again",
+			other,
+		)
 	}
 	return modules, err
 }
@@ -174,14 +221,16 @@ func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, labels
 		adds = append(adds, mutate.Addendum{Layer: l.Layer, MediaType: mt, Annotations: l.annotations})
 	}
 	made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if made, err = mutate.Append(made, adds...); err != nil {
+	made, err = mutate.Append(made, adds...)
+	if err != nil {
 		return nil, err
 	}
 	if config.Config.Labels == nil {
 		config.Config.Labels = map[string]string{}
 	}
 	maps.Copy(config.Config.Labels, labels)
-	if made, err = mutate.ConfigFile(made, config); err != nil {
+	made, err = mutate.ConfigFile(made, config)
+	if err != nil {
 		return nil, err
 	}
 	annotations := maps.Clone(manifest.Annotations)

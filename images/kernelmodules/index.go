@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The format of kmod's binary indexes, modules.*.bin: magic, version, offset of the root, then the nodes of
-// a radix tree, children before their parent. All numbers are big endian. An offset has flags in its upper
-// bits, which say what the node has: the rest of its key, children, values.
+// The format of kmod's binary indexes, modules.*.bin: magic, version, offset of the root, then the
+// nodes of a radix tree, children before their parent. All numbers are big endian. An offset has
+// flags in its upper bits, which say what the node has: the rest of its key, children, values.
 const (
 	indexMagic   = 0xB007F457
 	indexVersion = 0x00020001
@@ -36,7 +36,10 @@ type entry struct {
 // writeIndex returns the index of the entries.
 func writeIndex(entries []entry) ([]byte, error) {
 	for _, e := range entries {
-		if strings.IndexFunc(e.key+e.value, func(r rune) bool { return r == 0 || r >= keyEnd }) >= 0 {
+		if strings.IndexFunc(
+			e.key+e.value,
+			func(r rune) bool { return r == 0 || r >= keyEnd },
+		) >= 0 {
 			return nil, fmt.Errorf("%w: %.80q", errIndex, e.key+" "+e.value)
 		}
 	}
@@ -73,7 +76,8 @@ func commonPrefix(sorted []entry, from int) string {
 	if len(sorted) == 0 {
 		return ""
 	}
-	first, last := sorted[0].key[from:], sorted[len(sorted)-1].key[from:]
+	first := sorted[0].key[from:]
+	last := sorted[len(sorted)-1].key[from:]
 	n := 0
 	for n < len(first) && n < len(last) && first[n] == last[n] {
 		n++
@@ -81,8 +85,8 @@ func commonPrefix(sorted []entry, from int) string {
 	return first[:n]
 }
 
-// node writes the node of sorted keys that are equal up to from+prefix, and the nodes below it. It returns
-// the offset with its flags.
+// node writes the node of sorted keys that are equal up to from+prefix, and the nodes below it. It
+// returns the offset with its flags.
 func (w *indexWriter) node(sorted []entry, from, prefix int) uint32 {
 	at := from + prefix
 	own := 0
@@ -92,7 +96,8 @@ func (w *indexWriter) node(sorted []entry, from, prefix int) uint32 {
 	var children []uint32
 	var first byte
 	for rest := sorted[own:]; len(rest) > 0; {
-		char, n := rest[0].key[at], 0
+		char := rest[0].key[at]
+		n := 0
 		for n < len(rest) && rest[n].key[at] == char {
 			n++
 		}
@@ -100,8 +105,10 @@ func (w *indexWriter) node(sorted []entry, from, prefix int) uint32 {
 		if children == nil {
 			first = char
 		}
-		children = append(children, make([]uint32, int(char-first)-len(children))...) // no key has the characters between
-		children, rest = append(children, offset), rest[n:]
+		// no key has the characters between
+		children = append(children, make([]uint32, int(char-first)-len(children))...)
+		children = append(children, offset)
+		rest = rest[n:]
 	}
 	offset := uint32(w.Len()) //nolint:gosec // writeIndex checks the length
 	if prefix > 0 {

@@ -1,6 +1,7 @@
-// Package kernelmodules puts sets of compiled kernel modules into layers and gets them out again, lays them out
-// for Kernel Module Management (KMM), and signs those of images, with a key or with signatures that an offline
-// signer made. In an image each set is a folder of recipe.ModulesDir, as in a kbuild.Cache.
+// Package kernelmodules puts sets of compiled kernel modules into layers and gets them out again,
+// lays them out for Kernel Module Management (KMM), and signs those of images, with a key or with
+// signatures that an offline signer made. In an image each set is a folder of recipe.ModulesDir, as
+// in a kbuild.Cache.
 //
 // It neither compiles nor decides which keys to trust, and it knows nothing of clusters.
 package kernelmodules
@@ -58,9 +59,14 @@ func addLocal(tree *rootfs.Tree, name, file string) (err error) {
 	return tree.AddFile(name, 0o644, info.Size(), io.LimitReader(f, info.Size()))
 }
 
-// Each calls f for each set of modules of a layer, which is checked and lies on this machine until f returns.
-// work is an empty folder for f; forKMM says that KMM's folder has the modules too.
-func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuild.Set, work string, forKMM bool) error) (err error) {
+// Each calls f for each set of modules of a layer, which is checked and lies on this machine until
+// f returns. work is an empty folder for f; forKMM says that KMM's folder has the modules too.
+func Each(
+	ctx context.Context,
+	store *fetch.Store,
+	l v1.Layer,
+	f func(set *kbuild.Set, work string, forKMM bool) error,
+) (err error) {
 	dir, remove, err := layer.WorkFolder(store)
 	if err != nil {
 		return err
@@ -96,7 +102,13 @@ func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuil
 }
 
 // withTree passes the files of a layer to f. Those that keep does not select have no content.
-func withTree(ctx context.Context, store *fetch.Store, l v1.Layer, keep func(string) bool, f func(*rootfs.Tree) error) (err error) {
+func withTree(
+	ctx context.Context,
+	store *fetch.Store,
+	l v1.Layer,
+	keep func(string) bool,
+	f func(*rootfs.Tree) error,
+) (err error) {
 	spool, err := rootfs.NewSpool(store.Dir())
 	if err != nil {
 		return err
@@ -118,10 +130,11 @@ func inSet(name string) bool {
 	return below && strings.Count(rest, "/") == 1
 }
 
-// Unpack copies a set of an image into the folder of its name in dir, and checks it. An error that wraps
-// kbuild.ErrMiss says that it is no set, or a damaged one.
+// Unpack copies a set of an image into the folder of its name in dir, and checks it. An error that
+// wraps kbuild.ErrMiss says that it is no set, or a damaged one.
 func Unpack(ctx context.Context, tree *rootfs.Tree, name, dir string) (*kbuild.Set, error) {
-	from, to := path.Join(recipe.ModulesDir, name), filepath.Join(dir, name)
+	from := path.Join(recipe.ModulesDir, name)
+	to := filepath.Join(dir, name)
 	list, err := tree.ReadDir(from)
 	if err != nil {
 		return nil, err
@@ -154,8 +167,13 @@ func copyOut(ctx context.Context, e *rootfs.Entry, to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Manifests returns the sets of modules of a layer as their manifests describe them. It reads no module.
-func Manifests(ctx context.Context, store *fetch.Store, l v1.Layer) (sets []*kbuild.Set, err error) {
+// Manifests returns the sets of modules of a layer as their manifests describe them. It reads no
+// module.
+func Manifests(
+	ctx context.Context,
+	store *fetch.Store,
+	l v1.Layer,
+) (sets []*kbuild.Set, err error) {
 	isManifest := func(name string) bool { return inSet(name) && path.Base(name) == kbuild.ManifestName }
 	err = withTree(ctx, store, l, isManifest, func(tree *rootfs.Tree) error {
 		for _, e := range tree.All() {

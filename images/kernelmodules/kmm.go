@@ -14,12 +14,13 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// KMMMethod is part of the key of layers for KMM. Raise it when the same modules are to give other files.
+// KMMMethod is part of the key of layers for KMM. Raise it when the same modules are to give other
+// files.
 const KMMMethod = 1
 
-// AddKMM adds a set to the tree of a layer that has the set's own files already, as KMM takes modules from an
-// image: in /opt/lib/modules/<kernel>, with the files of depmod. The modules are second names of the files of
-// their set, so that a layer has each module once.
+// AddKMM adds a set to the tree of a layer that has the set's own files already, as KMM takes
+// modules from an image: in /opt/lib/modules/<kernel>, with the files of depmod. The modules are
+// second names of the files of their set, so that a layer has each module once.
 func AddKMM(tree *rootfs.Tree, set *kbuild.Set) error {
 	release := set.Key.Release
 	dir := path.Join(recipe.KMMDir, release)
@@ -71,8 +72,15 @@ func checkKMM(tree *rootfs.Tree) (forKMM bool, err error) {
 	}
 	for _, e := range modules {
 		if sum, err := e.SHA256(); err != nil || !inSets[path.Base(e.Path)+sum] {
-			return false, errors.Join(err, fmt.Errorf("%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; "+
-				"build it again", rootfs.ErrFormat, e.Path))
+			return false, errors.Join(
+				err,
+				fmt.Errorf(
+					"%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; "+
+						"build it again",
+					rootfs.ErrFormat,
+					e.Path,
+				),
+			)
 		}
 	}
 	return len(modules) > 0, nil
@@ -91,13 +99,16 @@ type file struct {
 	content []byte
 }
 
-// depmod returns the files that depmod writes into a folder with these modules, sorted by name. Dependencies
-// on modules that the folder does not have are left out, as depmod does. The indexes of modules that are
-// built into the kernel are empty ones.
+// depmod returns the files that depmod writes into a folder with these modules, sorted by name.
+// Dependencies on modules that the folder does not have are left out, as depmod does. The indexes
+// of modules that are built into the kernel are empty ones.
 func depmod(modules []module) ([]file, error) {
 	modules = slices.Clone(modules)
 	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.file, b.file) })
-	dep, alias, softdep, symbols := &strings.Builder{}, &strings.Builder{}, &strings.Builder{}, &strings.Builder{}
+	dep := &strings.Builder{}
+	alias := &strings.Builder{}
+	softdep := &strings.Builder{}
+	symbols := &strings.Builder{}
 	alias.WriteString("# Aliases extracted from modules themselves.\n")
 	softdep.WriteString("# Soft dependencies extracted from modules themselves.\n")
 	symbols.WriteString("# Aliases for symbols, used by symbol_request().\n")
@@ -124,15 +135,26 @@ func depmod(modules []module) ([]file, error) {
 		}
 	}
 	files := []file{
-		{"modules.alias", []byte(alias.String())}, {"modules.alias.bin", nil}, {"modules.builtin.alias.bin", nil}, {"modules.builtin.bin", nil},
-		{"modules.dep", []byte(dep.String())}, {"modules.dep.bin", nil}, {"modules.devname", nil}, {"modules.softdep", []byte(softdep.String())},
+		{"modules.alias", []byte(alias.String())},
+		{"modules.alias.bin", nil},
+		{"modules.builtin.alias.bin", nil},
+		{"modules.builtin.bin", nil},
+		{"modules.dep", []byte(dep.String())},
+		{"modules.dep.bin", nil},
+		{"modules.devname", nil},
+		{"modules.softdep", []byte(softdep.String())},
 		{"modules.symbols", []byte(symbols.String())}, {"modules.symbols.bin", nil},
 	}
-	indexes := map[string][]entry{"modules.alias.bin": aliases, "modules.dep.bin": deps, "modules.symbols.bin": exports}
+	indexes := map[string][]entry{
+		"modules.alias.bin":   aliases,
+		"modules.dep.bin":     deps,
+		"modules.symbols.bin": exports,
+	}
 	for i, f := range files {
 		var err error
 		if strings.HasSuffix(f.name, ".bin") {
-			if files[i].content, err = writeIndex(indexes[f.name]); err != nil {
+			files[i].content, err = writeIndex(indexes[f.name])
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
@@ -140,15 +162,18 @@ func depmod(modules []module) ([]file, error) {
 	return files, nil
 }
 
-// dependencies are the files of the modules that a module needs, each before those that it needs itself:
-// modprobe loads them from the last to the first.
+// dependencies are the files of the modules that a module needs, each before those that it needs
+// itself: modprobe loads them from the last to the first.
 func dependencies(modules []module, name string) (files []string, err error) {
 	seen := map[string]bool{}
 	var visit func(name string, above []string) error
 	visit = func(name string, above []string) error {
 		i := slices.IndexFunc(modules, func(m module) bool { return m.name == name })
 		if slices.Contains(above, name) {
-			return fmt.Errorf("the modules %s need each other", strings.Join(append(above, name), ", "))
+			return fmt.Errorf(
+				"the modules %s need each other",
+				strings.Join(append(above, name), ", "),
+			)
 		}
 		if i < 0 || seen[name] { // a module of the kernel's own tree is not here
 			return nil
@@ -169,7 +194,8 @@ func dependencies(modules []module, name string) (files []string, err error) {
 
 // normalize is an alias as modprobe looks it up: with _ instead of -, except in sets of characters.
 func normalize(alias string) string {
-	out, inSet := []byte(alias), false
+	out := []byte(alias)
+	inSet := false
 	for i, c := range out {
 		switch {
 		case c == '[':

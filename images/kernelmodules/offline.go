@@ -25,12 +25,14 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// RequestName is the name of the file that lists, in a folder for an offline signer, what has to be signed.
+// RequestName is the name of the file that lists, in a folder for an offline signer, what has to be
+// signed.
 const RequestName = "request.json"
 
 const requestSchema = 1
 
-// SigningRequest lists what has to be signed of an image, for a signer that has no access to the image.
+// SigningRequest lists what has to be signed of an image, for a signer that has no access to the
+// image.
 type SigningRequest struct {
 	Schema  int               `json:"schema"`
 	Images  map[string]string `json:"images"` // architecture -> digest of the manifest
@@ -43,7 +45,8 @@ type RequestedModule struct {
 	Set    string `json:"set"`    // folder of the set
 	Name   string `json:"name"`   // "nvidia"
 	Kernel string `json:"kernel"` // release
-	File   string `json:"file"`   // beside the request: "<sha256>.digest", or "<sha256>.ko" for the module itself
+	// beside the request: "<sha256>.digest", or "<sha256>.ko" for the module itself
+	File   string `json:"file"`
 	Hash   string `json:"hash"`   // to sign with: "sha256"
 	Digest string `json:"digest"` // of the module with that hash, in hex
 	SHA256 string `json:"sha256"` // of the module; the signature is to be called by it
@@ -64,9 +67,16 @@ func CheckRequestFolder(dir string) error {
 	return outfile.CheckFolder(dir)
 }
 
-// RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the
-// digests of the modules of the images (by architecture), or the modules themselves, and last the request.
-func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, images map[string]v1.Image, whole bool) (*SigningRequest, error) {
+// RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs:
+// the digests of the modules of the images (by architecture), or the modules themselves, and last
+// the request.
+func RequestSignatures(
+	ctx context.Context,
+	store *fetch.Store,
+	dir string,
+	images map[string]v1.Image,
+	whole bool,
+) (*SigningRequest, error) {
 	err := CheckRequestFolder(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
@@ -81,7 +91,12 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 			return nil, err
 		}
 		req.Images[arch] = digest.String()
-		err = eachModule(ctx, store, images[arch], func(set *kbuild.Set, f kbuild.File) error { return req.add(ctx, dir, arch, set, f, whole) })
+		err = eachModule(
+			ctx,
+			store,
+			images[arch],
+			func(set *kbuild.Set, f kbuild.File) error { return req.add(ctx, dir, arch, set, f, whole) },
+		)
 		if err != nil {
 			return nil, fmt.Errorf("request signatures for %s: %w", arch, err)
 		}
@@ -103,7 +118,13 @@ func writeFile(path string, data []byte) error {
 	})
 }
 
-func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, f kbuild.File, whole bool) error {
+func (q *SigningRequest) add(
+	ctx context.Context,
+	dir, arch string,
+	set *kbuild.Set,
+	f kbuild.File,
+	whole bool,
+) error {
 	c, err := contentOf(ctx, set, f)
 	if err != nil {
 		return err
@@ -128,7 +149,8 @@ const (
 	maxAnswers = 4096
 )
 
-// answerName is the name of a signature's file: the SHA-256 of its module, and what the signature is.
+// answerName is the name of a signature's file: the SHA-256 of its module, and what the signature
+// is.
 var answerName = regexp.MustCompile(`^([0-9a-f]{64})\.(ko\.p7s|p7s|sig)$`)
 
 // answer is what an offline signer gave for one module.
@@ -138,38 +160,55 @@ type answer struct {
 	plain bool // a signature over the digest, not PKCS#7
 }
 
-// ImportSignatures reads what an offline signer left in dir: for each module a file <sha256>.p7s (PKCS#7, DER; or
-// <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over the digest alone: RSA PKCS#1 v1.5, or ECDSA in
-// DER). SignImage finds them by what the modules are, and checks them: a missing one is sign.ErrUnsigned.
+// ImportSignatures reads what an offline signer left in dir: for each module a file <sha256>.p7s
+// (PKCS#7, DER; or <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over the
+// digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). SignImage finds them by what the modules are,
+// and checks them: a missing one is sign.ErrUnsigned.
 func ImportSignatures(dir string, cert *x509.Certificate) (Signatures, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
 	}
-	answers, sum := map[string]answer{}, sha256.New()
+	answers := map[string]answer{}
+	sum := sha256.New()
 	for _, entry := range list {
 		name := answerName.FindStringSubmatch(entry.Name())
 		if name == nil || answers[name[1]].file != "" {
 			continue
 		}
 		if len(answers) == maxAnswers {
-			return Signatures{}, fmt.Errorf("read the signatures of modules: %s has more than %d", dir, maxAnswers)
+			return Signatures{}, fmt.Errorf(
+				"read the signatures of modules: %s has more than %d",
+				dir,
+				maxAnswers,
+			)
 		}
 		a := answer{file: entry.Name(), plain: name[2] == "sig"}
-		if a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer); err != nil {
+		a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer)
+		if err != nil {
 			return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
 		}
 		answers[name[1]] = a
 		fmt.Fprintf(sum, "%s %v %d\n", name[1], a.plain, len(a.bytes))
 		sum.Write(a.bytes)
 	}
-	return Signatures{Certificate: cert, made: hex.EncodeToString(sum.Sum(nil)), of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
-		return answerFor(ctx, answers, set, f, cert)
-	}}, nil
+	return Signatures{
+		Certificate: cert,
+		made:        hex.EncodeToString(sum.Sum(nil)),
+		of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
+			return answerFor(ctx, answers, set, f, cert)
+		},
+	}, nil
 }
 
 // answerFor finds the signature by what the module is.
-func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, f kbuild.File, cert *x509.Certificate) ([]byte, error) {
+func answerFor(
+	ctx context.Context,
+	answers map[string]answer,
+	set *kbuild.Set,
+	f kbuild.File,
+	cert *x509.Certificate,
+) ([]byte, error) {
 	c, err := contentOf(ctx, set, f)
 	if err != nil {
 		return nil, err
@@ -177,7 +216,14 @@ func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, 
 	a, ok := answers[c.sum]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("the signature of %s for kernel %s: %w: there is neither %s.p7s nor %s.sig", f.Name, set.Key.Release, sign.ErrUnsigned, c.sum, c.sum)
+		return nil, fmt.Errorf(
+			"the signature of %s for kernel %s: %w: there is neither %s.p7s nor %s.sig",
+			f.Name,
+			set.Key.Release,
+			sign.ErrUnsigned,
+			c.sum,
+			c.sum,
+		)
 	case a.plain:
 		der, err := sign.Wrap(cert, c.hash, c.digest, a.bytes)
 		if err != nil {
@@ -190,7 +236,14 @@ func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, 
 		return nil, fmt.Errorf("%s: %w", a.file, err)
 	}
 	if d.Hash != set.SigHash {
-		return nil, fmt.Errorf("%s: %w: it was made with %s, and kernel %s is sure to know only %s", a.file, sign.ErrUnsupported, d.Hash, set.Key.Release, set.SigHash)
+		return nil, fmt.Errorf(
+			"%s: %w: it was made with %s, and kernel %s is sure to know only %s",
+			a.file,
+			sign.ErrUnsupported,
+			d.Hash,
+			set.Key.Release,
+			set.SigHash,
+		)
 	}
 	return a.bytes, nil
 }

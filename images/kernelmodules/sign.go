@@ -22,29 +22,38 @@ import (
 // Signatures is the source of the signatures of an image's modules.
 type Signatures struct {
 	Certificate *x509.Certificate // of the key; everything is checked against it
-	made        string            // what they are made from, for the cache; "" by the key, here and now
-	of          func(ctx context.Context, set *kbuild.Set, f kbuild.File) (der []byte, err error)
+	// what they are made from, for the cache; "" by the key, here and now
+	made string
+	of   func(ctx context.Context, set *kbuild.Set, f kbuild.File) (der []byte, err error)
 }
 
 // SignWith makes the signatures with a key.
 func SignWith(signer *sign.Signer) Signatures {
-	return Signatures{Certificate: signer.Certificate, of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
-		hash, err := hashOf(set)
-		if err != nil {
-			return nil, err
-		}
-		return signer.SignFile(ctx, f.Path, hash)
-	}}
+	return Signatures{
+		Certificate: signer.Certificate,
+		of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
+			hash, err := hashOf(set)
+			if err != nil {
+				return nil, err
+			}
+			return signer.SignFile(ctx, f.Path, hash)
+		},
+	}
 }
 
 // ErrOther means that a module is not one of those that were signed.
 var ErrOther = errors.New("it is not the module that was signed")
 
-// SignaturesOf returns the signatures that the precompiled modules of an image have, to put them on modules
-// that were compiled again from the same sources: the private key is not needed, because equal modules have
-// equal signatures. A module without a signature is sign.ErrUnsigned. Signing a module that differs from all
-// of the image's is ErrOther.
-func SignaturesOf(ctx context.Context, store *fetch.Store, img v1.Image, cert *x509.Certificate) (Signatures, error) {
+// SignaturesOf returns the signatures that the precompiled modules of an image have, to put them on
+// modules that were compiled again from the same sources: the private key is not needed, because
+// equal modules have equal signatures. A module without a signature is sign.ErrUnsigned. Signing a
+// module that differs from all of the image's is ErrOther.
+func SignaturesOf(
+	ctx context.Context,
+	store *fetch.Store,
+	img v1.Image,
+	cert *x509.Certificate,
+) (Signatures, error) {
 	byContent := map[string][]byte{}
 	err := eachModule(ctx, store, img, func(set *kbuild.Set, f kbuild.File) error {
 		c, err := contentOf(ctx, set, f)
@@ -59,21 +68,34 @@ func SignaturesOf(ctx context.Context, store *fetch.Store, img v1.Image, cert *x
 	if err != nil {
 		return Signatures{}, fmt.Errorf("take over signatures: %w", err)
 	}
-	return Signatures{Certificate: cert, of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
-		c, err := contentOf(ctx, set, f)
-		if err != nil {
-			return nil, err
-		}
-		der, ok := byContent[c.sum]
-		if !ok {
-			return nil, fmt.Errorf("module %s for kernel %s, compiled again: %w", f.Name, set.Key.Release, ErrOther)
-		}
-		return der, nil
-	}}, nil
+	return Signatures{
+		Certificate: cert,
+		of: func(ctx context.Context, set *kbuild.Set, f kbuild.File) ([]byte, error) {
+			c, err := contentOf(ctx, set, f)
+			if err != nil {
+				return nil, err
+			}
+			der, ok := byContent[c.sum]
+			if !ok {
+				return nil, fmt.Errorf(
+					"module %s for kernel %s, compiled again: %w",
+					f.Name,
+					set.Key.Release,
+					ErrOther,
+				)
+			}
+			return der, nil
+		},
+	}, nil
 }
 
 // eachModule calls f for each precompiled module of an image.
-func eachModule(ctx context.Context, store *fetch.Store, img v1.Image, f func(*kbuild.Set, kbuild.File) error) error {
+func eachModule(
+	ctx context.Context,
+	store *fetch.Store,
+	img v1.Image,
+	f func(*kbuild.Set, kbuild.File) error,
+) error {
 	layers, err := moduleLayers(ctx, store, img)
 	if err != nil {
 		return err
@@ -107,16 +129,22 @@ func signatureOf(path string) (der []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, der, err = sign.Split(f, info.Size()); err == nil && len(der) == 0 {
+	_, der, err = sign.Split(f, info.Size())
+	if err == nil && len(der) == 0 {
 		err = sign.ErrUnsigned
 	}
 	return der, err
 }
 
-// hashOf is the hash that the set's kernel signs its own modules with, which that kernel has built in.
+// hashOf is the hash that the set's kernel signs its own modules with, which that kernel has built
+// in.
 func hashOf(set *kbuild.Set) (crypto.Hash, error) {
 	if set.SigHash == "" {
-		return 0, fmt.Errorf("sign the modules %s: kernel %s was built without module signatures (CONFIG_MODULE_SIG)", set.Key, set.Key.Release)
+		return 0, fmt.Errorf(
+			"sign the modules %s: kernel %s was built without module signatures (CONFIG_MODULE_SIG)",
+			set.Key,
+			set.Key.Release,
+		)
 	}
 	hash, err := sign.ParseHash(set.SigHash)
 	if err != nil {
@@ -134,15 +162,18 @@ type content struct {
 }
 
 func contentOf(ctx context.Context, set *kbuild.Set, f kbuild.File) (c content, err error) {
-	if c.hash, err = hashOf(set); err != nil {
+	c.hash, err = hashOf(set)
+	if err != nil {
 		return c, err
 	}
-	if c.digest, c.size, err = sign.Digest(ctx, f.Path, c.hash); err != nil {
+	c.digest, c.size, err = sign.Digest(ctx, f.Path, c.hash)
+	if err != nil {
 		return c, err
 	}
 	sum := c.digest
 	if c.hash != crypto.SHA256 {
-		if sum, _, err = sign.Digest(ctx, f.Path, crypto.SHA256); err != nil {
+		sum, _, err = sign.Digest(ctx, f.Path, crypto.SHA256)
+		if err != nil {
 			return c, err
 		}
 	}
@@ -150,9 +181,14 @@ func contentOf(ctx context.Context, set *kbuild.Set, f kbuild.File) (c content, 
 	return c, nil
 }
 
-// Sign adds the sets of a layer to tree, with signatures. The sets lie in the store's folder while that
-// happens.
-func (s Signatures) Sign(ctx context.Context, store *fetch.Store, l v1.Layer, tree *rootfs.Tree) error {
+// Sign adds the sets of a layer to tree, with signatures. The sets lie in the store's folder while
+// that happens.
+func (s Signatures) Sign(
+	ctx context.Context,
+	store *fetch.Store,
+	l v1.Layer,
+	tree *rootfs.Tree,
+) error {
 	return Each(ctx, store, l, func(set *kbuild.Set, work string, forKMM bool) error {
 		if _, err := hashOf(set); err != nil {
 			return err
@@ -161,11 +197,17 @@ func (s Signatures) Sign(ctx context.Context, store *fetch.Store, l v1.Layer, tr
 		if err := os.Mkdir(signed, 0o755); err != nil {
 			return err
 		}
-		made, err := set.Sign(ctx, signed, s.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) { return s.of(ctx, set, f) })
+		made, err := set.Sign(
+			ctx,
+			signed,
+			s.Certificate,
+			func(ctx context.Context, f kbuild.File) ([]byte, error) { return s.of(ctx, set, f) },
+		)
 		if err != nil {
 			return err
 		}
-		if made, err = (kbuild.Cache{Dir: filepath.Join(work, "changed")}).Put(ctx, made); err != nil {
+		made, err = (kbuild.Cache{Dir: filepath.Join(work, "changed")}).Put(ctx, made)
+		if err != nil {
 			return err
 		}
 		if err := Add(tree, made); err != nil || !forKMM {

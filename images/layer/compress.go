@@ -26,8 +26,9 @@ func mediaType(c recipe.Compression) types.MediaType {
 	return types.OCILayer
 }
 
-// gzipBlock and zstdWorkers are constants, not settings: the compressed bytes depend on the block size, and
-// must not depend on the machine. The number of goroutines that work on the blocks does not change them.
+// gzipBlock and zstdWorkers are constants, not settings: the compressed bytes depend on the block
+// size, and must not depend on the machine. The number of goroutines that work on the blocks does
+// not change them.
 const (
 	gzipBlock   = 1 << 20
 	zstdWorkers = 2
@@ -36,8 +37,13 @@ const (
 // newCompressor compresses to w on several cores. Its output is a function of its input alone.
 func newCompressor(c recipe.Compression, w io.Writer, cores int) (io.WriteCloser, error) {
 	if c == recipe.Zstd {
-		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(zstdWorkers),
-			zstd.WithWindowSize(4<<20), zstd.WithLowerEncoderMem(true))
+		return zstd.NewWriter(
+			w,
+			zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
+			zstd.WithEncoderConcurrency(zstdWorkers),
+			zstd.WithWindowSize(4<<20),
+			zstd.WithLowerEncoderMem(true),
+		)
 	}
 	z, err := pgzip.NewWriterLevel(w, pgzip.DefaultCompression)
 	if err != nil {
@@ -46,10 +52,14 @@ func newCompressor(c recipe.Compression, w io.Writer, cores int) (io.WriteCloser
 	return z, z.SetConcurrency(gzipBlock, max(2, 2*cores))
 }
 
-// compress writes a tar stream of about total bytes into the store. Tar, both digests and the compressor run at the same
-// time.
+// compress writes a tar stream of about total bytes into the store. Tar, both digests and the
+// compressor run at the same time.
 func (c Cache) compress(
-	ctx context.Context, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
+	ctx context.Context,
+	with recipe.Compression,
+	total int64,
+	step *progress.Step,
+	content func(io.Writer) error,
 ) (rec Record, err error) {
 	blob, err := c.Store.Create()
 	if err != nil {
@@ -70,7 +80,9 @@ func (c Cache) compress(
 	}
 	sum, size, err := blob.Commit()
 	return Record{
-		Digest: sha256Hash(sum), DiffID: sha256Hash(hex.EncodeToString(diff.Sum(nil))), Size: size, MediaType: mediaType(with),
+		Digest: sha256Hash(
+			sum,
+		), DiffID: sha256Hash(hex.EncodeToString(diff.Sum(nil))), Size: size, MediaType: mediaType(with),
 	}, err
 }
 

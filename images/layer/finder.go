@@ -30,7 +30,8 @@ type FinderOptions struct {
 	Observe  progress.Observer
 }
 
-// Finder finds finished layers in registries. It is safe for concurrent use, and asks each question once.
+// Finder finds finished layers in registries. It is safe for concurrent use, and asks each question
+// once.
 type Finder struct {
 	FinderOptions
 	ctx      context.Context //nolint:containedctx // lasts as long as images are read, which is longer than their build
@@ -39,7 +40,8 @@ type Finder struct {
 	complete Once[bool]      // by repository and digest of the blob
 
 	layers sync.Map // place -> *found
-	images sync.Map // place of a tag -> v1.Hash of the image that counts there; repository@digest of each
+	// place of a tag -> v1.Hash of the image that counts there; repository@digest of each
+	images sync.Map
 	failed sync.Map // repositories that did not answer
 }
 
@@ -85,8 +87,8 @@ func (f *Finder) Base(ref, arch string) (*registry.Opened, error) {
 	return f.Registry.Open(f.ctx, ref, o)
 }
 
-// Read reads what the image under a tag says of its layers, in all repositories. A registry that fails is
-// left out from then on, with a note.
+// Read reads what the image under a tag says of its layers, in all repositories. A registry that
+// fails is left out from then on, with a note.
 func (f *Finder) Read(tag, arch string) {
 	var all sync.WaitGroup
 	for _, repository := range f.From {
@@ -134,8 +136,9 @@ func (f *Finder) read(repository, tag, arch string) {
 }
 
 var (
-	errNotUsed = errors.New("its layers are not used") // is about one image; any other error is about its repository
-	errNoted   = errors.New("refused before")          // was noted before
+	// is about one image; any other error is about its repository
+	errNotUsed = errors.New("its layers are not used")
+	errNoted   = errors.New("refused before") // was noted before
 )
 
 // note tells people why an image, or the whole repository, is left out.
@@ -149,7 +152,11 @@ func (f *Finder) note(repository, image string, err error) {
 		if _, before := f.failed.LoadOrStore(repository, true); before {
 			return
 		}
-		text = fmt.Sprintf("warning: no layers are taken from %s, and the build goes on without: %s", repository, reason)
+		text = fmt.Sprintf(
+			"warning: no layers are taken from %s, and the build goes on without: %s",
+			repository,
+			reason,
+		)
 	}
 	f.say(image, text)
 }
@@ -164,7 +171,11 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 	if _, failed := f.failed.Load(repository); failed {
 		return nil
 	}
-	opened, err := f.Registry.Open(f.ctx, repository+":"+tag, registry.OpenOptions{Arch: arch, Part: registry.Config})
+	opened, err := f.Registry.Open(
+		f.ctx,
+		repository+":"+tag,
+		registry.OpenOptions{Arch: arch, Part: registry.Config},
+	)
 	if _, other := errors.AsType[*oci.PlatformError](err); other || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -175,7 +186,10 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(manifest.Layers, func(d v1.Descriptor) bool { return d.Annotations[recipe.LabelKey] != "" }) {
+	if !slices.ContainsFunc(
+		manifest.Layers,
+		func(d v1.Descriptor) bool { return d.Annotations[recipe.LabelKey] != "" },
+	) {
 		return nil // of an older driver-build, or of another program
 	}
 	if err := f.verify(repository, opened.Digest); err != nil {
@@ -190,10 +204,17 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 	histories, _ := Histories(config, len(manifest.Layers))
 	for i, d := range manifest.Layers {
 		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
-		f.add(place{repository, arch, d.Annotations[recipe.LabelKey]}, found{Descriptor: d, name: name, diffID: config.RootFS.DiffIDs[i], needed: f.Needed})
+		f.add(
+			place{repository, arch, d.Annotations[recipe.LabelKey]},
+			found{Descriptor: d, name: name, diffID: config.RootFS.DiffIDs[i], needed: f.Needed},
+		)
 		outline, ok := parseOutline(d.Annotations[recipe.LabelOutline])
-		if ok && (!f.Needed || f.Verifies()) { // else the layers are read, which gives their outlines
-			f.add(place{repository, "", outlineKey(d.Digest)}, found{Descriptor: outline, name: outlineName})
+		// else the layers are read, which gives their outlines
+		if ok && (!f.Needed || f.Verifies()) {
+			f.add(
+				place{repository, "", outlineKey(d.Digest)},
+				found{Descriptor: outline, name: outlineName},
+			)
 		}
 	}
 	return nil
@@ -201,7 +222,8 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 
 func (f *Finder) add(at place, l found) {
 	if at.name != "" && l.Size > 0 {
-		l.repository, l.finder = at.repository, f
+		l.repository = at.repository
+		l.finder = f
 		f.layers.LoadOrStore(at, &l)
 	}
 }
@@ -219,8 +241,14 @@ func (f *Finder) verify(repository string, image v1.Hash) error {
 		if err != nil {
 			return false, err
 		}
-		have = slices.DeleteFunc(have, func(a oci.Attachment) bool { return a.Subject != image || a.Tag == oci.AttestationTag(image) })
-		reports, err := signature.Verify([]signature.Subject{{Descriptor: v1.Descriptor{Digest: image}, Attachments: have}}, f.Keys)
+		have = slices.DeleteFunc(
+			have,
+			func(a oci.Attachment) bool { return a.Subject != image || a.Tag == oci.AttestationTag(image) },
+		)
+		reports, err := signature.Verify(
+			[]signature.Subject{{Descriptor: v1.Descriptor{Digest: image}, Attachments: have}},
+			f.Keys,
+		)
 		if err == nil {
 			err = reports[0].Err()
 		}
@@ -243,5 +271,10 @@ func parseOutline(text string) (d v1.Descriptor, ok bool) {
 		return d, false
 	}
 	h, err := v1.NewHash(digest)
-	return v1.Descriptor{Digest: h, Size: size, MediaType: types.OCILayerZStd}, err == nil && h.Algorithm == "sha256"
+	return v1.Descriptor{
+			Digest:    h,
+			Size:      size,
+			MediaType: types.OCILayerZStd,
+		}, err == nil &&
+			h.Algorithm == "sha256"
 }

@@ -8,10 +8,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Histories are those of the layers of an image. Where the configuration does not have one for each they are
-// empty, and known is false.
+// Histories are those of the layers of an image. Where the configuration does not have one for each
+// they are empty, and known is false.
 func Histories(config *v1.ConfigFile, layers int) (all []v1.History, known bool) {
-	all = slices.DeleteFunc(slices.Clone(config.History), func(h v1.History) bool { return h.EmptyLayer })
+	all = slices.DeleteFunc(
+		slices.Clone(config.History),
+		func(h v1.History) bool { return h.EmptyLayer },
+	)
 	if len(all) != layers {
 		return make([]v1.History, layers), false
 	}
@@ -19,7 +22,10 @@ func Histories(config *v1.ConfigFile, layers int) (all []v1.History, known bool)
 }
 
 // ociTypes are OCI's types of layers, by Docker's.
-var ociTypes = map[types.MediaType]types.MediaType{types.DockerLayer: types.OCILayer, types.DockerUncompressedLayer: types.OCIUncompressedLayer}
+var ociTypes = map[types.MediaType]types.MediaType{
+	types.DockerLayer:             types.OCILayer,
+	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
+}
 
 // OCIMediaType is the type of the same bytes in an OCI image.
 func OCIMediaType(l v1.Layer) (types.MediaType, error) {

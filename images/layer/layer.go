@@ -1,10 +1,11 @@
-// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made from. It knows
-// neither recipes nor what is in a layer.
+// Package layer makes the layers of images and keeps them in the cache by the digest of what they
+// are made from. It knows neither recipes nor what is in a layer.
 //
-// Registries are a cache of layers too. The manifest of a pushed image says of each layer from which key it was made
-// ([recipe.LabelKey]), and tags named layer-KEY lead from keys to images. A [Finder] finds finished layers in this way, so
-// that a build on an empty machine makes, downloads and sends only what is new; [Finder.Publish] adds the tags. It trusts
-// no registry: content counts by its digest, and with keys only what an image says that one of them signed.
+// Registries are a cache of layers too. The manifest of a pushed image says of each layer from
+// which key it was made ([recipe.LabelKey]), and tags named layer-KEY lead from keys to images. A
+// [Finder] finds finished layers in this way, so that a build on an empty machine makes, downloads
+// and sends only what is new; [Finder.Publish] adds the tags. It trusts no registry: content counts
+// by its digest, and with keys only what an image says that one of them signed.
 package layer
 
 import (
@@ -34,27 +35,32 @@ type Record struct {
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
-	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
+	// of the layer with the list of files: the digest of the list
+	Files string `json:"files,omitempty"`
 }
 
 // Cache keeps finished layers by the digest of their inputs.
 type Cache struct {
-	Store    *fetch.Store
-	Observe  progress.Observer
-	Making   *Once[v1.Layer]        // layers in the making, by key, and errors of those that could not be made; nil: nobody waits
-	Outlines *Once[*rootfs.Members] // of the layers that the images of one call share, by digest; nil: each is read again
-	Finder   *Finder                // finds finished layers in registries; nil: there are none
+	Store   *fetch.Store
+	Observe progress.Observer
+	// layers in the making, by key, and errors of those that could not be made; nil: nobody waits
+	Making *Once[v1.Layer]
+	// of the layers that the images of one call share, by digest; nil: each is read again
+	Outlines *Once[*rootfs.Members]
+	Finder   *Finder // finds finished layers in registries; nil: there are none
 }
 
-// Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content,
-// Compression and Time.
+// Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its
+// content, Compression and Time.
 type Spec struct {
-	Target      string // of the image, for progress: "535.261.03-debian12 amd64"
-	Arch        string // of the image
-	Name        string
-	Key         string
-	Content     string // key of the content without its compression, of a layer that is dear to make; "": it is made again
-	Single      bool   // no other image has it
+	Target string // of the image, for progress: "535.261.03-debian12 amd64"
+	Arch   string // of the image
+	Name   string
+	Key    string
+	// key of the content without its compression, of a layer that is dear to make; "": it is made
+	// again
+	Content     string
+	Single      bool // no other image has it
 	Compression recipe.Compression
 	Time        time.Time // of all files
 }
@@ -62,8 +68,8 @@ type Spec struct {
 // Fill makes the content of a layer, with the contents of its files in the spool.
 type Fill func(context.Context, *rootfs.Spool, *progress.Step) (*rootfs.Tree, error)
 
-// Key is the cache key of a layer, or of another result: the digest of what it is made from. Two images that
-// agree on these inputs, which are plain data, share it.
+// Key is the cache key of a layer, or of another result: the digest of what it is made from. Two
+// images that agree on these inputs, which are plain data, share it.
 func Key(kind string, inputs ...any) string {
 	inputs = slices.Clone(inputs)
 	for i, input := range inputs {
@@ -79,8 +85,8 @@ func Key(kind string, inputs ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Kinds of records of layers. What is made while layers of images that nobody signed are used has records of its own, so
-// that a build that signs never takes it.
+// Kinds of records of layers. What is made while layers of images that nobody signed are used has
+// records of its own, so that a build that signs never takes it.
 const (
 	verifiedRecord   = "layer"
 	unverifiedRecord = "unverified"
@@ -88,8 +94,8 @@ const (
 
 func (c Cache) unverified() bool { return c.Finder != nil && !c.Finder.Verifies() }
 
-// Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
-// missing, and so does a blob of another size, which is removed.
+// Get returns the layer of a key when record and blob are both there. A record that cannot be read
+// counts as missing, and so does a blob of another size, which is removed.
 func (c Cache) Get(key string) (v1.Layer, bool) {
 	var rec Record
 	_, ok := c.Store.Lookup(verifiedRecord, key, &rec)
@@ -99,20 +105,22 @@ func (c Cache) Get(key string) (v1.Layer, bool) {
 	return &stored{Record: rec, key: key, store: c.Store}, ok && rec.isIn(c.Store)
 }
 
-// isIn says whether a store has the layer. It removes a blob of another size, which something damaged.
+// isIn says whether a store has the layer. It removes a blob of another size, which something
+// damaged.
 func (r Record) isIn(store *fetch.Store) bool {
 	if !store.Has(r.Digest.Hex) {
 		return false
 	}
 	info, err := os.Stat(store.Path(r.Digest.Hex))
 	if err == nil && info.Size() != r.Size {
-		_ = os.Remove(store.Path(r.Digest.Hex)) // if that fails, writing the blob again fails too, and says why
+		// if that fails, writing the blob again fails too, and says why
+		_ = os.Remove(store.Path(r.Digest.Hex))
 	}
 	return err == nil && info.Size() == r.Size
 }
 
-// Make returns the layer of a specification, from the cache or made by fill. When several callers request the
-// same layer at the same time, one makes it and the others wait.
+// Make returns the layer of a specification, from the cache or made by fill. When several callers
+// request the same layer at the same time, one makes it and the others wait.
 func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	step := c.Observe.Await(of.Target, of.Name+" layer")
 	if l, ok := c.Get(of.Key); ok {
@@ -128,7 +136,12 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 }
 
 // fill makes a layer, unless another caller is at it, and ends the step.
-func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
+func (c Cache) fill(
+	ctx context.Context,
+	of Spec,
+	fill Fill,
+	step *progress.Step,
+) (v1.Layer, error) {
 	waited := true
 	made, err := c.Making.Do(ctx, of.Key, func() (v1.Layer, error) {
 		waited = false
@@ -152,9 +165,14 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 	return made, step.End(waited, nil)
 }
 
-// Write compresses a tree and notes the result in the cache. At the same time it makes the layer's outline, so that the
-// layer need not be read for it.
-func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
+// Write compresses a tree and notes the result in the cache. At the same time it makes the layer's
+// outline, so that the layer need not be read for it.
+func (c Cache) Write(
+	ctx context.Context,
+	of Spec,
+	tree *rootfs.Tree,
+	step *progress.Step,
+) (v1.Layer, error) {
 	content, copied := io.Pipe()
 	eg, ectx := errgroup.WithContext(ctx)
 	var rec, outline Record
@@ -166,7 +184,13 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 		return err
 	})
 	eg.Go(func() (err error) {
-		outline, err = c.compress(ectx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error { return rootfs.Outline(ectx, content, w) })
+		outline, err = c.compress(
+			ectx,
+			recipe.Zstd,
+			0,
+			progress.Quiet(),
+			func(w io.Writer) error { return rootfs.Outline(ectx, content, w) },
+		)
 		_ = content.CloseWithError(err) // never fails
 		return err
 	})
@@ -185,8 +209,8 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 	return c.note(of.Key, rec)
 }
 
-// recompress makes a layer of one with the same content that the cache has in another compression. If that one cannot be
-// read, the layer is made from its inputs.
+// recompress makes a layer of one with the same content that the cache has in another compression.
+// If that one cannot be read, the layer is made from its inputs.
 func (c Cache) recompress(ctx context.Context, of Spec, step *progress.Step) (v1.Layer, bool) {
 	other, ok := c.Get(of.Content)
 	if of.Content == "" || !ok {
@@ -199,7 +223,13 @@ func (c Cache) recompress(ctx context.Context, of Spec, step *progress.Step) (v1
 		})
 	})
 	if err != nil {
-		step.Note(fmt.Sprintf("the %s layer is made again, because what the cache has cannot be used: %v", of.Name, err))
+		step.Note(
+			fmt.Sprintf(
+				"the %s layer is made again, because what the cache has cannot be used: %v",
+				of.Name,
+				err,
+			),
+		)
 		return nil, false
 	}
 	made, err := c.note(of.Key, rec)
@@ -212,10 +242,20 @@ func (c Cache) note(key string, rec Record) (v1.Layer, error) {
 	if c.unverified() {
 		kind = unverifiedRecord
 	}
-	return &stored{Record: rec, key: key, store: c.Store}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
+	return &stored{
+			Record: rec,
+			key:    key,
+			store:  c.Store,
+		}, c.Store.Note(
+			kind,
+			key,
+			rec.Digest.Hex,
+			rec,
+		)
 }
 
-// NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for it again.
+// NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for
+// it again.
 func (c Cache) NoteFiles(l v1.Layer, digest string) error {
 	made, ok := l.(*stored)
 	if !ok || made.found != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Once keeps the answer of each key for the length of one call, so that a question that many images have is asked once.
-// The zero value is empty and ready; nil keeps nothing.
+// Once keeps the answer of each key for the length of one call, so that a question that many images
+// have is asked once. The zero value is empty and ready; nil keeps nothing.
 type Once[T any] struct {
 	mu  sync.Mutex
 	all map[string]*answer[T]
@@ -19,8 +19,9 @@ type answer[T any] struct {
 	asked bool // false: the caller that asked was cancelled
 }
 
-// Get returns the answer of a key, which find finds. Callers that want the same at the same time wait for the
-// first. An error is an answer too, except that of a caller whose context ended: the next caller asks again.
+// Get returns the answer of a key, which find finds. Callers that want the same at the same time
+// wait for the first. An error is an answer too, except that of a caller whose context ended: the
+// next caller asks again.
 func (m *Once[T]) Get(ctx context.Context, key string, find func() (T, error)) (T, error) {
 	if m == nil {
 		return find()

@@ -12,9 +12,13 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Outline reads layers, the bottom one first, into one tree that has the digests of all contents and not the
-// contents. Each layer is read once in the life of the cache, which keeps its outline.
-func (c Cache) Outline(ctx context.Context, layers []v1.Layer, step *progress.Step) (*rootfs.Tree, error) {
+// Outline reads layers, the bottom one first, into one tree that has the digests of all contents
+// and not the contents. Each layer is read once in the life of the cache, which keeps its outline.
+func (c Cache) Outline(
+	ctx context.Context,
+	layers []v1.Layer,
+	step *progress.Step,
+) (*rootfs.Tree, error) {
 	tree := rootfs.New(rootfs.NoSpool(), nil)
 	for i, l := range layers {
 		members, err := c.members(ctx, l, step)
@@ -28,7 +32,11 @@ func (c Cache) Outline(ctx context.Context, layers []v1.Layer, step *progress.St
 	return tree, nil
 }
 
-func (c Cache) members(ctx context.Context, l v1.Layer, step *progress.Step) (members *rootfs.Members, err error) {
+func (c Cache) members(
+	ctx context.Context,
+	l v1.Layer,
+	step *progress.Step,
+) (members *rootfs.Members, err error) {
 	digest, err := l.Digest()
 	if err != nil {
 		return nil, err
@@ -52,8 +60,8 @@ const outlineName = "outline"
 // outlineKey is the key of the outline of the layer with a digest.
 func outlineKey(digest v1.Hash) string { return Key("outline 3", digest.String()) }
 
-// OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither the cache
-// nor a registry has its outline.
+// OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither
+// the cache nor a registry has its outline.
 func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (v1.Layer, error) {
 	digest, err := l.Digest()
 	if err != nil {
@@ -64,7 +72,11 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 		return outline, nil
 	}
 	again := func(ctx context.Context) (v1.Layer, error) {
-		return c.Making.Do(ctx, key, func() (v1.Layer, error) { return c.makeOutline(ctx, l, step, outlineName) })
+		return c.Making.Do(
+			ctx,
+			key,
+			func() (v1.Layer, error) { return c.makeOutline(ctx, l, step, outlineName) },
+		)
 	}
 	if outline, ok := c.Find(ctx, Spec{Name: outlineName, Key: key, Compression: recipe.Zstd, Single: true}, again, step); ok {
 		return outline, nil
@@ -73,13 +85,24 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 }
 
 // makeOutline reads a layer and keeps its outline. name is for progress.
-func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step, name string) (v1.Layer, error) {
+func (c Cache) makeOutline(
+	ctx context.Context,
+	l v1.Layer,
+	step *progress.Step,
+	name string,
+) (v1.Layer, error) {
 	digest, err := l.Digest()
 	if err != nil {
 		return nil, err
 	}
 	rec, err := c.compress(ctx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error {
-		return read(ctx, l, step, name, func(r io.Reader) error { return rootfs.Outline(ctx, r, w) })
+		return read(
+			ctx,
+			l,
+			step,
+			name,
+			func(r io.Reader) error { return rootfs.Outline(ctx, r, w) },
+		)
 	})
 	if err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// outlinesType is the artifact type of the referrer of an image that has the outlines of its layers.
+// outlinesType is the artifact type of the referrer of an image that has the outlines of its
+// layers.
 const outlinesType = "application/vnd.driver-container.outlines.v1"
 
 const outlineMediaType types.MediaType = "application/vnd.driver-container.outline.v1.tar+zstd"
@@ -27,10 +28,16 @@ const outlineMediaType types.MediaType = "application/vnd.driver-container.outli
 // sendAtOnce is how many blobs of an image are looked for, or sent, at a time.
 const sendAtOnce = 4
 
-// Publish makes an image that is in a repository of use to later builds: it adds the outlines of the layers,
-// and tags for the keys that no other image there has yet. tag is the image's own. single are the names of
-// layers, as the history has them, that no other image shares.
-func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag string, img v1.Image, single ...string) error {
+// Publish makes an image that is in a repository of use to later builds: it adds the outlines of
+// the layers, and tags for the keys that no other image there has yet. tag is the image's own.
+// single are the names of layers, as the history has them, that no other image shares.
+func (f *Finder) Publish(
+	ctx context.Context,
+	cache Cache,
+	repository, tag string,
+	img v1.Image,
+	single ...string,
+) error {
 	config, err := img.ConfigFile()
 	if err != nil {
 		return err
@@ -54,7 +61,8 @@ func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag strin
 	for i, l := range manifest.Layers {
 		key := l.Annotations[recipe.LabelKey]
 		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
-		if key != "" && !slices.Contains(single, name) && f.findIn(repository, Spec{Arch: config.Architecture, Key: key}) == nil {
+		if key != "" && !slices.Contains(single, name) &&
+			f.findIn(repository, Spec{Arch: config.Architecture, Key: key}) == nil {
 			tags = append(tags, tagOf(key))
 		}
 	}
@@ -67,9 +75,15 @@ func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag strin
 	return nil
 }
 
-// attach adds the outlines as a referrer, which keeps the registry from removing them. Builds read them by
-// the digests in the manifest.
-func (f *Finder) attach(ctx context.Context, cache Cache, repository string, img v1.Image, subject v1.Descriptor) error {
+// attach adds the outlines as a referrer, which keeps the registry from removing them. Builds read
+// them by the digests in the manifest.
+func (f *Finder) attach(
+	ctx context.Context,
+	cache Cache,
+	repository string,
+	img v1.Image,
+	subject v1.Descriptor,
+) error {
 	layers, err := img.Layers()
 	if err != nil {
 		return err
@@ -89,7 +103,13 @@ func (f *Finder) attach(ctx context.Context, cache Cache, repository string, img
 			return err
 		}
 		if got, err := outline.Digest(); err != nil || got != want.Digest {
-			return fmt.Errorf("the outline of layer %s is %s, and the manifest says %s: %w", manifest.Layers[i].Digest, got, want.Digest, err)
+			return fmt.Errorf(
+				"the outline of layer %s is %s, and the manifest says %s: %w",
+				manifest.Layers[i].Digest,
+				got,
+				want.Digest,
+				err,
+			)
 		}
 		want.MediaType = outlineMediaType
 		blobs = append(blobs, oci.Blob{Desc: want, Open: outline.Compressed})
@@ -108,9 +128,9 @@ func (f *Finder) hasImage(repository string, image v1.Hash) bool {
 	return found
 }
 
-// Attached returns what belongs to an artifact, and to the images in it, in the first repository that the
-// finder found one of its images in. Nothing of it is verified but its digests. A registry that fails is
-// left out, with a note.
+// Attached returns what belongs to an artifact, and to the images in it, in the first repository
+// that the finder found one of its images in. Nothing of it is verified but its digests. A registry
+// that fails is left out, with a note.
 func (f *Finder) Attached(ctx context.Context, artifact, image v1.Hash) []oci.Attachment {
 	for _, repository := range f.From {
 		if !f.hasImage(repository, image) {
@@ -128,9 +148,9 @@ func (f *Finder) Attached(ctx context.Context, artifact, image v1.Hash) []oci.At
 	return nil
 }
 
-// Complete sends blobs that a repository lost although it has the manifest of an image that names them: a
-// push of the same image asks for the manifest only. It does nothing for images that the finder has not found
-// in the repository.
+// Complete sends blobs that a repository lost although it has the manifest of an image that names
+// them: a push of the same image asks for the manifest only. It does nothing for images that the
+// finder has not found in the repository.
 func (f *Finder) Complete(ctx context.Context, repository string, images []v1.Image) error {
 	for _, img := range images {
 		digest, err := img.Digest()
@@ -148,7 +168,11 @@ func (f *Finder) Complete(ctx context.Context, repository string, images []v1.Im
 		jobs.SetLimit(sendAtOnce)
 		for _, b := range content.Blobs {
 			jobs.Go(func() error {
-				_, err := f.complete.Get(jctx, repository+"@"+b.Desc.Digest.String(), func() (bool, error) { return true, f.send(jctx, repository, b) })
+				_, err := f.complete.Get(
+					jctx,
+					repository+"@"+b.Desc.Digest.String(),
+					func() (bool, error) { return true, f.send(jctx, repository, b) },
+				)
 				return err
 			})
 		}
@@ -163,7 +187,14 @@ func (f *Finder) Complete(ctx context.Context, repository string, images []v1.Im
 func (f *Finder) send(ctx context.Context, repository string, b oci.Blob) error {
 	state, err := f.Registry.PushBlob(ctx, repository, b)
 	if err == nil && state != registry.Exists {
-		f.say(repository, fmt.Sprintf("warning: %s had lost the blob %s of an image, and has it again", repository, b.Desc.Digest))
+		f.say(
+			repository,
+			fmt.Sprintf(
+				"warning: %s had lost the blob %s of an image, and has it again",
+				repository,
+				b.Desc.Digest,
+			),
+		)
 	}
 	return err
 }

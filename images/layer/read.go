@@ -17,12 +17,19 @@ import (
 )
 
 // Flatten reads all layers of an image into one tree; keep as in rootfs.Tree.Apply.
-func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
+func Flatten(
+	ctx context.Context,
+	img v1.Image,
+	spool *rootfs.Spool,
+	keep func(string) bool,
+	step *progress.Step,
+) (*rootfs.Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
 	}
-	tree, names := rootfs.New(spool, nil), oci.LayerNames(img)
+	tree := rootfs.New(spool, nil)
+	names := oci.LayerNames(img)
 	for i, l := range layers {
 		digest, err := l.Digest()
 		if err == nil {
@@ -36,12 +43,26 @@ func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(s
 }
 
 // Apply lays one layer over a tree. name is for progress.
-func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error {
+func Apply(
+	ctx context.Context,
+	tree *rootfs.Tree,
+	l v1.Layer,
+	keep func(string) bool,
+	step *progress.Step,
+	name string,
+) error {
 	return read(ctx, l, step, name, func(r io.Reader) error { return tree.Apply(ctx, r, keep) })
 }
 
-// read gives the content of a layer to f, and reads it to its end: only then has its digest been checked.
-func read(ctx context.Context, l v1.Layer, step *progress.Step, name string, f func(io.Reader) error) (err error) {
+// read gives the content of a layer to f, and reads it to its end: only then has its digest been
+// checked.
+func read(
+	ctx context.Context,
+	l v1.Layer,
+	step *progress.Step,
+	name string,
+	f func(io.Reader) error,
+) (err error) {
 	r, err := Open(l)
 	if err != nil {
 		return err
@@ -55,15 +76,17 @@ func read(ctx context.Context, l v1.Layer, step *progress.Step, name string, f f
 	return err
 }
 
-// Bounds of one layer: it may unpack to maxRatio times its size, or to maxSmall bytes if that is more. Layers
-// of programs unpack to 2 to 5 times their size; gzip reaches 1,032 and zstd 30,000 with zeros.
+// Bounds of one layer: it may unpack to maxRatio times its size, or to maxSmall bytes if that is
+// more. Layers of programs unpack to 2 to 5 times their size; gzip reaches 1,032 and zstd 30,000
+// with zeros.
 const (
 	maxRatio = 200
 	maxSmall = 256 << 20
 )
 
-// Open returns the unpacked content of a layer. It ends with rootfs.ErrTooLarge beyond the bounds, and with
-// oci.ErrDiffID if it is not what the image's configuration says; an outline is in no configuration.
+// Open returns the unpacked content of a layer. It ends with rootfs.ErrTooLarge beyond the bounds,
+// and with oci.ErrDiffID if it is not what the image's configuration says; an outline is in no
+// configuration.
 func Open(l v1.Layer) (io.ReadCloser, error) {
 	size, err := l.Size()
 	if err != nil {
@@ -97,7 +120,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 		}
 	}
 	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("%w: a layer of %d bytes unpacks to more than %d times as much", rootfs.ErrTooLarge, b.size, maxRatio)
+		return 0, fmt.Errorf(
+			"%w: a layer of %d bytes unpacks to more than %d times as much",
+			rootfs.ErrTooLarge,
+			b.size,
+			maxRatio,
+		)
 	}
 	return n, err
 }

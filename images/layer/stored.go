@@ -17,8 +17,9 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// stored is a layer whose compressed bytes are in the store. One that was found in a registry is downloaded when its
-// content is read for the first time. If the registry's copy is damaged or gone, the layer is made here after all.
+// stored is a layer whose compressed bytes are in the store. One that was found in a registry is
+// downloaded when its content is read for the first time. If the registry's copy is damaged or
+// gone, the layer is made here after all.
 type stored struct {
 	Record
 	key   string
@@ -69,15 +70,27 @@ func (l *stored) bring(ctx context.Context) error {
 		return errors.Join(err, failed)
 	}
 	if digest, failed := made.Digest(); failed != nil || digest != l.Record.Digest {
-		return errors.Join(err, failed,
-			fmt.Errorf("the registry names the layer %s, and its inputs give %s: build again with --cache-from none", l.Record.Digest, digest))
+		return errors.Join(
+			err,
+			failed,
+			fmt.Errorf(
+				"the registry names the layer %s, and its inputs give %s: build again with --cache-from none",
+				l.Record.Digest,
+				digest,
+			),
+		)
 	}
 	return nil
 }
 
-// Find returns a layer from a registry that has it. again makes the layer; it is called only if the registry turns out
-// not to have the content.
-func (c Cache) Find(ctx context.Context, of Spec, again func(context.Context) (v1.Layer, error), step *progress.Step) (v1.Layer, bool) {
+// Find returns a layer from a registry that has it. again makes the layer; it is called only if the
+// registry turns out not to have the content.
+func (c Cache) Find(
+	ctx context.Context,
+	of Spec,
+	again func(context.Context) (v1.Layer, error),
+	step *progress.Step,
+) (v1.Layer, bool) {
 	if c.Finder == nil {
 		return nil, false
 	}
@@ -88,15 +101,22 @@ func (c Cache) Find(ctx context.Context, of Spec, again func(context.Context) (v
 	l := &stored{f.record(), of.Key, c.Store, f, again}
 	if f.needed {
 		if err := c.download(ctx, l, step); err != nil {
-			step.Note(fmt.Sprintf("the %s layer is made here, because the registry's copy cannot be used: %v", of.Name, err))
+			step.Note(
+				fmt.Sprintf(
+					"the %s layer is made here, because the registry's copy cannot be used: %v",
+					of.Name,
+					err,
+				),
+			)
 			return nil, false
 		}
 	}
 	return l, true
 }
 
-// download downloads a layer. If nobody vouches for what its image says, download reads the layer once, because the
-// digest of its content goes into the image, and notes it like a layer that was made here.
+// download downloads a layer. If nobody vouches for what its image says, download reads the layer
+// once, because the digest of its content goes into the image, and notes it like a layer that was
+// made here.
 func (c Cache) download(ctx context.Context, l *stored, step *progress.Step) error {
 	if !l.isIn(l.store) {
 		if err := l.found.fetch(ctx); err != nil {
@@ -113,8 +133,8 @@ func (c Cache) download(ctx context.Context, l *stored, step *progress.Step) err
 	return err
 }
 
-// Annotations are what the manifest of an image says of a layer, so that a later build finds it: its key, if
-// it was made from one, and its outline. What the layer's manifest said before is kept.
+// Annotations are what the manifest of an image says of a layer, so that a later build finds it:
+// its key, if it was made from one, and its outline. What the layer's manifest said before is kept.
 func (c Cache) Annotations(ctx context.Context, l v1.Layer) (map[string]string, error) {
 	outline, err := c.OutlineOf(ctx, l, progress.Quiet())
 	if err != nil {
@@ -124,11 +144,15 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer) (map[string]string, 
 	if err != nil {
 		return nil, err
 	}
-	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", d.Digest, d.Size)}), nil
+	return Keyed(
+		l,
+		map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", d.Digest, d.Size)},
+	), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache
-// noted. It is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
+// Annotation is a value that the manifest says of a layer which was found in a registry, or that
+// the cache noted. It is "" for all others, and if nobody vouches for the manifest and the content
+// is there to be read.
 func Annotation(l v1.Layer, name string) string {
 	made, ok := l.(*stored)
 	switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/driver-container/driver-container/images/workdir"
 )
 
-// WorkFolder makes an empty folder in the cache for files that another program opens by name. remove deletes
-// it. The next call removes the folders of builders that were killed; a folder that cannot be removed then is
-// tried again by the call after it.
+// WorkFolder makes an empty folder in the cache for files that another program opens by name.
+// remove deletes it. The next call removes the folders of builders that were killed; a folder that
+// cannot be removed then is tried again by the call after it.
 func WorkFolder(store *fetch.Store) (dir string, remove func() error, err error) {
 	const prefix = "modules-"
 	parent := filepath.Join(store.Dir(), "work")

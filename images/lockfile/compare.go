@@ -48,11 +48,12 @@ func (c *changes) words(what string, old, now []string) {
 	}
 }
 
-// CompareAsked lists the differences between what was locked and what is asked for now, a recipe without pins.
-// The mirror is left out: it changes where packages come from and not which.
+// CompareAsked lists the differences between what was locked and what is asked for now, a recipe
+// without pins. The mirror is left out: it changes where packages come from and not which.
 func CompareAsked(locked, now *recipe.Recipe) []Change {
 	var c changes
-	was, is := locked.Asked, now.Asked
+	was := locked.Asked
+	is := now.Asked
 	c.text("base image", imageNames(was.Base)[0], imageNames(is.Base)[0])
 	c.words("component", was.Components, is.Components)
 	c.words("repository", repositories(locked), repositories(now))
@@ -83,7 +84,10 @@ func imageNames(refs ...string) (names []string) {
 
 func repositories(r *recipe.Recipe) (all []string) {
 	for _, one := range r.Public().Repositories {
-		all = append(all, strings.Join(slices.Concat(one.BaseURLs, one.URIs, one.Suites, one.Components), " "))
+		all = append(
+			all,
+			strings.Join(slices.Concat(one.BaseURLs, one.URIs, one.Suites, one.Components), " "),
+		)
 	}
 	return all
 }
@@ -106,7 +110,11 @@ func ComparePins(old, now recipe.Pins) []Change {
 		c.packages("headers of "+release, old.Headers[release], now.Headers[release])
 	}
 	for _, release := range slices.Sorted(maps.Keys(old.Toolkits)) {
-		c.text("image with kernel "+release+" "+now.Toolkits[release].Name, old.Toolkits[release].Digest, now.Toolkits[release].Digest)
+		c.text(
+			"image with kernel "+release+" "+now.Toolkits[release].Name,
+			old.Toolkits[release].Digest,
+			now.Toolkits[release].Digest,
+		)
 	}
 	c.packages("driver", old.Driver, now.Driver)
 	c.packages("companion", old.Companions, now.Companions)
@@ -122,11 +130,13 @@ func (c *changes) packages(what string, old, now []distros.Package) {
 		}
 		return m
 	}
-	before, after := index(old), index(now)
+	before := index(old)
+	after := index(now)
 	both := maps.Clone(before)
 	maps.Copy(both, after)
 	for _, k := range slices.Sorted(maps.Keys(both)) {
-		b, a := before[k], after[k]
+		b := before[k]
+		a := after[k]
 		label := what + " " + both[k].Name
 		if a.Version != b.Version {
 			c.text(label, b.Version, a.Version)
@@ -156,7 +166,8 @@ func Compare(old, now *Entry) []Change {
 	return append(c, ComparePins(old.Recipe.Pins(), now.Recipe.Pins())...)
 }
 
-// MismatchError means that the image that was requested is not the one that was locked. Nothing was built.
+// MismatchError means that the image that was requested is not the one that was locked. Nothing was
+// built.
 type MismatchError struct {
 	Target  string // its name
 	Changes []Change

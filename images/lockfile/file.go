@@ -21,7 +21,8 @@ import (
 // MaxSize bounds a file in bytes: a thousand images of two hundred packages each.
 const MaxSize = 64 << 20
 
-// ErrFormat means that a file is not a lock, that an earlier driver-build wrote it, or that it was damaged or merged badly.
+// ErrFormat means that a file is not a lock, that an earlier driver-build wrote it, or that it was
+// damaged or merged badly.
 var ErrFormat = errors.New("not a valid lock")
 
 // ErrLater means that a later driver-build wrote the lock, with what this one would lose.
@@ -40,7 +41,8 @@ func Read(file string, want func(name string) bool) (*Lock, error) {
 	l, err := Parse(file, text, want)
 	if err == nil {
 		sum := sha256.Sum256(data)
-		l.File, l.SHA256 = file, hex.EncodeToString(sum[:])
+		l.File = file
+		l.SHA256 = hex.EncodeToString(sum[:])
 	}
 	return l, err
 }
@@ -61,17 +63,28 @@ type entry struct {
 	Recipe  json.RawMessage `json:"recipe"`
 }
 
-// Parse reads a file; name is for messages. It checks everything: a value that would be unusable later is
-// ErrFormat now. Entries that want does not name are passed over, unread; nil wants all.
+// Parse reads a file; name is for messages. It checks everything: a value that would be unusable
+// later is ErrFormat now. Entries that want does not name are passed over, unread; nil wants all.
 func Parse(name string, data []byte, want func(name string) bool) (*Lock, error) {
 	fail := func(err error) (*Lock, error) {
-		return nil, fmt.Errorf("%s: %w: %w; driver-build lock --update writes it anew", name, ErrFormat, err)
+		return nil, fmt.Errorf(
+			"%s: %w: %w; driver-build lock --update writes it anew",
+			name,
+			ErrFormat,
+			err,
+		)
 	}
 	switch {
 	case bytes.Contains(data, []byte("<<<<<<< ")):
-		return nil, fmt.Errorf("%s: %w: it holds the marks of a merge with conflicts: take one side and run driver-build lock", name, ErrFormat)
+		return nil, fmt.Errorf(
+			"%s: %w: it holds the marks of a merge with conflicts: take one side and run driver-build lock",
+			name,
+			ErrFormat,
+		)
 	case earlier.Match(data):
-		return fail(errors.New("an earlier driver-build wrote it, in a form that this one does not read"))
+		return fail(
+			errors.New("an earlier driver-build wrote it, in a form that this one does not read"),
+		)
 	case len(data) > MaxSize:
 		return fail(fmt.Errorf("it is larger than %d bytes", MaxSize))
 	}
@@ -81,8 +94,13 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	}
 	switch {
 	case doc.Schema > Schema:
-		return nil, fmt.Errorf("%s: %w: its schema is %d, this program knows %d: use the driver-build that wrote it", name, ErrLater,
-			doc.Schema, Schema)
+		return nil, fmt.Errorf(
+			"%s: %w: its schema is %d, this program knows %d: use the driver-build that wrote it",
+			name,
+			ErrLater,
+			doc.Schema,
+			Schema,
+		)
 	case doc.Schema < Schema:
 		return fail(fmt.Errorf("its schema is %d, this program knows %d", doc.Schema, Schema))
 	}
@@ -106,17 +124,23 @@ func parseEntry(key string, raw []byte) (e *Entry, err error) {
 		return nil, err
 	}
 	e = &Entry{Digest: parts.Digest, Kernels: parts.Kernels}
-	if e.Recipe, err = recipe.Decode(parts.Recipe); err != nil {
+	e.Recipe, err = recipe.Decode(parts.Recipe)
+	if err != nil {
 		return nil, err
 	}
 	if sum, err := e.sum(); err != nil || sum != e.Digest || e.Name() != key {
-		return nil, errors.Join(errors.New("it was changed after driver-build lock wrote it: take the file from version control again"), err)
+		return nil, errors.Join(
+			errors.New(
+				"it was changed after driver-build lock wrote it: take the file from version control again",
+			),
+			err,
+		)
 	}
 	return e, nil
 }
 
-// Write writes the lock to a file, by the rule of package outfile: what was there stays until the new lock is
-// on the disk.
+// Write writes the lock to a file, by the rule of package outfile: what was there stays until the
+// new lock is on the disk.
 func (l *Lock) Write(ctx context.Context, file string) error {
 	data, err := l.Encode()
 	if err == nil {
@@ -131,12 +155,14 @@ func (l *Lock) Write(ctx context.Context, file string) error {
 	return nil
 }
 
-// Encode returns the bytes of the file: one package a line, so that a new version is one line of a diff.
+// Encode returns the bytes of the file: one package a line, so that a new version is one line of a
+// diff.
 func (l *Lock) Encode() ([]byte, error) {
 	l.Schema = Schema
 	for _, e := range l.Images {
 		var err error
-		if e.Digest, err = e.sum(); err != nil {
+		e.Digest, err = e.sum()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +177,8 @@ func (l *Lock) Encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// layout writes compact JSON in lines: what holds a list of objects has a line for each member, all else is on one line.
+// layout writes compact JSON in lines: what holds a list of objects has a line for each member, all
+// else is on one line.
 func layout(b *bytes.Buffer, value []byte, newline string) error {
 	list := bytes.HasPrefix(value, []byte("[{"))
 	if !list && (value[0] != '{' || !bytes.Contains(value, []byte(`[{`))) {

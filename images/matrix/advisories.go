@@ -14,17 +14,21 @@ import (
 type Advisory struct {
 	driverinfo.Advisory
 	Drivers []string `m:"drivers!" of:"pattern"` // versions, or prefixes such as 570.*
-	// Nodes says which nodes a fault hits, in a form that programs read; nil: only the text Affects says it. Images do not have it.
+	// Nodes says which nodes a fault hits, in a form that programs read; nil: only the text Affects
+	// says it. Images do not have it.
 	Nodes *AdvisoryNodes `m:"nodes"`
 }
 
-// AdvisoryNodes are the nodes that an advisory is about. A node is one of them if each list that is not empty has it.
+// AdvisoryNodes are the nodes that an advisory is about. A node is one of them if each list that is
+// not empty has it.
 type AdvisoryNodes struct {
-	Instances []string `m:"instances" of:"instance"` // types of a cloud's machines, or patterns: p6e-gb200.*
-	Devices   []string `m:"devices" of:"device"`     // PCI numbers of GPUs: "2941"
+	// types of a cloud's machines, or patterns: p6e-gb200.*
+	Instances []string `m:"instances" of:"instance"`
+	Devices   []string `m:"devices" of:"device"` // PCI numbers of GPUs: "2941"
 }
 
-// Have reports whether a machine of this type ("" if no cloud has a word for it) with these GPUs is one of the nodes.
+// Have reports whether a machine of this type ("" if no cloud has a word for it) with these GPUs is
+// one of the nodes.
 func (n *AdvisoryNodes) Have(instance string, devices []uint16) bool {
 	isInstance := func(pattern string) bool {
 		ok, _ := path.Match(pattern, instance) // their form allows no mistake
@@ -39,7 +43,10 @@ func (n *AdvisoryNodes) Have(instance string, devices []uint16) bool {
 
 // covers reports whether the advisory is about a driver, or about all of a pattern.
 func (a Advisory) covers(version string) bool {
-	return slices.ContainsFunc(a.Drivers, func(pattern string) bool { return matches(pattern, version) })
+	return slices.ContainsFunc(
+		a.Drivers,
+		func(pattern string) bool { return matches(pattern, version) },
+	)
 }
 
 // common returns a pattern that two advisories share, "" if there is none.
@@ -53,15 +60,15 @@ func (a Advisory) common(b Advisory) string {
 	return ""
 }
 
-// AdvisoriesOf returns what the matrix says about a release of the driver, in the order of the file. The
-// release need not be in the matrix.
+// AdvisoriesOf returns what the matrix says about a release of the driver, in the order of the
+// file. The release need not be in the matrix.
 func (m *Matrix) AdvisoriesOf(version string) []Advisory {
 	other := func(a Advisory) bool { return !a.covers(version) }
 	return slices.DeleteFunc(slices.Clone(m.Advisories), other)
 }
 
-// advisories checks the list. Two advisories must not contradict each other: have one id, or two ends of life
-// for one driver. A driver must not have more than an image can tell its node about.
+// advisories checks the list. Two advisories must not contradict each other: have one id, or two
+// ends of life for one driver. A driver must not have more than an image can tell its node about.
 func (d *decoder) advisories(root *yaml.Node) {
 	rows := child(root, "advisories").Content
 	for i, a := range d.m.Advisories {
@@ -88,7 +95,8 @@ func (d *decoder) advisories(root *yaml.Node) {
 		}
 	}
 	for _, v := range d.m.Drivers {
-		if n := len(v.Advisories); n >= driverinfo.MaxAdvisories { // one is left for the end of life that driver-build knows
+		// one is left for the end of life that driver-build knows
+		if n := len(v.Advisories); n >= driverinfo.MaxAdvisories {
 			d.errorAt(0, 0, fmt.Sprintf("driver %s has %d advisories, of which an image can name %d: put what belongs together into one",
 				v.Version, n, driverinfo.MaxAdvisories-1))
 		}

@@ -15,30 +15,34 @@ import (
 // AllCompanions in Selection.Companions stands for every companion that fits.
 const AllCompanions = "all"
 
-// Companion is a release of a companion: the sources of a kernel module that is compiled against the driver's
-// modules. See driverinfo.Companion.
+// Companion is a release of a companion: the sources of a kernel module that is compiled against
+// the driver's modules. See driverinfo.Companion.
 type Companion struct {
-	Name    string   `m:"name!" of:"companion"`     // driverinfo.NvidiaFS, driverinfo.GDRDrv
-	Version string   `m:"version!" of:"version-of"` // "2.13.5"
-	Archive *Archive `m:"archive" of:"source-url"`  // an archive of its sources; nil: Debian's package
+	Name    string `m:"name!" of:"companion"`     // driverinfo.NvidiaFS, driverinfo.GDRDrv
+	Version string `m:"version!" of:"version-of"` // "2.13.5"
+	// an archive of its sources; nil: Debian's package
+	Archive *Archive `m:"archive" of:"source-url"`
 	Debian  struct {
-		Package string            `m:"package!" of:"package"`       // with its sources: "nvidia-fs-dkms"
-		Systems map[string]string `m:"systems!" of:"system:debian"` // whose archives have it, with the version there
+		// with its sources: "nvidia-fs-dkms"
+		Package string `m:"package!" of:"package"`
+		// whose archives have it, with the version there
+		Systems map[string]string `m:"systems!" of:"system:debian"`
 	} `m:"debian"`
 	Drivers struct {
 		From  string `m:"from" of:"range"`  // the first driver that it fits, "" for any: "535"
 		Below string `m:"below" of:"range"` // the first driver that it no longer fits; "": none
 	} `m:"drivers"`
-	Archs    []string `m:"archs" of:"arch"`       // architectures that it can be used on
-	Flavours []string `m:"flavours" of:"flavour"` // of the driver's modules that it can be compiled against; empty: all
+	Archs []string `m:"archs" of:"arch"` // architectures that it can be used on
+	// of the driver's modules that it can be compiled against; empty: all
+	Flavours []string `m:"flavours" of:"flavour"`
 	Licence  string   `m:"licence!" of:"licence"` // SPDX expression of the module
 	Reason   string   `m:"reason!"`               // where the limits come from
 
 	Named bool // of a target's: Selection.Companions has its name, so it may not be left out
 }
 
-// Wants returns the wanted package of a system in apt's notation: "nvidia-fs-dkms=2.13.5-1"; "" if the
-// companion comes as an archive.
+// Wants returns the wanted package of a system in apt's notation: "nvidia-fs-dkms=2.13.5-1"; "" if
+// the companion comes as an archive.
 func (c Companion) Wants(system string) string {
 	if c.Archive != nil {
 		return ""
@@ -63,9 +67,12 @@ func (c Companion) misfit(t Target) string {
 	return ""
 }
 
-// companions returns the newest companions of the names that fit a target, by name, and an error for each
-// name that none fits, unless all are asked for.
-func (m *Matrix) companions(t Target, names []string) (fitting []Companion, missing []*IncompatibleError) {
+// companions returns the newest companions of the names that fit a target, by name, and an error
+// for each name that none fits, unless all are asked for.
+func (m *Matrix) companions(
+	t Target,
+	names []string,
+) (fitting []Companion, missing []*IncompatibleError) {
 	for _, name := range slices.Sorted(slices.Values(driverinfo.Companions())) {
 		named := slices.Contains(names, name)
 		if !named && !slices.Contains(names, AllCompanions) {
@@ -96,13 +103,14 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 	return fitting, missing
 }
 
-// matches reports whether a pattern of drivers covers a version or another pattern: "" all, "418.*" a prefix, else a version,
-// in whatever form (570.86.5 is 570.86.05).
+// matches reports whether a pattern of drivers covers a version or another pattern: "" all, "418.*"
+// a prefix, else a version, in whatever form (570.86.5 is 570.86.05).
 func matches(pattern, version string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(version, prefix)
 	}
-	return pattern == "" || !strings.HasSuffix(version, "*") && canonical(pattern) == canonical(version)
+	return pattern == "" ||
+		!strings.HasSuffix(version, "*") && canonical(pattern) == canonical(version)
 }
 
 func (d *decoder) companion(c *Companion, n *yaml.Node) {
@@ -112,20 +120,34 @@ func (d *decoder) companion(c *Companion, n *yaml.Node) {
 	if (c.Archive == nil) == (child(n, "debian") == n) {
 		d.errorf(n, "companion %s %s needs one of archive and debian", c.Name, c.Version)
 	}
-	d.rising(n, fmt.Sprintf("companion %s %s: the range of drivers", c.Name, c.Version), c.Drivers.From, c.Drivers.Below)
+	d.rising(
+		n,
+		fmt.Sprintf("companion %s %s: the range of drivers", c.Name, c.Version),
+		c.Drivers.From,
+		c.Drivers.Below,
+	)
 	for system, v := range c.Debian.Systems {
-		if upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~"); v != "" && c.Version != "" && upstream != c.Version {
-			d.errorf(child(child(child(n, "debian"), "systems"), system), "Debian version %s is not one of %s %s", quoted(v), c.Name, c.Version)
+		if upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~"); v != "" &&
+			c.Version != "" &&
+			upstream != c.Version {
+			d.errorf(
+				child(child(child(n, "debian"), "systems"), system),
+				"Debian version %s is not one of %s %s",
+				quoted(v),
+				c.Name,
+				c.Version,
+			)
 		}
 	}
 }
 
-// Interface is a change of an interface of the kernel, and the drivers whose modules use it as it was. It is
-// the same break for all of them: each gets it among its KernelRule.Broken.
+// Interface is a change of an interface of the kernel, and the drivers whose modules use it as it
+// was. It is the same break for all of them: each gets it among its KernelRule.Broken.
 type Interface struct {
-	Name     string            `m:"name!"`                 // of the function: "pci_resize_resource"
-	Kernels  []driverinfo.Span `m:"kernels!" of:"kernel"`  // that have it in its new form
-	Drivers  []driverinfo.Span `m:"drivers!" of:"range"`   // versions of the driver that call it in the old form, whatever the kernel
+	Name    string            `m:"name!"`                // of the function: "pci_resize_resource"
+	Kernels []driverinfo.Span `m:"kernels!" of:"kernel"` // that have it in its new form
+	// versions of the driver that call it in the old form, whatever the kernel
+	Drivers  []driverinfo.Span `m:"drivers!" of:"range"`
 	Flavours []string          `m:"flavours" of:"flavour"` // of the modules that do; empty: all
 	Reason   string            `m:"reason!"`               // what happens there
 	Source   string            `m:"source!"`               // who says so
@@ -133,17 +155,24 @@ type Interface struct {
 
 // Calls reports whether a version of the driver calls the interface in its old form.
 func (c Interface) Calls(version string) bool {
-	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool { return inRange(version, s) })
+	return slices.ContainsFunc(
+		c.Drivers,
+		func(s driverinfo.Span) bool { return inRange(version, s) },
+	)
 }
 
-// breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not concerned.
+// breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not
+// concerned.
 func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
 	flavours := inOrder(d.Flavours, c.Flavours)
 	if !c.Calls(d.Version) || len(c.Flavours) > 0 && len(flavours) == 0 {
 		return nil
 	}
 	for _, k := range c.Kernels {
-		all = append(all, driverinfo.Broken{From: k.From, Below: k.Below, Flavours: flavours, Reason: c.Reason})
+		all = append(
+			all,
+			driverinfo.Broken{From: k.From, Below: k.Below, Flavours: flavours, Reason: c.Reason},
+		)
 	}
 	return all
 }
@@ -152,8 +181,17 @@ func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
 func (d *decoder) breakInterfaces(to *Driver, n *yaml.Node) {
 	for _, c := range d.m.Interfaces {
 		for _, b := range c.breaks(to) {
-			if slices.ContainsFunc(to.Kernel.Broken, func(own driverinfo.Broken) bool { return overlap(own, b) }) {
-				d.errorf(n, "driver %s says in kernel.broken what interface %s says of kernels %s: remove one", to.Version, quoted(c.Name), b.Range())
+			if slices.ContainsFunc(
+				to.Kernel.Broken,
+				func(own driverinfo.Broken) bool { return overlap(own, b) },
+			) {
+				d.errorf(
+					n,
+					"driver %s says in kernel.broken what interface %s says of kernels %s: remove one",
+					to.Version,
+					quoted(c.Name),
+					b.Range(),
+				)
 				continue
 			}
 			to.Kernel.Broken = append(to.Kernel.Broken, b)

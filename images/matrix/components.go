@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The components of a driver that come in archives of their own: the programs of machines with NVSwitch and
-// NVLink, and libraries for monitoring them.
+// The components of a driver that come in archives of their own: the programs of machines with
+// NVSwitch and NVLink, and libraries for monitoring them.
 const (
 	FabricManager = "fabricmanager"
 	IMEX          = "imex"
@@ -19,7 +19,8 @@ const (
 	NVSDM         = "nvsdm"
 )
 
-// ComponentNames are the known components. NVLSM has versions of its own; the others have the driver's.
+// ComponentNames are the known components. NVLSM has versions of its own; the others have the
+// driver's.
 var ComponentNames = []string{FabricManager, IMEX, NSCQ, NVLSM, NVSDM}
 
 // Components are archives by component and architecture.
@@ -32,9 +33,10 @@ type Component struct {
 	Archive
 }
 
-// Released returns the components of the driver's own version that NVIDIA's redist folder has for an
-// architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and
-// NSCQ from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
+// Released returns the components of the driver's own version that NVIDIA's redist folder has for
+// an architecture, as far as its manifests are known, whether or not the matrix has them: fabric
+// manager and NSCQ from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public
+// source has.
 func Released(driver string) []string {
 	switch branch := Major(driver); {
 	case branch >= 550:
@@ -45,7 +47,8 @@ func Released(driver string) []string {
 	return nil
 }
 
-// Lacks returns those of some names for which there is no archive for an architecture, or for any if it is "".
+// Lacks returns those of some names for which there is no archive for an architecture, or for any
+// if it is "".
 func (c Components) Lacks(arch string, names []string) (missing []string) {
 	for _, name := range names {
 		_, known := c[name][arch]
@@ -71,9 +74,12 @@ func Platform(arch string) string {
 	return map[string]string{"amd64": "linux-x86_64", "arm64": "linux-sbsa"}[arch]
 }
 
-var archiveName = regexp.MustCompile(`-(linux-x86_64|linux-sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive\.tar\.xz$`)
+var archiveName = regexp.MustCompile(
+	`-(linux-x86_64|linux-sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive\.tar\.xz$`,
+)
 
-// archiveVersion is the version in the name of an archive of the redist folder, "" for another name.
+// archiveVersion is the version in the name of an archive of the redist folder, "" for another
+// name.
 func archiveVersion(url string) string {
 	if m := archiveName.FindStringSubmatch(path.Base(url)); m != nil {
 		return m[2]
@@ -81,8 +87,8 @@ func archiveVersion(url string) string {
 	return ""
 }
 
-// components checks the archives of components. Their names hold platform and version, which must be those of the
-// key and of the driver.
+// components checks the archives of components. Their names hold platform and version, which must
+// be those of the key and of the driver.
 func (d *decoder) components(to *Driver, n *yaml.Node) {
 	for name, archives := range to.Components {
 		at := child(child(n, "components"), name)
@@ -91,11 +97,21 @@ func (d *decoder) components(to *Driver, n *yaml.Node) {
 			switch {
 			case a.URL == "": // reported
 			case m == nil:
-				d.errorf(at, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
+				d.errorf(
+					at,
+					"the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz",
+					name,
+				)
 			case m[1] != Platform(arch):
 				d.errorf(at, "component %s for %s has the archive of %s", name, arch, m[1])
 			case name != NVLSM && m[2] != to.Version:
-				d.errorf(at, "component %s is of version %s, its driver of version %s: they must be the same", name, m[2], to.Version)
+				d.errorf(
+					at,
+					"component %s is of version %s, its driver of version %s: they must be the same",
+					name,
+					m[2],
+					to.Version,
+				)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// decoder walks the nodes of a file and collects every mistake with its position. It continues after each one
-// and omits the wrong value, so that the rest of the file is checked too.
+// decoder walks the nodes of a file and collects every mistake with its position. It continues
+// after each one and omits the wrong value, so that the rest of the file is checked too.
 type decoder struct {
 	file  string
 	errs  Errors
@@ -34,8 +34,8 @@ func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 // tooManyErrors reports that there are more mistakes than will be reported, so the walk can stop.
 func (d *decoder) tooManyErrors() bool { return len(d.errs) > maxErrors }
 
-// is refuses a node of another kind than the wanted one, and YAML features that a matrix does not need: anchors and
-// aliases (a few lines of them can stand for gigabytes) and explicit tags.
+// is refuses a node of another kind than the wanted one, and YAML features that a matrix does not
+// need: anchors and aliases (a few lines of them can stand for gigabytes) and explicit tags.
 func (d *decoder) is(n *yaml.Node, what string, kind yaml.Kind, want string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
@@ -67,9 +67,10 @@ type field struct {
 	forms    []string
 }
 
-// fieldsOf returns the keys of a struct by their names. The tag m has the name, with ! if the key must be there, and of
-// the names of forms: those of the keys of maps, outermost first, then that of the value; ^ is what is above. Types of driverinfo
-// have the names of their JSON instead; their values have the forms of foreign, or those of the key above.
+// fieldsOf returns the keys of a struct by their names. The tag m has the name, with ! if the key
+// must be there, and of the names of forms: those of the keys of maps, outermost first, then that
+// of the value; ^ is what is above. Types of driverinfo have the names of their JSON instead; their
+// values have the forms of foreign, or those of the key above.
 func (d *decoder) fieldsOf(t reflect.Type, inherited []string) (all []field) {
 	id := t.String() + strings.Join(inherited, ":")
 	if known, ok := d.known[id]; ok {
@@ -84,11 +85,13 @@ func (d *decoder) fieldsOf(t reflect.Type, inherited []string) (all []field) {
 		}
 		if !ours {
 			inJSON, foreigner := f.Tag.Lookup("json")
-			if !foreigner || t.PkgPath() == reflect.TypeFor[Matrix]().PkgPath() && len(f.Index) == 1 {
+			if !foreigner ||
+				t.PkgPath() == reflect.TypeFor[Matrix]().PkgPath() && len(f.Index) == 1 {
 				continue
 			}
 			name, _, _ = strings.Cut(inJSON, ",")
-			required, forms = !strings.Contains(inJSON, "omitempty"), inherited
+			required = !strings.Contains(inJSON, "omitempty")
+			forms = inherited
 			if form, ok := foreign[name]; ok {
 				forms = []string{form}
 			}
@@ -113,7 +116,8 @@ func (d *decoder) read(n *yaml.Node, what string, to reflect.Value, forms []stri
 			if wrong := formats[forms[0]](name); wrong != "" {
 				d.errorf(at, "key %s of %s %s", quoted(name), what, wrong)
 			}
-			one, below := reflect.New(to.Type().Elem()).Elem(), what
+			one := reflect.New(to.Type().Elem()).Elem()
+			below := what
 			if one.Kind() != reflect.Struct { // which has a noun
 				below += " of " + quoted(name)
 			}
@@ -154,20 +158,31 @@ func (d *decoder) mapping(n *yaml.Node, what string, to reflect.Value, forms []s
 	}
 }
 
-// pairs calls visit once for each key of a mapping and refuses the second of two equal keys. It returns the
-// keys, or nil when the node is not a mapping.
-func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, value *yaml.Node)) map[string]int {
+// pairs calls visit once for each key of a mapping and refuses the second of two equal keys. It
+// returns the keys, or nil when the node is not a mapping.
+func (d *decoder) pairs(
+	n *yaml.Node,
+	what string,
+	visit func(name string, at, value *yaml.Node),
+) map[string]int {
 	if !d.is(n, what, yaml.MappingNode, "a mapping (key: value)") {
 		return nil
 	}
 	seen := map[string]int{} // the line of each key
 	for i := 0; i+1 < len(n.Content) && !d.tooManyErrors(); i += 2 {
-		at, value := n.Content[i], n.Content[i+1]
+		at := n.Content[i]
+		value := n.Content[i+1]
 		if !d.is(at, "a key of "+what, yaml.ScalarNode, "a word") {
 			continue
 		}
 		if first := seen[at.Value]; first > 0 {
-			d.errorf(at, "key %s appears twice in %s: first on line %d", quoted(at.Value), what, first)
+			d.errorf(
+				at,
+				"key %s appears twice in %s: first on line %d",
+				quoted(at.Value),
+				what,
+				first,
+			)
 			continue
 		}
 		seen[at.Value] = at.Line
@@ -186,7 +201,8 @@ func (d *decoder) list(n *yaml.Node, what string, to reflect.Value, forms []stri
 	}
 	words := to.Type().Elem().Kind() == reflect.String
 	seen := map[string]bool{}
-	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content))) // checks keep pointers to the rows
+	// checks keep pointers to the rows
+	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
 		if d.tooManyErrors() {
 			return
@@ -227,7 +243,8 @@ func (d *decoder) scalar(n *yaml.Node, what string, to reflect.Value, forms []st
 		}
 		to.SetInt(size)
 	default:
-		if wrong = formats[forms[len(forms)-1]](n.Value); wrong == "" {
+		wrong = formats[forms[len(forms)-1]](n.Value)
+		if wrong == "" {
 			to.SetString(n.Value)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// maxErrors bounds the reported mistakes of one file: nobody reads more, and a hostile file could cause
-// millions.
+// maxErrors bounds the reported mistakes of one file: nobody reads more, and a hostile file could
+// cause millions.
 const maxErrors = 100
 
 // Error is one mistake of a file.
@@ -28,7 +28,8 @@ type Errors []Error
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
-		if lines[i] = e.File + ": " + e.Message; e.Line > 0 {
+		lines[i] = e.File + ": " + e.Message
+		if e.Line > 0 {
 			lines[i] = fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
 		}
 	}
@@ -43,7 +44,10 @@ func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
 	if len(es) > maxErrors {
 		last := es[maxErrors]
-		es = append(es[:maxErrors:maxErrors], Error{last.File, last.Line, last.Col, "too many mistakes: mend those above first"})
+		es = append(
+			es[:maxErrors:maxErrors],
+			Error{last.File, last.Line, last.Col, "too many mistakes: mend those above first"},
+		)
 	}
 	return es
 }
@@ -58,7 +62,14 @@ type IncompatibleError struct {
 
 // Error returns the pair, the rule, its reason, and how to override it where that is possible.
 func (e *IncompatibleError) Error() string {
-	msg := fmt.Sprintf("driver %s on %s %s: %s (rule %s", e.Driver, e.System, e.Arch, e.Reason, e.Rule)
+	msg := fmt.Sprintf(
+		"driver %s on %s %s: %s (rule %s",
+		e.Driver,
+		e.System,
+		e.Arch,
+		e.Reason,
+		e.Rule,
+	)
 	if e.Overridable {
 		msg += "; --allow-incompatible overrides it"
 	}
@@ -68,7 +79,8 @@ func (e *IncompatibleError) Error() string {
 // FailureKind says what the command makes of it.
 func (*IncompatibleError) FailureKind() failure.Kind { return failure.Usage }
 
-// suggest returns " (did you mean ubuntu16.04?)" with the most similar word, "" when none is similar.
+// suggest returns " (did you mean ubuntu16.04?)" with the most similar word, "" when none is
+// similar.
 func suggest(word string, among []string) string {
 	near := distros.Nearest(word, among)
 	return didYouMean(near[:min(len(near), 1)])
@@ -82,7 +94,8 @@ func didYouMean(near []string) string {
 	return " (did you mean " + strings.Join(near, " or ") + "?)"
 }
 
-// quoted returns a word of a file for messages: control characters visible, short enough for a line.
+// quoted returns a word of a file for messages: control characters visible, short enough for a
+// line.
 func quoted(word string) string {
 	const maxShown = 80
 	if len(word) > maxShown {

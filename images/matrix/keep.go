@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Keep returns a matrix with some of its systems and drivers, and the comments of what stays. A row of exclude about drivers that
-// all go is a mistake.
+// Keep returns a matrix with some of its systems and drivers, and the comments of what stays. A row
+// of exclude about drivers that all go is a mistake.
 func Keep(name string, text []byte, systems, drivers []string) ([]byte, error) {
 	if _, err := Parse(name, text); err != nil {
 		return nil, err
@@ -26,21 +26,35 @@ func Keep(name string, text []byte, systems, drivers []string) ([]byte, error) {
 		keep     []string
 	}{{"systems", "id", systems}, {"drivers", "version", drivers}} {
 		rows := child(doc.Content[0], of.list)
-		rows.Content = slices.DeleteFunc(rows.Content, func(row *yaml.Node) bool { return !slices.Contains(of.keep, child(row, of.id).Value) })
+		rows.Content = slices.DeleteFunc(
+			rows.Content,
+			func(row *yaml.Node) bool { return !slices.Contains(of.keep, child(row, of.id).Value) },
+		)
 	}
-	kept, err := yaml.Dump(&doc, yaml.WithIndent(2), yaml.WithCompactSeqIndent(false), yaml.WithLineWidth(120))
+	kept, err := yaml.Dump(
+		&doc,
+		yaml.WithIndent(2),
+		yaml.WithCompactSeqIndent(false),
+		yaml.WithLineWidth(120),
+	)
 	if err == nil {
 		_, err = Parse(name, kept)
 	}
 	return kept, err
 }
 
-// Stanza returns the entry of a driver as a matrix has it in drivers, below a comment. The error is that of
-// Parse about the entry.
+// Stanza returns the entry of a driver as a matrix has it in drivers, below a comment. The error is
+// that of Parse about the entry.
 func Stanza(d Driver, comment []string) (string, error) {
 	var b strings.Builder
 	line := func(depth int, key, value string) {
-		fmt.Fprintf(&b, "%s%s:%s\n", strings.Repeat("  ", depth), key, strings.TrimRight(" "+value, " "))
+		fmt.Fprintf(
+			&b,
+			"%s%s:%s\n",
+			strings.Repeat("  ", depth),
+			key,
+			strings.TrimRight(" "+value, " "),
+		)
 	}
 	archives := func(depth int, of map[string]Archive) {
 		for _, arch := range slices.Sorted(maps.Keys(of)) {

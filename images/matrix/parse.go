@@ -20,16 +20,16 @@ const (
 	maxDepth = 16
 )
 
-// Parse parses a matrix. name is only for messages. The error is of type [Errors] and has every mistake: for
-// a text that is not YAML, the first one of the YAML parser; otherwise all mistakes against the schema and in
-// the references between the parts of the file.
+// Parse parses a matrix. name is only for messages. The error is of type [Errors] and has every
+// mistake: for a text that is not YAML, the first one of the YAML parser; otherwise all mistakes
+// against the schema and in the references between the parts of the file.
 //
-// Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses anchors,
-// aliases, explicit tags, and several documents in one file.
+// Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses
+// anchors, aliases, explicit tags, and several documents in one file.
 func Parse(name string, data []byte) (*Matrix, error) { return ParseWithFiles(name, data, Files{}) }
 
-// Files read the files that a matrix names. An error is a mistake at the place of the name. nil: the
-// names stay.
+// Files read the files that a matrix names. An error is a mistake at the place of the name. nil:
+// the names stay.
 type Files struct {
 	Key   func(file string) (string, error) // of a repository: the text replaces the name
 	Patch func(file string) (string, error) // a path beside the matrix
@@ -56,11 +56,16 @@ func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
 // load returns the root of the only document, or nil after a mistake.
 func (d *decoder) load(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
-		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize))
+		d.errorAt(
+			0,
+			0,
+			fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize),
+		)
 		return nil
 	}
 	if at := bytes.IndexFunc(data, unfit); at >= 0 {
-		line, fault := data[bytes.LastIndexByte(data[:at], '\n')+1:at], "not UTF-8"
+		line := data[bytes.LastIndexByte(data[:at], '\n')+1 : at]
+		fault := "not UTF-8"
 		if r, _ := utf8.DecodeRune(data[at:]); r != utf8.RuneError {
 			fault = fmt.Sprintf("the control character %U: remove it", r)
 		}
@@ -90,7 +95,8 @@ func (d *decoder) load(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// loadError records the mistake at which the YAML parser stopped. Its message does not name a tab in the indentation.
+// loadError records the mistake at which the YAML parser stopped. Its message does not name a tab
+// in the indentation.
 func (d *decoder) loadError(data []byte, err error) {
 	e, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
@@ -100,15 +106,23 @@ func (d *decoder) loadError(data []byte, err error) {
 	if lines := bytes.Split(data, []byte("\n")); e.Mark.Line > 0 && e.Mark.Line <= len(lines) {
 		text := lines[e.Mark.Line-1]
 		if tab := bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t'); tab >= 0 {
-			d.errorAt(e.Mark.Line, tab+1, "not valid YAML: a tab in the indentation, which has blanks alone")
+			d.errorAt(
+				e.Mark.Line,
+				tab+1,
+				"not valid YAML: a tab in the indentation, which has blanks alone",
+			)
 			return
 		}
 	}
-	d.errorAt(e.Mark.Line, e.Mark.Column, strings.TrimSpace("not valid YAML: "+e.Message+" "+e.ContextMsg))
+	d.errorAt(
+		e.Mark.Line,
+		e.Mark.Column,
+		strings.TrimSpace("not valid YAML: "+e.Message+" "+e.ContextMsg),
+	)
 }
 
-// unfit reports whether a character is a control character that YAML does not allow, or none of UTF-8: the parser reports
-// neither with its position.
+// unfit reports whether a character is a control character that YAML does not allow, or none of
+// UTF-8: the parser reports neither with its position.
 func unfit(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r)
 }

@@ -23,8 +23,8 @@ const (
 	SourcePackages = "packages" // Debian's, which have changes of Debian already
 )
 
-// Patch is a change to the sources of a driver's kernel modules, which makes them work on some kernels. The
-// changed sources still compile on all others. A recipe has it in JSON.
+// Patch is a change to the sources of a driver's kernel modules, which makes them work on some
+// kernels. The changed sources still compile on all others. A recipe has it in JSON.
 type Patch struct {
 	Name   string `json:"name"` // of the file, without its ending: "open-pci-resize-resource"
 	SHA256 string `json:"sha256" m:"sha256!" of:"sha256"`
@@ -35,15 +35,19 @@ type Patch struct {
 	Kernels  []driverinfo.Span `json:"kernels" m:"kernels" of:"kernel"`    // for which it is needed
 	Licence  string            `json:"licence" m:"licence!" of:"licence"`  // an SPDX expression
 	Reason   string            `json:"reason" m:"reason!"`                 // what it changes
-	Origin   string            `json:"origin" m:"origin!"`                 // where the change comes from
-	Text     string            `json:"text,omitempty"`                     // of the file; "" with a URL, if nothing reads files, and in a lock
-	Mends    string            `json:"-" m:"mends"`                        // the interface whose change it mends, in place of kernels and flavours
-	Sources  []string          `json:"-" m:"sources" of:"sources"`         // that need it
+	// where the change comes from
+	Origin string `json:"origin" m:"origin!"`
+	// of the file; "" with a URL, if nothing reads files, and in a lock
+	Text string `json:"text,omitempty"`
+	// the interface whose change it mends, in place of kernels and flavours
+	Mends   string   `json:"-" m:"mends"`
+	Sources []string `json:"-" m:"sources" of:"sources"` // that need it
 }
 
 var patchName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 
-// PatchFolder returns the folder of the sources of a flavour, as NVIDIA's archives and repository have it.
+// PatchFolder returns the folder of the sources of a flavour, as NVIDIA's archives and repository
+// have it.
 func PatchFolder(flavour string) string {
 	if flavour == Open {
 		return "kernel-open"
@@ -60,12 +64,14 @@ func (d *decoder) patches(to *Driver, n *yaml.Node) {
 	}
 	texts := make([]*patch.Patch, len(to.Patches))
 	for i := range to.Patches {
-		p, at := &to.Patches[i], child(n, "patches").Content[i]
+		p := &to.Patches[i]
+		at := child(n, "patches").Content[i]
 		before := len(d.errs)
 		ranges := d.completePatch(to, p, at)
 		if p.Text != "" && len(d.errs) == before {
 			var err error
-			if texts[i], err = p.Parse([]byte(p.Text)); err != nil {
+			texts[i], err = p.Parse([]byte(p.Text))
+			if err != nil {
 				d.errorf(at, "%v", err)
 			}
 		}
@@ -77,7 +83,9 @@ func (d *decoder) patches(to *Driver, n *yaml.Node) {
 			if other.Name == p.Name {
 				d.errorf(at, "patch %s appears twice: first on line %d", quoted(p.Name), line)
 			}
-			if texts[k] == nil || texts[i] == nil || len(inOrder(other.Flavours, p.Flavours)) == 0 || len(inOrder(other.Sources, p.Sources)) == 0 {
+			if texts[k] == nil || texts[i] == nil ||
+				len(inOrder(other.Flavours, p.Flavours)) == 0 ||
+				len(inOrder(other.Sources, p.Sources)) == 0 {
 				continue
 			}
 			if place := texts[k].Overlap(texts[i]); place != "" {
@@ -90,29 +98,45 @@ func (d *decoder) patches(to *Driver, n *yaml.Node) {
 	}
 }
 
-// completePatch fills in what a patch does not say, and compares it with its driver. It returns where the kernels are in the file.
+// completePatch fills in what a patch does not say, and compares it with its driver. It returns
+// where the kernels are in the file.
 func (d *decoder) completePatch(to *Driver, p *Patch, at *yaml.Node) (ranges []*yaml.Node) {
 	switch {
 	case (p.File == "") == (p.URL == ""):
 		d.errorf(at, "a patch needs either file, beside the matrix, or url")
 		return nil
 	case (p.Mends != "") == (len(p.Kernels)+len(p.Flavours) > 0) || p.Mends == "" && len(p.Kernels) == 0:
-		d.errorf(at, "a patch needs either kernels, or mends with the interface, which says kernels and flavours")
+		d.errorf(
+			at,
+			"a patch needs either kernels, or mends with the interface, which says kernels and flavours",
+		)
 		return nil
 	}
 	base := path.Base(p.File + p.URL)
-	if p.Name = strings.TrimSuffix(base, path.Ext(base)); !patchName.MatchString(p.Name) {
-		d.errorf(at, "the name of patch %s must consist of small letters, digits, dots and hyphens", quoted(base))
+	p.Name = strings.TrimSuffix(base, path.Ext(base))
+	if !patchName.MatchString(p.Name) {
+		d.errorf(
+			at,
+			"the name of patch %s must consist of small letters, digits, dots and hyphens",
+			quoted(base),
+		)
 	}
 	if p.File != "" && p.SHA256 != "" && d.files.Patch != nil {
 		d.readPatch(p, at)
 	}
-	if ranges = child(at, "kernels").Content; p.Mends != "" {
+	ranges = child(at, "kernels").Content
+	if p.Mends != "" {
 		d.mend(to, p, at)
 		ranges = slices.Repeat([]*yaml.Node{at}, len(p.Kernels))
 	}
-	sources := map[string]bool{SourceArchive: len(to.Archives) > 0, SourcePackages: to.Debian != nil}
-	has := slices.DeleteFunc([]string{SourceArchive, SourcePackages}, func(s string) bool { return !sources[s] })
+	sources := map[string]bool{
+		SourceArchive:  len(to.Archives) > 0,
+		SourcePackages: to.Debian != nil,
+	}
+	has := slices.DeleteFunc(
+		[]string{SourceArchive, SourcePackages},
+		func(s string) bool { return !sources[s] },
+	)
 	for _, of := range []struct {
 		list      *[]string // empty: all that the driver has
 		has       []string
@@ -141,7 +165,12 @@ func (d *decoder) readPatch(p *Patch, at *yaml.Node) {
 		return
 	}
 	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(text))); got != p.SHA256 {
-		d.errorf(child(at, "sha256"), "patch %s has sha256 %s: correct one of them", quoted(p.File), got)
+		d.errorf(
+			child(at, "sha256"),
+			"patch %s has sha256 %s: correct one of them",
+			quoted(p.File),
+			got,
+		)
 		return
 	}
 	p.Text = text
@@ -158,15 +187,22 @@ func (d *decoder) lift(to *Driver, p *Patch, span driverinfo.Span, at, limits *y
 		d.errorf(at, "patch %s for kernels %s: %v (%s)", p.Name, span, err, where)
 		return
 	}
-	if _, needed, err := to.Unpatched.Lift(span, p.Flavours, to.Flavours, p.Name); !needed && err == nil {
-		d.errorf(at, "patch %s is for kernels %s, and nothing says that the driver does not work on them: %s", p.Name, span, where)
+	if _, needed, err := to.Unpatched.Lift(span, p.Flavours, to.Flavours, p.Name); !needed &&
+		err == nil {
+		d.errorf(
+			at,
+			"patch %s is for kernels %s, and nothing says that the driver does not work on them: %s",
+			p.Name,
+			span,
+			where,
+		)
 		return
 	}
 	to.Kernel = lifted
 }
 
-// mend takes kernels and flavours of a patch from the interface that it mends, as far as the driver's limit
-// reaches.
+// mend takes kernels and flavours of a patch from the interface that it mends, as far as the
+// driver's limit reaches.
 func (d *decoder) mend(to *Driver, p *Patch, n *yaml.Node) {
 	at := slices.IndexFunc(d.m.Interfaces, func(c Interface) bool { return c.Name == p.Mends })
 	if at < 0 {
@@ -174,12 +210,16 @@ func (d *decoder) mend(to *Driver, p *Patch, n *yaml.Node) {
 		return
 	}
 	p.Flavours = slices.Clone(d.m.Interfaces[at].Flavours)
-	p.Kernels = slices.DeleteFunc(slices.Clone(d.m.Interfaces[at].Kernels), func(s driverinfo.Span) bool {
-		return to.Kernel.Max != "" && driverinfo.CompareKernels(s.From, to.Kernel.Max) > 0
-	})
+	p.Kernels = slices.DeleteFunc(
+		slices.Clone(d.m.Interfaces[at].Kernels),
+		func(s driverinfo.Span) bool {
+			return to.Kernel.Max != "" && driverinfo.CompareKernels(s.From, to.Kernel.Max) > 0
+		},
+	)
 }
 
-// Parse parses the text of the patch. It changes files in the folders of all its flavours, and in no others.
+// Parse parses the text of the patch. It changes files in the folders of all its flavours, and in
+// no others.
 func (p Patch) Parse(text []byte) (*patch.Patch, error) {
 	folders := names(p.Flavours, PatchFolder)
 	parsed, err := patch.Parse(p.Name, text, folders...)
@@ -187,8 +227,17 @@ func (p Patch) Parse(text []byte) (*patch.Patch, error) {
 		return nil, err
 	}
 	for i, folder := range folders {
-		if !slices.ContainsFunc(parsed.Files(), func(name string) bool { return strings.HasPrefix(name, folder+"/") }) {
-			return nil, fmt.Errorf("%w: patch %s is for the %s modules and changes no file of %s/: say its flavours", patch.ErrFormat, p.Name, p.Flavours[i], folder)
+		if !slices.ContainsFunc(
+			parsed.Files(),
+			func(name string) bool { return strings.HasPrefix(name, folder+"/") },
+		) {
+			return nil, fmt.Errorf(
+				"%w: patch %s is for the %s modules and changes no file of %s/: say its flavours",
+				patch.ErrFormat,
+				p.Name,
+				p.Flavours[i],
+				folder,
+			)
 		}
 	}
 	return parsed, nil

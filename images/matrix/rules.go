@@ -7,11 +7,12 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// FirstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the kernel-open tree.
+// FirstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the
+// kernel-open tree.
 const FirstOpen = 515
 
-// LastProprietary is the last branch with proprietary kernel modules: NVIDIA's Driver Installation Guide, release 615, says
-// that they have been removed.
+// LastProprietary is the last branch with proprietary kernel modules: NVIDIA's Driver Installation
+// Guide, release 615, says that they have been removed.
 const LastProprietary = 614
 
 // flavoursOf are the flavours that a branch has.
@@ -25,10 +26,14 @@ func flavoursOf(branch int) (flavours []string) {
 	return flavours
 }
 
-// broken returns the rules that forbid a target, with their reasons. Those that can be overridden are judgements: the
-// value of a kernel limit, an entry of exclude. The others are plain facts: there is nothing to build from.
+// broken returns the rules that forbid a target, with their reasons. Those that can be overridden
+// are judgements: the value of a kernel limit, an entry of exclude. The others are plain facts:
+// there is nothing to build from.
 func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
-	system, version, kernels, limit := t.System.ID, t.Driver.Version, t.System.Kernels, t.Driver.Kernel
+	system := t.System.ID
+	version := t.Driver.Version
+	kernels := t.System.Kernels
+	limit := t.Driver.Kernel
 	forbid := func(rule string, overridable bool, format string, args ...any) {
 		rules = append(rules, &IncompatibleError{
 			System: system, Driver: version, Arch: t.Arch, Rule: rule, Reason: fmt.Sprintf(format, args...), Overridable: overridable,
@@ -43,7 +48,8 @@ func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
 	}
 	early := Major(version) < FirstOpen
 	for _, f := range t.Flavours {
-		if !slices.Contains(t.Driver.Flavours, f) && (f != Open || !early) { // the last rule gives the better reason
+		// the last rule gives the better reason
+		if !slices.Contains(t.Driver.Flavours, f) && (f != Open || !early) {
 			forbid("flavour-not-offered", false, "driver %s does not list the flavour %s", version, f)
 			break
 		}

@@ -56,7 +56,14 @@ func (d *decoder) unique(root *yaml.Node) {
 		case first.Value == at.Value:
 			d.errorf(at, "%s %s appears twice: first on line %d", kind, quoted(word), first.Line)
 		default:
-			d.errorf(at, "%s %s is the same release as %s on line %d", kind, quoted(word), first.Value, first.Line)
+			d.errorf(
+				at,
+				"%s %s is the same release as %s on line %d",
+				kind,
+				quoted(word),
+				first.Value,
+				first.Line,
+			)
 		}
 	}
 	for i, s := range d.m.Systems {
@@ -71,10 +78,20 @@ func (d *decoder) unique(root *yaml.Node) {
 		}
 	}
 	for i, v := range d.m.Drivers {
-		once("driver", canonical(v.Version), v.Version, child(child(root, "drivers").Content[i], "version"))
+		once(
+			"driver",
+			canonical(v.Version),
+			v.Version,
+			child(child(root, "drivers").Content[i], "version"),
+		)
 	}
 	for i, c := range d.m.Companions {
-		once("companion", c.Name+" "+c.Version, c.Name+" "+c.Version, child(root, "companions").Content[i])
+		once(
+			"companion",
+			c.Name+" "+c.Version,
+			c.Name+" "+c.Version,
+			child(root, "companions").Content[i],
+		)
 	}
 	for i, c := range d.m.Interfaces {
 		once("interface", c.Name, c.Name, child(root, "interfaces").Content[i])
@@ -84,7 +101,13 @@ func (d *decoder) unique(root *yaml.Node) {
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	want := "R" + strconv.Itoa(Major(to.Version))
 	if to.Branch != "" && to.Branch != want {
-		d.errorf(child(n, "branch"), "branch %s of driver %s must be %s", quoted(to.Branch), to.Version, want)
+		d.errorf(
+			child(n, "branch"),
+			"branch %s of driver %s must be %s",
+			quoted(to.Branch),
+			to.Version,
+			want,
+		)
 	}
 	to.Branch = want
 	if len(to.Archives) == 0 && to.Debian == nil {
@@ -97,10 +120,20 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	d.checkGuest(to, n)
 	branch := Major(to.Version)
 	if slices.Contains(to.Flavours, Open) && branch < FirstOpen {
-		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, FirstOpen)
+		d.errorf(
+			child(n, "flavours"),
+			"driver %s has no open kernel modules: they came with %d",
+			to.Version,
+			FirstOpen,
+		)
 	}
 	if slices.Contains(to.Flavours, Proprietary) && branch > LastProprietary {
-		d.errorf(child(n, "flavours"), "driver %s has no proprietary kernel modules: they ended with %d", to.Version, LastProprietary)
+		d.errorf(
+			child(n, "flavours"),
+			"driver %s has no proprietary kernel modules: they ended with %d",
+			to.Version,
+			LastProprietary,
+		)
 	}
 	if len(to.Flavours) == 0 {
 		to.Flavours = flavoursOf(branch)
@@ -137,8 +170,13 @@ func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
 		d.rising(at[i], "a range of broken kernels", b.From, b.Below)
 		for k, other := range to.Broken[:i] {
 			if b.From != "" && other.From != "" && overlap(b, other) {
-				d.errorf(at[i], "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)",
-					b.Range(), at[k].Line, other.Range())
+				d.errorf(
+					at[i],
+					"the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)",
+					b.Range(),
+					at[k].Line,
+					other.Range(),
+				)
 			}
 		}
 	}
@@ -146,24 +184,36 @@ func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
 
 // overlap reports whether two ranges have a kernel and a flavour in common.
 func overlap(a, b driverinfo.Broken) bool {
-	if (a.Below != "" && driverinfo.CompareKernels(b.From, a.Below) >= 0) || (b.Below != "" && driverinfo.CompareKernels(a.From, b.Below) >= 0) {
+	if (a.Below != "" && driverinfo.CompareKernels(b.From, a.Below) >= 0) ||
+		(b.Below != "" && driverinfo.CompareKernels(a.From, b.Below) >= 0) {
 		return false
 	}
-	return slices.ContainsFunc(knownFlavours, func(f string) bool { return a.Affects(f) && b.Affects(f) })
+	return slices.ContainsFunc(
+		knownFlavours,
+		func(f string) bool { return a.Affects(f) && b.Affects(f) },
+	)
 }
 
 func (d *decoder) exclusion(x *Exclusion, n *yaml.Node) {
 	if child(n, "system") == n && child(n, "driver") == n && child(n, "arch") == n {
 		d.errorf(n, "an exclusion names no system, driver or arch: it would exclude everything")
 	}
-	if versions := d.m.versions(); !slices.ContainsFunc(versions, func(v string) bool { return matches(x.Driver, v) }) {
-		d.errorf(child(n, "driver"), "driver %s is not in drivers%s", quoted(x.Driver), suggest(strings.TrimSuffix(x.Driver, ".*"), versions))
+	if versions := d.m.versions(); !slices.ContainsFunc(
+		versions,
+		func(v string) bool { return matches(x.Driver, v) },
+	) {
+		d.errorf(
+			child(n, "driver"),
+			"driver %s is not in drivers%s",
+			quoted(x.Driver),
+			suggest(strings.TrimSuffix(x.Driver, ".*"), versions),
+		)
 	}
 }
 
-// vGPU guest drivers come in archives with names of their own. The owner of the cloud is in the name of some:
-// NVIDIA-Linux-x86_64-550.144.06-grid-azure.run. The archive of NVIDIA's licence portal and that of Google
-// have none.
+// vGPU guest drivers come in archives with names of their own. The owner of the cloud is in the
+// name of some: NVIDIA-Linux-x86_64-550.144.06-grid-azure.run. The archive of NVIDIA's licence
+// portal and that of Google have none.
 var (
 	guestArchive = regexp.MustCompile(`-grid(?:-(aws|azure|gcp|google))?\.run$`)
 	hostArchive  = regexp.MustCompile(`-vgpu-[a-z]+\.run$`)
@@ -172,32 +222,63 @@ var (
 	}
 )
 
-// checkGuest compares the key vgpu of a driver with the rest of the row. A row whose archive is one of a vGPU
-// guest driver must say so: images of such a row do not go to public registries.
+// checkGuest compares the key vgpu of a driver with the rest of the row. A row whose archive is one
+// of a vGPU guest driver must say so: images of such a row do not go to public registries.
 func (d *decoder) checkGuest(to *Driver, n *yaml.Node) {
 	for arch, a := range to.Archives {
 		name := path.Base(a.URL)
 		cloud := guestArchive.FindStringSubmatch(name)
 		switch {
 		case hostArchive.MatchString(name):
-			d.errorf(n, "the archive %s is the driver of a vGPU host: images have guest drivers, whose names end in -grid.run", quoted(name))
+			d.errorf(
+				n,
+				"the archive %s is the driver of a vGPU host: images have guest drivers, whose names end in -grid.run",
+				quoted(name),
+			)
 		case to.VGPU == "" && cloud != nil:
-			d.errorf(n, "the archive %s is a vGPU guest driver: add the key vgpu, which says whose licence it needs", quoted(name))
+			d.errorf(
+				n,
+				"the archive %s is a vGPU guest driver: add the key vgpu, which says whose licence it needs",
+				quoted(name),
+			)
 		case to.VGPU == "":
 		case cloud == nil && a.URL != "":
-			d.errorf(n, "driver %s has the key vgpu, but the name of its archive %s does not end in -grid.run or -grid-<cloud>.run",
-				to.Version, quoted(name))
+			d.errorf(
+				n,
+				"driver %s has the key vgpu, but the name of its archive %s does not end in -grid.run or -grid-<cloud>.run",
+				to.Version,
+				quoted(name),
+			)
 		case arch != "amd64":
-			d.errorf(n, "driver %s is a vGPU guest driver, and NVIDIA has these for amd64 only: remove the archive for %s", to.Version, arch)
+			d.errorf(
+				n,
+				"driver %s is a vGPU guest driver, and NVIDIA has these for amd64 only: remove the archive for %s",
+				to.Version,
+				arch,
+			)
 		case cloud != nil && cloud[1] != "" && guestCloud[cloud[1]] != to.VGPU:
-			d.errorf(n, "the archive %s is licensed for %s, the key vgpu says %s", quoted(name), guestCloud[cloud[1]], to.VGPU)
+			d.errorf(
+				n,
+				"the archive %s is licensed for %s, the key vgpu says %s",
+				quoted(name),
+				guestCloud[cloud[1]],
+				to.VGPU,
+			)
 		}
 	}
 	switch {
 	case to.VGPU == "":
 	case to.Debian != nil:
-		d.errorf(n, "driver %s has both vgpu and debian: Debian has no packages of vGPU guest drivers", to.Version)
+		d.errorf(
+			n,
+			"driver %s has both vgpu and debian: Debian has no packages of vGPU guest drivers",
+			to.Version,
+		)
 	case len(to.Components) > 0:
-		d.errorf(n, "driver %s has both vgpu and components: a vGPU guest has no NVLink switches", to.Version)
+		d.errorf(
+			n,
+			"driver %s has both vgpu and components: a vGPU guest has no NVLink switches",
+			to.Version,
+		)
 	}
 }

@@ -11,16 +11,21 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
+// Select returns the targets of a selection in the order of the matrix: by system, driver,
+// architecture.
 //
-// The errors for names that are not in the matrix, or for pairs that cannot work (an [IncompatibleError]), come all
-// together (errors.Join), names first. With All, it omits pairs that cannot work; [Matrix.Impossible] returns
-// them. Without All, a selection needs systems and drivers.
+// The errors for names that are not in the matrix, or for pairs that cannot work (an
+// [IncompatibleError]), come all together (errors.Join), names first. With All, it omits pairs that
+// cannot work; [Matrix.Impossible] returns them. Without All, a selection needs systems and
+// drivers.
 //
 // A pair that is selected in spite of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
-		return nil, failure.New(failure.Usage, "nothing selected: name at least one system and one driver, or select all")
+		return nil, failure.New(
+			failure.Usage,
+			"nothing selected: name at least one system and one driver, or select all",
+		)
 	}
 	if err := m.unknown(s); err != nil {
 		return nil, err
@@ -41,8 +46,8 @@ func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 	return targets, nil
 }
 
-// Impossible returns the pairs of a selection that cannot work, one entry for each rule that forbids it, in
-// the order of the matrix. Unknown names in the selection match nothing.
+// Impossible returns the pairs of a selection that cannot work, one entry for each rule that
+// forbids it, in the order of the matrix. Unknown names in the selection match nothing.
 func (m *Matrix) Impossible(s Selection) (bad []*IncompatibleError) {
 	s.All = true
 	for _, c := range m.Candidates(s) {
@@ -54,15 +59,25 @@ func (m *Matrix) Impossible(s Selection) (bad []*IncompatibleError) {
 // unknown returns an error for every name that is not in the matrix.
 func (m *Matrix) unknown(s Selection) (err error) {
 	const list = ": driver-build list shows those of the matrix"
-	for _, name := range s.Systems { // also by the names that the GPU Operator asks for: an alias, or a version after the system
+	// also by the names that the GPU Operator asks for: an alias, or a version after the system
+	for _, name := range s.Systems {
 		near := ""
 		for _, row := range m.Systems {
-			if near == "" && (slices.Contains(row.Aliases, name) || strings.HasPrefix(name, row.ID)) {
+			if near == "" &&
+				(slices.Contains(row.Aliases, name) || strings.HasPrefix(name, row.ID)) {
 				near = row.ID
 			}
 		}
-		err = errors.Join(err, checkName("system", name, names(m.Systems, func(s System) string { return s.ID }), near,
-			list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row"))
+		err = errors.Join(
+			err,
+			checkName(
+				"system",
+				name,
+				names(m.Systems, func(s System) string { return s.ID }),
+				near,
+				list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row",
+			),
+		)
 	}
 	for _, name := range s.Drivers {
 		err = errors.Join(err, checkName("driver", name, m.versions(), "", list))
@@ -71,17 +86,41 @@ func (m *Matrix) unknown(s Selection) (err error) {
 		err = errors.Join(err, CheckArch(arch))
 	}
 	for _, flavour := range s.Flavours {
-		err = errors.Join(err, checkName("flavour", flavour, knownFlavours, "", ": it is one of "+strings.Join(knownFlavours, ", ")))
+		err = errors.Join(
+			err,
+			checkName(
+				"flavour",
+				flavour,
+				knownFlavours,
+				"",
+				": it is one of "+strings.Join(knownFlavours, ", "),
+			),
+		)
 	}
 	for _, name := range s.Companions {
-		err = errors.Join(err, checkName("companion", name, append([]string{AllCompanions}, driverinfo.Companions()...), "", list))
+		err = errors.Join(
+			err,
+			checkName(
+				"companion",
+				name,
+				append([]string{AllCompanions}, driverinfo.Companions()...),
+				"",
+				list,
+			),
+		)
 	}
 	return err
 }
 
 // CheckArch returns an error for what is no architecture of driver images.
 func CheckArch(arch string) error {
-	return checkName("architecture", arch, knownArchs, "", ": it is one of "+strings.Join(knownArchs, ", "))
+	return checkName(
+		"architecture",
+		arch,
+		knownArchs,
+		"",
+		": it is one of "+strings.Join(knownArchs, ", "),
+	)
 }
 
 // synonyms are names that other programs use.
@@ -89,7 +128,8 @@ var synonyms = map[string]string{
 	"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "armv8": "arm64", "closed": Proprietary, "kernel-open": Open,
 }
 
-// checkName returns an error for a name that is not among some, with the nearest ones or else a hint.
+// checkName returns an error for a name that is not among some, with the nearest ones or else a
+// hint.
 func checkName(kind, name string, among []string, near, hint string) error {
 	if slices.Contains(among, name) {
 		return nil
@@ -104,7 +144,13 @@ func checkName(kind, name string, among []string, near, hint string) error {
 	case ok && kind == "driver":
 		nearest = distros.Nearest(branch, among) // R535
 	}
-	return failure.Errorf(failure.Usage, "unknown %s %s%s", kind, quoted(name), cmp.Or(didYouMean(nearest), hint))
+	return failure.Errorf(
+		failure.Usage,
+		"unknown %s %s%s",
+		kind,
+		quoted(name),
+		cmp.Or(didYouMean(nearest), hint),
+	)
 }
 
 // Candidate is a combination of a selection, with the rules that forbid it.
@@ -113,8 +159,8 @@ type Candidate struct {
 	Broken []*IncompatibleError
 }
 
-// Candidates returns all combinations of a selection, possible or not, in the order of the matrix. Unknown names match
-// nothing.
+// Candidates returns all combinations of a selection, possible or not, in the order of the matrix.
+// Unknown names match nothing.
 func (m *Matrix) Candidates(s Selection) (all []Candidate) {
 	for _, sys := range m.Systems {
 		if !selected(s.Systems, sys.ID, s.All) {
@@ -133,7 +179,8 @@ func (m *Matrix) Candidates(s Selection) (all []Candidate) {
 				drv.Components = nil
 			}
 			if s.NoPatches {
-				drv.Patches, drv.Kernel = nil, drv.Unpatched
+				drv.Patches = nil
+				drv.Kernel = drv.Unpatched
 			}
 			if len(s.Flavours) > 0 {
 				flavours = inOrder(knownFlavours, s.Flavours)
@@ -142,7 +189,19 @@ func (m *Matrix) Candidates(s Selection) (all []Candidate) {
 				if s.All && !slices.Contains(sys.Archs, arch) {
 					continue
 				}
-				all = append(all, m.candidate(s, Target{System: sys, Distro: distro, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)}))
+				all = append(
+					all,
+					m.candidate(
+						s,
+						Target{
+							System:   sys,
+							Distro:   distro,
+							Driver:   drv,
+							Arch:     arch,
+							Flavours: slices.Clone(flavours),
+						},
+					),
+				)
 			}
 		}
 	}
@@ -169,8 +228,8 @@ func (m *Matrix) candidate(s Selection, t Target) Candidate {
 	return Candidate{t, broken}
 }
 
-// ArchsOf returns the selected architectures. Without any it is amd64, or for a system without amd64 what it
-// has: the same on every machine, so that all commands mean the same images.
+// ArchsOf returns the selected architectures. Without any it is amd64, or for a system without
+// amd64 what it has: the same on every machine, so that all commands mean the same images.
 func (s Selection) ArchsOf(sys System) []string {
 	switch {
 	case len(s.Archs) > 0:
@@ -189,7 +248,10 @@ func selected(names []string, name string, all bool) bool {
 
 // inOrder returns the words of order that are in some, each once.
 func inOrder(order, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(order), func(w string) bool { return !slices.Contains(some, w) })
+	return slices.DeleteFunc(
+		slices.Clone(order),
+		func(w string) bool { return !slices.Contains(some, w) },
+	)
 }
 
 func (m *Matrix) versions() []string {

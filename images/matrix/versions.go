@@ -12,15 +12,17 @@ import (
 // none is the version of a text that has none. It is older than all others.
 var none = version.Must(version.NewVersion("0"))
 
-// versions and ranges keep what was parsed, by its text: a matrix has a few hundred versions and compares them
-// many thousand times, and to parse one takes several times as long as to compare two.
+// versions and ranges keep what was parsed, by its text: a matrix has a few hundred versions and
+// compares them many thousand times, and to parse one takes several times as long as to compare
+// two.
 var (
 	versions sync.Map // string -> *version.Version
 	ranges   sync.Map // driverinfo.Span -> version.Constraints
 )
 
-// parse returns a version, or the name of a branch as one: R535 is 535. Numbers at the end that are missing
-// are 0, and so are leading zeros nothing: NVIDIA's 418.113 is 418.113.00, and 418.87.1 is 418.87.01.
+// parse returns a version, or the name of a branch as one: R535 is 535. Numbers at the end that are
+// missing are 0, and so are leading zeros nothing: NVIDIA's 418.113 is 418.113.00, and 418.87.1 is
+// 418.87.01.
 func parse(text string) *version.Version {
 	kept, _ := versions.Load(text)
 	known, ok := kept.(*version.Version)
@@ -35,8 +37,9 @@ func parse(text string) *version.Version {
 	return parsed
 }
 
-// CompareVersions orders versions, and names of branches, by their fields as numbers: 418.87.01 < 418.113 < R535, and 418.87.1
-// equals 418.87.01. A text that is no version is older than all that are.
+// CompareVersions orders versions, and names of branches, by their fields as numbers: 418.87.01 <
+// 418.113 < R535, and 418.87.1 equals 418.87.01. A text that is no version is older than all that
+// are.
 func CompareVersions(a, b string) int { return parse(a).Compare(parse(b)) }
 
 // inRange reports whether a version is in a range; an end that is "" is none.
@@ -65,5 +68,6 @@ func constraints(span driverinfo.Span) version.Constraints {
 // Major returns the number of a branch: 470 for "R470" and "470.256.02"; 0 if there is none.
 func Major(version string) int { return parse(version).Segments()[0] }
 
-// canonical returns the form of a version that is the same for equal releases: 418.113.0 for 418.113.
+// canonical returns the form of a version that is the same for equal releases: 418.113.0 for
+// 418.113.
 func canonical(version string) string { return parse(version).String() }

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	maxEntries = 100_000 // members of an archive; one with 127 layers in the old format has about 400
-	maxLinks   = 8       // links that lead to links
+	// members of an archive; one with 127 layers in the old format has about 400
+	maxEntries = 100_000
+	maxLinks   = 8 // links that lead to links
 )
 
 // members of a tar file by name.
@@ -27,8 +28,9 @@ type member struct {
 	link         string // the name that the link leads to
 }
 
-// openArchive indexes the members of a tar file, which are read in place. Each of them opens the file again, so there
-// is nothing to close; an error of kind Content if the file is no longer what was indexed.
+// openArchive indexes the members of a tar file, which are read in place. Each of them opens the
+// file again, so there is nothing to close; an error of kind Content if the file is no longer what
+// was indexed.
 func openArchive(name string) (_ files, err error) {
 	f, err := bounded.Open(name)
 	if err != nil {
@@ -50,10 +52,23 @@ func openArchive(name string) (_ files, err error) {
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, failure.Errorf(failure.Content, "%w: the archive must stay until the command ends", err)
+			return nil, failure.Errorf(
+				failure.Content,
+				"%w: the archive must stay until the command ends",
+				err,
+			)
 		}
-		if now, err := f.Stat(); err != nil || now.Size() != indexed.Size() || !now.ModTime().Equal(indexed.ModTime()) {
-			return nil, errors.Join(failure.Errorf(failure.Content, "%s was changed while it was in use: run the command again", name), err, f.Close())
+		if now, err := f.Stat(); err != nil || now.Size() != indexed.Size() ||
+			!now.ModTime().Equal(indexed.ModTime()) {
+			return nil, errors.Join(
+				failure.Errorf(
+					failure.Content,
+					"%s was changed while it was in use: run the command again",
+					name,
+				),
+				err,
+				f.Close(),
+			)
 		}
 		return section{io.NewSectionReader(f, m.offset, m.size), f}, nil
 	}, nil

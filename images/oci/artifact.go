@@ -1,9 +1,9 @@
-// Package oci reads and writes OCI artifacts without a registry: manifests and indexes of any kind, and
-// images on this machine: OCI layouts, OCI archives and the archives of `docker save`. An [Attachment] is
-// what belongs to an image: a signature, an attestation, an SBOM.
+// Package oci reads and writes OCI artifacts without a registry: manifests and indexes of any kind,
+// and images on this machine: OCI layouts, OCI archives and the archives of `docker save`. An
+// [Attachment] is what belongs to an image: a signature, an attestation, an SBOM.
 //
-// It speaks no protocol: package registry brings content here and takes it away. It runs nothing and unpacks
-// no layer into files.
+// It speaks no protocol: package registry brings content here and takes it away. It runs nothing
+// and unpacks no layer into files.
 package oci
 
 import (
@@ -29,9 +29,9 @@ const (
 	MaxConfig   = 8 << 20
 )
 
-// Artifact is a manifest or an index, with everything that it names: an image, an index of images, or any
-// other artifact of a registry, such as a chart or an SBOM. A v1.Image and a v1.ImageIndex are artifacts;
-// [NewArtifact] makes one of any kind.
+// Artifact is a manifest or an index, with everything that it names: an image, an index of images,
+// or any other artifact of a registry, such as a chart or an SBOM. A v1.Image and a v1.ImageIndex
+// are artifacts; [NewArtifact] makes one of any kind.
 type Artifact interface {
 	MediaType() (types.MediaType, error)
 	Digest() (v1.Hash, error)
@@ -60,19 +60,26 @@ func HashOf(b []byte) v1.Hash {
 
 // NewDocument is a manifest or an index of that type.
 func NewDocument(raw []byte, mediaType types.MediaType) Document {
-	return Document{raw, v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: HashOf(raw)}}
+	return Document{
+		raw,
+		v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: HashOf(raw)},
+	}
 }
 
-// NewManifest is a manifest of OCI's type. Its descriptor has its artifact type and its annotations.
+// NewManifest is a manifest of OCI's type. Its descriptor has its artifact type and its
+// annotations.
 func NewManifest(m v1.Manifest) (Document, error) {
-	m.SchemaVersion, m.MediaType = 2, types.OCIManifestSchema1
+	m.SchemaVersion = 2
+	m.MediaType = types.OCIManifestSchema1
 	raw, err := json.Marshal(m)
 	d := NewDocument(raw, m.MediaType)
-	d.Desc.ArtifactType, d.Desc.Annotations = m.ArtifactType, m.Annotations
+	d.Desc.ArtifactType = m.ArtifactType
+	d.Desc.Annotations = m.Annotations
 	return d, err
 }
 
-// EncodeJSON returns a value as JSON without HTML's escapes, which no document here needs, and without a line feed behind it.
+// EncodeJSON returns a value as JSON without HTML's escapes, which no document here needs, and
+// without a line feed behind it.
 func EncodeJSON(value any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -91,13 +98,21 @@ func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string
 
 // blob returns a document as a blob.
 func (d Document) blob() Blob {
-	return Blob{Desc: d.Desc, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil }}
+	return Blob{
+		Desc: d.Desc,
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil },
+	}
 }
 
 // ReadBlob reads a blob of at most limit bytes and verifies it.
 func ReadBlob(b Blob, limit int64) (_ []byte, err error) {
 	if b.Desc.Size > limit {
-		return nil, fmt.Errorf("blob %s has %d bytes; at most %d are read", b.Desc.Digest, b.Desc.Size, limit)
+		return nil, fmt.Errorf(
+			"blob %s has %d bytes; at most %d are read",
+			b.Desc.Digest,
+			b.Desc.Size,
+			limit,
+		)
 	}
 	r, err := b.Open()
 	if err != nil {
@@ -108,7 +123,8 @@ func ReadBlob(b Blob, limit int64) (_ []byte, err error) {
 	return io.ReadAll(v)
 }
 
-// Verifier returns an error with the last bytes of its content if the content does not match the descriptor.
+// Verifier returns an error with the last bytes of its content if the content does not match the
+// descriptor.
 type Verifier struct {
 	io.ReadCloser
 	Desc  v1.Descriptor
@@ -117,7 +133,8 @@ type Verifier struct {
 	size  int64
 }
 
-// Verify returns a reader of r that compares size and digest with a descriptor. where is for messages.
+// Verify returns a reader of r that compares size and digest with a descriptor. where is for
+// messages.
 func Verify(r io.ReadCloser, d v1.Descriptor, where string) *Verifier {
 	if v, ok := r.(*Verifier); ok && v.Desc.Digest == d.Digest && v.Desc.Size == d.Size {
 		return v
@@ -156,13 +173,20 @@ type Blobs struct {
 }
 
 // RemoteBlobs is a place that is asked for each manifest, which it verifies, and each blob.
-func RemoteBlobs(where string, manifest func(v1.Hash) ([]byte, error), open func(v1.Descriptor) (io.ReadCloser, error)) Blobs {
+func RemoteBlobs(
+	where string,
+	manifest func(v1.Hash) ([]byte, error),
+	open func(v1.Descriptor) (io.ReadCloser, error),
+) Blobs {
 	return Blobs{where: where, open: open, manifest: manifest}
 }
 
 // StoreBlobs returns the blobs of a store.
 func StoreBlobs(s *fetch.Store) Blobs {
-	return Blobs{where: "the cache", open: func(d v1.Descriptor) (io.ReadCloser, error) { return s.Open(d.Digest.Hex) }}
+	return Blobs{
+		where: "the cache",
+		open:  func(d v1.Descriptor) (io.ReadCloser, error) { return s.Open(d.Digest.Hex) },
+	}
 }
 
 // Document reads a manifest or a config of at most limit bytes and verifies it.
@@ -183,7 +207,13 @@ func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 		return nil, fmt.Errorf("read %s in %s: %w", h, b.where, err)
 	}
 	if got := HashOf(raw); got != h {
-		return nil, &fetch.MismatchError{URL: b.where + " (" + h.String() + ")", Want: h.Hex, Got: got.Hex, GotSize: int64(len(raw)), Named: true}
+		return nil, &fetch.MismatchError{
+			URL:     b.where + " (" + h.String() + ")",
+			Want:    h.Hex,
+			Got:     got.Hex,
+			GotSize: int64(len(raw)),
+			Named:   true,
+		}
 	}
 	return raw, nil
 }

@@ -23,8 +23,9 @@ const BaseNameAnnotation = "org.opencontainers.image.base.name"
 
 // Content is everything that belongs to an artifact.
 type Content struct {
-	Blobs     []Blob     // each once, in order of appearance
-	Documents []Document // each once; an index comes after what it names, the artifact itself is last
+	Blobs []Blob // each once, in order of appearance
+	// each once; an index comes after what it names, the artifact itself is last
+	Documents []Document
 	Bases     []string   // names of base images, from annotations
 	images    []Document // manifests of container images
 }
@@ -55,9 +56,11 @@ func partsOf(t Artifact) parts {
 	switch t := t.(type) {
 	case *stored:
 		p := parts{artifact: t.named, blob: t.blobs.open}
-		if t.blobs.manifest == nil { // on this machine: elsewhere the config would have to be downloaded
+		// on this machine: elsewhere the config would have to be downloaded
+		if t.blobs.manifest == nil {
 			if img, err := newImage(t.raw, t.blobs); err == nil {
-				p.names, p.blob = namesWithArch(img), img.open
+				p.names = namesWithArch(img)
+				p.blob = img.open
 			}
 		}
 		return p
@@ -110,7 +113,11 @@ func (c *collector) add(t Artifact, depth int) error {
 	}
 	c.seen[d.Desc.Digest] = true
 	if c.bytes += len(raw); len(c.Documents) >= maxDocuments || c.bytes > maxDocumentBytes {
-		return fmt.Errorf("it has more than %d manifests or %d bytes of them", maxDocuments, maxDocumentBytes)
+		return fmt.Errorf(
+			"it has more than %d manifests or %d bytes of them",
+			maxDocuments,
+			maxDocumentBytes,
+		)
 	}
 	index, err := kindOf(raw)
 	if err == nil && index {
@@ -125,7 +132,8 @@ func (c *collector) add(t Artifact, depth int) error {
 	return nil
 }
 
-// addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list in an index.
+// addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list
+// in an index.
 func (c *collector) addIndex(raw []byte, p parts, depth int) error {
 	m, err := strictjson.Decode[v1.IndexManifest](raw)
 	if err != nil {
@@ -135,7 +143,8 @@ func (c *collector) addIndex(raw []byte, p parts, depth int) error {
 		if err := checkDescriptor(d); err != nil {
 			return fmt.Errorf("the index is malformed: %w", err)
 		}
-		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() && !d.MediaType.IsSchema1() {
+		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() &&
+			!d.MediaType.IsSchema1() {
 			if p.blob == nil {
 				return fmt.Errorf("%s in the index: its type is %q", d.Digest, d.MediaType)
 			}
@@ -168,7 +177,10 @@ func (c *collector) addManifest(d Document, p parts) error {
 	isImage := m.Config.MediaType.IsConfig()
 	for _, b := range append(slices.Clone(m.Layers), m.Config) {
 		if !b.MediaType.IsDistributable() {
-			return malformed("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)
+			return malformed(
+				"the manifest has a layer of type %q: it is not in the registry, and cannot be copied",
+				b.MediaType,
+			)
 		}
 		isImage = isImage && (b.Digest == m.Config.Digest || b.MediaType.IsLayer())
 		c.addBlob(b, p)
@@ -185,6 +197,9 @@ func (c *collector) addManifest(d Document, p parts) error {
 func (c *collector) addBlob(d v1.Descriptor, p parts) {
 	if !c.seen[d.Digest] {
 		c.seen[d.Digest] = true
-		c.Blobs = append(c.Blobs, Blob{d, p.names[d.Digest], func() (io.ReadCloser, error) { return p.blob(d) }})
+		c.Blobs = append(
+			c.Blobs,
+			Blob{d, p.names[d.Digest], func() (io.ReadCloser, error) { return p.blob(d) }},
+		)
 	}
 }

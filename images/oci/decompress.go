@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// unpacked reads decompressed content. At the end of the content it reads the rest of the source too, so that
-// a verifying source sees all of its bytes and can report an error.
+// unpacked reads decompressed content. At the end of the content it reads the rest of the source
+// too, so that a verifying source sees all of its bytes and can report an error.
 type unpacked struct {
 	io.ReadCloser
 	raw    io.Reader
@@ -64,13 +64,15 @@ func (c *checking) Close() error {
 	return errors.Join(c.copied.CloseWithError(io.ErrClosedPipe), c.Closer.Close())
 }
 
-// Decompress detects the compression from the first bytes. Close closes the source, and an error does.
+// Decompress detects the compression from the first bytes. Close closes the source, and an error
+// does.
 func Decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(source, 256<<10)
 	kind, err := compression.Detect(in)
 	if err == nil {
 		var out io.ReadCloser
-		if out, err = compression.NewReader(in, kind); err == nil {
+		out, err = compression.NewReader(in, kind)
+		if err == nil {
 			return &unpacked{out, in, source}, nil
 		}
 	}
@@ -89,9 +91,12 @@ func (u *unpacked) Read(p []byte) (int, error) {
 
 func (u *unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.source.Close()) }
 
-// ErrDiffID says that a layer does not unpack to what the configuration of its image says, so that no container
-// runtime unpacks the image.
-var ErrDiffID = failure.New(failure.Content, "does not unpack to what the image's configuration says (rootfs.diff_ids): no node can unpack the image")
+// ErrDiffID says that a layer does not unpack to what the configuration of its image says, so that
+// no container runtime unpacks the image.
+var ErrDiffID = failure.New(
+	failure.Content,
+	"does not unpack to what the image's configuration says (rootfs.diff_ids): no node can unpack the image",
+)
 
 // CheckDiffID compares the digest of a layer's content with that of the configuration.
 func CheckDiffID(got hash.Hash, want v1.Hash) error {

@@ -39,12 +39,13 @@ func (l LocalRef) dockerEntries() (files, tarball.Manifest, error) {
 	return f, entries, nil
 }
 
-// docker returns a manifest for an image of a docker-archive, which such archives lack, and its blobs.
+// docker returns a manifest for an image of a docker-archive, which such archives lack, and its
+// blobs.
 //
-// It does not change layers. `docker save` writes them uncompressed, so the image has layers of type
-// application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here, as
-// go-containerregistry's tarball.Image does, would make the base's digest depend on the version of a compressor;
-// the price is that a push of such a base sends more bytes.
+// It does not change layers. `docker save` writes them uncompressed, so the image has layers of
+// type application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them
+// here, as go-containerregistry's tarball.Image does, would make the base's digest depend on the
+// version of a compressor; the price is that a push of such a base sends more bytes.
 func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 	f, entries, err := l.dockerEntries()
 	if err != nil {
@@ -63,19 +64,33 @@ func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 		return nil, Blobs{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, l.Path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return nil, Blobs{}, malformed("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return nil, Blobs{}, malformed(
+			"%s lists %d layers, its image config %d",
+			l.Path,
+			len(e.Layers),
+			len(cf.RootFS.DiffIDs),
+		)
 	}
 	doc := NewDocument(config, types.OCIConfigJSON)
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: doc.Desc, Layers: make([]v1.Descriptor, len(e.Layers))}
+	m := v1.Manifest{
+		SchemaVersion: 2,
+		MediaType:     types.OCIManifestSchema1,
+		Config:        doc.Desc,
+		Layers:        make([]v1.Descriptor, len(e.Layers)),
+	}
 	names := map[v1.Hash]string{doc.Desc.Digest: e.Config}
 	for i, file := range e.Layers {
-		if m.Layers[i], err = f.dockerLayer(ctx, file, cf.RootFS.DiffIDs[i]); err != nil {
+		m.Layers[i], err = f.dockerLayer(ctx, file, cf.RootFS.DiffIDs[i])
+		if err != nil {
 			return nil, Blobs{}, fmt.Errorf("%s in %s: %w", file, l.Path, err)
 		}
 		names[m.Layers[i].Digest] = file
 	}
 	raw, err := json.Marshal(m)
-	return raw, Blobs{where: l.Path, open: func(d v1.Descriptor) (io.ReadCloser, error) { return f(names[d.Digest]) }}, err
+	return raw, Blobs{
+		where: l.Path,
+		open:  func(d v1.Descriptor) (io.ReadCloser, error) { return f(names[d.Digest]) },
+	}, err
 }
 
 func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error) {
@@ -89,9 +104,17 @@ func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error
 	slices.Sort(tags)
 	switch {
 	case tag != "":
-		return tarball.Descriptor{}, absentf("it holds no image %s, only: %s", tag, strings.Join(tags, ", "))
+		return tarball.Descriptor{}, absentf(
+			"it holds no image %s, only: %s",
+			tag,
+			strings.Join(tags, ", "),
+		)
 	case len(entries) != 1:
-		return tarball.Descriptor{}, fmt.Errorf("it holds %d images: name one by its tag, of: %s", len(entries), strings.Join(tags, ", "))
+		return tarball.Descriptor{}, fmt.Errorf(
+			"it holds %d images: name one by its tag, of: %s",
+			len(entries),
+			strings.Join(tags, ", "),
+		)
 	}
 	return entries[0], nil
 }
@@ -106,9 +129,13 @@ func sameTag(have, want string) bool {
 	return err1 == nil && err2 == nil && h.Name() == w.Name()
 }
 
-// dockerLayer describes a layer. An uncompressed one has its diff ID as digest. A compressed one, which crane and
-// others write into such archives, is read once for its digest.
-func (f files) dockerLayer(ctx context.Context, file string, diffID v1.Hash) (d v1.Descriptor, err error) {
+// dockerLayer describes a layer. An uncompressed one has its diff ID as digest. A compressed one,
+// which crane and others write into such archives, is read once for its digest.
+func (f files) dockerLayer(
+	ctx context.Context,
+	file string,
+	diffID v1.Hash,
+) (d v1.Descriptor, err error) {
 	r, err := f(file)
 	if err != nil {
 		return d, err
@@ -119,7 +146,9 @@ func (f files) dockerLayer(ctx context.Context, file string, diffID v1.Hash) (d 
 	if err != nil {
 		return d, err
 	}
-	if d.Digest, d.MediaType = diffID, types.OCIUncompressedLayer; kind != "" {
+	d.Digest = diffID
+	d.MediaType = types.OCIUncompressedLayer
+	if kind != "" {
 		sum := sha256.New()
 		if err := fetch.Copy(ctx, sum, in, nil); err != nil {
 			return d, err

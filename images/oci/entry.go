@@ -10,7 +10,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// choose returns the manifest for linux/arch of the entry of a layout's index that the reference means.
+// choose returns the manifest for linux/arch of the entry of a layout's index that the reference
+// means.
 func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) ([]byte, error) {
 	d, err := l.entry(arch, entries)
 	if err != nil {
@@ -23,8 +24,8 @@ func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) ([]byte,
 	return ChooseManifest(l.text, arch, top, b.named)
 }
 
-// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
-// What belongs to images does not count then, unless there is nothing else.
+// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for
+// linux/arch. What belongs to images does not count then, unless there is nothing else.
 func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	if l.tag == "" {
 		entries = imageEntries(entries)
@@ -35,7 +36,8 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 		if n := d.Annotations[RefNameAnnotation]; n != "" {
 			names = append(names, n)
 		}
-		other := arch != "" && d.Platform != nil && (d.Platform.OS != "linux" || d.Platform.Architecture != arch)
+		other := arch != "" && d.Platform != nil &&
+			(d.Platform.OS != "linux" || d.Platform.Architecture != arch)
 		if slices.ContainsFunc(match, func(m v1.Descriptor) bool { return m.Digest == d.Digest }) {
 			continue // the same image under another tag
 		}
@@ -49,11 +51,24 @@ func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, er
 	case len(match) == 1:
 		return match[0], nil
 	case len(match) > 1 && nameTwice(match) != "":
-		return v1.Descriptor{}, malformed("it holds several images named %s: programs choose different ones", nameTwice(match))
+		return v1.Descriptor{}, malformed(
+			"it holds several images named %s: programs choose different ones",
+			nameTwice(match),
+		)
 	case len(match) > 1 && l.tag == "":
-		return v1.Descriptor{}, failure.Errorf(failure.Usage, "it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.Path, have)
+		return v1.Descriptor{}, failure.Errorf(
+			failure.Usage,
+			"it holds several images: name one as %s:%s:TAG, of: %s",
+			l.kind,
+			l.Path,
+			have,
+		)
 	case len(match) > 1:
-		return v1.Descriptor{}, malformed("it holds %d images named %s: programs choose different ones", len(match), l.tag)
+		return v1.Descriptor{}, malformed(
+			"it holds %d images named %s: programs choose different ones",
+			len(match),
+			l.tag,
+		)
 	case l.tag != "":
 		return v1.Descriptor{}, absentf("it holds no image named %s, only: %s", l.tag, have)
 	}
@@ -74,16 +89,18 @@ func nameTwice(entries []v1.Descriptor) string {
 }
 
 func hasTag(d v1.Descriptor, tag string) bool {
-	ref, full := d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]
+	ref := d.Annotations[RefNameAnnotation]
+	full := d.Annotations[ContainerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
 }
 
-// imageEntries returns the entries that are no attachments, those with a name if there are any; all if every
-// entry is an attachment.
+// imageEntries returns the entries that are no attachments, those with a name if there are any; all
+// if every entry is an attachment.
 func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 	var images, named []v1.Descriptor
 	for _, d := range all {
-		if d.ArtifactType != "" || d.Annotations[SubjectAnnotation] != "" || attachmentTag(d) != "" {
+		if d.ArtifactType != "" || d.Annotations[SubjectAnnotation] != "" ||
+			attachmentTag(d) != "" {
 			continue
 		}
 		images = append(images, d)
@@ -100,8 +117,9 @@ func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 	return all
 }
 
-// LocalTags returns the tags in a layout or an OCI archive, in its order, each with the digest that it names;
-// "" is the tag of an entry without one. What belongs to images has no entry here. A docker-archive has none.
+// LocalTags returns the tags in a layout or an OCI archive, in its order, each with the digest that
+// it names; "" is the tag of an entry without one. What belongs to images has no entry here. A
+// docker-archive has none.
 func LocalTags(ref string) (tags []string, digests []v1.Hash, err error) {
 	l, ok := ParseLocal(ref)
 	if !ok || l.kind == "docker-archive" {
@@ -112,13 +130,17 @@ func LocalTags(ref string) (tags []string, digests []v1.Hash, err error) {
 		return nil, nil, l.failed(err)
 	}
 	for _, d := range imageEntries(index.Manifests) {
-		_, tag := splitTag(cmp.Or(d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]))
-		tags, digests = append(tags, tag), append(digests, d.Digest)
+		_, tag := splitTag(
+			cmp.Or(d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]),
+		)
+		tags = append(tags, tag)
+		digests = append(digests, d.Digest)
 	}
 	return tags, digests, nil
 }
 
-// LocalRepository returns the repository in the full name of the image in an OCI archive, "driver" if it has none.
+// LocalRepository returns the repository in the full name of the image in an OCI archive, "driver"
+// if it has none.
 func LocalRepository(l LocalRef) (string, error) {
 	index, _, err := l.index()
 	if err != nil {

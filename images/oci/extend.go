@@ -12,12 +12,15 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// Extend returns an attachment with the layers of a manifest that has its tag already, followed by those
-// layers of a that the manifest lacks: what is there stays. Layers are the same if type, content and
-// annotations are. config reads the existing config, whose diff IDs get those of the new layers, as cosign
-// does. The blobs of the result are only the new ones. If there is nothing to add, the result has the
-// existing manifest.
-func (a Attachment) Extend(existing []byte, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
+// Extend returns an attachment with the layers of a manifest that has its tag already, followed by
+// those layers of a that the manifest lacks: what is there stays. Layers are the same if type,
+// content and annotations are. config reads the existing config, whose diff IDs get those of the
+// new layers, as cosign does. The blobs of the result are only the new ones. If there is nothing to
+// add, the result has the existing manifest.
+func (a Attachment) Extend(
+	existing []byte,
+	config func(v1.Descriptor) ([]byte, error),
+) (Attachment, error) {
 	out, err := a.extend(existing, config)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("extend %s: %w", a.Tag, err)
@@ -48,7 +51,8 @@ func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, 
 		if i < 0 {
 			return a, fmt.Errorf("its layer %s is missing", l.Digest)
 		}
-		m.Layers, out.Blobs = append(m.Layers, l), append(out.Blobs, a.Blobs[i])
+		m.Layers = append(m.Layers, l)
+		out.Blobs = append(out.Blobs, a.Blobs[i])
 	}
 	if len(out.Blobs) > 0 {
 		if m.Config.MediaType.IsConfig() {
@@ -56,7 +60,8 @@ func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, 
 			if err != nil {
 				return a, err
 			}
-			m.Config, out.Blobs = b.Desc, append(out.Blobs, b)
+			m.Config = b.Desc
+			out.Blobs = append(out.Blobs, b)
 		}
 		both := map[string]string{}
 		maps.Copy(both, mine.Annotations)
@@ -71,13 +76,18 @@ func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, 
 	if len(out.Manifest.Raw) > MaxManifest {
 		return a, fmt.Errorf("the manifest would have %d layers and more than %d bytes", len(m.Layers), MaxManifest)
 	}
-	out.Manifest.Desc.ArtifactType, out.Manifest.Desc.Annotations = m.ArtifactType, m.Annotations
+	out.Manifest.Desc.ArtifactType = m.ArtifactType
+	out.Manifest.Desc.Annotations = m.Annotations
 	return out, nil
 }
 
-// addDiffIDs returns a config that lists further layers, and keeps every other field. They are not compressed: the diff
-// ID is the digest.
-func addDiffIDs(d v1.Descriptor, config func(v1.Descriptor) ([]byte, error), layers []Blob) (Blob, error) {
+// addDiffIDs returns a config that lists further layers, and keeps every other field. They are not
+// compressed: the diff ID is the digest.
+func addDiffIDs(
+	d v1.Descriptor,
+	config func(v1.Descriptor) ([]byte, error),
+	layers []Blob,
+) (Blob, error) {
 	raw, err := config(d)
 	if err != nil {
 		return Blob{}, err
@@ -93,7 +103,8 @@ func addDiffIDs(d v1.Descriptor, config func(v1.Descriptor) ([]byte, error), lay
 	for _, b := range layers {
 		rootfs.DiffIDs = append(rootfs.DiffIDs, b.Desc.Digest)
 	}
-	if doc["rootfs"], err = json.Marshal(rootfs); err != nil {
+	doc["rootfs"], err = json.Marshal(rootfs)
+	if err != nil {
 		return Blob{}, err
 	}
 	raw, err = json.Marshal(doc)

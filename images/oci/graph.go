@@ -17,15 +17,18 @@ import (
 // Annotations of the entries of attachments in the index of a layout. They have no
 // org.opencontainers.image.ref.name, because containerd would take a named entry for an image.
 const (
-	TagAnnotation        = "io.github.driver-container.tag"        // of .sig and .att
-	RepositoryAnnotation = "io.github.driver-container.repository" // where a layout has attachments of several
-	SubjectAnnotation    = "io.containerd.manifest.subject"        // digest of the subject; containerd 2 reads it
+	TagAnnotation = "io.github.driver-container.tag" // of .sig and .att
+	// where a layout has attachments of several
+	RepositoryAnnotation = "io.github.driver-container.repository"
+	// digest of the subject; containerd 2 reads it
+	SubjectAnnotation = "io.containerd.manifest.subject"
 )
 
 // LayoutVersion is the content of the file oci-layout.
 const LayoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
-// graph is what is written into a layout: its index, and the blobs that it names and that may be missing.
+// graph is what is written into a layout: its index, and the blobs that it names and that may be
+// missing.
 type graph struct {
 	index v1.IndexManifest
 	have  Blobs // of the layout that is there
@@ -34,7 +37,15 @@ type graph struct {
 
 func newGraph() *graph {
 	none := files(func(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist })
-	return &graph{v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}, none.blobs("it"), map[v1.Hash]Blob{}}
+	return &graph{
+		v1.IndexManifest{
+			SchemaVersion: 2,
+			MediaType:     types.OCIImageIndex,
+			Manifests:     []v1.Descriptor{},
+		},
+		none.blobs("it"),
+		map[v1.Hash]Blob{},
+	}
 }
 
 func (g *graph) put(all ...Blob) {
@@ -71,8 +82,8 @@ func (g *graph) add(t Artifact, tag, fullName string) error {
 	return nil
 }
 
-// entry returns the descriptor of the artifact for the index of a layout: that of an image says for which
-// platform it is.
+// entry returns the descriptor of the artifact for the index of a layout: that of an image says for
+// which platform it is.
 func (c *Content) entry() (v1.Descriptor, error) {
 	d := c.Top().Desc
 	if n := len(c.images); n == 0 || c.images[n-1].Desc.Digest != d.Digest {
@@ -111,11 +122,13 @@ func (g *graph) read(d v1.Descriptor) ([]byte, error) {
 	return g.have.Document(d.Digest, MaxConfig)
 }
 
-// attach adds attachments. One with a tag extends that of the layout, and those of the same tag before it.
+// attach adds attachments. One with a tag extends that of the layout, and those of the same tag
+// before it.
 func (g *graph) attach(all []Attachment) error {
 	for _, a := range all {
 		at := slices.IndexFunc(g.index.Manifests, func(d v1.Descriptor) bool {
-			return a.Tag != "" && attachmentTag(d) == a.Tag || a.Tag == "" && d.Digest == a.Manifest.Desc.Digest
+			return a.Tag != "" && attachmentTag(d) == a.Tag ||
+				a.Tag == "" && d.Digest == a.Manifest.Desc.Digest
 		})
 		switch {
 		case at < 0:
@@ -141,8 +154,8 @@ func (g *graph) attach(all []Attachment) error {
 	return nil
 }
 
-// rawIndex returns the index. Its entries are sorted by name, so that it does not depend on the order of builds;
-// attachments come last, sorted by digest.
+// rawIndex returns the index. Its entries are sorted by name, so that it does not depend on the
+// order of builds; attachments come last, sorted by digest.
 func (g *graph) rawIndex() ([]byte, error) {
 	order := func(d v1.Descriptor) string {
 		if d.Annotations[SubjectAnnotation] != "" {
@@ -150,6 +163,9 @@ func (g *graph) rawIndex() ([]byte, error) {
 		}
 		return d.Annotations[RefNameAnnotation]
 	}
-	slices.SortStableFunc(g.index.Manifests, func(x, y v1.Descriptor) int { return cmp.Compare(order(x), order(y)) })
+	slices.SortStableFunc(
+		g.index.Manifests,
+		func(x, y v1.Descriptor) int { return cmp.Compare(order(x), order(y)) },
+	)
 	return json.Marshal(g.index)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// image is an image over blobs. Its documents are in memory and verified; each layer is verified while it is read.
+// image is an image over blobs. Its documents are in memory and verified; each layer is verified
+// while it is read.
 type image struct {
 	stored
 	config   []byte
@@ -32,7 +33,8 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 		return nil, err
 	}
 	i := &image{stored: stored{raw, b}, manifest: m}
-	if i.config, err = b.Document(m.Config.Digest, MaxConfig); err == nil {
+	i.config, err = b.Document(m.Config.Digest, MaxConfig)
+	if err == nil {
 		err = checkSize(m.Config, i.config)
 	}
 	if err != nil {
@@ -44,7 +46,12 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	}
 	i.diffIDs = cf.RootFS.DiffIDs
 	if have, want := len(i.diffIDs), len(m.Layers); have != want {
-		return nil, malformed("the image config %s lists %d layers, its manifest %d: not a container image", m.Config.Digest, have, want)
+		return nil, malformed(
+			"the image config %s lists %d layers, its manifest %d: not a container image",
+			m.Config.Digest,
+			have,
+			want,
+		)
 	}
 	return i, nil
 }
@@ -81,10 +88,12 @@ func (i *image) Layers() ([]v1.Layer, error) {
 	return out, nil
 }
 
-// open returns a blob of the image. At the end of a layer it has compared what the layer unpacks to.
+// open returns a blob of the image. At the end of a layer it has compared what the layer unpacks
+// to.
 func (i *image) open(d v1.Descriptor) (io.ReadCloser, error) {
 	r, err := i.blobs.open(d)
-	if n := slices.IndexFunc(i.manifest.Layers, func(l v1.Descriptor) bool { return l.Digest == d.Digest }); n >= 0 && err == nil {
+	if n := slices.IndexFunc(i.manifest.Layers, func(l v1.Descriptor) bool { return l.Digest == d.Digest }); n >= 0 &&
+		err == nil {
 		return checkUnpacked(r, i.diffIDs[n]), nil
 	}
 	return r, err
@@ -126,8 +135,9 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 // builtBy begins the history of layers that driver-build made: "driver-build VERSION: packages".
 const builtBy = "driver-build "
 
-// LayerNames returns what people call the layers and the config of an image, by digest: "packages", or "layer 1
-// of 7" if its history does not say. It is for messages; of an image that cannot be read it is empty.
+// LayerNames returns what people call the layers and the config of an image, by digest: "packages",
+// or "layer 1 of 7" if its history does not say. It is for messages; of an image that cannot be
+// read it is empty.
 func LayerNames(img v1.Image) map[v1.Hash]string {
 	manifest, err := img.Manifest()
 	if err != nil {
@@ -141,7 +151,8 @@ func LayerNames(img v1.Image) map[v1.Hash]string {
 	history := slices.DeleteFunc(config.History, func(h v1.History) bool { return h.EmptyLayer })
 	for n, l := range manifest.Layers {
 		names[l.Digest] = fmt.Sprintf("layer %d of %d", n+1, len(manifest.Layers))
-		if len(history) == len(manifest.Layers) && strings.HasPrefix(history[n].CreatedBy, builtBy) {
+		if len(history) == len(manifest.Layers) &&
+			strings.HasPrefix(history[n].CreatedBy, builtBy) {
 			if _, name, ok := strings.Cut(history[n].CreatedBy, ": "); ok {
 				names[l.Digest] = name
 			}

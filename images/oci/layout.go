@@ -22,19 +22,26 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// layoutJobs is how many blobs are written in parallel: hashing uses one core, and a disk is faster with
-// several writers.
+// layoutJobs is how many blobs are written in parallel: hashing uses one core, and a disk is faster
+// with several writers.
 const layoutJobs = 4
 
-// WriteLayout writes an artifact, if it is not nil, into the OCI layout in dir, under the name tag (annotation
-// org.opencontainers.image.ref.name). It creates a missing layout, replaces an entry of the same name, and keeps
-// all other entries. Attachments become entries without a name; one with a tag extends that of the layout.
+// WriteLayout writes an artifact, if it is not nil, into the OCI layout in dir, under the name tag
+// (annotation org.opencontainers.image.ref.name). It creates a missing layout, replaces an entry of
+// the same name, and keeps all other entries. Attachments become entries without a name; one with a
+// tag extends that of the layout.
 //
-// Writers of one layout wait for each other. The index is replaced last and as a whole, so that the layout is
-// complete at any moment. After an error, or when ctx ends, no partial file is left. Content is verified while it is
-// written. A blob that is there with its size, and has not changed since the index was written, stays as it is and is
-// not read. One that changed later is hashed, and replaced if it is damaged.
-func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments ...Attachment) error {
+// Writers of one layout wait for each other. The index is replaced last and as a whole, so that the
+// layout is complete at any moment. After an error, or when ctx ends, no partial file is left.
+// Content is verified while it is written. A blob that is there with its size, and has not changed
+// since the index was written, stays as it is and is not read. One that changed later is hashed,
+// and replaced if it is damaged.
+func WriteLayout(
+	ctx context.Context,
+	dir, tag string,
+	t Artifact,
+	attachments ...Attachment,
+) error {
 	if err := writeLayout(ctx, dir, tag, t, attachments); err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, outfile.DiskFull(dir, err))
 	}
@@ -103,10 +110,12 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 // clockTick is longer than the step of the clock by which a file system notes times.
 const clockTick = 20 * time.Millisecond
 
-// intact reports whether a file has the content of a blob. One that is older than the index is not read.
+// intact reports whether a file has the content of a blob. One that is older than the index is not
+// read.
 func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
 	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != b.Desc.Size {
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+		st.Size != b.Desc.Size {
 		return false
 	}
 	b.Open = func() (io.ReadCloser, error) { return bounded.Open(path) }
@@ -115,7 +124,8 @@ func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
 
 // replaceText writes a small file of a layout, unless it has that text.
 func replaceText(dir, name string, text []byte) error {
-	if have, err := folder(dir).read(name, int64(len(text))); err == nil && bytes.Equal(have, text) {
+	if have, err := folder(dir).read(name, int64(len(text))); err == nil &&
+		bytes.Equal(have, text) {
 		return nil
 	}
 	return writeText(dir, name, text)
@@ -128,8 +138,8 @@ func writeText(dir, name string, text []byte) error {
 	})
 }
 
-// readGraph reads the index of a layout, or starts a new one. It refuses a layout of another version, to not
-// damage it.
+// readGraph reads the index of a layout, or starts a new one. It refuses a layout of another
+// version, to not damage it.
 func readGraph(dir string) (*graph, error) {
 	g := newGraph()
 	g.have = folder(dir).blobs(dir)
@@ -142,15 +152,22 @@ func readGraph(dir string) (*graph, error) {
 	}
 	g.index, err = strictjson.Decode[v1.IndexManifest](raw)
 	if err != nil {
-		return nil, fmt.Errorf("its index.json is malformed: %w; remove the folder to begin a new layout", err)
+		return nil, fmt.Errorf(
+			"its index.json is malformed: %w; remove the folder to begin a new layout",
+			err,
+		)
 	}
 	if g.index.SchemaVersion != 2 {
-		err = fmt.Errorf("its index.json has schema version %d, want 2; write to another folder", g.index.SchemaVersion)
+		err = fmt.Errorf(
+			"its index.json has schema version %d, want 2; write to another folder",
+			g.index.SchemaVersion,
+		)
 	}
 	return g, err
 }
 
-// Copy writes a blob to w. It returns an error if the blob does not match its descriptor. progress is that of [fetch.Copy].
+// Copy writes a blob to w. It returns an error if the blob does not match its descriptor. progress
+// is that of [fetch.Copy].
 func (b Blob) Copy(ctx context.Context, w io.Writer, progress func(int64)) (err error) {
 	r, err := b.Open()
 	if err != nil {

@@ -20,11 +20,14 @@ import (
 
 // Annotations that hold the name of an entry in a layout's index.
 const (
-	RefNameAnnotation        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci and others read it
-	ContainerdNameAnnotation = "io.containerd.image.name"          // docker save, ctr and k3s have it beside the one above
+	// skopeo, regctl, umoci and others read it
+	RefNameAnnotation = "org.opencontainers.image.ref.name"
+	// docker save, ctr and k3s have it beside the one above
+	ContainerdNameAnnotation = "io.containerd.image.name"
 )
 
-// absentError says what is not where a reference says. It is fs.ErrNotExist and a mistake of the user.
+// absentError says what is not where a reference says. It is fs.ErrNotExist and a mistake of the
+// user.
 type absentError string
 
 func (e absentError) Error() string { return string(e) }
@@ -54,8 +57,8 @@ func IsLocal(ref string) bool {
 	return ok
 }
 
-// ParseLocal parses oci:DIR[:TAG], oci-archive:FILE[:TAG] and docker-archive:FILE[:TAG]. It returns false for
-// any other text.
+// ParseLocal parses oci:DIR[:TAG], oci-archive:FILE[:TAG] and docker-archive:FILE[:TAG]. It returns
+// false for any other text.
 func ParseLocal(text string) (LocalRef, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	if !ok || !slices.Contains(kinds, kind) {
@@ -65,19 +68,23 @@ func ParseLocal(text string) (LocalRef, bool) {
 	// Paths and tags may both have colons, so the path that exists decides.
 	for end := len(rest); end > 0; end = strings.LastIndexByte(rest[:end], ':') {
 		if _, err := os.Stat(rest[:end]); err == nil {
-			l.Path, l.tag = rest[:end], strings.TrimPrefix(rest[end:], ":")
+			l.Path = rest[:end]
+			l.tag = strings.TrimPrefix(rest[end:], ":")
 			break
 		}
 	}
 	return l, true
 }
 
-// Named returns the reference to the image of this machine that a person meant by a name alone: "oci:dist:TAG"
-// for "dist:TAG", where there is a layout or an archive of that name, whatever is wrong with it. Any other text stays as it is, and so does
-// one that begins with the host of a registry, in whose place a folder of the same name must not come.
+// Named returns the reference to the image of this machine that a person meant by a name alone:
+// "oci:dist:TAG" for "dist:TAG", where there is a layout or an archive of that name, whatever is
+// wrong with it. Any other text stays as it is, and so does one that begins with the host of a
+// registry, in whose place a folder of the same name must not come.
 func Named(text string) string {
 	host, _, path := strings.Cut(text, "/")
-	if IsLocal(text) || path && strings.Trim(host, ".") != "" && (host == "localhost" || strings.ContainsAny(host, ".:")) {
+	if IsLocal(text) ||
+		path && strings.Trim(host, ".") != "" &&
+			(host == "localhost" || strings.ContainsAny(host, ".:")) {
 		return text
 	}
 	for _, kind := range kinds {
@@ -96,7 +103,13 @@ func (l LocalRef) Tag() string { return l.tag }
 func (l LocalRef) failed(err error) error {
 	if _, there := os.Lstat(l.Path); there != nil {
 		name, _, _ := strings.Cut(l.Path, ":")
-		return absentf("read %s: there is no %s here; a build writes it with --output %s:%s: run this in the folder of that build, or give the path", l.text, name, l.kind, name)
+		return absentf(
+			"read %s: there is no %s here; a build writes it with --output %s:%s: run this in the folder of that build, or give the path",
+			l.text,
+			name,
+			l.kind,
+			name,
+		)
 	}
 	return fmt.Errorf("read %s: %w", l.text, err)
 }
@@ -115,8 +128,8 @@ func (l LocalRef) Check() error {
 	return nil
 }
 
-// Image reads the image for linux/arch: its manifest and config. A layer is read where it is when it is opened,
-// and verified then.
+// Image reads the image for linux/arch: its manifest and config. A layer is read where it is when
+// it is opened, and verified then.
 func (l LocalRef) Image(ctx context.Context, arch string) (v1.Image, v1.Hash, error) {
 	raw, b, err := l.open(ctx, arch)
 	if err != nil {
@@ -129,8 +142,8 @@ func (l LocalRef) Image(ctx context.Context, arch string) (v1.Image, v1.Hash, er
 	return img, HashOf(raw), CheckPlatform(l.text, arch, img)
 }
 
-// Artifact opens what a reference names: an image, a whole index or any other. Without a tag the source must have
-// exactly one entry.
+// Artifact opens what a reference names: an image, a whole index or any other. Without a tag the
+// source must have exactly one entry.
 func (l LocalRef) Artifact(ctx context.Context) (Artifact, error) {
 	raw, b, err := l.open(ctx, "")
 	if err != nil {
@@ -158,10 +171,12 @@ func (l LocalRef) open(ctx context.Context, arch string) ([]byte, Blobs, error) 
 
 // index reads the index of a layout or of an OCI archive.
 func (l LocalRef) index() (index v1.IndexManifest, b Blobs, err error) {
-	f, what := folder(l.Path), "an OCI layout"
+	f := folder(l.Path)
+	what := "an OCI layout"
 	if l.kind == "oci-archive" {
 		what = "an OCI archive"
-		if f, err = openArchive(l.Path); err != nil {
+		f, err = openArchive(l.Path)
+		if err != nil {
 			return index, b, err
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in it and,
-// for an index, to each of its manifests: entries that name a subject, whatever wrote them, .sig and .att,
-// and the entries of indexes of referrers. Referrers of referrers follow what they refer to. A docker-archive
-// has none.
+// LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in
+// it and, for an index, to each of its manifests: entries that name a subject, whatever wrote them,
+// .sig and .att, and the entries of indexes of referrers. Referrers of referrers follow what they
+// refer to. A docker-archive has none.
 func LocalAttachments(ctx context.Context, ref string) ([]Attachment, error) {
 	l, ok := ParseLocal(ref)
 	if !ok || l.kind == "docker-archive" {
@@ -76,13 +76,17 @@ type finder struct {
 	size  int // of the manifests read
 }
 
-// of returns the attachments of a subject when it is first asked: referrers sorted by digest, then .sig and .att.
+// of returns the attachments of a subject when it is first asked: referrers sorted by digest, then
+// .sig and .att.
 func (f *finder) of(subject v1.Hash) []Attachment {
-	list, suffixes := f.found[subject], []string{"", ".sig", ".att"}
+	list := f.found[subject]
+	suffixes := []string{"", ".sig", ".att"}
 	delete(f.found, subject)
 	slices.SortFunc(list, func(x, y Attachment) int {
-		return cmp.Or(slices.Index(suffixes, path.Ext(x.Tag))-slices.Index(suffixes, path.Ext(y.Tag)),
-			cmp.Compare(x.Manifest.Desc.Digest.Hex, y.Manifest.Desc.Digest.Hex))
+		return cmp.Or(
+			slices.Index(suffixes, path.Ext(x.Tag))-slices.Index(suffixes, path.Ext(y.Tag)),
+			cmp.Compare(x.Manifest.Desc.Digest.Hex, y.Manifest.Desc.Digest.Hex),
+		)
 	})
 	return list
 }
@@ -115,7 +119,10 @@ func (f *finder) add(h v1.Hash, tag string) error {
 		}
 		return nil
 	}
-	subject := v1.Hash{Algorithm: "sha256", Hex: strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")}
+	subject := v1.Hash{
+		Algorithm: "sha256",
+		Hex:       strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-"),
+	}
 	if tag == "" {
 		doc, err := strictjson.Decode[attached](raw)
 		if err != nil || doc.Subject.Digest.Hex == "" {

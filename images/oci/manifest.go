@@ -25,7 +25,12 @@ type PlatformError struct {
 }
 
 func (e *PlatformError) Error() string {
-	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
+	return fmt.Sprintf(
+		"%s is not there for %s; it is there for: %s",
+		e.Ref,
+		e.Want,
+		strings.Join(e.Have, ", "),
+	)
 }
 
 // FailureKind says what the command makes of it.
@@ -45,8 +50,8 @@ func malformed(format string, args ...any) error {
 	return failure.Errorf(failure.Content, format, args...)
 }
 
-// kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state
-// the type.
+// kindOf distinguishes an index from a manifest by the content, because a server or a layout may
+// not state the type.
 func kindOf(raw []byte) (index bool, err error) {
 	doc, err := strictjson.Decode[outline](raw)
 	if err != nil {
@@ -54,9 +59,14 @@ func kindOf(raw []byte) (index bool, err error) {
 	}
 	switch {
 	case doc.SchemaVersion == 1:
-		return false, malformed("the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool")
+		return false, malformed(
+			"the manifest has the format of 2015 (schema 1), which is not supported: push the image again with a current tool",
+		)
 	case doc.SchemaVersion != 2:
-		return false, malformed("the manifest is malformed: its schemaVersion is %d, want 2", doc.SchemaVersion)
+		return false, malformed(
+			"the manifest is malformed: its schemaVersion is %d, want 2",
+			doc.SchemaVersion,
+		)
 	case doc.Manifests != nil && doc.Config == nil:
 		return true, nil
 	case doc.Config != nil && doc.Manifests == nil:
@@ -65,7 +75,8 @@ func kindOf(raw []byte) (index bool, err error) {
 	return false, malformed("the manifest is malformed: neither an image nor an index")
 }
 
-// mediaTypeOf returns the type that a document states itself, or else OCI's, because only OCI documents may omit it.
+// mediaTypeOf returns the type that a document states itself, or else OCI's, because only OCI
+// documents may omit it.
 func mediaTypeOf(raw []byte) types.MediaType {
 	doc, err := strictjson.Decode[outline](raw)
 	if err == nil && doc.MediaType != "" {
@@ -77,9 +88,13 @@ func mediaTypeOf(raw []byte) types.MediaType {
 	return types.OCIManifestSchema1
 }
 
-// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest.
-// With an empty arch, choose returns top.
-func ChooseManifest(ref, arch string, top []byte, load func(v1.Descriptor) ([]byte, error)) ([]byte, error) {
+// ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by
+// its digest. With an empty arch, choose returns top.
+func ChooseManifest(
+	ref, arch string,
+	top []byte,
+	load func(v1.Descriptor) ([]byte, error),
+) ([]byte, error) {
 	for range maxDepth {
 		index, err := kindOf(top)
 		if err != nil {
@@ -117,8 +132,8 @@ func loadChecked(d v1.Descriptor, load func(v1.Descriptor) ([]byte, error)) ([]b
 	return raw, checkSize(d, raw)
 }
 
-// pick returns the entry for linux/arch. Of several variants it takes the most basic one, because every
-// machine runs it.
+// pick returns the entry for linux/arch. Of several variants it takes the most basic one, because
+// every machine runs it.
 func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	var match, nested []v1.Descriptor
 	var have []string
@@ -140,7 +155,11 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	}
 	if len(match) == 0 {
 		slices.Sort(have)
-		return v1.Descriptor{}, &PlatformError{Ref: ref, Want: "linux/" + arch, Have: slices.Compact(have)}
+		return v1.Descriptor{}, &PlatformError{
+			Ref:  ref,
+			Want: "linux/" + arch,
+			Have: slices.Compact(have),
+		}
 	}
 	for _, variant := range []string{"", "v8", "v1"} {
 		for _, d := range match {
@@ -152,19 +171,26 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	return match[0], nil
 }
 
-// ErrDescriptor says that what names a document states another size or platform than the document has.
+// ErrDescriptor says that what names a document states another size or platform than the document
+// has.
 var ErrDescriptor = failure.New(failure.Content, "its descriptor does not describe it")
 
 // checkSize compares a descriptor with its document. Container runtimes refuse one of another size.
 func checkSize(d v1.Descriptor, raw []byte) error {
 	if d.Size != int64(len(raw)) {
-		return fmt.Errorf("%s: %w: it has %d bytes, the descriptor says %d", d.Digest, ErrDescriptor, len(raw), d.Size)
+		return fmt.Errorf(
+			"%s: %w: it has %d bytes, the descriptor says %d",
+			d.Digest,
+			ErrDescriptor,
+			len(raw),
+			d.Size,
+		)
 	}
 	return nil
 }
 
-// named returns the document that an index names. An index on this machine must state the platform of an image as the
-// image's config does.
+// named returns the document that an index names. An index on this machine must state the platform
+// of an image as the image's config does.
 func (b Blobs) named(d v1.Descriptor) ([]byte, error) {
 	raw, err := b.Document(d.Digest, MaxManifest)
 	if err == nil {
@@ -201,8 +227,9 @@ func CheckPlatform(ref, arch string, img v1.Image) error {
 	return &PlatformError{Ref: ref, Want: "linux/" + arch, Have: []string{p.String()}}
 }
 
-// ParseManifest parses an image manifest and checks its descriptors: container runtimes read only configs and layers of the
-// types of images. Content in the manifest itself is not needed, and some programs take it in place of the blob.
+// ParseManifest parses an image manifest and checks its descriptors: container runtimes read only
+// configs and layers of the types of images. Content in the manifest itself is not needed, and some
+// programs take it in place of the blob.
 func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	m, err := parseGeneric(raw)
 	if err != nil {
@@ -210,15 +237,24 @@ func ParseManifest(raw []byte) (*v1.Manifest, error) {
 	}
 	for _, d := range m.Layers {
 		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
-			return nil, malformed("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+			return nil, malformed(
+				"the image manifest has a layer of type %q: not a file system layer that can be copied",
+				d.MediaType,
+			)
 		}
 	}
 	if !m.Config.MediaType.IsConfig() {
-		return nil, malformed("the image manifest has a config of type %q: not that of a container image", m.Config.MediaType)
+		return nil, malformed(
+			"the image manifest has a config of type %q: not that of a container image",
+			m.Config.MediaType,
+		)
 	}
 	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if d.Data != nil {
-			return nil, malformed("the image manifest has the content of %s in itself (data): push the image again with another tool", d.Digest)
+			return nil, malformed(
+				"the image manifest has the content of %s in itself (data): push the image again with another tool",
+				d.Digest,
+			)
 		}
 	}
 	return m, nil

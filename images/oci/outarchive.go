@@ -18,15 +18,21 @@ import (
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
-// ErrNotForDocker says that an artifact cannot be written as a docker-archive. The text says why and what to
-// do.
+// ErrNotForDocker says that an artifact cannot be written as a docker-archive. The text says why
+// and what to do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry, and its attachments as entries
-// without a name. The entry has the tag, which skopeo, crane and oras read, and the full name, which containerd
-// gives to the image. The same input gives the same bytes. It is written by the rule of package outfile: a
-// file appears when it is complete; after an error, or when ctx ends, nothing is left.
-func WriteOCIArchive(ctx context.Context, file, repository, tag string, t Artifact, attachments ...Attachment) error {
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry, and its attachments
+// as entries without a name. The entry has the tag, which skopeo, crane and oras read, and the full
+// name, which containerd gives to the image. The same input gives the same bytes. It is written by
+// the rule of package outfile: a file appears when it is complete; after an error, or when ctx
+// ends, nothing is left.
+func WriteOCIArchive(
+	ctx context.Context,
+	file, repository, tag string,
+	t Artifact,
+	attachments ...Attachment,
+) error {
 	members, err := layoutMembers(repository, tag, t, attachments)
 	if err == nil {
 		err = writeTar(ctx, file, members)
@@ -37,7 +43,11 @@ func WriteOCIArchive(ctx context.Context, file, repository, tag string, t Artifa
 	return nil
 }
 
-func layoutMembers(repository, tag string, t Artifact, attachments []Attachment) (map[string]Blob, error) {
+func layoutMembers(
+	repository, tag string,
+	t Artifact,
+	attachments []Attachment,
+) (map[string]Blob, error) {
 	full, err := name.NewTag(repository + ":" + tag)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not repository:tag: %w", repository+":"+tag, err)
@@ -50,17 +60,20 @@ func layoutMembers(repository, tag string, t Artifact, attachments []Attachment)
 		return nil, err
 	}
 	index, err := g.rawIndex()
-	members := map[string]Blob{"index.json": BytesBlob("", index, nil), "oci-layout": BytesBlob("", []byte(LayoutVersion), nil)}
+	members := map[string]Blob{
+		"index.json": BytesBlob("", index, nil),
+		"oci-layout": BytesBlob("", []byte(LayoutVersion), nil),
+	}
 	for h, b := range g.blobs {
 		members["blobs/sha256/"+h.Hex] = b
 	}
 	return members, err
 }
 
-// WriteDockerArchive writes an image as `docker save` does, for `docker load`. ref (repository:tag) is the
-// name that the image gets there. It accepts an index with one image. Layers must be gzip or uncompressed,
-// because docker does not load others from such archives. For other layers and for several images the error
-// is ErrNotForDocker.
+// WriteDockerArchive writes an image as `docker save` does, for `docker load`. ref (repository:tag)
+// is the name that the image gets there. It accepts an index with one image. Layers must be gzip or
+// uncompressed, because docker does not load others from such archives. For other layers and for
+// several images the error is ErrNotForDocker.
 func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error {
 	members, err := dockerMembers(ref, t)
 	if err == nil {
@@ -82,19 +95,34 @@ func dockerMembers(ref string, t Artifact) (map[string]Blob, error) {
 		return nil, err
 	}
 	if len(all.images) != 1 {
-		return nil, fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, len(all.images))
+		return nil, fmt.Errorf(
+			"%w: it takes one image, this index has %d; name one architecture, or write an oci-archive",
+			ErrNotForDocker,
+			len(all.images),
+		)
 	}
 	m, err := parseGeneric(all.images[0].Raw)
 	if err != nil {
 		return nil, err
 	}
 	// The name as docker shows it: without docker's own registry.
-	shown := strings.TrimPrefix(strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), "library/")
-	e := tarball.Descriptor{Config: m.Config.Digest.Hex + ".json", RepoTags: []string{shown}, Layers: []string{}}
+	shown := strings.TrimPrefix(
+		strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"),
+		"library/",
+	)
+	e := tarball.Descriptor{
+		Config:   m.Config.Digest.Hex + ".json",
+		RepoTags: []string{shown},
+		Layers:   []string{},
+	}
 	members := map[string]Blob{}
 	for _, b := range all.Blobs {
 		if b.Desc.MediaType == types.OCILayerZStd {
-			return nil, fmt.Errorf("%w: layer %s is zstd; build with --compression gzip, or write an oci-archive", ErrNotForDocker, b.Desc.Digest)
+			return nil, fmt.Errorf(
+				"%w: layer %s is zstd; build with --compression gzip, or write an oci-archive",
+				ErrNotForDocker,
+				b.Desc.Digest,
+			)
 		}
 		members[dockerMember(b.Desc)] = b
 	}

@@ -22,8 +22,8 @@ type Output struct {
 
 func (o Output) String() string { return o.Kind + ":" + o.Path }
 
-// ParseOutputs parses oci:DIR, oci-archive:FILE and docker-archive:FILE. Unlike [ParseLocal] it accepts no
-// tag, because tags belong to the image. Two outputs with one path are an error.
+// ParseOutputs parses oci:DIR, oci-archive:FILE and docker-archive:FILE. Unlike [ParseLocal] it
+// accepts no tag, because tags belong to the image. Two outputs with one path are an error.
 func ParseOutputs(texts []string) ([]Output, error) {
 	var all []Output
 	for _, text := range texts {
@@ -31,7 +31,10 @@ func ParseOutputs(texts []string) ([]Output, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(all, func(other Output) bool { return filepath.Clean(other.Path) == filepath.Clean(o.Path) }) {
+		if slices.ContainsFunc(
+			all,
+			func(other Output) bool { return filepath.Clean(other.Path) == filepath.Clean(o.Path) },
+		) {
 			return nil, fmt.Errorf("%s: another output has the same path: give each its own", o)
 		}
 		all = append(all, o)
@@ -39,24 +42,36 @@ func ParseOutputs(texts []string) ([]Output, error) {
 	return all, nil
 }
 
-// ParseOutput parses one output. A colon in the path is part of it as far as the path exists; behind that it
-// is taken for a tag, which is refused.
+// ParseOutput parses one output. A colon in the path is part of it as far as the path exists;
+// behind that it is taken for a tag, which is refused.
 func ParseOutput(text string) (Output, error) {
 	kind, path, _ := strings.Cut(text, ":")
 	o := Output{Kind: kind, Path: path}
 	if !slices.Contains(kinds, kind) {
-		return o, fmt.Errorf("%q: %q is not known: give oci:DIR, oci-archive:FILE or docker-archive:FILE", text, kind)
+		return o, fmt.Errorf(
+			"%q: %q is not known: give oci:DIR, oci-archive:FILE or docker-archive:FILE",
+			text,
+			kind,
+		)
 	}
 	if path == "" {
-		return o, fmt.Errorf("%q names no path: give oci:DIR, oci-archive:FILE or docker-archive:FILE", text)
+		return o, fmt.Errorf(
+			"%q names no path: give oci:DIR, oci-archive:FILE or docker-archive:FILE",
+			text,
+		)
 	}
 	if strings.ContainsRune(path, 0) {
 		return o, fmt.Errorf("%q has a NUL byte in its path", text)
 	}
 	_, rest := existing(path)
 	if name, tag, ok := strings.Cut(rest, ":"); ok {
-		return o, fmt.Errorf("%s: %q is taken for a tag, but images get theirs from driver and system: give %s:%s",
-			o, tag, kind, strings.TrimSuffix(path, rest)+name)
+		return o, fmt.Errorf(
+			"%s: %q is taken for a tag, but images get theirs from driver and system: give %s:%s",
+			o,
+			tag,
+			kind,
+			strings.TrimSuffix(path, rest)+name,
+		)
 	}
 	return o, nil
 }
@@ -71,8 +86,8 @@ func existing(path string) (there, rest string) {
 	return there, strings.TrimPrefix(path, there)
 }
 
-// Check says why nothing can be written there, before the work on the image begins. It creates a temporary
-// file and removes it.
+// Check says why nothing can be written there, before the work on the image begins. It creates a
+// temporary file and removes it.
 func (o Output) Check() error {
 	if err := o.check(); err != nil {
 		return fmt.Errorf("%s: %w", o, err)
@@ -105,28 +120,55 @@ func (o Output) check() error {
 func (o Output) CheckContent(tags, archs int, zstd bool) error {
 	switch {
 	case o.Kind != "oci" && tags > 1:
-		return fmt.Errorf("%s: an archive holds one image, %d are to be built: use oci:DIR", o, tags)
+		return fmt.Errorf(
+			"%s: an archive holds one image, %d are to be built: use oci:DIR",
+			o,
+			tags,
+		)
 	case o.Kind == "docker-archive" && archs > 1:
-		return fmt.Errorf("%s: docker load knows one architecture: use oci:DIR or oci-archive:FILE", o)
+		return fmt.Errorf(
+			"%s: docker load knows one architecture: use oci:DIR or oci-archive:FILE",
+			o,
+		)
 	case o.Kind == "docker-archive" && zstd:
 		return fmt.Errorf("%s: docker load cannot read zstd layers: use --compression gzip", o)
 	}
 	return nil
 }
 
-// Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It returns
-// the artifact's reference without the digest; in a docker-archive that is repository:tag.
-func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
+// Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It
+// returns the artifact's reference without the digest; in a docker-archive that is repository:tag.
+func (o Output) Write(
+	ctx context.Context,
+	repository, tag string,
+	t Artifact,
+	attachments ...Attachment,
+) (ref string, err error) {
 	repository = cmp.Or(repository, "driver")
 	switch o.Kind {
 	case "oci":
 		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t, attachments...)
 	case "oci-archive":
-		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, repository, tag, t, attachments...)
+		return o.String() + ":" + tag, WriteOCIArchive(
+			ctx,
+			o.Path,
+			repository,
+			tag,
+			t,
+			attachments...)
 	default:
 		if len(attachments) > 0 {
-			return "", fmt.Errorf("write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive", o, ErrNotForDocker)
+			return "", fmt.Errorf(
+				"write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive",
+				o,
+				ErrNotForDocker,
+			)
 		}
-		return o.String() + ":" + repository + ":" + tag, WriteDockerArchive(ctx, o.Path, repository+":"+tag, t)
+		return o.String() + ":" + repository + ":" + tag, WriteDockerArchive(
+			ctx,
+			o.Path,
+			repository+":"+tag,
+			t,
+		)
 	}
 }

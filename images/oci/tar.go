@@ -13,10 +13,12 @@ type Member struct {
 	Blob Blob
 }
 
-// WriteTar writes an archive, in the order of its members: the same members give the same bytes. Each content is compared
-// with its descriptor on the way. progress, if there is one, is called often, with the bytes that are written.
+// WriteTar writes an archive, in the order of its members: the same members give the same bytes.
+// Each content is compared with its descriptor on the way. progress, if there is one, is called
+// often, with the bytes that are written.
 func WriteTar(ctx context.Context, w io.Writer, members []Member, progress func(done int64)) error {
-	out, done := tar.NewWriter(w), int64(0)
+	out := tar.NewWriter(w)
+	done := int64(0)
 	for _, m := range members {
 		err := out.WriteHeader(TarHeader(m.Name, m.Blob.Desc.Size))
 		if err == nil {
@@ -34,16 +36,24 @@ func WriteTar(ctx context.Context, w io.Writer, members []Member, progress func(
 	return out.Close()
 }
 
-// TarHeader is the one header that a member has: a regular file of mode 0644 that belongs to root, of 1970.
+// TarHeader is the one header that a member has: a regular file of mode 0644 that belongs to root,
+// of 1970.
 func TarHeader(name string, size int64) *tar.Header {
-	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
+	h := tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Size:     size,
+		Mode:     0o644,
+		Format:   tar.FormatUSTAR,
+	}
 	if size >= 1<<33 { // more than octal digits hold
 		h.Format = tar.FormatGNU
 	}
 	return &h
 }
 
-// TarBlock is the size of the blocks that a tar consists of: a header is one, and content is filled up with zeros.
+// TarBlock is the size of the blocks that a tar consists of: a header is one, and content is filled
+// up with zeros.
 const TarBlock = 512
 
 // MemberSize is how many bytes a member with content of this size takes.

@@ -1,5 +1,5 @@
-// Package outfile writes the files that a user named: archives, locks, pages, matrices. One rule holds for
-// all of them:
+// Package outfile writes the files that a user named: archives, locks, pages, matrices. One rule
+// holds for all of them:
 //
 //   - A regular file, or a name that is free, gets its content whole or not at all: temporary file, fsync,
 //     rename. The permission bits of a file that is replaced stay.
@@ -28,8 +28,9 @@ import (
 // maxPrefix bounds the part of a name that its temporary file repeats: a name may have 255 bytes.
 const maxPrefix = 200
 
-// Check says why Write cannot write to path, before the work on the content begins. In a folder it creates a
-// temporary file and removes it: permission bits say little about root, /proc or a read-only file system.
+// Check says why Write cannot write to path, before the work on the content begins. In a folder it
+// creates a temporary file and removes it: permission bits say little about root, /proc or a
+// read-only file system.
 func Check(path string) error {
 	file, stream, err := find(path)
 	switch {
@@ -72,7 +73,8 @@ func CheckFolder(dir string) error {
 	return errors.Join(os.Remove(f.Name()), f.Close())
 }
 
-// Write lets fill write the content of path, by the rule of the package. After an error a file is as it was.
+// Write lets fill write the content of path, by the rule of the package. After an error a file is
+// as it was.
 func Write(ctx context.Context, path string, fill func(io.Writer) error) error {
 	file, stream, err := find(path)
 	switch {
@@ -84,9 +86,9 @@ func Write(ctx context.Context, path string, fill func(io.Writer) error) error {
 	return Replace(file, fill)
 }
 
-// Replace writes a regular file, or one that does not exist yet, whole or not at all. It follows no link and
-// refuses everything else. The temporary file is locked while it is written, so that Sweep recognises the
-// file of a killed process by its free lock.
+// Replace writes a regular file, or one that does not exist yet, whole or not at all. It follows no
+// link and refuses everything else. The temporary file is locked while it is written, so that Sweep
+// recognises the file of a killed process by its free lock.
 func Replace(path string, fill func(io.Writer) error) (err error) {
 	Sweep(filepath.Dir(path), tmpPrefix(path))
 	return ReplaceSwept(path, fill)
@@ -110,8 +112,10 @@ func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name()))) // while it is locked, so that no other process removes it
-			_ = f.Close()                                              // err says more, and may be that of Close
+			// while it is locked, so that no other process removes it
+			err = DiskFull(dir, errors.Join(err, os.Remove(f.Name())))
+			// err says more, and may be that of Close
+			_ = f.Close()
 		}
 	}()
 	if err := fill(f); err != nil {
@@ -120,7 +124,8 @@ func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
 		return err
 	}
-	// Again, because the content may have taken minutes. What appears between this and the rename is lost.
+	// Again, because the content may have taken minutes. What appears between this and the rename
+	// is lost.
 	if _, err := replaceable(path); err != nil {
 		return err
 	}
@@ -144,7 +149,8 @@ func replaceable(path string) (fs.FileMode, error) {
 	return info.Mode().Perm(), nil
 }
 
-// find returns the file that a path means, and whether it is one to write to instead of one to replace.
+// find returns the file that a path means, and whether it is one to write to instead of one to
+// replace.
 func find(path string) (file string, stream bool, err error) {
 	if strings.HasSuffix(path, "/") {
 		return "", false, fmt.Errorf("%s is the name of a folder: give the name of a file", path)
@@ -153,7 +159,10 @@ func find(path string) (file string, stream bool, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(path); err == nil {
-			return "", false, fmt.Errorf("%s is a link that leads nowhere: remove it, or create what it leads to", path)
+			return "", false, fmt.Errorf(
+				"%s is a link that leads nowhere: remove it, or create what it leads to",
+				path,
+			)
 		}
 		return path, false, nil
 	case errors.Is(err, unix.ENOTDIR):
@@ -163,7 +172,10 @@ func find(path string) (file string, stream bool, err error) {
 	case info.Mode().IsRegular():
 		file, err = filepath.EvalSymlinks(path)
 		if err == nil && isMount(file) {
-			err = fmt.Errorf("%s is mounted by itself, so that no other file can take its place: mount its folder instead", path)
+			err = fmt.Errorf(
+				"%s is mounted by itself, so that no other file can take its place: mount its folder instead",
+				path,
+			)
 		}
 		return file, false, err
 	case info.Mode()&fs.ModeNamedPipe != 0, info.Mode()&fs.ModeCharDevice != 0:
@@ -192,7 +204,11 @@ func refuse(path string, mode fs.FileMode) error {
 // DiskFull adds what to do to the error of a full disk; path is on that disk.
 func DiskFull(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("the disk that holds %s is full: free some space or write elsewhere: %w", path, err)
+		return fmt.Errorf(
+			"the disk that holds %s is full: free some space or write elsewhere: %w",
+			path,
+			err,
+		)
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 // readerWait is the longest wait for a program that opens the other end of a named pipe.
 const readerWait = 10 * time.Minute
 
-// writeStream writes to a pipe or a device. What is written cannot be taken back after an error. The end of
-// ctx also ends a write that the reader of a pipe keeps waiting.
+// writeStream writes to a pipe or a device. What is written cannot be taken back after an error.
+// The end of ctx also ends a write that the reader of a pipe keeps waiting.
 func writeStream(ctx context.Context, path string, fill func(io.Writer) error) (err error) {
 	f, err := openStream(ctx, path)
 	if err != nil {
@@ -32,9 +32,14 @@ func writeStream(ctx context.Context, path string, fill func(io.Writer) error) (
 	return err
 }
 
-// openStream waits until a pipe has a reader. It does not block in the system call, which nothing interrupts.
+// openStream waits until a pipe has a reader. It does not block in the system call, which nothing
+// interrupts.
 func openStream(ctx context.Context, path string) (*os.File, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, readerWait, fmt.Errorf("%s: no program has read from it for %v", path, readerWait))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		readerWait,
+		fmt.Errorf("%s: no program has read from it for %v", path, readerWait),
+	)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

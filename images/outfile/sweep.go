@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createLocked creates a temporary file and takes its flock, by which Sweep of another process knows that it is in use. That process
-// may take the new file away before it is locked; there is another one then. On file systems without flock nothing is swept.
+// createLocked creates a temporary file and takes its flock, by which Sweep of another process
+// knows that it is in use. That process may take the new file away before it is locked; there is
+// another one then. On file systems without flock nothing is swept.
 func createLocked(dir, prefix string) (*os.File, error) {
 	for range 100 {
 		f, err := os.CreateTemp(dir, prefix+"*")
@@ -21,7 +22,11 @@ func createLocked(dir, prefix string) (*os.File, error) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		swept := errors.Is(err, unix.EWOULDBLOCK)
 		if err != nil && !swept && !errors.Is(err, unix.ENOTSUP) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close(), os.Remove(f.Name()))
+			return nil, errors.Join(
+				fmt.Errorf("lock %s: %w", f.Name(), err),
+				f.Close(),
+				os.Remove(f.Name()),
+			)
 		}
 		if !swept && isNamed(f) {
 			return f, nil
@@ -31,7 +36,10 @@ func createLocked(dir, prefix string) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("each new file in %s is taken away at once: is another program cleaning up there?", dir)
+	return nil, fmt.Errorf(
+		"each new file in %s is taken away at once: is another program cleaning up there?",
+		dir,
+	)
 }
 
 // isNamed reports whether the name of an open file still leads to it.
@@ -44,8 +52,8 @@ func isNamed(f *os.File) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// Sweep removes temporary files that no process writes any more: nobody has their lock. It reports no errors, because it only
-// tidies up.
+// Sweep removes temporary files that no process writes any more: nobody has their lock. It reports
+// no errors, because it only tidies up.
 func Sweep(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// baseFacts are the files of a base whose content planning and layering need; of all others only name, mode
-// and link count.
+// baseFacts are the files of a base whose content planning and layering need; of all others only
+// name, mode and link count.
 var baseFacts = []string{
 	"etc/os-release", "usr/lib/os-release", "etc/ld.so.conf", elffile.LoaderCachePath,
 	"etc/apt/", "usr/share/keyrings/", "usr/share/gnupg/", "var/lib/dpkg/status", "var/lib/dpkg/info/",
@@ -31,24 +31,35 @@ var baseFacts = []string{
 // factsRecord is the kind of the cache's records of facts.
 const factsRecord = "base"
 
-// factsVersion is part of the key under which facts are kept: raise it when more of a base is to be kept.
+// factsVersion is part of the key under which facts are kept: raise it when more of a base is to be
+// kept.
 const factsVersion = "3"
 
 // IsDatabase reports whether a file is part of the record of what is installed.
 func IsDatabase(path string) bool { return path == dpkgStatus || isRPMDatabase(path) }
 
 func isRPMDatabase(path string) bool {
-	return strings.HasPrefix(path, "var/lib/rpm/") || strings.HasPrefix(path, "usr/lib/sysimage/rpm/")
+	return strings.HasPrefix(path, "var/lib/rpm/") ||
+		strings.HasPrefix(path, "usr/lib/sysimage/rpm/")
 }
 
 func isBaseFact(path string) bool {
-	return isRPMDatabase(path) || recipe.HasPrefix(baseFacts, path) && (!strings.HasPrefix(path, dpkgInfo) || strings.HasSuffix(path, ".list"))
+	return isRPMDatabase(path) ||
+		recipe.HasPrefix(baseFacts, path) &&
+			(!strings.HasPrefix(path, dpkgInfo) || strings.HasSuffix(path, ".list"))
 }
 
-// ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's
-// digest, so that a build that finds everything else cached does not read the base again. The outlines of its
-// layers, which an image's list of files takes, are made of the same read.
-func ReadBase(ctx context.Context, cache layer.Cache, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+// ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the
+// base's digest, so that a build that finds everything else cached does not read the base again.
+// The outlines of its layers, which an image's list of files takes, are made of the same read.
+func ReadBase(
+	ctx context.Context,
+	cache layer.Cache,
+	img v1.Image,
+	digest string,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) (*rootfs.Tree, error) {
 	key := strings.TrimPrefix(digest, "sha256:") + "-" + factsVersion
 	if blob, ok := cache.Store.Lookup(factsRecord, key, nil); ok {
 		facts, err := cache.Store.Read(blob)
@@ -73,19 +84,31 @@ func ReadBase(ctx context.Context, cache layer.Cache, img v1.Image, digest strin
 	return tree, cache.Store.Note(factsRecord, key, blob, nil)
 }
 
-// ErrBase means that the requested base cannot be the base of the target: it does not exist, or is of another
-// system.
+// ErrBase means that the requested base cannot be the base of the target: it does not exist, or is
+// of another system.
 var ErrBase = failure.New(failure.Usage, "unsuitable base")
 
-// CheckSystem refuses a base of another system than the target's: its packages and libraries would not fit.
+// CheckSystem refuses a base of another system than the target's: its packages and libraries would
+// not fit.
 func CheckSystem(base *rootfs.Tree, d distros.Distro) error {
 	d = distros.Userland(d)
 	id, version, err := osrelease.Read(base.OpenFS())
 	if err != nil {
-		return fmt.Errorf("%w: it has no os-release, so it cannot be checked to be %s: %w", ErrBase, d.ID(), err)
+		return fmt.Errorf(
+			"%w: it has no os-release, so it cannot be checked to be %s: %w",
+			ErrBase,
+			d.ID(),
+			err,
+		)
 	}
 	if !d.Matches(id, version) {
-		return fmt.Errorf("%w: it is %s %s, but the target system is %s: give a base of that system", ErrBase, id, version, d.ID())
+		return fmt.Errorf(
+			"%w: it is %s %s, but the target system is %s: give a base of that system",
+			ErrBase,
+			id,
+			version,
+			d.ID(),
+		)
 	}
 	return nil
 }

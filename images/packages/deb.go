@@ -26,14 +26,20 @@ const (
 	dpkgInfo   = "var/lib/dpkg/info/"
 )
 
-// infoFiles are the control files that dpkg keeps of an installed package and that describe it. Scripts are
-// left out: they have not been run, and there is no running system that they could act on.
+// infoFiles are the control files that dpkg keeps of an installed package and that describe it.
+// Scripts are left out: they have not been run, and there is no running system that they could act
+// on.
 var infoFiles = []string{"md5sums", "conffiles", "shlibs", "symbols", "triggers"}
 
 // debManager is Debian's packages.
 type debManager struct{}
 
-func (debManager) open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositories, error) {
+func (debManager) open(
+	ctx context.Context,
+	env Env,
+	s Sources,
+	base *rootfs.Tree,
+) (Repositories, error) {
 	options, err := aptOptions(env, s, base)
 	if err != nil {
 		return nil, err
@@ -46,7 +52,8 @@ func (debManager) open(ctx context.Context, env Env, s Sources, base *rootfs.Tre
 }
 
 func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
-	root, sources := base.OpenFS(), []apt.Source{}
+	root := base.OpenFS()
+	sources := []apt.Source{}
 	if !s.OnlyThese {
 		read, err := apt.ReadSources(root)
 		if err != nil {
@@ -66,7 +73,15 @@ func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
 			Origin: "matrix", URIs: rep.URIs, Suites: rep.Suites, Components: rep.Components, Key: rep.Key,
 		})
 	}
-	return apt.Options{Fetch: env.Fetch, Root: root, Sources: sources, Arch: s.Arch, Components: s.Components, AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback}, nil
+	return apt.Options{
+		Fetch:         env.Fetch,
+		Root:          root,
+		Sources:       sources,
+		Arch:          s.Arch,
+		Components:    s.Components,
+		AllowExpired:  s.AllowExpired,
+		AllowRollback: env.AllowRollback,
+	}, nil
 }
 
 // reader needs nothing of the base.
@@ -74,14 +89,24 @@ func (debManager) reader(env Env, _ Sources, _ *rootfs.Tree) (Reader, error) {
 	return DebReader(env), nil
 }
 
-// DebReader reads .deb packages of any base: their digests come from a signed index, and no repository asks
-// for more than a URL has.
+// DebReader reads .deb packages of any base: their digests come from a signed index, and no
+// repository asks for more than a URL has.
 func DebReader(env Env) Reader {
-	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: env.unpackDeb}
+	return Reader{
+		env:    env,
+		Client: func(string) (*fetch.Client, error) { return env.Fetch, nil },
+		unpack: env.unpackDeb,
+	}
 }
 
-func (e Env) unpackDeb(ctx context.Context, r io.Reader, p distros.Package, u *Unpacked) (err error) {
-	if u.deb, err = dpkg.OpenDeb(r); err != nil {
+func (e Env) unpackDeb(
+	ctx context.Context,
+	r io.Reader,
+	p distros.Package,
+	u *Unpacked,
+) (err error) {
+	u.deb, err = dpkg.OpenDeb(r)
+	if err != nil {
 		return err
 	}
 	u.deb.XZ = e.XZ.Open(ctx)
@@ -89,17 +114,22 @@ func (e Env) unpackDeb(ctx context.Context, r io.Reader, p distros.Package, u *U
 	if err := u.deb.Check(p.Name, p.Version, p.Arch); err != nil {
 		return err
 	}
-	return u.deb.Data(func(hdr *tar.Header, r io.Reader) error { return u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)) })
+	return u.deb.Data(
+		func(hdr *tar.Header, r io.Reader) error { return u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)) },
+	)
 }
 
-// record writes dpkg's database. Its record of a package does not depend on the time of the installation.
+// record writes dpkg's database. Its record of a package does not depend on the time of the
+// installation.
 func (debManager) record(tree, lower *rootfs.Tree, debs []Unpacked, _ time.Time) error {
 	for _, u := range debs {
 		if err := recordDeb(tree, lower, u); err != nil {
 			return fmt.Errorf("record %s: %w", u.Name, err)
 		}
 	}
-	if !lower.Exists(dpkgStatus) { // without it dpkg takes the lists of libraries for missing: they have the architecture in their names
+	// without it dpkg takes the lists of libraries for missing: they have the architecture in their
+	// names
+	if !lower.Exists(dpkgStatus) {
 		if err := tree.AddBytes(dpkgInfo+"format", 0o644, []byte("1\n")); err != nil {
 			return err
 		}
@@ -115,7 +145,9 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	var all []Installed
 	for _, p := range status.Packages() {
 		i := Installed{
-			Name: p.Get("Package"), Version: p.Get("Version"), Arch: p.Get("Architecture"), Kind: "deb", Supplier: p.Get("Maintainer"),
+			Name: p.Get(
+				"Package",
+			), Version: p.Get("Version"), Arch: p.Get("Architecture"), Kind: "deb", Supplier: p.Get("Maintainer"),
 		}
 		i.Source, i.SourceVersion = debSource(p)
 		all = append(all, i)
@@ -123,11 +155,17 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	return all, nil
 }
 
-// debSource returns the source package of a package. The field is "NAME" or "NAME (VERSION)", and missing
-// where both are those of the package.
+// debSource returns the source package of a package. The field is "NAME" or "NAME (VERSION)", and
+// missing where both are those of the package.
 func debSource(p dpkg.Paragraph) (name, version string) {
 	name, version, _ = strings.Cut(p.Get("Source"), " (")
-	return cmp.Or(name, p.Get("Package")), cmp.Or(strings.TrimSuffix(version, ")"), p.Get("Version"))
+	return cmp.Or(
+			name,
+			p.Get("Package"),
+		), cmp.Or(
+			strings.TrimSuffix(version, ")"),
+			p.Get("Version"),
+		)
 }
 
 // readStatus reads dpkg's list of a root; a root without one has no packages.
@@ -143,8 +181,8 @@ func readStatus(tree *rootfs.Tree) (*dpkg.Status, error) {
 	return status, nil
 }
 
-// recordDeb writes the package's files in dpkg's info folder, and removes what an older version of it in the
-// base had and this one has not.
+// recordDeb writes the package's files in dpkg's info folder, and removes what an older version of
+// it in the base had and this one has not.
 func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 	stem := dpkgInfo + u.deb.Control.Get("Package")
 	if u.deb.Control.Get("Multi-Arch") == "same" {
@@ -173,20 +211,21 @@ func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 	return nil
 }
 
-// wantedSums drops the lines of md5sums whose files were left out, so that dpkg --verify finds nothing
-// missing.
+// wantedSums drops the lines of md5sums whose files were left out, so that dpkg --verify finds
+// nothing missing.
 func (u Unpacked) wantedSums(data []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(data) {
-		if _, file, ok := strings.Cut(string(line), "  "); ok && !u.unwanted(strings.TrimSpace(file)) {
+		if _, file, ok := strings.Cut(string(line), "  "); ok &&
+			!u.unwanted(strings.TrimSpace(file)) {
 			kept.Write(line)
 		}
 	}
 	return kept.Bytes()
 }
 
-// recordStatus writes dpkg's list of installed packages, with the digests of configuration files that dpkg
-// compares later.
+// recordStatus writes dpkg's list of installed packages, with the digests of configuration files
+// that dpkg compares later.
 func recordStatus(tree, lower *rootfs.Tree, debs []Unpacked) error {
 	status, err := readStatus(lower)
 	if err != nil {

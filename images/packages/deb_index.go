@@ -26,22 +26,31 @@ type debRepositories struct {
 func (r *debRepositories) Client(string) (*fetch.Client, error) { return r.fetch, nil }
 
 func (r *debRepositories) load(ctx context.Context) (notes []string, err error) {
-	if r.index, err = r.Load(ctx); err != nil {
+	r.index, err = r.Load(ctx)
+	if err != nil {
 		return nil, err
 	}
 	r.status, err = readStatus(r.base)
 	return r.index.Notes(), err
 }
 
-func (r *debRepositories) resolve(_ context.Context, want, assumed []string) ([]distros.Package, error) {
+func (r *debRepositories) resolve(
+	_ context.Context,
+	want, assumed []string,
+) ([]distros.Package, error) {
 	status := r.status
 	if len(assumed) > 0 {
 		var text strings.Builder
 		for _, name := range assumed { // newer than any version that a package may ask for
-			fmt.Fprintf(&text, "Package: %s\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: foreign\nVersion: 9999:0\n\n", name)
+			fmt.Fprintf(
+				&text,
+				"Package: %s\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: foreign\nVersion: 9999:0\n\n",
+				name,
+			)
 		}
 		var err error
-		if status, err = dpkg.ReadStatus(strings.NewReader(text.String())); err != nil {
+		status, err = dpkg.ReadStatus(strings.NewReader(text.String()))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -53,9 +62,9 @@ func (r *debRepositories) resolve(_ context.Context, want, assumed []string) ([]
 	return all, err
 }
 
-// find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions of its own,
-// the version of the driver's own time: the newest that is not newer than the driver, else the oldest there
-// is.
+// find finds a pinned package ("libcuda1=535.261.03-1") or, of one that Debian builds at versions
+// of its own, the version of the driver's own time: the newest that is not newer than the driver,
+// else the oldest there is.
 func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
 	all := r.index.Versions(want)
 	if strings.Contains(want, "=") || len(all) == 0 {
@@ -66,7 +75,10 @@ func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
 		return &p.Package, nil
 	}
 	for i := range all {
-		if dpkg.Compare(dpkg.Version(dpkg.Version(all[i].Version).Upstream()), dpkg.Version(driver)) <= 0 {
+		if dpkg.Compare(
+			dpkg.Version(dpkg.Version(all[i].Version).Upstream()),
+			dpkg.Version(driver),
+		) <= 0 {
 			return &all[i].Package, nil
 		}
 	}
@@ -81,17 +93,33 @@ func (r *debRepositories) kernels(d distros.Distro) (all []Kernel) {
 			continue
 		}
 		p, ok := r.index.Candidate(name)
-		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
+		// shared by the flavours of a release, under a name that KernelOf did not know
+		if !ok || p.Arch == "all" {
 			continue
 		}
-		whole := slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := r.index.Candidate(image); return ok })
-		all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL, whole})
+		whole := slices.ContainsFunc(
+			d.KernelImages(release),
+			func(image string) bool { _, ok := r.index.Candidate(image); return ok },
+		)
+		all = append(
+			all,
+			Kernel{
+				distros.Kernel{
+					Release: release,
+					Flavour: flavour,
+					Headers: name,
+					Version: p.Version,
+				},
+				p.URL,
+				whole,
+			},
+		)
 	}
 	return usable(all, func(flavour string) string { return r.defaultSeries(d, flavour) })
 }
 
-// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is
-// none.
+// defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when
+// there is none.
 func (r *debRepositories) defaultSeries(d distros.Distro, flavour string) string {
 	meta, ok := r.index.Candidate(d.KernelMeta(flavour))
 	if !ok {

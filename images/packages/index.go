@@ -13,15 +13,16 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Repositories are those of a base, verified. Their indexes are not read before something asks for packages.
+// Repositories are those of a base, verified. Their indexes are not read before something asks for
+// packages.
 type Repositories interface {
 	Digest() string                           // of everything that resolving can depend on
 	Client(url string) (*fetch.Client, error) // as Reader has it
 
 	// load reads the indexes, for the methods below, and returns what people should know of them.
 	load(ctx context.Context) (notes []string, err error)
-	// resolve is the closure over what the base has or, if there are such names, over those that are assumed to be
-	// installed; wants in the manager's own words.
+	// resolve is the closure over what the base has or, if there are such names, over those that
+	// are assumed to be installed; wants in the manager's own words.
 	resolve(ctx context.Context, want, assumed []string) ([]distros.Package, error)
 	// find gives one package alone. A want without a version means the one of a driver's time.
 	find(want, driver string) (*distros.Package, error)
@@ -37,9 +38,10 @@ type Kernel struct {
 	whole bool // the kernel itself is there too
 }
 
-// usable returns the kernels that count, and marks those of the series that the system installs for their flavour; ""
-// is unknown. Where the repositories have kernels as well as headers, headers without their kernel (old ones that were
-// left behind) do not count; a repository that a site keeps for headers has no kernels.
+// usable returns the kernels that count, and marks those of the series that the system installs for
+// their flavour; "" is unknown. Where the repositories have kernels as well as headers, headers
+// without their kernel (old ones that were left behind) do not count; a repository that a site
+// keeps for headers has no kernels.
 func usable(all []Kernel, series func(flavour string) string) []Kernel {
 	if slices.ContainsFunc(all, func(k Kernel) bool { return k.whole }) {
 		all = slices.DeleteFunc(all, func(k Kernel) bool { return !k.whole })
@@ -61,7 +63,12 @@ func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositor
 }
 
 // Kernels lists the kernels that the repositories have headers of, in any order.
-func Kernels(ctx context.Context, repos Repositories, d distros.Distro, step *progress.Step) ([]Kernel, error) {
+func Kernels(
+	ctx context.Context,
+	repos Repositories,
+	d distros.Distro,
+	step *progress.Step,
+) ([]Kernel, error) {
 	if err := load(ctx, repos, step); err != nil {
 		return nil, fmt.Errorf("package repositories of %s: %w", d.ID(), err)
 	}
@@ -76,10 +83,17 @@ func load(ctx context.Context, repos Repositories, step *progress.Step) error {
 	return err
 }
 
-// Resolve finds the packages that are wanted, and what they need; driver is the version whose packages are
-// among them. The base of the pins is left empty.
-func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver string, step *progress.Step) (p recipe.Pins, err error) {
-	if err = load(ctx, repos, step); err == nil {
+// Resolve finds the packages that are wanted, and what they need; driver is the version whose
+// packages are among them. The base of the pins is left empty.
+func Resolve(
+	ctx context.Context,
+	repos Repositories,
+	w recipe.Wants,
+	driver string,
+	step *progress.Step,
+) (p recipe.Pins, err error) {
+	err = load(ctx, repos, step)
+	if err == nil {
 		p.Packages, err = repos.resolve(ctx, w.Image, w.Assumed)
 	}
 	if err == nil && len(w.Compiler) > 0 {
@@ -91,7 +105,10 @@ func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver str
 	if err == nil {
 		p.Companions, err = findAll(repos, w.Companions, "")
 	}
-	slices.SortFunc(p.Driver, func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(
+		p.Driver,
+		func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) },
+	)
 	return p, err
 }
 
@@ -106,10 +123,16 @@ func findAll(repos Repositories, wants []string, driver string) (all []distros.P
 	return all, nil
 }
 
-// resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers of each
-// kernel, which come with what they need beyond the compiler.
-func resolveCompiler(ctx context.Context, repos Repositories, w recipe.Wants, p *recipe.Pins) (err error) {
-	if p.Compiler, err = repos.resolve(ctx, w.Compiler, nil); err != nil {
+// resolveCompiler resolves what compiling modules for the image takes: a compiler, and the headers
+// of each kernel, which come with what they need beyond the compiler.
+func resolveCompiler(
+	ctx context.Context,
+	repos Repositories,
+	w recipe.Wants,
+	p *recipe.Pins,
+) (err error) {
+	p.Compiler, err = repos.resolve(ctx, w.Compiler, nil)
+	if err != nil {
 		return err
 	}
 	there := map[string]bool{}
@@ -120,9 +143,16 @@ func resolveCompiler(ctx context.Context, repos Repositories, w recipe.Wants, p 
 	for release, headers := range w.Headers {
 		all, err := repos.resolve(ctx, slices.Concat(w.Compiler, headers), nil)
 		if err != nil {
-			return fmt.Errorf("headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have", release, err)
+			return fmt.Errorf(
+				"headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have",
+				release,
+				err,
+			)
 		}
-		p.Headers[release] = slices.DeleteFunc(all, func(c distros.Package) bool { return there[c.Digest()] })
+		p.Headers[release] = slices.DeleteFunc(
+			all,
+			func(c distros.Package) bool { return there[c.Digest()] },
+		)
 	}
 	return nil
 }

@@ -18,10 +18,11 @@ var unwantedFolders = []string{
 	"usr/share/man/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/bug/", "usr/share/doc-base/", "usr/share/gcc/python/", "usr/share/gdb/",
 }
 
-// unwanted reports whether a packaged file has no use in a driver container. Copyright files and licences
-// stay.
+// unwanted reports whether a packaged file has no use in a driver container. Copyright files and
+// licences stay.
 func unwanted(p string) bool {
-	return recipe.HasPrefix(unwantedFolders, p) || strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
+	return recipe.HasPrefix(unwantedFolders, p) ||
+		strings.HasPrefix(p, "usr/share/doc/") && path.Base(p) != "copyright"
 }
 
 // unwanted is unwanted for a file of this package.
@@ -37,8 +38,8 @@ func Install(d distros.Distro, tree, lower *rootfs.Tree, all []Unpacked, when ti
 	return managerOf(d).record(tree, lower, all, when)
 }
 
-// LinkFolders makes the folders of a root lead where those of the base lead. On some systems lib is usr/lib, and var/run is
-// run; scripts of packages make these links, or the system's installer.
+// LinkFolders makes the folders of a root lead where those of the base lead. On some systems lib is
+// usr/lib, and var/run is run; scripts of packages make these links, or the system's installer.
 func LinkFolders(tree, base *rootfs.Tree) error {
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64", "var/run", "var/lock"} {
 		e, ok := base.Lstat(dir)
@@ -60,8 +61,8 @@ func Configure(d distros.Distro, tree *rootfs.Tree, all []matrix.Repository) err
 	return managerOf(d).configure(tree, all)
 }
 
-// Place lays packages over a base as their package manager would without running their scripts, and notes the
-// paths of each.
+// Place lays packages over a base as their package manager would without running their scripts, and
+// notes the paths of each.
 func Place(tree *rootfs.Tree, all []Unpacked) error {
 	for i, u := range all {
 		for _, e := range u.Tree.All() {
@@ -93,7 +94,8 @@ func removeOld(tree, lower *rootfs.Tree, list []string) error {
 			continue
 		}
 		if e, err := lower.Stat(p); err == nil && e.Kind == rootfs.Dir {
-			continue // also /lib, which packages list as a folder and which is a link on a merged-/usr base
+			// also /lib, which packages list as a folder and which is a link on a merged-/usr base
+			continue
 		}
 		if err := tree.Delete(p); err != nil {
 			return err

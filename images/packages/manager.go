@@ -1,5 +1,5 @@
-// Package packages finds, reads and installs the packages of operating systems. Both kinds, .deb and .rpm,
-// are behind one seam, [manager]. Nothing of a package is executed.
+// Package packages finds, reads and installs the packages of operating systems. Both kinds, .deb
+// and .rpm, are behind one seam, [manager]. Nothing of a package is executed.
 package packages
 
 import (
@@ -25,8 +25,9 @@ type Env struct {
 	Jobs  int                   // downloads and packages unpacked at a time; 0: 4
 	XZ    compression.XZProgram // "": in Go
 
-	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
-	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.
+	// Machine is the root of this machine, for the subscription that repositories may ask for and
+	// that is mounted into containers of subscribed hosts; nothing of it goes into images. nil:
+	// there is none.
 	Machine       fs.FS
 	AllowRollback bool // accept an index of packages that is older than one seen before
 }
@@ -48,7 +49,8 @@ type Sources struct {
 	Components   []string            // added to the repositories of the base
 	AllowExpired bool                // accept indexes past their Valid-Until
 	Mirror       string              // as in recipe.Options
-	Kernels      []string            // whose headers may be in repositories that the base has switched off
+	// whose headers may be in repositories that the base has switched off
+	Kernels []string
 }
 
 // SourcesOf are those of a target.
@@ -59,15 +61,16 @@ func SourcesOf(t matrix.Target, o recipe.Options) Sources {
 	}
 }
 
-// manager is what a kind of packages has of its own: its repositories, its archives and its record of what is
-// installed. debManager and rpmManager implement it.
+// manager is what a kind of packages has of its own: its repositories, its archives and its record
+// of what is installed. debManager and rpmManager implement it.
 type manager interface {
-	// open reads the base's configuration and, verified, the heads of the repositories that it names.
+	// open reads the base's configuration and, verified, the heads of the repositories that it
+	// names.
 	open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositories, error)
 	// reader returns a Reader for the packages of these sources.
 	reader(env Env, s Sources, base *rootfs.Tree) (Reader, error)
-	// record writes into tree, which lies over lower, that the packages are installed, and removes what older
-	// versions of them left there.
+	// record writes into tree, which lies over lower, that the packages are installed, and removes
+	// what older versions of them left there.
 	record(tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error
 	// configure adds repositories to those that the image itself knows.
 	configure(tree *rootfs.Tree, all []matrix.Repository) error
@@ -87,10 +90,11 @@ func managerOf(d distros.Distro) manager {
 type Unpacked struct {
 	Name, Version string
 	Tree          *rootfs.Tree
-	Distroless    bool          // for an image that no base is below: without conversions between character sets
-	list          []string      // absolute paths of what went into the image, once it is there
-	deb           *dpkg.Deb     // of debManager
-	rpm           *rpmfile.File // of rpmManager
+	// for an image that no base is below: without conversions between character sets
+	Distroless bool
+	list       []string      // absolute paths of what went into the image, once it is there
+	deb        *dpkg.Deb     // of debManager
+	rpm        *rpmfile.File // of rpmManager
 }
 
 // Installed is an installed package.
@@ -107,8 +111,8 @@ type Installed struct {
 	Licence       string `json:"-"` // of an .rpm, in its own words
 }
 
-// InstalledIn lists the packages of a root. It asks both managers: an image need not say which system it is
-// of.
+// InstalledIn lists the packages of a root. It asks both managers: an image need not say which
+// system it is of.
 func InstalledIn(tree *rootfs.Tree) (all []Installed, err error) {
 	for _, m := range []manager{debManager{}, rpmManager{}} {
 		some, err := m.installed(tree)

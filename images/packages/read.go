@@ -32,12 +32,19 @@ func NewReader(env Env, s Sources, base *rootfs.Tree) (Reader, error) {
 	return managerOf(s.Distro).reader(env, s, base)
 }
 
-// Unpack downloads packages and reads them into the spool, several at a time; results in the order of pkgs.
-func (r Reader) Unpack(ctx context.Context, pkgs []distros.Package, spool *rootfs.Spool, step *progress.Step) ([]Unpacked, error) {
+// Unpack downloads packages and reads them into the spool, several at a time; results in the order
+// of pkgs.
+func (r Reader) Unpack(
+	ctx context.Context,
+	pkgs []distros.Package,
+	spool *rootfs.Spool,
+	step *progress.Step,
+) ([]Unpacked, error) {
 	out := make([]Unpacked, len(pkgs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(r.env.AtOnce())
-	unpacking := semaphore.NewWeighted(int64(min(r.env.AtOnce(), runtime.GOMAXPROCS(0)))) // more would cost memory and gain nothing
+	// more would cost memory and gain nothing
+	unpacking := semaphore.NewWeighted(int64(min(r.env.AtOnce(), runtime.GOMAXPROCS(0))))
 	for i, p := range pkgs {
 		out[i] = Unpacked{Name: p.Name, Version: p.Version, Tree: rootfs.New(spool, nil)}
 		eg.Go(func() error {
@@ -58,12 +65,21 @@ func (r Reader) Unpack(ctx context.Context, pkgs []distros.Package, spool *rootf
 }
 
 // download gives a package to use.
-func (r Reader) download(ctx context.Context, p distros.Package, step *progress.Step, use func(io.Reader) error) (err error) {
+func (r Reader) download(
+	ctx context.Context,
+	p distros.Package,
+	step *progress.Step,
+	use func(io.Reader) error,
+) (err error) {
 	client, err := r.Client(p.URL)
 	if err != nil {
 		return err
 	}
-	file, _, err := client.Get(ctx, recipe.PackageFile(p), func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) })
+	file, _, err := client.Get(
+		ctx,
+		recipe.PackageFile(p),
+		func(done, total int64) { step.Progress(p.Name+" "+p.Version, done, total) },
+	)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,12 @@ import (
 // rpmManager manages the packages of Red Hat, SUSE and the systems that follow them.
 type rpmManager struct{}
 
-func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tree) (Repositories, error) {
+func (rpmManager) open(
+	ctx context.Context,
+	env Env,
+	s Sources,
+	tree *rootfs.Tree,
+) (Repositories, error) {
 	installed, options, err := readRPMBase(env, s, tree)
 	if err != nil {
 		return nil, err
@@ -28,9 +33,14 @@ func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tre
 	return &rpmRepositories{Releases: releases, installed: installed, mirror: options.Mirror}, err
 }
 
-// readRPMBase returns the packages of a base, and its configuration with what matrix and command line add. A
-// subscription of this machine counts as well, as it does in containers of subscribed hosts.
-func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Metadata, o rpm.Options, err error) {
+// readRPMBase returns the packages of a base, and its configuration with what matrix and command
+// line add. A subscription of this machine counts as well, as it does in containers of subscribed
+// hosts.
+func readRPMBase(
+	env Env,
+	s Sources,
+	tree *rootfs.Tree,
+) (installed []rpmfile.Metadata, o rpm.Options, err error) {
 	arch, ok := distros.LookupArch(s.Arch)
 	if !ok {
 		return nil, o, fmt.Errorf("there are no rpm packages for architecture %q", s.Arch)
@@ -40,7 +50,8 @@ func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Met
 		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback,
 	}
 	db, err := rpmdb.Read(o.Root)
-	if errors.Is(err, fs.ErrNotExist) { // packages could not be recorded as installed, nor anything be known of those it has
+	// packages could not be recorded as installed, nor anything be known of those it has
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, o, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
 	}
 	if err == nil {
@@ -50,7 +61,8 @@ func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Met
 	if err != nil {
 		return nil, o, fmt.Errorf("the base's rpm database: %w", err)
 	}
-	if o.Vars, err = repoconf.ReadVars(o.Root, installed, o.Arch); err == nil {
+	o.Vars, err = repoconf.ReadVars(o.Root, installed, o.Arch)
+	if err == nil {
 		o.Mirror, err = distros.ParseMirror(s.Mirror)
 	}
 	if err == nil {
@@ -59,15 +71,22 @@ func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Met
 	return installed, o, err
 }
 
-// rpmSources are the repositories of the base, those of a subscription, those that are switched off but have
-// the headers of older kernels that are asked for, and those of the matrix.
+// rpmSources are the repositories of the base, those of a subscription, those that are switched off
+// but have the headers of older kernels that are asked for, and those of the matrix.
 func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err error) {
 	if !of.OnlyThese {
-		if sources, err = repoconf.ReadSources(options.Root, options.Vars); err != nil {
+		sources, err = repoconf.ReadSources(options.Root, options.Vars)
+		if err != nil {
 			return nil, fmt.Errorf("repositories of the base: %w", err)
 		}
 		if options.Machine != nil {
-			if sources, err = repoconf.WithSubscription(sources, options.Root, options.Machine, options.Vars); err != nil {
+			sources, err = repoconf.WithSubscription(
+				sources,
+				options.Root,
+				options.Machine,
+				options.Vars,
+			)
+			if err != nil {
 				return nil, fmt.Errorf("subscription of this machine: %w", err)
 			}
 		}
@@ -80,7 +99,13 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 		}), older...)
 	}
 	for i, rep := range of.Repositories {
-		s := repoconf.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
+		s := repoconf.Source{
+			Origin:   "matrix",
+			ID:       fmt.Sprintf("matrix-%d", i+1),
+			Key:      rep.Key,
+			GPGKeys:  rep.GPGKeys,
+			GPGCheck: true,
+		}
 		for _, u := range rep.BaseURLs {
 			s.BaseURLs = append(s.BaseURLs, options.Vars.Expand(u))
 		}
@@ -89,9 +114,9 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 	return sources, nil
 }
 
-// olderKernels are the repositories with the headers of kernels to compile for that the others no longer
-// have: those that the base has switched off, and those of a subscription. RHEL's have one address for each
-// minor version: the kernel's.
+// olderKernels are the repositories with the headers of kernels to compile for that the others no
+// longer have: those that the base has switched off, and those of a subscription. RHEL's have one
+// address for each minor version: the kernel's.
 func olderKernels(options rpm.Options, of Sources) (out []repoconf.Source, err error) {
 	system, ok := of.Distro.(distros.RPM)
 	if !ok {
@@ -114,7 +139,8 @@ func olderKernels(options rpm.Options, of Sources) (out []repoconf.Source, err e
 		for _, s := range append(found, subscribed...) {
 			s.SkipUnavailable = true // a mirror need not have them
 			same := func(o repoconf.Source) bool {
-				return slices.Equal(o.BaseURLs, s.BaseURLs) && o.MirrorList == s.MirrorList && o.Metalink == s.Metalink
+				return slices.Equal(o.BaseURLs, s.BaseURLs) && o.MirrorList == s.MirrorList &&
+					o.Metalink == s.Metalink
 			}
 			if slices.ContainsFunc(out, same) {
 				continue

@@ -23,8 +23,8 @@ type rpmRepositories struct {
 	index     *rpm.Index // once it is loaded
 }
 
-// Digest also covers the logins at mirrors: they are part of the addresses of packages, which cached plans
-// hold.
+// Digest also covers the logins at mirrors: they are part of the addresses of packages, which
+// cached plans hold.
 func (r *rpmRepositories) Digest() string {
 	digest := r.Releases.Digest()
 	addresses := strings.Join(r.mirror.URLs(), " ")
@@ -38,22 +38,27 @@ func (r *rpmRepositories) Digest() string {
 func (r *rpmRepositories) Client(url string) (*fetch.Client, error) { return r.Clients().For(url) }
 
 func (r *rpmRepositories) load(ctx context.Context) (notes []string, err error) {
-	if r.index, err = r.Load(ctx); err != nil {
+	r.index, err = r.Load(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return r.index.Notes(), nil
 }
 
-// pinned returns a package whose address includes the login at the mirror. Package rpm keeps logins out of addresses
-// and adds them to its own requests. A recipe is built without its knowledge of mirrors, so its addresses hold them, as
-// those of .deb packages do, and Recipe.Public removes them.
+// pinned returns a package whose address includes the login at the mirror. Package rpm keeps logins
+// out of addresses and adds them to its own requests. A recipe is built without its knowledge of
+// mirrors, so its addresses hold them, as those of .deb packages do, and Recipe.Public removes
+// them.
 func (r *rpmRepositories) pinned(p *rpm.Package) distros.Package {
 	out := p.Package
 	out.URL = r.mirror.Login(out.URL)
 	return out
 }
 
-func (r *rpmRepositories) resolve(ctx context.Context, want, _ []string) ([]distros.Package, error) {
+func (r *rpmRepositories) resolve(
+	ctx context.Context,
+	want, _ []string,
+) ([]distros.Package, error) {
 	found, err := solve.Resolve(ctx, r.index, r.installed, want)
 	all := make([]distros.Package, len(found))
 	for i := range found {
@@ -64,7 +69,10 @@ func (r *rpmRepositories) resolve(ctx context.Context, want, _ []string) ([]dist
 
 // find finds nothing: the matrix names packages of drivers and companions for Debian only.
 func (r *rpmRepositories) find(want, _ string) (*distros.Package, error) {
-	return nil, &distros.UnresolvableError{Relation: want, Reason: "which is not taken from rpm packages"}
+	return nil, &distros.UnresolvableError{
+		Relation: want,
+		Reason:   "which is not taken from rpm packages",
+	}
 }
 
 // kernels picks the kernels out of what packages provide.
@@ -96,7 +104,19 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 		version := rel.EVR
 		version.Epoch = ""
 		if release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String()); ok {
-			all = append(all, Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: p.Name, Version: p.Version}, p.URL, false})
+			all = append(
+				all,
+				Kernel{
+					distros.Kernel{
+						Release: release,
+						Flavour: flavour,
+						Headers: p.Name,
+						Version: p.Version,
+					},
+					p.URL,
+					false,
+				},
+			)
 		}
 	}
 	return all
@@ -108,8 +128,8 @@ func (r *rpmRepositories) offers(text string) bool {
 	return err == nil && len(r.index.WhatProvides(want.Relation)) > 0
 }
 
-// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when there is
-// none.
+// defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when
+// there is none.
 func (r *rpmRepositories) defaultSeries(d distros.RPM, flavour string) string {
 	meta, ok := r.index.Candidate(d.KernelMeta(flavour))
 	if !ok {

@@ -20,7 +20,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an unsigned index.
+// reader has the keys of the base and of the matrix: the digest of an .rpm may come from an
+// unsigned index.
 func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error) {
 	_, options, err := readRPMBase(env, s, lower)
 	if err != nil {
@@ -42,8 +43,15 @@ func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error)
 	}, nil
 }
 
-func (e Env) unpackRPM(ctx context.Context, r io.Reader, p distros.Package, keys pgp.Ring, u *Unpacked) (err error) {
-	if u.rpm, err = rpmfile.Open(r); err != nil {
+func (e Env) unpackRPM(
+	ctx context.Context,
+	r io.Reader,
+	p distros.Package,
+	keys pgp.Ring,
+	u *Unpacked,
+) (err error) {
+	u.rpm, err = rpmfile.Open(r)
+	if err != nil {
 		return err
 	}
 	u.rpm.XZ = e.XZ.Open(ctx)
@@ -57,8 +65,16 @@ func (e Env) unpackRPM(ctx context.Context, r io.Reader, p distros.Package, keys
 		return err
 	}
 	// An unsigned index may list an old package, with its valid signature, as a new one.
-	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name || m.Arch != p.Arch || rpmfile.Compare(m.EVR, want) != 0 {
-		return fmt.Errorf("%w: it calls itself %.100q %.100q of %.20q", rpmfile.ErrFormat, m.Name, m.EVR, m.Arch)
+	if want, err := rpmfile.ParseEVR(p.Version); err != nil || m.Name != p.Name ||
+		m.Arch != p.Arch ||
+		rpmfile.Compare(m.EVR, want) != 0 {
+		return fmt.Errorf(
+			"%w: it calls itself %.100q %.100q of %.20q",
+			rpmfile.ErrFormat,
+			m.Name,
+			m.EVR,
+			m.Arch,
+		)
 	}
 	return u.rpm.Payload(func(hdr *tar.Header, r io.Reader) error {
 		if err := u.Tree.Add(hdr, rootfs.Cancellable(ctx, r)); err != nil {
@@ -71,7 +87,8 @@ func (e Env) unpackRPM(ctx context.Context, r io.Reader, p distros.Package, keys
 	})
 }
 
-// record writes rpm's database, with the files that were left out as rpm notes those of --excludedocs.
+// record writes rpm's database, with the files that were left out as rpm notes those of
+// --excludedocs.
 func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Time) error {
 	if len(all) == 0 {
 		return nil
@@ -82,7 +99,11 @@ func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Tim
 	}
 	var headers []*rpmfile.Header
 	for _, u := range all {
-		h, err := u.rpm.InstalledHeader(when, colour(db.Packages()), func(p string) bool { return unwanted(strings.TrimPrefix(p, "/")) })
+		h, err := u.rpm.InstalledHeader(
+			when,
+			colour(db.Packages()),
+			func(p string) bool { return unwanted(strings.TrimPrefix(p, "/")) },
+		)
 		if err != nil {
 			return err
 		}
@@ -112,8 +133,9 @@ func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Tim
 	return nil
 }
 
-// colour returns the kinds of programs (32 and 64 bit) that the system runs side by side, as rpm records it
-// with each package. It takes the value of the newest package of the base, which is the last one.
+// colour returns the kinds of programs (32 and 64 bit) that the system runs side by side, as rpm
+// records it with each package. It takes the value of the newest package of the base, which is the
+// last one.
 func colour(all []*rpmfile.Header) uint32 {
 	for _, h := range slices.Backward(all) {
 		if n, ok := h.Int(rpmfile.TagInstallColor); ok {

@@ -11,7 +11,8 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// MaxSource bounds a file that is changed, in bytes; the largest of the driver's sources has 0.3 MB.
+// MaxSource bounds a file that is changed, in bytes; the largest of the driver's sources has 0.3
+// MB.
 const MaxSource = 4 << 20
 
 // hunk is a hunk of one file.
@@ -23,9 +24,9 @@ type hunk struct {
 	isNew  bool
 }
 
-// Apply applies all patches that change a file, each of them made from this very text, which is nil for a
-// file that is not there. The error of a hunk that does not fit says where it is, what was expected, and what can
-// be done.
+// Apply applies all patches that change a file, each of them made from this very text, which is nil
+// for a file that is not there. The error of a hunk that does not fit says where it is, what was
+// expected, and what can be done.
 func Apply(patches []*Patch, name string, text []byte) (result []byte, err error) {
 	var all []hunk
 	for _, p := range patches {
@@ -39,12 +40,25 @@ func Apply(patches []*Patch, name string, text []byte) (result []byte, err error
 	}
 	switch {
 	case len(text) > MaxSource:
-		return nil, fmt.Errorf("patch %s: %s has %d bytes, more than %d", all[0].patch, name, len(text), MaxSource)
+		return nil, fmt.Errorf(
+			"patch %s: %s has %d bytes, more than %d",
+			all[0].patch,
+			name,
+			len(text),
+			MaxSource,
+		)
 	case all[0].isNew && text != nil:
-		return nil, fmt.Errorf("patch %s: %s is new in it, and the sources have such a file", all[0].patch, name)
+		return nil, fmt.Errorf(
+			"patch %s: %s is new in it, and the sources have such a file",
+			all[0].patch,
+			name,
+		)
 	case !all[0].isNew && text == nil:
-		return nil, fmt.Errorf("patch %s: the sources have no %s: the patch is for another version of the driver or another flavour",
-			all[0].patch, name)
+		return nil, fmt.Errorf(
+			"patch %s: the sources have no %s: the patch is for another version of the driver or another flavour",
+			all[0].patch,
+			name,
+		)
 	}
 	var out bytes.Buffer
 	applier := gitdiff.NewTextApplier(&out, bytes.NewReader(text))
@@ -61,12 +75,23 @@ func Apply(patches []*Patch, name string, text []byte) (result []byte, err error
 
 // inOrder sorts the hunks of a file and refuses two that change the same lines.
 func inOrder(name string, all []hunk) error {
-	slices.SortStableFunc(all, func(a, b hunk) int { return cmp.Compare(a.OldPosition, b.OldPosition) })
+	slices.SortStableFunc(
+		all,
+		func(a, b hunk) int { return cmp.Compare(a.OldPosition, b.OldPosition) },
+	)
 	for i := range all[1:] {
-		a, b := all[i], all[i+1]
+		a := all[i]
+		b := all[i+1]
 		if a.isNew || b.isNew || a.OldPosition+a.OldLines > b.OldPosition {
-			return fmt.Errorf("%s: hunk %d of patch %s and hunk %d of patch %s both have its line %d: make one patch of both",
-				name, a.number, a.patch, b.number, b.patch, b.OldPosition)
+			return fmt.Errorf(
+				"%s: hunk %d of patch %s and hunk %d of patch %s both have its line %d: make one patch of both",
+				name,
+				a.number,
+				a.patch,
+				b.number,
+				b.patch,
+				b.OldPosition,
+			)
 		}
 	}
 	return nil
@@ -88,7 +113,9 @@ func explain(name string, text []byte, h hunk, err error) error {
 			changed = append(changed, l.Line)
 		}
 	}
-	line, want, got := failed.Line, "", ""
+	line := failed.Line
+	want := ""
+	got := ""
 	if at := failed.FragmentLine - 1; at >= 0 && at < len(h.Lines) {
 		want = h.Lines[at].Line
 	} else { // the file ends before the hunk does
@@ -98,7 +125,8 @@ func explain(name string, text []byte, h hunk, err error) error {
 	if line >= 1 && line <= int64(len(lines)) {
 		got = lines[line-1]
 	}
-	elsewhere, do := find(lines, old), "the patch is for another version of the driver or for other sources: make it again from these"
+	elsewhere := find(lines, old)
+	do := "the patch is for another version of the driver or for other sources: make it again from these"
 	switch {
 	case fits(lines, changed, h.OldPosition-1) || find(lines, changed) > 0 && elsewhere == 0:
 		do = "these sources have the change already: take the patch out, or say with sources which ones need it"
@@ -106,7 +134,16 @@ func explain(name string, text []byte, h hunk, err error) error {
 		do = fmt.Sprintf("the hunk would fit at line %d: the patch is for other sources: "+
 			"make it again from these, or say with sources which ones it is for", elsewhere)
 	}
-	return fmt.Errorf("patch %s: %s, hunk %d: line %d is %.120q and should be %.120q: %s", h.patch, name, h.number, line, got, want, do)
+	return fmt.Errorf(
+		"patch %s: %s, hunk %d: line %d is %.120q and should be %.120q: %s",
+		h.patch,
+		name,
+		h.number,
+		line,
+		got,
+		want,
+		do,
+	)
 }
 
 // find returns the first line, from 1, at which a text has all of some lines; 0 for none.
@@ -120,5 +157,6 @@ func find(lines, some []string) int64 {
 }
 
 func fits(lines, some []string, at int64) bool {
-	return at >= 0 && at+int64(len(some)) <= int64(len(lines)) && slices.Equal(lines[at:at+int64(len(some))], some)
+	return at >= 0 && at+int64(len(some)) <= int64(len(lines)) &&
+		slices.Equal(lines[at:at+int64(len(some))], some)
 }

@@ -1,8 +1,8 @@
-// Package patch reads changes to text files (unified diffs) and applies them to exactly the text that they
-// were made from: at the line that they name, with every line as it stands there.
+// Package patch reads changes to text files (unified diffs) and applies them to exactly the text
+// that they were made from: at the line that they name, with every line as it stands there.
 //
-// It searches no better place for a change, except to name it in an error, and it reads and writes no file.
-// It refuses what is no change of text: modes, links, renames, deletions, binary files.
+// It searches no better place for a change, except to name it in an error, and it reads and writes
+// no file. It refuses what is no change of text: modes, links, renames, deletions, binary files.
 package patch
 
 import (
@@ -34,8 +34,8 @@ type Patch struct {
 	files []*gitdiff.File // of each path one
 }
 
-// Parse parses a patch, whose files must be below one of the folders. Names of files begin with a/ and b/, as
-// git writes them. name is for messages.
+// Parse parses a patch, whose files must be below one of the folders. Names of files begin with a/
+// and b/, as git writes them. name is for messages.
 func Parse(name string, text []byte, folders ...string) (*Patch, error) {
 	wrong := func(format string, args ...any) (*Patch, error) {
 		return nil, fmt.Errorf("%w: patch %s: %s", ErrFormat, name, fmt.Sprintf(format, args...))
@@ -44,7 +44,10 @@ func Parse(name string, text []byte, folders ...string) (*Patch, error) {
 	case len(text) > MaxBytes:
 		return wrong("%d bytes are too many (at most %d)", len(text), MaxBytes)
 	case bytes.IndexByte(text, '\r') >= 0:
-		return wrong("line %d ends in CR LF, and the lines of the driver's sources in LF: convert it", 1+bytes.Count(text[:bytes.IndexByte(text, '\r')], []byte("\n")))
+		return wrong(
+			"line %d ends in CR LF, and the lines of the driver's sources in LF: convert it",
+			1+bytes.Count(text[:bytes.IndexByte(text, '\r')], []byte("\n")),
+		)
 	case bytes.IndexByte(text, 0) >= 0:
 		return wrong("it has a zero byte")
 	}
@@ -94,7 +97,10 @@ func checkFile(f *gitdiff.File, folders []string) error {
 	switch {
 	case !fs.ValidPath(name) || path.Base(name) == first || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }),
 		!slices.Contains(folders, first):
-		return bad("it is not below %s: names begin with a/ and b/ and lead to no other place", strings.Join(folders, "/ or ")+"/")
+		return bad(
+			"it is not below %s: names begin with a/ and b/ and lead to no other place",
+			strings.Join(folders, "/ or ")+"/",
+		)
 	case f.IsBinary:
 		return bad("it is binary")
 	case f.IsDelete || f.IsRename || f.IsCopy:
@@ -112,9 +118,15 @@ func checkFile(f *gitdiff.File, folders []string) error {
 		case err != nil:
 			return bad("hunk %d: %v", i+1, err)
 		case f.IsNew != (hunk.OldPosition == 0):
-			return bad("hunk %d: a file that is new begins at line 0, one that is there at line 1", i+1)
+			return bad(
+				"hunk %d: a file that is new begins at line 0, one that is there at line 1",
+				i+1,
+			)
 		case !f.IsNew && hunk.OldLines == 0:
-			return bad("hunk %d: it has no line of the file by which its place could be checked", i+1)
+			return bad(
+				"hunk %d: it has no line of the file by which its place could be checked",
+				i+1,
+			)
 		case f.IsNew && len(f.TextFragments) > 1:
 			return bad("it is new and has more than one hunk")
 		}
@@ -122,8 +134,8 @@ func checkFile(f *gitdiff.File, folders []string) error {
 	return nil
 }
 
-// checkComplete refuses lines that belong to no hunk, because a hunk's head counts fewer lines than follow
-// it: they would be passed over.
+// checkComplete refuses lines that belong to no hunk, because a hunk's head counts fewer lines than
+// follow it: they would be passed over.
 func checkComplete(files []*gitdiff.File, text []byte) error {
 	var plus, minus int64
 	for line := range bytes.Lines(text) {
@@ -135,9 +147,11 @@ func checkComplete(files []*gitdiff.File, text []byte) error {
 		}
 	}
 	for _, f := range files {
-		plus, minus = plus-1, minus-1 // of the head
+		plus = plus - 1
+		minus = minus - 1 // of the head
 		for _, hunk := range f.TextFragments {
-			plus, minus = plus-hunk.LinesAdded, minus-hunk.LinesDeleted
+			plus = plus - hunk.LinesAdded
+			minus = minus - hunk.LinesDeleted
 			for _, line := range hunk.Lines {
 				if line.Op == gitdiff.OpDelete && strings.TrimSpace(line.Line) == "-" {
 					minus++
@@ -146,7 +160,9 @@ func checkComplete(files []*gitdiff.File, text []byte) error {
 		}
 	}
 	if plus != 0 || minus != 0 {
-		return errors.New("a line begins with + or - and belongs to no hunk: the head of the hunk before it counts fewer lines than it has, or text stands between the files")
+		return errors.New(
+			"a line begins with + or - and belongs to no hunk: the head of the hunk before it counts fewer lines than it has, or text stands between the files",
+		)
 	}
 	return nil
 }

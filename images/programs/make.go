@@ -25,12 +25,12 @@ const makeLimit = 30 * time.Minute
 // flags are those that all programs for images are compiled with; make build has the same.
 var flags = []string{"-trimpath", "-tags=netgo,osusergo", "-ldflags=-s -w"}
 
-// Module is what a program was made of, as Go wrote it into the program. Sum is empty if it was compiled in a
-// checkout.
+// Module is what a program was made of, as Go wrote it into the program. Sum is empty if it was
+// compiled in a checkout.
 type Module struct{ Path, Version, Sum string }
 
-// Maker makes programs with the Go tool from the module or the checkout that driver-build was made of, as
-// `go install` made driver-build.
+// Maker makes programs with the Go tool from the module or the checkout that driver-build was made
+// of, as `go install` made driver-build.
 type Maker struct {
 	Module   Module
 	Checkout string // folder, if Module.Sum is empty; "": nothing can be made
@@ -44,8 +44,8 @@ type Maker struct {
 // able reports whether m knows what to make programs of.
 func (m *Maker) able() bool { return m != nil && (m.Module.Sum != "" || m.Checkout != "") }
 
-// keeps reports whether the version of a program says all about its source, so that one that was made before
-// will do: not in a checkout with changes, or that Git does not know.
+// keeps reports whether the version of a program says all about its source, so that one that was
+// made before will do: not in a checkout with changes, or that Git does not know.
 func (m *Maker) keeps() bool {
 	v := m.Module.Version
 	return m.Module.Sum != "" || v != "" && v != develVersion && !strings.HasSuffix(v, "+dirty")
@@ -69,12 +69,19 @@ func (m *Maker) folder() string {
 }
 
 // program makes a program and returns its file, once check accepts the file.
-func (m *Maker) program(ctx context.Context, name, arch string, check func(file string) error) (file string, err error) {
+func (m *Maker) program(
+	ctx context.Context,
+	name, arch string,
+	check func(file string) error,
+) (file string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("make %s for %s of %s: %w", name, arch, m.source(), err)
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", fmt.Errorf("it is not here, and there is no Go to make it with: install Go %s", strings.TrimPrefix(runtime.Version(), "go"))
+		return "", fmt.Errorf(
+			"it is not here, and there is no Go to make it with: install Go %s",
+			strings.TrimPrefix(runtime.Version(), "go"),
+		)
 	}
 	if _, err := cCompiler(name, arch); err != nil {
 		return "", err
@@ -92,7 +99,13 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
 	if m.told != arch {
-		m.Say(fmt.Sprintf("making the programs for images for %s of %s with go: some minutes, unless Go's cache has their parts", arch, m.source()))
+		m.Say(
+			fmt.Sprintf(
+				"making the programs for images for %s of %s with go: some minutes, unless Go's cache has their parts",
+				arch,
+				m.source(),
+			),
+		)
 		m.told = arch
 	}
 	ctx, cancel := context.WithTimeout(ctx, makeLimit)
@@ -114,9 +127,13 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 	return file, nil
 }
 
-// Install makes a program of one platform in a folder, as `go install` does with flags, and returns its file. Only
-// driver-probe gets a C compiler. A release is made with it too, so that both have the same bytes.
-func (m *Maker) Install(ctx context.Context, dir, goos, arch, name string) (file string, err error) {
+// Install makes a program of one platform in a folder, as `go install` does with flags, and returns
+// its file. Only driver-probe gets a C compiler. A release is made with it too, so that both have
+// the same bytes.
+func (m *Maker) Install(
+	ctx context.Context,
+	dir, goos, arch, name string,
+) (file string, err error) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		return "", err
@@ -133,17 +150,22 @@ func (m *Maker) Install(ctx context.Context, dir, goos, arch, name string) (file
 	if compiler != "" {
 		env = append(env, "CGO_ENABLED=1")
 	}
-	from, prefix, suffix, vcs := os.TempDir(), m.Module.Path, "@"+m.Module.Version, "-buildvcs=false" // away from any module
+	from := os.TempDir()
+	prefix := m.Module.Path
+	suffix := "@" + m.Module.Version
+	vcs := "-buildvcs=false" // away from any module
 	if m.Module.Sum == "" {
-		from, prefix, suffix = m.Checkout, ".", ""
+		from = m.Checkout
+		prefix = "."
+		suffix = ""
 		if m.Module.Version != develVersion {
 			vcs = "-buildvcs=true"
 		}
 	}
 	args := append([]string{"install", vcs}, flags...)
 	if name == recipe.EntrypointName {
-		// Nothing is inlined: a twelfth less, for a program that waits most of the time. Functions begin at
-		// multiples of 16 bytes instead of 32: another hundredth.
+		// Nothing is inlined: a twelfth less, for a program that waits most of the time. Functions
+		// begin at multiples of 16 bytes instead of 32: another hundredth.
 		args = append(args, "-gcflags=all=-l", "-ldflags=-s -w -funcalign=16")
 	}
 	bin := filepath.Join(dir, "bin")
@@ -162,8 +184,8 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// cCompiler returns the C compiler that a program needs: driver-probe calls NVIDIA's library. Debian's names
-// of cross compilers are those of most systems.
+// cCompiler returns the C compiler that a program needs: driver-probe calls NVIDIA's library.
+// Debian's names of cross compilers are those of most systems.
 func cCompiler(name, arch string) (string, error) {
 	if name != recipe.ProbeName {
 		return "", nil
@@ -178,14 +200,34 @@ func cCompiler(name, arch string) (string, error) {
 			return found, nil
 		}
 	}
-	return "", fmt.Errorf("it is not here, and cannot be made without a C compiler for it: install %s (Debian: gcc-%s-linux-gnu)", want, strings.ReplaceAll(machine, "_", "-"))
+	return "", fmt.Errorf(
+		"it is not here, and cannot be made without a C compiler for it: install %s (Debian: gcc-%s-linux-gnu)",
+		want,
+		strings.ReplaceAll(machine, "_", "-"),
+	)
 }
 
-// environment is that of the Go tool: where modules come from and what may be kept, as the user configured
-// it, and nothing else that changes a program.
+// environment is that of the Go tool: where modules come from and what may be kept, as the user
+// configured it, and nothing else that changes a program.
 func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error) {
-	names := []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE"}
-	out, err := run(ctx, os.TempDir(), goTool, os.Environ(), append([]string{"env", "-json"}, names...)...)
+	names := []string{
+		"GOPROXY",
+		"GONOPROXY",
+		"GOPRIVATE",
+		"GOSUMDB",
+		"GONOSUMDB",
+		"GOINSECURE",
+		"GOVCS",
+		"GOAUTH",
+		"GOMODCACHE",
+		"GOCACHE",
+	}
+	out, err := run(
+		ctx,
+		os.TempDir(),
+		goTool,
+		os.Environ(),
+		append([]string{"env", "-json"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -193,11 +235,25 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 	if err := json.Unmarshal(out, &user); err != nil {
 		return nil, fmt.Errorf("read what go env says: %w", err)
 	}
-	env := append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "GO111MODULE=on", "GOBIN=", "GOAMD64=v1", "GOARM64=v8.0",
-		"GOEXPERIMENT=", "GOFIPS140=off", "GOGC=400", // the compiler spends less time on its memory
-		"CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_CPPFLAGS=", "CGO_LDFLAGS=")
+	env := append(
+		os.Environ(),
+		"GOENV=off",
+		"GOFLAGS=",
+		"GOWORK=off",
+		"GO111MODULE=on",
+		"GOBIN=",
+		"GOAMD64=v1",
+		"GOARM64=v8.0",
+		"GOEXPERIMENT=",
+		"GOFIPS140=off",
+		"GOGC=400", // the compiler spends less time on its memory
+		"CGO_CFLAGS=-O2 -Wno-deprecated-declarations",
+		"CGO_CPPFLAGS=",
+		"CGO_LDFLAGS=",
+	)
 	if v := runtime.Version(); strings.HasPrefix(v, "go") && !strings.Contains(v, " ") {
-		env = append(env, "GOTOOLCHAIN="+v) // that of driver-build: another compiler makes other programs
+		// that of driver-build: another compiler makes other programs
+		env = append(env, "GOTOOLCHAIN="+v)
 	}
 	for _, name := range names {
 		if m.Offline && name == "GOPROXY" {
@@ -214,16 +270,22 @@ const maxSaid = 4 << 10
 // run runs the Go tool. What it says is part of an error.
 func run(ctx context.Context, dir, tool string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env, cmd.Dir = env, dir
+	cmd.Env = env
+	cmd.Dir = dir
 	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		said := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("go %s: %s", args[0], cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()))
+		return nil, fmt.Errorf(
+			"go %s: %s",
+			args[0],
+			cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()),
+		)
 	}
 	return stdout.Bytes(), nil
 }

@@ -1,10 +1,11 @@
-// Package programs finds this project's own programs that go into images: driver-entrypoint and driver-probe for an
-// architecture. They lie beside driver-build (an archive, a checkout), in a folder of the
-// system (a package), or in the cache, where this package puts them if it has to make them with the Go tool.
+// Package programs finds this project's own programs that go into images: driver-entrypoint and
+// driver-probe for an architecture. They lie beside driver-build (an archive, a checkout), in a
+// folder of the system (a package), or in the cache, where this package puts them if it has to make
+// them with the Go tool.
 //
-// A file counts only if it says that it is the right program, for the architecture, of driver-build's version
-// and, if driver-build was made of a module, of the same module's content. No program is executed, and no
-// other version takes the place of one that is missing.
+// A file counts only if it says that it is the right program, for the architecture, of
+// driver-build's version and, if driver-build was made of a module, of the same module's content.
+// No program is executed, and no other version takes the place of one that is missing.
 package programs
 
 import (
@@ -54,7 +55,8 @@ func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.found[arch] == nil {
-		if found, err = f.find(ctx, arch); err != nil {
+		found, err = f.find(ctx, arch)
+		if err != nil {
 			return nil, err
 		}
 		if f.found == nil {
@@ -68,7 +70,12 @@ func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, 
 func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error) {
 	first, err := f.entrypoint(ctx, arch)
 	if err != nil {
-		return nil, fmt.Errorf("the entrypoint for %s: %w (%sgive --entrypoint FILE)", arch, err, f.remedy())
+		return nil, fmt.Errorf(
+			"the entrypoint for %s: %w (%sgive --entrypoint FILE)",
+			arch,
+			err,
+			f.remedy(),
+		)
 	}
 	found := []recipe.Binary{first}
 	switch probe, err := f.program(ctx, recipe.ProbeName, arch); {
@@ -83,7 +90,8 @@ func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error)
 	return found, nil
 }
 
-// remedy says how the programs come beside driver-build. What makes them of a checkout says itself what it lacks.
+// remedy says how the programs come beside driver-build. What makes them of a checkout says itself
+// what it lacks.
 func (f *Finder) remedy() string {
 	switch {
 	case !f.Make.able():
@@ -123,7 +131,10 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 	switch {
 	case !f.Make.able():
 		if len(wrong) == 0 {
-			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.Dirs, ", ")))
+			wrong = append(
+				wrong,
+				fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.Dirs, ", ")),
+			)
 		}
 		return recipe.Binary{}, errors.Join(wrong...)
 	case f.Present:
@@ -163,12 +174,24 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	case goarch != arch:
 		return recipe.Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
 	case v != f.Version:
-		return recipe.Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s: make both of one commit", path, v, f.Version)
+		return recipe.Binary{}, fmt.Errorf(
+			"%s is of version %s, driver-build of %s: make both of one commit",
+			path,
+			v,
+			f.Version,
+		)
 	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
-		return recipe.Binary{}, fmt.Errorf("%s was made of other content of version %s than driver-build: %s, not %s", path, v, info.Main.Sum, f.Make.Module.Sum)
+		return recipe.Binary{}, fmt.Errorf(
+			"%s was made of other content of version %s than driver-build: %s, not %s",
+			path,
+			v,
+			info.Main.Sum,
+			f.Make.Module.Sum,
+		)
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(file, 0, math.MaxInt64)); err != nil { // from its beginning
+	// from its beginning
+	if _, err := io.Copy(h, io.NewSectionReader(file, 0, math.MaxInt64)); err != nil {
 		return recipe.Binary{}, err
 	}
 	return recipe.Binary{Name: name, SHA256: hex.EncodeToString(h.Sum(nil)), Path: path}, nil

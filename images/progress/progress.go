@@ -18,11 +18,12 @@ type Event struct {
 	Completed bool      // the step ended, well if Err is nil
 	Cached    bool      // it ended without work
 	Err       error     // why it failed
-	Item      string    // the part of the step that Current and Total belong to; empty: the step has no parts
-	Kind      Kind      // of the item
-	Current   int64     // bytes done, or steps
-	Total     int64     // bytes in all, or steps; 0 when unknown
-	Note      string    // a line for people, such as a warning
+	// the part of the step that Current and Total belong to; empty: the step has no parts
+	Item    string
+	Kind    Kind   // of the item
+	Current int64  // bytes done, or steps
+	Total   int64  // bytes in all, or steps; 0 when unknown
+	Note    string // a line for people, such as a warning
 }
 
 // Kind is what an item is.
@@ -43,8 +44,9 @@ type Step struct {
 	observe Observer
 	id      string
 	name    string
-	last    atomic.Int64 // unix milliseconds of the last progress event: more than ten a second are of no use
-	begun   sync.Once
+	// unix milliseconds of the last progress event: more than ten a second are of no use
+	last  atomic.Int64
+	begun sync.Once
 }
 
 // Begin starts a step of a target ("535.261.03-debian12 amd64").
@@ -54,8 +56,8 @@ func (o Observer) Begin(target, name string) *Step {
 	return s
 }
 
-// Await is Begin of a step that may have to wait for others, which is no work: it begins with the first thing
-// that it reports.
+// Await is Begin of a step that may have to wait for others, which is no work: it begins with the
+// first thing that it reports.
 func (o Observer) Await(target, name string) *Step {
 	return &Step{observe: o, id: target + "\x00" + name, name: "[" + target + "] " + name}
 }
@@ -76,12 +78,14 @@ func (s *Step) emit(e Event) {
 	if s.observe == nil {
 		return
 	}
-	e.Step, e.Name, e.Time = s.id, s.name, time.Now()
+	e.Step = s.id
+	e.Name = s.name
+	e.Time = time.Now()
 	s.observe(e)
 }
 
-// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the final one
-// always.
+// Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the
+// final one always.
 func (s *Step) Progress(item string, current, total int64) { s.report(File, item, current, total) }
 
 // Work is Progress of something that is done with files.
@@ -92,7 +96,8 @@ func (s *Step) Count(done, total int64) { s.report(Steps, "steps", done, total) 
 
 func (s *Step) report(kind Kind, item string, current, total int64) {
 	now := time.Now().UnixMilli()
-	if last := s.last.Load(); now-last < 100 && current != total || !s.last.CompareAndSwap(s.last.Load(), now) {
+	if last := s.last.Load(); now-last < 100 && current != total ||
+		!s.last.CompareAndSwap(s.last.Load(), now) {
 		return
 	}
 	s.send(Event{Item: item, Kind: kind, Current: current, Total: total})
@@ -101,15 +106,15 @@ func (s *Step) report(kind Kind, item string, current, total int64) {
 // Note passes a line on to people.
 func (s *Step) Note(text string) { s.send(Event{Note: text}) }
 
-// End closes the step: with the error, or as done, or as found in the cache. It returns err, so that it can
-// wrap a result.
+// End closes the step: with the error, or as done, or as found in the cache. It returns err, so
+// that it can wrap a result.
 func (s *Step) End(cached bool, err error) error {
 	s.send(Event{Completed: true, Cached: cached, Err: err})
 	return err
 }
 
-// Meter counts the bytes that are written to it and reports them as those of an item. It fails once the
-// context has ended.
+// Meter counts the bytes that are written to it and reports them as those of an item. It fails once
+// the context has ended.
 func (s *Step) Meter(ctx context.Context, item string, total int64) io.Writer {
 	return &meter{ctx: ctx, step: s, item: item, total: total}
 }

@@ -15,12 +15,13 @@ import (
 // CompanionsLayer is the name of the layer with the sources of companions.
 const CompanionsLayer = "companion sources"
 
-// Companion is a companion that the image compiles, or has compiled: see driverinfo.Companion. Its sources
-// are an archive or a package.
+// Companion is a companion that the image compiles, or has compiled: see driverinfo.Companion. Its
+// sources are an archive or a package.
 type Companion struct {
-	Name     string           `json:"name"`
-	Version  string           `json:"version"`
-	Flavours []string         `json:"flavours,omitempty"` // of the driver's modules that it can be compiled against; empty: all
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// of the driver's modules that it can be compiled against; empty: all
+	Flavours []string         `json:"flavours,omitempty"`
 	Licence  string           `json:"licence"`
 	File     *fetch.File      `json:"file,omitempty"`
 	Package  *distros.Package `json:"package,omitempty"`
@@ -37,10 +38,16 @@ func (c Companion) Digest() string {
 	return c.Package.SHA512
 }
 
-// DescribeCompanions returns what driver.json says of the companions, with or without their sources.
+// DescribeCompanions returns what driver.json says of the companions, with or without their
+// sources.
 func (r *Recipe) DescribeCompanions(sources bool) (all []driverinfo.Companion) {
 	for _, c := range r.Companions {
-		d := driverinfo.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest(), Flavours: c.Flavours}
+		d := driverinfo.Companion{
+			Name:     c.Name,
+			Version:  c.Version,
+			Digest:   c.Digest(),
+			Flavours: c.Flavours,
+		}
 		if sources {
 			d.Sources = driverinfo.CompanionSources(c.Name, c.Version)
 		}
@@ -49,36 +56,52 @@ func (r *Recipe) DescribeCompanions(sources bool) (all []driverinfo.Companion) {
 	return all
 }
 
-// CompanionIDs returns the IDs of the companions that are compiled with the modules of a flavour, as a
-// kbuild.Key has them; "" is any flavour.
+// CompanionIDs returns the IDs of the companions that are compiled with the modules of a flavour,
+// as a kbuild.Key has them; "" is any flavour.
 func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 	for _, name := range driverinfo.Companions() {
 		for _, c := range r.DescribeCompanions(false) {
 			if c.Name == name && (flavour == "" || c.Fits(flavour)) {
-				ids = append(ids, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
+				ids = append(
+					ids,
+					kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID(),
+				)
 			}
 		}
 	}
 	return ids
 }
 
-// addCompanions takes the companions of the target that fit a flavour of the image: a thin image has not all flavours of
-// its driver. One that was named must fit the flavours whose modules the image has.
+// addCompanions takes the companions of the target that fit a flavour of the image: a thin image
+// has not all flavours of its driver. One that was named must fit the flavours whose modules the
+// image has.
 func (r *Recipe) addCompanions(t matrix.Target) error {
 	fits := func(c matrix.Companion, flavours []string) bool {
 		return len(c.Flavours) == 0 || anyOf(c.Flavours, flavours)
 	}
 	for _, c := range t.Companions {
-		if c.Named && (!fits(c, r.Flavours) || len(r.Kernels) > 0 && !fits(c, r.PrecompiledFlavours)) {
-			return fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
-				ErrKernel, c.Name, c.Version, strings.Join(c.Flavours, " or "), strings.Join(r.PrecompiledFlavours, " and "), c.Flavours[0])
+		if c.Named &&
+			(!fits(c, r.Flavours) || len(r.Kernels) > 0 && !fits(c, r.PrecompiledFlavours)) {
+			return fmt.Errorf(
+				"%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
+				ErrKernel,
+				c.Name,
+				c.Version,
+				strings.Join(c.Flavours, " or "),
+				strings.Join(r.PrecompiledFlavours, " and "),
+				c.Flavours[0],
+			)
 		}
 		if !fits(c, r.Flavours) {
 			continue
 		}
 		of := Companion{Name: c.Name, Version: c.Version, Flavours: c.Flavours, Licence: c.Licence}
 		if c.Archive != nil {
-			of.File = &fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}
+			of.File = &fetch.File{
+				URL:    c.Archive.URL,
+				SHA256: c.Archive.SHA256,
+				Size:   c.Archive.Size,
+			}
 		} else {
 			of.Package = &distros.Package{Name: c.Debian.Package} // until the plan pins it
 			r.Asked.Companions = append(r.Asked.Companions, c.Wants(t.System.ID))
@@ -116,7 +139,8 @@ type Component struct {
 // The folders of components in an image, besides the library folder and usr/bin.
 const (
 	ComponentsFile = ShareDir + "/components.json" // version by name
-	TopologyDir    = "usr/share/nvidia/nvswitch"   // topologies and configuration of the fabric manager
+	// topologies and configuration of the fabric manager
+	TopologyDir    = "usr/share/nvidia/nvswitch"
 	NVLSMDir       = "opt/nvidia/nvlsm"
 	NVLSMConfigDir = "usr/share/nvidia/nvlsm"
 )
@@ -124,14 +148,19 @@ const (
 // ComponentLicence is where the licence of a component is.
 func ComponentLicence(name string) string { return "licenses/" + name + ".txt" }
 
-// Fabric returns the components that the profile takes: all of them, or for CUDA alone those without which
-// CUDA does not start on a machine with NVSwitch, or does not reach the GPUs of other machines.
+// Fabric returns the components that the profile takes: all of them, or for CUDA alone those
+// without which CUDA does not start on a machine with NVSwitch, or does not reach the GPUs of other
+// machines.
 func (p Profile) Fabric(of []matrix.Component) (list []Component) {
 	for _, c := range of {
-		if p.onlyCUDA() && !slices.Contains([]string{matrix.FabricManager, matrix.NVLSM, matrix.IMEX}, c.Name) {
+		if p.onlyCUDA() &&
+			!slices.Contains([]string{matrix.FabricManager, matrix.NVLSM, matrix.IMEX}, c.Name) {
 			continue
 		}
-		list = append(list, Component{c.Name, c.Version, fetch.File{URL: c.URL, SHA256: c.SHA256, Size: c.Size}})
+		list = append(
+			list,
+			Component{c.Name, c.Version, fetch.File{URL: c.URL, SHA256: c.SHA256, Size: c.Size}},
+		)
 	}
 	return list
 }
@@ -159,7 +188,8 @@ func patches(d matrix.Driver, from Source, flavours []string) (list []matrix.Pat
 	return list
 }
 
-// PatchDigests are those of the patches of some flavours, as the input of a layer; nil if there are none.
+// PatchDigests are those of the patches of some flavours, as the input of a layer; nil if there are
+// none.
 func (r *Recipe) PatchDigests(flavours ...string) (sums []string) {
 	for _, p := range r.Patches {
 		if anyOf(p.Flavours, flavours) {
@@ -173,7 +203,10 @@ func (r *Recipe) PatchDigests(flavours ...string) (sums []string) {
 // PatchNotes are the patches as the image's own description has them.
 func (r *Recipe) PatchNotes() (notes []driverinfo.Patch) {
 	for _, p := range r.Patches {
-		notes = append(notes, driverinfo.Patch{Name: p.Name, SHA256: p.SHA256, Flavours: p.Flavours})
+		notes = append(
+			notes,
+			driverinfo.Patch{Name: p.Name, SHA256: p.SHA256, Flavours: p.Flavours},
+		)
 	}
 	return notes
 }

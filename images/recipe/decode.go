@@ -30,10 +30,10 @@ const maxBytes = 8 << 20
 // ErrFormat means that bytes are no recipe that this program can build.
 var ErrFormat = failure.New(failure.Content, "not a recipe that this driver-build can build")
 
-// Decode reads a recipe as [Recipe] is marshalled, from anybody: values that could be no option of a build are
-// refused, because they become parts of paths, requests and arguments, and so are fields that nobody knows, because the
-// image may depend on them. What only a machine knows, the Location of images and the Path of programs, is empty. All
-// errors are ErrFormat.
+// Decode reads a recipe as [Recipe] is marshalled, from anybody: values that could be no option of
+// a build are refused, because they become parts of paths, requests and arguments, and so are
+// fields that nobody knows, because the image may depend on them. What only a machine knows, the
+// Location of images and the Path of programs, is empty. All errors are ErrFormat.
 func Decode(data []byte) (*Recipe, error) {
 	fail := func(err error) (*Recipe, error) {
 		return nil, failure.Errorf(failure.Content, "%w: %w", ErrFormat, err)
@@ -53,7 +53,11 @@ func Decode(data []byte) (*Recipe, error) {
 		return fail(err)
 	}
 	r.Distro, _ = distros.Lookup(r.System)
-	r.Links, r.LibDir, r.LibDir32 = r.Distro.Links(), r.Distro.LibDir(r.Arch), r.Distro.LibDir32(r.Arch)
+	r.Links, r.LibDir, r.LibDir32 = r.Distro.Links(), r.Distro.LibDir(
+		r.Arch,
+	), r.Distro.LibDir32(
+		r.Arch,
+	)
 	return r, nil
 }
 
@@ -122,7 +126,11 @@ func (r *Recipe) check() error {
 
 func (c *checks) flavours(all []string) {
 	for _, f := range all {
-		c.that(f == matrix.Proprietary || f == matrix.Open, "%.80q is no flavour of kernel modules", f)
+		c.that(
+			f == matrix.Proprietary || f == matrix.Open,
+			"%.80q is no flavour of kernel modules",
+			f,
+		)
 	}
 }
 
@@ -131,14 +139,24 @@ func (c *checks) image(what string, image Base) {
 	c.that(ok && sha256Shape.MatchString(sum), "the %s has no digest: %.100q", what, image.Digest)
 	if image.Name != "" {
 		*c = append(*c, imagename.CheckImage(image.Name))
-		c.that(!oci.IsLocal(image.Name) && !strings.Contains(image.Name, "@"), "the %s %.200q is no REGISTRY/PATH:TAG", what, image.Name)
+		c.that(
+			!oci.IsLocal(image.Name) && !strings.Contains(image.Name, "@"),
+			"the %s %.200q is no REGISTRY/PATH:TAG",
+			what,
+			image.Name,
+		)
 	}
 }
 
-// parts checks the driver and what belongs to it. Its archive may have been a file of the machine that built.
+// parts checks the driver and what belongs to it. Its archive may have been a file of the machine
+// that built.
 func (c *checks) parts(r *Recipe) {
 	archive := func(what string, f fetch.File, web bool) {
-		c.that(sha256Shape.MatchString(f.SHA256) && sized(f.Size), "%.80s: it has no SHA-256 or no size", what)
+		c.that(
+			sha256Shape.MatchString(f.SHA256) && sized(f.Size),
+			"%.80s: it has no SHA-256 or no size",
+			what,
+		)
 		c.that(web, "%.80s: %.200q is no address with http or https", what, f.URL)
 	}
 	if file := r.Source.Archive(); file != nil {
@@ -148,13 +166,26 @@ func (c *checks) parts(r *Recipe) {
 	ways = slices.DeleteFunc(ways, func(given bool) bool { return !given })
 	c.that(len(ways) == 1, "it does not name the driver, or in several ways")
 	for _, f := range r.Fabric {
-		c.that(slices.Contains(matrix.ComponentNames, f.Name) && f.Version != "", "%.80q %.80q is no component of the driver", f.Name, f.Version)
+		c.that(
+			slices.Contains(matrix.ComponentNames, f.Name) && f.Version != "",
+			"%.80q %.80q is no component of the driver",
+			f.Name,
+			f.Version,
+		)
 		archive("component "+f.Name, f.File, IsWeb(f.File.URL))
 	}
 	for _, p := range r.Companions {
-		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version),
-			"%.80q %.80q is no companion", p.Name, p.Version)
-		c.that((p.File == nil) != (p.Package == nil), "companion %.80q is neither an archive nor a package, or both", p.Name)
+		c.that(
+			slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version),
+			"%.80q %.80q is no companion",
+			p.Name,
+			p.Version,
+		)
+		c.that(
+			(p.File == nil) != (p.Package == nil),
+			"companion %.80q is neither an archive nor a package, or both",
+			p.Name,
+		)
 		if p.File != nil {
 			archive("companion "+p.Name, *p.File, IsWeb(p.File.URL))
 		}
@@ -165,7 +196,12 @@ func (c *checks) parts(r *Recipe) {
 		c.that(sha256Shape.MatchString(p.SHA256), "patch %.80q has no SHA-256", p.Name)
 		c.that(p.Text == "" || p.URL == "" && hex.EncodeToString(sum[:]) == p.SHA256,
 			"the text of patch %.80q does not have the digest, or it has an address too", p.Name)
-		c.that(p.URL == "" || IsWeb(p.URL), "patch %.80q: %.200q is no address with http or https", p.Name, p.URL)
+		c.that(
+			p.URL == "" || IsWeb(p.URL),
+			"patch %.80q: %.200q is no address with http or https",
+			p.Name,
+			p.URL,
+		)
 	}
 }
 

@@ -22,17 +22,20 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	}
 	return driverinfo.Description{
 		Schema: driverinfo.Schema, Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile),
-		Flavours: PreferredFlavours(r.Flavours, r.Driver), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
+		Flavours: PreferredFlavours(
+			r.Flavours,
+			r.Driver,
+		), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
 		Toolchain: r.Toolchain, Precompiled: r.sets(), Companions: r.DescribeCompanions(r.Sources), VGPU: r.VGPU, CUDA: r.CUDA, Advisories: r.Advisories, Patches: r.PatchNotes(),
 	}, nil
 }
 
-// format is part of contentID, so that images without a list of their files, without their configuration in it or without
-// the loader's cache are out of date.
+// format is part of contentID, so that images without a list of their files, without their
+// configuration in it or without the loader's cache are out of date.
 const format = "files.mtree 2, ld.so.cache"
 
-// contentID tells images of different content apart: it covers all that layers are made from, and neither the
-// time nor the compression, which change no file.
+// contentID tells images of different content apart: it covers all that layers are made from, and
+// neither the time nor the compression, which change no file.
 func (r *Recipe) contentID() (string, error) {
 	programs := r.Entrypoint
 	if r.Profile == ModulesOnly { // it has none

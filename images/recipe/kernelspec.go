@@ -13,11 +13,14 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// ErrKernel means that a kernel was requested in words that cannot be read, or that match no kernel.
+// ErrKernel means that a kernel was requested in words that cannot be read, or that match no
+// kernel.
 var ErrKernel = failure.New(failure.Usage, "no such kernel")
 
 var (
-	listedKernels = regexp.MustCompile(`^(?:([0-9]{1,3}\.[0-9]{1,4}):)?(?:all|latest(?::([1-9][0-9]{0,2}))?)$`)
+	listedKernels = regexp.MustCompile(
+		`^(?:([0-9]{1,3}\.[0-9]{1,4}):)?(?:all|latest(?::([1-9][0-9]{0,2}))?)$`,
+	)
 	kernelRelease = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}[A-Za-z0-9._+~-]*$`)
 )
 
@@ -31,8 +34,8 @@ type kernelSpec struct {
 	count   int // with latest, of each flavour
 }
 
-// IsListed reports whether a spec of SelectKernels can only be resolved with the list of kernels of the
-// repositories.
+// IsListed reports whether a spec of SelectKernels can only be resolved with the list of kernels of
+// the repositories.
 func IsListed(spec string) bool { return listedKernels.MatchString(spec) }
 
 // SelectKernels turns specs into the releases of kernels, each once, the newest first. A spec is
@@ -43,11 +46,18 @@ func IsListed(spec string) bool { return listedKernels.MatchString(spec) }
 //     Where the system has a default series for a flavour (see distros.Kernel), only kernels of that count;
 //   - "6.12:latest", "6.12:latest:3", "6.12:all": the same for one series.
 //
-// Fewer kernels than "latest:3" asks for are no error. A flavour without any kernel is ErrKernel, and so is a
-// spec of another form.
-func SelectKernels(offered []distros.Kernel, specs, flavours []string, usual string) ([]string, error) {
+// Fewer kernels than "latest:3" asks for are no error. A flavour without any kernel is ErrKernel,
+// and so is a spec of another form.
+func SelectKernels(
+	offered []distros.Kernel,
+	specs, flavours []string,
+	usual string,
+) ([]string, error) {
 	offered = slices.Clone(offered)
-	slices.SortStableFunc(offered, func(a, b distros.Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
+	slices.SortStableFunc(
+		offered,
+		func(a, b distros.Kernel) int { return distros.CompareReleases(b.Release, a.Release) },
+	)
 	var releases []string
 	for _, text := range specs {
 		spec, err := parseKernelSpec(text)
@@ -71,7 +81,11 @@ func SelectKernels(offered []distros.Kernel, specs, flavours []string, usual str
 // CheckRelease returns [ErrKernel] for a text that is not the release of one kernel.
 func CheckRelease(text string) error {
 	if spec, err := parseKernelSpec(text); err != nil || spec.release == "" {
-		return fmt.Errorf("%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64)", ErrKernel, text)
+		return fmt.Errorf(
+			"%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64)",
+			ErrKernel,
+			text,
+		)
 	}
 	return nil
 }
@@ -91,12 +105,20 @@ func parseKernelSpec(text string) (kernelSpec, error) {
 	if near := distros.Nearest(text, []string{"latest", "all"}); len(near) > 0 {
 		hint = "; did you mean " + near[0] + "?"
 	}
-	return kernelSpec{}, fmt.Errorf("%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64), latest, latest:N, all, or one of a series, such as 6.1:latest%s",
-		ErrKernel, text, hint)
+	return kernelSpec{}, fmt.Errorf(
+		"%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64), latest, latest:N, all, or one of a series, such as 6.1:latest%s",
+		ErrKernel,
+		text,
+		hint,
+	)
 }
 
 // choose finds the kernels of a spec; offered is sorted, the newest first.
-func (s kernelSpec) choose(offered []distros.Kernel, flavours []string, usual string) (releases []string, err error) {
+func (s kernelSpec) choose(
+	offered []distros.Kernel,
+	flavours []string,
+	usual string,
+) (releases []string, err error) {
 	all := len(flavours) == 0 && !s.latest // kernels of any flavour
 	if all {
 		usual = ""
@@ -111,7 +133,8 @@ func (s kernelSpec) choose(offered []distros.Kernel, flavours []string, usual st
 		if len(some) == 0 {
 			return nil, notOffered(offered, s.series, flavour)
 		}
-		if s.latest && s.series == "" && slices.ContainsFunc(some, func(k distros.Kernel) bool { return k.Default }) {
+		if s.latest && s.series == "" &&
+			slices.ContainsFunc(some, func(k distros.Kernel) bool { return k.Default }) {
 			some = slices.DeleteFunc(some, func(k distros.Kernel) bool { return !k.Default })
 		}
 		if s.latest {
@@ -124,8 +147,8 @@ func (s kernelSpec) choose(offered []distros.Kernel, flavours []string, usual st
 	return releases, nil
 }
 
-// notOffered is the error for kernels that are not offered. It lists those that the repositories, or images
-// with headers, offer.
+// notOffered is the error for kernels that are not offered. It lists those that the repositories,
+// or images with headers, offer.
 func notOffered(offered []distros.Kernel, series, flavour string) error {
 	what := "kernel"
 	if series != "" {
@@ -145,7 +168,9 @@ func notOffered(offered []distros.Kernel, series, flavour string) error {
 		}
 	}
 	if len(all) == 0 {
-		return errors.New("the package repositories offer no kernel that fits: name releases, and give the repository that has their headers with --mirror or in the matrix")
+		return errors.New(
+			"the package repositories offer no kernel that fits: name releases, and give the repository that has their headers with --mirror or in the matrix",
+		)
 	}
 	slices.Sort(flavours)
 	text := "the flavours there are " + strings.Join(flavours, ", ")
@@ -157,7 +182,10 @@ func notOffered(offered []distros.Kernel, series, flavour string) error {
 	}
 	shown := all[:min(len(all), 5)]
 	if len(shown) < len(all) {
-		shown = append(slices.Clone(shown), fmt.Sprintf("... (%d in all; driver-build kernels lists them)", len(all)))
+		shown = append(
+			slices.Clone(shown),
+			fmt.Sprintf("... (%d in all; driver-build kernels lists them)", len(all)),
+		)
 	}
 	return fmt.Errorf("there is no %s; %s; the kernels %s", what, text, strings.Join(shown, ", "))
 }

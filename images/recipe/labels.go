@@ -16,22 +16,29 @@ const (
 	LabelProfile    = labelPrefix + "profile"
 	LabelFlavours   = labelPrefix + "flavours"
 	LabelOverridden = labelPrefix + "overridden"
-	LabelKernels    = labelPrefix + "kernels"            // whose modules the image has
-	LabelSigner     = labelPrefix + "signer"             // SHA-256 of the certificate whose key signed those modules
-	LabelAliases    = labelPrefix + "aliases"            // further tags of the image
-	LabelVGPU       = driverinfo.VGPULabel               // whose licence a vGPU guest driver needs: such an image must not be published
-	LabelCompanions = labelPrefix + "companions"         // "nvidia-fs 2.13.5"
-	LabelOmitted    = labelPrefix + "companions.omitted" // those that the modules for a kernel do not have, and why
-	LabelPatches    = labelPrefix + "patches"            // of the driver's kernel sources, with their digests
-	// LabelContent tells images of different content apart: driverinfo.Description.ID of the image. It is on the
-	// manifest too, so that whether an image is out of date can be seen without pulling it.
+	LabelKernels    = labelPrefix + "kernels" // whose modules the image has
+	// SHA-256 of the certificate whose key signed those modules
+	LabelSigner  = labelPrefix + "signer"
+	LabelAliases = labelPrefix + "aliases" // further tags of the image
+	// whose licence a vGPU guest driver needs: such an image must not be published
+	LabelVGPU       = driverinfo.VGPULabel
+	LabelCompanions = labelPrefix + "companions" // "nvidia-fs 2.13.5"
+	// those that the modules for a kernel do not have, and why
+	LabelOmitted = labelPrefix + "companions.omitted"
+	// of the driver's kernel sources, with their digests
+	LabelPatches = labelPrefix + "patches"
+	// LabelContent tells images of different content apart: driverinfo.Description.ID of the image.
+	// It is on the manifest too, so that whether an image is out of date can be seen without
+	// pulling it.
 	LabelContent = labelPrefix + "content"
 	// LabelFiles has the digest of FileList: "sha256:...".
 	LabelFiles = labelPrefix + "files"
 
-	// Annotations of layers in the manifest of an image. By them a later build finds finished layers.
-	LabelKey     = labelPrefix + "key"     // digest of what the layer was made from
-	LabelOutline = labelPrefix + "outline" // digest and size of the layer's outline: "sha256:... 1234"
+	// Annotations of layers in the manifest of an image. By them a later build finds finished
+	// layers.
+	LabelKey = labelPrefix + "key" // digest of what the layer was made from
+	// digest and size of the layer's outline: "sha256:... 1234"
+	LabelOutline = labelPrefix + "outline"
 
 	ProjectURL = "https://github.com/driver-container/driver-container"
 	OCIPrefix  = "org.opencontainers.image."
@@ -40,8 +47,8 @@ const (
 // IsLabel reports whether a name is that of a label of this project.
 func IsLabel(name string) bool { return strings.HasPrefix(name, labelPrefix) }
 
-// Licence is the SPDX reference of the driver's licence. That of vGPU guest drivers allows less, and each
-// archive has its own text.
+// Licence is the SPDX reference of the driver's licence. That of vGPU guest drivers allows less,
+// and each archive has its own text.
 func Licence(vgpu string) string {
 	if vgpu != "" {
 		return "LicenseRef-NVIDIA-vGPU"
@@ -59,8 +66,18 @@ func (r *Recipe) Labels() (map[string]string, error) {
 	if !r.Distroless {
 		l[OCIPrefix+"base.digest"], l[OCIPrefix+"base.name"] = r.Base.Digest, r.Base.Name
 	}
-	l[OCIPrefix+"version"], l[OCIPrefix+"revision"], l[LabelOverridden] = r.Tag, r.Builder.Revision, strings.Join(r.Overridden, "; ")
-	l[LabelFlavours], l[LabelKernels] = strings.Join(r.Flavours, ","), strings.Join(r.Releases(), ",") // in the order of the request
+	l[OCIPrefix+"version"], l[OCIPrefix+"revision"], l[LabelOverridden] = r.Tag, r.Builder.Revision, strings.Join(
+		r.Overridden,
+		"; ",
+	)
+	// in the order of the request
+	l[LabelFlavours], l[LabelKernels] = strings.Join(
+		r.Flavours,
+		",",
+	), strings.Join(
+		r.Releases(),
+		",",
+	)
 	l[LabelSigner], l[LabelAliases] = r.Signer, strings.Join(r.Aliases, ",")
 	if r.Epoch > 0 {
 		l[OCIPrefix+"created"] = r.Time().Format(time.RFC3339)
@@ -69,8 +86,8 @@ func (r *Recipe) Labels() (map[string]string, error) {
 	return l, nil
 }
 
-// DescribedLabels are the labels that follow from what an image says of itself; "": it has none of that name. The
-// words of a list may be in another order.
+// DescribedLabels are the labels that follow from what an image says of itself; "": it has none of
+// that name. The words of a list may be in another order.
 func DescribedLabels(d driverinfo.Description) map[string]string {
 	var companions, patches []string
 	for _, c := range d.Companions {
@@ -87,13 +104,16 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 		OCIPrefix + "title": title, OCIPrefix + "source": ProjectURL, OCIPrefix + "licenses": Licence(d.VGPU),
 		LabelDriver: d.Driver, LabelSystem: d.OS, LabelProfile: d.Profile, LabelContent: d.ID, LabelVGPU: d.VGPU,
 		LabelFlavours: strings.Join(d.Flavours, ","),
-		LabelKernels:  strings.Join(d.Kernels(), ","), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
+		LabelKernels: strings.Join(
+			d.Kernels(),
+			",",
+		), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
 	}
 }
 
-// Variables are those of the environment that follow from what an image says of itself: what the GPU Operator and
-// NVIDIA's container runtime expect of a driver image. void keeps the runtime from injecting a driver into the
-// driver's own container. An image that starts nothing has none.
+// Variables are those of the environment that follow from what an image says of itself: what the
+// GPU Operator and NVIDIA's container runtime expect of a driver image. void keeps the runtime from
+// injecting a driver into the driver's own container. An image that starts nothing has none.
 func Variables(d driverinfo.Description) map[string]string {
 	if Profile(d.Profile) == ModulesOnly {
 		return nil

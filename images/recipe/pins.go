@@ -15,24 +15,35 @@ import (
 
 // Pins are what registries and repositories answered to a [Request].
 type Pins struct {
-	Base       Base                         `json:"base,omitzero"`
-	Packages   []distros.Package            `json:"packages"`           // besides the driver
-	Compiler   []distros.Package            `json:"compiler,omitempty"` // what compiles modules for the image
-	Headers    map[string][]distros.Package `json:"headers,omitempty"`  // by the release of the kernel
-	Toolkits   map[string]Base              `json:"toolkits,omitempty"` // by the release of the kernel: images with its headers and compiler
-	Driver     []distros.Package            `json:"driver"`             // nil for a .run archive
-	Companions []distros.Package            `json:"companions,omitempty"`
+	Base     Base              `json:"base,omitzero"`
+	Packages []distros.Package `json:"packages"` // besides the driver
+	// what compiles modules for the image
+	Compiler []distros.Package `json:"compiler,omitempty"`
+	// by the release of the kernel
+	Headers map[string][]distros.Package `json:"headers,omitempty"`
+	// by the release of the kernel: images with its headers and compiler
+	Toolkits   map[string]Base   `json:"toolkits,omitempty"`
+	Driver     []distros.Package `json:"driver"` // nil for a .run archive
+	Companions []distros.Package `json:"companions,omitempty"`
 }
 
-// New is the part of a target's recipe that follows from the matrix and the options alone: what is asked for, and nothing
-// that depends on the answer. It uses no network and reads nothing.
+// New is the part of a target's recipe that follows from the matrix and the options alone: what is
+// asked for, and nothing that depends on the answer. It uses no network and reads nothing.
 func New(t matrix.Target, o Options) (*Recipe, error) {
 	d := t.Distro
 	r := &Recipe{
 		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch,
-		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: o.compression(d), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
-		CUDA: releases.CUDAOf(t.Driver.Version, t.Driver.CUDA), Advisories: releases.AdvisoriesOf(t.Driver), VGPU: t.Driver.VGPU,
+		Profile: cmp.Or(
+			o.Profile,
+			Full,
+		), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
+		Compression: o.compression(
+			d,
+		), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
+		CUDA: releases.CUDAOf(
+			t.Driver.Version,
+			t.Driver.CUDA,
+		), Advisories: releases.AdvisoriesOf(t.Driver), VGPU: t.Driver.VGPU,
 		Toolchain: true, Sources: true, Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 		Base: Base{Location: cmp.Or(o.Base, t.System.Base)},
 	}
@@ -41,27 +52,31 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)
 	} else if o.Thin {
-		r.Toolchain, r.Sources = false, false
+		r.Toolchain = false
+		r.Sources = false
 	}
 	r.Distroless = !r.Toolchain && o.Base == "" && len(d.Distroless(t.Arch).Packages) > 0
 	if err := r.ask(t, o); err != nil {
 		return nil, err
 	}
-	if r.Patches = patches(t.Driver, r.Source, r.Flavours); r.Profile == ModulesOnly {
+	r.Patches = patches(t.Driver, r.Source, r.Flavours)
+	if r.Profile == ModulesOnly {
 		r.bare()
 	}
 	return r, nil
 }
 
-// Pin completes a recipe of New with the answer to what it asks. It asks no registry and no repository: whether the base
-// and the files still exist shows when they are fetched.
+// Pin completes a recipe of New with the answer to what it asks. It asks no registry and no
+// repository: whether the base and the files still exist shows when they are fetched.
 func (r *Recipe) Pin(o Options, p Pins) error {
 	base, ok := p.Base.located(r.Base.Location)
 	if !ok {
 		return errors.New("the base was an image of the machine that planned: give --base")
 	}
 	r.Base = base
-	r.Packages, r.Compiler, r.Source.Packages = slices.Clone(p.Packages), slices.Clone(p.Compiler), slices.Clone(p.Driver)
+	r.Packages = slices.Clone(p.Packages)
+	r.Compiler = slices.Clone(p.Compiler)
+	r.Source.Packages = slices.Clone(p.Driver)
 	if r.Profile == ModulesOnly {
 		r.Packages = nil
 	}
@@ -69,7 +84,10 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 		if c.File != nil {
 			continue
 		}
-		found := slices.IndexFunc(p.Companions, func(q distros.Package) bool { return q.Name == c.Package.Name })
+		found := slices.IndexFunc(
+			p.Companions,
+			func(q distros.Package) bool { return q.Name == c.Package.Name },
+		)
 		if found < 0 {
 			return fmt.Errorf("the package of companion %s %s was not planned", c.Name, c.Version)
 		}
@@ -80,9 +98,13 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 		toolkit, planned := p.Toolkits[k.Release]
 		switch images := len(o.KernelFrom) > 0; {
 		case images && planned:
-			if toolkit, ok = toolkit.located(o.KernelFrom...); !ok {
-				return fmt.Errorf("the image with kernel %s was a file of the machine that planned: give --kernel-from with the one that has the digest %s",
-					k.Release, toolkit.Digest)
+			toolkit, ok = toolkit.located(o.KernelFrom...)
+			if !ok {
+				return fmt.Errorf(
+					"the image with kernel %s was a file of the machine that planned: give --kernel-from with the one that has the digest %s",
+					k.Release,
+					toolkit.Digest,
+				)
 			}
 			r.Kernels[i].Toolkit = &toolkit
 		case !images && packaged:
@@ -94,10 +116,14 @@ func (r *Recipe) Pin(o Options, p Pins) error {
 	return nil
 }
 
-// located is an image with the place to read it from: where the plan read it or, for an image that an earlier run pinned,
-// the registry, by its digest, because a tag may have moved since; an image without a name is the local one of refs.
+// located is an image with the place to read it from: where the plan read it or, for an image that
+// an earlier run pinned, the registry, by its digest, because a tag may have moved since; an image
+// without a name is the local one of refs.
 func (b Base) located(refs ...string) (Base, bool) {
-	local := slices.DeleteFunc(slices.Clone(refs), func(ref string) bool { return !oci.IsLocal(ref) })
+	local := slices.DeleteFunc(
+		slices.Clone(refs),
+		func(ref string) bool { return !oci.IsLocal(ref) },
+	)
 	switch {
 	case b.Location != "":
 	case b.Name != "":
@@ -110,10 +136,14 @@ func (b Base) located(refs ...string) (Base, bool) {
 	return b, true
 }
 
-// Pins are those of a recipe, as a later run may use them: without where this run reads images from.
+// Pins are those of a recipe, as a later run may use them: without where this run reads images
+// from.
 func (r *Recipe) Pins() Pins {
 	p := Pins{
-		Base: Base{Name: r.Base.Name, Digest: r.Base.Digest}, Packages: r.Packages, Compiler: r.Compiler, Driver: r.Source.Packages,
+		Base: Base{
+			Name:   r.Base.Name,
+			Digest: r.Base.Digest,
+		}, Packages: r.Packages, Compiler: r.Compiler, Driver: r.Source.Packages,
 		Companions: r.companionPins(), Headers: map[string][]distros.Package{}, Toolkits: map[string]Base{},
 	}
 	for _, k := range r.Kernels {

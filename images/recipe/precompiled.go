@@ -11,34 +11,45 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// precompiled makes the recipe one of an image that brings modules for some kernels. Without a toolchain the
-// image is thin: it serves these kernels and flavours and no others, and is built on no base unless one is named.
+// precompiled makes the recipe one of an image that brings modules for some kernels. Without a
+// toolchain the image is thin: it serves these kernels and flavours and no others, and is built on
+// no base unless one is named.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
 	r.PrecompiledFlavours = CompiledFlavours(t, o.Flavours)
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours
 	}
-	r.Modules, r.KMM = slices.Sorted(slices.Values(o.Modules)), o.KMM
+	r.Modules = slices.Sorted(slices.Values(o.Modules))
+	r.KMM = o.KMM
 	for _, release := range o.Kernels {
 		r.Kernels = append(r.Kernels, Kernel{Release: release})
 	}
-	slices.SortStableFunc(r.Kernels, func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
+	slices.SortStableFunc(
+		r.Kernels,
+		func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) },
+	)
 	if o.Signer != nil {
 		r.Signer = sign.Fingerprint(o.Signer.Raw)
 	}
 }
 
-// bare takes everything but modules out of a recipe that has them. What it asks for stays, so that one lock is for both images.
-// What is known of the driver goes with its own image: news of it make no set of modules out of date.
+// bare takes everything but modules out of a recipe that has them. What it asks for stays, so that
+// one lock is for both images. What is known of the driver goes with its own image: news of it make
+// no set of modules out of date.
 func (r *Recipe) bare() {
-	r.Distroless, r.Fabric, r.Kernel, r.CUDA, r.Advisories = true, nil, driverinfo.KernelRule{}, "", nil
+	r.Distroless = true
+	r.Fabric = nil
+	r.Kernel = driverinfo.KernelRule{}
+	r.CUDA = ""
+	r.Advisories = nil
 }
 
 // ModulesSuffix ends the tags of images with nothing but modules.
 const ModulesSuffix = "-modules"
 
-// Tags are the tags that the image of a target gets with options: the first one names it, the others are aliases.
+// Tags are the tags that the image of a target gets with options: the first one names it, the
+// others are aliases.
 func Tags(t matrix.Target, o Options) (tag string, aliases []string) {
 	tag = t.Tag()
 	for _, system := range t.System.Aliases {
@@ -56,24 +67,30 @@ func Tags(t matrix.Target, o Options) (tag string, aliases []string) {
 	return tag, aliases
 }
 
-// KernelTags are the tags of an image with modules for one kernel: "535.261.03-6.1.0-38-amd64-debian12", and
-// the same with the branch, under which the GPU Operator asks for it; and both for each other name of the
-// system.
+// KernelTags are the tags of an image with modules for one kernel:
+// "535.261.03-6.1.0-38-amd64-debian12", and the same with the branch, under which the GPU Operator
+// asks for it; and both for each other name of the system.
 func KernelTags(t matrix.Target, release string) (tag string, aliases []string) {
 	kernel := "-" + distros.KernelTag(release) + "-"
 	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
-		aliases = append(aliases, t.Driver.Version+kernel+system, strings.TrimPrefix(t.Driver.Branch, "R")+kernel+system)
+		aliases = append(
+			aliases,
+			t.Driver.Version+kernel+system,
+			strings.TrimPrefix(t.Driver.Branch, "R")+kernel+system,
+		)
 	}
 	return aliases[0], aliases[1:]
 }
 
-// HasTag says whether a tag is one that an image of the target has: for any kernel, or for one, or with modules only.
+// HasTag says whether a tag is one that an image of the target has: for any kernel, or for one, or
+// with modules only.
 func HasTag(t matrix.Target, tag string) bool {
 	tag = strings.TrimSuffix(tag, ModulesSuffix)
 	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
 		front, ok := strings.CutSuffix(tag, "-"+system)
-		if ok && (front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front,
-			strings.TrimPrefix(t.Driver.Branch, "R")+"-")) {
+		if ok &&
+			(front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front,
+				strings.TrimPrefix(t.Driver.Branch, "R")+"-")) {
 			return true
 		}
 	}
@@ -122,8 +139,18 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 	if k.Toolkit != nil { // has compiler and headers, so the base of the image plays no part
 		inputs = []any{"toolkit", k.Toolkit.Digest}
 	}
-	inputs = append(inputs, r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules, kbuild.Method, r.Compression,
-		r.Epoch)
+	inputs = append(
+		inputs,
+		r.Source.kernelPins(flavour),
+		r.Driver,
+		flavour,
+		r.Arch,
+		k.Release,
+		r.Modules,
+		kbuild.Method,
+		r.Compression,
+		r.Epoch,
+	)
 	if variables := driverinfo.MakeVariables(r.VGPU); variables != nil {
 		inputs = append(inputs, variables)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// Profile is the part of the user-mode driver that goes into an image. With ModulesOnly the image has nothing else either.
+// Profile is the part of the user-mode driver that goes into an image. With ModulesOnly the image
+// has nothing else either.
 type Profile string
 
 // The profiles.
@@ -22,7 +23,8 @@ const (
 	CUDATU10x Profile = cudaWith + "tu10x"
 	CUDAGA10x Profile = cudaWith + "ga10x"
 
-	// ModulesOnly is compiled modules and their licence: for an image that is mounted beside another one, and starts nothing.
+	// ModulesOnly is compiled modules and their licence: for an image that is mounted beside
+	// another one, and starts nothing.
 	ModulesOnly Profile = "modules"
 )
 
@@ -32,13 +34,16 @@ const cudaWith = "cuda-"
 // ParseProfile reads the value of --profile.
 func ParseProfile(s string) (Profile, error) {
 	if !slices.Contains(matrix.Profiles(), s) && s != string(ModulesOnly) {
-		return "", fmt.Errorf("profile %q is not known: use full, compute, cuda, cuda-tu10x, cuda-ga10x or modules", s)
+		return "", fmt.Errorf(
+			"profile %q is not known: use full, compute, cuda, cuda-tu10x, cuda-ga10x or modules",
+			s,
+		)
 	}
 	return Profile(s), nil
 }
 
-// computeLibraries are the libraries that libnvidia-container counts to the compute, utility and video
-// capabilities (nvc_info.c), without their version: not every driver has each.
+// computeLibraries are the libraries that libnvidia-container counts to the compute, utility and
+// video capabilities (nvc_info.c), without their version: not every driver has each.
 var computeLibraries = []string{
 	"libcuda.", "libcudadebugger.", "libnvidia-ml.", "libnvidia-cfg.", "libnvidia-nscq.", "libnvidia-opencl.", "libOpenCL.",
 	"libnvidia-ptxjitcompiler.", "libnvidia-fatbinaryloader.", "libnvidia-compiler.", "libnvidia-nvvm.", "libnvidia-nvvm70.", "libnvidia-gpucomp.",
@@ -46,16 +51,24 @@ var computeLibraries = []string{
 	"libnvcuvid.", "libnvidia-encode.", "libnvidia-opticalflow.",
 }
 
-// cudaLibraries are those of computeLibraries without video, OpenCL, the debugger and buffers that are
-// displayed: libcuda and libnvidia-ml, and what they load by name.
+// cudaLibraries are those of computeLibraries without video, OpenCL, the debugger and buffers that
+// are displayed: libcuda and libnvidia-ml, and what they load by name.
 var cudaLibraries = []string{
 	"libcuda.", "libnvidia-ml.", "libnvidia-cfg.", "libnvidia-nscq.", "libnvidia-ptxjitcompiler.", "libnvidia-fatbinaryloader.",
 	"libnvidia-nvvm.", "libnvidia-nvvm70.", "libnvidia-gpucomp.", "libnvidia-pkcs11", "libnvidia-tileiras.", "libnvidia-sandboxutils.",
 }
 
 // xLibraries are drawn in by the X server and by NVIDIA's desktop programs only.
-var xLibraries = []string{"libglxserver_nvidia.", "libnvidia-gtk", "libnvidia-wayland-client.", "libXNVCtrl.", "libxnvctrl.",
-	"libnvidia-wfb.", "libwfb.", "nvidia_drv."}
+var xLibraries = []string{
+	"libglxserver_nvidia.",
+	"libnvidia-gtk",
+	"libnvidia-wayland-client.",
+	"libXNVCtrl.",
+	"libxnvctrl.",
+	"libnvidia-wfb.",
+	"libwfb.",
+	"nvidia_drv.",
+}
 
 // computePrograms are those of NVIDIA's programs that a node without a screen uses.
 var computePrograms = []string{
@@ -66,7 +79,13 @@ var computePrograms = []string{
 // folders of the driver that belong to a profile, besides the library folders and programs.
 var (
 	alwaysFolders = []string{"licenses/", ShareDir + "/", "usr/lib/firmware/", "etc/nvidia/"}
-	fullFolders   = []string{"etc/vulkan/", "etc/vulkansc/", "usr/share/glvnd/", "usr/share/egl/", "usr/share/nvidia/"}
+	fullFolders   = []string{
+		"etc/vulkan/",
+		"etc/vulkansc/",
+		"usr/share/glvnd/",
+		"usr/share/egl/",
+		"usr/share/nvidia/",
+	}
 )
 
 // Keeps reports whether a file of the driver, by its path in the image, belongs to the profile.
@@ -108,7 +127,8 @@ func (p Profile) Firmware() string {
 	return "gsp_" + gpus + ".bin"
 }
 
-// keepsFirmware reports whether the profile has a file by its name, if that is one of NVIDIA's GSP firmware.
+// keepsFirmware reports whether the profile has a file by its name, if that is one of NVIDIA's GSP
+// firmware.
 func (p Profile) keepsFirmware(base string) bool {
 	return p.Firmware() == "" || !strings.HasPrefix(base, "gsp") || base == p.Firmware()
 }

@@ -20,8 +20,15 @@ func (r *Recipe) Moved(to func(address string) string) *Recipe {
 		}
 		return pkgs
 	}
-	moved.Packages, moved.Source.Packages, moved.Compiler = list(r.Packages), list(r.Source.Packages), list(r.Compiler)
-	moved.Kernels, moved.Companions = slices.Clone(r.Kernels), slices.Clone(r.Companions)
+	moved.Packages, moved.Source.Packages, moved.Compiler = list(
+		r.Packages,
+	), list(
+		r.Source.Packages,
+	), list(
+		r.Compiler,
+	)
+	moved.Kernels = slices.Clone(r.Kernels)
+	moved.Companions = slices.Clone(r.Companions)
 	for i, k := range moved.Kernels {
 		moved.Kernels[i].Headers = list(k.Headers)
 	}
@@ -33,7 +40,8 @@ func (r *Recipe) Moved(to func(address string) string) *Recipe {
 	return &moved
 }
 
-// Public is the recipe as it may be shown: without the credentials that addresses of mirrors may hold.
+// Public is the recipe as it may be shown: without the credentials that addresses of mirrors may
+// hold.
 func (r *Recipe) Public() *Recipe {
 	public := r.Moved(publicURL)
 	file := func(f *fetch.File) *fetch.File {
@@ -48,7 +56,9 @@ func (r *Recipe) Public() *Recipe {
 	for i, c := range public.Companions {
 		public.Companions[i].File = file(c.File)
 	}
-	public.Fabric, public.Patches, public.Repositories = slices.Clone(r.Fabric), slices.Clone(r.Patches), slices.Clone(r.Repositories)
+	public.Fabric = slices.Clone(r.Fabric)
+	public.Patches = slices.Clone(r.Patches)
+	public.Repositories = slices.Clone(r.Repositories)
 	for i := range public.Fabric {
 		public.Fabric[i].File.URL = publicURL(public.Fabric[i].File.URL)
 	}

@@ -1,5 +1,5 @@
-// Package recipe says what an image is made of and what it is called: plain data, made of a target of the
-// matrix, options and pins. It reads no file and asks no server.
+// Package recipe says what an image is made of and what it is called: plain data, made of a target
+// of the matrix, options and pins. It reads no file and asks no server.
 package recipe
 
 import (
@@ -14,14 +14,17 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// Version is part of every layer's cache key. Raise it when the same inputs are to give other bytes.
+// Version is part of every layer's cache key. Raise it when the same inputs are to give other
+// bytes.
 const Version = 1
 
-// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It
-// is plain data. --dry-run prints it, the lock and the provenance of an image hold it, and [Decode] reads it.
+// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on
+// any machine. It is plain data. --dry-run prints it, the lock and the provenance of an image hold
+// it, and [Decode] reads it.
 type Recipe struct {
-	Schema   int               `json:"schema"`
-	Asked    Request           `json:"asked"` // of registries and repositories, which the pins answer
+	Schema int `json:"schema"`
+	// of registries and repositories, which the pins answer
+	Asked    Request           `json:"asked"`
 	System   string            `json:"system"`
 	Distro   distros.Distro    `json:"-"` // of System
 	Driver   string            `json:"driver"`
@@ -32,37 +35,58 @@ type Recipe struct {
 	Flavours []string          `json:"flavours"`
 	Base     Base              `json:"base"`
 	Packages []distros.Package `json:"packages"`
-	// Distroless is an image that is not built on the base: it has the packages and nothing else of a system. The base
-	// only tells the repositories and their keys, and modules are compiled in it.
+	// Distroless is an image that is not built on the base: it has the packages and nothing else of
+	// a system. The base only tells the repositories and their keys, and modules are compiled in
+	// it.
 	Distroless bool `json:"distroless,omitempty"`
 	// Repositories of the matrix are used beside or instead of the base's. The image has them too.
-	Repositories        []matrix.Repository   `json:"repositories,omitempty"`
-	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
-	VGPU                string                `json:"vgpu,omitempty"`                  // whose licence a vGPU guest driver needs
-	Links               map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
-	Source              Source                `json:"source"`
-	Fabric              []Component           `json:"fabric,omitempty"`     // components of the driver, in the order of their names
-	Companions          []Companion           `json:"companions,omitempty"` // kernel modules of other projects, in the order of their names
-	Patches             []matrix.Patch        `json:"patches,omitempty"`    // of the driver's kernel sources, by name
-	LibDir              string                `json:"libDir"`
-	LibDir32            string                `json:"libDir32,omitempty"`
-	Entrypoint          []Binary              `json:"entrypoint,omitempty"` // our programs; none in a lock
-	Aliases             []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
-	Toolchain           bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
-	Sources             bool                  `json:"sources"`              // the image has the sources of the kernel modules
-	Compiler            []distros.Package     `json:"compiler,omitempty"`   // what compiles modules
-	Kernels             []Kernel              `json:"kernels,omitempty"`    // whose modules the image has, newest first
-	PrecompiledFlavours []string              `json:"precompile,omitempty"` // flavours of those modules
-	Modules             []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
-	KMM                 bool                  `json:"kmm,omitempty"`        // those modules are in KMMDir too
-	Signer              string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
-	Compression         Compression           `json:"compression"`
-	Epoch               int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
-	Kernel              driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
-	CUDA                string                `json:"cuda,omitempty"`       // highest version of CUDA that the driver runs natively
-	Advisories          []driverinfo.Advisory `json:"advisories,omitempty"` // what is known of the driver's release
-	Overridden          []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
-	Builder             BuilderInfo           `json:"builder,omitzero"`
+	Repositories []matrix.Repository `json:"repositories,omitempty"`
+	// instead of the base's
+	OnlyThese bool `json:"onlyTheseRepositories,omitempty"`
+	// whose licence a vGPU guest driver needs
+	VGPU string `json:"vgpu,omitempty"`
+	// what update-alternatives would have made, path to target
+	Links  map[string]string `json:"links,omitempty"`
+	Source Source            `json:"source"`
+	// components of the driver, in the order of their names
+	Fabric []Component `json:"fabric,omitempty"`
+	// kernel modules of other projects, in the order of their names
+	Companions []Companion `json:"companions,omitempty"`
+	// of the driver's kernel sources, by name
+	Patches  []matrix.Patch `json:"patches,omitempty"`
+	LibDir   string         `json:"libDir"`
+	LibDir32 string         `json:"libDir32,omitempty"`
+	// our programs; none in a lock
+	Entrypoint []Binary `json:"entrypoint,omitempty"`
+	// further tags: the GPU Operator's, with the branch
+	Aliases []string `json:"aliases,omitempty"`
+	// the image can compile: it has compiler and sources
+	Toolchain bool `json:"toolchain"`
+	// the image has the sources of the kernel modules
+	Sources  bool              `json:"sources"`
+	Compiler []distros.Package `json:"compiler,omitempty"` // what compiles modules
+	// whose modules the image has, newest first
+	Kernels []Kernel `json:"kernels,omitempty"`
+	// flavours of those modules
+	PrecompiledFlavours []string `json:"precompile,omitempty"`
+	// of those; empty: all that the sources offer
+	Modules []string `json:"modules,omitempty"`
+	// those modules are in KMMDir too
+	KMM bool `json:"kmm,omitempty"`
+	// SHA-256 of the certificate whose key signs those modules
+	Signer      string      `json:"signer,omitempty"`
+	Compression Compression `json:"compression"`
+	// SOURCE_DATE_EPOCH, seconds
+	Epoch int64 `json:"epoch"`
+	// kernels that the modules compile on
+	Kernel driverinfo.KernelRule `json:"kernel,omitzero"`
+	// highest version of CUDA that the driver runs natively
+	CUDA string `json:"cuda,omitempty"`
+	// what is known of the driver's release
+	Advisories []driverinfo.Advisory `json:"advisories,omitempty"`
+	// compatibility rules that --allow-incompatible set aside
+	Overridden []string    `json:"overridden,omitempty"`
+	Builder    BuilderInfo `json:"builder,omitzero"`
 }
 
 // Kernel is a kernel whose modules the image has.
@@ -73,14 +97,17 @@ type Kernel struct {
 	Toolkit *Base `json:"toolkit,omitempty"`
 }
 
-// Base is the image below, by digest. Location is where this build reads it from and no part of the result.
+// Base is the image below, by digest. Location is where this build reads it from and no part of the
+// result.
 type Base struct {
-	Name     string `json:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
+	// canonical repository:tag; empty for a base that came from a file
+	Name     string `json:"name,omitempty"`
 	Digest   string `json:"digest"`
 	Location string `json:"-"`
 }
 
-// Source is where the driver comes from: one archive, in one of two forms, or a set of Debian packages.
+// Source is where the driver comes from: one archive, in one of two forms, or a set of Debian
+// packages.
 type Source struct {
 	Runfile  *fetch.File       `json:"runfile,omitempty"` // a .run archive
 	Redist   *fetch.File       `json:"redist,omitempty"`  // an archive of NVIDIA's redist folder
@@ -109,9 +136,9 @@ func (r *Recipe) Target() string { return r.Tag + " " + r.Arch }
 // Time is the time of all files, layers and the image.
 func (r *Recipe) Time() time.Time { return time.Unix(r.Epoch, 0).UTC() }
 
-// Digests are the digests of packages: what a layer depends on, with the keys that they were checked by, so
-// that a layer is not taken for checked when other keys count. The addresses are left out, because every
-// mirror serves the same bytes.
+// Digests are the digests of packages: what a layer depends on, with the keys that they were
+// checked by, so that a layer is not taken for checked when other keys count. The addresses are
+// left out, because every mirror serves the same bytes.
 func Digests(pkgs []distros.Package) []string {
 	sums := make([]string, len(pkgs))
 	for i, p := range pkgs {

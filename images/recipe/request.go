@@ -13,25 +13,31 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Request is what registries and repositories are asked for. It depends on the matrix and the options alone and holds
-// neither credentials nor paths of this machine.
+// Request is what registries and repositories are asked for. It depends on the matrix and the
+// options alone and holds neither credentials nor paths of this machine.
 type Request struct {
-	Base       string   `json:"base,omitempty"`       // the reference as it is written; "": an image of this machine
+	// the reference as it is written; "": an image of this machine
+	Base       string   `json:"base,omitempty"`
 	Mirror     string   `json:"mirror,omitempty"`     // of packages
 	Components []string `json:"components,omitempty"` // added to the repositories of the base
-	KernelFrom []string `json:"kernelFrom,omitempty"` // references as they are written; "": an image of this machine
+	// references as they are written; "": an image of this machine
+	KernelFrom []string `json:"kernelFrom,omitempty"`
 	Wants
 }
 
 // Wants is what a target asks of the package repositories, in the words of the package manager.
 type Wants struct {
-	Image    []string `json:"image,omitempty"`    // what the image has besides the driver
-	Assumed  []string `json:"assumed,omitempty"`  // what a distroless image counts as installed; none: the base's packages count
-	Compiler []string `json:"compiler,omitempty"` // what compiles modules for the image: nothing else, so that it is the same for all images
+	Image []string `json:"image,omitempty"` // what the image has besides the driver
+	// what a distroless image counts as installed; none: the base's packages count
+	Assumed []string `json:"assumed,omitempty"`
+	// what compiles modules for the image: nothing else, so that it is the same for all images
+	Compiler []string `json:"compiler,omitempty"`
 	// Headers are by the release of the kernel.
-	Headers    map[string][]string `json:"headers,omitempty"`
-	Driver     []string            `json:"driver,omitempty"`     // packages with the driver; none: it comes as an archive
-	Companions []string            `json:"companions,omitempty"` // packages with the sources of companions
+	Headers map[string][]string `json:"headers,omitempty"`
+	// packages with the driver; none: it comes as an archive
+	Driver []string `json:"driver,omitempty"`
+	// packages with the sources of companions
+	Companions []string `json:"companions,omitempty"`
 }
 
 // PublicImages are references to images as a file may keep them: "" for an image of this machine.
@@ -45,8 +51,8 @@ func PublicImages(refs []string) (public []string) {
 	return public
 }
 
-// ask decides what registries and repositories are asked for: a toolchain or only what loading takes, headers for the
-// kernels to compile for, and the driver, which is packages or an archive.
+// ask decides what registries and repositories are asked for: a toolchain or only what loading
+// takes, headers for the kernels to compile for, and the driver, which is packages or an archive.
 func (r *Recipe) ask(t matrix.Target, o Options) error {
 	d, toolkits := t.Distro, len(r.Kernels) > 0 && len(o.KernelFrom) > 0
 	r.Asked = Request{Base: PublicImages([]string{r.Base.Location})[0], Components: t.System.Components, Mirror: PublicMirror(o.Mirror)}
@@ -111,7 +117,11 @@ func CheckPackaged(d distros.Distro) error {
 	if d.PackageManager() != "" {
 		return nil
 	}
-	return fmt.Errorf("%w: kernel headers of %s come with the host and are in no package: give an image that has them with --kernel-from, or leave --kernel out: then the node compiles the modules", ErrKernel, d.ID())
+	return fmt.Errorf(
+		"%w: kernel headers of %s come with the host and are in no package: give an image that has them with --kernel-from, or leave --kernel out: then the node compiles the modules",
+		ErrKernel,
+		d.ID(),
+	)
 }
 
 // PackageFlavour is the flavour of the sources in one of Debian's packages with kernel modules.
@@ -124,25 +134,34 @@ func PackageFlavour(name string) string {
 
 // Options are the choices that are not in the matrix. The zero value takes everything from the row.
 type Options struct {
-	Base        string      // another base: a reference, oci:DIR, oci-archive:FILE or docker-archive:FILE
-	Source      string      // where the .run archive is: a URL; its checksum is still the row's
-	Mirror      string      // instead of the addresses in the base's apt configuration; see apt.WithMirror
+	// another base: a reference, oci:DIR, oci-archive:FILE or docker-archive:FILE
+	Base   string
+	Source string // where the .run archive is: a URL; its checksum is still the row's
+	// instead of the addresses in the base's apt configuration; see apt.WithMirror
+	Mirror      string
 	Profile     Profile     // "": full
 	Compression Compression // "": zstd, or gzip where something reads nothing else
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
-	Kernels   []string // releases to compile modules for
-	Together  bool     // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
-	Thin      bool     // without Kernels: neither compiler nor sources are in the image, which gets modules from elsewhere
-	Toolchain bool     // with Kernels: compiler and sources are in the image all the same, for other kernels
-	Sources   bool     // with Kernels: the sources of the modules are in the image
-	Flavours  []string // with Kernels: of those modules; empty: the one that the driver's own installer would take
-	Modules   []string // with Kernels: names of the modules; empty: all that the sources offer
-	// KernelFrom are images that have the headers and the compiler of the kernels (see images/headersimage); empty:
-	// packages have them.
+	Kernels []string // releases to compile modules for
+	// all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag
+	// names it
+	Together bool
+	// without Kernels: neither compiler nor sources are in the image, which gets modules from
+	// elsewhere
+	Thin bool
+	// with Kernels: compiler and sources are in the image all the same, for other kernels
+	Toolchain bool
+	Sources   bool // with Kernels: the sources of the modules are in the image
+	// with Kernels: of those modules; empty: the one that the driver's own installer would take
+	Flavours []string
+	Modules  []string // with Kernels: names of the modules; empty: all that the sources offer
+	// KernelFrom are images that have the headers and the compiler of the kernels (see
+	// images/headersimage); empty: packages have them.
 	KernelFrom []string
-	KMM        bool              // with Kernels: the modules are laid out for Kernel Module Management too; of one flavour
-	Signer     *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
+	// with Kernels: the modules are laid out for Kernel Module Management too; of one flavour
+	KMM    bool
+	Signer *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
 }
 
 // Compression of the layers that we build.
@@ -154,7 +173,8 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// compression is the one that the options choose for a system. KMM's validation of an image reads no zstd.
+// compression is the one that the options choose for a system. KMM's validation of an image reads
+// no zstd.
 func (o Options) compression(d distros.Distro) Compression {
 	if o.Compression == "" && (o.KMM || !d.ReadsZstd()) {
 		return Gzip

@@ -16,8 +16,9 @@ import (
 
 // Bounds of the changes of tags by several programs at the same time.
 const (
-	updateRounds = 20               // writes of one tag
-	maxWindow    = 10 * time.Second // of the time between reading and writing that others are assumed to need
+	updateRounds = 20 // writes of one tag
+	// of the time between reading and writing that others are assumed to need
+	maxWindow = 10 * time.Second
 )
 
 // Attach pushes attachments into the repository of ref; its tag and digest do not matter. A manifest with a
@@ -101,8 +102,8 @@ func (s *session) listsReferrers(ctx context.Context, subject v1.Hash) (bool, er
 // tagChange adds to the manifest under a tag.
 type tagChange struct {
 	tag string
-	// merge gets the manifest that is there, nil if there is none, and returns the one to push, with
-	// the blobs that the registry may lack.
+	// merge gets the manifest that is there, nil if there is none, and returns the one to push,
+	// with the blobs that the registry may lack.
 	merge func([]byte) (oci.Attachment, error)
 }
 
@@ -124,13 +125,15 @@ func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
 	}}
 }
 
-// update is the only way in which tags that several programs add to are changed: .sig, .att and the fallback
-// tag. The distribution specification has no conditional writes: of two programs that read a tag at the same
-// time, the second to write removes what the first wrote, and neither sees that. So update reads all tags again after a pause,
-// and merges and writes again what is missing, until nothing is. The pause is several times as long as what
-// lies between reading a tag and writing it, and random, so that programs that began together part.
+// update is the only way in which tags that several programs add to are changed: .sig, .att and the
+// fallback tag. The distribution specification has no conditional writes: of two programs that read
+// a tag at the same time, the second to write removes what the first wrote, and neither sees that.
+// So update reads all tags again after a pause, and merges and writes again what is missing, until
+// nothing is. The pause is several times as long as what lies between reading a tag and writing it,
+// and random, so that programs that began together part.
 func (p *push) update(ctx context.Context, changes []tagChange) error {
-	pause, missing := p.opts.Backoff, ""
+	pause := p.opts.Backoff
+	missing := ""
 	for range updateRounds {
 		missing = ""
 		for _, c := range changes {
@@ -139,7 +142,8 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 				return &itemError{"tag " + c.tag, err}
 			}
 			if window > 0 {
-				missing, pause = c.tag, max(pause, 4*min(window, maxWindow))
+				missing = c.tag
+				pause = max(pause, 4*min(window, maxWindow))
 			}
 		}
 		if missing == "" {
@@ -151,12 +155,18 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 		case <-time.After(pause + rand.N(pause)): //nolint:gosec // it protects nothing
 		}
 	}
-	return &itemError{"tag " + missing, fmt.Errorf("other programs replaced it %d times while it was changed: try again", updateRounds)}
+	return &itemError{
+		"tag " + missing,
+		fmt.Errorf(
+			"other programs replaced it %d times while it was changed: try again",
+			updateRounds,
+		),
+	}
 }
 
-// write merges and writes one tag, which no other goroutine of this client changes meanwhile. Blobs take time: the tag is
-// read again when they are there. window is how long others may have changed the tag unseen; 0 if nothing
-// had to be written.
+// write merges and writes one tag, which no other goroutine of this client changes meanwhile. Blobs
+// take time: the tag is read again when they are there. window is how long others may have changed
+// the tag unseen; 0 if nothing had to be written.
 func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, err error) {
 	known, _ := p.tagLocks.LoadOrStore(p.ref.repo.Name()+":"+c.tag, &sync.Mutex{})
 	if lock, ok := known.(*sync.Mutex); ok {

@@ -12,11 +12,16 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Copy copies an artifact of any kind, with everything that belongs to it (see [Client.Attachments]), into
-// the repository of to, and gives it the tag of to and further tags. from is a reference as [Client.Open]
-// takes it. Blobs that the target's registry has in the source's repository are mounted. The tags move last,
-// when the attachments are there. Errors are those of Open and Push.
-func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.Hash, Stats, error) {
+// Copy copies an artifact of any kind, with everything that belongs to it (see
+// [Client.Attachments]), into the repository of to, and gives it the tag of to and further tags.
+// from is a reference as [Client.Open] takes it. Blobs that the target's registry has in the
+// source's repository are mounted. The tags move last, when the attachments are there. Errors are
+// those of Open and Push.
+func (c *Client) Copy(
+	ctx context.Context,
+	from, to string,
+	tags ...string,
+) (v1.Hash, Stats, error) {
 	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
 	if _, err := parseReference(to); err != nil {
 		return fail(err)
@@ -60,16 +65,26 @@ func (t Transfer) Names() []string {
 	return names
 }
 
-// Transfers says how images are copied to a repository. to may have a tag, and tags may have further ones,
-// for one image; without them images keep their tags. A source without a tag means all images that a layout
-// or an archive has. Transfers does not use the network.
-func (c *Client) Transfers(ctx context.Context, sources []string, to string, tags []string) (all []Transfer, err error) {
+// Transfers says how images are copied to a repository. to may have a tag, and tags may have
+// further ones, for one image; without them images keep their tags. A source without a tag means
+// all images that a layout or an archive has. Transfers does not use the network.
+func (c *Client) Transfers(
+	ctx context.Context,
+	sources []string,
+	to string,
+	tags []string,
+) (all []Transfer, err error) {
 	if _, tag, digest := imagename.Split(to); tag != "" || digest != "" || len(tags) > 0 {
 		if len(sources) != 1 {
-			return nil, fmt.Errorf("push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag", len(sources), to)
+			return nil, fmt.Errorf(
+				"push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag",
+				len(sources),
+				to,
+			)
 		}
 		if tag == "" && digest == "" {
-			to, tags = to+":"+tags[0], tags[1:]
+			to = to + ":" + tags[0]
+			tags = tags[1:]
 		}
 		return []Transfer{{sources[0], to, tags}}, nil
 	}
@@ -83,7 +98,12 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 			_, first, _ := imagename.Split(t.To)
 			for _, tag := range append([]string{first}, t.Tags...) {
 				if other := names[tag]; other != "" {
-					return nil, fmt.Errorf("push %s: %s has the tag %s too: push them to repositories of their own, or under other tags", source, other, tag)
+					return nil, fmt.Errorf(
+						"push %s: %s has the tag %s too: push them to repositories of their own, or under other tags",
+						source,
+						other,
+						tag,
+					)
 				}
 				names[tag] = source
 			}
@@ -97,7 +117,8 @@ func (c *Client) Transfers(ctx context.Context, sources []string, to string, tag
 func keepTags(source, to string) (all []Transfer, err error) {
 	_, name, _ := imagename.Split(source)
 	if local, ok := oci.ParseLocal(source); ok {
-		if name = local.Tag()[strings.LastIndexByte(local.Tag(), ':')+1:]; name == "" && !strings.HasPrefix(source, "docker-archive:") {
+		name = local.Tag()[strings.LastIndexByte(local.Tag(), ':')+1:]
+		if name == "" && !strings.HasPrefix(source, "docker-archive:") {
 			return localTransfers(source, to)
 		}
 	}
@@ -107,7 +128,8 @@ func keepTags(source, to string) (all []Transfer, err error) {
 	return []Transfer{{From: source, To: to + ":" + name}}, nil
 }
 
-// localTransfers makes a transfer for each image that a layout or an archive has, with all of its tags.
+// localTransfers makes a transfer for each image that a layout or an archive has, with all of its
+// tags.
 func localTransfers(source, to string) (all []Transfer, err error) {
 	tags, digests, err := oci.LocalTags(source)
 	if err != nil {
@@ -116,7 +138,11 @@ func localTransfers(source, to string) (all []Transfer, err error) {
 	var done []v1.Hash
 	for n, tag := range tags {
 		if imagename.CheckTag(tag) != nil {
-			return nil, fmt.Errorf("push %s: an image in it has no tag: give %s:TAG, or --tag", source, to)
+			return nil, fmt.Errorf(
+				"push %s: an image in it has no tag: give %s:TAG, or --tag",
+				source,
+				to,
+			)
 		}
 		if i := slices.Index(done, digests[n]); i >= 0 {
 			all[i].Tags = append(all[i].Tags, tag)

@@ -22,9 +22,10 @@ import (
 // maxCredentials bounds a file of credentials, which people and programs edit, in bytes.
 const maxCredentials = 1 << 20
 
-// userKeychain finds the credentials of the user where docker login, podman login and crane auth login write them, in the
-// forms that these and a kubelet take. [authn.DefaultKeychain] reads a single file, takes the credentials of a namespace
-// (host/team) for the whole host, and waits for a helper program without a deadline.
+// userKeychain finds the credentials of the user where docker login, podman login and crane auth
+// login write them, in the forms that these and a kubelet take. [authn.DefaultKeychain] reads a
+// single file, takes the credentials of a namespace (host/team) for the whole host, and waits for a
+// helper program without a deadline.
 type userKeychain struct{}
 
 // Resolve returns the credentials for a repository.
@@ -32,9 +33,12 @@ func (k userKeychain) Resolve(target authn.Resource) (authn.Authenticator, error
 	return k.ResolveContext(context.Background(), target)
 }
 
-// ResolveContext returns the credentials of the first file that has some for a repository. A file that cannot be read is
-// an error. Errors do not repeat what is in a file.
-func (userKeychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
+// ResolveContext returns the credentials of the first file that has some for a repository. A file
+// that cannot be read is an error. Errors do not repeat what is in a file.
+func (userKeychain) ResolveContext(
+	ctx context.Context,
+	target authn.Resource,
+) (authn.Authenticator, error) {
 	for _, file := range credentialFiles() {
 		known, err := readCredentials(file)
 		if err != nil {
@@ -42,7 +46,12 @@ func (userKeychain) ResolveContext(ctx context.Context, target authn.Resource) (
 		}
 		found, err := find(ctx, known, target.String())
 		if err != nil {
-			return nil, fmt.Errorf("credentials of %s by way of %s: %w", target.RegistryStr(), file, err)
+			return nil, fmt.Errorf(
+				"credentials of %s by way of %s: %w",
+				target.RegistryStr(),
+				file,
+				err,
+			)
 		}
 		if found != (authn.AuthConfig{}) {
 			return authn.FromConfig(found), nil
@@ -51,12 +60,14 @@ func (userKeychain) ResolveContext(ctx context.Context, target authn.Resource) (
 	return authn.Anonymous, nil
 }
 
-// environmentFile stands for the variable in which GitLab and Docker's command line take a whole file.
+// environmentFile stands for the variable in which GitLab and Docker's command line take a whole
+// file.
 const environmentFile = "$" + configfile.DockerEnvConfigKey
 
-// credentialFiles returns the files of credentials in the order in which they are asked: $DOCKER_AUTH_CONFIG and
-// $REGISTRY_AUTH_FILE, because the user named these; Docker's configuration ($DOCKER_CONFIG or ~/.docker); Podman's
-// auth.json in $XDG_RUNTIME_DIR/containers and in $XDG_CONFIG_HOME/containers; ~/.dockercfg, which kubelets read.
+// credentialFiles returns the files of credentials in the order in which they are asked:
+// $DOCKER_AUTH_CONFIG and $REGISTRY_AUTH_FILE, because the user named these; Docker's configuration
+// ($DOCKER_CONFIG or ~/.docker); Podman's auth.json in $XDG_RUNTIME_DIR/containers and in
+// $XDG_CONFIG_HOME/containers; ~/.dockercfg, which kubelets read.
 func credentialFiles() []string {
 	home, _ := os.UserHomeDir() // without one the variables count
 	folder := func(variable, inHome string) string {
@@ -80,8 +91,9 @@ func credentialFiles() []string {
 	return files
 }
 
-// readCredentials reads a file in the format of Docker's config.json, which is also that of containers-auth.json(5), or
-// in the older form of entries only. One that does not exist has no credentials.
+// readCredentials reads a file in the format of Docker's config.json, which is also that of
+// containers-auth.json(5), or in the older form of entries only. One that does not exist has no
+// credentials.
 func readCredentials(file string) (*configfile.ConfigFile, error) {
 	text, err := credentialText(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +104,10 @@ func readCredentials(file string) (*configfile.ConfigFile, error) {
 	}
 	known := configfile.New(file)
 	if known.LoadFromReader(bytes.NewReader(text)) != nil {
-		return nil, fmt.Errorf("%s is not a file of credentials as docker login and podman login write it", file)
+		return nil, fmt.Errorf(
+			"%s is not a file of credentials as docker login and podman login write it",
+			file,
+		)
 	}
 	if known.ContainsAuth() {
 		return known, nil
@@ -111,9 +126,13 @@ func credentialText(file string) ([]byte, error) {
 	return textfile.Decode([]byte(os.Getenv(configfile.DockerEnvConfigKey)), maxCredentials)
 }
 
-// find returns what a file has for a repository: the entry of a namespace; else the answer of the helper program for the
-// registry; else the entry of the registry.
-func find(ctx context.Context, file *configfile.ConfigFile, repository string) (authn.AuthConfig, error) {
+// find returns what a file has for a repository: the entry of a namespace; else the answer of the
+// helper program for the registry; else the entry of the registry.
+func find(
+	ctx context.Context,
+	file *configfile.ConfigFile,
+	repository string,
+) (authn.AuthConfig, error) {
 	entry, namespace := bestEntry(file.AuthConfigs, repository)
 	if namespace {
 		return entry, nil
@@ -126,13 +145,18 @@ func find(ctx context.Context, file *configfile.ConfigFile, repository string) (
 	return entry, nil
 }
 
-// bestEntry returns the entry with the longest name that covers a repository, and whether that is the name of a namespace.
-func bestEntry(entries map[string]types.AuthConfig, repository string) (best authn.AuthConfig, namespace bool) {
+// bestEntry returns the entry with the longest name that covers a repository, and whether that is
+// the name of a namespace.
+func bestEntry(
+	entries map[string]types.AuthConfig,
+	repository string,
+) (best authn.AuthConfig, namespace bool) {
 	longest := ""
 	length := func(name string) int { return len(strings.ReplaceAll(name, "*", "")) }
 	for key, entry := range entries {
 		covers := entryName(key)
-		better := length(covers) > length(longest) || length(covers) == length(longest) && covers < longest
+		better := length(covers) > length(longest) ||
+			length(covers) == length(longest) && covers < longest
 		found := authn.AuthConfig{
 			Username: entry.Username, Password: entry.Password,
 			IdentityToken: entry.IdentityToken, RegistryToken: entry.RegistryToken,
@@ -145,8 +169,8 @@ func bestEntry(entries map[string]types.AuthConfig, repository string) (best aut
 	return best, strings.Contains(longest, "/")
 }
 
-// entryName returns the name of a registry, or of a namespace (host/team), that the key of an entry means. Old versions of
-// docker wrote URLs.
+// entryName returns the name of a registry, or of a namespace (host/team), that the key of an entry
+// means. Old versions of docker wrote URLs.
 func entryName(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	host, rest, _ := strings.Cut(strings.TrimRight(key, "/"), "/")
@@ -159,8 +183,8 @@ func entryName(key string) string {
 	return host + "/" + rest
 }
 
-// isCovered says whether a repository (host/path) is in a registry or namespace. As for a kubelet, each part of the host
-// may have wildcards: *.example.com.
+// isCovered says whether a repository (host/path) is in a registry or namespace. As for a kubelet,
+// each part of the host may have wildcards: *.example.com.
 func isCovered(repository, covers string) bool {
 	host, rest, _ := strings.Cut(repository, "/")
 	pattern, namespace, _ := strings.Cut(covers, "/")
@@ -169,6 +193,9 @@ func isCovered(repository, covers string) bool {
 		return false
 	}
 	// In package path a wildcard ends at a slash.
-	matches, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/"))
+	matches, err := path.Match(
+		strings.ReplaceAll(pattern, ".", "/"),
+		strings.ReplaceAll(host, ".", "/"),
+	)
 	return err == nil && matches
 }

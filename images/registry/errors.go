@@ -16,9 +16,9 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
-// fetch.ErrUnreachable, and as fs.ErrNotExist when the registry says that the thing does not exist. Content
-// with a wrong digest is not an Error but a *fetch.MismatchError.
+// Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is
+// reports it as fetch.ErrUnreachable, and as fs.ErrNotExist when the registry says that the thing
+// does not exist. Content with a wrong digest is not an Error but a *fetch.MismatchError.
 type Error struct {
 	Op   string // "pull", "push" and the like
 	Ref  string // the image, as the caller wrote it
@@ -35,11 +35,12 @@ func (*Error) FailureKind() failure.Kind { return failure.Network }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes every registry error a fetch.ErrUnreachable: plan and the causes of failed targets treat a registry that is down as
-// they treat a repository that is.
+// Is makes every registry error a fetch.ErrUnreachable: plan and the causes of failed targets treat
+// a registry that is down as they treat a repository that is.
 func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
 
-// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
+// redactedError replaces the text of an error, which may have a URL with a token, and keeps the
+// error for errors.As.
 type redactedError struct {
 	text string
 	err  error
@@ -57,8 +58,9 @@ type itemError struct {
 func (e *itemError) Error() string { return e.item + ": " + e.err.Error() }
 func (e *itemError) Unwrap() error { return e.err }
 
-// wrapped converts any error for the caller of this package. Errors of the context, of content and of this
-// machine stay as they are; every other one becomes an *Error whose text says what to do and has no secrets.
+// wrapped converts any error for the caller of this package. Errors of the context, of content and
+// of this machine stay as they are; every other one becomes an *Error whose text says what to do
+// and has no secrets.
 func wrapped(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
@@ -69,8 +71,12 @@ func wrapped(ctx context.Context, op, ref, host string, err error) error {
 		return nil
 	case errors.As(err, &done), errors.As(err, &platform):
 		return err
-	case errors.As(err, &mismatch), errors.As(err, &file), errors.Is(err, fetch.ErrOffline), errors.Is(err, syscall.ENOSPC),
-		errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	case errors.As(err, &mismatch),
+		errors.As(err, &file),
+		errors.Is(err, fetch.ErrOffline),
+		errors.Is(err, syscall.ENOSPC),
+		errors.Is(err, context.Canceled),
+		ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return fmt.Errorf("%s %s: %w", op, ref, err)
 	}
 	text := remedy(op, host, err)
@@ -112,7 +118,12 @@ func remedy(op, host string, err error) string {
 
 // statusHint says what to do about a status, "" if that is not known.
 func statusHint(op, host string, code int, refused bool) string {
-	login := fmt.Sprintf("run docker login %s, podman login %s or crane auth login %s", host, host, host)
+	login := fmt.Sprintf(
+		"run docker login %s, podman login %s or crane auth login %s",
+		host,
+		host,
+		host,
+	)
 	verb := "pull from"
 	if op == "push" {
 		verb = "push to"
@@ -135,11 +146,12 @@ func statusHint(op, host string, code int, refused bool) string {
 	return ""
 }
 
-// address is what an error's text must not have of a URL: passwords, and the query, which has tokens and signatures.
+// address is what an error's text must not have of a URL: passwords, and the query, which has
+// tokens and signatures.
 var address = regexp.MustCompile(`(//)[^\s/"@]*@|\?[^\s"]+`)
 
-// plainText returns an error's text without secrets and without characters that a server may have sent to disturb a
-// terminal.
+// plainText returns an error's text without secrets and without characters that a server may have
+// sent to disturb a terminal.
 func plainText(err error) string {
 	if answer, ok := errors.AsType[*StatusError](err); ok {
 		return answer.Error()

@@ -25,8 +25,8 @@ var helperTimeout = 2 * time.Minute
 // maxHelper bounds what is kept of a helper's output, in bytes.
 const maxHelper = 256 << 10
 
-// helperOf returns the program that keeps the credentials of a registry, and the name that it knows the registry by.
-// program is "" if there is none.
+// helperOf returns the program that keeps the credentials of a registry, and the name that it knows
+// the registry by. program is "" if there is none.
 func helperOf(file *configfile.ConfigFile, host string) (program, key string) {
 	names := []string{host}
 	if host == name.DefaultRegistry {
@@ -40,19 +40,30 @@ func helperOf(file *configfile.ConfigFile, host string) (program, key string) {
 	return file.CredentialsStore, names[0]
 }
 
-// askHelper asks the helper program that a file names for the credentials of a registry. Nothing that it prints is shown,
-// because that may be a secret.
-func askHelper(ctx context.Context, file *configfile.ConfigFile, host string) (authn.AuthConfig, error) {
+// askHelper asks the helper program that a file names for the credentials of a registry. Nothing
+// that it prints is shown, because that may be a secret.
+func askHelper(
+	ctx context.Context,
+	file *configfile.ConfigFile,
+	host string,
+) (authn.AuthConfig, error) {
 	none := authn.AuthConfig{}
 	suffix, key := helperOf(file, host)
 	if suffix == "" {
 		return none, nil
 	}
 	if strings.ContainsRune(suffix, filepath.Separator) {
-		return none, fmt.Errorf("it names the helper program %q, which is no name of a program", suffix)
+		return none, fmt.Errorf(
+			"it names the helper program %q, which is no name of a program",
+			suffix,
+		)
 	}
 	program := &helperProgram{name: "docker-credential-" + suffix}
-	ctx, cancel := context.WithTimeoutCause(ctx, helperTimeout, fmt.Errorf("it took more than %v", helperTimeout))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		helperTimeout,
+		fmt.Errorf("it took more than %v", helperTimeout),
+	)
 	defer cancel()
 	answer, err := helper.Get(func(arguments ...string) helper.Program {
 		program.command = exec.CommandContext(ctx, program.name, arguments...)
@@ -92,7 +103,11 @@ func (p *helperProgram) Output() ([]byte, error) {
 // explain says why the helper gave no credentials.
 func (p *helperProgram) explain(ctx context.Context) error {
 	if errors.Is(p.failure, exec.ErrNotFound) {
-		return fmt.Errorf("%s: %w: install it, or remove it from that file", p.name, exec.ErrNotFound)
+		return fmt.Errorf(
+			"%s: %w: install it, or remove it from that file",
+			p.name,
+			exec.ErrNotFound,
+		)
 	}
 	try := "see what it says with: " + p.name + " list"
 	if ctx.Err() != nil {

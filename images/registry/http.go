@@ -26,7 +26,8 @@ func newTransport(o Options) (*http.Transport, error) {
 		return nil, errors.New("the default HTTP transport has been replaced")
 	}
 	t = t.Clone()
-	t.MaxIdleConnsPerHost, t.DisableCompression = 16, true // blobs are counted and hashed as they are
+	t.MaxIdleConnsPerHost = 16
+	t.DisableCompression = true // blobs are counted and hashed as they are
 	// The user requests it with --insecure-registry.
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure} //nolint:gosec // see above
 	if o.CAFile == "" {
@@ -54,10 +55,12 @@ func Authorities(file string) (*x509.CertPool, error) {
 }
 
 // errPlain refuses to send credentials and content unencrypted.
-var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
+var errPlain = errors.New(
+	"plain HTTP is allowed only for loopback addresses and with --insecure-registry",
+)
 
-// guard is the transport below logging in. It refuses plain HTTP, unless that is allowed, and addresses that only this
-// machine's cloud serves. It keeps the pause that servers ask for.
+// guard is the transport below logging in. It refuses plain HTTP, unless that is allowed, and
+// addresses that only this machine's cloud serves. It keeps the pause that servers ask for.
 type guard struct {
 	inner    http.RoundTripper
 	registry string // host[:port]
@@ -118,5 +121,6 @@ func isLoopback(host string) bool {
 		host = h
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		err == nil && ip.IsLoopback()
 }

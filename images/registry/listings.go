@@ -32,10 +32,10 @@ const (
 // nextPage is the link to the next page of a listing, https://www.rfc-editor.org/rfc/rfc8288.
 var nextPage = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next\b`)
 
-// ListTags returns the sorted tags of the images in a repository (host/path) from its own registry, because
-// mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer
-// listings, and many say that a repository does not exist (fs.ErrNotExist) until something is pushed to it.
-// Errors: *Error, fetch.ErrOffline.
+// ListTags returns the sorted tags of the images in a repository (host/path) from its own registry,
+// because mirrors may be outdated; tags of signatures and other attachments are left out. A
+// registry need not offer listings, and many say that a repository does not exist (fs.ErrNotExist)
+// until something is pushed to it. Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) (all []string, err error) {
 	const op = "list the tags of"
 	if err := imagename.CheckRepository(repository); err != nil {
@@ -66,13 +66,14 @@ func (c *Client) ListTags(ctx context.Context, repository string) (all []string,
 	return slices.DeleteFunc(slices.Compact(all), oci.IsAttachmentTag), err
 }
 
-// Attachments returns everything that belongs to an artifact and, for an index, to each of its manifests:
-// referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags
-// .sig and .att. For each referrer it looks again, three levels deep. A registry is asked itself, because its
-// mirrors may be outdated. A manifest that is listed but gone, or names another subject, is left out. The
-// order is fixed: a subject comes before what refers to it, referrers are sorted by digest. Manifests are
-// read and verified; a blob is downloaded and verified when it is opened, while ctx lasts. ref may also be on
-// this machine. Errors are those of Open.
+// Attachments returns everything that belongs to an artifact and, for an index, to each of its
+// manifests: referrers, by the referrers API of its registry or else by the fallback tag, and what
+// is under the tags .sig and .att. For each referrer it looks again, three levels deep. A registry
+// is asked itself, because its mirrors may be outdated. A manifest that is listed but gone, or
+// names another subject, is left out. The order is fixed: a subject comes before what refers to it,
+// referrers are sorted by digest. Manifests are read and verified; a blob is downloaded and
+// verified when it is opened, while ctx lasts. ref may also be on this machine. Errors are those of
+// Open.
 func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment, error) {
 	if oci.IsLocal(ref) {
 		return oci.LocalAttachments(ctx, ref)
@@ -102,7 +103,8 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 	}
 	f := finder{pull: p, seen: map[v1.Hash]bool{}}
 	for range maxReferrerDepth {
-		if subjects, err = f.level(ctx, subjects); err != nil {
+		subjects, err = f.level(ctx, subjects)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +123,8 @@ type finder struct {
 // level finds what belongs to subjects, in parallel, and returns the new referrers.
 func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash, err error) {
 	lists := make([][]oci.Attachment, len(subjects))
-	var jobs errgroup.Group // without a context of its own, because blobs are opened after the end of the jobs
+	// without a context of its own, because blobs are opened after the end of the jobs
+	var jobs errgroup.Group
 	jobs.SetLimit(f.opts.Jobs)
 	for i, subject := range subjects {
 		jobs.Go(func() error {
@@ -150,8 +153,8 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 	return next, nil
 }
 
-// referrers lists what refers to a subject, sorted by digest, by the referrers API or else by the fallback tag. What a
-// registry says of a manifest is not used.
+// referrers lists what refers to a subject, sorted by digest, by the referrers API or else by the
+// fallback tag. What a registry says of a manifest is not used.
 func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	all, err := s.listed(ctx, subject)
 	if lacksReferrersAPI(err) {
@@ -175,13 +178,18 @@ func (s *session) listed(ctx context.Context, subject v1.Hash) (all []v1.Descrip
 		return nil, noAPI
 	}
 	index := string(types.OCIImageIndex)
-	err = s.pages(ctx, s.url("referrers", subject.String()), index, func(page []byte, mediaType string) (err error) {
-		if mediaType != index {
-			return noAPI // it answers whatever it is asked
-		}
-		all, err = readReferrers(all, page)
-		return err
-	})
+	err = s.pages(
+		ctx,
+		s.url("referrers", subject.String()),
+		index,
+		func(page []byte, mediaType string) (err error) {
+			if mediaType != index {
+				return noAPI // it answers whatever it is asked
+			}
+			all, err = readReferrers(all, page)
+			return err
+		},
+	)
 	has := err == nil
 	if has || lacksReferrersAPI(err) {
 		s.lists.Store(&has)
@@ -200,7 +208,12 @@ func readReferrers(all []v1.Descriptor, index []byte) ([]v1.Descriptor, error) {
 	for _, entry := range *list.Manifests {
 		h, err := v1.NewHash(entry.Digest)
 		if err != nil || h.Algorithm != "sha256" {
-			return nil, final(fmt.Errorf("the list is malformed: entry %q (only sha256 is supported)", entry.Digest))
+			return nil, final(
+				fmt.Errorf(
+					"the list is malformed: entry %q (only sha256 is supported)",
+					entry.Digest,
+				),
+			)
 		}
 		all = append(all, v1.Descriptor{Digest: h})
 	}
@@ -211,7 +224,11 @@ func readReferrers(all []v1.Descriptor, index []byte) ([]v1.Descriptor, error) {
 }
 
 // belonging finds what belongs to one subject.
-func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (all []oci.Attachment, err error) {
+func (f *finder) belonging(
+	ctx context.Context,
+	s *session,
+	subject v1.Hash,
+) (all []oci.Attachment, err error) {
 	listed, err := s.referrers(ctx, subject)
 	if err != nil {
 		return nil, err
@@ -247,9 +264,18 @@ func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (al
 	return all, nil
 }
 
-func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, raw []byte) (oci.Attachment, error) {
+func (f *finder) attachment(
+	ctx context.Context,
+	subject v1.Hash,
+	tag string,
+	raw []byte,
+) (oci.Attachment, error) {
 	if f.count.Add(1) > maxAttachments || f.bytes.Add(int64(len(raw))) > maxAttachmentBytes {
-		return oci.Attachment{}, fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes)
+		return oci.Attachment{}, fmt.Errorf(
+			"more than %d attachments, or %d bytes of their manifests",
+			maxAttachments,
+			maxAttachmentBytes,
+		)
 	}
 	t, err := oci.NewArtifact(raw, f.blobs(ctx))
 	if err != nil {

@@ -16,16 +16,20 @@ type Part int
 
 // The parts of an image, each with those before it.
 const (
-	Manifest Part = iota // and the config of an image that is in no index, because only the config names the architecture
-	Config               // each layer is downloaded when it is opened, while ctx lasts
+	// and the config of an image that is in no index, because only the config names the
+	// architecture
+	Manifest Part = iota
+	Config        // each layer is downloaded when it is opened, while ctx lasts
 	Layers
 )
 
 // OpenOptions say what Open reads.
 type OpenOptions struct {
-	Arch   string // choose the image for linux/ARCH of an index; "": the artifact as it is, of which only manifests are read
-	Part   Part   // with Arch
-	Origin bool   // ask the artifact's own registry: its mirrors may be outdated
+	// choose the image for linux/ARCH of an index; "": the artifact as it is, of which only
+	// manifests are read
+	Arch   string
+	Part   Part // with Arch
+	Origin bool // ask the artifact's own registry: its mirrors may be outdated
 }
 
 // Opened is what a reference names.
@@ -34,15 +38,17 @@ type Opened struct {
 	Top    v1.Hash // of what the reference names, which may be an index
 	Digest v1.Hash // of the manifest for the architecture, or Top
 
-	Artifact oci.Artifact // without Arch. Manifests are read when they are needed, a blob is downloaded when it is opened; both need ctx
+	// without Arch. Manifests are read when they are needed, a blob is downloaded when it is
+	// opened; both need ctx
+	Artifact oci.Artifact
 	Image    v1.Image     // from Config on
 	Manifest *v1.Manifest // with Arch, of an image in a registry
 }
 
-// Open reads an artifact from a registry (REF with a tag, a digest or both; with both the digest counts) or from this
-// machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]). Errors: *Error, which is fs.ErrNotExist if
-// there is no such artifact; *oci.PlatformError if there is one, but not for the architecture; *fetch.MismatchError;
-// fetch.ErrOffline.
+// Open reads an artifact from a registry (REF with a tag, a digest or both; with both the digest
+// counts) or from this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]).
+// Errors: *Error, which is fs.ErrNotExist if there is no such artifact; *oci.PlatformError if there
+// is one, but not for the architecture; *fetch.MismatchError; fetch.ErrOffline.
 func (c *Client) Open(ctx context.Context, ref string, o OpenOptions) (*Opened, error) {
 	if local, ok := oci.ParseLocal(ref); ok {
 		return openLocal(ctx, local, o)
@@ -58,17 +64,24 @@ func (c *Client) Open(ctx context.Context, ref string, o OpenOptions) (*Opened, 
 	opened := &Opened{Name: p.ref.canonical(), Top: oci.HashOf(top)}
 	if o.Arch == "" {
 		opened.Digest = opened.Top
-		if opened.Artifact, err = oci.NewArtifact(top, p.blobs(ctx)); err != nil {
+		opened.Artifact, err = oci.NewArtifact(top, p.blobs(ctx))
+		if err != nil {
 			return nil, p.fail(err)
 		}
 		return opened, nil
 	}
-	raw, err := oci.ChooseManifest(ref, o.Arch, top, func(d v1.Descriptor) ([]byte, error) { return p.byDigest(ctx, d.Digest) })
+	raw, err := oci.ChooseManifest(
+		ref,
+		o.Arch,
+		top,
+		func(d v1.Descriptor) ([]byte, error) { return p.byDigest(ctx, d.Digest) },
+	)
 	if err != nil {
 		return nil, err
 	}
 	opened.Digest = oci.HashOf(raw)
-	if opened.Manifest, err = oci.ParseManifest(raw); err != nil {
+	opened.Manifest, err = oci.ParseManifest(raw)
+	if err != nil {
 		return nil, p.fail(err)
 	}
 	if o.Part >= Config || opened.Digest == opened.Top {
@@ -114,12 +127,16 @@ func (p *pull) image(ctx context.Context, raw []byte, o OpenOptions, opened *Ope
 // blobs is the content of the repository, by way of the store.
 func (p *pull) blobs(ctx context.Context) oci.Blobs {
 	manifest := func(h v1.Hash) ([]byte, error) { return p.byDigest(ctx, h) }
-	return oci.RemoteBlobs(p.ref.repo.Name(), manifest, func(d v1.Descriptor) (io.ReadCloser, error) {
-		if err := p.blob(ctx, d); err != nil {
-			return nil, err
-		}
-		return p.opts.Store.Open(d.Digest.Hex)
-	})
+	return oci.RemoteBlobs(
+		p.ref.repo.Name(),
+		manifest,
+		func(d v1.Descriptor) (io.ReadCloser, error) {
+			if err := p.blob(ctx, d); err != nil {
+				return nil, err
+			}
+			return p.opts.Store.Open(d.Digest.Hex)
+		},
+	)
 }
 
 // openLocal reads an artifact on this machine, where it is.

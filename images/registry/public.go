@@ -15,27 +15,34 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// publicRegistries are those on which repositories are public unless the owner does something about it, or on
-// which all are. Images with a driver for vGPU guests do not go there: its licence forbids it. Whether a repository
-// of such a registry is private, or one of another registry public, cannot be seen from outside.
+// publicRegistries are those on which repositories are public unless the owner does something about
+// it, or on which all are. Images with a driver for vGPU guests do not go there: its licence
+// forbids it. Whether a repository of such a registry is private, or one of another registry
+// public, cannot be seen from outside.
 var publicRegistries = []string{
 	"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "ghcr.io", "quay.io", "public.ecr.aws",
 	"registry.gitlab.com", "nvcr.io", "mcr.microsoft.com", "registry.k8s.io", "codeberg.org", "gitea.com", "ttl.sh",
 }
 
-// CheckPublic returns an error if an image of that licence must not go to a repository. licence is "" for images
-// that may go everywhere, and repository may be "".
+// CheckPublic returns an error if an image of that licence must not go to a repository. licence is
+// "" for images that may go everywhere, and repository may be "".
 func CheckPublic(what, licence, repository string) error {
 	if licence == "" || repository == "" || !public(repository) {
 		return nil
 	}
-	return failure.Errorf(failure.Usage, "%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: "+
-		"to upload such a driver to a publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; "+
-		"if this repository is private, say so with --allow-public-registry", what, licence, repository)
+	return failure.Errorf(
+		failure.Usage,
+		"%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: "+
+			"to upload such a driver to a publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; "+
+			"if this repository is private, say so with --allow-public-registry",
+		what,
+		licence,
+		repository,
+	)
 }
 
-// public reports whether the registry of a repository or an image is a public one. Names are completed as the
-// registries' clients complete them: "me/driver" is on Docker Hub.
+// public reports whether the registry of a repository or an image is a public one. Names are
+// completed as the registries' clients complete them: "me/driver" is on Docker Hub.
 func public(repository string) bool {
 	r, err := name.ParseReference(repository, name.WeakValidation)
 	if err != nil {
@@ -45,8 +52,8 @@ func public(repository string) bool {
 	return slices.Contains(publicRegistries, strings.ToLower(strings.TrimSuffix(host, ".")))
 }
 
-// CheckPublicArtifact is CheckPublic of an image, or of all images of an index. It reads the artifact only if the
-// registry is a public one.
+// CheckPublicArtifact is CheckPublic of an image, or of all images of an index. It reads the
+// artifact only if the registry is a public one.
 func CheckPublicArtifact(what, repository string, open func() (oci.Artifact, error)) error {
 	if !public(repository) {
 		return nil
@@ -80,7 +87,8 @@ func annotated(document []byte) (licence string) {
 	return licence
 }
 
-// artifactLicence asks annotations, and the labels of images: tools that convert images drop the annotations.
+// artifactLicence asks annotations, and the labels of images: tools that convert images drop the
+// annotations.
 func artifactLicence(a oci.Artifact) (licence string, err error) {
 	content, err := oci.Collect(a)
 	if err != nil {

@@ -22,10 +22,13 @@ import (
 
 // acceptable lists the types of manifest that are read, for the Accept header.
 var acceptable = strings.Join([]string{
-	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+	string(
+		types.OCIImageIndex,
+	), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
 }, ", ")
 
-// tagRecord is the kind of the cache's records of the digests that tags had last. They are used only offline.
+// tagRecord is the kind of the cache's records of the digests that tags had last. They are used
+// only offline.
 const tagRecord = "tag"
 
 // pull is the state of one pull of one artifact.
@@ -55,10 +58,13 @@ func (c *Client) newPull(op, text string, o OpenOptions) (*pull, error) {
 func (p *pull) fail(err error) error { return fmt.Errorf("%s %s: %w", p.op, p.ref.text, err) }
 
 func (p *pull) offline() error {
-	return p.fail(fmt.Errorf("%w; run it once with network access, with the same cache", fetch.ErrOffline))
+	return p.fail(
+		fmt.Errorf("%w; run it once with network access, with the same cache", fetch.ErrOffline),
+	)
 }
 
-// tryEndpoints calls f for one endpoint after the other until one succeeds, which is the first from then on.
+// tryEndpoints calls f for one endpoint after the other until one succeeds, which is the first from
+// then on.
 func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
@@ -88,10 +94,12 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	return missed
 }
 
-// top returns the manifest that the reference names: from the store if it is there, else from the network.
+// top returns the manifest that the reference names: from the store if it is there, else from the
+// network.
 func (p *pull) top(ctx context.Context) (got []byte, err error) {
 	var known v1.Hash
-	switch _, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known); { // one that cannot be read counts as missing
+	// one that cannot be read counts as missing
+	switch _, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known); {
 	case p.ref.digest != (v1.Hash{}):
 		return p.byDigest(ctx, p.ref.digest)
 	case p.opts.Offline && !ok:
@@ -100,7 +108,8 @@ func (p *pull) top(ctx context.Context) (got []byte, err error) {
 		return p.byDigest(ctx, known)
 	}
 	err = p.tryEndpoints(ctx, func(s *session) error {
-		// The digest first: registries count fetched manifests against a limit, and the store mostly has the manifest.
+		// The digest first: registries count fetched manifests against a limit, and the store
+		// mostly has the manifest.
 		h, err := s.headManifest(ctx, p.ref.tag)
 		if err != nil {
 			return err
@@ -134,16 +143,19 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) ([]byte, error) {
 	return got, err
 }
 
-// cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
+// cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces
+// it.
 func (p *pull) cached(h v1.Hash) ([]byte, bool) {
 	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
 	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
-		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
+		// if that fails, the digest is checked again next time
+		_ = os.Remove(p.opts.Store.Path(h.Hex))
 	}
 	return raw, err == nil
 }
 
-// download downloads a manifest by its digest, or by a tag if the digest is zero, and keeps it in the store.
+// download downloads a manifest by its digest, or by a tag if the digest is zero, and keeps it in
+// the store.
 func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) ([]byte, error) {
 	if h != (v1.Hash{}) {
 		tag = h.String()
@@ -171,12 +183,18 @@ func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash,
 	return h, nil
 }
 
-// manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that is zero.
+// manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want
+// unless that is zero.
 func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) ([]byte, error) {
 	to := s.url("manifests", identifier)
 	raw, err := s.document(ctx, to, oci.MaxManifest)
 	if h := oci.HashOf(raw); err == nil && want != (v1.Hash{}) && h != want {
-		return nil, &fetch.MismatchError{URL: to, Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw))}
+		return nil, &fetch.MismatchError{
+			URL:     to,
+			Want:    want.Hex,
+			Got:     h.Hex,
+			GotSize: int64(len(raw)),
+		}
 	}
 	return raw, err
 }
@@ -217,9 +235,16 @@ func (s *session) document(ctx context.Context, from string, limit int) ([]byte,
 // processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	p.origins.Store(d.Digest, p.ref.repo.Name())
-	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Called: p.names[d.Digest], Total: d.Size}
+	event := Event{
+		Op:     p.op,
+		Ref:    p.ref.text,
+		Name:   d.Digest.String(),
+		Called: p.names[d.Digest],
+		Total:  d.Size,
+	}
 	finish := func(s State) error {
-		event.Current, event.State = d.Size, s
+		event.Current = d.Size
+		event.State = s
 		p.report(event)
 		return nil
 	}
@@ -230,8 +255,17 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 		return p.offline()
 	}
 	err := p.tryEndpoints(ctx, func(s *session) error {
-		get := fetch.Client{Store: p.opts.Store, HTTP: &http.Client{Transport: s}, Attempts: s.attempts, Backoff: p.opts.Backoff}
-		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
+		get := fetch.Client{
+			Store:    p.opts.Store,
+			HTTP:     &http.Client{Transport: s},
+			Attempts: s.attempts,
+			Backoff:  p.opts.Backoff,
+		}
+		file := fetch.File{
+			URL:    s.url("blobs", d.Digest.String()),
+			SHA256: d.Digest.Hex,
+			Size:   d.Size,
+		}
 		_, _, err := get.Get(ctx, file, func(done, _ int64) {
 			event.Current = done
 			p.report(event)

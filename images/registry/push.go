@@ -24,8 +24,8 @@ type Stats struct {
 	Existing int   // already in the repository
 	Bytes    int64 // of blobs, sent over the network; bytes sent twice count twice
 
-	// Attachments counts signatures, attestations and other referrers, also those that the registry had. Their
-	// blobs are in the counts above, except those of a tag that did not change.
+	// Attachments counts signatures, attestations and other referrers, also those that the registry
+	// had. Their blobs are in the counts above, except those of a tag that did not change.
 	Attachments int
 }
 
@@ -49,10 +49,12 @@ type push struct {
 	stats Stats
 }
 
-// newPush prepares a push. from names repositories that blobs may be mounted from; those of other registries are ignored.
+// newPush prepares a push. from names repositories that blobs may be mounted from; those of other
+// registries are ignored.
 func (c *Client) newPush(ref string, from []string) (p *push, err error) {
 	p = &push{Client: c}
-	if p.ref, err = parseReference(ref); err != nil {
+	p.ref, err = parseReference(ref)
+	if err != nil {
 		return nil, err
 	}
 	for _, other := range from {
@@ -77,12 +79,18 @@ func (p *push) sibling(text string) (repository name.Repository, ok bool) {
 	return r.repo, r.repo.RepositoryStr() != p.ref.repo.RepositoryStr()
 }
 
-// Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and
-// lets further tags of the same repository name it too. Blobs go first: Push checks for each, else mounts it
-// from another repository, else uploads it. Then come the manifests that an index names, then the tags. A tag moves
-// only when all of its content is in the registry. An artifact that already has all its names costs one request for
-// each name. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
-func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
+// Push sends an artifact (an image, an index or any other) to ref (repository:tag, or
+// repository@digest), and lets further tags of the same repository name it too. Blobs go first:
+// Push checks for each, else mounts it from another repository, else uploads it. Then come the
+// manifests that an index names, then the tags. A tag moves only when all of its content is in the
+// registry. An artifact that already has all its names costs one request for each name. Errors:
+// *Error; *fetch.MismatchError when a blob does not match its digest.
+func (c *Client) Push(
+	ctx context.Context,
+	ref string,
+	t oci.Artifact,
+	tags ...string,
+) (v1.Hash, Stats, error) {
 	all, err := oci.Collect(t)
 	if err != nil {
 		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, err)
@@ -91,8 +99,15 @@ func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...s
 	return all.Top().Desc.Digest, stats, err
 }
 
-// PushContent is Push of the content of an artifact with attachments, which are in the registry before the tags move.
-func (c *Client) PushContent(ctx context.Context, ref string, all *oci.Content, attachments []oci.Attachment, tags ...string) (Stats, error) {
+// PushContent is Push of the content of an artifact with attachments, which are in the registry
+// before the tags move.
+func (c *Client) PushContent(
+	ctx context.Context,
+	ref string,
+	all *oci.Content,
+	attachments []oci.Attachment,
+	tags ...string,
+) (Stats, error) {
 	p, err := c.newPush(ref, slices.Concat(all.Bases, c.opts.MountFrom))
 	if err != nil {
 		return Stats{}, err
@@ -127,9 +142,15 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Attachment, names []string) error {
+func (p *push) run(
+	ctx context.Context,
+	all *oci.Content,
+	attachments []oci.Attachment,
+	names []string,
+) error {
 	top := all.Top()
-	there, missing := false, []string{}
+	there := false
+	missing := []string{}
 	for _, tag := range names {
 		exists, err := p.has(ctx, tag, top)
 		if err != nil {
@@ -140,7 +161,8 @@ func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Atta
 			missing = append(missing, tag)
 		}
 	}
-	digest, err := top.Desc.Digest.String(), error(nil)
+	digest := top.Desc.Digest.String()
+	err := error(nil)
 	if !there && names[0] != digest {
 		there, err = p.has(ctx, digest, top)
 	}
@@ -201,7 +223,17 @@ func (p *push) has(ctx context.Context, name string, d oci.Document) (bool, erro
 }
 
 func (p *push) reportState(name, called string, size int64, s State) {
-	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Called: called, Current: size, Total: size, State: s})
+	p.report(
+		Event{
+			Op:      "push",
+			Ref:     p.ref.text,
+			Name:    name,
+			Called:  called,
+			Current: size,
+			Total:   size,
+			State:   s,
+		},
+	)
 }
 
 // countAll counts blobs of a manifest that is there.
@@ -235,12 +267,17 @@ func (p *push) count(b oci.Blob, s State) {
 	}
 }
 
-// put puts a manifest under a tag or digest, and checks that the registry stored it with the right digest. It returns the
-// subject of which the registry lists the manifest as a referrer; "" is none, or a registry that keeps no list. Pusher.Put
-// of go-containerregistry does not tell the subject, and changes the list in its own way, so that what others add at the
-// same time is lost.
+// put puts a manifest under a tag or digest, and checks that the registry stored it with the right
+// digest. It returns the subject of which the registry lists the manifest as a referrer; "" is
+// none, or a registry that keeps no list. Pusher.Put of go-containerregistry does not tell the
+// subject, and changes the list in its own way, so that what others add at the same time is lost.
 func (p *push) put(ctx context.Context, under string, d oci.Document) (subject string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", under), bytes.NewReader(d.Raw))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPut,
+		p.s.url("manifests", under),
+		bytes.NewReader(d.Raw),
+	)
 	if err != nil {
 		return "", err
 	}
@@ -251,7 +288,10 @@ func (p *push) put(ctx context.Context, under string, d oci.Document) (subject s
 	}
 	stored := resp.Header.Get("Docker-Content-Digest")
 	if stored != "" && stored != d.Desc.Digest.String() {
-		return "", &itemError{"manifest " + under, fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, printable(stored))}
+		return "", &itemError{
+			"manifest " + under,
+			fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, printable(stored)),
+		}
 	}
 	p.reportState("manifest "+under, "", d.Desc.Size, Done)
 	return resp.Header.Get("OCI-Subject"), nil

@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of its own.
+// PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of
+// its own.
 func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (State, error) {
 	p, err := c.newPush(repository, c.opts.MountFrom)
 	if err != nil {
@@ -23,9 +24,13 @@ func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (S
 	return state, p.fail(ctx, err)
 }
 
-// FindBlob looks for a blob in repositories of a registry, and in those of Options.MountFrom. Push mounts it from where it
-// is.
-func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string) (found bool, err error) {
+// FindBlob looks for a blob in repositories of a registry, and in those of Options.MountFrom. Push
+// mounts it from where it is.
+func (c *Client) FindBlob(
+	ctx context.Context,
+	h v1.Hash,
+	repositories ...string,
+) (found bool, err error) {
 	for n, repository := range slices.Concat(repositories, c.opts.MountFrom) {
 		p, err := c.newPush(repository, nil)
 		if err != nil {
@@ -56,18 +61,22 @@ func (c *Client) Has(ctx context.Context, ref string) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	found, err = p.has(ctx, p.ref.digest.String(), oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}})
+	found, err = p.has(
+		ctx,
+		p.ref.digest.String(),
+		oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}},
+	)
 	return found, p.fail(ctx, err)
 }
 
 // abandonTimeout is how long an interrupted program may take to cancel its upload.
 const abandonTimeout = 500 * time.Millisecond
 
-// CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work
-// are not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
-// remote.CheckPushPermission of go-containerregistry does, which has no deadline. A token alone proves nothing, because
-// registries without a token server judge each request. It says nothing about quotas, immutable tags and the size of
-// blobs. Errors: *Error.
+// CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes
+// of work are not lost. The protocol has no such question: CheckPush begins the upload of a blob
+// and cancels it, as remote.CheckPushPermission of go-containerregistry does, which has no
+// deadline. A token alone proves nothing, because registries without a token server judge each
+// request. It says nothing about quotas, immutable tags and the size of blobs. Errors: *Error.
 func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	err := imagename.CheckRepository(repository)
 	if err != nil {
@@ -88,8 +97,8 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	return nil
 }
 
-// abandon tells the registry that an upload will not continue. If that fails, the registry drops the upload
-// later by itself.
+// abandon tells the registry that an upload will not continue. If that fails, the registry drops
+// the upload later by itself.
 func (s *session) abandon(ctx context.Context, location string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()

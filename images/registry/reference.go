@@ -63,13 +63,19 @@ func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 	out := map[string][]mirror{}
 	for host, list := range all {
 		reg, err := name.NewRegistry(host)
-		if err = errors.Join(imagename.CheckRegistry(host), err); err != nil {
+		err = errors.Join(imagename.CheckRegistry(host), err)
+		if err != nil {
 			return nil, fmt.Errorf("mirrors of %q: %w", host, err)
 		}
 		for _, text := range list {
 			m, err := parseMirror(text)
 			if err != nil {
-				return nil, fmt.Errorf("mirror %q of %s: want host[:port][/prefix]: %w", text, host, err)
+				return nil, fmt.Errorf(
+					"mirror %q of %s: want host[:port][/prefix]: %w",
+					text,
+					host,
+					err,
+				)
 			}
 			out[reg.RegistryStr()] = append(out[reg.RegistryStr()], m)
 		}
@@ -81,7 +87,8 @@ func parseMirror(text string) (m mirror, err error) {
 	rest, plain := strings.CutPrefix(text, "http://")
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
 	host, prefix, nested := strings.Cut(rest, "/")
-	if err = imagename.CheckRegistry(host); err == nil && nested {
+	err = imagename.CheckRegistry(host)
+	if err == nil && nested {
 		err = imagename.CheckRepository(rest)
 	}
 	if err != nil {
@@ -91,12 +98,19 @@ func parseMirror(text string) (m mirror, err error) {
 	return mirror{registry: reg, prefix: prefix, plain: plain}, err
 }
 
-// endpoints returns the endpoints of a repository: its mirrors in order, then its own registry. A mirror gets only two
-// attempts, because there is another one to ask.
+// endpoints returns the endpoints of a repository: its mirrors in order, then its own registry. A
+// mirror gets only two attempts, because there is another one to ask.
 func (c *Client) endpoints(repo name.Repository) []endpoint {
 	var out []endpoint
 	for _, m := range c.mirrors[repo.RegistryStr()] {
-		out = append(out, endpoint{m.registry.Repo(m.prefix, repo.RepositoryStr()), m.plain, min(c.opts.Attempts, 2)})
+		out = append(
+			out,
+			endpoint{
+				m.registry.Repo(m.prefix, repo.RepositoryStr()),
+				m.plain,
+				min(c.opts.Attempts, 2),
+			},
+		)
 	}
 	return append(out, endpoint{repo, false, c.opts.Attempts})
 }

@@ -1,15 +1,16 @@
-// Package registry copies artifacts (images, indexes, charts) and what belongs to them (signatures, attestations, SBOMs)
-// out of and into container registries, OCI layouts and archives. Package go-containerregistry below it logs
-// in and sends blobs; this package adds mirrors, a store of what was downloaded, deadlines, tags that several programs
-// change, and errors that say what to do.
+// Package registry copies artifacts (images, indexes, charts) and what belongs to them (signatures,
+// attestations, SBOMs) out of and into container registries, OCI layouts and archives. Package
+// go-containerregistry below it logs in and sends blobs; this package adds mirrors, a store of what
+// was downloaded, deadlines, tags that several programs change, and errors that say what to do.
 //
 //   - [Client.Open] reads an artifact, [Client.Attachments] what belongs to it, [Client.ListTags] the tags beside it.
 //   - [Client.Push] sends an artifact with attachments, and moves the tags after everything else is in the registry.
 //     [Client.Attach] sends attachments only, [Client.CheckPush] tries a push before long work.
 //   - [Client.Copy] is Open, Attachments and Push.
 //
-// What is pulled is verified before anything reads it, and never pulled twice. A push sends only what the registry lacks.
-// Options.Offline forbids what downloads; Push, CheckPush and Attach work, and Copy from this machine.
+// What is pulled is verified before anything reads it, and never pulled twice. A push sends only
+// what the registry lacks. Options.Offline forbids what downloads; Push, CheckPush and Attach work,
+// and Copy from this machine.
 package registry
 
 import (
@@ -25,24 +26,26 @@ import (
 
 // Options say how to reach registries. Store is mandatory; everything else has a default.
 type Options struct {
-	Store    *fetch.Store // keeps pulled content
-	Insecure bool         // allow plain HTTP and certificates that no CA signed; loopback may use plain HTTP in any case
-	CAFile   string       // PEM certificates that are trusted beside the system's; "": none
-	// Mirrors lists mirrors by registry host, tried in this order before the registry: "host[:port][/prefix]",
-	// with "http://" in front if plain HTTP is allowed.
+	Store *fetch.Store // keeps pulled content
+	// allow plain HTTP and certificates that no CA signed; loopback may use plain HTTP in any case
+	Insecure bool
+	CAFile   string // PEM certificates that are trusted beside the system's; "": none
+	// Mirrors lists mirrors by registry host, tried in this order before the registry:
+	// "host[:port][/prefix]", with "http://" in front if plain HTTP is allowed.
 	Mirrors  map[string][]string
 	Offline  bool          // download only what is in Store or on this machine; pushes work
 	Jobs     int           // parallel transfers within one pull or push; 0: 4
 	Attempts int           // tries of a request, or of a transfer that makes no progress; 0: 5
 	Backoff  time.Duration // pause before the second try, doubled for each further one; 0: 500ms
-	Progress func(Event)   // called often, from several goroutines in parallel: must be fast; nil: no reports
+	// called often, from several goroutines in parallel: must be fast; nil: no reports
+	Progress func(Event)
 
-	// Keychain has the credentials for repositories. nil: those of docker login and podman login, in their files and
-	// helpers.
+	// Keychain has the credentials for repositories. nil: those of docker login and podman login,
+	// in their files and helpers.
 	Keychain authn.Keychain
 
-	// MountFrom names repositories whose blobs may be mounted into the push's repository, beside those that
-	// bases came from. Repositories of other registries are ignored.
+	// MountFrom names repositories whose blobs may be mounted into the push's repository, beside
+	// those that bases came from. Repositories of other registries are ignored.
 	MountFrom []string
 }
 
@@ -85,8 +88,8 @@ type connections struct {
 	sent     sync.Map // repository@digest of the blobs that are known to be there
 }
 
-// New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
-// and on malformed mirrors.
+// New checks the options and returns a client. It does not use the network. It fails on an
+// unreadable CA file and on malformed mirrors.
 func New(o Options) (*Client, error) {
 	if o.Store == nil {
 		return nil, fmt.Errorf("registry client: no store was given")
@@ -105,17 +108,20 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{o, &connections{limits: defaultLimits}}
 	var err error
-	if c.http, err = newTransport(o); err != nil {
+	c.http, err = newTransport(o)
+	if err != nil {
 		return nil, err
 	}
-	if c.mirrors, err = parseMirrors(o.Mirrors); err != nil {
+	c.mirrors, err = parseMirrors(o.Mirrors)
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Target returns a client for what the user names as the target of a change: it reads from its registry even
-// if Options.Offline is set, to add to what is there. It shares connections and locks with c.
+// Target returns a client for what the user names as the target of a change: it reads from its
+// registry even if Options.Offline is set, to add to what is there. It shares connections and locks
+// with c.
 func (c *Client) Target() *Client {
 	o := c.opts
 	o.Offline = false

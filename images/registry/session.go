@@ -21,13 +21,17 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// maxAnswer bounds an answer that is read into memory, in bytes. Registries accept manifests of up to 4 MiB.
+// maxAnswer bounds an answer that is read into memory, in bytes. Registries accept manifests of up
+// to 4 MiB.
 const maxAnswer = 8 << 20
 
 // limits are the deadlines of a client. Tests have shorter ones.
 type limits struct {
-	request time.Duration // for a request without a blob, from dialling to the last byte of the answer
-	commit  time.Duration // for an upload to go on, and for the answer after its last byte: the registry may copy and hash it first
+	// for a request without a blob, from dialling to the last byte of the answer
+	request time.Duration
+	// for an upload to go on, and for the answer after its last byte: the registry may copy and
+	// hash it first
+	commit time.Duration
 }
 
 var defaultLimits = limits{request: time.Minute, commit: 10 * time.Minute}
@@ -39,11 +43,13 @@ type endpoint struct {
 	attempts int  // tries of a request
 }
 
-// session sends the requests for one repository of one registry or mirror. Package transport of go-containerregistry logs
-// in, and its Pusher sends blobs. The session adds deadlines, further tries, bounds and errors.
+// session sends the requests for one repository of one registry or mirror. Package transport of
+// go-containerregistry logs in, and its Pusher sends blobs. The session adds deadlines, further
+// tries, bounds and errors.
 //
-// Manifests and listings are asked for here: remote's Puller wants digests in headers that the specification makes
-// optional, follows no pages of referrers, and has no type for content with a wrong digest.
+// Manifests and listings are asked for here: remote's Puller wants digests in headers that the
+// specification makes optional, follows no pages of referrers, and has no type for content with a
+// wrong digest.
 type session struct {
 	endpoint
 	*Client
@@ -57,7 +63,8 @@ type session struct {
 	sender   *remote.Pusher      // nil: not yet
 }
 
-// session returns the session for a repository. scope is transport.PullScope or transport.PushScope.
+// session returns the session for a repository. scope is transport.PullScope or
+// transport.PushScope.
 func (c *Client) session(e endpoint, scope string) *session {
 	key := fmt.Sprint(e.repo.Name(), e.plain, scope)
 	known, ok := c.sessions.Load(key)
@@ -71,7 +78,8 @@ func (c *Client) session(e endpoint, scope string) *session {
 func (c *Client) newSession(e endpoint, scope string) *session {
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
 	if e.plain { // HTTPS is tried first
-		e.repo.Registry, _ = name.NewRegistry(e.repo.RegistryStr(), name.Insecure) // it was a name before
+		// it was a name before
+		e.repo.Registry, _ = name.NewRegistry(e.repo.RegistryStr(), name.Insecure)
 	}
 	s := &session{endpoint: e, Client: c, scopes: []string{e.repo.Scope(scope)}}
 	s.guard = &guard{inner: c.http, registry: e.repo.RegistryStr(), plain: e.plain}
@@ -83,18 +91,25 @@ func (c *Client) try(ctx context.Context, attempts int, f func(context.Context) 
 	return c.tryUnless(ctx, attempts, isFinal, f)
 }
 
-func (c *Client) tryUnless(ctx context.Context, attempts int, final func(error) bool, f func(context.Context) error) error {
+func (c *Client) tryUnless(
+	ctx context.Context,
+	attempts int,
+	final func(error) bool,
+	f func(context.Context) error,
+) error {
 	retry := fetch.Retry{Attempts: attempts, Backoff: c.opts.Backoff, Final: final}
 	_, err := retry.Do(ctx, func(ctx context.Context) (bool, error) { return false, f(ctx) })
 	return err
 }
 
-// url returns the address of a manifest, a blob or a listing: kind is "manifests", "blobs", "tags" or "referrers".
+// url returns the address of a manifest, a blob or a listing: kind is "manifests", "blobs", "tags"
+// or "referrers".
 func (s *session) url(kind, identifier string) string {
 	return "https://" + s.repo.RegistryStr() + "/v2/" + s.repo.RepositoryStr() + "/" + kind + "/" + identifier
 }
 
-// credentials asks for the credentials once, because a helper may ask the user. The caller holds the lock.
+// credentials asks for the credentials once, because a helper may ask the user. The caller holds
+// the lock.
 func (s *session) credentials(ctx context.Context) (authn.Authenticator, error) {
 	if s.user != nil {
 		return s.user, nil
@@ -131,7 +146,8 @@ func (s *session) login(ctx context.Context) (*http.Client, error) {
 	return s.loggedIn, nil
 }
 
-// RoundTrip sends a request with credentials, and follows redirections: it knows whether the registry speaks HTTPS.
+// RoundTrip sends a request with credentials, and follows redirections: it knows whether the
+// registry speaks HTTPS.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	loggedIn, err := s.login(req.Context())
 	if err != nil {
@@ -144,8 +160,8 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, s.statusError(err)
 }
 
-// Do sends a request that has no blob, again where that can help. It returns the whole answer; one with another status
-// than success is a *StatusError.
+// Do sends a request that has no blob, again where that can help. It returns the whole answer; one
+// with another status than success is a *StatusError.
 func (s *session) Do(req *http.Request) (resp *http.Response, err error) {
 	err = s.try(req.Context(), s.attempts, func(ctx context.Context) (err error) {
 		resp, err = s.once(ctx, req)
@@ -214,8 +230,9 @@ func (s *session) hasBlob(ctx context.Context, digest string) (bool, error) {
 	return err == nil, err
 }
 
-// pusher returns what sends blobs. It logs in by itself, because it widens its token for what it mounts. It tries once:
-// [Client.try] knows what a registry asks to wait for, and ends with its context.
+// pusher returns what sends blobs. It logs in by itself, because it widens its token for what it
+// mounts. It tries once: [Client.try] knows what a registry asks to wait for, and ends with its
+// context.
 func (s *session) pusher(ctx context.Context) (*remote.Pusher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +251,11 @@ func (s *session) pusher(ctx context.Context) (*remote.Pusher, error) {
 }
 
 // pages asks for a listing page by page. accept is the type of document that is wanted; "": any.
-func (s *session) pages(ctx context.Context, first, accept string, read func(page []byte, mediaType string) error) error {
+func (s *session) pages(
+	ctx context.Context,
+	first, accept string,
+	read func(page []byte, mediaType string) error,
+) error {
 	at := first
 	for range maxPages {
 		resp, err := s.ask(ctx, http.MethodGet, at, accept)
@@ -254,7 +275,9 @@ func (s *session) pages(ctx context.Context, first, accept string, read func(pag
 		}
 		following, err := resp.Request.URL.Parse(next[1])
 		if err != nil || following.Host != resp.Request.URL.Host {
-			return final(fmt.Errorf("its link to the next page is malformed: %q", printable(next[1])))
+			return final(
+				fmt.Errorf("its link to the next page is malformed: %q", printable(next[1])),
+			)
 		}
 		at = following.String()
 	}

@@ -18,8 +18,9 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// noReferrersAPI are the answers of registries without the referrers API: 404 says the standard, the others
-// were seen. https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#listing-referrers
+// noReferrersAPI are the answers of registries without the referrers API: 404 says the standard,
+// the others were seen.
+// https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#listing-referrers
 var noReferrersAPI = []int{
 	http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented,
 }
@@ -61,7 +62,8 @@ func lacksReferrersAPI(err error) bool {
 func newStatusError(resp *http.Response, body []byte) *StatusError {
 	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
 	e.judge(resp.Request)
-	var document transport.Error // its errors are those of "Error Codes" in the OCI distribution specification
+	// its errors are those of "Error Codes" in the OCI distribution specification
+	var document transport.Error
 	if json.Unmarshal(body, &document) == nil && len(document.Errors) > 0 {
 		e.tell(document.Errors)
 		return e
@@ -77,7 +79,8 @@ func (e *StatusError) judge(req *http.Request) {
 	if req == nil {
 		return
 	}
-	e.refused = e.Code == http.StatusUnauthorized && strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
+	e.refused = e.Code == http.StatusUnauthorized &&
+		strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
 	e.referrers = strings.Contains(req.URL.Path, "/referrers/")
 	e.upload = req.Method == http.MethodPatch || req.Method == http.MethodPut
 }
@@ -121,7 +124,8 @@ func statusOf(err error) int {
 // statusError makes a *StatusError of an answer that go-containerregistry got; other errors stay.
 func (s *session) statusError(err error) error {
 	answer, ok := errors.AsType[*transport.Error](err)
-	if !ok || isCertificate(err) { // a server of HTTPS has an answer for plain HTTP, which is tried after it
+	// a server of HTTPS has an answer for plain HTTP, which is tried after it
+	if !ok || isCertificate(err) {
 		return err
 	}
 	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.guard.pause.Load())}
@@ -149,9 +153,9 @@ func isFinal(err error) bool {
 	if isCertificate(err) || errors.As(err, &marked) || errors.As(err, &mismatch) || isPlain(err) {
 		return true
 	}
-	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind: another
-	// client may push the same blob at this moment (seen with docker-registry 2.8, which rewrites the link
-	// to it in place).
+	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind:
+	// another client may push the same blob at this moment (seen with docker-registry 2.8, which
+	// rewrites the link to it in place).
 	if answer, ok := errors.AsType[*StatusError](err); ok && answer.lacksBlob {
 		return false
 	}
@@ -161,7 +165,8 @@ func isFinal(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// isPlain reports whether a server does not speak TLS. Go knows answers of HTTP; other servers answer the first bytes of TLS with a page.
+// isPlain reports whether a server does not speak TLS. Go knows answers of HTTP; other servers
+// answer the first bytes of TLS with a page.
 func isPlain(err error) bool {
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
 	return noTLS || errors.Is(err, http.ErrSchemeMismatch)

@@ -54,10 +54,18 @@ func (p *push) transfer(ctx context.Context, b oci.Blob) (State, error) {
 		return Running, err
 	}
 	if found {
-		layer = &remote.MountableLayer{Layer: layer, Reference: source.Digest(b.Desc.Digest.String())}
+		layer = &remote.MountableLayer{
+			Layer:     layer,
+			Reference: source.Digest(b.Desc.Digest.String()),
+		}
 	}
 	hopeless := func(err error) bool { return isFinal(err) && !lostUpload(err) }
-	err = p.tryUnless(ctx, p.opts.Attempts, hopeless, func(ctx context.Context) error { return p.upload(ctx, layer, sent) })
+	err = p.tryUnless(
+		ctx,
+		p.opts.Attempts,
+		hopeless,
+		func(ctx context.Context) error { return p.upload(ctx, layer, sent) },
+	)
 	if err != nil {
 		return Running, err
 	}
@@ -90,7 +98,8 @@ func (p *push) mountSource(ctx context.Context, h v1.Hash) (name.Repository, boo
 	return name.Repository{}, false, nil
 }
 
-// upload tries once to mount or to send a blob. It gives up when the registry takes no byte for long.
+// upload tries once to mount or to send a blob. It gives up when the registry takes no byte for
+// long.
 func (p *push) upload(ctx context.Context, layer v1.Layer, sent *sentBlob) error {
 	pusher, err := p.s.pusher(ctx)
 	if err != nil {
@@ -98,7 +107,10 @@ func (p *push) upload(ctx context.Context, layer v1.Layer, sent *sentBlob) error
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sent.idle = time.AfterFunc(p.limits.commit, func() { cancel(fmt.Errorf("%w (%v)", errStalled, p.limits.commit)) })
+	sent.idle = time.AfterFunc(
+		p.limits.commit,
+		func() { cancel(fmt.Errorf("%w (%v)", errStalled, p.limits.commit)) },
+	)
 	defer sent.idle.Stop()
 	err = pusher.Upload(ctx, p.s.repo, layer)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
@@ -107,15 +119,18 @@ func (p *push) upload(ctx context.Context, layer v1.Layer, sent *sentBlob) error
 	return p.s.statusError(err)
 }
 
-// lostUpload reports whether the registry does not know an upload any more, or counts other bytes than we do. Beginning
-// again helps in both cases.
+// lostUpload reports whether the registry does not know an upload any more, or counts other bytes
+// than we do. Beginning again helps in both cases.
 func lostUpload(err error) bool {
 	answer, ok := errors.AsType[*StatusError](err)
 	if !ok || !answer.upload {
 		return false
 	}
 	switch answer.Code {
-	case http.StatusNotFound, http.StatusBadRequest, http.StatusConflict, http.StatusRequestedRangeNotSatisfiable:
+	case http.StatusNotFound,
+		http.StatusBadRequest,
+		http.StatusConflict,
+		http.StatusRequestedRangeNotSatisfiable:
 		return true
 	}
 	return false
@@ -146,12 +161,24 @@ func (b *sentBlob) Compressed() (io.ReadCloser, error) {
 	}
 	b.opened.Store(true)
 	desc := b.blob.Desc
-	event := Event{Op: "push", Ref: b.push.ref.text, Name: desc.Digest.String(), Called: b.blob.Name, Total: desc.Size}
+	event := Event{
+		Op:     "push",
+		Ref:    b.push.ref.text,
+		Name:   desc.Digest.String(),
+		Called: b.blob.Name,
+		Total:  desc.Size,
+	}
 	b.push.report(event)
-	return &uploadBody{Verifier: oci.Verify(r, desc, "blob"), push: b.push, idle: b.idle, event: event}, nil
+	return &uploadBody{
+		Verifier: oci.Verify(r, desc, "blob"),
+		push:     b.push,
+		idle:     b.idle,
+		event:    event,
+	}, nil
 }
 
-// uploadBody is the content of a blob. Its last bytes are given away only if all have the right digest.
+// uploadBody is the content of a blob. Its last bytes are given away only if all have the right
+// digest.
 type uploadBody struct {
 	*oci.Verifier
 	push  *push

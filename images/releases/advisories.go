@@ -20,7 +20,8 @@ const (
 // Note is an advisory as it is on a day.
 type Note struct {
 	driverinfo.Advisory `yaml:",inline"`
-	Severity            string `json:"severity" yaml:"severity"` // warning, or notice: an end of life that is still to come
+	// warning, or notice: an end of life that is still to come
+	Severity string `json:"severity" yaml:"severity"`
 }
 
 // Notes are the advisories of a driver of the matrix on a day.
@@ -35,7 +36,8 @@ func Notes(d matrix.Driver, day time.Time) (all []Note) {
 	return all
 }
 
-// AdvisoriesOf returns the advisories of a driver of the matrix, and the end of life of its branch unless the matrix has one.
+// AdvisoriesOf returns the advisories of a driver of the matrix, and the end of life of its branch
+// unless the matrix has one.
 func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
 	for _, a := range d.Advisories {
 		all = append(all, a.Advisory)
@@ -45,7 +47,12 @@ func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
 	if !ok || b.End == "" || slices.ContainsFunc(all, stated) {
 		return all
 	}
-	a := driverinfo.Advisory{ID: "end-of-life-" + strings.ToLower(b.Name), Kind: driverinfo.EndOfLife, Until: b.End, Source: b.EndSource}
+	a := driverinfo.Advisory{
+		ID:     "end-of-life-" + strings.ToLower(b.Name),
+		Kind:   driverinfo.EndOfLife,
+		Until:  b.End,
+		Source: b.EndSource,
+	}
 	if b.End == EndPassed {
 		a.Until = ""
 	}
@@ -60,22 +67,29 @@ func WarningKinds() []string {
 // CheckWarningKind says whether a word is a kind of warning, or all.
 func CheckWarningKind(word string) error {
 	if known := append(WarningKinds(), "all"); !slices.Contains(known, word) {
-		return fmt.Errorf("%.40q is no kind of warning: it is one of %s", word, strings.Join(known, ", "))
+		return fmt.Errorf(
+			"%.40q is no kind of warning: it is one of %s",
+			word,
+			strings.Join(known, ", "),
+		)
 	}
 	return nil
 }
 
-// Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend. A driver whose fabric manager is not known
-// is none for machines with NVLink switches; if the best one is such a driver, there is a mark for the best of the others too.
+// Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend. A driver
+// whose fabric manager is not known is none for machines with NVLink switches; if the best one is
+// such a driver, there is a mark for the best of the others too.
 type Advice struct {
-	Driver   string // the best by [Order]; "" if there are none
-	Support  string // of its branch: "production until 2027-03"
-	LongTerm string // the best of a branch with long-term support that has not ended; "" if there is none
+	Driver  string // the best by [Order]; "" if there are none
+	Support string // of its branch: "production until 2027-03"
+	// the best of a branch with long-term support that has not ended; "" if there is none
+	LongTerm string
 
 	marks map[string]string
 }
 
-// Recommend chooses among drivers on a day. It leaves out those for vGPU guests, which need a licence.
+// Recommend chooses among drivers on a day. It leaves out those for vGPU guests, which need a
+// licence.
 func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 	a := Advice{marks: map[string]string{}}
 	var all []rated
@@ -89,7 +103,10 @@ func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 		a.Driver = all[0].version
 		a.Support = all[0].support()
 	}
-	longTerm := slices.DeleteFunc(slices.Clone(all), func(r rated) bool { return r.kind != LongTerm })
+	longTerm := slices.DeleteFunc(
+		slices.Clone(all),
+		func(r rated) bool { return r.kind != LongTerm },
+	)
 	if len(longTerm) > 0 && longTerm[0].rank() == 0 {
 		a.LongTerm = longTerm[0].version
 	}
@@ -99,7 +116,8 @@ func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 	return a
 }
 
-// mark marks the best of some drivers, the best first, and the best of those for machines with NVLink switches.
+// mark marks the best of some drivers, the best first, and the best of those for machines with
+// NVLink switches.
 func (a *Advice) mark(some []rated) {
 	whole := slices.IndexFunc(some, func(r rated) bool { return r.switches })
 	for i, r := range some {
@@ -122,9 +140,9 @@ func (a *Advice) mark(some []rated) {
 // Mark says of a version that it is recommended, and how long NVIDIA supports it; "" of any other.
 func (a Advice) Mark(version string) string { return a.marks[version] }
 
-// Order compares drivers on a day, the better one first: one of a branch that NVIDIA recommends for production
-// (long-term or not) and supports, then one of another supported branch, then the rest; of these one that is not
-// known to be bad; of these the newest.
+// Order compares drivers on a day, the better one first: one of a branch that NVIDIA recommends for
+// production (long-term or not) and supports, then one of another supported branch, then the rest;
+// of these one that is not known to be bad; of these the newest.
 func Order(x, y matrix.Driver, day time.Time) int { return rate(x, day).order(rate(y, day)) }
 
 // rated is what is known of a driver on a day.
@@ -132,13 +150,18 @@ type rated struct {
 	version, until string // until: the last month of support, where it is known
 	kind           Kind
 	ended          bool
-	faults         int  // 1: it is known to be bad, for all nodes, or another release has that mended
-	switches       bool // its fabric manager is known
+	// 1: it is known to be bad, for all nodes, or another release has that mended
+	faults   int
+	switches bool // its fabric manager is known
 }
 
 func rate(d matrix.Driver, day time.Time) rated {
 	b, _ := Builtin().Branch(d.Version)
-	r := rated{version: d.Version, kind: b.Kind, switches: len(d.Components[matrix.FabricManager]) > 0}
+	r := rated{
+		version:  d.Version,
+		kind:     b.Kind,
+		switches: len(d.Components[matrix.FabricManager]) > 0,
+	}
 	for _, a := range AdvisoriesOf(d) {
 		if a.Kind == driverinfo.EndOfLife {
 			r.until = a.Until
@@ -146,7 +169,8 @@ func rate(d matrix.Driver, day time.Time) rated {
 		}
 	}
 	for _, a := range d.Advisories {
-		everywhere := a.Affects == "" || a.Fixed != "" // else it is bad for some nodes as all of its branch is
+		// else it is bad for some nodes as all of its branch is
+		everywhere := a.Affects == "" || a.Fixed != ""
 		if a.Kind == driverinfo.KnownBad && a.Nodes == nil && everywhere {
 			r.faults = 1
 		}
@@ -155,7 +179,11 @@ func rate(d matrix.Driver, day time.Time) rated {
 }
 
 func (r rated) order(o rated) int {
-	return cmp.Or(cmp.Compare(r.rank(), o.rank()), cmp.Compare(r.faults, o.faults), matrix.CompareVersions(o.version, r.version))
+	return cmp.Or(
+		cmp.Compare(r.rank(), o.rank()),
+		cmp.Compare(r.faults, o.faults),
+		matrix.CompareVersions(o.version, r.version),
+	)
 }
 
 func (r rated) rank() int {
@@ -168,12 +196,15 @@ func (r rated) rank() int {
 	return 1
 }
 
-// support says how long NVIDIA supports a driver's branch: "LTS until 2028-06", "over since 2024-07".
+// support says how long NVIDIA supports a driver's branch: "LTS until 2028-06", "over since
+// 2024-07".
 func (r rated) support() string {
-	words, before := cmp.Or(string(r.kind), "supported"), " until "
+	words := cmp.Or(string(r.kind), "supported")
+	before := " until "
 	switch {
 	case r.ended:
-		words, before = "over", " since "
+		words = "over"
+		before = " since "
 	case r.kind == LongTerm:
 		words = "LTS"
 	}

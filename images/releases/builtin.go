@@ -17,18 +17,34 @@ const (
 	redistHost  = "https://developer.download.nvidia.com/compute/"
 )
 
-// Builtin returns the table in this program, which is as old as the program: see the heads of the files in data/.
+// Builtin returns the table in this program, which is as old as the program: see the heads of the
+// files in data/.
 var Builtin = sync.OnceValue(func() *Table {
 	t := new(Table)
 	add := func(r Release) { t.put(Branch{Name: BranchOf(r.Version), Releases: []Release{r}}) }
 	for _, row := range rows("branches.tsv") {
-		t.put(Branch{Name: row[0], Kind: Kind(row[1]), End: row[2], CUDA: row[3], Kernel: row[4], EndSource: row[6]})
+		t.put(
+			Branch{
+				Name:      row[0],
+				Kind:      Kind(row[1]),
+				End:       row[2],
+				CUDA:      row[3],
+				Kernel:    row[4],
+				EndSource: row[6],
+			},
+		)
 	}
 	for _, row := range rows("releases.tsv") {
 		add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
 	}
 	for _, row := range rows("checksums.tsv") {
-		a := Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], Size: bytes(row[4]), From: source(row[6])}
+		a := Archive{
+			Arch:   row[1],
+			URL:    archiveHost + row[2],
+			SHA256: row[3],
+			Size:   bytes(row[4]),
+			From:   source(row[6]),
+		}
 		add(Release{Version: row[0], Archives: []Archive{a}})
 	}
 	for _, row := range rows("redist.tsv") {
@@ -40,8 +56,8 @@ var Builtin = sync.OnceValue(func() *Table {
 	return t
 })
 
-// rows returns the lines of tab-separated fields in an embedded file, whose form TestBuiltin checks. "-" and "" mean
-// no value; lines that begin with # are comments.
+// rows returns the lines of tab-separated fields in an embedded file, whose form TestBuiltin
+// checks. "-" and "" mean no value; lines that begin with # are comments.
 func rows(file string) (all [][]string) {
 	text, _ := data.ReadFile("data/" + file)
 	for line := range strings.Lines(string(text)) {

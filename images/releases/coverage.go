@@ -17,12 +17,14 @@ import (
 // Coverage is one branch, with what the matrix has of it.
 type Coverage struct {
 	Branch
-	Over    bool     `json:"over"` // support has ended
-	Newest  string   `json:"newest,omitempty"`
-	Date    string   `json:"newestDate,omitempty"`
-	Matrix  []string `json:"matrix"`            // versions that the matrix has, rising
-	Lags    bool     `json:"lags"`              // the matrix has the branch, but not its newest release
-	Addable string   `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
+	Over   bool     `json:"over"` // support has ended
+	Newest string   `json:"newest,omitempty"`
+	Date   string   `json:"newestDate,omitempty"`
+	Matrix []string `json:"matrix"` // versions that the matrix has, rising
+	// the matrix has the branch, but not its newest release
+	Lags bool `json:"lags"`
+	// where it lags: the newest missing release whose checksum is known
+	Addable string `json:"addable,omitempty"`
 	// RunsCUDA says how its newest release runs the release of CUDA that was asked for: native,
 	// minor-version, none.
 	RunsCUDA string            `json:"runsCUDA,omitempty"`
@@ -33,21 +35,29 @@ type Coverage struct {
 type ReleaseCoverage struct {
 	Release
 	InMatrix bool     `json:"inMatrix"`
-	Archs    []string `json:"archs"`              // archives that are known
-	Checked  []string `json:"checksums"`          // those whose sha256 is known
-	CUDA     string   `json:"cuda,omitempty"`     // the highest release that it runs natively
-	RunsCUDA string   `json:"runsCUDA,omitempty"` // how it runs the release of CUDA that was asked for
+	Archs    []string `json:"archs"`          // archives that are known
+	Checked  []string `json:"checksums"`      // those whose sha256 is known
+	CUDA     string   `json:"cuda,omitempty"` // the highest release that it runs natively
+	// how it runs the release of CUDA that was asked for
+	RunsCUDA string `json:"runsCUDA,omitempty"`
 
 	// Recommended says why the driver is the one to take: "recommended: LTS until 2028-06".
 	Recommended string `json:"recommended,omitempty"`
 
-	Advisories []driverinfo.Advisory `json:"advisories,omitempty"` // faults that the matrix knows of
+	// faults that the matrix knows of
+	Advisories []driverinfo.Advisory `json:"advisories,omitempty"`
 }
 
-// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with a matrix
-// on a day, the newest branch first. With lagging it leaves out those whose newest release the matrix has. With cuda it
-// says how drivers run that release of CUDA.
-func (t *Table) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA, branches []string, lagging bool) (all []Coverage, err error) {
+// Coverage compares the branches that are named (by name or by any version of theirs), or all
+// branches, with a matrix on a day, the newest branch first. With lagging it leaves out those whose
+// newest release the matrix has. With cuda it says how drivers run that release of CUDA.
+func (t *Table) Coverage(
+	m *matrix.Matrix,
+	day time.Time,
+	cuda *CUDA,
+	branches []string,
+	lagging bool,
+) (all []Coverage, err error) {
 	var known, wanted []string
 	for _, b := range t.Branches {
 		known = append(known, b.Name)
@@ -55,7 +65,14 @@ func (t *Table) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA, branches [
 	for _, name := range branches {
 		b, ok := t.Branch(name)
 		if near := distros.Nearest(strings.ToUpper(name), known); !ok && len(near) > 0 {
-			err = errors.Join(err, fmt.Errorf("no branch %q is known: did you mean %s?", name, strings.Join(near, " or ")))
+			err = errors.Join(
+				err,
+				fmt.Errorf(
+					"no branch %q is known: did you mean %s?",
+					name,
+					strings.Join(near, " or "),
+				),
+			)
 		} else if !ok {
 			err = errors.Join(err, fmt.Errorf("no branch %q is known", name))
 		}
@@ -73,7 +90,8 @@ func (t *Table) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA, branches [
 // Coverage compares the branch with a matrix on a day.
 func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 	c := Coverage{Branch: b, Over: b.Ended(day), Matrix: []string{}, Releases: []ReleaseCoverage{}}
-	stated, advice := map[string]string{}, Recommend(m.Drivers, day)
+	stated := map[string]string{}
+	advice := Recommend(m.Drivers, day)
 	for _, d := range m.Drivers {
 		if d.Branch == b.Name {
 			c.Matrix, stated[d.Version] = append(c.Matrix, d.Version), d.CUDA
@@ -82,15 +100,23 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 	slices.SortFunc(c.Matrix, matrix.CompareVersions)
 	if n := len(b.Releases); n > 0 {
 		newest := b.Releases[n-1]
-		c.Newest, c.Date = newest.Version, newest.Date
-		c.Lags = len(c.Matrix) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+		c.Newest = newest.Version
+		c.Date = newest.Date
+		c.Lags = len(c.Matrix) > 0 &&
+			matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
 		c.RunsCUDA = runsCUDA(cuda, newest.Version, cmp.Or(stated[newest.Version], b.CUDA))
 	}
 	for _, known := range b.Releases {
 		r := ReleaseCoverage{
 			Release: known, Archs: []string{}, Checked: []string{},
-			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return matrix.CompareVersions(v, known.Version) == 0 }),
-			CUDA:     CUDAOf(known.Version, stated[known.Version]), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
+			InMatrix: slices.ContainsFunc(
+				c.Matrix,
+				func(v string) bool { return matrix.CompareVersions(v, known.Version) == 0 },
+			),
+			CUDA: CUDAOf(
+				known.Version,
+				stated[known.Version],
+			), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
 			Recommended: advice.Mark(known.Version),
 		}
 		for _, a := range m.AdvisoriesOf(r.Version) {
@@ -107,7 +133,8 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 				r.Checked = append(r.Checked, a.Arch)
 			}
 		}
-		if c.Lags && len(r.Checked) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
+		if c.Lags && len(r.Checked) > 0 &&
+			matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
 			c.Addable = r.Version
 		}
 		c.Releases = append(c.Releases, r)
@@ -126,27 +153,36 @@ func runsCUDA(cuda *CUDA, driver, stated string) string {
 // branchOnly is a branch as people write it: 580, R580.
 var branchOnly = regexp.MustCompile(`^[Rr]?[0-9]{3,4}$`)
 
-// Resolve replaces each branch among names of drivers ("580", "R580") by its newest version in the matrix. The
-// notes say which. A branch that the matrix lacks stays: the caller refuses it as an unknown driver. A branch
-// never means a driver for vGPU guests, which needs a licence.
+// Resolve replaces each branch among names of drivers ("580", "R580") by its newest version in the
+// matrix. The notes say which. A branch that the matrix lacks stays: the caller refuses it as an
+// unknown driver. A branch never means a driver for vGPU guests, which needs a licence.
 func Resolve(m *matrix.Matrix, names []string) (notes []string) {
 	for i, name := range names {
 		newest := ""
 		for _, d := range m.Drivers {
-			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) && (newest == "" || matrix.CompareVersions(d.Version, newest) > 0) {
+			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) &&
+				(newest == "" || matrix.CompareVersions(d.Version, newest) > 0) {
 				newest = d.Version
 			}
 		}
 		if newest != "" && branchOnly.MatchString(name) {
-			notes = append(notes, fmt.Sprintf("--driver %s means %s, the newest of its branch in the matrix", name, newest))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"--driver %s means %s, the newest of its branch in the matrix",
+					name,
+					newest,
+				),
+			)
 			names[i] = newest
 		}
 	}
 	return notes
 }
 
-// Absent says of a release that the table knows it and the matrix does not, and how its row is made; "" of any other. It is
-// never chosen for a build: an archive without a checksum is in no row.
+// Absent says of a release that the table knows it and the matrix does not, and how its row is
+// made; "" of any other. It is never chosen for a build: an archive without a checksum is in no
+// row.
 func Absent(m *matrix.Matrix, version string) string {
 	r, known := Builtin().Release(version)
 	same := func(d matrix.Driver) bool { return matrix.CompareVersions(d.Version, version) == 0 }
@@ -157,8 +193,14 @@ func Absent(m *matrix.Matrix, version string) string {
 	if !r.checked() {
 		why = ", because no public source has the checksum of its archives"
 	}
-	return fmt.Sprintf("driver %s is known, but the matrix has no row of it%s: driver-build matrix add-driver %s prints one, from NVIDIA's "+
-		"manifest or its copy (--redist redistrib_%s.json)", r.Version, why, r.Version, r.Version)
+	return fmt.Sprintf(
+		"driver %s is known, but the matrix has no row of it%s: driver-build matrix add-driver %s prints one, from NVIDIA's "+
+			"manifest or its copy (--redist redistrib_%s.json)",
+		r.Version,
+		why,
+		r.Version,
+		r.Version,
+	)
 }
 
 // checked reports whether the checksum of an archive with the driver is known.
@@ -169,7 +211,8 @@ func (r Release) checked() bool {
 	})
 }
 
-// Lacking says that no driver of the matrix has all of a release of CUDA, and which known one has; "" if one has.
+// Lacking says that no driver of the matrix has all of a release of CUDA, and which known one has;
+// "" if one has.
 func (r CUDA) Lacking(m *matrix.Matrix) string {
 	native := func(d matrix.Driver) bool { return r.RunBy(d.Version, d.CUDA).Support == CUDANative }
 	absent := Absent(m, r.Native)

@@ -28,8 +28,10 @@ const (
 // CUDAAnswer says how a driver runs a release of CUDA, and why.
 type CUDAAnswer struct {
 	Support CUDASupport `json:"support" yaml:"support"`
-	Highest string      `json:"highest,omitempty" yaml:"highest,omitempty"` // the highest release that the driver runs natively
-	Why     string      `json:"why,omitempty" yaml:"why,omitempty"`         // the limits, or what is needed
+	// the highest release that the driver runs natively
+	Highest string `json:"highest,omitempty" yaml:"highest,omitempty"`
+	// the limits, or what is needed
+	Why string `json:"why,omitempty" yaml:"why,omitempty"`
 }
 
 const (
@@ -40,14 +42,15 @@ const (
 // CUDAReleases are the releases of the built-in table, rising.
 func CUDAReleases() (all []CUDA) {
 	for _, row := range rows("cuda.tsv") {
-		all = append(all, CUDA{Version: row[0], Floor: row[1], Native: row[2]}) // and letters for the source, which the head of the file explains
+		// and letters for the source, which the head of the file explains
+		all = append(all, CUDA{Version: row[0], Floor: row[1], Native: row[2]})
 	}
 	return all
 }
 
-// CUDAOf returns the highest release that a driver runs natively: the one that its entry in the matrix states, or that
-// of the table; "" for a driver before the table. A driver of a branch that the table does not name has at least this
-// one.
+// CUDAOf returns the highest release that a driver runs natively: the one that its entry in the
+// matrix states, or that of the table; "" for a driver before the table. A driver of a branch that
+// the table does not name has at least this one.
 func CUDAOf(driver, stated string) (version string) {
 	if stated != "" {
 		return stated
@@ -60,12 +63,19 @@ func CUDAOf(driver, stated string) (version string) {
 	return version
 }
 
-// RequireCUDA returns the release that a text names: one of the table, or one that a driver of the matrix states.
+// RequireCUDA returns the release that a text names: one of the table, or one that a driver of the
+// matrix states.
 func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
 	if !matrix.HasForm("cuda", text) {
-		if parts := strings.Split(text, "."); len(parts) > 2 && matrix.HasForm("cuda", strings.Join(parts[:2], ".")) {
-			return CUDA{}, fmt.Errorf("%.40q is no release of CUDA for drivers: give its first two numbers, %s.%s; updates of a release "+
-				"have the same drivers", text, parts[0], parts[1])
+		if parts := strings.Split(text, "."); len(parts) > 2 &&
+			matrix.HasForm("cuda", strings.Join(parts[:2], ".")) {
+			return CUDA{}, fmt.Errorf(
+				"%.40q is no release of CUDA for drivers: give its first two numbers, %s.%s; updates of a release "+
+					"have the same drivers",
+				text,
+				parts[0],
+				parts[1],
+			)
 		}
 		return CUDA{}, fmt.Errorf("%.40q is no release of CUDA, such as 12.8", text)
 	}
@@ -82,7 +92,12 @@ func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
 	stated := slices.ContainsFunc(m.Drivers, func(d matrix.Driver) bool { return d.CUDA == text })
 	switch {
 	case matrix.Major(nearest.Version) != matrix.Major(text):
-		return CUDA{}, fmt.Errorf("no CUDA %s is known: the table of driver-build has %s to %s", text, known[0].Version, known[len(known)-1].Version)
+		return CUDA{}, fmt.Errorf(
+			"no CUDA %s is known: the table of driver-build has %s to %s",
+			text,
+			known[0].Version,
+			known[len(known)-1].Version,
+		)
 	case stated && matrix.Major(text) >= firstMinor:
 		return CUDA{Version: text, Floor: nearest.Floor}, nil
 	}
@@ -100,11 +115,24 @@ func (r CUDA) RunBy(driver, stated string) CUDAAnswer {
 	case matrix.CompareVersions(a.Highest, r.Version) >= 0:
 	case matrix.Major(r.Version) >= firstMinor && matrix.CompareVersions(driver, r.Floor) >= 0:
 		a.Support = CUDAMinor
-		a.Why = fmt.Sprintf("driver %s %s: programs of %s run by minor-version compatibility, but it compiles no PTX of %s, "+
-			"and calls that need a newer driver fail", driver, has, r.Version, r.Version)
+		a.Why = fmt.Sprintf(
+			"driver %s %s: programs of %s run by minor-version compatibility, but it compiles no PTX of %s, "+
+				"and calls that need a newer driver fail",
+			driver,
+			has,
+			r.Version,
+			r.Version,
+		)
 	default:
 		a.Support = CUDANone
-		a.Why = fmt.Sprintf("driver %s %s; CUDA %s needs %s or newer%s", driver, has, r.Version, r.Floor, r.compatPackage())
+		a.Why = fmt.Sprintf(
+			"driver %s %s; CUDA %s needs %s or newer%s",
+			driver,
+			has,
+			r.Version,
+			r.Floor,
+			r.compatPackage(),
+		)
 	}
 	return a
 }
@@ -127,5 +155,9 @@ func (r CUDA) compatPackage() string {
 	if matrix.Major(r.Version) < firstCompat {
 		return ""
 	}
-	return ", or the package cuda-compat-" + strings.ReplaceAll(r.Version, ".", "-") + " in the application's image, on data center GPUs only"
+	return ", or the package cuda-compat-" + strings.ReplaceAll(
+		r.Version,
+		".",
+		"-",
+	) + " in the application's image, on data center GPUs only"
 }

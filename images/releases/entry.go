@@ -23,11 +23,12 @@ const (
 
 // Entry is a driver on its way into a matrix. Its public fields are what the user gave.
 type Entry struct {
-	Version  string
-	Archs    []string  // of [matrix.CheckArch]; empty: those whose address is known
-	URLs     []string  // [ARCH=]URL of archives
-	Source   Source    // of NVIDIA's list
-	Manifest Source    // of NVIDIA's redist folder; without an address NVIDIA's own, where it is needed
+	Version string
+	Archs   []string // of [matrix.CheckArch]; empty: those whose address is known
+	URLs    []string // [ARCH=]URL of archives
+	Source  Source   // of NVIDIA's list
+	// of NVIDIA's redist folder; without an address NVIDIA's own, where it is needed
+	Manifest Source
 	Day      time.Time // that the entry is added on
 
 	// Download keeps an archive in the cache and hashes it; nil: archives are not downloaded.
@@ -48,7 +49,8 @@ func (e *Entry) Check(m *matrix.Matrix) error {
 	for _, u := range e.URLs {
 		arch, rest, ok := strings.Cut(u, "=")
 		if !ok || strings.Contains(arch, ":") { // no ARCH=: an address may hold a =
-			arch, rest = "amd64", u
+			arch = "amd64"
+			rest = u
 			if len(e.Archs) == 1 {
 				arch = e.Archs[0]
 			}
@@ -94,7 +96,8 @@ func (e *Entry) Find(ctx context.Context) error {
 	if v := release.Version; v != "" && v != e.Version {
 		return failure.Errorf(failure.Usage, "driver %s is written %s", e.Version, v)
 	}
-	e.Driver.Version, e.Driver.Archives = e.Version, map[string]matrix.Archive{}
+	e.Driver.Version = e.Version
+	e.Driver.Archives = map[string]matrix.Archive{}
 	bySource := map[string][]string{}
 	for _, arch := range wanted {
 		if addresses[arch] == "" {
@@ -122,14 +125,17 @@ func (e *Entry) Find(ctx context.Context) error {
 	return nil
 }
 
-// load reads what is known of drivers: NVIDIA's list only when the built-in table does not have the release and the user
-// gave no address; the manifest that the user named, or NVIDIA's own where nothing else knows an archive. Only what the
-// user named must be there. read says that a manifest was read.
+// load reads what is known of drivers: NVIDIA's list only when the built-in table does not have the
+// release and the user gave no address; the manifest that the user named, or NVIDIA's own where
+// nothing else knows an archive. Only what the user named must be there. read says that a manifest
+// was read.
 func (e *Entry) load(ctx context.Context) (read bool, err error) {
-	list, m := e.Source, e.Manifest
+	list := e.Source
+	m := e.Manifest
 	built, _ := Builtin().Release(e.Version)
 	list.None = list.None || list.Address == "" && (len(e.urls) > 0 || m.Address != "" || len(built.addresses()) > 0)
-	if e.table, e.Notes, err = Load(ctx, list); err != nil {
+	e.table, e.Notes, err = Load(ctx, list)
+	if err != nil {
 		return false, err
 	}
 	known, _ := e.table.Release(e.Version)
@@ -140,7 +146,8 @@ func (e *Entry) load(ctx context.Context) (read bool, err error) {
 	table, _, cuda, err := e.table.ReadManifest(ctx, m, e.Version)
 	switch {
 	case err == nil:
-		e.table, e.Driver.CUDA = table, cuda
+		e.table = table
+		e.Driver.CUDA = cuda
 		return true, nil
 	case m.Address != "":
 		return false, err
@@ -152,8 +159,9 @@ func (e *Entry) load(ctx context.Context) (read bool, err error) {
 	return false, nil
 }
 
-// archive pins one archive: sha256, size and who says so. All sources that know the archive must say the same. The
-// .sha256sum file beside an archive is asked only if there is no other, and archives of the redist folder have none.
+// archive pins one archive: sha256, size and who says so. All sources that know the archive must
+// say the same. The .sha256sum file beside an archive is asked only if there is no other, and
+// archives of the redist folder have none.
 func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a matrix.Archive, from string, err error) {
 	a.URL = address
 	component := ""
@@ -179,7 +187,8 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 		if len(stated) == 0 {
 			own.From = "a download alone"
 		}
-		if own.SHA256, own.Size, err = e.Download(ctx, address, maxArchive); err != nil {
+		own.SHA256, own.Size, err = e.Download(ctx, address, maxArchive)
+		if err != nil {
 			return a, "", err
 		}
 		stated = append(stated, own)
@@ -194,7 +203,9 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 		if err := agree(stated[0], s); err != nil {
 			return a, "", err
 		}
-		a.SHA256, a.Size, sources = s.SHA256, max(a.Size, s.Size), append(sources, s.From)
+		a.SHA256 = s.SHA256
+		a.Size = max(a.Size, s.Size)
+		sources = append(sources, s.From)
 	}
 	return a, strings.Join(sources, ", and "), nil
 }
@@ -207,15 +218,16 @@ func (e *Entry) beside(ctx context.Context, address string) (string, error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		sum, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if sum = strings.ToLower(sum); fileOf(strings.TrimLeft(file, " *")) == fileOf(address) && matrix.HasForm("digest", sum) {
+		sum = strings.ToLower(sum)
+		if fileOf(strings.TrimLeft(file, " *")) == fileOf(address) && matrix.HasForm("digest", sum) {
 			return sum, nil
 		}
 	}
 	return "", errors.New("it is of another file")
 }
 
-// components writes down the components whose archives are known: those of the manifest and of the table,
-// which were compared when the manifest was read.
+// components writes down the components whose archives are known: those of the manifest and of the
+// table, which were compared when the manifest was read.
 func (e *Entry) components(r Release, archs []string) {
 	e.Driver.Components = matrix.Components{}
 	var sources []string

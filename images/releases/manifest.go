@@ -17,8 +17,9 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// NVIDIA publishes a manifest of each driver (redistrib_<version>.json), and a tar.xz archive for each component and
-// platform. The driver itself is one of the components. The paths in a manifest are relative to its own folder.
+// NVIDIA publishes a manifest of each driver (redistrib_<version>.json), and a tar.xz archive for
+// each component and platform. The driver itself is one of the components. The paths in a manifest
+// are relative to its own folder.
 const (
 	redistFolder = redistHost + "nvidia-driver/redist/"
 	redistDriver = "nvidia_driver" // the driver itself, as a component
@@ -42,13 +43,16 @@ const (
 
 // The forms of values. They are narrow on purpose: paths become part of matrix.yaml.
 var (
-	pathShape = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+-archive\.tar\.xz$`)
+	pathShape = regexp.MustCompile(
+		`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+-archive\.tar\.xz$`,
+	)
 	cudaLabel = regexp.MustCompile(`^cuda([0-9]{1,3}\.[0-9]{1,3})$`)
 )
 
-// parseManifest reads a manifest: its release, whose archives have paths in place of addresses, and the CUDA version that
-// the driver came with, "" if it does not say. Unknown components and platforms are passed over. A known component with a
-// field of another form is an error. Fields that manifests before 2023 lack may be missing. The manifest is not signed.
+// parseManifest reads a manifest: its release, whose archives have paths in place of addresses, and
+// the CUDA version that the driver came with, "" if it does not say. Unknown components and
+// platforms are passed over. A known component with a field of another form is an error. Fields
+// that manifests before 2023 lack may be missing. The manifest is not signed.
 func parseManifest(data []byte) (r Release, cuda string, err error) {
 	var fields map[string]json.RawMessage
 	var about struct {
@@ -60,16 +64,32 @@ func parseManifest(data []byte) (r Release, cuda string, err error) {
 	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &about)); err != nil {
 		return r, "", fmt.Errorf("%w: %w", errManifest, err)
 	}
-	r.Version, r.Date = about.Driver.Version, about.Date
+	r.Version = about.Driver.Version
+	r.Date = about.Date
 	switch _, err := time.Parse(time.DateOnly, r.Date); {
 	case fields[redistDriver] == nil:
 		return r, "", fmt.Errorf("%w: it has no component %s", errManifest, redistDriver)
 	case !matrix.HasForm("version", r.Version):
-		return r, "", fmt.Errorf("%w: %s: %.80q is no version of a driver, such as 535.261.03", errManifest, redistDriver, r.Version)
+		return r, "", fmt.Errorf(
+			"%w: %s: %.80q is no version of a driver, such as 535.261.03",
+			errManifest,
+			redistDriver,
+			r.Version,
+		)
 	case about.Label != "" && about.Label != r.Version:
-		return r, "", fmt.Errorf("%w: release_label is %.80q, the version of %s is %s", errManifest, about.Label, redistDriver, r.Version)
+		return r, "", fmt.Errorf(
+			"%w: release_label is %.80q, the version of %s is %s",
+			errManifest,
+			about.Label,
+			redistDriver,
+			r.Version,
+		)
 	case about.Product != "" && about.Product != "nvidia-driver":
-		return r, "", fmt.Errorf("%w: %.80q is another product than nvidia-driver", errManifest, about.Product)
+		return r, "", fmt.Errorf(
+			"%w: %.80q is another product than nvidia-driver",
+			errManifest,
+			about.Product,
+		)
 	case r.Date != "" && err != nil:
 		return r, "", fmt.Errorf("%w: release_date: %w", errManifest, err)
 	}
@@ -86,7 +106,8 @@ func parseManifest(data []byte) (r Release, cuda string, err error) {
 	return r, compatible(fields["cuda_compat"]), nil
 }
 
-// componentArchives reads one component. One of images has one archive for a platform, and no variants of it.
+// componentArchives reads one component. One of images has one archive for a platform, and no
+// variants of it.
 func componentArchives(name string, raw json.RawMessage) (all []Archive, err error) {
 	type file struct {
 		Path   string `json:"relative_path"`
@@ -112,21 +133,36 @@ func componentArchives(name string, raw json.RawMessage) (all []Archive, err err
 		size, err := f.Size.Int64()
 		switch {
 		case !pathShape.MatchString(f.Path) || path.Clean(f.Path) != f.Path:
-			return nil, fmt.Errorf("%s: %.200q is no path of an archive below the manifest's folder", platform, f.Path)
+			return nil, fmt.Errorf(
+				"%s: %.200q is no path of an archive below the manifest's folder",
+				platform,
+				f.Path,
+			)
 		case !matrix.HasForm("digest", f.SHA256):
 			return nil, fmt.Errorf("%s: %.80q is no sha256", platform, f.SHA256)
 		case f.Size != "" && (err != nil || size <= 0 || size > maxFile):
 			return nil, fmt.Errorf("%s: %.40q is no size of an archive in bytes", platform, f.Size)
 		}
-		all = append(all, Archive{Component: name, Version: c.Version, Arch: archs[i], URL: f.Path, SHA256: f.SHA256, Size: size})
+		all = append(
+			all,
+			Archive{
+				Component: name,
+				Version:   c.Version,
+				Arch:      archs[i],
+				URL:       f.Path,
+				SHA256:    f.SHA256,
+				Size:      size,
+			},
+		)
 	}
 	return all, nil
 }
 
-// compatible reads the CUDA version that the driver came with off the names of the variants of cuda_compat, which
-// goes into no image. Several leave it open.
+// compatible reads the CUDA version that the driver came with off the names of the variants of
+// cuda_compat, which goes into no image. Several leave it open.
 func compatible(raw json.RawMessage) (cuda string) {
-	var variants map[string]map[string]json.RawMessage // by platform; other fields are no objects, and are passed over
+	// by platform; other fields are no objects, and are passed over
+	var variants map[string]map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &variants)
 	for _, arch := range archs {
 		for name := range variants[matrix.Platform(arch)] {
@@ -143,9 +179,14 @@ func compatible(raw json.RawMessage) (cuda string) {
 	return cuda
 }
 
-// ReadManifest reads a manifest of NVIDIA's redist folder and adds its release to the table. version is that of the
-// driver that it must be of; "" takes any. A file whose checksum the table has differently is an error.
-func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fresh *Table, r Release, cuda string, err error) {
+// ReadManifest reads a manifest of NVIDIA's redist folder and adds its release to the table.
+// version is that of the driver that it must be of; "" takes any. A file whose checksum the table
+// has differently is an error.
+func (t *Table) ReadManifest(
+	ctx context.Context,
+	m Source,
+	version string,
+) (fresh *Table, r Release, cuda string, err error) {
 	if m.Name == "" {
 		m.Name = redistFolder + "redistrib_" + version + ".json"
 	}
@@ -157,11 +198,18 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 	case err != nil:
 		return nil, r, "", fmt.Errorf("--redist %s: %w", m.Name, err)
 	case version != "" && r.Version != version:
-		return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, r.Version, version)
+		return nil, r, "", failure.Errorf(
+			failure.Usage,
+			"--redist %s is the manifest of driver %s, not of %s",
+			m.Name,
+			r.Version,
+			version,
+		)
 	}
 	// The paths of a manifest are relative to its own folder; those of a file, to NVIDIA's.
 	base := redistFolder
-	if folder, file := path.Split(m.Address); file != "" && (strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
+	if folder, file := path.Split(m.Address); file != "" &&
+		(strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
 		base = folder
 	}
 	have, _ := t.Release(r.Version)
@@ -179,7 +227,8 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 	return t.With(&Table{Branches: []Branch{branch}}), r, cuda, err
 }
 
-// CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the same checksum and size.
+// CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the
+// same checksum and size.
 func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 	for _, d := range m.Drivers {
 		if matrix.CompareVersions(d.Version, r.Version) != 0 {
@@ -191,7 +240,10 @@ func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 				a = d.Components[name][f.Arch]
 			}
 			if fileOf(a.URL) == fileOf(f.URL) {
-				err = errors.Join(err, agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f))
+				err = errors.Join(
+					err,
+					agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f),
+				)
 			}
 		}
 	}
@@ -210,17 +262,25 @@ func agree(a, b Archive) error {
 		}
 		return text
 	}
-	return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before you use either",
-		fileOf(b.URL), says(a), says(b))
+	return failure.Errorf(
+		failure.Content,
+		"two sources disagree about %s: %s, %s: find out which one is right before you use either",
+		fileOf(b.URL),
+		says(a),
+		says(b),
+	)
 }
 
-// Shown is an address for people and for comments: without what may be secret. A file is shown by its name.
+// Shown is an address for people and for comments: without what may be secret. A file is shown by
+// its name.
 func Shown(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || u.Scheme == "file" {
 		return fileOf(address)
 	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	u.User = nil
+	u.RawQuery = ""
+	u.Fragment = ""
 	return u.String()
 }
 

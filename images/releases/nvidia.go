@@ -30,7 +30,8 @@ var ErrFormat = failure.New(failure.Usage, "no list of releases as NVIDIA publis
 const (
 	maxNotes = 20
 	maxURL   = 1024
-	// publicPatience bounds questions to NVIDIA's servers that the user did not ask for: the built-in table is there.
+	// publicPatience bounds questions to NVIDIA's servers that the user did not ask for: the
+	// built-in table is there.
 	publicPatience = 15 * time.Second
 )
 
@@ -50,7 +51,11 @@ func (s Source) read(ctx context.Context, public string, limit int64) ([]byte, e
 	if s.Address != "" {
 		return s.Read(ctx, s.Address, limit)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, publicPatience, fmt.Errorf("%w within %v", fetch.ErrUnreachable, publicPatience))
+	limited, cancel := context.WithTimeoutCause(
+		ctx,
+		publicPatience,
+		fmt.Errorf("%w within %v", fetch.ErrUnreachable, publicPatience),
+	)
 	defer cancel()
 	text, err := s.Read(limited, public, limit)
 	if err != nil && limited.Err() != nil {
@@ -59,8 +64,9 @@ func (s Source) read(ctx context.Context, public string, limit int64) ([]byte, e
 	return text, err
 }
 
-// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not available is an
-// error, and so is a malformed list. The public list may be missing: a note says so.
+// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not
+// available is an error, and so is a malformed list. The public list may be missing: a note says
+// so.
 func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
 	if s.None {
 		return Builtin(), nil, nil
@@ -75,13 +81,20 @@ func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
 	case err != nil && s.Address != "":
 		return nil, nil, fmt.Errorf("--releases %s: %w", s.Name, err)
 	case err != nil:
-		return Builtin(), []string{fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)}, nil
+		return Builtin(), []string{
+			fmt.Sprintf(
+				"NVIDIA's list of releases could not be read, the built-in table is used: %v",
+				err,
+			),
+		}, nil
 	}
 	for i := range notes {
 		notes[i] = cmp.Or(s.Address, Address) + ": " + notes[i]
 	}
 	if s.Offline && s.Address == "" {
-		notes = append([]string{"NVIDIA's list of releases is that of the last download (--offline)"}, notes...)
+		notes = append(
+			[]string{"NVIDIA's list of releases is that of the last download (--offline)"},
+			notes...)
 	}
 	return Builtin().With(t), notes, nil
 }
@@ -92,12 +105,13 @@ var (
 	urlShape    = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
 )
 
-// Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text that is
-// not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no checksums: its
-// content may only inform people and provide an address.
+// Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in
+// notes. A text that is not such a file, or has no entry with a known form, is ErrFormat. The file
+// is not signed and has no checksums: its content may only inform people and provide an address.
 func Parse(text []byte) (t *Table, notes []string, err error) {
 	var doc map[string]struct { // by branch ("535"); fields that differ between entries stay raw
-		Type string            `json:"type"` // "lts branch", "production branch", "new feature branch"
+		// "lts branch", "production branch", "new feature branch"
+		Type string            `json:"type"`
 		Info []json.RawMessage `json:"driver_info"`
 	}
 	if err := json.Unmarshal(text, &doc); err != nil {
@@ -111,7 +125,10 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 	t = new(Table)
 	found := 0
 	for _, key := range slices.Sorted(maps.Keys(doc)) {
-		b := Branch{Name: "R" + strings.TrimLeft(strings.TrimSpace(key), "Rr"), Kind: kindOf(doc[key].Type)}
+		b := Branch{
+			Name: "R" + strings.TrimLeft(strings.TrimSpace(key), "Rr"),
+			Kind: kindOf(doc[key].Type),
+		}
 		if !branchShape.MatchString(b.Name) {
 			note("left out %.40q: no branch of drivers", key)
 			continue
@@ -138,10 +155,11 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 
 func parseEntry(raw json.RawMessage) (Release, error) {
 	var e struct {
-		Version  string          `json:"release_version"`
-		Date     string          `json:"release_date"`
-		Notes    string          `json:"release_notes"`
-		RunFiles json.RawMessage `json:"runfile_url"` // by architecture ("x86_64"); a single address in some entries
+		Version string `json:"release_version"`
+		Date    string `json:"release_date"`
+		Notes   string `json:"release_notes"`
+		// by architecture ("x86_64"); a single address in some entries
+		RunFiles json.RawMessage `json:"runfile_url"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Release{}, errors.New("it is no release")
@@ -153,7 +171,9 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 	if _, err := time.Parse(time.DateOnly, e.Date); err == nil {
 		r.Date = e.Date
 	}
-	if u, err := url.Parse(e.Notes); err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && len(e.Notes) <= maxURL {
+	if u, err := url.Parse(e.Notes); err == nil && u.Scheme == "https" && u.Host != "" &&
+		u.User == nil &&
+		len(e.Notes) <= maxURL {
 		r.Notes = u.String()
 	}
 	byArch := map[string]string{}

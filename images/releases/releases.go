@@ -1,11 +1,11 @@
-// Package releases has data about NVIDIA's driver releases: their branches, the end of support of each, and
-// the sha256 of the archives as public packaging recipes publish them. It has a built-in table, and parses
-// NVIDIA's releases.json and manifests.
+// Package releases has data about NVIDIA's driver releases: their branches, the end of support of
+// each, and the sha256 of the archives as public packaging recipes publish them. It has a built-in
+// table, and parses NVIDIA's releases.json and manifests.
 //
-// It compares a matrix with these drivers, and makes the entry of a driver that is to be added. It reads the
-// network only through the functions that its caller passes. It does not say that a driver works on a system:
-// package matrix does that. No value in the table was computed from a downloaded archive; data/ names the
-// source of each value.
+// It compares a matrix with these drivers, and makes the entry of a driver that is to be added. It
+// reads the network only through the functions that its caller passes. It does not say that a
+// driver works on a system: package matrix does that. No value in the table was computed from a
+// downloaded archive; data/ names the source of each value.
 package releases
 
 import (
@@ -39,47 +39,56 @@ type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
 type Branch struct {
-	Name      string    `json:"branch"`              // "R535"
-	Kind      Kind      `json:"kind,omitempty"`      // "" when unknown
-	End       string    `json:"endOfLife,omitempty"` // last month of support, "2028-06"; "over"; "" when unknown
-	EndSource string    `json:"-"`                   // who says End, for people
-	CUDA      string    `json:"cuda,omitempty"`      // the CUDA version that it shipped with, "12.2"; "" when unknown
-	Kernel    string    `json:"minKernel,omitempty"` // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
-	Releases  []Release `json:"-"`                   // rising
+	Name string `json:"branch"`         // "R535"
+	Kind Kind   `json:"kind,omitempty"` // "" when unknown
+	// last month of support, "2028-06"; "over"; "" when unknown
+	End       string `json:"endOfLife,omitempty"`
+	EndSource string `json:"-"` // who says End, for people
+	// the CUDA version that it shipped with, "12.2"; "" when unknown
+	CUDA string `json:"cuda,omitempty"`
+	// the oldest kernel that its last releases compile on, "3.10"; "" when unknown
+	Kernel   string    `json:"minKernel,omitempty"`
+	Releases []Release `json:"-"` // rising
 }
 
 // Release is one version of the driver.
 type Release struct {
-	Version  string    `json:"version"`
-	Date     string    `json:"date,omitempty"`      // "2023-06-14"; "" when unknown
-	Kernel   string    `json:"maxKernel,omitempty"` // the highest that the modules compile on without patches, "6.5"; "" when unknown
-	Notes    string    `json:"notes,omitempty"`     // https URL of the release notes, "" when unknown
-	Reason   string    `json:"-"`                   // the source of Kernel, for people
+	Version string `json:"version"`
+	Date    string `json:"date,omitempty"` // "2023-06-14"; "" when unknown
+	// the highest that the modules compile on without patches, "6.5"; "" when unknown
+	Kernel string `json:"maxKernel,omitempty"`
+	// https URL of the release notes, "" when unknown
+	Notes    string    `json:"notes,omitempty"`
+	Reason   string    `json:"-"` // the source of Kernel, for people
 	Archives []Archive `json:"-"`
 }
 
 // Archive is a .run file, or one of NVIDIA's redist folder, for one architecture.
 type Archive struct {
 	Component string // as in the manifest of the folder: fabricmanager; "" for a .run file
-	Version   string // of a component: the release's, except for components with versions of their own
-	Arch      string // "amd64", "arm64"
-	URL       string // http or https
-	SHA256    string // 64 lower-case hex digits, "" when unpublished
-	Size      int64  // bytes; 0: unknown
-	From      string // the source of the sha256, for people
+	// of a component: the release's, except for components with versions of their own
+	Version string
+	Arch    string // "amd64", "arm64"
+	URL     string // http or https
+	SHA256  string // 64 lower-case hex digits, "" when unpublished
+	Size    int64  // bytes; 0: unknown
+	From    string // the source of the sha256, for people
 }
 
 // Archive returns the archive of a component for an architecture.
 func (r Release) Archive(component, arch string) (Archive, bool) {
-	i := slices.IndexFunc(r.Archives, func(a Archive) bool { return a.Component == component && a.Arch == arch })
+	i := slices.IndexFunc(
+		r.Archives,
+		func(a Archive) bool { return a.Component == component && a.Arch == arch },
+	)
 	if i < 0 {
 		return Archive{}, false
 	}
 	return r.Archives[i], true
 }
 
-// Driver returns the archive that a build would take the driver from: the .run archive, or the one of the
-// redist folder where there is no other.
+// Driver returns the archive that a build would take the driver from: the .run archive, or the one
+// of the redist folder where there is no other.
 func (r Release) Driver(arch string) (Archive, bool) {
 	if a, ok := r.Archive("", arch); ok {
 		return a, true
@@ -109,12 +118,15 @@ func (t *Table) Branch(name string) (Branch, bool) {
 	return Branch{}, false
 }
 
-// Release returns a release: the one with exactly this version, else one with an equal version, such as
-// 418.87.01 for 418.87.1.
+// Release returns a release: the one with exactly this version, else one with an equal version,
+// such as 418.87.01 for 418.87.1.
 func (t *Table) Release(version string) (Release, bool) {
 	b, _ := t.Branch(version)
 	same := func(r Release) bool { return matrix.CompareVersions(r.Version, version) == 0 }
-	n := max(slices.IndexFunc(b.Releases, same), slices.IndexFunc(b.Releases, func(r Release) bool { return r.Version == version }))
+	n := max(
+		slices.IndexFunc(b.Releases, same),
+		slices.IndexFunc(b.Releases, func(r Release) bool { return r.Version == version }),
+	)
 	if n < 0 {
 		return Release{}, false
 	}
@@ -136,8 +148,8 @@ func BranchOf(version string) string {
 	return "R" + first
 }
 
-// With returns the table completed and corrected by a newer one: values that fresh has count, others stay. A
-// sha256 that the table has stays.
+// With returns the table completed and corrected by a newer one: values that fresh has count,
+// others stay. A sha256 that the table has stays.
 func (t *Table) With(fresh *Table) *Table {
 	merged := &Table{Branches: slices.Clone(t.Branches)}
 	for _, b := range fresh.Branches {
@@ -148,7 +160,12 @@ func (t *Table) With(fresh *Table) *Table {
 
 // put merges a branch into the table.
 func (t *Table) put(fresh Branch) {
-	merge(&t.Branches, fresh, func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) }, Branch.with)
+	merge(
+		&t.Branches,
+		fresh,
+		func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) },
+		Branch.with,
+	)
 }
 
 // merge joins an element with its equal of a sorted list, or with a zero one at its place.
@@ -162,9 +179,13 @@ func merge[T any](list *[]T, fresh T, order func(a, b T) int, join func(old, fre
 
 func (b Branch) with(fresh Branch) Branch {
 	if fresh.End != "" {
-		b.End, b.EndSource = fresh.End, fresh.EndSource
+		b.End = fresh.End
+		b.EndSource = fresh.EndSource
 	}
-	b.Name, b.Kind, b.CUDA, b.Kernel = fresh.Name, cmp.Or(fresh.Kind, b.Kind), cmp.Or(fresh.CUDA, b.CUDA), cmp.Or(fresh.Kernel, b.Kernel)
+	b.Name = fresh.Name
+	b.Kind = cmp.Or(fresh.Kind, b.Kind)
+	b.CUDA = cmp.Or(fresh.CUDA, b.CUDA)
+	b.Kernel = cmp.Or(fresh.Kernel, b.Kernel)
 	b.Releases = slices.Clone(b.Releases) // of a table that stays as it is
 	for _, r := range fresh.Releases {
 		merge(&b.Releases, r, byVersion, Release.with)
@@ -175,7 +196,10 @@ func (b Branch) with(fresh Branch) Branch {
 func (r Release) with(fresh Release) Release {
 	merged := Release{
 		Version: fresh.Version, Date: cmp.Or(fresh.Date, r.Date), Notes: cmp.Or(fresh.Notes, r.Notes),
-		Kernel: cmp.Or(fresh.Kernel, r.Kernel), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
+		Kernel: cmp.Or(
+			fresh.Kernel,
+			r.Kernel,
+		), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
 	}
 	for _, a := range fresh.Archives {
 		if _, found := merged.Archive(a.Component, a.Arch); !found {
@@ -190,5 +214,8 @@ func (r Release) with(fresh Release) Release {
 
 // byVersion treats 440.64 and 440.64.00 as different, because NVIDIA published two archives.
 func byVersion(a, b Release) int {
-	return cmp.Or(matrix.CompareVersions(a.Version, b.Version), strings.Compare(a.Version, b.Version))
+	return cmp.Or(
+		matrix.CompareVersions(a.Version, b.Version),
+		strings.Compare(a.Version, b.Version),
+	)
 }

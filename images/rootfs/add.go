@@ -34,7 +34,8 @@ func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if p, err = t.Resolve(p); err != nil {
+	p, err = t.Resolve(p)
+	if err != nil {
 		return err
 	}
 	if p == "." {
@@ -42,7 +43,11 @@ func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 	}
 	if e, ok := t.Lstat(p); ok {
 		if e.Kind != Dir {
-			return fmt.Errorf("%w: directory %s: a file of that name is there already", ErrFormat, name)
+			return fmt.Errorf(
+				"%w: directory %s: a file of that name is there already",
+				ErrFormat,
+				name,
+			)
 		}
 		return nil
 	}
@@ -59,7 +64,8 @@ func (t *Tree) AddLink(name, target string) error {
 		return fmt.Errorf("link %s: %w: target %q", name, ErrUnsafePath, target)
 	}
 	if e, ok := t.Lstat(p); ok && e.Kind == Dir {
-		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and its content stay
+		// a package's lib64 -> usr/lib64 over a directory: the directory and its content stay
+		return nil
 	}
 	return t.addEntry(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
 }
@@ -72,12 +78,18 @@ func (t *Tree) AddHardLink(name, existing string) error {
 	}
 	e, ok := t.entries[from]
 	if !ok || e.Kind != File {
-		return fmt.Errorf("%w: hard link %s: %s is not a file of the same archive", ErrFormat, name, existing)
+		return fmt.Errorf(
+			"%w: hard link %s: %s is not a file of the same archive",
+			ErrFormat,
+			name,
+			existing,
+		)
 	}
 	return t.Move(e, name)
 }
 
-// Move adds an entry of another tree, with its content, under a new name. Both trees must share their spool.
+// Move adds an entry of another tree, with its content, under a new name. Both trees must share
+// their spool.
 func (t *Tree) Move(e *Entry, name string) error {
 	p, err := t.resolveParent(name)
 	if err != nil {
@@ -104,8 +116,8 @@ func (t *Tree) Delete(name string) error {
 	return nil
 }
 
-// AddEntry adds an entry of another tree on the same spool at its own path, through the links of the
-// tree below.
+// AddEntry adds an entry of another tree on the same spool at its own path, through the links of
+// the tree below.
 func (t *Tree) AddEntry(e *Entry) error {
 	switch e.Kind {
 	case Dir:
@@ -117,9 +129,9 @@ func (t *Tree) AddEntry(e *Entry) error {
 	}
 }
 
-// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. It
-// resolves names through the links of this tree and the lower one, and drops the archive's times. It refuses
-// anything else, such as a device.
+// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric
+// owner. It resolves names through the links of this tree and the lower one, and drops the
+// archive's times. It refuses anything else, such as a device.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	mode := FileMode(hdr.Mode)
 	switch hdr = detached(hdr); hdr.Typeflag {
@@ -144,12 +156,17 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 		e.UID, e.GID, e.Xattrs = hdr.Uid, hdr.Gid, xattrs(hdr)
 		return checkEntry(e)
 	default:
-		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)
+		return fmt.Errorf(
+			"%s: %w: type %q has no place in an image",
+			hdr.Name,
+			ErrUnsafePath,
+			hdr.Typeflag,
+		)
 	}
 }
 
-// Cancellable makes reads of r fail once the context has ended, so that a large file in the middle of
-// unpacking does not hold up a stop.
+// Cancellable makes reads of r fail once the context has ended, so that a large file in the middle
+// of unpacking does not hold up a stop.
 func Cancellable(ctx context.Context, r io.Reader) io.Reader { return &cancelReader{ctx, r} }
 
 type cancelReader struct {

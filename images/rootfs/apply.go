@@ -10,18 +10,21 @@ import (
 	"strings"
 )
 
-// Apply reads one image layer into the tree, with its markers. keep selects the file contents to keep; nil keeps all.
+// Apply reads one image layer into the tree, with its markers. keep selects the file contents to
+// keep; nil keeps all.
 //
-// Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes usr/lib/x
-// over a base with merged /usr, and can lead nowhere else. The last part of a name is replaced, also when it
-// is a link: a folder lib of a layer takes the place of the link. containerd does the same.
+// Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes
+// usr/lib/x over a base with merged /usr, and can lead nowhere else. The last part of a name is
+// replaced, also when it is a link: a folder lib of a layer takes the place of the link. containerd
+// does the same.
 //
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
 	t.layer++
 	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
 		return t.apply(hdr, func(e *Entry) (err error) {
-			e.Size, e.ContentOmitted = hdr.Size, true
+			e.Size = hdr.Size
+			e.ContentOmitted = true
 			if keep == nil || keep(e.Path) {
 				e.content, err = t.spool.write(r, hdr.Size)
 				e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
@@ -45,7 +48,8 @@ func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Rea
 		if err != nil {
 			return fmt.Errorf("read layer: %w", malformed(err))
 		}
-		if err = CheckMember(hdr); err == nil {
+		err = CheckMember(hdr)
+		if err == nil {
 			err = f(detached(hdr), Cancellable(ctx, tr))
 		}
 		if err != nil {
@@ -65,11 +69,12 @@ func malformed(err error) error {
 	return err
 }
 
-// detached copies the texts that a tree keeps: a name out of a PAX record shares the memory of the whole
-// record, which may have a megabyte.
+// detached copies the texts that a tree keeps: a name out of a PAX record shares the memory of the
+// whole record, which may have a megabyte.
 func detached(hdr *tar.Header) *tar.Header {
 	if len(hdr.PAXRecords) > 0 {
-		hdr.Name, hdr.Linkname = strings.Clone(hdr.Name), strings.Clone(hdr.Linkname)
+		hdr.Name = strings.Clone(hdr.Name)
+		hdr.Linkname = strings.Clone(hdr.Linkname)
 	}
 	return hdr
 }
@@ -83,7 +88,8 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 	if err != nil {
 		return err
 	}
-	dir, base := path.Dir(name), path.Base(name)
+	dir := path.Dir(name)
+	base := path.Base(name)
 	switch hidden, err := ParseMarker(base); {
 	case strings.HasPrefix(name, metadata) && hidden != Everything:
 		return nil // of AUFS, in images of old versions of Docker: of no use without it
@@ -104,7 +110,8 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 		}
 		return t.addEntry(e)
 	case tar.TypeSymlink:
-		e.Kind, e.Target = Link, hdr.Linkname
+		e.Kind = Link
+		e.Target = hdr.Linkname
 	case tar.TypeLink:
 		target, err := t.resolveParent(strings.TrimLeft(hdr.Linkname, "/"))
 		if err != nil {
@@ -130,7 +137,8 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 	return t.addEntry(e)
 }
 
-// hide removes what earlier layers have at a path. A folder in which this layer has something stays as one without entry.
+// hide removes what earlier layers have at a path. A folder in which this layer has something stays
+// as one without entry.
 func (t *Tree) hide(p string) {
 	for name := range t.names[p] {
 		t.hide(path.Join(p, name))

@@ -14,7 +14,8 @@ import (
 // errElided is the error of reading a file whose content was not kept.
 var errElided = errors.New("the content of this file was not kept")
 
-// ReadFile returns the content of a file, found through links, of at most 64 MiB: larger is ErrTooLarge.
+// ReadFile returns the content of a file, found through links, of at most 64 MiB: larger is
+// ErrTooLarge.
 func (t *Tree) ReadFile(name string) ([]byte, error) {
 	e, err := t.Stat(name)
 	if err != nil {
@@ -25,7 +26,13 @@ func (t *Tree) ReadFile(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
 	}
 	if e.Size > maxRead {
-		return nil, fmt.Errorf("read %s: %w: %d bytes, at most %d", name, ErrTooLarge, e.Size, maxRead)
+		return nil, fmt.Errorf(
+			"read %s: %w: %d bytes, at most %d",
+			name,
+			ErrTooLarge,
+			e.Size,
+			maxRead,
+		)
 	}
 	b, err := io.ReadAll(r)
 	if err != nil {

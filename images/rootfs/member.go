@@ -25,8 +25,9 @@ const (
 // Everything is what an opaque marker hides: the folder's content.
 const Everything = "."
 
-// ParseMarker returns what a member of a layer hides in its folder by its base name: a name, Everything, or "" if
-// it is no marker. A marker hides what the layers below have and never what its own layer adds, in any order.
+// ParseMarker returns what a member of a layer hides in its folder by its base name: a name,
+// Everything, or "" if it is no marker. A marker hides what the layers below have and never what
+// its own layer adds, in any order.
 func ParseMarker(base string) (hidden string, err error) {
 	hidden, marker := strings.CutPrefix(base, whiteout)
 	switch {
@@ -40,8 +41,8 @@ func ParseMarker(base string) (hidden string, err error) {
 	return hidden, nil
 }
 
-// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
-// of zeros.
+// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for
+// terabytes of zeros.
 var errSparse = fmt.Errorf("%w: sparse files have no place in a layer", ErrUnsafePath)
 
 // CheckMember refuses a member of a layer whose names lead out of it, or that is sparse.
@@ -51,7 +52,8 @@ func CheckMember(hdr *tar.Header) error {
 		names = append(names, hdr.Linkname)
 	}
 	for _, name := range names {
-		if name = strings.TrimLeft(name, "/"); name == "" {
+		name = strings.TrimLeft(name, "/")
+		if name == "" {
 			continue // the root itself
 		}
 		if _, err := Clean(name); err != nil {
@@ -103,9 +105,14 @@ func xattrs(hdr *tar.Header) (all map[string]string) {
 
 // UnixMode returns a mode as a tar header has it.
 func UnixMode(m fs.FileMode) int64 {
-	hdr, _ := tar.FileInfoHeader(info{&Entry{Mode: m &^ fs.ModeType}}, "") // fails for other types only
+	// fails for other types only
+	hdr, _ := tar.FileInfoHeader(info{&Entry{Mode: m &^ fs.ModeType}}, "")
 	return hdr.Mode
 }
 
 // FileMode returns the mode of a tar header.
-func FileMode(bits int64) fs.FileMode { return (&tar.Header{Mode: bits & 0o7777}).FileInfo().Mode() }
+func FileMode(
+	bits int64,
+) fs.FileMode {
+	return (&tar.Header{Mode: bits & 0o7777}).FileInfo().Mode()
+}

@@ -11,8 +11,9 @@ import (
 	"strconv"
 )
 
-// Outline reads a layer and writes its outline: the layer without the contents of its files. It has the same members,
-// markers included, with size and digest of each content, and about a hundredth of the layer's size.
+// Outline reads a layer and writes its outline: the layer without the contents of its files. It has
+// the same members, markers included, with size and digest of each content, and about a hundredth
+// of the layer's size.
 func Outline(ctx context.Context, layer io.Reader, w io.Writer) error {
 	tw := tar.NewWriter(w)
 	err := eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
@@ -39,7 +40,8 @@ type Members struct{ all []*tar.Header }
 
 // ReadOutline reads the outline of a layer.
 func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
-	out, left := &Members{}, newBudget()
+	out := &Members{}
+	left := newBudget()
 	return out, eachMember(ctx, outline, func(hdr *tar.Header, _ io.Reader) error {
 		text := int64(len(hdr.Name) + len(hdr.Linkname))
 		for name, value := range hdr.PAXRecords {
@@ -50,20 +52,28 @@ func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
 	})
 }
 
-// AddOutline lays the members of an outline over the tree, as Apply does with those of a layer. Apply takes
-// no outline: a layer that comes from elsewhere must not say which digests its contents have.
+// AddOutline lays the members of an outline over the tree, as Apply does with those of a layer.
+// Apply takes no outline: a layer that comes from elsewhere must not say which digests its contents
+// have.
 func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
 	t.layer++
 	for _, hdr := range outline.all {
 		err := ctx.Err()
 		if err == nil {
 			err = t.apply(hdr, func(e *Entry) (err error) {
-				if e.sum, e.ContentOmitted = hdr.PAXRecords[paxSHA256], true; e.sum == "" {
+				e.sum = hdr.PAXRecords[paxSHA256]
+				e.ContentOmitted = true
+				if e.sum == "" {
 					return nil
 				}
 				e.Size, err = strconv.ParseInt(hdr.PAXRecords[paxSize], 10, 64)
 				if err != nil || e.Size < 0 || len(e.sum) != hex.EncodedLen(sha256.Size) {
-					return fmt.Errorf("%w: size %q and digest %q of the content are no such things", ErrFormat, hdr.PAXRecords[paxSize], e.sum)
+					return fmt.Errorf(
+						"%w: size %q and digest %q of the content are no such things",
+						ErrFormat,
+						hdr.PAXRecords[paxSize],
+						e.sum,
+					)
 				}
 				return nil
 			})
@@ -75,8 +85,8 @@ func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
 	return nil
 }
 
-// SHA256 returns the digest of a File's content in hex digits. It reads the content at the first call; the
-// entries of an outline have their digests without it. Several goroutines may call it.
+// SHA256 returns the digest of a File's content in hex digits. It reads the content at the first
+// call; the entries of an outline have their digests without it. Several goroutines may call it.
 func (e *Entry) SHA256() (string, error) {
 	switch {
 	case e.Kind != File:
@@ -98,7 +108,8 @@ const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 func (c *section) digest() (string, error) {
 	c.once.Do(func() {
 		h := sha256.New()
-		if _, c.err = io.Copy(h, c.open()); c.err == nil {
+		_, c.err = io.Copy(h, c.open())
+		if c.err == nil {
 			c.sum = hex.EncodeToString(h.Sum(nil))
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Lstat returns the entry of a clean path, without following a link in its last part. Directories without an
-// entry that contain something count as entries with mode 0755.
+// Lstat returns the entry of a clean path, without following a link in its last part. Directories
+// without an entry that contain something count as entries with mode 0755.
 func (t *Tree) Lstat(p string) (*Entry, bool) {
 	if p == "." {
 		return &Entry{Path: ".", Kind: Dir, Mode: 0o755}, true
@@ -27,8 +27,8 @@ func (t *Tree) Lstat(p string) (*Entry, bool) {
 	return nil, false
 }
 
-// covered reports whether this tree deletes a parent of p or replaces it with something that is not a
-// directory.
+// covered reports whether this tree deletes a parent of p or replaces it with something that is not
+// a directory.
 func (t *Tree) covered(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if e, ok := t.entries[dir]; ok && e.Kind != Dir {
@@ -38,10 +38,12 @@ func (t *Tree) covered(p string) bool {
 	return false
 }
 
-// Resolve follows every link of a clean path, including the last part, inside the tree: absolute targets
-// start at its root and ".." stops there. Missing parts stay unchanged. A loop is an error.
+// Resolve follows every link of a clean path, including the last part, inside the tree: absolute
+// targets start at its root and ".." stops there. Missing parts stay unchanged. A loop is an error.
 func (t *Tree) Resolve(p string) (string, error) {
-	done, rest, links := ".", p, 0
+	done := "."
+	rest := p
+	links := 0
 	for rest != "" && rest != "." {
 		part, after, _ := strings.Cut(rest, "/")
 		rest = after
@@ -62,7 +64,12 @@ func (t *Tree) Resolve(p string) (string, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("%w: %.100q: too many links, more than %d", ErrUnsafePath, p, maxLinks)
+			return "", fmt.Errorf(
+				"%w: %.100q: too many links, more than %d",
+				ErrUnsafePath,
+				p,
+				maxLinks,
+			)
 		}
 		if strings.HasPrefix(e.Target, "/") {
 			done = "."
@@ -78,7 +85,8 @@ func (t *Tree) Stat(name string) (*Entry, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
-	if p, err = t.Resolve(p); err != nil {
+	p, err = t.Resolve(p)
+	if err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
 	e, ok := t.Lstat(p)

@@ -1,9 +1,10 @@
-// Package rootfs has Linux file trees: names, modes and links in memory, file contents in one spool file.
+// Package rootfs has Linux file trees: names, modes and links in memory, file contents in one spool
+// file.
 //
-// A tree may lie over another one, as an image layer lies over its base: a path is then resolved through the
-// links of both. So a package's lib/x becomes usr/lib/x on a base with merged /usr. Trees are read from
-// layers and written as deterministic tar streams. Nothing is unpacked onto the machine's own file system, so
-// building needs no root.
+// A tree may lie over another one, as an image layer lies over its base: a path is then resolved
+// through the links of both. So a package's lib/x becomes usr/lib/x on a base with merged /usr.
+// Trees are read from layers and written as deterministic tar streams. Nothing is unpacked onto the
+// machine's own file system, so building needs no root.
 package rootfs
 
 import (
@@ -25,19 +26,24 @@ const (
 	Dir
 	Link    // symbolic link
 	Deleted // an entry of the lower tree that this tree removes (a whiteout in the layer)
-	Special // a device or a FIFO of a layer that was read. It does not belong in a driver image and cannot be added
+	// a device or a FIFO of a layer that was read. It does not belong in a driver image and cannot
+	// be added
+	Special
 )
 
 // Entry is one name in a tree.
 type Entry struct {
-	Path           string      // clean and relative, without leading slash; never empty
-	Kind           Kind        // what it is
-	Mode           fs.FileMode // permission bits and setuid, setgid, sticky
-	Target         string      // of a Link, as written; of a Special, what it is in the words of mtree: see special
-	UID, GID       int
-	Size           int64 // of a File
-	ContentOmitted bool  // the content of this File was not kept (a base from which only metadata is needed)
-	// Time is the modification time of the content; zero: the time given to WriteTar. rpm -V compares it.
+	Path string      // clean and relative, without leading slash; never empty
+	Kind Kind        // what it is
+	Mode fs.FileMode // permission bits and setuid, setgid, sticky
+	// of a Link, as written; of a Special, what it is in the words of mtree: see special
+	Target   string
+	UID, GID int
+	Size     int64 // of a File
+	// the content of this File was not kept (a base from which only metadata is needed)
+	ContentOmitted bool
+	// Time is the modification time of the content; zero: the time given to WriteTar. rpm -V
+	// compares it.
 	Time   time.Time
 	Xattrs map[string]string // extended attributes by name; the value as the kernel has it
 
@@ -46,7 +52,8 @@ type Entry struct {
 	sum     string   // SHA-256 of content that was left out, from an outline
 }
 
-// Tree is a set of entries. The zero value is not usable: call New. A tree is not safe for concurrent writes.
+// Tree is a set of entries. The zero value is not usable: call New. A tree is not safe for
+// concurrent writes.
 type Tree struct {
 	spool   *Spool
 	lower   *Tree
@@ -55,14 +62,19 @@ type Tree struct {
 	layer   int                        // how many layers were applied
 }
 
-// New returns an empty tree with its contents in spool. lower, which may be nil, is the tree below: it is
-// read to resolve paths and never changed.
+// New returns an empty tree with its contents in spool. lower, which may be nil, is the tree below:
+// it is read to resolve paths and never changed.
 func New(spool *Spool, lower *Tree) *Tree {
-	return &Tree{spool: spool, lower: lower, entries: map[string]*Entry{}, names: map[string]map[string]bool{}}
+	return &Tree{
+		spool:   spool,
+		lower:   lower,
+		entries: map[string]*Entry{},
+		names:   map[string]map[string]bool{},
+	}
 }
 
-// Clone returns a tree with the same entries over the same lower tree. A change of one does not change
-// the other.
+// Clone returns a tree with the same entries over the same lower tree. A change of one does not
+// change the other.
 func (t *Tree) Clone() *Tree {
 	c := New(t.spool, t.lower)
 	c.layer = t.layer
@@ -85,7 +97,8 @@ func (t *Tree) All() []*Entry {
 
 // Clean checks a name from an archive and returns it in the form of Entry.Path; "." for the root.
 func Clean(name string) (string, error) {
-	if name == "" || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || len(name) > maxName {
+	if name == "" || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) ||
+		len(name) > maxName {
 		return "", fmt.Errorf("%w: %.100q", ErrUnsafePath, name)
 	}
 	for part := range strings.SplitSeq(name, "/") {
@@ -114,11 +127,19 @@ func (t *Tree) addEntry(e *Entry) error {
 		return err
 	}
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
-		return fmt.Errorf("%w: %s: a directory that is not empty would be replaced by a file", ErrFormat, e.Path)
+		return fmt.Errorf(
+			"%w: %s: a directory that is not empty would be replaced by a file",
+			ErrFormat,
+			e.Path,
+		)
 	}
 	low, ok := t.Lstat(e.Path)
 	if ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
-		return fmt.Errorf("%w: %s: a directory of the base would be replaced by a file", ErrFormat, e.Path)
+		return fmt.Errorf(
+			"%w: %s: a directory of the base would be replaced by a file",
+			ErrFormat,
+			e.Path,
+		)
 	}
 	if err := t.checkParents(e.Path); err != nil {
 		return err
@@ -129,7 +150,8 @@ func (t *Tree) addEntry(e *Entry) error {
 	e.layer = t.layer
 	t.entries[e.Path] = e
 	for p := e.Path; p != "."; p = path.Dir(p) {
-		dir, base := path.Dir(p), path.Base(p)
+		dir := path.Dir(p)
+		base := path.Base(p)
 		if t.names[dir][base] {
 			break // and so are the folders above it
 		}
@@ -154,7 +176,12 @@ func (t *Tree) checkParents(p string) error {
 		case !ok:
 			return nil // nothing is below what is missing
 		case up.Kind != Dir:
-			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, p, p[:i])
+			return fmt.Errorf(
+				"%w: %s goes through %s, which is no directory",
+				ErrUnsafePath,
+				p,
+				p[:i],
+			)
 		}
 	}
 	return nil

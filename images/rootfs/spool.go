@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Spool keeps the contents of trees in one unnamed temporary file, so that memory does not grow with the
-// driver's size and nothing is left when the process is killed. Several trees may share it, also from several
-// goroutines.
+// Spool keeps the contents of trees in one unnamed temporary file, so that memory does not grow
+// with the driver's size and nothing is left when the process is killed. Several trees may share
+// it, also from several goroutines.
 type Spool struct {
 	mu   sync.Mutex
 	f    *os.File
@@ -68,7 +68,10 @@ func (s *Spool) write(r io.Reader, size int64) (*section, error) {
 	s.mu.Unlock()
 	n, err := io.Copy(io.NewOffsetWriter(s.f, off), io.LimitReader(r, size))
 	if errors.Is(err, syscall.ENOSPC) {
-		return nil, fmt.Errorf("the disk that holds the cache is full: free some space or name another folder with --cache: %w", err)
+		return nil, fmt.Errorf(
+			"the disk that holds the cache is full: free some space or name another folder with --cache: %w",
+			err,
+		)
 	}
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF

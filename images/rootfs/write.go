@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// WriteTar writes the entries of this tree, without those of the lower one, as an image layer: sorted, with
-// mtime for entries without a time of their own, with numeric owners, and with directories of mode 0755 for
-// parents that neither tree has. The same tree gives the same bytes.
+// WriteTar writes the entries of this tree, without those of the lower one, as an image layer:
+// sorted, with mtime for entries without a time of their own, with numeric owners, and with
+// directories of mode 0755 for parents that neither tree has. The same tree gives the same bytes.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
-	tw, buf := tar.NewWriter(w), make([]byte, 256<<10)
+	tw := tar.NewWriter(w)
+	buf := make([]byte, 256<<10)
 	first := map[*section]string{}
 	for _, e := range t.withParents() {
 		if err := ctx.Err(); err != nil {
@@ -25,14 +26,20 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 		hdr := header(e, mtime)
 		if e.Kind == File && e.content != nil && e.Size > 0 {
 			if name, ok := first[e.content]; ok {
-				hdr.Typeflag, hdr.Linkname, hdr.Size = tar.TypeLink, name, 0
+				hdr.Typeflag = tar.TypeLink
+				hdr.Linkname = name
+				hdr.Size = 0
 			} else {
 				first[e.content] = e.Path
 			}
 		}
 		err := tw.WriteHeader(hdr)
 		if err == nil && hdr.Size > 0 {
-			_, err = io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{e.content.open()}, buf)
+			_, err = io.CopyBuffer(
+				struct{ io.Writer }{tw},
+				struct{ io.Reader }{e.content.open()},
+				buf,
+			)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", e.Path, err)
@@ -42,17 +49,30 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 }
 
 func header(e *Entry, mtime time.Time) *tar.Header {
-	hdr := &tar.Header{Name: e.Path, Mode: UnixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX, PAXRecords: records(e.Xattrs)}
+	hdr := &tar.Header{
+		Name:       e.Path,
+		Mode:       UnixMode(e.Mode),
+		ModTime:    mtime,
+		Uid:        e.UID,
+		Gid:        e.GID,
+		Format:     tar.FormatPAX,
+		PAXRecords: records(e.Xattrs),
+	}
 	if !e.Time.IsZero() {
 		hdr.ModTime = e.Time
 	}
 	switch e.Kind {
 	case Dir:
-		hdr.Typeflag, hdr.Name = tar.TypeDir, e.Path+"/"
+		hdr.Typeflag = tar.TypeDir
+		hdr.Name = e.Path + "/"
 	case Link:
-		hdr.Typeflag, hdr.Linkname, hdr.Mode = tar.TypeSymlink, e.Target, 0o777
+		hdr.Typeflag = tar.TypeSymlink
+		hdr.Linkname = e.Target
+		hdr.Mode = 0o777
 	case Deleted:
-		hdr.Typeflag, hdr.Mode, hdr.Name = tar.TypeReg, 0o644, path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
+		hdr.Typeflag = tar.TypeReg
+		hdr.Mode = 0o644
+		hdr.Name = path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
 	case Special:
 		word, numbers, _ := strings.Cut(e.Target, " device=native,")
 		for flag, name := range specials {
@@ -62,7 +82,8 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		}
 		_, _ = fmt.Sscanf(numbers, "%d,%d", &hdr.Devmajor, &hdr.Devminor) // a FIFO has none
 	default:
-		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
+		hdr.Typeflag = tar.TypeReg
+		hdr.Size = e.Size
 		if e.ContentOmitted {
 			hdr.Size, hdr.PAXRecords[paxElided] = 0, "1"
 		}
@@ -70,7 +91,8 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 	return hdr
 }
 
-// withParents returns the entries in tar order, with the directories for which no tree has an entry.
+// withParents returns the entries in tar order, with the directories for which no tree has an
+// entry.
 func (t *Tree) withParents() []*Entry {
 	all := maps.Clone(t.entries)
 	for p := range t.entries {

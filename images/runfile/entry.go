@@ -17,7 +17,8 @@ var words = map[rune]string{
 	'L': ` (?P<target>\S+)`, 'g': `(?: (?P<glvnd>GLVND|NON_GLVND))?`,
 }
 
-// forms has the form of what stands between TYPE and MODULE:tag in a line, by the fields of its type.
+// forms has the form of what stands between TYPE and MODULE:tag in a line, by the fields of its
+// type.
 var forms = sync.OnceValue(func() map[string]*regexp.Regexp {
 	all := map[string]*regexp.Regexp{}
 	add := func(r rule) {
@@ -75,9 +76,11 @@ func (m *Manifest) entry(line int, text string) (e Entry, err error) {
 		e.Mode = 0
 	}
 	if last := given[len(given)-1]; strings.HasPrefix(last, "MODULE:") {
-		e.Tag, given = strings.TrimPrefix(last, "MODULE:"), given[:len(given)-1]
+		e.Tag = strings.TrimPrefix(last, "MODULE:")
+		given = given[:len(given)-1]
 	}
-	form, rest := forms()[r.fields], strings.Join(append([]string{""}, given[3:]...), " ")
+	form := forms()[r.fields]
+	rest := strings.Join(append([]string{""}, given[3:]...), " ")
 	found := form.FindStringSubmatch(rest)
 	if found == nil {
 		return e, m.errorf(e, "%q is not what follows its type: %s", clip(rest), form)
@@ -86,8 +89,11 @@ func (m *Manifest) entry(line int, text string) (e Entry, err error) {
 	for i, name := range form.SubexpNames() {
 		values[name] = cmp.Or(values[name], found[i])
 	}
-	e.Arch, e.TLS, e.GLVND = values["arch"], values["tls"], values["glvnd"]
-	e.Path, e.Target = values["path"], values["target"]
+	e.Arch = values["arch"]
+	e.TLS = values["tls"]
+	e.GLVND = values["glvnd"]
+	e.Path = values["path"]
+	e.Target = values["target"]
 	e.Depth, _ = strconv.Atoi(values["depth"]) // the form has digits, or nothing
 	if e.Depth > maxPathDepth {
 		return e, m.errorf(e, "INHERIT_PATH_DEPTH:%d is more than %d", e.Depth, maxPathDepth)
@@ -98,11 +104,16 @@ func (m *Manifest) entry(line int, text string) (e Entry, err error) {
 // oldestDriver is the branch that the table of types begins with.
 const oldestDriver = 384
 
-// whyUnknown says what a type means that is not in the table: the driver is older than the table, or newer.
+// whyUnknown says what a type means that is not in the table: the driver is older than the table,
+// or newer.
 func (m *Manifest) whyUnknown() string {
 	branch, _, _ := strings.Cut(m.Version, ".")
 	if n, err := strconv.Atoi(branch); err == nil && n < oldestDriver {
-		return fmt.Sprintf("driver %s is too old: this program reads drivers from %d on", clip(m.Version), oldestDriver)
+		return fmt.Sprintf(
+			"driver %s is too old: this program reads drivers from %d on",
+			clip(m.Version),
+			oldestDriver,
+		)
 	}
 	return "this driver needs a newer version of this program"
 }

@@ -24,7 +24,8 @@ type Manifest struct {
 	Entries []Entry
 }
 
-// The values of Entry.Arch: the two library trees of a manifest. Entries whose type has no architecture have "".
+// The values of Entry.Arch: the two library trees of a manifest. Entries whose type has no
+// architecture have "".
 const (
 	Native   = "NATIVE"
 	Compat32 = "COMPAT32"
@@ -40,11 +41,14 @@ type Entry struct {
 	Mode fs.FileMode
 	// Type is one of NVIDIA's, for instance CUDA_LIB.
 	Type, Arch string
-	// TLS is CLASSIC, NEW or empty; GLVND is GLVND, NON_GLVND or empty: alternatives of the same library.
+	// TLS is CLASSIC, NEW or empty; GLVND is GLVND, NON_GLVND or empty: alternatives of the same
+	// library.
 	TLS, GLVND string
-	// Path is the path word as written; empty where there is none. The type decides what it is relative to.
+	// Path is the path word as written; empty where there is none. The type decides what it is
+	// relative to.
 	Path string
-	// Depth is n of INHERIT_PATH_DEPTH:n, the number of leading directories of File that the destination omits.
+	// Depth is n of INHERIT_PATH_DEPTH:n, the number of leading directories of File that the
+	// destination omits.
 	Depth int
 	// Target is what a link points to, as written.
 	Target string
@@ -67,8 +71,9 @@ const (
 // moduleName matches names that are safe in a dkms.conf.
 var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// ParseManifest reads a manifest. name is for messages. A mistake is an [ErrManifest] that names the line. An unknown type is a
-// mistake, as in NVIDIA's own installer: the driver might not work without the files of that type.
+// ParseManifest reads a manifest. name is for messages. A mistake is an [ErrManifest] that names
+// the line. An unknown type is a mistake, as in NVIDIA's own installer: the driver might not work
+// without the files of that type.
 func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	m := &Manifest{Name: name}
 	limited := &io.LimitedReader{R: r, N: maxManifestBytes + 1}
@@ -99,13 +104,25 @@ func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	}
 	switch err := lines.Err(); {
 	case err == bufio.ErrTooLong: //nolint:errorlint // Scanner returns it bare
-		return nil, m.errorf(Entry{Line: line + 1}, "the line has more than %d bytes", maxManifestLine)
+		return nil, m.errorf(
+			Entry{Line: line + 1},
+			"the line has more than %d bytes",
+			maxManifestLine,
+		)
 	case err != nil:
 		return nil, fmt.Errorf("read manifest %s: %w", name, err)
 	case limited.N == 0:
-		return nil, m.errorf(Entry{Line: line}, "the manifest has more than %d bytes", maxManifestBytes)
+		return nil, m.errorf(
+			Entry{Line: line},
+			"the manifest has more than %d bytes",
+			maxManifestBytes,
+		)
 	case line < manifestHeader:
-		return nil, m.errorf(Entry{Line: line}, "the manifest ends within its %d header lines", manifestHeader)
+		return nil, m.errorf(
+			Entry{Line: line},
+			"the manifest ends within its %d header lines",
+			manifestHeader,
+		)
 	}
 	return m, nil
 }
@@ -122,7 +139,8 @@ func (m *Manifest) errorf(e Entry, format string, args ...any) error {
 	return fmt.Errorf("%s: %s (%w)", where, fmt.Sprintf(format, args...), ErrManifest)
 }
 
-// header parses one of the first eight lines. Lines 3 and 5 to 8 have values that only old installers used.
+// header parses one of the first eight lines. Lines 3 and 5 to 8 have values that only old
+// installers used.
 func (m *Manifest) header(line int, text string) error {
 	if !printable(text) {
 		return m.errorf(Entry{Line: line}, "the line holds unprintable bytes")

@@ -15,8 +15,9 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a name. 610.57.04
-// has 1.8 GB in 1,189 members, real names have 90 bytes and 6 folders. Package dpkg bounds the decompressors.
+// Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a
+// name. 610.57.04 has 1.8 GB in 1,189 members, real names have 90 bytes and 6 folders. Package dpkg
+// bounds the decompressors.
 const (
 	maxContent = 4 << 30
 	maxMembers = 20_000
@@ -32,13 +33,22 @@ type Member struct {
 	Link string      // target of a symbolic link; "" for a file
 }
 
-// endings are those that package dpkg has for the compressions of payloads. The first bytes decide, not the driver's
-// version: xz changed to zstd with 530.30.02, but repackaged variants differ.
-var endings = map[string]string{compression.Gzip: ".gz", compression.XZ: ".xz", compression.Zstd: ".zst"}
+// endings are those that package dpkg has for the compressions of payloads. The first bytes decide,
+// not the driver's version: xz changed to zstd with 530.30.02, but repackaged variants differ.
+var endings = map[string]string{
+	compression.Gzip: ".gz",
+	compression.XZ:   ".xz",
+	compression.Zstd: ".zst",
+}
 
-// Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
-// if links are allowed. xz opens an .xz stream; nil: in Go.
-func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.Reader) error) error {
+// Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each
+// symbolic link if links are allowed. xz opens an .xz stream; nil: in Go.
+func Unpack(
+	r io.Reader,
+	xz compression.OpenXZ,
+	links bool,
+	add func(Member, io.Reader) error,
+) error {
 	in := bufio.NewReaderSize(r, 128<<10)
 	kind, err := compression.Detect(in)
 	if err != nil {
@@ -52,7 +62,8 @@ func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.
 	if err != nil {
 		return classify("decompress", err)
 	}
-	if err = untar(plain, links, add); err == nil {
+	err = untar(plain, links, add)
+	if err == nil {
 		// After the end of the tar comes padding, which must be well-formed compressed data too.
 		_, err = io.Copy(io.Discard, plain)
 	}
@@ -61,7 +72,8 @@ func Unpack(r io.Reader, xz compression.OpenXZ, links bool, add func(Member, io.
 
 // untar reads the tar and calls add for each file and link.
 func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
-	t, seen := tar.NewReader(r), names{}
+	t := tar.NewReader(r)
+	seen := names{}
 	for n := 0; ; n++ {
 		hdr, err := t.Next()
 		switch {
@@ -95,7 +107,8 @@ func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
 // member checks one header by itself.
 func member(hdr *tar.Header, links bool) (m Member, err error) {
 	m = Member{Mode: fs.FileMode(hdr.Mode) & fs.ModePerm, Size: hdr.Size}
-	if m.Name, err = cleanName(hdr.Name); err != nil {
+	m.Name, err = cleanName(hdr.Name)
+	if err != nil {
 		return m, fmt.Errorf("has a name that %w: %w", err, ErrUnsafe)
 	}
 	for key := range hdr.PAXRecords {
@@ -107,9 +120,14 @@ func member(hdr *tar.Header, links bool) (m Member, err error) {
 	case hdr.Size < 0 || hdr.Size > maxContent:
 		return m, fmt.Errorf("claims %d bytes: %w", hdr.Size, ErrTooLarge)
 	case hdr.Typeflag == tar.TypeSymlink && links && hdr.Linkname != "" && len(hdr.Linkname) <= maxName:
-		m.Link, m.Size = strings.Clone(hdr.Linkname), 0
+		m.Link = strings.Clone(hdr.Linkname)
+		m.Size = 0
 	case hdr.Typeflag != tar.TypeReg && hdr.Typeflag != tar.TypeDir:
-		return m, fmt.Errorf("is neither a file nor a folder (type %q), which NVIDIA's archives never have: %w", hdr.Typeflag, ErrUnsafe)
+		return m, fmt.Errorf(
+			"is neither a file nor a folder (type %q), which NVIDIA's archives never have: %w",
+			hdr.Typeflag,
+			ErrUnsafe,
+		)
 	}
 	return m, nil
 }
@@ -131,8 +149,8 @@ func (n names) add(name string, dir bool) error {
 	return nil
 }
 
-// cleanName cleans a member's name ("./32/libcuda.so.1" becomes "32/libcuda.so.1", the top itself "."), and
-// refuses names that lead out of the tree or that no NVIDIA archive has.
+// cleanName cleans a member's name ("./32/libcuda.so.1" becomes "32/libcuda.so.1", the top itself
+// "."), and refuses names that lead out of the tree or that no NVIDIA archive has.
 func cleanName(name string) (string, error) {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -146,12 +164,13 @@ func cleanName(name string) (string, error) {
 	case slices.Contains(strings.Split(name, "/"), ".."):
 		return "", errors.New("climbs out of a directory")
 	}
-	// A copy: a name out of a PAX record shares the memory of the whole record, which may have a megabyte.
+	// A copy: a name out of a PAX record shares the memory of the whole record, which may have a
+	// megabyte.
 	return path.Clean(strings.Clone(name)), nil
 }
 
-// classify makes damage of the compressed data or the tar an ErrPayload. Other errors, such as those of a disk,
-// stay what they are.
+// classify makes damage of the compressed data or the tar an ErrPayload. Other errors, such as
+// those of a disk, stay what they are.
 func classify(what string, err error) error {
 	if err == nil {
 		return nil

@@ -2,11 +2,11 @@ package runfile
 
 import "strings"
 
-// rule says how to read the entries of one manifest type and where its files go. A new type of NVIDIA's is
-// one more word in the table below.
+// rule says how to read the entries of one manifest type and where its files go. A new type of
+// NVIDIA's is one more word in the table below.
 type rule struct {
-	// fields lists the words after FILE, MODE and TYPE in their order, one letter each. Capital letters are
-	// mandatory, small letters optional:
+	// fields lists the words after FILE, MODE and TYPE in their order, one letter each. Capital
+	// letters are mandatory, small letters optional:
 	//   A a  NATIVE or COMPAT32
 	//   c    CLASSIC or NEW, of the thread-local storage libraries up to R410
 	//   P p  a path
@@ -20,10 +20,11 @@ type rule struct {
 	base string
 }
 
-// rules is the table of manifest types of nvidia-installer 384 to 590: the fields come from its manifest.c,
-// the destinations from its files.c. Types that NVIDIA removed over time stay, because their drivers are
-// still built. A line of SYSTEMD_UNIT_SYMLINK has no target, which is the unit of the same name. KERNEL_MODULE is in no archive:
-// installers write such lines for modules that they built, and it gets a place where no kernel looks.
+// rules is the table of manifest types of nvidia-installer 384 to 590: the fields come from its
+// manifest.c, the destinations from its files.c. Types that NVIDIA removed over time stay, because
+// their drivers are still built. A line of SYSTEMD_UNIT_SYMLINK has no target, which is the unit of
+// the same name. KERNEL_MODULE is in no archive: installers write such lines for modules that they
+// built, and it gets a place where no kernel looks.
 var rules = func() map[string]rule {
 	all := map[string]rule{}
 	for _, r := range []struct{ fields, dest, base, types string }{
@@ -78,8 +79,8 @@ var rules = func() map[string]rule {
 	return all
 }()
 
-// familyRule is for further types of the vGPU host and guest packages: those packages are not public, and may
-// have types that the public installer does not know.
+// familyRule is for further types of the vGPU host and guest packages: those packages are not
+// public, and may have types that the public installer does not know.
 var (
 	familyPrefixes = []string{"VGX_", "GRID_", "FLEXERA_"}
 	familyRule     = rule{fields: "ap", dest: "{lib}/{path}"}

@@ -10,16 +10,17 @@ import (
 	"path"
 )
 
-// Bounds of a result, for a command that runs away. All modules of all drivers together stay far below them.
+// Bounds of a result, for a command that runs away. All modules of all drivers together stay far
+// below them.
 const (
 	maxResultFiles = 100_000
 	maxResultBytes = 16 << 30
 	maxResultPath  = 1024
 )
 
-// Collect copies a step's output into dir, which should be empty. Regular files get mode 0644, folders 0755.
-// A link, a device, a setuid file, or a result above the bounds is an error, which Collect finds before it
-// copies anything. Nothing may write to from during the call.
+// Collect copies a step's output into dir, which should be empty. Regular files get mode 0644,
+// folders 0755. A link, a device, a setuid file, or a result above the bounds is an error, which
+// Collect finds before it copies anything. Nothing may write to from during the call.
 func Collect(ctx context.Context, from *os.Root, dir string) error {
 	to, err := os.OpenRoot(dir)
 	if err != nil {
@@ -42,9 +43,13 @@ type collector struct {
 	bytes    int64
 }
 
-// walk visits everything below a folder, each folder before its content. The command may have left folders
-// unreadable.
-func (c *collector) walk(ctx context.Context, dir string, visit func(name string, info fs.FileInfo) error) error {
+// walk visits everything below a folder, each folder before its content. The command may have left
+// folders unreadable.
+func (c *collector) walk(
+	ctx context.Context,
+	dir string,
+	visit func(name string, info fs.FileInfo) error,
+) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -59,7 +64,8 @@ func (c *collector) walk(ctx context.Context, dir string, visit func(name string
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return err
 	}
 	for _, d := range list {
@@ -90,7 +96,11 @@ func (c *collector) check(name string, info fs.FileInfo) error {
 	case info.IsDir():
 		return nil
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is neither a regular file nor a folder (%s): a result has no place for it", name, info.Mode().Type())
+		return fmt.Errorf(
+			"%s is neither a regular file nor a folder (%s): a result has no place for it",
+			name,
+			info.Mode().Type(),
+		)
 	case info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0:
 		return fmt.Errorf("%s is setuid or setgid: a result has no place for it", name)
 	}

@@ -7,12 +7,14 @@ import (
 )
 
 const (
-	tailLines = 40       // of FailedError
-	maxLine   = 16 << 10 // bytes; a longer line is passed on in pieces, so that a command without newlines does not fill the memory
+	tailLines = 40 // of FailedError
+	// bytes; a longer line is passed on in pieces, so that a command without newlines does not fill
+	// the memory
+	maxLine = 16 << 10
 )
 
-// Lines splits the output of a command into lines, passes each on and keeps the last ones. Its memory is
-// bounded for any input. Several goroutines may use it.
+// Lines splits the output of a command into lines, passes each on and keeps the last ones. Its
+// memory is bounded for any input. Several goroutines may use it.
 type Lines struct {
 	mu     sync.Mutex
 	output func(string)
@@ -23,7 +25,8 @@ type Lines struct {
 // NewLines returns a Lines that calls output for every line. output may be nil.
 func NewLines(output func(line string)) *Lines { return &Lines{output: output} }
 
-// Write takes a piece, of any length, of the output of a command that has one stream. It never fails.
+// Write takes a piece, of any length, of the output of a command that has one stream. It never
+// fails.
 func (l *Lines) Write(p []byte) (int, error) {
 	l.Add(0, p)
 	return len(p), nil
@@ -37,7 +40,9 @@ func (l *Lines) Add(stream int, p []byte) {
 	for len(p) > 0 {
 		line, rest, ended := bytes.Cut(p, []byte("\n"))
 		if room := maxLine - len(*part); len(line) > room {
-			line, rest, ended = p[:room], p[room:], true
+			line = p[:room]
+			rest = p[room:]
+			ended = true
 		}
 		*part, p = append(*part, line...), rest
 		if ended {

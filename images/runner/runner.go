@@ -1,8 +1,10 @@
-// Package runner executes one command in an assembled root. Nothing else in driver-build executes anything.
+// Package runner executes one command in an assembled root. Nothing else in driver-build executes
+// anything.
 //
-// This package has what all runners share: the step, the interface, the errors, and the handling of a
-// command's output. Package chroot runs a step on this machine, package buildkit in a BuildKit daemon.
-// Package ci/testkit/runnertest tests the behaviour that both must have. No runner knows the purpose of a step.
+// This package has what all runners share: the step, the interface, the errors, and the handling of
+// a command's output. Package chroot runs a step on this machine, package buildkit in a BuildKit
+// daemon. Package ci/testkit/runnertest tests the behaviour that both must have. No runner knows
+// the purpose of a step.
 package runner
 
 import (
@@ -16,20 +18,22 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// ErrUnavailable says that a runner cannot run anything now: there is no daemon, the privileges are missing,
-// or the step is for another architecture. The error that wraps it says what to do.
+// ErrUnavailable says that a runner cannot run anything now: there is no daemon, the privileges are
+// missing, or the step is for another architecture. The error that wraps it says what to do.
 var ErrUnavailable = failure.New(failure.Network, "the runner is not available")
 
-// Step is one command in one root, made by this project: runners do not look for mistakes in it. The command gets
-// nothing else: no network, no stdin, no file or variable of the machine that runs it. It runs as user 0 of its root
-// with / as its working directory.
+// Step is one command in one root, made by this project: runners do not look for mistakes in it.
+// The command gets nothing else: no network, no stdin, no file or variable of the machine that runs
+// it. It runs as user 0 of its root with / as its working directory.
 type Step struct {
 	Name   string     // for people: "modules 535.261.03 proprietary 6.1.0-56-amd64"
 	Arch   string     // Go name: "amd64"
 	Layers []v1.Layer // layers of the root, the bottom one first
 	Args   []string   // the program by its absolute path in the root, and its arguments
 	Env    []string   // its complete environment; must have PATH and HOME
-	Output string     // absolute path of a folder in the root; empty and writable before the command runs; its content is the result
+	// absolute path of a folder in the root; empty and writable before the command runs; its
+	// content is the result
+	Output string
 }
 
 // Runner executes steps. It is safe for concurrent use.
@@ -71,8 +75,8 @@ func (*FailedError) FailureKind() failure.Kind { return failure.Step }
 // Unwrap returns the reason.
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// Covered reports whether an absolute path lies where a runner may mount something over the content of the
-// layers.
+// Covered reports whether an absolute path lies where a runner may mount something over the content
+// of the layers.
 func Covered(p string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	return slices.Contains([]string{"proc", "sys", "dev", "tmp"}, top)

@@ -19,9 +19,9 @@ import (
 // ListName is the name of the file that says what the files of an export are. Nothing reads it.
 const ListName = "list.txt"
 
-// Export writes into dir, which is made and must be empty, the messages that a signer in another place has to
-// sign: each as <sha256>.payload, and a list of them. What the key has signed already is left out; key may be
-// nil. It returns the number of messages.
+// Export writes into dir, which is made and must be empty, the messages that a signer in another
+// place has to sign: each as <sha256>.payload, and a list of them. What the key has signed already
+// is left out; key may be nil. It returns the number of messages.
 func Export(dir string, r Request, key crypto.PublicKey) (int, error) {
 	wanted, err := r.pending(key)
 	if err == nil {
@@ -31,7 +31,10 @@ func Export(dir string, r Request, key crypto.PublicKey) (int, error) {
 		return 0, fmt.Errorf("export what is to be signed: %w", err)
 	}
 	if there, err := os.ReadDir(dir); err != nil || len(there) > 0 {
-		return 0, errors.Join(err, fmt.Errorf("export what is to be signed: %s is not empty: give a new folder", dir))
+		return 0, errors.Join(
+			err,
+			fmt.Errorf("export what is to be signed: %s is not empty: give a new folder", dir),
+		)
 	}
 	var list strings.Builder
 	files := map[string][]byte{}
@@ -53,11 +56,12 @@ func Export(dir string, r Request, key crypto.PublicKey) (int, error) {
 	return count, nil
 }
 
-// messageName is the SHA-256 of a message in hex, which is also what signers of digests have to sign.
+// messageName is the SHA-256 of a message in hex, which is also what signers of digests have to
+// sign.
 func messageName(message []byte) string { return oci.HashOf(message).Hex }
 
-// Imported is a signer whose signatures were made in another place: Dir has for each message a file <sha256>.sig, raw or in
-// base64.
+// Imported is a signer whose signatures were made in another place: Dir has for each message a file
+// <sha256>.sig, raw or in base64.
 type Imported struct {
 	Dir string
 	Key crypto.PublicKey // must be known: the signatures are verified with it

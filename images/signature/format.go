@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// What documents and their layers are called. A layer of .sig or .att has the annotation signatureAnnotation: in .sig it is the
-// signature over the layer's bytes, in base64.
+// What documents and their layers are called. A layer of .sig or .att has the annotation
+// signatureAnnotation: in .sig it is the signature over the layer's bytes, in base64.
 const (
 	payloadMediaType  types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	envelopeMediaType types.MediaType = "application/vnd.dsse.envelope.v1+json"
@@ -46,8 +46,9 @@ const (
 	maxEnvelopeSignatures = 8 // each is tried with each key
 )
 
-// payload is what .sig signs: containers/image's "simple signing" format, as cosign fills it (sigstore/pkg/signature/payload).
-// The order of the fields is cosign's, so the bytes are equal too.
+// payload is what .sig signs: containers/image's "simple signing" format, as cosign fills it
+// (sigstore/pkg/signature/payload). The order of the fields is cosign's, so the bytes are equal
+// too.
 type payload struct {
 	Critical struct {
 		Identity struct {
@@ -70,13 +71,15 @@ func encodePayload(identity string, digest v1.Hash) ([]byte, error) {
 }
 
 func decodePayload(raw []byte) (p payload, err error) {
-	if err = decode(raw, maxPayload, &p); err == nil && p.Critical.Type != payloadType {
+	err = decode(raw, maxPayload, &p)
+	if err == nil && p.Critical.Type != payloadType {
 		err = fmt.Errorf("it has the type %.80q and is no signature of cosign", p.Critical.Type)
 	}
 	return p, err
 }
 
-// statement is in-toto's attestation, https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md.
+// statement is in-toto's attestation,
+// https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md.
 type statement struct {
 	Type          string             `json:"_type"`
 	Subject       []statementSubject `json:"subject"`
@@ -90,9 +93,21 @@ type statementSubject struct {
 }
 
 func encodeStatement(digest v1.Hash, p Predicate) ([]byte, error) {
-	raw, err := oci.EncodeJSON(statement{statementV1, []statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}}, p.Type, p.Body}, "")
+	raw, err := oci.EncodeJSON(
+		statement{
+			statementV1,
+			[]statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}},
+			p.Type,
+			p.Body,
+		},
+		"",
+	)
 	if err == nil && len(raw) > maxStatement {
-		err = fmt.Errorf("the statement has %d bytes: verifiers here read at most %d", len(raw), maxStatement)
+		err = fmt.Errorf(
+			"the statement has %d bytes: verifiers here read at most %d",
+			len(raw),
+			maxStatement,
+		)
 	}
 	return raw, err
 }
@@ -102,7 +117,12 @@ func decodeStatement(raw []byte) (s statement, err error) {
 	switch {
 	case err != nil:
 	case s.Type != statementV1 && s.Type != statementV01:
-		err = fmt.Errorf("the statement has the type %.80q: known are %s and %s", s.Type, statementV1, statementV01)
+		err = fmt.Errorf(
+			"the statement has the type %.80q: known are %s and %s",
+			s.Type,
+			statementV1,
+			statementV01,
+		)
 	case s.PredicateType == "":
 		err = errors.New("the statement has no type of predicate")
 	}
@@ -116,7 +136,8 @@ type envelope struct {
 	Signatures  []envelopeSignature `json:"signatures"`
 }
 
-// envelopeSignature has an empty key id, as cosign's has: verifiers compare ids before keys if there is one.
+// envelopeSignature has an empty key id, as cosign's has: verifiers compare ids before keys if
+// there is one.
 type envelopeSignature struct {
 	KeyID string     `json:"keyid"`
 	Sig   base64Text `json:"sig"`
@@ -137,11 +158,14 @@ func (b *base64Text) UnmarshalText(text []byte) error {
 
 // preAuthEncoding returns what a signature of an envelope is over (DSSE's PAE).
 func preAuthEncoding(payloadType string, payload []byte) []byte {
-	return append(fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload)), payload...)
+	return append(
+		fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload)),
+		payload...)
 }
 
-// sigstoreBundle is the JSON form of sigstore's bundle (protobuf-specs, sigstore_bundle.proto): the parts that a signature by a
-// key without certificate has. The hint helps to choose a key and proves nothing: cosign writes the SHA-256 of the key, in base64.
+// sigstoreBundle is the JSON form of sigstore's bundle (protobuf-specs, sigstore_bundle.proto): the
+// parts that a signature by a key without certificate has. The hint helps to choose a key and
+// proves nothing: cosign writes the SHA-256 of the key, in base64.
 type sigstoreBundle struct {
 	MediaType            string `json:"mediaType"`
 	VerificationMaterial struct {
@@ -163,7 +187,10 @@ func decodeEnvelope(raw []byte, in storage) (e envelope, err error) {
 			return e, err
 		}
 		if !strings.HasPrefix(b.MediaType, bundleMediaPrefix) || b.Envelope == nil {
-			return e, fmt.Errorf("%.80q is no bundle of sigstore with an envelope, which a signature of an image has", b.MediaType)
+			return e, fmt.Errorf(
+				"%.80q is no bundle of sigstore with an envelope, which a signature of an image has",
+				b.MediaType,
+			)
 		}
 		e = *b.Envelope
 	} else if err := decode(raw, maxEnvelope, &e); err != nil {
@@ -173,13 +200,18 @@ func decodeEnvelope(raw []byte, in storage) (e envelope, err error) {
 		return e, fmt.Errorf("the envelope holds %.80q and no statement of in-toto", e.PayloadType)
 	}
 	if n := len(e.Signatures); n == 0 || n > maxEnvelopeSignatures {
-		return e, fmt.Errorf("the envelope has %d signatures, not 1 to %d", n, maxEnvelopeSignatures)
+		return e, fmt.Errorf(
+			"the envelope has %d signatures, not 1 to %d",
+			n,
+			maxEnvelopeSignatures,
+		)
 	}
 	return e, nil
 }
 
-// decode reads one JSON value of at most limit bytes and nothing behind it. It reads as the standard says and encoding/json does
-// not: names have one spelling and occur once. Else two readers could take what is signed for two things.
+// decode reads one JSON value of at most limit bytes and nothing behind it. It reads as the
+// standard says and encoding/json does not: names have one spelling and occur once. Else two
+// readers could take what is signed for two things.
 func decode(raw []byte, limit int, value any) error {
 	if len(raw) > limit {
 		return fmt.Errorf("it has %d bytes, more than %d", len(raw), limit)

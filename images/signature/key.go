@@ -19,14 +19,21 @@ import (
 
 // Signer makes signatures. Sign of this package verifies each of them, if the public key is known.
 type Signer interface {
-	// Sign returns the signature over a message: RSA PKCS#1 v1.5 or ECDSA (in ASN.1) of its SHA-256, or pure
-	// Ed25519.
+	// Sign returns the signature over a message: RSA PKCS#1 v1.5 or ECDSA (in ASN.1) of its
+	// SHA-256, or pure Ed25519.
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 	// Public returns the key that verifies the signatures; nil if it is not known.
 	Public() crypto.PublicKey
 }
 
-var keyKinds = []string{"ECDSA on P-256", "ECDSA on P-384", "RSA of 2048 bits", "RSA of 3072 bits", "RSA of 4096 bits", "Ed25519"}
+var keyKinds = []string{
+	"ECDSA on P-256",
+	"ECDSA on P-384",
+	"RSA of 2048 bits",
+	"RSA of 3072 bits",
+	"RSA of 4096 bits",
+	"Ed25519",
+}
 
 // CheckKey refuses keys whose signatures not all verifiers of images can check.
 func CheckKey(key crypto.PublicKey) error {
@@ -42,7 +49,10 @@ func CheckKey(key crypto.PublicKey) error {
 	if slices.Contains(keyKinds, kind) {
 		return nil
 	}
-	return fmt.Errorf("images are signed with ECDSA on P-256 or P-384, RSA of 2048, 3072 or 4096 bits, or Ed25519; this key is %s", kind)
+	return fmt.Errorf(
+		"images are signed with ECDSA on P-256 or P-384, RSA of 2048, 3072 or 4096 bits, or Ed25519; this key is %s",
+		kind,
+	)
 }
 
 // KeyID returns the SHA-256 of a public key (PKIX, DER) in hex, as
@@ -78,9 +88,9 @@ func (s *KeySigner) Sign(_ context.Context, message []byte) ([]byte, error) {
 	return s.Signer.Sign(rand.Reader, digest[:], crypto.SHA256)
 }
 
-// Once returns a signer that asks s for each signature only once, and for one after the other: an image that
-// goes to several places gets the same signatures everywhere, and a person may have to touch a token for
-// each. Its errors are of kind failure.Step.
+// Once returns a signer that asks s for each signature only once, and for one after the other: an
+// image that goes to several places gets the same signatures everywhere, and a person may have to
+// touch a token for each. Its errors are of kind failure.Step.
 func Once(s Signer) Signer {
 	return &once{Signer: s, made: map[string][]byte{}}
 }
@@ -96,7 +106,8 @@ func (o *once) Sign(ctx context.Context, message []byte) (signed []byte, err err
 	defer o.mu.Unlock()
 	name := messageName(message)
 	if o.made[name] == nil {
-		if signed, err = o.Signer.Sign(ctx, message); err != nil {
+		signed, err = o.Signer.Sign(ctx, message)
+		if err != nil {
 			return nil, failure.Errorf(failure.Step, "the signer failed: %w", err)
 		}
 		o.made[name] = signed

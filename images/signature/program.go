@@ -18,12 +18,13 @@ const (
 	maxComplaint = 1 << 10  // bytes of a program's error output that a message quotes
 
 	programTime = 2 * time.Minute // for a signature: a person may have to touch a token
-	outputTime  = 5 * time.Second // after the program's end, for children of it that hold its output open
+	// after the program's end, for children of it that hold its output open
+	outputTime = 5 * time.Second
 )
 
-// Program signs with a program that the user names: the client of a key management service, for example. It
-// gets the message on its standard input and prints the signature, raw or in base64. It runs without a shell
-// and without arguments, in the environment of this process.
+// Program signs with a program that the user names: the client of a key management service, for
+// example. It gets the message on its standard input and prints the signature, raw or in base64. It
+// runs without a shell and without arguments, in the environment of this process.
 type Program struct {
 	Path string
 	Key  crypto.PublicKey // of the program; nil: not known, and its signatures are not verified
@@ -42,8 +43,11 @@ func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Path)
-	out, complaint := &bounded.Buffer{Limit: maxOutput}, &bounded.Buffer{Limit: maxComplaint}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(message), out, complaint
+	out := &bounded.Buffer{Limit: maxOutput}
+	complaint := &bounded.Buffer{Limit: maxComplaint}
+	cmd.Stdin = bytes.NewReader(message)
+	cmd.Stdout = out
+	cmd.Stderr = complaint
 	cmd.WaitDelay = outputTime
 	err := cmd.Run()
 	switch {
@@ -65,8 +69,8 @@ func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// plainSignature accepts a signature as it is or in base64. Signatures look random, so none of at least 64
-// bytes is base64 by chance.
+// plainSignature accepts a signature as it is or in base64. Signatures look random, so none of at
+// least 64 bytes is base64 by chance.
 func plainSignature(out []byte) ([]byte, error) {
 	if raw, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(out), nil))); err == nil {
 		out = raw

@@ -19,9 +19,13 @@ const (
 	maxTotal     = 256 << 20 // bytes of them
 )
 
-// errBeyond is the fault of what is beyond the bounds. Whoever may push can bring an image there, so it is no
-// error of reading: a good signature before it counts.
-var errBeyond = fmt.Errorf("more than %d signatures and attestations, or more than %d MiB of them: the others are not read", maxDocuments, maxTotal>>20)
+// errBeyond is the fault of what is beyond the bounds. Whoever may push can bring an image there,
+// so it is no error of reading: a good signature before it counts.
+var errBeyond = fmt.Errorf(
+	"more than %d signatures and attestations, or more than %d MiB of them: the others are not read",
+	maxDocuments,
+	maxTotal>>20,
+)
 
 // evidence is one signed document that was found, not verified yet.
 type evidence struct {
@@ -31,15 +35,17 @@ type evidence struct {
 	err        error // why it cannot be read
 }
 
-// collect returns the evidence among the attachments of a subject. Its error means that something could not
-// be fetched; a malformed document, and what is beyond the bounds, is evidence with an error.
+// collect returns the evidence among the attachments of a subject. Its error means that something
+// could not be fetched; a malformed document, and what is beyond the bounds, is evidence with an
+// error.
 func collect(s Subject) (all []evidence, err error) {
 	total := int64(0)
 	for _, a := range s.Attachments {
 		e := evidence{document: document{storage: bundle}, where: a.Manifest.Desc.Digest.String()}
 		if a.Tag != "" {
 			e.storage = storage(strings.TrimPrefix(a.Tag, oci.ReferrersTag(s.Descriptor.Digest)))
-			if e.where = string(e.storage); e.storage != sigTag && e.storage != attTag {
+			e.where = string(e.storage)
+			if e.storage != sigTag && e.storage != attTag {
 				continue
 			}
 		}
@@ -55,7 +61,8 @@ func collect(s Subject) (all []evidence, err error) {
 			if limit == 0 {
 				continue
 			}
-			found, fits := e, layer.Size >= 0 && layer.Size <= limit
+			found := e
+			fits := layer.Size >= 0 && layer.Size <= limit
 			if fits {
 				total += layer.Size
 			}
@@ -64,7 +71,11 @@ func collect(s Subject) (all []evidence, err error) {
 				return append(all, e), nil
 			}
 			if !fits {
-				found.err = fmt.Errorf("its size is %d bytes, and such documents have at most %d", layer.Size, limit)
+				found.err = fmt.Errorf(
+					"its size is %d bytes, and such documents have at most %d",
+					layer.Size,
+					limit,
+				)
 			} else if err := found.read(a, layer); err != nil {
 				return nil, fmt.Errorf("read %s of %s: %w", e.where, s.Descriptor.Digest, err)
 			}
@@ -98,8 +109,12 @@ func (e *evidence) read(a oci.Attachment, layer v1.Descriptor) error {
 		return err
 	}
 	if e.storage == sigTag {
-		e.payload, e.signatures = raw, make([][]byte, 1)
-		if e.signatures[0], err = base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation]); err != nil {
+		e.payload = raw
+		e.signatures = make([][]byte, 1)
+		e.signatures[0], err = base64.StdEncoding.DecodeString(
+			layer.Annotations[signatureAnnotation],
+		)
+		if err != nil {
 			e.err = fmt.Errorf("its annotation %s: %w", signatureAnnotation, err)
 		}
 		return nil

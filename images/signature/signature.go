@@ -1,9 +1,10 @@
-// Package signature makes and judges the signatures and attestations of images, in the formats of cosign: the
-// tags .sig and .att, which all verifiers read, and sigstore bundles, which are referrers. It needs no
-// network and asks no transparency log. images/registry finds and pushes what it makes.
+// Package signature makes and judges the signatures and attestations of images, in the formats of
+// cosign: the tags .sig and .att, which all verifiers read, and sigstore bundles, which are
+// referrers. It needs no network and asks no transparency log. images/registry finds and pushes
+// what it makes.
 //
-// It neither decides which keys to trust nor loads them (kmod/sign/keyfile does), and it does not verify the
-// certificates of keyless signatures.
+// It neither decides which keys to trust nor loads them (kmod/sign/keyfile does), and it does not
+// verify the certificates of keyless signatures.
 package signature
 
 import (
@@ -23,8 +24,8 @@ import (
 // Format is the way in which signatures and attestations are stored.
 type Format string
 
-// The formats. Legacy is the one that all verifiers read. Bundles hide it: as soon as an image has one,
-// cosign looks at bundles only.
+// The formats. Legacy is the one that all verifiers read. Bundles hide it: as soon as an image has
+// one, cosign looks at bundles only.
 const (
 	Legacy Format = "legacy" // the tags .sig and .att
 	Bundle Format = "bundle" // sigstore bundles 0.3 as referrers
@@ -33,9 +34,10 @@ const (
 
 // Subject is an image or an index, with what belongs to it.
 type Subject struct {
-	Descriptor  v1.Descriptor    // its media type, size and digest
-	Attachments []oci.Attachment // in the registry; other attachments than signatures and attestations are skipped
-	Predicates  []Predicate      // to attest; Verify does not read them
+	Descriptor v1.Descriptor // its media type, size and digest
+	// in the registry; other attachments than signatures and attestations are skipped
+	Attachments []oci.Attachment
+	Predicates  []Predicate // to attest; Verify does not read them
 }
 
 // Subjects are documents, each with those of the attachments that belong to it.
@@ -58,12 +60,13 @@ type Predicate struct {
 	Body json.RawMessage // JSON
 }
 
-// Request says what to sign. To sign an image of several architectures, give the index and every image in it
-// as subjects: cosign verifies the index, Podman and CRI-O verify the image that they chose.
+// Request says what to sign. To sign an image of several architectures, give the index and every
+// image in it as subjects: cosign verifies the index, Podman and CRI-O verify the image that they
+// chose.
 type Request struct {
-	// Repository and Tags become the identities in .sig: one signature for the repository, which cosign's
-	// verifiers and exact rules of containers/image expect, and one for each tag, which the default rules of
-	// containers/image and its rules for mirrors need.
+	// Repository and Tags become the identities in .sig: one signature for the repository, which
+	// cosign's verifiers and exact rules of containers/image expect, and one for each tag, which
+	// the default rules of containers/image and its rules for mirrors need.
 	Repository string
 	Tags       []string
 	Subjects   []Subject
@@ -96,9 +99,10 @@ func (d document) message() []byte {
 	return preAuthEncoding(statementType, d.payload)
 }
 
-// documents returns everything that the request asks for, in the order in which it is pushed: the signature of an image is the
-// last, so an image that has it has everything. Where there are bundles, each subject has one that is a signature: verifiers
-// that find a bundle look at nothing else.
+// documents returns everything that the request asks for, in the order in which it is pushed: the
+// signature of an image is the last, so an image that has it has everything. Where there are
+// bundles, each subject has one that is a signature: verifiers that find a bundle look at nothing
+// else.
 func (r Request) documents() (all []document, err error) {
 	if len(r.Subjects) == 0 {
 		return nil, errors.New("there is no image to sign")
@@ -117,7 +121,8 @@ func (r Request) documents() (all []document, err error) {
 		}
 		if r.Format != Legacy {
 			signs := document{i, bundle, nil, signPredicate, "signature of " + digest.String()}
-			if signs.payload, err = encodeStatement(digest, Predicate{signPredicate, json.RawMessage("{}")}); err != nil {
+			signs.payload, err = encodeStatement(digest, Predicate{signPredicate, json.RawMessage("{}")})
+			if err != nil {
 				return nil, err
 			}
 			all = append(all, signs)
@@ -128,7 +133,8 @@ func (r Request) documents() (all []document, err error) {
 				return nil, fmt.Errorf("attest %q of %s: the predicate needs a type and must be JSON", p.Type, digest)
 			}
 			d := document{i, bundle, nil, p.Type, fmt.Sprintf("attestation %s of %s", p.Type, digest)}
-			if d.payload, err = encodeStatement(digest, p); err != nil {
+			d.payload, err = encodeStatement(digest, p)
+			if err != nil {
 				return nil, fmt.Errorf("attest %s of %s: %w", p.Type, digest, err)
 			}
 			if r.Format != Legacy {
@@ -158,7 +164,10 @@ func (r Request) identities() ([]string, error) {
 		return nil, nil
 	}
 	if err := imagename.CheckRepository(r.Repository); err != nil {
-		return nil, fmt.Errorf("a signature of the legacy format states the image's repository: %w", err)
+		return nil, fmt.Errorf(
+			"a signature of the legacy format states the image's repository: %w",
+			err,
+		)
 	}
 	repository, err := name.NewRepository(r.Repository)
 	if err != nil {
@@ -167,7 +176,10 @@ func (r Request) identities() ([]string, error) {
 	all := []string{repository.Name()}
 	for _, tag := range r.Tags {
 		if err := imagename.CheckTag(tag); err != nil {
-			return nil, fmt.Errorf("a signature of the legacy format states the image's tags: %w", err)
+			return nil, fmt.Errorf(
+				"a signature of the legacy format states the image's tags: %w",
+				err,
+			)
 		}
 		all = append(all, repository.Tag(tag).Name())
 	}

@@ -16,7 +16,10 @@ var (
 	// ErrUnsigned: the image has no signature.
 	ErrUnsigned = failure.New(failure.Content, "it is not signed")
 	// ErrForeign: none of the given keys made the signature, or what it is over was changed since.
-	ErrForeign = failure.New(failure.Content, "none of the given keys made it, or it was changed since")
+	ErrForeign = failure.New(
+		failure.Content,
+		"none of the given keys made it, or it was changed since",
+	)
 	// ErrSubject: the signature is good, for another image.
 	ErrSubject = failure.New(failure.Content, "it is for another image")
 	// ErrMalformed: the document cannot be read.
@@ -45,14 +48,14 @@ type Report struct {
 	Subject      v1.Descriptor
 	Signatures   []Finding
 	Attestations []Finding
-	// Hidden says that the image has bundles, and that none of them is good. cosign refuses such an image, even
-	// if its .sig is good, because it looks at .sig only where there is no bundle.
+	// Hidden says that the image has bundles, and that none of them is good. cosign refuses such an
+	// image, even if its .sig is good, because it looks at .sig only where there is no bundle.
 	Hidden bool
 }
 
-// Verify judges the signatures and attestations of each subject with these keys. Its error means that keys
-// are of no use or that something could not be read. What it read is judged in the reports; Report.Err says
-// whether an image is signed.
+// Verify judges the signatures and attestations of each subject with these keys. Its error means
+// that keys are of no use or that something could not be read. What it read is judged in the
+// reports; Report.Err says whether an image is signed.
 func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("verify signatures: there is no public key")
@@ -70,7 +73,11 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 	return report(subjects, func(f *Finding, e evidence) {
 		message := e.message()
 		for i, key := range keys {
-			if slices.ContainsFunc(e.signatures, func(s []byte) bool { return fits(key, message, s) }) && !slices.Contains(f.Keys, ids[i]) {
+			if slices.ContainsFunc(
+				e.signatures,
+				func(s []byte) bool { return fits(key, message, s) },
+			) &&
+				!slices.Contains(f.Keys, ids[i]) {
 				f.Keys = append(f.Keys, ids[i])
 			}
 		}
@@ -80,8 +87,9 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 	})
 }
 
-// Unverified reports the signatures and attestations of each subject without a look at who signed them: anyone who may push to
-// the repository can add one. It is for those who say so to the user. Its error means that something could not be read.
+// Unverified reports the signatures and attestations of each subject without a look at who signed
+// them: anyone who may push to the repository can add one. It is for those who say so to the user.
+// Its error means that something could not be read.
 func Unverified(subjects []Subject) ([]Report, error) {
 	return report(subjects, func(*Finding, evidence) {})
 }
@@ -93,7 +101,9 @@ func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Repor
 		if err != nil {
 			return nil, fmt.Errorf("verify signatures: %w", err)
 		}
-		r, bundles, good := Report{Subject: s.Descriptor}, 0, 0
+		r := Report{Subject: s.Descriptor}
+		bundles := 0
+		good := 0
 		for _, e := range all {
 			f := Finding{Where: e.where}
 			if e.err != nil {
@@ -119,8 +129,8 @@ func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Repor
 	return reports, nil
 }
 
-// parse reads what a document says of a subject. The predicate is what is signed then, and not the annotation that anyone could
-// write beside it.
+// parse reads what a document says of a subject. The predicate is what is signed then, and not the
+// annotation that anyone could write beside it.
 func (e *evidence) parse(f *Finding, subject v1.Hash) {
 	if e.storage == sigTag {
 		p, err := decodePayload(e.payload)
@@ -139,15 +149,19 @@ func (e *evidence) parse(f *Finding, subject v1.Hash) {
 		return
 	}
 	e.predicate = s.PredicateType
-	if slices.ContainsFunc(s.Subject, func(about statementSubject) bool { return about.Digest[subject.Algorithm] == subject.Hex }) {
+	if slices.ContainsFunc(
+		s.Subject,
+		func(about statementSubject) bool { return about.Digest[subject.Algorithm] == subject.Hex },
+	) {
 		f.Predicate = Predicate{s.PredicateType, s.Predicate}
 	} else {
 		f.Err = ErrSubject
 	}
 }
 
-// Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the faults of
-// the signatures. An attestation is no signature here, although cosign takes one in a bundle for it.
+// Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the
+// faults of the signatures. An attestation is no signature here, although cosign takes one in a
+// bundle for it.
 func (r *Report) Err() error {
 	if len(r.Signatures) == 0 {
 		return fmt.Errorf("%s: %w", r.Subject.Digest, ErrUnsigned)

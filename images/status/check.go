@@ -35,11 +35,12 @@ const (
 
 // Checked is what was found out about one pair.
 type Checked struct {
-	System   string   `json:"os"`
-	Driver   string   `json:"driver"`
-	Arch     string   `json:"arch"`
-	Tag      string   `json:"tag"`
-	Excluded string   `json:"excluded,omitempty"` // the rule that says why it cannot be built; nothing else was asked then
+	System string `json:"os"`
+	Driver string `json:"driver"`
+	Arch   string `json:"arch"`
+	Tag    string `json:"tag"`
+	// the rule that says why it cannot be built; nothing else was asked then
+	Excluded string   `json:"excluded,omitempty"`
 	Base     *Verdict `json:"base,omitempty"`
 	Archive  *Verdict `json:"archive,omitempty"`
 	// Components is about the archives of the driver's components for NVSwitch and NVLink.
@@ -60,8 +61,8 @@ func (c *Checked) Verdicts() []*Verdict {
 	return slices.DeleteFunc(all, func(v *Verdict) bool { return v == nil })
 }
 
-// Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
-// there. Where the programs for images are missing, the image cannot be compared.
+// Check looks at all pairs, several at a time: whether each could be built now, and whether its
+// image is there. Where the programs for images are missing, the image cannot be compared.
 func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair) ([]Checked, error) {
 	s, err := newSurvey(b, builder)
 	if err != nil {
@@ -97,7 +98,8 @@ func (s *survey) checkPair(ctx context.Context, row *Checked, t matrix.Target) {
 		row.Lock, compare = s.locked(ctx, &im)
 	}
 	if s.Repository != "" {
-		var r *recipe.Recipe // nil: the pins cannot be found, or the programs are not beside driver-build
+		// nil: the pins cannot be found, or the programs are not beside driver-build
+		var r *recipe.Recipe
 		if compare {
 			r, _ = s.plans.Recipe(ctx, im)
 		}
@@ -107,8 +109,9 @@ func (s *survey) checkPair(ctx context.Context, row *Checked, t matrix.Target) {
 	row.Broken = slices.ContainsFunc(row.Verdicts(), func(v *Verdict) bool { return v.State == VerdictFailed })
 }
 
-// locked gives an image its locked pins and asks for everything that is locked: base and packages. fits is false for an image
-// whose lock no longer fits, which is a failure; one that is not locked is none.
+// locked gives an image its locked pins and asks for everything that is locked: base and packages.
+// fits is false for an image whose lock no longer fits, which is a failure; one that is not locked
+// is none.
 func (s *survey) locked(ctx context.Context, im *batch.Image) (v *Verdict, fits bool) {
 	pins, err := s.LockedPins(*im)
 	if err != nil {
@@ -121,12 +124,15 @@ func (s *survey) locked(ctx context.Context, im *batch.Image) (v *Verdict, fits 
 	if v := s.base(ctx, im.Base(), im.Target.Arch); v.State == VerdictFailed {
 		return v, true
 	}
-	all, closed := pins.All(), 0
+	all := pins.All()
+	closed := 0
 	for _, p := range all {
 		_, err := s.size(ctx, p.URL)
 		status, ok := errors.AsType[*fetch.StatusError](err)
 		if ok && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
-			closed++ // of a subscription: a build has its certificates from the base's configuration, which is not read here
+			// of a subscription: a build has its certificates from the base's configuration, which
+			// is not read here
+			closed++
 			continue
 		}
 		if v := s.files(ctx, file{"", recipe.PackageFile(p)}); v.State == VerdictFailed {
@@ -159,9 +165,9 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	return &Verdict{State: VerdictOK, Detail: digest}
 }
 
-// archives asks for the size of the driver's archive, with patches that are at an address and archives of companions, and
-// of the archives of the driver's components. A driver that comes as packages has no archive; companions in packages are
-// in the lock.
+// archives asks for the size of the driver's archive, with patches that are at an address and
+// archives of companions, and of the archives of the driver's components. A driver that comes as
+// packages has no archive; companions in packages are in the lock.
 func (s *survey) archives(ctx context.Context, im batch.Image) (archive, components *Verdict) {
 	r, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
@@ -180,9 +186,11 @@ func (s *survey) archives(ctx context.Context, im batch.Image) (archive, compone
 		}
 	}
 	for _, c := range r.Fabric {
-		fabric, names = append(fabric, file{c.Name + ": ", c.File}), append(names, c.Name+" "+c.Version)
+		fabric = append(fabric, file{c.Name + ": ", c.File})
+		names = append(names, c.Name+" "+c.Version)
 	}
-	if components = s.files(ctx, fabric...); components.State == VerdictOK {
+	components = s.files(ctx, fabric...)
+	if components.State == VerdictOK {
 		components.Detail = strings.Join(names, ", ")
 	}
 	switch archive = s.files(ctx, beside...); {
@@ -200,7 +208,8 @@ type file struct {
 	fetch.File
 }
 
-// files asks whether files are there with the size that they should have. The answer is the worst one.
+// files asks whether files are there with the size that they should have. The answer is the worst
+// one.
 func (s *survey) files(ctx context.Context, all ...file) *Verdict {
 	worst := &Verdict{State: VerdictNone}
 	for _, f := range all {
@@ -230,11 +239,12 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 	})
 }
 
-// headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
-// there is no such kernel, it plans the image without. Images that offer kernels take the place of the
-// repositories, and bring the compiler.
+// headers plans an image with compiler and headers for the newest kernel that the driver compiles
+// on. Where there is no such kernel, it plans the image without. Images that offer kernels take the
+// place of the repositories, and bring the compiler.
 func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
-	from, offering := s.Kernels.From, s.Kernels.Offering()
+	from := s.Kernels.From
+	offering := s.Kernels.Offering()
 	im.Plan.KernelFrom = from
 	offered, err := s.plans.Offered(ctx, im.Target, im.Plan)
 	if err != nil {
@@ -255,13 +265,15 @@ func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Ver
 		latest := batch.Kernels{Specs: []string{"latest"}}
 		releases, err := latest.Releases(im.Target, matrix.Selection{}, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
 		if len(from) > 0 && len(suiting) == 1 { // needs no --kernel, whatever its flavour
-			releases, err = suiting, nil
+			releases = suiting
+			err = nil
 		}
 		if err != nil { // kernels of other flavours only
 			detail = oneLine(err.Error())
 		} else {
 			row.Kernel = releases[0]
-			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], len(from) == 0
+			im.Plan.Kernels = releases[:1]
+			im.Plan.Toolchain = len(from) == 0
 			detail = row.Kernel
 		}
 	}

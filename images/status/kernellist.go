@@ -22,9 +22,10 @@ import (
 // KernelQuery asks which kernels the package repositories of systems, or images with headers and
 // compiler, offer.
 type KernelQuery struct {
-	Matrix     *matrix.Matrix
-	Selection  matrix.Selection
-	From       []string       // images to ask instead of the repositories; then no system need be selected
+	Matrix    *matrix.Matrix
+	Selection matrix.Selection
+	// images to ask instead of the repositories; then no system need be selected
+	From       []string
 	Flavours   []string       // of kernels; empty: all
 	Plan       recipe.Options // its Base and Mirror count
 	Repository string         // where images are looked for; "": nowhere
@@ -38,19 +39,22 @@ type KernelQuery struct {
 
 // OfferedKernel is one kernel of one system.
 type OfferedKernel struct {
-	System  string   `json:"os"`
-	Arch    string   `json:"arch"`
-	Kernel  string   `json:"kernel"`
-	Flavour string   `json:"flavour"`
-	Default bool     `json:"default"`
-	Package string   `json:"package"`
-	Version string   `json:"version"`
-	Date    string   `json:"date,omitempty"`      // RFC 3339, with --dates where the mirror says it
-	From    string   `json:"from,omitempty"`      // with --from, the image; package is the folder with the headers
+	System  string `json:"os"`
+	Arch    string `json:"arch"`
+	Kernel  string `json:"kernel"`
+	Flavour string `json:"flavour"`
+	Default bool   `json:"default"`
+	Package string `json:"package"`
+	Version string `json:"version"`
+	Date    string `json:"date,omitempty"` // RFC 3339, with --dates where the mirror says it
+	// with --from, the image; package is the folder with the headers
+	From    string   `json:"from,omitempty"`
 	Built   string   `json:"builtWith,omitempty"` // with --from, the compiler that built the kernel
 	Drivers []string `json:"drivers"`             // of the matrix, that compile on it
-	Images  []string `json:"images"`              // tags in the repository of images that drive it; null: not known
-	Ready   []string `json:"precompiled"`         // those of them that have its modules; the others compile on the node
+	// tags in the repository of images that drive it; null: not known
+	Images []string `json:"images"`
+	// those of them that have its modules; the others compile on the node
+	Ready []string `json:"precompiled"`
 }
 
 // Check asks the matrix which systems, architectures and drivers are meant.
@@ -69,7 +73,8 @@ func (q *KernelQuery) Check() error {
 	}
 	s.All = true
 	var err error
-	if q.compatible, err = q.Matrix.Select(*s); err != nil {
+	q.compatible, err = q.Matrix.Select(*s)
+	if err != nil {
 		return failure.Of(failure.Usage, err)
 	}
 	if len(s.Systems) == 0 { // images are of no system of the matrix
@@ -101,8 +106,8 @@ func (q *KernelQuery) Check() error {
 	return nil
 }
 
-// List asks the repositories of all platforms and the registry. A platform that fails does not stop the others: the error is
-// batch.ErrSomeFailed then, and the kernels of the others are there.
+// List asks the repositories of all platforms and the registry. A platform that fails does not stop
+// the others: the error is batch.ErrSomeFailed then, and the kernels of the others are there.
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []OfferedKernel, err error) {
 	tags, err := q.listTags(ctx, b)
 	if err != nil {
@@ -113,7 +118,8 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []Offer
 		found[i], err = q.kernels(ctx, b, q.platforms[i], tags)
 		return err
 	})
-	failed, offered := 0, map[string]bool{}
+	failed := 0
+	offered := map[string]bool{}
 	for i, t := range q.platforms {
 		switch {
 		case errs[i] != nil:
@@ -146,8 +152,8 @@ func packaged(t matrix.Target) bool {
 	return t.Distro == nil || recipe.CheckPackaged(t.Distro) == nil
 }
 
-// kernels asks the repositories of one platform, unless no package of the system can have headers, or the images. tags are
-// those in the registry.
+// kernels asks the repositories of one platform, unless no package of the system can have headers,
+// or the images. tags are those in the registry.
 func (q *KernelQuery) kernels(
 	ctx context.Context, b *images.Builder, t matrix.Target, tags map[string]bool,
 ) (rows []OfferedKernel, err error) {
@@ -160,7 +166,8 @@ func (q *KernelQuery) kernels(
 		all, err := b.HeadersKernels(ctx, q.From, t.Arch)
 		for _, k := range all {
 			r := add(k.Kernel.Kernel)
-			r.From, r.Built = k.Ref, k.Compiler
+			r.From = k.Ref
+			r.Built = k.Compiler
 		}
 		return rows, err
 	case !packaged(t):
@@ -215,8 +222,8 @@ func listTags(ctx context.Context, b *images.Builder, repository string) ([]stri
 	return tags, err
 }
 
-// listTags asks once for what the repository has; nil: it is not known. A registry that does not say is no failure: it is
-// the smaller part of the answer.
+// listTags asks once for what the repository has; nil: it is not known. A registry that does not
+// say is no failure: it is the smaller part of the answer.
 func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) (tags map[string]bool, err error) {
 	if q.Repository == "" {
 		return nil, nil //nolint:nilnil // no tag is known

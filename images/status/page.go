@@ -24,9 +24,11 @@ var (
 	styleText string
 )
 
-// The states of a cell besides Missing, Old and Unknown. A page shows them with a sign and a word, never by colour alone.
+// The states of a cell besides Missing, Old and Unknown. A page shows them with a sign and a word,
+// never by colour alone.
 const (
-	Built     State = "built"     // in the registry, and as the matrix has it as far as was looked at
+	// in the registry, and as the matrix has it as far as was looked at
+	Built     State = "built"
 	Buildable State = "buildable" // the registry was not asked
 	Excluded  State = "excluded"  // a rule says that it cannot work
 )
@@ -34,18 +36,21 @@ const (
 // states is the order in which states are counted and shown.
 var states = []State{Built, Old, Missing, Buildable, Unknown, Excluded}
 
-// Page shows the matrix to people: systems by drivers, what is built, what is missing, what cannot be built and why. It is
-// one HTML file that needs nothing else: no network, no script, no font. Whatever it is given is escaped.
+// Page shows the matrix to people: systems by drivers, what is built, what is missing, what cannot
+// be built and why. It is one HTML file that needs nothing else: no network, no script, no font.
+// Whatever it is given is escaped.
 type Page struct {
-	Title      string          // "" is "NVIDIA driver images"
-	Generated  time.Time       // shown in UTC
-	Tool       string          // name and version of what made the page
-	Matrix     string          // name of the matrix
-	Repository string          // that was asked, "" when none was
-	Notes      []string        // what readers should know, such as that a source could not be reached
-	Systems    []matrix.System // rows, in order
-	Drivers    []Column        // in order
-	Cells      []Cell          // of those systems and drivers, in any order; a pair without any is shown empty
+	Title      string    // "" is "NVIDIA driver images"
+	Generated  time.Time // shown in UTC
+	Tool       string    // name and version of what made the page
+	Matrix     string    // name of the matrix
+	Repository string    // that was asked, "" when none was
+	// what readers should know, such as that a source could not be reached
+	Notes   []string
+	Systems []matrix.System // rows, in order
+	Drivers []Column        // in order
+	// of those systems and drivers, in any order; a pair without any is shown empty
+	Cells []Cell
 }
 
 // Column is a driver. Drivers of one branch that follow each other share a heading.
@@ -56,16 +61,17 @@ type Column struct {
 	Runs   string            // how it runs the release of CUDA that was asked for, "" when none was
 	Faults []string          // what is known of the release
 
-	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are
-	// those that NVIDIA has, and whose checksum no public source has.
+	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)".
+	// Unknown are those that NVIDIA has, and whose checksum no public source has.
 	Components, Unknown []string
 }
 
 // Cell is one image: a system, a driver and an architecture.
 type Cell struct {
 	batch.Pair
-	State   State
-	Why     string    // of an excluded cell the rule, of one that is out of date or unknown the reason
+	State State
+	// of an excluded cell the rule, of one that is out of date or unknown the reason
+	Why     string
 	Digest  string    // "sha256:..." of the manifest for the architecture, "" when not known
 	Size    int64     // compressed bytes, 0 when not known
 	Kernels []string  // series of the system that the modules compile on
@@ -149,8 +155,10 @@ func (p Page) view() view {
 	sum := sha256.Sum256([]byte(styleText))
 	v := view{
 		Page: p, States: states, Counts: map[State]int{},
-		Style:  template.CSS(styleText), //nolint:gosec // our own file
-		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'",
+		Style: template.CSS(styleText), //nolint:gosec // our own file
+		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(
+			sum[:],
+		) + "'; img-src data:; base-uri 'none'; form-action 'none'",
 	}
 	cells := map[string][]Cell{}
 	for _, c := range p.Cells {
@@ -176,9 +184,18 @@ func newRow(s matrix.System, drivers []Column, cells map[string][]Cell) row {
 	var all []Cell
 	for n, d := range drivers {
 		id := anchor(s.ID, d.Version)
-		b := box{ID: id, Driver: d.Version, Cells: cells[id], First: n == 0 || drivers[n-1].Branch != d.Branch, States: keys(cells[id])}
+		b := box{
+			ID:     id,
+			Driver: d.Version,
+			Cells:  cells[id],
+			First:  n == 0 || drivers[n-1].Branch != d.Branch,
+			States: keys(cells[id]),
+		}
 		slices.SortStableFunc(b.Cells, func(x, y Cell) int {
-			return cmp.Or(cmp.Compare(slices.Index(s.Archs, x.Arch), slices.Index(s.Archs, y.Arch)), strings.Compare(x.Arch, y.Arch))
+			return cmp.Or(
+				cmp.Compare(slices.Index(s.Archs, x.Arch), slices.Index(s.Archs, y.Arch)),
+				strings.Compare(x.Arch, y.Arch),
+			)
 		})
 		all = append(all, b.Cells...)
 		r.Boxes = append(r.Boxes, b)

@@ -29,7 +29,8 @@ type ReportOptions struct {
 	Releases    *releases.Table // of the drivers there are
 	Time        time.Time       // of the page
 	CUDA        *releases.CUDA  // to say how each driver runs it; nil: none
-	Compare     bool            // plan every image, also without a lock, to tell which are out of date
+	// plan every image, also without a lock, to tell which are out of date
+	Compare bool
 }
 
 // reporter asks about all cells of a page.
@@ -43,7 +44,13 @@ type reporter struct {
 }
 
 // Report makes the page that shows pairs: what is built of them and what is not.
-func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair, o ReportOptions) (shown Page, err error) {
+func Report(
+	ctx context.Context,
+	b *batch.Batch,
+	builder *images.Builder,
+	pairs []batch.Pair,
+	o ReportOptions,
+) (shown Page, err error) {
 	s, err := newSurvey(b, builder)
 	if err != nil {
 		return shown, err
@@ -51,11 +58,16 @@ func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs 
 	shown = emptyPage(b, pairs, o)
 	r := &reporter{survey: s, compares: b.Repository != "" && (o.Compare || b.Lock != nil)}
 	if b.Repository != "" {
-		// A registry that answers anything at all is asked further questions. Without any answer there is no page: an old page
-		// is better than a page that knows nothing.
+		// A registry that answers anything at all is asked further questions. Without any answer
+		// there is no page: an old page is better than a page that knows nothing.
 		r.tags, err = listTags(ctx, builder, b.Repository)
-		if _, status := errors.AsType[*registry.StatusError](err); status || errors.Is(err, fs.ErrNotExist) {
-			shown.Notes, err = append(shown.Notes, fmt.Sprintf("images with compiled modules are not shown: %v", err)), nil
+		if _, status := errors.AsType[*registry.StatusError](err); status ||
+			errors.Is(err, fs.ErrNotExist) {
+			shown.Notes = append(
+				shown.Notes,
+				fmt.Sprintf("images with compiled modules are not shown: %v", err),
+			)
+			err = nil
 		}
 		if err != nil {
 			return shown, err
@@ -68,16 +80,33 @@ func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs 
 	})...); err != nil {
 		return shown, err
 	}
-	slices.SortFunc(r.unknown, func(a, b batch.Cause) int { return strings.Compare(a.Text, b.Text) })
+	slices.SortFunc(
+		r.unknown,
+		func(a, b batch.Cause) int { return strings.Compare(a.Text, b.Text) },
+	)
 	for _, g := range r.unknown {
-		shown.Notes = append(shown.Notes, fmt.Sprintf("whether %d images are out of date could not be found out: %s", len(g.Targets), g.Text))
+		shown.Notes = append(
+			shown.Notes,
+			fmt.Sprintf(
+				"whether %d images are out of date could not be found out: %s",
+				len(g.Targets),
+				g.Text,
+			),
+		)
 	}
 	return shown, nil
 }
 
-// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver comes first.
+// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The
+// newest driver comes first.
 func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
-	shown := Page{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
+	shown := Page{
+		Title:      o.Title,
+		Generated:  o.Time,
+		Tool:       o.Tool,
+		Repository: b.Repository,
+		Matrix:     "matrix.yaml",
+	}
 	if b.Given.MatrixFile != "" {
 		shown.Matrix = filepath.Base(b.Given.MatrixFile)
 	}
@@ -103,7 +132,10 @@ func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
 	c := Column{Driver: d, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
 	if o.CUDA != nil {
 		answer := batch.RunsCUDA(d, *o.CUDA)
-		c.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")
+		c.Runs = strings.TrimSuffix(
+			fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why),
+			": ",
+		)
 	}
 	for _, n := range releases.Notes(d, o.Time) {
 		if n.Kind != driverinfo.EndOfLife {
@@ -117,10 +149,12 @@ func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
 	return c
 }
 
-// components returns the components of a driver with the architectures of the pairs that get them, and those
-// that pairs go without because their checksum is not known: "fabricmanager (amd64, arm64)".
+// components returns the components of a driver with the architectures of the pairs that get them,
+// and those that pairs go without because their checksum is not known: "fabricmanager (amd64,
+// arm64)".
 func components(pairs []batch.Pair, version string) (known, unknown []string) {
-	with, without := map[string][]string{}, map[string][]string{}
+	with := map[string][]string{}
+	without := map[string][]string{}
 	for _, p := range pairs {
 		for _, c := range p.Components {
 			archs := with
@@ -146,7 +180,8 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 	c := Cell{Pair: p}
 	if p.Excluded != "" {
-		c.State, c.Why = Excluded, p.Excluded
+		c.State = Excluded
+		c.Why = p.Excluded
 		return c
 	}
 	t := p.Target
@@ -187,7 +222,9 @@ func inside(c *Cell, labels map[string]string) {
 	if kernels := labels[recipe.LabelKernels]; kernels != "" {
 		c.Modules = append(strings.Split(kernels, ","), c.Modules...)
 	}
-	c.Companions, c.Patches, c.Omitted = nil, nil, labels[recipe.LabelOmitted]
+	c.Companions = nil
+	c.Patches = nil
+	c.Omitted = labels[recipe.LabelOmitted]
 	if names := labels[recipe.LabelCompanions]; names != "" {
 		c.Companions = strings.Split(names, ", ")
 	}
@@ -198,9 +235,11 @@ func inside(c *Cell, labels map[string]string) {
 	}
 }
 
-// look asks for the image of a target. It is compared only if it is known what it would be made from now.
+// look asks for the image of a target. It is compared only if it is known what it would be made
+// from now.
 func (r *reporter) look(ctx context.Context, im batch.Image) ImageState {
-	tag, arch := im.Tag(), im.Target.Arch
+	tag := im.Tag()
+	arch := im.Target.Arch
 	if !r.compares {
 		return r.state(ctx, tag, arch, nil)
 	}
@@ -222,8 +261,8 @@ func (r *reporter) look(ctx context.Context, im batch.Image) ImageState {
 	return st
 }
 
-// kernelTags are the kernels that the repository has images with compiled modules for, as their tags name
-// them.
+// kernelTags are the kernels that the repository has images with compiled modules for, as their
+// tags name them.
 func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
 	other := []string{"arm64", "aarch64"}
 	if t.Arch == "arm64" {
@@ -231,12 +270,18 @@ func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
 	}
 	for _, tag := range r.tags {
 		tag = strings.TrimSuffix(tag, recipe.ModulesSuffix)
-		front, back := t.Driver.Version+"-", "-"+t.System.ID
-		if len(tag) <= len(front)+len(back) || !strings.HasPrefix(tag, front) || !strings.HasSuffix(tag, back) {
+		front := t.Driver.Version + "-"
+		back := "-" + t.System.ID
+		if len(tag) <= len(front)+len(back) || !strings.HasPrefix(tag, front) ||
+			!strings.HasSuffix(tag, back) {
 			continue
 		}
 		kernel := tag[len(front) : len(tag)-len(back)]
-		if !slices.Contains(kernels, kernel) && !slices.ContainsFunc(other, func(arch string) bool { return strings.Contains(kernel, arch) }) {
+		if !slices.Contains(kernels, kernel) &&
+			!slices.ContainsFunc(
+				other,
+				func(arch string) bool { return strings.Contains(kernel, arch) },
+			) {
 			kernels = append(kernels, kernel)
 		}
 	}

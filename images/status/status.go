@@ -1,8 +1,9 @@
-// Package status asks about many images without building one: which are due, which could be built, what the
-// registry has of them, and which kernels there are.
+// Package status asks about many images without building one: which are due, which could be built,
+// what the registry has of them, and which kernels there are.
 //
-// Images share bases, package repositories and most packages, so each question is asked once for all of them.
-// The package prints nothing and knows no flags and no exit codes: these are the command's.
+// Images share bases, package repositories and most packages, so each question is asked once for
+// all of them. The package prints nothing and knows no flags and no exit codes: these are the
+// command's.
 package status
 
 import (
@@ -19,7 +20,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// survey asks registries, package repositories and servers about the images of one call, each question once.
+// survey asks registries, package repositories and servers about the images of one call, each
+// question once.
 type survey struct {
 	*batch.Batch
 	plans *batch.Plans
@@ -52,18 +54,26 @@ type ImageState struct {
 	Err   error            `json:"-"`             // of unknown
 }
 
-// compare compares the image of a tag with the one that a build would make now. planErr is why that is not known;
-// then the state says only whether the image is there.
-func (s *survey) compare(ctx context.Context, tag string, im batch.Image) (st ImageState, planErr error) {
+// compare compares the image of a tag with the one that a build would make now. planErr is why that
+// is not known; then the state says only whether the image is there.
+func (s *survey) compare(
+	ctx context.Context,
+	tag string,
+	im batch.Image,
+) (st ImageState, planErr error) {
 	r, planErr := s.plans.Recipe(ctx, im)
 	return s.state(ctx, tag, im.Target.Arch, r), planErr
 }
 
-// state asks the registry for the image of one architecture and compares it with a recipe, by what the image
-// says that it was made from. Without a recipe it only says whether the image is there.
+// state asks the registry for the image of one architecture and compares it with a recipe, by what
+// the image says that it was made from. Without a recipe it only says whether the image is there.
 func (s *survey) state(ctx context.Context, tag, arch string, r *recipe.Recipe) ImageState {
 	unknown := func(err error) ImageState { return ImageState{State: Unknown, Why: oneLine(err.Error()), Err: err} }
-	found, err := s.plans.Registry.Open(ctx, s.Repository+":"+tag, registry.OpenOptions{Arch: arch, Origin: true})
+	found, err := s.plans.Registry.Open(
+		ctx,
+		s.Repository+":"+tag,
+		registry.OpenOptions{Arch: arch, Origin: true},
+	)
 	_, other := errors.AsType[*oci.PlatformError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

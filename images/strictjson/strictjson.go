@@ -1,7 +1,8 @@
-// Package strictjson reads JSON documents from outside: manifests, indexes, configurations, recipes, lists of bundles. JSON lets
-// readers differ about some documents: of two keys "config" one reader takes the first, another the last, and Go's encoding/json,
-// with which container runtimes read, takes "Config" for it too. What is verified here must be what a node reads, so such a
-// document is refused. The package knows no document.
+// Package strictjson reads JSON documents from outside: manifests, indexes, configurations,
+// recipes, lists of bundles. JSON lets readers differ about some documents: of two keys "config"
+// one reader takes the first, another the last, and Go's encoding/json, with which container
+// runtimes read, takes "Config" for it too. What is verified here must be what a node reads, so
+// such a document is refused. The package knows no document.
 package strictjson
 
 import (
@@ -24,13 +25,16 @@ const maxDepth = 100
 var (
 	errDepth    = fmt.Errorf("it nests more than %d deep", maxDepth)
 	errTrailing = errors.New("something follows its end")
-	errCase     = errors.New("a key differs from that of the format in upper and lower case, so that programs read different things")
+	errCase     = errors.New(
+		"a key differs from that of the format in upper and lower case, so that programs read different things",
+	)
 )
 
-// Decode reads one document. It refuses, as an error of kind failure.Content, what readers could understand in different ways: two equal
-// keys in an object, a key in another case than the type's, text after the document, text that is not UTF-8; and deep nesting.
-// [json.RejectUnknownMembers] also refuses keys that the type does not have. Values mean what they mean to encoding/json. The size is the
-// caller's to bound.
+// Decode reads one document. It refuses, as an error of kind failure.Content, what readers could
+// understand in different ways: two equal keys in an object, a key in another case than the type's,
+// text after the document, text that is not UTF-8; and deep nesting. [json.RejectUnknownMembers]
+// also refuses keys that the type does not have. Values mean what they mean to encoding/json. The
+// size is the caller's to bound.
 func Decode[T any](raw []byte, options ...json.Options) (T, error) {
 	value, err := decode[T](raw, options)
 	if err != nil {
@@ -46,8 +50,13 @@ func decode[T any](raw []byte, options []json.Options) (exact T, err error) {
 		return exact, err
 	}
 	all := json.JoinOptions(options...)
-	all = json.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv1.ReportErrorsWithLegacySemantics(false), jsontext.AllowDuplicateNames(false),
-		jsontext.AllowInvalidUTF8(false), all)
+	all = json.JoinOptions(
+		jsonv1.DefaultOptionsV1(),
+		jsonv1.ReportErrorsWithLegacySemantics(false),
+		jsontext.AllowDuplicateNames(false),
+		jsontext.AllowInvalidUTF8(false),
+		all,
+	)
 	err = json.Unmarshal(raw, &exact, all, json.MatchCaseInsensitiveNames(false))
 	if err != nil {
 		return exact, err

@@ -22,19 +22,26 @@ import (
 // withoutEffect are the fields of a configuration that no container runtime looks at.
 var withoutEffect = []string{"author", "container", "created", "docker_version", "history"}
 
-// checkConfiguration compares the configuration with the one that driver-build recorded, and the manifest's
-// annotations with the labels, which they repeat.
+// checkConfiguration compares the configuration with the one that driver-build recorded, and the
+// manifest's annotations with the labels, which they repeat.
 func checkConfiguration(s *subject) {
 	labels := s.config.Config.Labels
 	names := slices.Collect(maps.Keys(s.annotations))
-	if slices.ContainsFunc(names, recipe.IsLabel) { // some programs drop all annotations when they copy an image
+	// some programs drop all annotations when they copy an image
+	if slices.ContainsFunc(names, recipe.IsLabel) {
 		names = slices.AppendSeq(names, maps.Keys(labels))
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		label, labelled := labels[name]
 		if is := s.annotations[name]; is != label && (labelled || recipe.IsLabel(name)) {
-			s.fail("", "annotation %.100q of the manifest is %.200q, the label %.200q", name, is, label)
+			s.fail(
+				"",
+				"annotation %.100q of the manifest is %.200q, the label %.200q",
+				name,
+				is,
+				label,
+			)
 		}
 	}
 	if s.recorded == nil {
@@ -51,16 +58,19 @@ func checkConfiguration(s *subject) {
 	}
 	for _, d := range differences {
 		sev := Error
-		if slices.ContainsFunc(withoutEffect, func(field string) bool { return strings.HasPrefix(d, field) }) {
+		if slices.ContainsFunc(
+			withoutEffect,
+			func(field string) bool { return strings.HasPrefix(d, field) },
+		) {
 			sev = Note
 		}
 		s.find(sev, "", "%s: driver-build recorded another", d)
 	}
 }
 
-// ConfigDifferences says in words which fields of a configuration are not those of another one: "config.User is
-// "nobody", not set". It knows no field by its name, except those that the layer with the list of files makes: the
-// digests of the layers, and the digest of that list.
+// ConfigDifferences says in words which fields of a configuration are not those of another one:
+// "config.User is "nobody", not set". It knows no field by its name, except those that the layer
+// with the list of files makes: the digests of the layers, and the digest of that list.
 func ConfigDifferences(want, is []byte) (all []string, err error) {
 	before, errWant := fields(want)
 	after, errIs := fields(is)
@@ -83,7 +93,8 @@ func ConfigDifferences(want, is []byte) (all []string, err error) {
 	return all, nil
 }
 
-// fields are the fields of a configuration as JSON by their paths, without empty ones; each label and variable is one.
+// fields are the fields of a configuration as JSON by their paths, without empty ones; each label
+// and variable is one.
 func fields(config []byte) (map[string]string, error) {
 	doc, err := strictjson.Decode[map[string]any](config)
 	if err != nil {
@@ -111,7 +122,8 @@ func fields(config []byte) (map[string]string, error) {
 				name := fmt.Sprintf("%s[%d]", at, n)
 				if word, ok := value.(string); ok && at == "config.Env" {
 					before, after, _ := strings.Cut(word, "=")
-					if name = at + "." + before; all[name] == "" {
+					name = at + "." + before
+					if all[name] == "" {
 						value = after
 					} else { // one that is there twice keeps its place
 						name = fmt.Sprintf("%s[%d]", name, n)
@@ -131,8 +143,8 @@ func fields(config []byte) (map[string]string, error) {
 	return all, nil
 }
 
-// checkDescription: the entrypoint refuses to start without the description of its image, and follows what it
-// says. Labels and variables repeat it.
+// checkDescription: the entrypoint refuses to start without the description of its image, and
+// follows what it says. Labels and variables repeat it.
 func checkDescription(s *subject) {
 	info := s.info
 	switch {
@@ -152,7 +164,8 @@ func checkDescription(s *subject) {
 	}
 	differs("driver", info.Driver, "that of the libraries is", s.version)
 	differs("arch", info.Arch, "that of the image is", s.config.Architecture)
-	want, labels := recipe.DescribedLabels(info), s.config.Config.Labels
+	want := recipe.DescribedLabels(info)
+	labels := s.config.Config.Labels
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		what := strings.TrimPrefix(name[strings.LastIndexByte(name, '.'):], ".")
 		differs(what, want[name], "the label "+name+" says", labels[name])
@@ -184,7 +197,8 @@ func checkDescription(s *subject) {
 
 // beside says whether an entry is not one of an image of modules.
 func beside(e *rootfs.Entry) bool {
-	return e.Kind != rootfs.Dir && e.Path != driverinfo.Path && e.Path != recipe.FileList && !recipe.HasPrefix([]string{recipe.ModulesDir + "/", "licenses/"}, e.Path)
+	return e.Kind != rootfs.Dir && e.Path != driverinfo.Path && e.Path != recipe.FileList &&
+		!recipe.HasPrefix([]string{recipe.ModulesDir + "/", "licenses/"}, e.Path)
 }
 
 // sorted puts the words of a list in order: labels have the order of the request.
@@ -197,23 +211,50 @@ func sorted(list string) string {
 func (s *subject) checkOtherLabels() {
 	info := s.info
 	labels := s.config.Config.Labels
-	said := labels[recipe.LabelOverridden] // "name: reason; name: reason", and a reason may hold anything
+	// "name: reason; name: reason", and a reason may hold anything
+	said := labels[recipe.LabelOverridden]
 	if (said == "") != (len(info.Overridden) == 0) ||
-		slices.ContainsFunc(info.Overridden, func(name string) bool { return !strings.Contains("; "+said, "; "+name+": ") }) {
-		s.fail(driverinfo.Path, "overridden rules are %q, the label says %q", strings.Join(info.Overridden, ", "), said)
+		slices.ContainsFunc(
+			info.Overridden,
+			func(name string) bool { return !strings.Contains("; "+said, "; "+name+": ") },
+		) {
+		s.fail(
+			driverinfo.Path,
+			"overridden rules are %q, the label says %q",
+			strings.Join(info.Overridden, ", "),
+			said,
+		)
 	}
 	for tag := range strings.SplitSeq(labels[recipe.OCIPrefix+"version"]+","+labels[recipe.LabelAliases], ",") {
-		if tag != "" && !strings.HasPrefix(tag, info.Driver+"-") && !strings.HasPrefix(tag, strings.TrimPrefix(info.Branch, "R")+"-") {
-			s.fail(driverinfo.Path, "driver is %q of branch %s, a label names the tag %.200q", info.Driver, info.Branch, tag)
+		if tag != "" && !strings.HasPrefix(tag, info.Driver+"-") &&
+			!strings.HasPrefix(tag, strings.TrimPrefix(info.Branch, "R")+"-") {
+			s.fail(
+				driverinfo.Path,
+				"driver is %q of branch %s, a label names the tag %.200q",
+				info.Driver,
+				info.Branch,
+				tag,
+			)
 		}
 	}
 	signer := labels[recipe.LabelSigner]
 	if len(s.sets) == 0 && signer != "" {
-		s.fail("", "the label %s is %.100q, and the image has no modules", recipe.LabelSigner, signer)
+		s.fail(
+			"",
+			"the label %s is %.100q, and the image has no modules",
+			recipe.LabelSigner,
+			signer,
+		)
 	}
 	for _, m := range s.sets {
 		if m.Damage == "" && m.Certificate != signer {
-			s.fail(m.path(), "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
+			s.fail(
+				m.path(),
+				"is signed with the certificate %q, the label %s says %.100q",
+				m.Certificate,
+				recipe.LabelSigner,
+				signer,
+			)
 		}
 	}
 }

@@ -23,10 +23,13 @@ type driverFile struct {
 	damage  error         // why it is not one; nil also for a script
 }
 
-// driverName matches the driver's libraries and programs; the last group of a library is its version.
-// NVIDIA's archives bring the libraries of libglvnd and OpenCL too, which have versions of their own.
-var driverName = regexp.MustCompile(`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?` +
-	`|lib(?:OpenCL|GL|GLX|EGL|OpenGL|GLdispatch|GLESv1_CM|GLESv2)\.so(?:\.[0-9.]+)?|nvidia-[a-z-]+)$`)
+// driverName matches the driver's libraries and programs; the last group of a library is its
+// version. NVIDIA's archives bring the libraries of libglvnd and OpenCL too, which have versions of
+// their own.
+var driverName = regexp.MustCompile(
+	`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?` +
+		`|lib(?:OpenCL|GL|GLX|EGL|OpenGL|GLdispatch|GLESv1_CM|GLESv2)\.so(?:\.[0-9.]+)?|nvidia-[a-z-]+)$`,
+)
 
 // releaseVersion is a driver's version, as against the short version of a soname.
 var releaseVersion = regexp.MustCompile(`^[1-9][0-9]{2,}\.[0-9]+(\.[0-9]+)?$`)
@@ -34,8 +37,8 @@ var releaseVersion = regexp.MustCompile(`^[1-9][0-9]{2,}\.[0-9]+(\.[0-9]+)?$`)
 // driverFolders are the folders below a library folder in which the driver has parts.
 var driverFolders = []string{"vdpau", "gbm", "tls", "nvidia", "xorg"}
 
-// findDriver reads the driver's files in the folders that loaders and consumers search. A library elsewhere,
-// such as one of CUDA's compatibility packages, disturbs nobody.
+// findDriver reads the driver's files in the folders that loaders and consumers search. A library
+// elsewhere, such as one of CUDA's compatibility packages, disturbs nobody.
 func (s *subject) findDriver() {
 	for _, e := range s.all {
 		name := path.Base(e.Path)
@@ -43,7 +46,8 @@ func (s *subject) findDriver() {
 			continue
 		}
 		f := driverFile{Entry: e, library: strings.HasPrefix(name, "lib")}
-		if f.library && !s.inLibraryDirs(e.Path) || !f.library && !slices.Contains(s.programDirs, path.Dir(e.Path)) {
+		if f.library && !s.inLibraryDirs(e.Path) ||
+			!f.library && !slices.Contains(s.programDirs, path.Dir(e.Path)) {
 			continue
 		}
 		if v := driverName.FindStringSubmatch(name)[1]; releaseVersion.MatchString(v) {
@@ -57,7 +61,8 @@ func (s *subject) findDriver() {
 	}
 }
 
-// inLibraryDirs reports whether a path lies in one of the library folders, or in the driver's part of one.
+// inLibraryDirs reports whether a path lies in one of the library folders, or in the driver's part
+// of one.
 func (s *subject) inLibraryDirs(p string) bool {
 	return slices.ContainsFunc(s.libraryDirs, func(dir string) bool {
 		rest, below := strings.CutPrefix(p, dir+"/")
@@ -110,20 +115,29 @@ func checkELF(s *subject, f driverFile) {
 }
 
 func checkMachine(s *subject, f driverFile) {
-	if f.elf != nil && f.elf.Machine != s.machine() && (f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
+	if f.elf != nil && f.elf.Machine != s.machine() &&
+		(f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
 		s.fail(f.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
 	}
 }
 
-// checkSoname: programs ask for a library by its soname, so its folder must lead from there to the library.
+// checkSoname: programs ask for a library by its soname, so its folder must lead from there to the
+// library.
 func checkSoname(s *subject, f driverFile) {
 	if !f.library || f.elf == nil {
 		return
 	}
 	dir, name := path.Split(f.Path)
-	soname, stem := f.elf.Soname, name[:strings.Index(name, ".so")+len(".so")]
-	if soname == "" && slices.Contains(coreLibraries, stem) || soname != "" && !strings.HasPrefix(soname, stem) {
-		s.fail(f.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
+	soname := f.elf.Soname
+	stem := name[:strings.Index(name, ".so")+len(".so")]
+	if soname == "" && slices.Contains(coreLibraries, stem) ||
+		soname != "" && !strings.HasPrefix(soname, stem) {
+		s.fail(
+			f.Path,
+			"has the soname %q, which is not that of %s",
+			soname,
+			strings.TrimSuffix(stem, ".so"),
+		)
 		return
 	}
 	if soname == "" || f.elf.Bits != 64 {
@@ -137,8 +151,8 @@ func checkSoname(s *subject, f driverFile) {
 	}
 }
 
-// consumerLibraries are what the driver's graphics libraries take from the container that uses them: a driver
-// image has no X11, Wayland or libglvnd.
+// consumerLibraries are what the driver's graphics libraries take from the container that uses
+// them: a driver image has no X11, Wayland or libglvnd.
 var consumerLibraries = []string{
 	"libX11.", "libXext.", "libxcb", "libwayland-", "libdrm.", "libgbm.", "libGL.", "libEGL.", "libGLdispatch.", "libOpenGL.", "libGLX.",
 	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",

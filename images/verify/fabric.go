@@ -14,13 +14,15 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// maxProgram bounds how much of the fabric manager is searched for the driver's version: 595's has 40 MB.
+// maxProgram bounds how much of the fabric manager is searched for the driver's version: 595's has
+// 40 MB.
 const maxProgram = 256 << 20
 
 // maxComponents bounds the list of components.
 const maxComponents = 64 << 10
 
-// components reads the versions of the driver's components, by name, which images of this project have.
+// components reads the versions of the driver's components, by name, which images of this project
+// have.
 func (s *subject) components() (all map[string]string, err error) {
 	if !s.tree.Exists(recipe.ComponentsFile) {
 		return nil, nil //nolint:nilnil // an image without components has no such file
@@ -36,8 +38,8 @@ func (s *subject) components() (all map[string]string, err error) {
 	return all, nil
 }
 
-// checkFabric: on a machine with NVSwitch every CUDA program fails without a fabric manager of exactly the
-// driver's version.
+// checkFabric: on a machine with NVSwitch every CUDA program fails without a fabric manager of
+// exactly the driver's version.
 func checkFabric(s *subject) {
 	listed, err := s.components()
 	if err != nil {
@@ -45,15 +47,28 @@ func checkFabric(s *subject) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		if name != matrix.NVLSM && s.version != "" && listed[name] != s.version {
-			s.fail(recipe.ComponentsFile, "%s is of version %s, the driver of version %s: they work together only in the same version", name, listed[name], s.version)
+			s.fail(
+				recipe.ComponentsFile,
+				"%s is of version %s, the driver of version %s: they work together only in the same version",
+				name,
+				listed[name],
+				s.version,
+			)
 		}
 		if !s.tree.Exists(recipe.ComponentLicence(name)) {
-			s.fail(recipe.ComponentLicence(name), "is not there: component %s must come with its licence", name)
+			s.fail(
+				recipe.ComponentLicence(name),
+				"is not there: component %s must come with its licence",
+				name,
+			)
 		}
 	}
 	for _, c := range []struct{ component, file string }{
-		{matrix.FabricManager, "usr/bin/nv-fabricmanager"}, {matrix.IMEX, "usr/bin/nvidia-imex"}, {matrix.IMEX, "usr/bin/nvidia-imex-ctl"},
-		{matrix.NVLSM, recipe.NVLSMDir + "/sbin/nvlsm"}, {matrix.NVLSM, recipe.NVLSMDir + "/lib/libgrpc_mgr.so"},
+		{matrix.FabricManager, "usr/bin/nv-fabricmanager"},
+		{matrix.IMEX, "usr/bin/nvidia-imex"},
+		{matrix.IMEX, "usr/bin/nvidia-imex-ctl"},
+		{matrix.NVLSM, recipe.NVLSMDir + "/sbin/nvlsm"},
+		{matrix.NVLSM, recipe.NVLSMDir + "/lib/libgrpc_mgr.so"},
 	} {
 		if e := s.which(c.file); e != nil {
 			s.checkProgram(e)
@@ -67,15 +82,23 @@ func checkFabric(s *subject) {
 	case program != nil:
 		s.checkFabricManager(program, listed)
 	case released && s.info.VGPU == "": // before, the fabric manager was no component; a vGPU sees no switches
-		s.find(Note, "", "no fabric manager: on a machine with NVLink switches (HGX, DGX) preflight refuses the image, because every CUDA program "+
-			"would fail with error 802; driver-build list shows the drivers that have one")
+		s.find(
+			Note,
+			"",
+			"no fabric manager: on a machine with NVLink switches (HGX, DGX) preflight refuses the image, because every CUDA program "+
+				"would fail with error 802; driver-build list shows the drivers that have one",
+		)
 	}
 }
 
 // checkFabricManager looks at what the fabric manager needs.
 func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) {
 	if s.which("ibstat") == nil {
-		s.find(Warning, "", "ibstat is not on PATH: NVIDIA's start script of the fabric manager ends with it missing on machines with NVLink 5 (package infiniband-diags)")
+		s.find(
+			Warning,
+			"",
+			"ibstat is not on PATH: NVIDIA's start script of the fabric manager ends with it missing on machines with NVLink 5 (package infiniband-diags)",
+		)
 	}
 	for _, name := range []string{"libnvfm.so.1", "libz.so.1"} {
 		if !slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
@@ -89,7 +112,10 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 		e, ok := s.tree.Lstat(name)
 		return ok && e.Kind != rootfs.Dir && !strings.HasSuffix(name, ".cfg")
 	}) {
-		s.fail(recipe.TopologyDir, "has no topology: the fabric manager does not start without that of its machine")
+		s.fail(
+			recipe.TopologyDir,
+			"has no topology: the fabric manager does not start without that of its machine",
+		)
 	}
 	severity := Error
 	if listed[matrix.FabricManager] == s.version {
@@ -104,6 +130,11 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 	case err != nil:
 		s.fail(e.Path, "%v", err)
 	case !found && s.version != "":
-		s.find(severity, e.Path, "does not hold the version of the driver, %s: a fabric manager of another version does not work with it", s.version)
+		s.find(
+			severity,
+			e.Path,
+			"does not hold the version of the driver, %s: a fabric manager of another version does not work with it",
+			s.version,
+		)
 	}
 }

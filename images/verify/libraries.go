@@ -17,8 +17,9 @@ import (
 // coreLibraries are those without which no consumer works, in every driver since R418.
 var coreLibraries = []string{"libnvidia-ml.so", "libcuda.so", "libnvidia-ptxjitcompiler.so"}
 
-// checkVersion: consumers take the version from the first libcuda.so.* or libnvidia-ml.so.* they meet, so
-// there must be one only. A stray second one makes them inject a single library without an error.
+// checkVersion: consumers take the version from the first libcuda.so.* or libnvidia-ml.so.* they
+// meet, so there must be one only. A stray second one makes them inject a single library without an
+// error.
 func checkVersion(s *subject) {
 	seen := map[string]string{}
 	for _, f := range s.drivers {
@@ -32,7 +33,10 @@ func checkVersion(s *subject) {
 		return
 	}
 	if len(versions) == 0 {
-		s.fail("", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
+		s.fail(
+			"",
+			"no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)",
+		)
 		return
 	}
 	s.version = versions[0]
@@ -41,33 +45,55 @@ func checkVersion(s *subject) {
 	}
 	for _, v := range versions {
 		if v != s.version {
-			s.fail(seen[v], "is of driver %s, the image has %s: exactly one version may be there", v, s.version)
+			s.fail(
+				seen[v],
+				"is of driver %s, the image has %s: exactly one version may be there",
+				v,
+				s.version,
+			)
 		}
 	}
 }
 
-// checkLibraryDir: consumers find libraries by the names that they have had for ten years, and take the real
-// one from where these lead.
+// checkLibraryDir: consumers find libraries by the names that they have had for ten years, and take
+// the real one from where these lead.
 func checkLibraryDir(s *subject) {
 	for _, stem := range coreLibraries {
 		name := stem + ".1"
-		i := slices.IndexFunc(consumerDirs, func(dir string) bool { return s.tree.Exists(dir + "/" + name) })
+		i := slices.IndexFunc(
+			consumerDirs,
+			func(dir string) bool { return s.tree.Exists(dir + "/" + name) },
+		)
 		if i < 0 {
-			s.fail("", "%s is in none of the folders that consumers search: /%s", name, strings.Join(consumerDirs, ", /"))
+			s.fail(
+				"",
+				"%s is in none of the folders that consumers search: /%s",
+				name,
+				strings.Join(consumerDirs, ", /"),
+			)
 			continue
 		}
 		at := s.at(consumerDirs[i] + "/" + name)
-		if at != nil && s.version != "" && (at.Kind != rootfs.File || !s.tree.Exists(path.Dir(at.Path)+"/"+stem+"."+s.version)) {
-			s.fail(at.Path, "is what %s leads to, and there is no %s.%s in its folder", name, stem, s.version)
+		if at != nil && s.version != "" &&
+			(at.Kind != rootfs.File || !s.tree.Exists(path.Dir(at.Path)+"/"+stem+"."+s.version)) {
+			s.fail(
+				at.Path,
+				"is what %s leads to, and there is no %s.%s in its folder",
+				name,
+				stem,
+				s.version,
+			)
 		}
 	}
 }
 
-// checkLinks: consumers follow links in their own root, where an absolute target leads somewhere else.
+// checkLinks: consumers follow links in their own root, where an absolute target leads somewhere
+// else.
 func checkLinks(s *subject) {
 	for _, e := range s.all {
 		name := path.Base(e.Path)
-		if e.Kind != rootfs.Link || !driverName.MatchString(name) || strings.HasPrefix(name, "lib") && !s.inLibraryDirs(e.Path) ||
+		if e.Kind != rootfs.Link || !driverName.MatchString(name) ||
+			strings.HasPrefix(name, "lib") && !s.inLibraryDirs(e.Path) ||
 			recipe.HasPrefix([]string{"etc/", "usr/share/"}, e.Path) {
 			continue
 		}
@@ -82,19 +108,25 @@ func checkLinks(s *subject) {
 	}
 }
 
-// loaders are the libraries that load others of the driver by name while they run, without the version.
+// loaders are the libraries that load others of the driver by name while they run, without the
+// version.
 var loaders = []string{"libcuda.so.", "libnvidia-ml.so.", "libnvidia-ptxjitcompiler.so."}
 
-// loadedName matches the name of a library of the driver as a string of C; its group is the name without
-// "lib" and version.
+// loadedName matches the name of a library of the driver as a string of C; its group is the name
+// without "lib" and version.
 var loadedName = regexp.MustCompile(`^lib(nvidia-[a-z0-9-]{1,60}|cuda)\.so[.0-9]{0,20}$`)
 
-// jitLibraries are those without which programs fail that bring PTX or LTO code. Others serve one GPU or
-// feature, and some drivers only have a name for them.
-var jitLibraries = []string{"nvidia-ptxjitcompiler", "nvidia-nvvm", "nvidia-gpucomp", "nvidia-fatbinaryloader"}
+// jitLibraries are those without which programs fail that bring PTX or LTO code. Others serve one
+// GPU or feature, and some drivers only have a name for them.
+var jitLibraries = []string{
+	"nvidia-ptxjitcompiler",
+	"nvidia-nvvm",
+	"nvidia-gpucomp",
+	"nvidia-fatbinaryloader",
+}
 
-// checkLoaded: no dependency in the file says what a library loads by name, so that a profile or a package
-// list that lacks it would be noticed by a program on a node only.
+// checkLoaded: no dependency in the file says what a library loads by name, so that a profile or a
+// package list that lacks it would be noticed by a program on a node only.
 func checkLoaded(s *subject) {
 	seen := map[string]bool{}
 	for _, f := range s.drivers {
@@ -109,7 +141,11 @@ func checkLoaded(s *subject) {
 		beside := s.below(path.Dir(f.Path))
 		for _, name := range names {
 			stem := loadedName.FindStringSubmatch(name)[1]
-			if seen[stem] || slices.ContainsFunc(beside, func(p string) bool { return strings.HasPrefix(path.Base(p)+".", "lib"+stem+".so.") }) {
+			if seen[stem] ||
+				slices.ContainsFunc(
+					beside,
+					func(p string) bool { return strings.HasPrefix(path.Base(p)+".", "lib"+stem+".so.") },
+				) {
 				continue
 			}
 			seen[stem] = true
@@ -139,7 +175,9 @@ func loadedBy(f driverFile) (names []string, err error) {
 			return nil, err
 		default:
 			text = text[:len(text)-1]
-			if len(text) < 100 && strings.HasPrefix(string(text), "lib") && loadedName.Match(text) && !slices.Contains(names, string(text)) {
+			if len(text) < 100 && strings.HasPrefix(string(text), "lib") &&
+				loadedName.Match(text) &&
+				!slices.Contains(names, string(text)) {
 				names = append(names, string(text))
 			}
 		}

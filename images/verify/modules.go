@@ -22,11 +22,22 @@ func checkModules(s *subject) {
 			continue
 		}
 		if m.Driver != s.version || m.Arch != s.config.Architecture {
-			s.fail(m.path(), "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
+			s.fail(
+				m.path(),
+				"has modules of driver %s for %s, the image has %s for %s",
+				m.Driver,
+				m.Arch,
+				s.version,
+				s.config.Architecture,
+			)
 		}
 		s.checkSet(m)
 		s.checkCompanions(m)
-		if described && !slices.Contains(s.info.Precompiled, driverinfo.Precompiled{Kernel: m.Kernel, Flavour: m.Flavour}) {
+		if described &&
+			!slices.Contains(
+				s.info.Precompiled,
+				driverinfo.Precompiled{Kernel: m.Kernel, Flavour: m.Flavour},
+			) {
 			s.find(Note, m.path(), "is not named in the image's description")
 		}
 	}
@@ -35,19 +46,33 @@ func checkModules(s *subject) {
 		return // checkDescription says so
 	}
 	for _, p := range s.info.Precompiled {
-		if !slices.ContainsFunc(s.sets, func(m ModuleSet) bool { return m.Kernel == p.Kernel && m.Flavour == p.Flavour }) {
-			s.fail(driverinfo.Path, "names %s modules for kernel %s, which are not in /%s or are damaged", p.Flavour, p.Kernel, recipe.ModulesDir)
+		if !slices.ContainsFunc(
+			s.sets,
+			func(m ModuleSet) bool { return m.Kernel == p.Kernel && m.Flavour == p.Flavour },
+		) {
+			s.fail(
+				driverinfo.Path,
+				"names %s modules for kernel %s, which are not in /%s or are damaged",
+				p.Flavour,
+				p.Kernel,
+				recipe.ModulesDir,
+			)
 		}
 	}
 }
 
-// checkCompanions: a set was compiled with each companion of the image that fits its flavour. A companion
-// that does not compile for the kernel is missing, which the set itself says.
+// checkCompanions: a set was compiled with each companion of the image that fits its flavour. A
+// companion that does not compile for the kernel is missing, which the set itself says.
 func (s *subject) checkCompanions(m ModuleSet) {
 	for _, c := range s.info.Companions {
 		id := kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID()
 		if c.Fits(m.Flavour) && !slices.Contains(m.Companions, id) {
-			s.fail(m.path(), "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
+			s.fail(
+				m.path(),
+				"has neither %s %s nor the reason why it was left out: the image's description names it",
+				c.Name,
+				c.Version,
+			)
 		}
 	}
 	for _, o := range m.Omitted {
@@ -55,8 +80,8 @@ func (s *subject) checkCompanions(m ModuleSet) {
 	}
 }
 
-// checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by those
-// that enforce.
+// checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by
+// those that enforce.
 func checkModuleSignatures(s *subject) {
 	for _, m := range s.sets {
 		signed := 0
@@ -71,16 +96,22 @@ func checkModuleSignatures(s *subject) {
 		switch {
 		case s.wantSigned || m.Damage != "" || signed == len(m.Modules):
 		case signed == 0:
-			s.find(Note, m.path(), "is not signed: kernels with Secure Boot or module.sig_enforce refuse it")
+			s.find(
+				Note,
+				m.path(),
+				"is not signed: kernels with Secure Boot or module.sig_enforce refuse it",
+			)
 		default:
 			s.fail(m.path(), "has %d modules, of which %d are signed", len(m.Modules), signed)
 		}
 	}
 }
 
-// checkSet compares the modules of a set with the kernel that it is for, with the driver and with each other.
+// checkSet compares the modules of a set with the kernel that it is for, with the driver and with
+// each other.
 func (s *subject) checkSet(m ModuleSet) {
-	have, exports := map[string]bool{}, map[string]bool{}
+	have := map[string]bool{}
+	exports := map[string]bool{}
 	for _, i := range m.Modules {
 		have[kmod.ModuleName(i.Name)] = true
 		for _, name := range i.exports {
@@ -88,7 +119,8 @@ func (s *subject) checkSet(m ModuleSet) {
 		}
 	}
 	for _, name := range driverinfo.RequiredModules() {
-		if name = kmod.ModuleName(name); !have[name] {
+		name = kmod.ModuleName(name)
+		if !have[name] {
 			s.fail(m.path(), "has no module %s", name)
 		}
 	}
@@ -112,13 +144,15 @@ func (s *subject) checkSet(m ModuleSet) {
 	}
 }
 
-// checkModule compares what a module says of itself with its place. A companion has a version of its own.
+// checkModule compares what a module says of itself with its place. A companion has a version of
+// its own.
 func (s *subject) checkModule(file, release string, info kmod.Info) {
 	if info.Release() != release {
 		s.fail(file, "is for kernel %q (vermagic), its folder for %s", info.Release(), release)
 	}
 	base, _, _ := strings.Cut(path.Base(file), ".ko")
-	if info.Version != "" && info.Version != s.version && !slices.Contains(driverinfo.Companions(), base) {
+	if info.Version != "" && info.Version != s.version &&
+		!slices.Contains(driverinfo.Companions(), base) {
 		s.fail(file, "is of driver %s, the image has %s", info.Version, s.version)
 	}
 	if info.Name != kmod.ModuleName(base) {
@@ -128,7 +162,9 @@ func (s *subject) checkModule(file, release string, info kmod.Info) {
 
 // installedName matches modules of the driver where distributions install them; the group is the
 // kernel's release.
-var installedName = regexp.MustCompile(`^(?:usr/)?lib/modules/([^/]+)/.*/nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?$`)
+var installedName = regexp.MustCompile(
+	`^(?:usr/)?lib/modules/([^/]+)/.*/nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?$`,
+)
 
 // maxInstalled bounds how many of them are read.
 const maxInstalled = 256
@@ -155,8 +191,9 @@ func (s *subject) checkInstalled() {
 	}
 }
 
-// checkKMM: an image for Kernel Module Management has the modules of its sets in the folders that KMM copies,
-// with the indexes that modprobe reads, and the programs that KMM's pod runs in the image.
+// checkKMM: an image for Kernel Module Management has the modules of its sets in the folders that
+// KMM copies, with the indexes that modprobe reads, and the programs that KMM's pod runs in the
+// image.
 func checkKMM(s *subject) {
 	list := s.below(recipe.KMMDir)
 	if len(list) == 0 {
@@ -188,7 +225,8 @@ func checkKMM(s *subject) {
 // checkKMMFolder compares the modules of a kernel with those of their set.
 func (s *subject) checkKMMFolder(dir string, m ModuleSet) {
 	for _, index := range []string{"modules.dep", "modules.dep.bin"} {
-		if e, ok := s.tree.Lstat(path.Join(dir, index)); !ok || e.Kind != rootfs.File || e.Size == 0 {
+		if e, ok := s.tree.Lstat(path.Join(dir, index)); !ok || e.Kind != rootfs.File ||
+			e.Size == 0 {
 			s.fail(path.Join(dir, index), "is missing: modprobe finds no module without it")
 		}
 	}

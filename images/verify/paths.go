@@ -24,12 +24,16 @@ var consumerDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
 }
 
-// findFolders finds the folders of the image with libraries and with programs, each once, through its links: those of
-// consumers, those that the dynamic loader knows, those that its configuration adds, those of 32-bit libraries, and
-// those of PATH.
+// findFolders finds the folders of the image with libraries and with programs, each once, through
+// its links: those of consumers, those that the dynamic loader knows, those that its configuration
+// adds, those of 32-bit libraries, and those of PATH.
 func (s *subject) findFolders() {
-	dirs := slices.Concat(consumerDirs, []string{"lib", "usr/lib", "usr/lib/i386-linux-gnu", "lib/i386-linux-gnu", "usr/lib32"},
-		s.loaderConfig("etc/ld.so.conf", 0), strings.Split(s.env("LD_LIBRARY_PATH"), ":"))
+	dirs := slices.Concat(
+		consumerDirs,
+		[]string{"lib", "usr/lib", "usr/lib/i386-linux-gnu", "lib/i386-linux-gnu", "usr/lib32"},
+		s.loaderConfig("etc/ld.so.conf", 0),
+		strings.Split(s.env("LD_LIBRARY_PATH"), ":"),
+	)
 	s.libraryDirs = s.folders(dirs...)
 	s.programDirs = s.folders(append(s.searchPath(), "usr/bin", "usr/sbin", "bin", "sbin")...)
 }
@@ -60,7 +64,8 @@ func (s *subject) below(dir string) (paths []string) {
 	return paths
 }
 
-// text is the content of a file; nil if there is none, it is larger than limit bytes or was not kept.
+// text is the content of a file; nil if there is none, it is larger than limit bytes or was not
+// kept.
 func (s *subject) text(name string, limit int64) []byte {
 	e := s.at(name)
 	if e == nil || e.Kind != rootfs.File || e.Size > limit {
@@ -86,15 +91,15 @@ func (s *subject) folders(list ...string) (dirs []string) {
 	return dirs
 }
 
-// maxConfig bounds the files of the loader's configuration, in bytes each, and maxIncludes how deep they
-// include each other.
+// maxConfig bounds the files of the loader's configuration, in bytes each, and maxIncludes how deep
+// they include each other.
 const (
 	maxConfig   = 64 << 10
 	maxIncludes = 4
 )
 
-// loaderConfig reads the folders in ld.so.conf, with the files that it includes (ldconfig(8)). A pattern may have
-// wildcards in its last part.
+// loaderConfig reads the folders in ld.so.conf, with the files that it includes (ldconfig(8)). A
+// pattern may have wildcards in its last part.
 func (s *subject) loaderConfig(name string, depth int) (dirs []string) {
 	if depth > maxIncludes {
 		return nil
@@ -103,10 +108,16 @@ func (s *subject) loaderConfig(name string, depth int) (dirs []string) {
 		line, _, _ = strings.Cut(line, "#")
 		pattern, include := strings.CutPrefix(strings.TrimSpace(line), "include ")
 		if !include {
-			dirs = append(dirs, strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n:,", r) })...)
+			dirs = append(
+				dirs,
+				strings.FieldsFunc(
+					line,
+					func(r rune) bool { return strings.ContainsRune(" \t\n:,", r) },
+				)...)
 			continue
 		}
-		if pattern = strings.TrimSpace(pattern); !strings.HasPrefix(pattern, "/") {
+		pattern = strings.TrimSpace(pattern)
+		if !strings.HasPrefix(pattern, "/") {
 			pattern = path.Join(path.Dir(name), pattern)
 		}
 		pattern = strings.Trim(pattern, "/")
@@ -133,4 +144,8 @@ func (s *subject) which(name string) *rootfs.Entry {
 	return nil
 }
 
-func isProgram(e *rootfs.Entry) bool { return e != nil && e.Kind == rootfs.File && e.Mode&0o111 != 0 }
+func isProgram(
+	e *rootfs.Entry,
+) bool {
+	return e != nil && e.Kind == rootfs.File && e.Mode&0o111 != 0
+}

@@ -24,7 +24,10 @@ func checkEntrypoint(s *subject) {
 		s.checkProgram(e)
 	}
 	if s.which(recipe.EntrypointLink) == nil {
-		s.fail("", "nvidia-driver is not on PATH: the GPU Operator starts the image with that command")
+		s.fail(
+			"",
+			"nvidia-driver is not on PATH: the GPU Operator starts the image with that command",
+		)
 	}
 	e := s.which(recipe.EntrypointName)
 	if e == nil {
@@ -43,8 +46,8 @@ func checkEntrypoint(s *subject) {
 
 const probe = recipe.BinDir + "/" + recipe.ProbeName
 
-// checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run modprobe and
-// ldconfig in it.
+// checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run
+// modprobe and ldconfig in it.
 func checkPrograms(s *subject) {
 	for _, name := range []string{"sh", "mkdir", "cat", "mv", "rm", "nvidia-smi", "ldconfig", "modprobe"} {
 		s.checkOnPath(name, "")
@@ -59,10 +62,14 @@ func checkPrograms(s *subject) {
 		}
 		return
 	}
-	s.fail("", "nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it")
+	s.fail(
+		"",
+		"nvidia-smi is in none of /usr/bin, /usr/sbin, /bin, /sbin, where consumers look for it",
+	)
 }
 
-// checkOnPath checks that a program is on PATH and can be started; why ends the text about one that is not there.
+// checkOnPath checks that a program is on PATH and can be started; why ends the text about one that
+// is not there.
 func (s *subject) checkOnPath(name, why string) {
 	if e := s.which(name); e == nil {
 		s.fail("", "%s is not on PATH%s", name, why)
@@ -77,7 +84,8 @@ func (s *subject) checkProgram(e *rootfs.Entry) {
 	}
 }
 
-// broken is why a program cannot be started; "" for a script and for a whole ELF file for the image's processor.
+// broken is why a program cannot be started; "" for a script and for a whole ELF file for the
+// image's processor.
 func (s *subject) broken(e *rootfs.Entry) string {
 	f, err := readELF(e)
 	switch {
@@ -93,10 +101,11 @@ func (s *subject) broken(e *rootfs.Entry) string {
 	return ""
 }
 
-// checkToolchain: an image that has to compile on the node needs what compiling takes, except the headers,
-// which come from the node or its repositories.
+// checkToolchain: an image that has to compile on the node needs what compiling takes, except the
+// headers, which come from the node or its repositories.
 func checkToolchain(s *subject) {
-	if s.infoErr == nil && !s.info.Toolchain || s.infoErr != nil && s.hasModules() || s.version == "" {
+	if s.infoErr == nil && !s.info.Toolchain || s.infoErr != nil && s.hasModules() ||
+		s.version == "" {
 		return
 	}
 	const why = ": the image has no modules for every kernel and cannot compile them"
@@ -118,14 +127,21 @@ func (s *subject) hasCompiler(dir string) bool {
 func checkEnvironment(s *subject) {
 	branch, _, _ := strings.Cut(s.version, ".")
 	for _, c := range []struct{ name, of, want string }{
-		{"DRIVER_VERSION", "the libraries are", s.version}, {"DRIVER_BRANCH", "the libraries are of", branch}, {"TARGETARCH", "the image is for", s.config.Architecture},
+		{"DRIVER_VERSION", "the libraries are", s.version},
+		{"DRIVER_BRANCH", "the libraries are of", branch},
+		{"TARGETARCH", "the image is for", s.config.Architecture},
 	} {
 		if v := s.env(c.name); v != "" && v != c.want {
 			s.fail("", "%s is %.100s, %s %s", c.name, v, c.of, c.want)
 		}
 	}
 	if v := s.env("NVIDIA_VISIBLE_DEVICES"); v != "void" {
-		s.find(Note, "", "NVIDIA_VISIBLE_DEVICES is %q: without \"void\" the container runtime may inject a driver into the driver's container", v)
+		s.find(
+			Note,
+			"",
+			"NVIDIA_VISIBLE_DEVICES is %q: without \"void\" the container runtime may inject a driver into the driver's container",
+			v,
+		)
 	}
 }
 
@@ -135,8 +151,9 @@ const maxLicence = 4 << 20
 // licence matches a text about NVIDIA's terms, in lower case.
 var licence = regexp.MustCompile(`(?s)nvidia.*licen[sc]e|licen[sc]e.*nvidia`)
 
-// checkLicence: the terms of the driver ask that they go with it, so they must be there and readable. In an image of this project they have
-// one place. The free parts of the driver have licences of their own beside it, which name NVIDIA and do not replace it.
+// checkLicence: the terms of the driver ask that they go with it, so they must be there and
+// readable. In an image of this project they have one place. The free parts of the driver have
+// licences of their own beside it, which name NVIDIA and do not replace it.
 func checkLicence(s *subject) {
 	all := []string{recipe.LicenceFile}
 	if s.infoErr != nil && !s.tree.Exists(recipe.LicenceFile) {
@@ -155,20 +172,34 @@ func checkLicence(s *subject) {
 		}
 	}
 	if there == "" {
-		s.fail("", "NVIDIA's licence is not in /licenses: its terms ask that it goes with the driver")
+		s.fail(
+			"",
+			"NVIDIA's licence is not in /licenses: its terms ask that it goes with the driver",
+		)
 		return
 	}
-	s.fail(there, "is not NVIDIA's licence, which all users can read: its terms ask that it goes with the driver")
+	s.fail(
+		there,
+		"is not NVIDIA's licence, which all users can read: its terms ask that it goes with the driver",
+	)
 }
 
-// checkGuest: a vGPU guest without a working licence daemon becomes slow without an error, and an image
-// without the label may be published by mistake.
+// checkGuest: a vGPU guest without a working licence daemon becomes slow without an error, and an
+// image without the label may be published by mistake.
 func checkGuest(s *subject) {
 	label := s.config.Config.Labels[recipe.LabelVGPU]
 	switch daemon := s.which(recipe.Gridd); {
 	case label != "" && daemon == nil:
-		s.fail(recipe.Gridd, "is not there, or cannot be executed: a vGPU guest gets no licence without it")
+		s.fail(
+			recipe.Gridd,
+			"is not there, or cannot be executed: a vGPU guest gets no licence without it",
+		)
 	case label == "" && daemon != nil:
-		s.find(Warning, recipe.Gridd, "is the licence daemon of vGPU guests, but the image has no label %s: nothing keeps it from public registries", recipe.LabelVGPU)
+		s.find(
+			Warning,
+			recipe.Gridd,
+			"is the licence daemon of vGPU guests, but the image has no label %s: nothing keeps it from public registries",
+			recipe.LabelVGPU,
+		)
 	}
 }

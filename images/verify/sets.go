@@ -28,18 +28,21 @@ import (
 
 // ModuleSet is a set of precompiled modules.
 type ModuleSet struct {
-	Folder     string       `json:"folder"` // below recipe.ModulesDir
-	Driver     string       `json:"driver"`
-	Kernel     string       `json:"kernel"`
-	Flavour    string       `json:"flavour"`
-	Arch       string       `json:"arch"`
-	Compiler   string       `json:"compiler,omitempty"` // "gcc 12.2.0"
-	Modules    []ModuleInfo `json:"modules"`
-	Companions []string     `json:"companions,omitempty"` // that it was compiled with, as the key has them
+	Folder   string       `json:"folder"` // below recipe.ModulesDir
+	Driver   string       `json:"driver"`
+	Kernel   string       `json:"kernel"`
+	Flavour  string       `json:"flavour"`
+	Arch     string       `json:"arch"`
+	Compiler string       `json:"compiler,omitempty"` // "gcc 12.2.0"
+	Modules  []ModuleInfo `json:"modules"`
+	// that it was compiled with, as the key has them
+	Companions []string `json:"companions,omitempty"`
 	// Omitted are the companions that it does not have: they do not compile for this kernel.
-	Omitted     []kbuild.Omission `json:"omitted,omitempty"`
-	Certificate string            `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
-	Damage      string            `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
+	Omitted []kbuild.Omission `json:"omitted,omitempty"`
+	// SHA-256 of the certificate whose key signed the set
+	Certificate string `json:"certificate,omitempty"`
+	// why it cannot be used; then the rest is unknown
+	Damage string `json:"damage,omitempty"`
 }
 
 // path is that of the set's folder, or of a file in it.
@@ -47,8 +50,8 @@ func (m *ModuleSet) path(file ...string) string {
 	return path.Join(append([]string{recipe.ModulesDir, m.Folder}, file...)...)
 }
 
-// ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key id are ""
-// when there is none.
+// ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key
+// id are "" when there is none.
 type ModuleInfo struct {
 	Name       string `json:"name"`
 	Vermagic   string `json:"vermagic,omitempty"`   // which kernels load it
@@ -67,9 +70,14 @@ type ModuleInfo struct {
 	damage    error    // why these are not known
 }
 
-// moduleSets examines the sets of an image. With signers, each module must be signed by one of them; without,
-// a signature must be that of the set's own certificate where it names one.
-func moduleSets(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, signers []*x509.Certificate) (all []ModuleSet, err error) {
+// moduleSets examines the sets of an image. With signers, each module must be signed by one of
+// them; without, a signature must be that of the set's own certificate where it names one.
+func moduleSets(
+	ctx context.Context,
+	store *fetch.Store,
+	tree *rootfs.Tree,
+	signers []*x509.Certificate,
+) (all []ModuleSet, err error) {
 	list, err := tree.ReadDir(recipe.ModulesDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,7 +96,12 @@ func moduleSets(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, sign
 }
 
 // read copies a set out of the image, where its modules can be read by name.
-func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, signers []*x509.Certificate) (err error) {
+func (m *ModuleSet) read(
+	ctx context.Context,
+	store *fetch.Store,
+	tree *rootfs.Tree,
+	signers []*x509.Certificate,
+) (err error) {
 	dir, remove, err := layer.WorkFolder(store)
 	if err != nil {
 		return err
@@ -105,8 +118,13 @@ func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.T
 	if err != nil {
 		return err
 	}
-	m.Driver, m.Kernel, m.Flavour, m.Arch = set.Key.Driver, set.Key.Release, set.Key.Flavour, set.Key.Arch
-	m.Compiler, m.Companions, m.Omitted = set.Key.Compiler, set.Key.Companions, set.Omitted
+	m.Driver = set.Key.Driver
+	m.Kernel = set.Key.Release
+	m.Flavour = set.Key.Flavour
+	m.Arch = set.Key.Arch
+	m.Compiler = set.Key.Compiler
+	m.Companions = set.Key.Companions
+	m.Omitted = set.Omitted
 	if len(set.Certificate) > 0 {
 		m.Certificate = sign.Fingerprint(set.Certificate)
 		own, err := x509.ParseCertificate(set.Certificate)
@@ -125,7 +143,9 @@ func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.T
 			return err
 		}
 		if info.damage != nil {
-			info.damage = errors.New(strings.ReplaceAll(info.damage.Error(), dir, recipe.ModulesDir))
+			info.damage = errors.New(
+				strings.ReplaceAll(info.damage.Error(), dir, recipe.ModulesDir),
+			)
 		}
 		m.Modules = append(m.Modules, info)
 	}
@@ -133,7 +153,11 @@ func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.T
 }
 
 // moduleInfo reads a module, and its signature, which it checks where there are certificates.
-func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate) (i ModuleInfo, err error) {
+func moduleInfo(
+	ctx context.Context,
+	f kbuild.File,
+	signers []*x509.Certificate,
+) (i ModuleInfo, err error) {
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return i, err
@@ -146,7 +170,9 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 	if err == nil && i.signed {
 		var d sign.Description
 		d, err = sign.Describe(der)
-		i.Signer, i.Hash, i.KeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
+		i.Signer = d.Issuer
+		i.Hash = d.Hash
+		i.KeyID = sign.Colons(slices.Concat(d.KeyID, d.Serial))
 	}
 	switch {
 	case err != nil || signers == nil:
@@ -156,7 +182,8 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 		_, err = sign.Verify(ctx, io.NewSectionReader(file, 0, length), der, signers)
 	}
 	if failure.KindOf(err) == failure.Content { // others are about reading it
-		i.wrong, err = err, nil
+		i.wrong = err
+		err = nil
 	}
 	return i, err
 }
@@ -167,16 +194,20 @@ const (
 	symbolSize = 24 // of an ELF file of 64 bits
 )
 
-// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the kernel's, which
-// is not there.
-var ownSymbol = regexp.MustCompile(`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`)
+// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the
+// kernel's, which is not there.
+var ownSymbol = regexp.MustCompile(
+	`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`,
+)
 
 // read reads what a module is made for and what it takes from others.
 func (i *ModuleInfo) read(name string, content io.ReaderAt, size int64) (err error) {
-	if i.info, err = kmod.InfoOf(name, content, size); err != nil {
+	i.info, err = kmod.InfoOf(name, content, size)
+	if err != nil {
 		return err
 	}
-	i.Vermagic, i.SrcVersion = i.info.Vermagic, i.info.SrcVersion
+	i.Vermagic = i.info.Vermagic
+	i.SrcVersion = i.info.SrcVersion
 	f, err := elffile.Read(content, size)
 	if errors.Is(err, elffile.ErrMagic) {
 		return nil // compressed
@@ -184,7 +215,8 @@ func (i *ModuleInfo) read(name string, content io.ReaderAt, size int64) (err err
 	if err != nil {
 		return err
 	}
-	if i.exports, err = kmod.Exports(f); err == nil {
+	i.exports, err = kmod.Exports(f)
+	if err == nil {
 		i.undefined, err = undefinedSymbols(f)
 	}
 	return err
@@ -204,12 +236,16 @@ func undefinedSymbols(f *elffile.File) (names []string, err error) {
 		return nil, err
 	}
 	for s := range slices.Chunk(symbols, symbolSize) {
-		if len(s) < symbolSize || binary.LittleEndian.Uint16(s[6:]) != 0 { // the section that defines it
+		// the section that defines it
+		if len(s) < symbolSize || binary.LittleEndian.Uint16(s[6:]) != 0 {
 			continue
 		}
 		at := binary.LittleEndian.Uint32(s)
 		if uint64(at) >= uint64(len(text)) {
-			return nil, fmt.Errorf("%w: a symbol's name lies outside of its table", elffile.ErrFormat)
+			return nil, fmt.Errorf(
+				"%w: a symbol's name lies outside of its table",
+				elffile.ErrFormat,
+			)
 		}
 		name, _, _ := strings.Cut(string(text[at:min(len(text), int(at)+256)]), "\x00")
 		if ownSymbol.MatchString(name) {

@@ -52,9 +52,11 @@ func (s *subject) checkFirmwareFiles(dir string) (found bool) {
 	return len(files) > 0
 }
 
-// anyModule matches compiled modules of the driver where distributions install them, and what other images
-// keep for later: packages of modules, NVIDIA's archive.
-var anyModule = regexp.MustCompile(`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`)
+// anyModule matches compiled modules of the driver where distributions install them, and what other
+// images keep for later: packages of modules, NVIDIA's archive.
+var anyModule = regexp.MustCompile(
+	`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`,
+)
 
 // checkSources: a node compiles the modules, unless the image has them compiled.
 func checkSources(s *subject) {
@@ -76,9 +78,18 @@ func checkSources(s *subject) {
 	case found:
 	case s.infoErr == nil && !s.info.Toolchain && len(s.info.Precompiled) == 0: // checkDescription says so
 	case s.hasModules():
-		s.find(Note, "", "no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used", s.version)
+		s.find(
+			Note,
+			"",
+			"no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used",
+			s.version,
+		)
 	default:
-		s.fail("", "no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image", s.version)
+		s.fail(
+			"",
+			"no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image",
+			s.version,
+		)
 	}
 }
 
@@ -89,8 +100,8 @@ func (s *subject) hasModules() bool {
 		})
 }
 
-// checkKernelDirs checks each folder with sources: kernel, kernel-open, or the folder itself, as packages for
-// DKMS have it.
+// checkKernelDirs checks each folder with sources: kernel, kernel-open, or the folder itself, as
+// packages for DKMS have it.
 func (s *subject) checkKernelDirs(top string) (found bool) {
 	for _, dir := range []string{top + "/kernel", top + "/kernel-open", top} {
 		if dir == top && found || !s.tree.Exists(dir) {
@@ -105,20 +116,25 @@ func (s *subject) checkKernelDirs(top string) (found bool) {
 	return found
 }
 
-// namedSource matches what the driver's build files name: sources (NVIDIA_SOURCES += nvidia/nv.c), which are
-// below the folder of the flavour, and objects that come compiled ($(src)/nvidia/nv-kernel.o_binary).
-var namedSource = regexp.MustCompile(`(?m)^\s*NV[A-Z_]*SOURCES[A-Z_]*\s*[:+?]?=\s*([A-Za-z0-9_/.-]+\.(?:c|cpp|S))\s*$|\$\(src\)/([A-Za-z0-9_/.-]+\.o_binary)`)
+// namedSource matches what the driver's build files name: sources (NVIDIA_SOURCES += nvidia/nv.c),
+// which are below the folder of the flavour, and objects that come compiled
+// ($(src)/nvidia/nv-kernel.o_binary).
+var namedSource = regexp.MustCompile(
+	`(?m)^\s*NV[A-Z_]*SOURCES[A-Z_]*\s*[:+?]?=\s*([A-Za-z0-9_/.-]+\.(?:c|cpp|S))\s*$|\$\(src\)/([A-Za-z0-9_/.-]+\.o_binary)`,
+)
 
 // maxBuildFile bounds one of the driver's build files. They have at most 20 kB.
 const maxBuildFile = 1 << 20
 
-// checkNamedSources checks that the folder has what its build files name. A compile fails without; only the
-// node would notice.
+// checkNamedSources checks that the folder has what its build files name. A compile fails without;
+// only the node would notice.
 func (s *subject) checkNamedSources(dir string) {
 	named := map[string]bool{}
 	for _, e := range s.all {
 		base := path.Base(e.Path)
-		if e.Kind != rootfs.File || !recipe.InFolder(e.Path, dir) || base != "Kbuild" && !strings.HasSuffix(base, ".Kbuild") && !strings.HasSuffix(base, ".mk") {
+		if e.Kind != rootfs.File || !recipe.InFolder(e.Path, dir) ||
+			base != "Kbuild" && !strings.HasSuffix(base, ".Kbuild") &&
+				!strings.HasSuffix(base, ".mk") {
 			continue
 		}
 		for _, m := range namedSource.FindAllSubmatch(s.text(e.Path, maxBuildFile), -1) {

@@ -16,8 +16,8 @@ var loading = []string{
 	"CC", "CXX", "HOSTCC", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "KCFLAGS", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PERL5LIB", "PERL5OPT",
 }
 
-// checkStart: process 1 is privileged. It has to be the program that it looks like, as root, with nothing that
-// other programs load, and with the image's own files in their places.
+// checkStart: process 1 is privileged. It has to be the program that it looks like, as root, with
+// nothing that other programs load, and with the image's own files in their places.
 func checkStart(s *subject) {
 	c := s.config.Config
 	if command := slices.Concat(c.Entrypoint, c.Cmd); len(command) > 0 {
@@ -68,8 +68,8 @@ var (
 // usual are the folders of programs that distributions have; those of NVIDIA's images follow them.
 var usual = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
 
-// checkSearch: a program or a library in a folder that is searched before the usual ones takes the place of
-// another one.
+// checkSearch: a program or a library in a folder that is searched before the usual ones takes the
+// place of another one.
 func (s *subject) checkSearch() {
 	own := s.folders(usual...)
 	var before []string
@@ -87,7 +87,10 @@ func (s *subject) checkSearch() {
 	}
 	searched := s.folders(strings.Split(s.env("LD_LIBRARY_PATH"), ":")...)
 	for _, dir := range s.folders(append(slices.Clone(consumerDirs), "lib", "usr/lib")...) {
-		others := slices.DeleteFunc(slices.Clone(searched), func(other string) bool { return other == dir })
+		others := slices.DeleteFunc(
+			slices.Clone(searched),
+			func(other string) bool { return other == dir },
+		)
 		s.checkShadowed("LD_LIBRARY_PATH", others, dir)
 	}
 }
@@ -96,9 +99,15 @@ func (s *subject) checkSearch() {
 func (s *subject) checkShadowed(variable string, before []string, dir string) {
 	for _, other := range before {
 		for _, name := range s.below(other) {
-			here, there := s.at(name), s.at(path.Join(dir, path.Base(name)))
+			here := s.at(name)
+			there := s.at(path.Join(dir, path.Base(name)))
 			if here != nil && there != nil && here.Kind == rootfs.File && here.Path != there.Path {
-				s.fail(name, "takes the place of /%s, because %s names its folder first", there.Path, variable)
+				s.fail(
+					name,
+					"takes the place of /%s, because %s names its folder first",
+					there.Path,
+					variable,
+				)
 			}
 		}
 	}
@@ -107,7 +116,10 @@ func (s *subject) checkShadowed(variable string, before []string, dir string) {
 // checkPreload: what is preloaded runs in every program of the image, the driver's included.
 func checkPreload(s *subject) {
 	if e := s.at("etc/ld.so.preload"); e != nil && (e.Kind != rootfs.File || e.Size > 0) {
-		s.fail("etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
+		s.fail(
+			"etc/ld.so.preload",
+			"makes every program load more libraries: neither a driver nor a distribution has such a file",
+		)
 	}
 	for _, e := range s.all {
 		name := path.Base(e.Path)
@@ -116,7 +128,11 @@ func checkPreload(s *subject) {
 			continue
 		}
 		if line := loadsLibrary.Find(s.text(e.Path, maxConfig)); line != nil {
-			s.fail(e.Path, "lets OpenSSL load a library into every program: %.200q", strings.TrimSpace(string(line)))
+			s.fail(
+				e.Path,
+				"lets OpenSSL load a library into every program: %.200q",
+				strings.TrimSpace(string(line)),
+			)
 		}
 	}
 }
@@ -124,5 +140,8 @@ func checkPreload(s *subject) {
 // opensslFolders are those where distributions have OpenSSL's settings.
 var opensslFolders = []string{"etc/ssl/", "etc/pki/tls/", "etc/crypto-policies/", "usr/lib/ssl/"}
 
-// loadsLibrary matches the settings by which OpenSSL loads a library into each program that uses it.
-var loadsLibrary = regexp.MustCompile(`(?m)^\s*(?:dynamic_path|module|engine_id|SO_PATH|LIST_ADD)\s*=.*$`)
+// loadsLibrary matches the settings by which OpenSSL loads a library into each program that uses
+// it.
+var loadsLibrary = regexp.MustCompile(
+	`(?m)^\s*(?:dynamic_path|module|engine_id|SO_PATH|LIST_ADD)\s*=.*$`,
+)

@@ -22,10 +22,18 @@ func (i *Inspection) WriteText(to io.Writer) error {
 		guests = "for vGPU guests, licence: " + i.VGPU
 	}
 	rows := [][2]string{
-		{"Digest", i.Digest}, {"Driver", cmp.Or(i.Driver, "unknown")}, {"vGPU", guests}, {"System", cmp.Or(i.System, "unknown")}, {"Arch", i.Arch}, {"Profile", cmp.Or(i.Profile, "unknown")},
-		{"Flavours", strings.Join(i.Flavours, ", ")}, {"Command", strings.Join(i.Command, " ")}, {"Size", megabytes(i.Size)},
+		{"Digest", i.Digest},
+		{"Driver", cmp.Or(i.Driver, "unknown")},
+		{"vGPU", guests},
+		{"System", cmp.Or(i.System, "unknown")},
+		{"Arch", i.Arch},
+		{"Profile", cmp.Or(i.Profile, "unknown")},
+		{"Flavours", strings.Join(i.Flavours, ", ")},
+		{"Command", strings.Join(i.Command, " ")},
+		{"Size", megabytes(i.Size)},
 		{"Base", i.Base}, {"Created", i.Created}, {"Content", i.Content},
-		{"Companions", i.Labels[recipe.LabelCompanions]}, {"Left out", i.Labels[recipe.LabelOmitted]},
+		{"Companions", i.Labels[recipe.LabelCompanions]},
+		{"Left out", i.Labels[recipe.LabelOmitted]},
 	}
 	if i.Deep {
 		rows = append(rows, i.files()...)
@@ -42,7 +50,14 @@ func (i *Inspection) WriteText(to io.Writer) error {
 		}
 	}
 	for n, l := range i.Layers {
-		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), escape.Line(l.CreatedBy))
+		fmt.Fprintf(
+			w,
+			"Layer %d\t%s\t%s\t%s\n",
+			n,
+			l.Digest,
+			megabytes(l.Size),
+			escape.Line(l.CreatedBy),
+		)
 	}
 	return w.Flush()
 }
@@ -54,14 +69,27 @@ func (i *Inspection) files() [][2]string {
 		components = append(components, name+" "+i.Components[name])
 	}
 	rows := [][2]string{
-		{"Libraries", fmt.Sprint(len(i.Libraries))}, {"Programs", cmp.Or(strings.Join(i.Programs, " "), " ")},
-		{"Firmware", cmp.Or(strings.Join(i.Firmware, " "), " ")}, {"Packages", fmt.Sprint(len(i.Packages))},
+		{"Libraries", fmt.Sprint(len(i.Libraries))},
+		{"Programs", cmp.Or(strings.Join(i.Programs, " "), " ")},
+		{"Firmware", cmp.Or(strings.Join(i.Firmware, " "), " ")},
+		{"Packages", fmt.Sprint(len(i.Packages))},
 		{"Components", strings.Join(components, ", ")}, {"Lacks", strings.Join(i.Lacks, " ")},
 	}
 	if d := i.Description; d != nil {
 		rows = append(rows, [2]string{"Kernels", i.kernels(d)})
 		for _, p := range d.Patches {
-			rows = append(rows, [2]string{"Patched", fmt.Sprintf("%s sources: %s, sha256:%s", strings.Join(p.Flavours, " and "), p.Name, p.SHA256)})
+			rows = append(
+				rows,
+				[2]string{
+					"Patched",
+					fmt.Sprintf(
+						"%s sources: %s, sha256:%s",
+						strings.Join(p.Flavours, " and "),
+						p.Name,
+						p.SHA256,
+					),
+				},
+			)
 		}
 	}
 	for _, m := range i.Modules {
@@ -70,7 +98,8 @@ func (i *Inspection) files() [][2]string {
 	return rows
 }
 
-// kernels are those that the image drives. Without sources it drives those alone that it has modules for.
+// kernels are those that the image drives. Without sources it drives those alone that it has
+// modules for.
 func (i *Inspection) kernels(d *driverinfo.Description) string {
 	var only []string
 	for _, m := range i.Modules {
@@ -109,7 +138,8 @@ func signedBy(m ModuleSet) string {
 		if i.Hash != "" && m.Certificate != "" {
 			text += ", certificate " + m.Certificate
 		}
-		if how = cmp.Or(how, text); how != text {
+		how = cmp.Or(how, text)
+		if how != text {
 			how = "signed differently (-o json shows how)"
 			break
 		}

@@ -1,5 +1,5 @@
-// Package verify reads any image, of this project or not: Verify checks it against what the rest of the stack
-// expects of a driver container, Inspect says what it holds.
+// Package verify reads any image, of this project or not: Verify checks it against what the rest of
+// the stack expects of a driver container, Inspect says what it holds.
 package verify
 
 import (
@@ -24,8 +24,8 @@ import (
 // Severity of a finding.
 type Severity string
 
-// Only errors make an image unfit. A warning is about something that other programs may refuse. Notes are
-// things that some users of the image need and others do not.
+// Only errors make an image unfit. A warning is about something that other programs may refuse.
+// Notes are things that some users of the image need and others do not.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
@@ -40,13 +40,15 @@ type Finding struct {
 	Message  string   `json:"message"`
 }
 
-// NewFinding makes a finding of a message, a path or "" in an image, and the arguments of fmt.Sprintf. Names of files, labels and links
-// are whatever the image says, so that the message is made one line.
+// NewFinding makes a finding of a message, a path or "" in an image, and the arguments of
+// fmt.Sprintf. Names of files, labels and links are whatever the image says, so that the message is
+// made one line.
 func NewFinding(severity Severity, rule, path, format string, args ...any) Finding {
 	return Finding{severity, rule, path, escape.Line(fmt.Sprintf(format, args...))}
 }
 
-// String is the finding as text. It has several lines only if the message has, such as that of a compiler.
+// String is the finding as text. It has several lines only if the message has, such as that of a
+// compiler.
 func (f Finding) String() string {
 	where := ""
 	if f.Path != "" {
@@ -104,15 +106,16 @@ func (s *subject) find(sev Severity, path, format string, args ...any) {
 // fail adds an error.
 func (s *subject) fail(path, format string, args ...any) { s.find(Error, path, format, args...) }
 
-// rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
+// rule is one check. Rules run in the order of the table; a later one may rely on what an earlier
+// one found.
 type rule struct {
 	name  string
 	check func(*subject)
 }
 
-// rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup
-// probe, the container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root,
-// startup-probe.sh of these projects).
+// rules are what the consumers of a driver root demand of an image: the GPU Operator's validator
+// and startup probe, the container toolkit, the device plugin (internal/driver/root.go,
+// internal/lookup/root, startup-probe.sh of these projects).
 func rules() []rule {
 	return []rule{
 		{"driver-version", checkVersion},
@@ -146,7 +149,15 @@ func rules() []rule {
 }
 
 // beyondModules are the rules about what an image of modules does not have.
-var beyondModules = []string{"library-directory", "firmware", "kernel-sources", "entrypoint", "programs", "environment", "vgpu"}
+var beyondModules = []string{
+	"library-directory",
+	"firmware",
+	"kernel-sources",
+	"entrypoint",
+	"programs",
+	"environment",
+	"vgpu",
+}
 
 // modulesOnly says whether the image is one of modules, by its description.
 func (s *subject) modulesOnly() bool {
@@ -159,10 +170,16 @@ type Examiner struct {
 	Observe progress.Observer
 }
 
-// Verify checks any image, of this project or not, against what the rest of the stack expects of a driver
-// container. It returns all findings; errors are only about reading the image. The spool's folder needs room
-// for the unpacked image. With signers, the precompiled modules must all be signed by one of them.
-func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
+// Verify checks any image, of this project or not, against what the rest of the stack expects of a
+// driver container. It returns all findings; errors are only about reading the image. The spool's
+// folder needs room for the unpacked image. With signers, the precompiled modules must all be
+// signed by one of them.
+func (e Examiner) Verify(
+	ctx context.Context,
+	name string,
+	img v1.Image,
+	signers ...*x509.Certificate,
+) (findings []Finding, err error) {
 	config, errConfig := img.ConfigFile()
 	raw, errRaw := img.RawConfigFile()
 	manifest, errManifest := img.Manifest()
@@ -176,9 +193,14 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 	return findings, err
 }
 
-// unpacked passes the files of an image to use: the names of all, the content of those that keep selects.
+// unpacked passes the files of an image to use: the names of all, the content of those that keep
+// selects.
 func (e Examiner) unpacked(
-	ctx context.Context, name, what string, img v1.Image, keep func(string) bool, use func(*rootfs.Tree) error,
+	ctx context.Context,
+	name, what string,
+	img v1.Image,
+	keep func(string) bool,
+	use func(*rootfs.Tree) error,
 ) (err error) {
 	step := e.Observe.Begin(name, what)
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
@@ -194,13 +216,19 @@ func (e Examiner) unpacked(
 	return use(tree)
 }
 
-// Examine is Verify of an image whose files are in a tree: its configuration, as it is and as it is written, and the
-// annotations of its manifest are those of the image.
+// Examine is Verify of an image whose files are in a tree: its configuration, as it is and as it is
+// written, and the annotations of its manifest are those of the image.
 func (e Examiner) Examine(
-	ctx context.Context, tree *rootfs.Tree, config *v1.ConfigFile, raw []byte, annotations map[string]string, signers ...*x509.Certificate,
+	ctx context.Context,
+	tree *rootfs.Tree,
+	config *v1.ConfigFile,
+	raw []byte,
+	annotations map[string]string,
+	signers ...*x509.Certificate,
 ) ([]Finding, error) {
 	s := &subject{tree: tree, config: config, rawConfig: raw, annotations: annotations}
-	s.all, s.wantSigned = s.tree.All(), len(signers) > 0
+	s.all = s.tree.All()
+	s.wantSigned = len(signers) > 0
 	if err := s.digests(ctx); err != nil {
 		return nil, err
 	}
@@ -208,11 +236,13 @@ func (e Examiner) Examine(
 	s.findDriver()
 	s.info, s.infoErr = driverinfo.Read(s.tree.OpenFS())
 	var err error
-	if s.sets, err = moduleSets(ctx, e.Store, s.tree, signers); err != nil {
+	s.sets, err = moduleSets(ctx, e.Store, s.tree, signers)
+	if err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {
-		if s.rule = r.name; !s.modulesOnly() || !slices.Contains(beyondModules, r.name) {
+		s.rule = r.name
+		if !s.modulesOnly() || !slices.Contains(beyondModules, r.name) {
 			r.check(s)
 		}
 	}

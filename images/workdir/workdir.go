@@ -1,4 +1,5 @@
-// Package workdir creates private folders for the files of one process, and removes those whose owner died.
+// Package workdir creates private folders for the files of one process, and removes those whose
+// owner died.
 package workdir
 
 import (
@@ -21,30 +22,36 @@ type Dir struct {
 	lock   *os.File
 }
 
-// New creates a folder in parent, with a name that begins with prefix, and takes its lock. Another process
-// may sweep it away between the two; New then creates another one.
+// New creates a folder in parent, with a name that begins with prefix, and takes its lock. Another
+// process may sweep it away between the two; New then creates another one.
 func New(parent, prefix string) (*Dir, error) {
 	top, err := os.OpenRoot(parent)
 	if err != nil {
 		return nil, err
 	}
 	for range 100 {
-		dir, err := os.MkdirTemp(parent, prefix) // mode 0700: other users cannot reach what is in it
+		// mode 0700: other users cannot reach what is in it
+		dir, err := os.MkdirTemp(parent, prefix)
 		if err != nil {
 			return nil, errors.Join(err, top.Close())
 		}
 		d := &Dir{Path: dir, parent: top, name: path.Base(dir)}
-		if d.lock, err = takeLock(top, d.name); err == nil {
+		d.lock, err = takeLock(top, d.name)
+		if err == nil {
 			return d, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(err, top.Close())
 		}
 	}
-	return nil, errors.Join(errors.New("every new folder was taken away at once: is another program cleaning up here?"), top.Close())
+	return nil, errors.Join(
+		errors.New("every new folder was taken away at once: is another program cleaning up here?"),
+		top.Close(),
+	)
 }
 
-// takeLock locks a folder that exists: fs.ErrNotExist when it was removed, EWOULDBLOCK when it has an owner.
+// takeLock locks a folder that exists: fs.ErrNotExist when it was removed, EWOULDBLOCK when it has
+// an owner.
 func takeLock(top *os.Root, name string) (*os.File, error) {
 	d, err := top.Open(name)
 	if err != nil {
@@ -67,8 +74,9 @@ func takeLock(top *os.Root, name string) (*os.File, error) {
 	return d, nil
 }
 
-// remove deletes what a folder has under a name, with everything below it. It follows no link, and names are never paths, however
-// deep the tree is. The kernel refuses to remove a mount point: the removal then fails and touches nothing that is mounted.
+// remove deletes what a folder has under a name, with everything below it. It follows no link, and
+// names are never paths, however deep the tree is. The kernel refuses to remove a mount point: the
+// removal then fails and touches nothing that is mounted.
 func remove(parent *os.Root, name string) error {
 	if err := parent.Remove(name); !errors.Is(err, unix.ENOTEMPTY) {
 		return err
@@ -93,8 +101,8 @@ func remove(parent *os.Root, name string) error {
 	return parent.Remove(name)
 }
 
-// Remove deletes the folder with everything in it and releases the lock. It cannot be cancelled: the files
-// must go.
+// Remove deletes the folder with everything in it and releases the lock. It cannot be cancelled:
+// the files must go.
 func (d *Dir) Remove() error {
 	err := remove(d.parent, d.name)
 	return errors.Join(err, d.lock.Close(), d.parent.Close())

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Cache keeps sets of modules, one folder each, named by its key. One program at a time may write (a node has
-// its lock, an image one builder); any number may read. A cache that cannot be written, such as one in an
-// image, can still be read.
+// Cache keeps sets of modules, one folder each, named by its key. One program at a time may write
+// (a node has its lock, an image one builder); any number may read. A cache that cannot be written,
+// such as one in an image, can still be read.
 type Cache struct {
 	Dir string // "/var/lib/nvidia-driver/modules"; Put creates it
 }
@@ -24,15 +24,19 @@ type Cache struct {
 // ErrMiss says that the cache has no such set.
 var ErrMiss = errors.New("not in the cache")
 
-// CorruptError says that an entry was damaged. Where the cache can be written, the entry has been moved
-// aside, so that the next Get is a miss.
+// CorruptError says that an entry was damaged. Where the cache can be written, the entry has been
+// moved aside, so that the next Get is a miss.
 type CorruptError struct {
 	Dir string // where the entry is now; "" for a manifest that is in no cache
 	Why string
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used", cmp.Or(e.Dir, ManifestName), e.Why)
+	return fmt.Sprintf(
+		"the cached modules in %s are damaged: %s; they are not used",
+		cmp.Or(e.Dir, ManifestName),
+		e.Why,
+	)
 }
 
 func corrupt(format string, args ...any) error {
@@ -48,8 +52,8 @@ const (
 // maxEntries bounds how many folders of a cache are read.
 const maxEntries = 4096
 
-// Get returns the set of a key after a check of every byte. The set has the modules that its compile was
-// asked for; test for one with Set.File. Errors: ErrMiss, *CorruptError, file errors.
+// Get returns the set of a key after a check of every byte. The set has the modules that its
+// compile was asked for; test for one with Set.File. Errors: ErrMiss, *CorruptError, file errors.
 func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	if err := k.check(); err != nil {
 		return nil, err
@@ -61,8 +65,8 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	return c.verify(ctx, k.String(), m, err)
 }
 
-// Find returns the most recently used set whose key matches. It moves damaged ones aside and skips them. It
-// returns ErrMiss when none is left.
+// Find returns the most recently used set whose key matches. It moves damaged ones aside and skips
+// them. It returns ErrMiss when none is left.
 func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	entries, err := c.entries()
 	if err != nil {
@@ -100,8 +104,8 @@ func (c Cache) Keys() (keys []Key) {
 	return keys
 }
 
-// verify completes readManifest: it compares the bytes of the modules, moves a damaged entry aside, and
-// marks a whole one as used now.
+// verify completes readManifest: it compares the bytes of the modules, moves a damaged entry aside,
+// and marks a whole one as used now.
 func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)
 	if err == nil {
@@ -114,7 +118,8 @@ func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) 
 		err = corrupt("it is not complete: %v", err)
 	}
 	if damage, ok := errors.AsType[*CorruptError](err); ok {
-		aside := filepath.Join(c.Dir, badPrefix+name) // so that people can examine it; Prune removes it
+		// so that people can examine it; Prune removes it
+		aside := filepath.Join(c.Dir, badPrefix+name)
 		damage.Dir = dir
 		if errors.Join(os.RemoveAll(aside), os.Rename(dir, aside)) == nil {
 			damage.Dir = aside
@@ -163,8 +168,8 @@ func (c Cache) entries() ([]entry, error) {
 	return all, nil
 }
 
-// Prune removes all entries except the keep most recently used and those that have one of the needed files, and
-// all damaged and unfinished ones.
+// Prune removes all entries except the keep most recently used and those that have one of the
+// needed files, and all damaged and unfinished ones.
 func (c Cache) Prune(keep int, needed ...string) error {
 	entries, err := c.entries()
 	if err != nil {
@@ -194,5 +199,9 @@ func (c Cache) Prune(keep int, needed ...string) error {
 // remove renames an entry before it removes it, so that no reader finds half of it.
 func (c Cache) remove(name string) error {
 	removed := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
-	return errors.Join(os.RemoveAll(removed), os.Rename(filepath.Join(c.Dir, name), removed), os.RemoveAll(removed))
+	return errors.Join(
+		os.RemoveAll(removed),
+		os.Rename(filepath.Join(c.Dir, name), removed),
+		os.RemoveAll(removed),
+	)
 }

@@ -26,7 +26,11 @@ func (c *compile) collect(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Dir: filepath.Join(c.dir, scratchModules), Key: c.Key(), SigHash: config["CONFIG_MODULE_SIG_HASH"]}
+	set := &Set{
+		Dir:     filepath.Join(c.dir, scratchModules),
+		Key:     c.Key(),
+		SigHash: config["CONFIG_MODULE_SIG_HASH"],
+	}
 	for _, name := range c.names {
 		file, err := c.strip(ctx, filepath.Join(c.dir, scratchSource), name)
 		if errors.Is(err, errNotMade) {
@@ -36,7 +40,10 @@ func (c *compile) collect(ctx context.Context) (*Set, error) {
 			return nil, err
 		}
 		if wrong := file.Mismatch(c.Headers.Release, c.Driver); wrong != "" {
-			return nil, sourceError(c.Source, fmt.Errorf("the module %s that was made from them %s", name, wrong))
+			return nil, sourceError(
+				c.Source,
+				fmt.Errorf("the module %s that was made from them %s", name, wrong),
+			)
 		}
 		set.Modules = append(set.Modules, file)
 	}
@@ -48,7 +55,8 @@ var errNotMade = errors.New("make succeeded, but made no ")
 
 // strip takes a module from a folder without its debug information, and describes it.
 func (c *compile) strip(ctx context.Context, from, name string) (File, error) {
-	made, to := filepath.Join(from, name+".ko"), filepath.Join(c.dir, scratchModules, name+".ko")
+	made := filepath.Join(from, name+".ko")
+	to := filepath.Join(c.dir, scratchModules, name+".ko")
 	if !isFile(made) {
 		return File{}, fmt.Errorf("%w%s.ko", errNotMade, name)
 	}
@@ -63,9 +71,9 @@ func (c *compile) strip(ctx context.Context, from, name string) (File, error) {
 	return readFile(name, to)
 }
 
-// Mismatch compares a module's own description with its name, with a kernel, and with a version if that is
-// not "". It returns what is wrong ("is for kernel ..."), "" if nothing is. Some modules of old drivers have
-// no version, such as nvidia-uvm of R470: only nvidia must have one.
+// Mismatch compares a module's own description with its name, with a kernel, and with a version if
+// that is not "". It returns what is wrong ("is for kernel ..."), "" if nothing is. Some modules of
+// old drivers have no version, such as nvidia-uvm of R470: only nvidia must have one.
 func (f File) Mismatch(release, version string) string {
 	switch {
 	case f.Info.Name != kmod.ModuleName(f.Name):
@@ -78,18 +86,25 @@ func (f File) Mismatch(release, version string) string {
 	return ""
 }
 
-// Describe replaces what the manifest of a set from elsewhere says of its modules by what they say themselves, makes
-// the reasons for missing ones printable, and compares each module with the set's key.
+// Describe replaces what the manifest of a set from elsewhere says of its modules by what they say
+// themselves, makes the reasons for missing ones printable, and compares each module with the set's
+// key.
 func (s *Set) Describe() (err error) {
 	for i := range s.Omitted {
-		s.Omitted[i].Reason = strings.ReplaceAll(kmsg.PrintableLines(s.Omitted[i].Reason), "\n", " ")
+		s.Omitted[i].Reason = strings.ReplaceAll(
+			kmsg.PrintableLines(s.Omitted[i].Reason),
+			"\n",
+			" ",
+		)
 	}
 	for i := range s.Modules {
-		f, version := &s.Modules[i], s.Key.Driver
+		f := &s.Modules[i]
+		version := s.Key.Driver
 		if slices.Contains(driverinfo.Companions(), f.Name) {
 			version = "" // its own
 		}
-		if f.Info, err = kmod.ReadInfo(f.Path); err != nil {
+		f.Info, err = kmod.ReadInfo(f.Path)
+		if err != nil {
 			return err
 		}
 		if wrong := f.Mismatch(s.Key.Release, version); wrong != "" {

@@ -20,10 +20,11 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
-// Companion is a kernel module of another project that is compiled against the driver's modules: nvidia-fs or
-// gdrdrv. Its file is in the set beside theirs.
+// Companion is a kernel module of another project that is compiled against the driver's modules:
+// nvidia-fs or gdrdrv. Its file is in the set beside theirs.
 type Companion struct {
-	Name    string // of the module, by file name without ".ko": driverinfo.NvidiaFS, driverinfo.GDRDrv
+	// of the module, by file name without ".ko": driverinfo.NvidiaFS, driverinfo.GDRDrv
+	Name    string
 	Version string
 	Digest  string // of the archive or package that Source came from
 	Source  string // the folder with its sources; never written
@@ -50,7 +51,8 @@ const (
 	maxReason     = 1024 // bytes of Omission.Reason
 )
 
-// OmittedReason returns why a set does not have a companion; "" if it has it, or if it was never asked for.
+// OmittedReason returns why a set does not have a companion; "" if it has it, or if it was never
+// asked for.
 func (s *Set) OmittedReason(name string) string {
 	i := slices.IndexFunc(s.Omitted, func(o Omission) bool { return kmod.ModuleName(o.Module) == kmod.ModuleName(name) })
 	if i < 0 {
@@ -62,17 +64,17 @@ func (s *Set) OmittedReason(name string) string {
 // scratchCompanions is the folder of the copies of companions' sources, below the scratch folder.
 const scratchCompanions = "companions"
 
-// unfitError says why a companion cannot be compiled for this kernel. It fails neither the other modules nor
-// the compile.
+// unfitError says why a companion cannot be compiled for this kernel. It fails neither the other
+// modules nor the compile.
 type unfitError struct{ why string }
 
 func (e *unfitError) Error() string { return e.why }
 
 func unfit(format string, args ...any) error { return &unfitError{fmt.Sprintf(format, args...)} }
 
-// addCompanions compiles the companions against the driver's finished tree and adds them to the set, or the
-// reason why one is left out. It fails only for what has nothing to do with the companion: want of memory or
-// space, ctx, files.
+// addCompanions compiles the companions against the driver's finished tree and adds them to the
+// set, or the reason why one is left out. It fails only for what has nothing to do with the
+// companion: want of memory or space, ctx, files.
 func (c *compile) addCompanions(ctx context.Context, set *Set) error {
 	for _, companion := range c.Companions {
 		c.tell(c.total-1, "companion "+companion.Name)
@@ -90,8 +92,8 @@ func (c *compile) addCompanions(ctx context.Context, set *Set) error {
 	return nil
 }
 
-// omitted returns the reason for leaving a companion out. ok is false for errors that another attempt may not
-// have.
+// omitted returns the reason for leaving a companion out. ok is false for errors that another
+// attempt may not have.
 func omitted(err error) (reason string, ok bool) {
 	if own, is := errors.AsType[*unfitError](err); is {
 		return own.why, true
@@ -168,7 +170,8 @@ func (c *compile) runCompanion(ctx context.Context, companion Companion, what co
 // companionBuild says what is special about a companion's compile.
 type companionBuild struct {
 	folder string // with the Makefile of the module, in the sources
-	// prepare makes what make needs in the copy of the sources, and returns further arguments of make.
+	// prepare makes what make needs in the copy of the sources, and returns further arguments of
+	// make.
 	prepare func(ctx context.Context, c *compile, companion Companion, source string) ([]string, error)
 }
 
@@ -179,20 +182,22 @@ var companionBuilds = map[string]companionBuild{
 
 var gdsVersion = lazyregexp.New(`^[0-9A-Za-z._-]{1,32}$`)
 
-// prepareNvidiaFS runs the package's own configure, which asks with small compiles what the kernel has. It
-// looks for the headers below /lib/modules only, so the copy is told their place.
+// prepareNvidiaFS runs the package's own configure, which asks with small compiles what the kernel
+// has. It looks for the headers below /lib/modules only, so the copy is told their place.
 func prepareNvidiaFS(ctx context.Context, c *compile, companion Companion, source string) ([]string, error) {
 	configure := filepath.Join(source, "configure")
 	if err := replaceText(configure, "KDIR=$MODULES_DIR/build", "KDIR="+c.Headers.Build); err != nil {
 		return nil, err
 	}
-	// Its interpreter reads it: a program that was just written may be "busy", while a fork of ours still has it open.
+	// Its interpreter reads it: a program that was just written may be "busy", while a fork of ours
+	// still has it open.
 	if err := c.runCompanion(ctx, companion, command{
 		name: "configure", program: "bash", args: []string{configure, c.Headers.Release}, env: []string{c.makeFlags()},
 	}); err != nil {
 		return nil, err
 	}
-	// Every kernel has access_ok in one of two forms. A configure whose compiles all fail reports success.
+	// Every kernel has access_ok in one of two forms. A configure whose compiles all fail reports
+	// success.
 	found := bounded.Head(filepath.Join(source, "config-host.h"), 64<<10)
 	if !bytes.Contains(found, []byte("HAVE_ACCESS_OK_2_PARAMS 1")) && !bytes.Contains(found, []byte("HAVE_ACCESS_OK_3_PARAMS 1")) {
 		return nil, unfit("its configure found no form of access_ok: its test compiles do not work here")
@@ -207,8 +212,8 @@ func prepareNvidiaFS(ctx context.Context, c *compile, companion Companion, sourc
 	}, nil
 }
 
-// makeFlags names the compiler to makes that a package's own script starts, without arguments of ours: in
-// MAKEFLAGS definitions count as arguments.
+// makeFlags names the compiler to makes that a package's own script starts, without arguments of
+// ours: in MAKEFLAGS definitions count as arguments.
 func (j Job) makeFlags() string {
 	return "MAKEFLAGS=" + strings.Join(append([]string{"CC=" + j.Compiler.Path}, j.toolArguments()...), " ")
 }
@@ -217,8 +222,8 @@ func (j Job) makeFlags() string {
 const maxTests = 32
 
 // prepareGDRDrv runs the package's own tests of the kernel, each of which answers y or n, and takes
-// nv-p2p-dummy.ko out of the Makefile: it exports the same functions as nvidia.ko and would be the module
-// that gdrdrv depends on.
+// nv-p2p-dummy.ko out of the Makefile: it exports the same functions as nvidia.ko and would be the
+// module that gdrdrv depends on.
 func prepareGDRDrv(ctx context.Context, c *compile, companion Companion, source string) ([]string, error) {
 	if err := replaceText(filepath.Join(source, "src/gdrdrv/Makefile"), "obj-m := nv-p2p-dummy.o", "obj-m :="); err != nil {
 		return nil, err

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	scratch        = "driver-modules" // below Job.Work: everything that a compile writes, except the log
+	// below Job.Work: everything that a compile writes, except the log
+	scratch        = "driver-modules"
 	scratchSource  = "source"
 	scratchModules = "modules"
 	scratchTemp    = "tmp"
@@ -32,7 +33,8 @@ type CompileError struct {
 	Errors          []string // the first lines of the output that report an error; may be empty
 	Log             string   // the file with the whole output
 	Killed          bool     // the kernel killed a compiler for lack of memory
-	Err             error    `json:"-"` // how the command ended; wraps unix.ENOSPC when the disk was full
+	// how the command ended; wraps unix.ENOSPC when the disk was full
+	Err error `json:"-"`
 }
 
 func (e *CompileError) Error() string {
@@ -64,10 +66,10 @@ type compile struct {
 	total      int       // steps
 }
 
-// Compile compiles the job's modules and returns the set. The set stays in Job.Work until the next Compile
-// there: put it into a Cache. Errors: ctx's cause within 2 s of its end, with no process left; *CompileError;
-// ErrBusy when another compile uses Job.Work; sources that cannot give the modules; file errors. After a
-// failure only the log is left.
+// Compile compiles the job's modules and returns the set. The set stays in Job.Work until the next
+// Compile there: put it into a Cache. Errors: ctx's cause within 2 s of its end, with no process
+// left; *CompileError; ErrBusy when another compile uses Job.Work; sources that cannot give the
+// modules; file errors. After a failure only the log is left.
 func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	names, err := j.check()
 	if err != nil {
@@ -99,8 +101,8 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 		return nil, err
 	}
 	defer root.Close()
-	// Never by hard links: make writes through some names (a rule with ">" does), and a write through a hard link
-	// would change the image's own sources for good.
+	// Never by hard links: make writes through some names (a rule with ">" does), and a write
+	// through a hard link would change the image's own sources for good.
 	if err := buildtree.CopyTree(ctx, j.Source, root, scratchSource); err != nil {
 		return nil, fmt.Errorf("copy the driver's sources from %s to %s: %w", j.Source, dir, err)
 	}
@@ -129,8 +131,8 @@ func (c *compile) tell(done int, what string) {
 // ErrBusy says that another compile uses the same scratch folder.
 var ErrBusy = errors.New("another compile is at work there")
 
-// prepare creates an empty scratch folder and locks it. The lock ends with the process, also when that is
-// killed.
+// prepare creates an empty scratch folder and locks it. The lock ends with the process, also when
+// that is killed.
 func prepare(work string) (dir string, unlock func(), err error) {
 	dir = filepath.Join(work, scratch)
 	made := os.Mkdir(dir, 0o755) // its error matters only if the folder cannot be opened
@@ -139,10 +141,12 @@ func prepare(work string) (dir string, unlock func(), err error) {
 		return "", nil, fmt.Errorf("prepare the scratch folder: %w", errors.Join(made, err))
 	}
 	unlock = func() {
-		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		// a child between fork and exec has the descriptor too
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 		lock.Close()
 	}
-	if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = ErrBusy
 	}
 	for _, name := range []string{scratchSource, scratchCompanions, scratchModules, scratchTemp} {
@@ -160,9 +164,9 @@ func prepare(work string) (dir string, unlock func(), err error) {
 	return dir, unlock, nil
 }
 
-// environment returns the complete environment of the programs. It fixes names, times and paths that would
-// get into the modules. prefixMap is a further folder of sources and the name that it appears under, or "":
-// "/work/companions/gdrdrv=/usr/src/gdrdrv-2.5.2".
+// environment returns the complete environment of the programs. It fixes names, times and paths
+// that would get into the modules. prefixMap is a further folder of sources and the name that it
+// appears under, or "": "/work/companions/gdrdrv=/usr/src/gdrdrv-2.5.2".
 func (c *compile) environment(prefixMap string) []string {
 	env := []string{
 		"PATH=" + c.searchPath(),
@@ -183,9 +187,9 @@ func (c *compile) environment(prefixMap string) []string {
 	return env
 }
 
-// prefixMaps returns compiler flags that keep our paths out of the modules (__FILE__ in assertions, and the
-// debug information that the build id is computed from): the scratch folder appears as a folder that names
-// the driver, the headers by their path in their own root.
+// prefixMaps returns compiler flags that keep our paths out of the modules (__FILE__ in assertions,
+// and the debug information that the build id is computed from): the scratch folder appears as a
+// folder that names the driver, the headers by their path in their own root.
 func (j Job) prefixMaps(dir string) string {
 	v, ok := parseVersion(j.Compiler.Version)
 	if !ok || v.family == "gcc" && v.field(0) < 8 || v.family == "clang" && v.field(0) < 10 {
@@ -193,19 +197,22 @@ func (j Job) prefixMaps(dir string) string {
 	}
 	flags := "-ffile-prefix-map=" + filepath.Join(dir, scratchSource) + "=/usr/src/nvidia-" + j.Driver
 	if root := strings.TrimSuffix(j.Headers.RootDir, "/"); root != "" {
-		// Only for debug information: kbuild itself maps __FILE__ of its own tree to relative paths.
+		// Only for debug information: kbuild itself maps __FILE__ of its own tree to relative
+		// paths.
 		flags += " -fdebug-prefix-map=" + root + "="
 	}
 	return flags
 }
 
-// arguments returns those of make. They switch off the Makefile's own check of the compiler, which knows
-// fewer spellings: FindCompiler has compared the compiler with the kernel's and set Mismatch for a warning.
+// arguments returns those of make. They switch off the Makefile's own check of the compiler, which
+// knows fewer spellings: FindCompiler has compared the compiler with the kernel's and set Mismatch
+// for a warning.
 func (c *compile) arguments() []string {
 	args := []string{
 		"-C", filepath.Join(c.dir, scratchSource), "-j" + strconv.Itoa(max(c.Jobs, 1)), "modules",
 		"KERNEL_UNAME=" + c.Headers.Release,
-		// Both, always: with SYSSRC alone, NVIDIA's tests do not find the generated headers of a split tree.
+		// Both, always: with SYSSRC alone, NVIDIA's tests do not find the generated headers of a
+		// split tree.
 		"SYSSRC=" + c.Headers.Source,
 		"SYSOUT=" + c.Headers.Build,
 		"CC=" + c.Compiler.Path,
@@ -215,8 +222,9 @@ func (c *compile) arguments() []string {
 	return slices.Concat(args, c.Variables, c.toolArguments())
 }
 
-// toolArguments returns what make needs besides CC: LLVM's programs if the compiler is clang, and the prefix
-// of the other programs if they have one and the image has no plain names ("x86_64-cros-linux-gnu-ld").
+// toolArguments returns what make needs besides CC: LLVM's programs if the compiler is clang, and
+// the prefix of the other programs if they have one and the image has no plain names
+// ("x86_64-cros-linux-gnu-ld").
 func (j Job) toolArguments() []string {
 	if v, ok := parseVersion(j.Compiler.Version); ok && v.family == "clang" {
 		return []string{"LLVM=1", "LD=ld.lld"}
@@ -240,11 +248,12 @@ type command struct {
 	progress  bool      // the output says how far the compile is
 }
 
-// run runs a program of the compile, whose output goes to the log. It fails also if the kernel killed a part of
-// it that the program does not miss.
+// run runs a program of the compile, whose output goes to the log. It fails also if the kernel
+// killed a part of it that the program does not miss.
 func (c *compile) run(ctx context.Context, what command) (err error) {
 	if !filepath.IsAbs(what.program) {
-		if what.program, err = find(what.program, c.searchPath()); err != nil {
+		what.program, err = find(what.program, c.searchPath())
+		if err != nil {
 			return fmt.Errorf("compile driver %s: %w", c.Driver, err)
 		}
 	}
@@ -256,8 +265,10 @@ func (c *compile) run(ctx context.Context, what command) (err error) {
 		out.progress = c.Progress
 	}
 	cmd := exec.Command(what.program, what.args...)
-	cmd.Env, cmd.Dir = append(c.environment(what.prefixMap), what.env...), filepath.Join(c.dir, what.folder)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(c.environment(what.prefixMap), what.env...)
+	cmd.Dir = filepath.Join(c.dir, what.folder)
+	cmd.Stdout = out
+	cmd.Stderr = out
 	before := c.Limits.oomKills()
 	err = runGroup(ctx, cmd)
 	if cause := context.Cause(ctx); cause != nil {

@@ -22,7 +22,8 @@ type Compiler struct {
 	Path     string // "/usr/bin/gcc-12"
 	Version  string // "gcc 12.2.0"
 	Mismatch bool   // it is not the version that built the kernel: callers warn
-	Wanted   string // the version that built the kernel, "gcc 12.3.0"; "" when the headers do not say
+	// the version that built the kernel, "gcc 12.3.0"; "" when the headers do not say
+	Wanted string
 }
 
 // NoCompilerError says that there is no compiler of the right family.
@@ -37,8 +38,13 @@ func (e *NoCompilerError) Error() string {
 	if len(e.Found) > 0 {
 		found = "there is only " + strings.Join(e.Found, ", ")
 	}
-	return fmt.Sprintf("no compiler for this kernel: it was built with %s, and in %s %s; use an image that has this compiler, "+
-		"or one with precompiled modules", cmp.Or(e.Wanted, "gcc"), e.Searched, found)
+	return fmt.Sprintf(
+		"no compiler for this kernel: it was built with %s, and in %s %s; use an image that has this compiler, "+
+			"or one with precompiled modules",
+		cmp.Or(e.Wanted, "gcc"),
+		e.Searched,
+		found,
+	)
 }
 
 // version is a compiler's family and version, as numbers.
@@ -87,21 +93,26 @@ func parseVersion(text string) (version, bool) {
 	return v, true
 }
 
-// compilerName matches programs that can be a C compiler: gcc, gcc-12, gcc-4.8, x86_64-linux-gnu-gcc-13,
-// clang-16, cc.
-var compilerName = lazyregexp.New(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
+// compilerName matches programs that can be a C compiler: gcc, gcc-12, gcc-4.8,
+// x86_64-linux-gnu-gcc-13, clang-16, cc.
+var compilerName = lazyregexp.New(
+	`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`,
+)
 
-// IsCompilerName reports whether a program of this name can be a C compiler, as FindCompiler looks for it.
+// IsCompilerName reports whether a program of this name can be a C compiler, as FindCompiler looks
+// for it.
 func IsCompilerName(name string) bool { return compilerName().MatchString(name) }
 
 // maxCandidates bounds how many programs are run for their version.
 const maxCandidates = 32
 
-// FindCompiler returns the compiler for modules of the kernel, from the folders in path (as in $PATH): the
-// version that built the kernel, or else the nearest one, newer rather than older. A kernel built by clang
-// needs clang. The error is a *NoCompilerError.
+// FindCompiler returns the compiler for modules of the kernel, from the folders in path (as in
+// $PATH): the version that built the kernel, or else the nearest one, newer rather than older. A
+// kernel built by clang needs clang. The error is a *NoCompilerError.
 func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compiler, error) {
-	best, rank, missing := Compiler{}, []int(nil), &NoCompilerError{Searched: path}
+	best := Compiler{}
+	rank := []int(nil)
+	missing := &NoCompilerError{Searched: path}
 	wanted, known := parseVersion(h.CompilerText)
 	if known {
 		missing.Wanted = wanted.String()
@@ -122,7 +133,8 @@ func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compil
 		}
 		r := append(distance(wanted, v), nameRank(h.CompilerText, filepath.Base(candidate)))
 		if rank == nil || slices.Compare(r, rank) < 0 {
-			best, rank = Compiler{Path: candidate, Version: v.String(), Wanted: missing.Wanted}, r
+			best = Compiler{Path: candidate, Version: v.String(), Wanted: missing.Wanted}
+			rank = r
 		}
 	}
 	if rank == nil {
@@ -132,8 +144,8 @@ func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compil
 	return best, nil
 }
 
-// distance orders candidates: by distance of the major version, newer before older, then by minor and patch
-// level; without a wanted version, the newest first.
+// distance orders candidates: by distance of the major version, newer before older, then by minor
+// and patch level; without a wanted version, the newest first.
 func distance(wanted, v version) []int {
 	d := make([]int, 3)
 	for i := range d {
@@ -149,8 +161,8 @@ func distance(wanted, v version) []int {
 	return d
 }
 
-// nameRank orders names of equal versions: first the name that the kernel's text has ("gcc-12"), then any
-// other, "cc" last.
+// nameRank orders names of equal versions: first the name that the kernel's text has ("gcc-12"),
+// then any other, "cc" last.
 func nameRank(text, name string) int {
 	own, _, _ := strings.Cut(text, " ")
 	switch name {
@@ -179,8 +191,8 @@ func compilers(path string) []string {
 	return all
 }
 
-// toolPrefix returns the prefix in the names of linker, assembler and strip, "x86_64-cros-linux-gnu-", where
-// they have that of the compiler and there is no plain ld in path.
+// toolPrefix returns the prefix in the names of linker, assembler and strip,
+// "x86_64-cros-linux-gnu-", where they have that of the compiler and there is no plain ld in path.
 func toolPrefix(compiler, path string) string {
 	prefix, _, _ := strings.Cut(filepath.Base(compiler), "gcc")
 	if _, err := find("ld", path); err == nil || prefix == "" || prefix == filepath.Base(compiler) {
@@ -192,7 +204,8 @@ func toolPrefix(compiler, path string) string {
 	return prefix
 }
 
-// askVersion runs the compiler with --version. Kernels record the same text, so one parser reads both.
+// askVersion runs the compiler with --version. Kernels record the same text, so one parser reads
+// both.
 func askVersion(ctx context.Context, path string) (version, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Measured with 535.261.03 on 6.1 and gcc 12: one compiler takes up to 230 MB, linking nvidia.ko takes 90 MB
-// (closed) or 280 MB (open) once, and make, modpost and this program take some tens. The rest is reserve for
-// newer drivers and compilers.
+// Measured with 535.261.03 on 6.1 and gcc 12: one compiler takes up to 230 MB, linking nvidia.ko
+// takes 90 MB (closed) or 280 MB (open) once, and make, modpost and this program take some tens.
+// The rest is reserve for newer drivers and compilers.
 const (
 	memoryPerJob = 384 << 20
 	memoryOnce   = 512 << 20
@@ -28,19 +28,23 @@ type Limits struct {
 	CPUs   int    // processors that this process may run on; 0 asks the kernel
 }
 
-// Jobs returns how many compilers may run at the same time, and the reason in words ("the container's memory
-// limit of 1536 MiB"). n is at least 1. It is the least of: the number of processors; the cgroup's CPU quota;
-// what the cgroup's memory limit and the available memory allow; and limit when that is above 0. Both
-// versions of cgroups count: the container's own limits, and those above it as far as they are visible.
+// Jobs returns how many compilers may run at the same time, and the reason in words ("the
+// container's memory limit of 1536 MiB"). n is at least 1. It is the least of: the number of
+// processors; the cgroup's CPU quota; what the cgroup's memory limit and the available memory
+// allow; and limit when that is above 0. Both versions of cgroups count: the container's own
+// limits, and those above it as far as they are visible.
 func Jobs(limit int, l Limits) (n int, why string) {
 	cpus := l.CPUs
 	if cpus <= 0 {
 		cpus = runtime.NumCPU() // respects the affinity mask, and so cpusets
 	}
-	n, why = cpus, fmt.Sprintf("%d processors", cpus)
+	n = cpus
+	why = fmt.Sprintf("%d processors", cpus)
 	lower := func(to int, reason string) {
-		if to = max(to, 1); to < n {
-			n, why = to, reason
+		to = max(to, 1)
+		if to < n {
+			n = to
+			why = reason
 		}
 	}
 	groups := l.groups()
@@ -56,16 +60,18 @@ func Jobs(limit int, l Limits) (n int, why string) {
 	return n, why
 }
 
-// Memory returns how many bytes a compile may use, and what limits that: the container's memory limit, or what is available. It is 0
-// when the kernel does not say.
+// Memory returns how many bytes a compile may use, and what limits that: the container's memory
+// limit, or what is available. It is 0 when the kernel does not say.
 func (l Limits) Memory() (bytes int64, what string) {
-	if bytes = memoryLimit(l.groups()); bytes > 0 {
+	bytes = memoryLimit(l.groups())
+	if bytes > 0 {
 		what = fmt.Sprintf("the container's memory limit of %d MiB", bytes>>20)
 	}
 	// The kernel has this line since 3.14.
 	free, _ := field(small(l.proc(), "meminfo"), "MemAvailable:")
 	if free := int64(free) << 10; free > 0 && (bytes == 0 || free < bytes) {
-		bytes, what = free, fmt.Sprintf("%d MiB of memory available", free>>20)
+		bytes = free
+		what = fmt.Sprintf("%d MiB of memory available", free>>20)
 	}
 	return bytes, what
 }
@@ -74,9 +80,10 @@ func jobsIn(memory int64) int { return int((memory - memoryOnce) / memoryPerJob)
 
 func (l Limits) proc() string { return cmp.Or(l.Proc, "/proc") }
 
-// groups returns the cgroup folders whose limits hold for this process, innermost first. /proc/self/cgroup
-// names the groups as the host or the container's namespace sees them, while /sys/fs/cgroup may begin at the
-// container's own group: every part of the path that exists counts, and the root of each hierarchy too.
+// groups returns the cgroup folders whose limits hold for this process, innermost first.
+// /proc/self/cgroup names the groups as the host or the container's namespace sees them, while
+// /sys/fs/cgroup may begin at the container's own group: every part of the path that exists counts,
+// and the root of each hierarchy too.
 func (l Limits) groups() []string {
 	top := cmp.Or(l.Cgroup, "/sys/fs/cgroup")
 	var all []string
@@ -117,7 +124,8 @@ func cpuQuota(groups []string) (least float64) {
 		if len(fields) != 2 {
 			fields = []string{small(dir, "cpu.cfs_quota_us"), small(dir, "cpu.cfs_period_us")}
 		}
-		quota, period := number(fields[0]), number(fields[1])
+		quota := number(fields[0])
+		period := number(fields[1])
 		if quota > 0 && period > 0 && (least == 0 || quota/period < least) {
 			least = quota / period
 		}
@@ -128,12 +136,13 @@ func cpuQuota(groups []string) (least float64) {
 // unlimited is more memory than any machine has: version 1 says "no limit" with a number near 2^63.
 const unlimited = 1 << 60
 
-// memoryLimit returns the smallest memory limit of the groups, in bytes; 0 without a limit. Swap does not
-// count: a container that swaps is slow but is not killed.
+// memoryLimit returns the smallest memory limit of the groups, in bytes; 0 without a limit. Swap
+// does not count: a container that swaps is slow but is not killed.
 func memoryLimit(groups []string) (least int64) {
 	for _, dir := range groups {
 		for _, name := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {
-			if limit := number(small(dir, name)); limit > 0 && limit < unlimited && (least == 0 || int64(limit) < least) {
+			if limit := number(small(dir, name)); limit > 0 && limit < unlimited &&
+				(least == 0 || int64(limit) < least) {
 				least = int64(limit)
 			}
 		}
@@ -142,7 +151,11 @@ func memoryLimit(groups []string) (least int64) {
 }
 
 // small returns the beginning of a file of the kernel; "" if it cannot be read.
-func small(dir, name string) string { return string(bounded.Head(filepath.Join(dir, name), 64<<10)) }
+func small(
+	dir, name string,
+) string {
+	return string(bounded.Head(filepath.Join(dir, name), 64<<10))
+}
 
 // number returns 0 for "max" and everything else that is not a number.
 func number(text string) float64 {
@@ -163,11 +176,12 @@ func field(text, word string) (n float64, ok bool) {
 	return 0, false
 }
 
-// oomKills returns how many processes of this container the kernel has killed for lack of memory; -1 when the
-// kernel does not say.
+// oomKills returns how many processes of this container the kernel has killed for lack of memory;
+// -1 when the kernel does not say.
 //
-// A killed compiler must never go unnoticed: NVIDIA's tests of the kernel's interfaces treat a failed
-// compiler as a missing interface, hide its output, and go on. The resulting modules may even load.
+// A killed compiler must never go unnoticed: NVIDIA's tests of the kernel's interfaces treat a
+// failed compiler as a missing interface, hide its output, and go on. The resulting modules may
+// even load.
 func (l Limits) oomKills() int64 {
 	for _, dir := range l.groups() {
 		for _, name := range []string{"memory.events", "memory.oom_control"} {

@@ -15,28 +15,32 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
-// Method is the version of the way this package compiles. It is part of the key and changes when Compile
-// makes something else of equal inputs.
+// Method is the version of the way this package compiles. It is part of the key and changes when
+// Compile makes something else of equal inputs.
 const Method = 1
 
-// Key names all inputs that a set of modules was compiled from. Sets with equal keys are interchangeable.
+// Key names all inputs that a set of modules was compiled from. Sets with equal keys are
+// interchangeable.
 type Key struct {
-	Driver   string   `json:"driver"`            // "535.261.03"
-	Flavour  string   `json:"flavour"`           // "proprietary" or "open"
-	Release  string   `json:"release"`           // of the kernel, in the form of uname -r
-	Arch     string   `json:"arch"`              // Go's name: "amd64"
-	Kernel   string   `json:"kernel"`            // identity of the kernel, from KernelID
-	Compiler string   `json:"compiler"`          // Compiler.Version: "gcc 12.2.0"
-	Patches  []string `json:"patches,omitempty"` // names of the patches to NVIDIA's sources, in their order
-	// Companions are the IDs of the companions that were compiled with the driver's modules, in their order.
+	Driver   string `json:"driver"`   // "535.261.03"
+	Flavour  string `json:"flavour"`  // "proprietary" or "open"
+	Release  string `json:"release"`  // of the kernel, in the form of uname -r
+	Arch     string `json:"arch"`     // Go's name: "amd64"
+	Kernel   string `json:"kernel"`   // identity of the kernel, from KernelID
+	Compiler string `json:"compiler"` // Compiler.Version: "gcc 12.2.0"
+	// names of the patches to NVIDIA's sources, in their order
+	Patches []string `json:"patches,omitempty"`
+	// Companions are the IDs of the companions that were compiled with the driver's modules, in
+	// their order.
 	Companions []string `json:"companions,omitempty"`
-	// Variables are those of make that change what the sources become: "GRID_BUILD=1" of vGPU guest drivers.
+	// Variables are those of make that change what the sources become: "GRID_BUILD=1" of vGPU guest
+	// drivers.
 	Variables []string `json:"variables,omitempty"`
 	Method    int      `json:"recipe"` // Method of the program that compiled the set
 }
 
-// String returns the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex
-// digits of all fields>".
+// String returns the name of the set's folder in a cache:
+// "535.261.03-proprietary-6.1.0-38-amd64-<12 hex digits of all fields>".
 func (k Key) String() string {
 	raw, err := json.Marshal(k)
 	if err != nil { // impossible for strings and numbers; the name stays well formed
@@ -68,11 +72,11 @@ func (k Key) check() error {
 	return nil
 }
 
-// KernelID returns an identity that tells kernels of the same release apart (a rebuild, a security update
-// that kept its ABI name). For the running kernel it is the build id that the kernel shows, which needs no
-// headers: "build-id 4a5a9b…". For any other kernel it is a digest of the headers' configuration and symbol
-// versions: "headers 77b0…". h may be empty for the running kernel. proc and sys are "" for the real /proc
-// and /sys.
+// KernelID returns an identity that tells kernels of the same release apart (a rebuild, a security
+// update that kept its ABI name). For the running kernel it is the build id that the kernel shows,
+// which needs no headers: "build-id 4a5a9b…". For any other kernel it is a digest of the headers'
+// configuration and symbol versions: "headers 77b0…". h may be empty for the running kernel. proc
+// and sys are "" for the real /proc and /sys.
 func KernelID(release string, h buildtree.Headers, proc, sys string) (string, error) {
 	running := bounded.Head(filepath.Join(cmp.Or(proc, "/proc"), "sys/kernel/osrelease"), 256)
 	if strings.TrimSpace(string(running)) == release {
@@ -81,13 +85,16 @@ func KernelID(release string, h buildtree.Headers, proc, sys string) (string, er
 		}
 	}
 	if h.Build == "" {
-		return "", fmt.Errorf("identify kernel %s: it is not the running one and there are no headers for it", release)
+		return "", fmt.Errorf(
+			"identify kernel %s: it is not the running one and there are no headers for it",
+			release,
+		)
 	}
 	return HeadersID(h)
 }
 
-// HeadersID returns an identity of a kernel from its headers alone, which is the same on every machine, also
-// where the kernel runs.
+// HeadersID returns an identity of a kernel from its headers alone, which is the same on every
+// machine, also where the kernel runs.
 func HeadersID(h buildtree.Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
@@ -102,13 +109,15 @@ func HeadersID(h buildtree.Headers) (string, error) {
 }
 
 // buildID returns NT_GNU_BUILD_ID from ELF notes: name size, description size, type, then name and
-// description, both padded to 4 bytes. Linux shows them in the machine's own byte order, which is little
-// endian wherever NVIDIA's driver runs.
+// description, both padded to 4 bytes. Linux shows them in the machine's own byte order, which is
+// little endian wherever NVIDIA's driver runs.
 func buildID(notes []byte) (string, bool) {
 	const ntGNUBuildID = 3
 	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(notes[at:])) }
 	for at := 0; at+12 <= len(notes); {
-		name, desc, kind := u32(at), u32(at+4), u32(at+8)
+		name := u32(at)
+		desc := u32(at + 4)
+		kind := u32(at + 8)
 		nameAt := at + 12
 		if name > len(notes) || desc > len(notes) {
 			return "", false
@@ -117,7 +126,8 @@ func buildID(notes []byte) (string, bool) {
 		if descAt+desc > len(notes) {
 			return "", false
 		}
-		if kind == ntGNUBuildID && string(notes[nameAt:nameAt+name]) == "GNU\x00" && desc >= 8 && desc <= 64 {
+		if kind == ntGNUBuildID && string(notes[nameAt:nameAt+name]) == "GNU\x00" && desc >= 8 &&
+			desc <= 64 {
 			return hex.EncodeToString(notes[descAt : descAt+desc]), true
 		}
 		at = descAt + (desc+3)&^3

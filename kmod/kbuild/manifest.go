@@ -39,10 +39,10 @@ type manifest struct {
 	Omitted     []Omission       `json:"omitted,omitempty"`
 }
 
-// manifestModule has two digests. SHA256 identifies the module to other programs. Each use compares CRC64: it
-// finds every accidental damage, and anyone who could change a module on purpose could change this file too.
-// CRC64 costs 50 ms for a set of 70 MB on every machine; SHA-256 takes 2 s on a processor without
-// instructions for it (emulated, or old).
+// manifestModule has two digests. SHA256 identifies the module to other programs. Each use compares
+// CRC64: it finds every accidental damage, and anyone who could change a module on purpose could
+// change this file too. CRC64 costs 50 ms for a set of 70 MB on every machine; SHA-256 takes 2 s on
+// a processor without instructions for it (emulated, or old).
 type manifestModule struct {
 	Name   string    `json:"name"`
 	Size   int64     `json:"size"`
@@ -73,8 +73,8 @@ func readManifest(dir string) (*manifest, error) {
 	return parseManifest(raw)
 }
 
-// regular refuses links, which may lead out of the cache, and devices and pipes, of which an open alone can have an
-// effect or no end.
+// regular refuses links, which may lead out of the cache, and devices and pipes, of which an open
+// alone can have an effect or no end.
 func regular(path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -99,18 +99,31 @@ func parseManifest(raw []byte) (*manifest, error) {
 	if err != nil {
 		return nil, corrupt("%s: %v", ManifestName, err)
 	}
-	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules || len(m.Omitted) > maxCompanions {
-		return nil, corrupt("%s has schema %d, %d modules and reasons for %d", ManifestName, m.Schema, len(m.Modules), len(m.Omitted))
+	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules ||
+		len(m.Omitted) > maxCompanions {
+		return nil, corrupt(
+			"%s has schema %d, %d modules and reasons for %d",
+			ManifestName,
+			m.Schema,
+			len(m.Modules),
+			len(m.Omitted),
+		)
 	}
 	left := int64(maxSet)
 	for _, f := range m.Modules {
-		if left -= f.Size; !moduleName().MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || left < 0 || !hexSum().MatchString(f.SHA256) {
+		if left -= f.Size; !moduleName().MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule ||
+			left < 0 ||
+			!hexSum().MatchString(f.SHA256) {
 			return nil, corrupt("%s has a bad entry for %q", ManifestName, f.Name)
 		}
 	}
 	for _, o := range m.Omitted {
 		if !moduleName().MatchString(o.Module) || o.Reason == "" || len(o.Reason) > maxReason {
-			return nil, corrupt("%s has a bad reason for the missing module %q", ManifestName, o.Module)
+			return nil, corrupt(
+				"%s has a bad reason for the missing module %q",
+				ManifestName,
+				o.Module,
+			)
 		}
 	}
 	return &m, nil
@@ -118,7 +131,8 @@ func parseManifest(raw []byte) (*manifest, error) {
 
 var hexSum = lazyregexp.New(`^[0-9a-f]{64}$`)
 
-// ParseManifest returns the set that the manifest of an entry describes, without the paths of its modules.
+// ParseManifest returns the set that the manifest of an entry describes, without the paths of its
+// modules.
 func ParseManifest(raw []byte) (*Set, error) {
 	m, err := parseManifest(raw)
 	if err != nil {
@@ -155,7 +169,8 @@ func (m *manifest) seal() ([]byte, error) {
 // verify reads every module. Errors are *CorruptError, ctx's cause, or file errors.
 func (m *manifest) verify(ctx context.Context, dir string) error {
 	for _, f := range m.Modules {
-		path, sum := filepath.Join(dir, f.Name+".ko"), crc64.New(crc64.MakeTable(crc64.ECMA))
+		path := filepath.Join(dir, f.Name+".ko")
+		sum := crc64.New(crc64.MakeTable(crc64.ECMA))
 		if err := regular(path); err != nil {
 			return err
 		}
@@ -171,7 +186,13 @@ func (m *manifest) verify(ctx context.Context, dir string) error {
 }
 
 func (m *manifest) set(dir string) *Set {
-	s := &Set{Dir: dir, Key: m.Key, SigHash: m.SigHash, Certificate: m.Certificate, Omitted: m.Omitted}
+	s := &Set{
+		Dir:         dir,
+		Key:         m.Key,
+		SigHash:     m.SigHash,
+		Certificate: m.Certificate,
+		Omitted:     m.Omitted,
+	}
 	for _, f := range m.Modules {
 		s.Modules = append(s.Modules, File{
 			Name: f.Name, Path: filepath.Join(dir, f.Name+".ko"), SHA256: f.SHA256, Size: f.Size, Info: f.Info,
@@ -187,5 +208,15 @@ func readAll(ctx context.Context, path string, to io.Writer, limit int64) (size 
 		return 0, err
 	}
 	defer f.Close()
-	return io.Copy(to, io.LimitReader(&bounded.Limited{Reader: f, Left: limit, Stop: func() error { return context.Cause(ctx) }}, limit))
+	return io.Copy(
+		to,
+		io.LimitReader(
+			&bounded.Limited{
+				Reader: f,
+				Left:   limit,
+				Stop:   func() error { return context.Cause(ctx) },
+			},
+			limit,
+		),
+	)
 }

@@ -18,8 +18,8 @@ const (
 	maxLog     = 64 << 20 // bytes of the log; a compile prints about 150 KB
 )
 
-// output reads the output of make line by line. It keeps the log, the last lines, the first errors, the
-// number of finished steps, and whether a compiler was killed.
+// output reads the output of make line by line. It keeps the log, the last lines, the first errors,
+// the number of finished steps, and whether a compiler was killed.
 type output struct {
 	log      io.Writer
 	progress func(done, total int, what string)
@@ -60,14 +60,19 @@ func (o *output) close() {
 }
 
 var (
-	// step matches the lines that make prints with V=0 for a compiler run, a link, and one of NVIDIA's compile
-	// tests.
+	// step matches the lines that make prints with V=0 for a compiler run, a link, and one of
+	// NVIDIA's compile tests.
 	step = lazyregexp.New(`^\s*(?:(CC|LD) \[M\]\s+(\S+)|(CONFTEST): ([a-z0-9_]+))$`)
-	// firstError matches errors of the compiler, of the linker, of modpost and of the Makefile's own checks.
-	firstError = lazyregexp.New(`(?i)(?:^|[\s:])(?:fatal )?error: |undefined reference|ERROR: modpost|No such file or directory|: not found$|\*\*\* [^\[w]`)
-	// killed matches the messages of gcc, make and sh for a compiler or linker that got SIGKILL. Only the kernel
-	// sends it, when memory is short.
-	killed  = lazyregexp.New(`Killed signal|signal 9 \[?Killed|internal compiler error: Killed|\] Killed|Error 137|^(?:\S+: )*(?:line )?(?:\d+: )?\s*(?:\d+ )?Killed\b`)
+	// firstError matches errors of the compiler, of the linker, of modpost and of the Makefile's
+	// own checks.
+	firstError = lazyregexp.New(
+		`(?i)(?:^|[\s:])(?:fatal )?error: |undefined reference|ERROR: modpost|No such file or directory|: not found$|\*\*\* [^\[w]`,
+	)
+	// killed matches the messages of gcc, make and sh for a compiler or linker that got SIGKILL.
+	// Only the kernel sends it, when memory is short.
+	killed = lazyregexp.New(
+		`Killed signal|signal 9 \[?Killed|internal compiler error: Killed|\] Killed|Error 137|^(?:\S+: )*(?:line )?(?:\d+: )?\s*(?:\d+ )?Killed\b`,
+	)
 	noSpace = lazyregexp.New(`No space left on device|Disk quota exceeded`)
 )
 
@@ -102,13 +107,15 @@ func (o *output) step(verb, what string) {
 }
 
 var (
-	sourceEntry = lazyregexp.New(`(?m)^\s*[A-Z0-9_]*SOURCES(?:_CXX)?\s*[+:?]?=\s*([A-Za-z0-9_./-]+\.(?:c|cpp))\b`)
-	testEntry   = lazyregexp.New(`(?m)^\s*NV_CONFTEST_[A-Z]+_COMPILE_TESTS\s*\+?=\s*([a-z0-9_]+)`)
+	sourceEntry = lazyregexp.New(
+		`(?m)^\s*[A-Z0-9_]*SOURCES(?:_CXX)?\s*[+:?]?=\s*([A-Za-z0-9_./-]+\.(?:c|cpp))\b`,
+	)
+	testEntry = lazyregexp.New(`(?m)^\s*NV_CONFTEST_[A-Z]+_COMPILE_TESTS\s*\+?=\s*([a-z0-9_]+)`)
 )
 
-// steps returns an estimate of how many steps the compile will print, from the driver's lists: every source
-// and every test once, and for each module its own description and two links. It is 0 when the lists cannot
-// be read.
+// steps returns an estimate of how many steps the compile will print, from the driver's lists:
+// every source and every test once, and for each module its own description and two links. It is 0
+// when the lists cannot be read.
 func steps(source string, modules []string) int {
 	once := map[string]bool{}
 	files := []string{filepath.Join(source, "Kbuild")}

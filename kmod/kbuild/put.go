@@ -14,10 +14,10 @@ import (
 	"slices"
 )
 
-// Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put writes it
-// under another name, syncs and renames it. If the cache has a whole set of the same key and signer with at
-// least these modules, Put keeps and returns that; it moves a damaged one aside. After an error (unix.ENOSPC,
-// ctx's cause) nothing of the new entry is left.
+// Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put
+// writes it under another name, syncs and renames it. If the cache has a whole set of the same key
+// and signer with at least these modules, Put keeps and returns that; it moves a damaged one aside.
+// After an error (unix.ENOSPC, ctx's cause) nothing of the new entry is left.
 func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	fail := func(err error) (*Set, error) {
 		return nil, fmt.Errorf("store the modules %s in %s: %w", s.Key, c.Dir, err)
@@ -26,11 +26,13 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 		return fail(fmt.Errorf("a set of %d modules", len(s.Modules)))
 	}
 	there, err := c.Get(ctx, s.Key)
-	if _, damaged := errors.AsType[*CorruptError](err); err != nil && !damaged && !errors.Is(err, ErrMiss) {
+	if _, damaged := errors.AsType[*CorruptError](err); err != nil && !damaged &&
+		!errors.Is(err, ErrMiss) {
 		return fail(err)
 	}
 	lacks := func(f File) bool { _, ok := there.File(f.Name); return !ok }
-	if err == nil && !slices.ContainsFunc(s.Modules, lacks) && bytes.Equal(there.Certificate, s.Certificate) {
+	if err == nil && !slices.ContainsFunc(s.Modules, lacks) &&
+		bytes.Equal(there.Certificate, s.Certificate) {
 		return there, nil
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -59,7 +61,13 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp creates it private
 		return nil, err
 	}
-	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate, Omitted: s.Omitted}
+	m := &manifest{
+		Schema:      manifestSchema,
+		Key:         s.Key,
+		SigHash:     s.SigHash,
+		Certificate: s.Certificate,
+		Omitted:     s.Omitted,
+	}
 	for _, f := range s.Modules {
 		if !moduleName().MatchString(f.Name) {
 			return nil, fmt.Errorf("%q is no name of a module", f.Name)
@@ -82,7 +90,8 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 
 // writeModule copies one module and checks the copy against the description in the set.
 func writeModule(ctx context.Context, to string, f File) (manifestModule, error) {
-	sum, crc := sha256.New(), crc64.New(crc64.MakeTable(crc64.ECMA))
+	sum := sha256.New()
+	crc := crc64.New(crc64.MakeTable(crc64.ECMA))
 	var size int64
 	if err := create(to, func(w io.Writer) (err error) {
 		size, err = readAll(ctx, f.Path, io.MultiWriter(w, sum, crc), maxModule)
@@ -91,9 +100,20 @@ func writeModule(ctx context.Context, to string, f File) (manifestModule, error)
 		return manifestModule{}, err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); size != f.Size || got != f.SHA256 {
-		return manifestModule{}, fmt.Errorf("%s has changed since it was made: sha256 is %s, not %s", f.Path, got, f.SHA256)
+		return manifestModule{}, fmt.Errorf(
+			"%s has changed since it was made: sha256 is %s, not %s",
+			f.Path,
+			got,
+			f.SHA256,
+		)
 	}
-	return manifestModule{Name: f.Name, Size: size, SHA256: f.SHA256, CRC64: fmt.Sprintf("%016x", crc.Sum64()), Info: f.Info}, nil
+	return manifestModule{
+		Name:   f.Name,
+		Size:   size,
+		SHA256: f.SHA256,
+		CRC64:  fmt.Sprintf("%016x", crc.Sum64()),
+		Info:   f.Info,
+	}, nil
 }
 
 // create writes a new file, to the disk.

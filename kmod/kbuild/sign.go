@@ -9,11 +9,23 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Sign copies the modules into work, an existing folder, with the signature that the function signature
-// returns for each, and returns the signed set, which has the same key and new descriptions. It omits the
-// modules' earlier signatures. It checks every copy against cert. After an error the caller removes work.
-func (s *Set) Sign(ctx context.Context, work string, cert *x509.Certificate, signature func(context.Context, File) ([]byte, error)) (*Set, error) {
-	signed := &Set{Dir: work, Key: s.Key, SigHash: s.SigHash, Certificate: cert.Raw, Omitted: s.Omitted}
+// Sign copies the modules into work, an existing folder, with the signature that the function
+// signature returns for each, and returns the signed set, which has the same key and new
+// descriptions. It omits the modules' earlier signatures. It checks every copy against cert. After
+// an error the caller removes work.
+func (s *Set) Sign(
+	ctx context.Context,
+	work string,
+	cert *x509.Certificate,
+	signature func(context.Context, File) ([]byte, error),
+) (*Set, error) {
+	signed := &Set{
+		Dir:         work,
+		Key:         s.Key,
+		SigHash:     s.SigHash,
+		Certificate: cert.Raw,
+		Omitted:     s.Omitted,
+	}
 	for _, f := range s.Modules {
 		to := filepath.Join(work, f.Name+".ko")
 		der, err := signature(ctx, f)
@@ -48,7 +60,8 @@ func (s *Set) SigningCertificate() *x509.Certificate {
 	return cert
 }
 
-// SignedBy says for people who signed the set: "ACME modules (sha256, key 1A:AE)"; "" when nobody did.
+// SignedBy says for people who signed the set: "ACME modules (sha256, key 1A:AE)"; "" when nobody
+// did.
 func (s *Set) SignedBy() string {
 	if s == nil {
 		return ""
@@ -57,7 +70,8 @@ func (s *Set) SignedBy() string {
 	if !ok || !f.Info.Signed {
 		return ""
 	}
-	name, id := f.Info.Signer, f.Info.SigKeyID
+	name := f.Info.Signer
+	id := f.Info.SigKeyID
 	if cert := s.SigningCertificate(); cert != nil {
 		name = sign.Owner(cert)
 		if len(cert.SubjectKeyId) > 0 {

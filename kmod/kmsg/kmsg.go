@@ -1,5 +1,5 @@
-// Package kmsg reads what the kernel logged since a moment: from /dev/kmsg, or with syslog(2) where a
-// container may not open that.
+// Package kmsg reads what the kernel logged since a moment: from /dev/kmsg, or with syslog(2) where
+// a container may not open that.
 //
 // It writes nothing into the log and does not interpret it: see kmod.RefusedError for that.
 package kmsg
@@ -24,8 +24,8 @@ const (
 	maxKmsgLine   = 1024    // bytes
 )
 
-// Mark is a position in the kernel's log. It holds a descriptor until Close. It is not safe for several
-// goroutines.
+// Mark is a position in the kernel's log. It holds a descriptor until Close. It is not safe for
+// several goroutines.
 type Mark struct {
 	fd      int
 	partial []byte
@@ -33,8 +33,8 @@ type Mark struct {
 	tail    *string // end of the whole log, where syslog(2) reads it; fd is then not used
 }
 
-// Open returns a Mark at the present end of the kernel's log. It is exact: it compares no clock and no
-// sequence number. The caller closes it. The path "" is /dev/kmsg; tests name another file.
+// Open returns a Mark at the present end of the kernel's log. It is exact: it compares no clock and
+// no sequence number. The caller closes it. The path "" is /dev/kmsg; tests name another file.
 func Open(path string) (*Mark, error) {
 	device := path == ""
 	if device {
@@ -49,7 +49,11 @@ func Open(path string) (*Mark, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the kernel's log %s: %w; it needs a privileged container, or CAP_SYSLOG", path, err)
+		return nil, fmt.Errorf(
+			"open the kernel's log %s: %w; it needs a privileged container, or CAP_SYSLOG",
+			path,
+			err,
+		)
 	}
 	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
 		_ = unix.Close(fd)
@@ -58,9 +62,9 @@ func Open(path string) (*Mark, error) {
 	return &Mark{fd: fd}, nil
 }
 
-// Lines returns the messages that the kernel logged since the mark, without time stamps, oldest first, at
-// most the last 400 lines. It leaves out messages that processes write into the kernel's log. A nil Mark has
-// no lines.
+// Lines returns the messages that the kernel logged since the mark, without time stamps, oldest
+// first, at most the last 400 lines. It leaves out messages that processes write into the kernel's
+// log. A nil Mark has no lines.
 func (m *Mark) Lines() []string {
 	if m == nil {
 		return nil
@@ -75,7 +79,8 @@ func (m *Mark) Lines() []string {
 	buf := make([]byte, maxKmsgRecord)
 	for range maxKmsgReads {
 		n, err := unix.Read(m.fd, buf)
-		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) { // EPIPE: older records were overwritten; continue with the next
+		// EPIPE: older records were overwritten; continue with the next
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || n <= 0 {
@@ -86,8 +91,8 @@ func (m *Mark) Lines() []string {
 	return slices.Clone(m.lines)
 }
 
-// Next returns the lines since the mark, as Lines does, and moves the mark to the present end of the log: the
-// next call returns what came later.
+// Next returns the lines since the mark, as Lines does, and moves the mark to the present end of
+// the log: the next call returns what came later.
 func (m *Mark) Next() []string {
 	lines := m.Lines()
 	if m != nil {
@@ -104,8 +109,8 @@ func (m *Mark) add(lines []string) {
 	m.lines = slices.Delete(m.lines, 0, max(0, len(m.lines)-maxKmsgLines))
 }
 
-// take adds the result of one read: one record from a kernel, any piece of the file that imitates it in a
-// test.
+// take adds the result of one read: one record from a kernel, any piece of the file that imitates
+// it in a test.
 func (m *Mark) take(b []byte) {
 	m.partial = append(m.partial, b...)
 	for {
@@ -137,8 +142,8 @@ func (m *Mark) Close() error {
 //
 //	priority and facility,sequence,microseconds,flags[,...];text
 //
-// Lines of the record's dictionary begin with a blank and are not records. \x0a in the text is a line end of
-// the message.
+// Lines of the record's dictionary begin with a blank and are not records. \x0a in the text is a
+// line end of the message.
 func parseKmsg(line string) (facility int, text []string, ok bool) {
 	prefix, message, found := strings.Cut(line, ";")
 	if !found || strings.HasPrefix(line, " ") {
@@ -158,14 +163,16 @@ func parseKmsg(line string) (facility int, text []string, ok bool) {
 // kernelText returns the lines of a message, printable.
 func kernelText(message string) (text []string) {
 	for part := range strings.SplitSeq(message, "\n") {
-		if part = strings.TrimRight(Printable(strings.ReplaceAll(part, "\t", " ")), " "); part != "" {
+		part = strings.TrimRight(Printable(strings.ReplaceAll(part, "\t", " ")), " ")
+		if part != "" {
 			text = append(text, strings.ToValidUTF8(part[:min(len(part), maxKmsgLine)], ""))
 		}
 	}
 	return text
 }
 
-// unescape turns \xNN, which the kernel writes for bytes that are not printable ASCII, back into bytes.
+// unescape turns \xNN, which the kernel writes for bytes that are not printable ASCII, back into
+// bytes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s
@@ -184,8 +191,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Printable replaces characters that would garble a log line or a terminal: control characters, and marks
-// that change the direction of text.
+// Printable replaces characters that would garble a log line or a terminal: control characters, and
+// marks that change the direction of text.
 func Printable(s string) string { return strings.Map(printable, s) }
 
 func printable(r rune) rune {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A container that is not privileged may not open /dev/kmsg: its device cgroup refuses it. With CAP_SYSLOG it
-// may ask syslog(2) for everything that the kernel has logged; new lines are those after the end of the last
-// answer.
+// A container that is not privileged may not open /dev/kmsg: its device cgroup refuses it. With
+// CAP_SYSLOG it may ask syslog(2) for everything that the kernel has logged; new lines are those
+// after the end of the last answer.
 
 const (
 	maxSyslog     = 16 << 20 // bytes
@@ -17,8 +17,8 @@ const (
 
 func syslogTail(text string) string { return text[max(0, len(text)-maxSyslogTail):] }
 
-// sinceTail returns what a log has after the tail of an earlier answer; the whole log when the tail was
-// overwritten.
+// sinceTail returns what a log has after the tail of an earlier answer; the whole log when the tail
+// was overwritten.
 func sinceTail(text, tail string) string {
 	if i := strings.LastIndex(text, tail); i >= 0 {
 		return text[i+len(tail):]
@@ -26,8 +26,8 @@ func sinceTail(text, tail string) string {
 	return text
 }
 
-// parseSyslog returns the messages of the kernel itself (facility 0). It skips lines of others and the rest
-// of a line that was overwritten.
+// parseSyslog returns the messages of the kernel itself (facility 0). It skips lines of others and
+// the rest of a line that was overwritten.
 func parseSyslog(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, "<")
@@ -40,8 +40,8 @@ func parseSyslog(text string) (lines []string) {
 	return lines[max(0, len(lines)-maxKmsgLines):]
 }
 
-// Matching returns the lines of the kernel's whole log that match, each with the time since boot, oldest first, at most
-// the last 4,000.
+// Matching returns the lines of the kernel's whole log that match, each with the time since boot,
+// oldest first, at most the last 4,000.
 func Matching(match *regexp.Regexp) (lines []string, err error) {
 	text, err := readSyslog()
 	for line := range strings.Lines(text) {
@@ -52,12 +52,13 @@ func Matching(match *regexp.Regexp) (lines []string, err error) {
 	return lines[max(0, len(lines)-10*maxKmsgLines):], err
 }
 
-// withoutTime removes "[    1.234567] ", which stands there unless the kernel is configured otherwise, and
-// the caller ("[    T1] ") that may follow in the same form.
+// withoutTime removes "[ 1.234567] ", which stands there unless the kernel is configured otherwise,
+// and the caller ("[ T1] ") that may follow in the same form.
 func withoutTime(message string) string {
 	for range 2 {
 		stamp, rest, found := strings.Cut(message, "]")
-		if !found || !strings.HasPrefix(stamp, "[") || strings.Trim(stamp[1:], " .0123456789TC") != "" {
+		if !found || !strings.HasPrefix(stamp, "[") ||
+			strings.Trim(stamp[1:], " .0123456789TC") != "" {
 			break
 		}
 		message = strings.TrimPrefix(rest, " ")

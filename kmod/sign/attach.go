@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Attach writes the module of the file from to the new file to. It omits signatures that the module has and
-// appends this one. Attach does not verify the signature (see VerifyFile), but returns ErrMalformed for one
-// that no kernel could read.
+// Attach writes the module of the file from to the new file to. It omits signatures that the module
+// has and appends this one. Attach does not verify the signature (see VerifyFile), but returns
+// ErrMalformed for one that no kernel could read.
 func Attach(ctx context.Context, from, to string, der []byte) error {
 	if _, err := decode(der); err != nil {
 		return fmt.Errorf("attach a signature to %s: %w", from, err)
@@ -27,8 +27,8 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 	return nil
 }
 
-// Detach writes the module of the file from, without any signatures, to the new file to. The result is what
-// gets signed.
+// Detach writes the module of the file from, without any signatures, to the new file to. The result
+// is what gets signed.
 func Detach(ctx context.Context, from, to string) error {
 	if err := rewrite(ctx, from, to, nil); err != nil {
 		return fmt.Errorf("remove the signature: %w", err)
@@ -36,7 +36,8 @@ func Detach(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// rewrite writes a module without its signatures, and what is to follow it. After an error nothing is left.
+// rewrite writes a module without its signatures, and what is to follow it. After an error nothing
+// is left.
 func rewrite(ctx context.Context, from, to string, follows []byte) error {
 	m, err := openUnsigned(from)
 	if err != nil {
@@ -48,7 +49,8 @@ func rewrite(ctx context.Context, from, to string, follows []byte) error {
 		return err
 	}
 	err = transfer(ctx, out, io.MultiReader(m.content(), bytes.NewReader(follows)))
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+	err = errors.Join(err, out.Sync(), out.Close())
+	if err != nil {
 		return fmt.Errorf("write %s: %w", to, errors.Join(err, os.Remove(to)))
 	}
 	return nil
@@ -62,15 +64,20 @@ func signatureBytes(der []byte) []byte {
 	return append(b, magic...)
 }
 
-// Digest returns the digest of the module in a file without its signatures, and the module's length in bytes.
-// A key in another place signs this digest (see Wrap).
-func Digest(ctx context.Context, path string, hash crypto.Hash) (digest []byte, length int64, err error) {
+// Digest returns the digest of the module in a file without its signatures, and the module's length
+// in bytes. A key in another place signs this digest (see Wrap).
+func Digest(
+	ctx context.Context,
+	path string,
+	hash crypto.Hash,
+) (digest []byte, length int64, err error) {
 	m, err := openUnsigned(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("digest of the module: %w", err)
 	}
 	defer m.Close()
-	if digest, err = digestOf(ctx, m.content(), hash); err != nil {
+	digest, err = digestOf(ctx, m.content(), hash)
+	if err != nil {
 		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
 	}
 	return digest, m.unsigned, nil
@@ -86,6 +93,13 @@ func digestOf(ctx context.Context, content io.Reader, hash crypto.Hash) ([]byte,
 
 // transfer copies until ctx ends.
 func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
-	_, err := io.Copy(to, &bounded.Limited{Reader: from, Left: math.MaxInt64, Stop: func() error { return context.Cause(ctx) }})
+	_, err := io.Copy(
+		to,
+		&bounded.Limited{
+			Reader: from,
+			Left:   math.MaxInt64,
+			Stop:   func() error { return context.Cause(ctx) },
+		},
+	)
 	return err
 }

@@ -14,14 +14,16 @@ const maxSignature = 65535
 
 // signerInfo is one signature of a message.
 type signerInfo struct {
-	issuer, serial    []byte // DER of the name, and the number's bytes; nil when the key is named by its identifier
+	// DER of the name, and the number's bytes; nil when the key is named by its identifier
+	issuer, serial    []byte
 	keyID             []byte
 	digest, algorithm goasn1.ObjectIdentifier
 	attributes        bool
 	signature         []byte
 }
 
-// hash returns the hash that the signature was made with; false when the hash or the kind of key is unknown.
+// hash returns the hash that the signature was made with; false when the hash or the kind of key is
+// unknown.
 func (s signerInfo) hash() (algorithm, bool) {
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.oid.Equal(s.digest) })
 	if i < 0 || s.kind() == s.algorithm.String() {
@@ -35,7 +37,10 @@ func (s signerInfo) kind() string {
 	if s.algorithm.Equal(oidRSA) {
 		return "rsa"
 	}
-	if slices.ContainsFunc(algorithms, func(a algorithm) bool { return a.ecdsa.Equal(s.algorithm) }) {
+	if slices.ContainsFunc(
+		algorithms,
+		func(a algorithm) bool { return a.ecdsa.Equal(s.algorithm) },
+	) {
 		return "ecdsa"
 	}
 	return s.algorithm.String()
@@ -45,9 +50,9 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// decode reads a SignedData as the kernel's parser does (crypto/asymmetric_keys/pkcs7.asn1): it ignores bytes
-// after it and skips embedded certificates and revocation lists. It accepts only DER. Kernels also accept
-// BER, which no program that signs modules writes.
+// decode reads a SignedData as the kernel's parser does (crypto/asymmetric_keys/pkcs7.asn1): it
+// ignores bytes after it and skips embedded certificates and revocation lists. It accepts only DER.
+// Kernels also accept BER, which no program that signs modules writes.
 func decode(der []byte) ([]signerInfo, error) {
 	if len(der) > maxSignature {
 		return nil, malformed("%d bytes, kernels take %d", len(der), maxSignature)
@@ -63,7 +68,9 @@ func decode(der []byte) ([]signerInfo, error) {
 		return nil, malformed("it is PKCS#7 of type %s, not SignedData", kind)
 	}
 	if !outer.ReadASN1(&wrapped, asn1.Tag(0).ContextSpecific().Constructed()) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) ||
-		!data.ReadASN1Integer(&version) || !data.SkipASN1(asn1.SET) || !data.ReadASN1(&content, asn1.SEQUENCE) || !content.ReadASN1ObjectIdentifier(&kind) {
+		!data.ReadASN1Integer(&version) || !data.SkipASN1(asn1.SET) ||
+		!data.ReadASN1(&content, asn1.SEQUENCE) ||
+		!content.ReadASN1ObjectIdentifier(&kind) {
 		return nil, malformed("its SignedData is broken")
 	}
 	if version != 1 && version != 3 {
@@ -101,22 +108,32 @@ func decodeSigner(infos *cryptobyte.String, message int64) (s signerInfo, err er
 		return s, malformed("its signer is broken")
 	}
 	byName := info.PeekASN1Tag(asn1.SEQUENCE)
-	if version != 1 && version != 3 || (version == 1) != (message == 1) || (version == 1) != byName {
-		return s, malformed("SignerInfo of version %d in SignedData of version %d", version, message)
+	if version != 1 && version != 3 || (version == 1) != (message == 1) ||
+		(version == 1) != byName {
+		return s, malformed(
+			"SignerInfo of version %d in SignedData of version %d",
+			version,
+			message,
+		)
 	}
 	ok := false
 	if byName {
-		ok = info.ReadASN1(&sid, asn1.SEQUENCE) && sid.ReadASN1Element(&name, asn1.SEQUENCE) && sid.ReadASN1(&id, asn1.INTEGER) && sid.Empty()
-		s.issuer, s.serial = name, id
+		ok = info.ReadASN1(&sid, asn1.SEQUENCE) && sid.ReadASN1Element(&name, asn1.SEQUENCE) &&
+			sid.ReadASN1(&id, asn1.INTEGER) &&
+			sid.Empty()
+		s.issuer = name
+		s.serial = id
 	} else {
 		ok = info.ReadASN1(&id, asn1.Tag(0).ContextSpecific())
 		s.keyID = id
 	}
 	if !ok || !info.ReadASN1(&digest, asn1.SEQUENCE) || !digest.ReadASN1ObjectIdentifier(&s.digest) ||
 		!info.ReadOptionalASN1(&attributes, &s.attributes, asn1.Tag(0).ContextSpecific().Constructed()) ||
-		!info.ReadASN1(&algorithm, asn1.SEQUENCE) || !algorithm.ReadASN1ObjectIdentifier(&s.algorithm) ||
+		!info.ReadASN1(&algorithm, asn1.SEQUENCE) ||
+		!algorithm.ReadASN1ObjectIdentifier(&s.algorithm) ||
 		!info.ReadASN1(&signature, asn1.OCTET_STRING) ||
-		!info.SkipOptionalASN1(asn1.Tag(1).ContextSpecific().Constructed()) || !info.Empty() {
+		!info.SkipOptionalASN1(asn1.Tag(1).ContextSpecific().Constructed()) ||
+		!info.Empty() {
 		return s, malformed("its signer is broken")
 	}
 	s.signature = signature

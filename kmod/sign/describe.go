@@ -13,20 +13,25 @@ import (
 
 // Description is what a signature claims about itself; none of it is verified.
 type Description struct {
-	// Issuer is the common name of the issuer of the signer's certificate, or else its organisation; "" when the
-	// key is named by KeyID.
-	Issuer    string
-	Serial    []byte // serial number of that certificate; nil when the key is named by KeyID
-	KeyID     []byte // subject key identifier; nil when the key is named by issuer and serial number
+	// Issuer is the common name of the issuer of the signer's certificate, or else its
+	// organisation; "" when the key is named by KeyID.
+	Issuer string
+	Serial []byte // serial number of that certificate; nil when the key is named by KeyID
+	// subject key identifier; nil when the key is named by issuer and serial number
+	KeyID     []byte
 	Hash      string // "sha256"; an object identifier when this package does not know it
 	Algorithm string // "rsa", "ecdsa"; an object identifier when this package does not know it
 }
 
 // otherHashes are known only by name.
-var otherHashes = map[string]string{"1.2.840.113549.2.5": "md5", "1.2.840.113549.2.4": "md4", "1.2.156.10197.1.401": "sm3"}
+var otherHashes = map[string]string{
+	"1.2.840.113549.2.5":  "md5",
+	"1.2.840.113549.2.4":  "md4",
+	"1.2.156.10197.1.401": "sm3",
+}
 
-// Describe describes the first signer of a PKCS#7 signature. Errors wrap ErrMalformed where kernels return
-// EBADMSG, or ErrUnsupported when the signature has no signer.
+// Describe describes the first signer of a PKCS#7 signature. Errors wrap ErrMalformed where kernels
+// return EBADMSG, or ErrUnsupported when the signature has no signer.
 func Describe(der []byte) (Description, error) {
 	infos, err := decode(der)
 	if err != nil {
@@ -59,8 +64,8 @@ func (s signerInfo) signer() string {
 	return "issuer \"" + commonName(s.issuer) + "\", serial number " + Colons(s.serial)
 }
 
-// commonName returns the CN of a distinguished name, or else its organisation, or else its first text of any
-// kind.
+// commonName returns the CN of a distinguished name, or else its organisation, or else its first
+// text of any kind.
 func commonName(der []byte) string {
 	var parts pkix.RDNSequence
 	var name pkix.Name

@@ -16,11 +16,13 @@ var (
 	oidRSA        = goasn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
 )
 
-// encode returns the DER of a SignedData: version 1, one signer by issuer and serial number, no content, no
-// certificates, no attributes.
+// encode returns the DER of a SignedData: version 1, one signer by issuer and serial number, no
+// content, no certificates, no attributes.
 func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, error) {
 	_, isRSA := cert.PublicKey.(*rsa.PublicKey)
-	sequence, set, wrapped := asn1.SEQUENCE, asn1.SET, asn1.Tag(0).ContextSpecific().Constructed()
+	sequence := asn1.SEQUENCE
+	set := asn1.SET
+	wrapped := asn1.Tag(0).ContextSpecific().Constructed()
 	digest := func(b *cryptobyte.Builder) {
 		b.AddASN1(sequence, func(b *cryptobyte.Builder) { b.AddASN1ObjectIdentifier(a.oid) })
 	}
@@ -48,7 +50,10 @@ func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, erro
 			b.AddASN1(sequence, func(b *cryptobyte.Builder) {
 				b.AddASN1Int64(1)
 				b.AddASN1(set, digest)
-				b.AddASN1(sequence, func(b *cryptobyte.Builder) { b.AddASN1ObjectIdentifier(oidData) })
+				b.AddASN1(
+					sequence,
+					func(b *cryptobyte.Builder) { b.AddASN1ObjectIdentifier(oidData) },
+				)
 				b.AddASN1(set, func(b *cryptobyte.Builder) { b.AddASN1(sequence, info) })
 			})
 		})
@@ -56,8 +61,8 @@ func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, erro
 	return b.Bytes()
 }
 
-// serialOf returns the content of the certificate's serial number as PKCS#7 and kernels compare it: the
-// integer's bytes.
+// serialOf returns the content of the certificate's serial number as PKCS#7 and kernels compare it:
+// the integer's bytes.
 func serialOf(cert *x509.Certificate) []byte {
 	var number goasn1.RawValue
 	der, err := goasn1.Marshal(cert.SerialNumber)

@@ -27,19 +27,67 @@ type algorithm struct {
 
 // algorithms, in the order in which messages name them.
 var algorithms = []algorithm{
-	{"sha256", crypto.SHA256, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}, false},
-	{"sha384", crypto.SHA384, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 2}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 3}, false},
-	{"sha512", crypto.SHA512, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 3}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 4}, false},
-	{"sha224", crypto.SHA224, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 4}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 1}, false},
-	{"sha3-256", crypto.SHA3_256, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 8}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 10}, false},
-	{"sha3-384", crypto.SHA3_384, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 9}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 11}, false},
-	{"sha3-512", crypto.SHA3_512, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 10}, asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 12}, false},
-	{"sha1", crypto.SHA1, asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1}, true},
+	{
+		"sha256",
+		crypto.SHA256,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1},
+		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2},
+		false,
+	},
+	{
+		"sha384",
+		crypto.SHA384,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 2},
+		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 3},
+		false,
+	},
+	{
+		"sha512",
+		crypto.SHA512,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 3},
+		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 4},
+		false,
+	},
+	{
+		"sha224",
+		crypto.SHA224,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 4},
+		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 1},
+		false,
+	},
+	{
+		"sha3-256",
+		crypto.SHA3_256,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 8},
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 10},
+		false,
+	},
+	{
+		"sha3-384",
+		crypto.SHA3_384,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 9},
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 11},
+		false,
+	},
+	{
+		"sha3-512",
+		crypto.SHA3_512,
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 10},
+		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 12},
+		false,
+	},
+	{
+		"sha1",
+		crypto.SHA1,
+		asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26},
+		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1},
+		true,
+	},
 }
 
-// ParseHash returns the hash that the kernel's CONFIG_MODULE_SIG_HASH names: sha256, sha384, sha512, sha224,
-// sha3-256, sha3-384, sha3-512 (Linux 6.7 and later). It refuses SHA-1, which can be forged: a kernel that
-// names SHA-1 accepts sha256 as well, if that is built in.
+// ParseHash returns the hash that the kernel's CONFIG_MODULE_SIG_HASH names: sha256, sha384,
+// sha512, sha224, sha3-256, sha3-384, sha3-512 (Linux 6.7 and later). It refuses SHA-1, which can
+// be forged: a kernel that names SHA-1 accepts sha256 as well, if that is built in.
 func ParseHash(name string) (crypto.Hash, error) {
 	var names []string
 	for _, a := range algorithms {
@@ -50,8 +98,11 @@ func ParseHash(name string) (crypto.Hash, error) {
 			names = append(names, a.name)
 		}
 	}
-	return 0, fmt.Errorf("sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too",
-		kmsg.Printable(name), strings.Join(names, ", "))
+	return 0, fmt.Errorf(
+		"sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too",
+		kmsg.Printable(name),
+		strings.Join(names, ", "),
+	)
 }
 
 // check reports whether this key made the signature over the digest.

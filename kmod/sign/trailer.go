@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/distros/compression"
 )
 
-// A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer
-// is
+// A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The
+// trailer is
 //
 //	{algo, hash, id_type, signer_len, key_id_len, 3 unused, sig_len uint32 big endian}
 //
@@ -24,13 +24,15 @@ const (
 	idPKCS7     = 2
 
 	maxModule = 1<<31 - 1 // bytes that the kernel reads of a file (INT_MAX)
-	maxNested = 16        // signatures over signatures; two occur when a module is signed again without removing the first
+	// signatures over signatures; two occur when a module is signed again without removing the
+	// first
+	maxNested = 16
 )
 
-// Split finds the signature that is appended last, as kernels do. content is the number of bytes that it
-// signs; der is the PKCS#7, which Split does not parse, or nil when there is none. Errors wrap ErrMalformed
-// when the length cannot be right (EBADMSG), or ErrUnsupported when the signature is not PKCS#7, like those
-// of kernels before 4.3; others are read errors.
+// Split finds the signature that is appended last, as kernels do. content is the number of bytes
+// that it signs; der is the PKCS#7, which Split does not parse, or nil when there is none. Errors
+// wrap ErrMalformed when the length cannot be right (EBADMSG), or ErrUnsupported when the signature
+// is not PKCS#7, like those of kernels before 4.3; others are read errors.
 func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	if size < int64(len(magic)) {
 		return size, nil, nil
@@ -54,9 +56,18 @@ func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	length := int64(binary.BigEndian.Uint32(trailer[8:]))
 	switch {
 	case length >= size:
-		return 0, nil, malformed("its trailer says %d bytes, and there are %d before it", length, size)
+		return 0, nil, malformed(
+			"its trailer says %d bytes, and there are %d before it",
+			length,
+			size,
+		)
 	case trailer[2] != idPKCS7:
-		return 0, nil, fmt.Errorf("%w: its trailer says type %d, not PKCS#7 (%d)", ErrUnsupported, trailer[2], idPKCS7)
+		return 0, nil, fmt.Errorf(
+			"%w: its trailer says type %d, not PKCS#7 (%d)",
+			ErrUnsupported,
+			trailer[2],
+			idPKCS7,
+		)
 	case !bytes.Equal(trailer[:8], []byte{0, 0, idPKCS7, 0, 0, 0, 0, 0}):
 		return 0, nil, malformed("its trailer has numbers where zeros belong")
 	case length > maxSignature:
@@ -97,10 +108,11 @@ type module struct {
 	mode           os.FileMode
 }
 
-// open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses a
-// compressed module, which has its signature inside: a signature appended to it would be lost.
+// open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses
+// a compressed module, which has its signature inside: a signature appended to it would be lost.
 func open(path string) (m module, err error) {
-	if m.File, err = bounded.Open(path); err != nil {
+	m.File, err = bounded.Open(path)
+	if err != nil {
 		return m, err
 	}
 	defer func() {
@@ -114,21 +126,32 @@ func open(path string) (m module, err error) {
 	}
 	m.size, m.mode = st.Size(), st.Mode().Perm()
 	if m.size == 0 || m.size > maxModule {
-		return m, fmt.Errorf("%s has %d bytes: kernels load modules of 1 to %d", path, m.size, maxModule)
+		return m, fmt.Errorf(
+			"%s has %d bytes: kernels load modules of 1 to %d",
+			path,
+			m.size,
+			maxModule,
+		)
 	}
 	format, err := Compression(m)
 	if err == nil && format != "" {
-		err = fmt.Errorf("%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing", path, format)
+		err = fmt.Errorf(
+			"%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing",
+			path,
+			format,
+		)
 	}
 	return m, err
 }
 
 // openUnsigned opens a module and finds where it ends and its signatures begin.
 func openUnsigned(path string) (m module, err error) {
-	if m, err = open(path); err != nil {
+	m, err = open(path)
+	if err != nil {
 		return m, err
 	}
-	if m.unsigned, err = unsignedLength(m, m.size); err != nil {
+	m.unsigned, err = unsignedLength(m, m.size)
+	if err != nil {
 		m.Close()
 		return m, fmt.Errorf("%s: %w", path, err)
 	}
@@ -140,7 +163,10 @@ func unsignedLength(f io.ReaderAt, size int64) (int64, error) {
 	for range maxNested {
 		length, der, err := Split(f, size)
 		if err != nil {
-			return 0, fmt.Errorf("find where the module ends and its old signature begins: %w: take the module as it was before it was signed", err)
+			return 0, fmt.Errorf(
+				"find where the module ends and its old signature begins: %w: take the module as it was before it was signed",
+				err,
+			)
 		}
 		if der == nil {
 			return length, nil

@@ -12,10 +12,14 @@ import (
 
 var errNoSigner = fmt.Errorf("%w: it has no signer", ErrUnsupported)
 
-// VerifyFile returns the certificate whose key signed the module in a file. Like kernels it takes the
-// signature that is appended last. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign, ErrMismatch,
-// ErrAttributes or ErrUnsupported; any other is a read error.
-func VerifyFile(ctx context.Context, path string, certs []*x509.Certificate) (*x509.Certificate, error) {
+// VerifyFile returns the certificate whose key signed the module in a file. Like kernels it takes
+// the signature that is appended last. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign,
+// ErrMismatch, ErrAttributes or ErrUnsupported; any other is a read error.
+func VerifyFile(
+	ctx context.Context,
+	path string,
+	certs []*x509.Certificate,
+) (*x509.Certificate, error) {
 	m, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("verify the signature: %w", err)
@@ -35,11 +39,16 @@ func VerifyFile(ctx context.Context, path string, certs []*x509.Certificate) (*x
 	return cert, nil
 }
 
-// Verify returns the certificate whose key made the signature over the content. The rules are the kernel's
-// (crypto/asymmetric_keys/pkcs7_verify.c, pkcs7_trust.c) with the certificates as its keyring, with one
-// exception: Verify does not follow a chain of certificates inside the signature. Errors are VerifyFile's.
-// Verify reads the content only when a certificate matches.
-func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Certificate) (*x509.Certificate, error) {
+// Verify returns the certificate whose key made the signature over the content. The rules are the
+// kernel's (crypto/asymmetric_keys/pkcs7_verify.c, pkcs7_trust.c) with the certificates as its
+// keyring, with one exception: Verify does not follow a chain of certificates inside the signature.
+// Errors are VerifyFile's. Verify reads the content only when a certificate matches.
+func Verify(
+	ctx context.Context,
+	content io.Reader,
+	der []byte,
+	certs []*x509.Certificate,
+) (*x509.Certificate, error) {
 	infos, err := decode(der)
 	if err != nil {
 		return nil, fmt.Errorf("verify a signature: %w", err)
@@ -61,9 +70,12 @@ func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Ce
 	return nil, fmt.Errorf("verify a signature (%s): %w", info.signer(), ErrMismatch)
 }
 
-// match returns the first signature whose key is that of a given certificate, and all such certificates. As in
-// the kernel, that signature decides.
-func match(infos []signerInfo, certs []*x509.Certificate) (signerInfo, crypto.Hash, []*x509.Certificate, error) {
+// match returns the first signature whose key is that of a given certificate, and all such
+// certificates. As in the kernel, that signature decides.
+func match(
+	infos []signerInfo,
+	certs []*x509.Certificate,
+) (signerInfo, crypto.Hash, []*x509.Certificate, error) {
 	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.attributes }) {
 		return signerInfo{}, 0, nil, ErrAttributes
 	}
@@ -71,10 +83,18 @@ func match(infos []signerInfo, certs []*x509.Certificate) (signerInfo, crypto.Ha
 	for _, info := range infos {
 		a, known := info.hash()
 		if !known {
-			err = fmt.Errorf("%w: hash %s with key algorithm %s", ErrUnsupported, info.digest, info.kind())
+			err = fmt.Errorf(
+				"%w: hash %s with key algorithm %s",
+				ErrUnsupported,
+				info.digest,
+				info.kind(),
+			)
 			continue
 		}
-		candidates := slices.DeleteFunc(slices.Clone(certs), func(c *x509.Certificate) bool { return !info.names(c) })
+		candidates := slices.DeleteFunc(
+			slices.Clone(certs),
+			func(c *x509.Certificate) bool { return !info.names(c) },
+		)
 		if len(candidates) > 0 {
 			return info, a.hash, candidates, nil
 		}

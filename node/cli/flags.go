@@ -1,5 +1,5 @@
-// Package cli is what commands share: flags that environment variables set, logs, and help that fits a terminal. It
-// defines no flags.
+// Package cli is what commands share: flags that environment variables set, logs, and help that
+// fits a terminal. It defines no flags.
 package cli
 
 import (
@@ -43,8 +43,8 @@ var wants = map[string]string{
 	"stringSlice": "values separated by commas, without quotes",
 }
 
-// Explain says what a value has to be, in place of the error of Go's parsers. It returns other errors as they
-// are.
+// Explain says what a value has to be, in place of the error of Go's parsers. It returns other
+// errors as they are.
 func Explain(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -74,10 +74,10 @@ func Lookup(env []string, name string) string {
 	return ""
 }
 
-// Unknown returns a text for each variable of env that begins with prefix and belongs to no flag and to none
-// of others: a misspelt one, or one of another version of this program. A name of others that ends with "_"
-// stands for all that begin with it. The variables that Kubernetes sets for services are left out, and so are
-// values, which may be secret.
+// Unknown returns a text for each variable of env that begins with prefix and belongs to no flag
+// and to none of others: a misspelt one, or one of another version of this program. A name of
+// others that ends with "_" stands for all that begin with it. The variables that Kubernetes sets
+// for services are left out, and so are values, which may be secret.
 func (n Names) Unknown(env []string, prefix string, others ...string) (texts []string) {
 	var known, words []string // words without the prefix, which makes all names alike
 	for _, names := range n {
@@ -91,9 +91,10 @@ func (n Names) Unknown(env []string, prefix string, others ...string) (texts []s
 	slices.Sort(words)
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || service(name) || slices.ContainsFunc(others, func(o string) bool {
-			return name == o || strings.HasSuffix(o, "_") && strings.HasPrefix(name, o)
-		}) {
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || service(name) ||
+			slices.ContainsFunc(others, func(o string) bool {
+				return name == o || strings.HasSuffix(o, "_") && strings.HasPrefix(name, o)
+			}) {
 			continue
 		}
 		text := name
@@ -108,7 +109,8 @@ func (n Names) Unknown(env []string, prefix string, others ...string) (texts []s
 
 // service reports whether Kubernetes, or Docker before it, sets such a variable for a service.
 func service(name string) bool {
-	return strings.Contains(name, "_SERVICE_") || strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
+	return strings.Contains(name, "_SERVICE_") || strings.HasSuffix(name, "_PORT") ||
+		strings.Contains(name, "_PORT_")
 }
 
 // Width is that of a terminal on which help has to fit, in columns.

@@ -15,11 +15,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// phaseKey is the attribute of a logger that names the phase of the start. The lines for people leave it out:
-// a line of its own says when a phase is over.
+// phaseKey is the attribute of a logger that names the phase of the start. The lines for people
+// leave it out: a line of its own says when a phase is over.
 const phaseKey = "phase"
 
-// Log returns a logger that writes JSON if format is "json", and otherwise lines for people who read `kubectl logs`.
+// Log returns a logger that writes JSON if format is "json", and otherwise lines for people who
+// read `kubectl logs`.
 func Log(w io.Writer, format string) *slog.Logger {
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: readable}))
@@ -68,7 +69,15 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 		p.add(a)
 		return true
 	})
-	fmt.Fprintf(&line, "%s%s%s%s%s\n", kmsg.PrintableLines(r.Message), p.pairs, p.reason, p.err, p.more)
+	fmt.Fprintf(
+		&line,
+		"%s%s%s%s%s\n",
+		kmsg.PrintableLines(r.Message),
+		p.pairs,
+		p.reason,
+		p.err,
+		p.more,
+	)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, err := h.out.Write(line.Bytes())

@@ -1,5 +1,5 @@
-// Package config is the configuration of an instance: what flags, environment and the image say, with the
-// documented defaults and a check. It reads no flags and no files.
+// Package config is the configuration of an instance: what flags, environment and the image say,
+// with the documented defaults and a check. It reads no flags and no files.
 package config
 
 import (
@@ -38,15 +38,17 @@ const (
 	ModulesHost = "host" // those that the node's own system loads
 )
 
-// Config is the configuration from flags, environment and the image. Paths are those inside of the container.
+// Config is the configuration from flags, environment and the image. Paths are those inside of the
+// container.
 type Config struct {
 	Pod, Image, Host     string // for messages and the lock's holder; may be empty
 	PodNamespace, PodUID string // the same
 
-	Run         string // folder shared with the host: /run/nvidia
-	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
-	Drivers     string // folder with <module>.conf: /drivers
-	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
+	Run      string // folder shared with the host: /run/nvidia
+	StateDir string // storage of the host, if mounted: /var/lib/nvidia-driver
+	Drivers  string // folder with <module>.conf: /drivers
+	// file from which Kubernetes reads the termination message: /dev/termination-log
+	Termination string
 
 	Modules       string   // ModulesOwn or ModulesHost
 	ModuleImages  []string // roots of mounted images with modules
@@ -62,30 +64,41 @@ type Config struct {
 	NoCompile     bool     // never compile: modules of the image or the cache only
 	Fetch         bool     // fetch headers from repositories if they are nowhere else
 
-	// Toolkit is the folder that is shared with a Driver Toolkit container, which compiles; "": there is none.
+	// Toolkit is the folder that is shared with a Driver Toolkit container, which compiles; "":
+	// there is none.
 	Toolkit        string
 	ToolkitTimeout time.Duration // within which that container has to begin
-	ToolkitMissing string        // name of the toolkit's image that the cluster lacks, so that nothing is waited for; "": it is there
+	// name of the toolkit's image that the cluster lacks, so that nothing is waited for; "": it is
+	// there
+	ToolkitMissing string
 
-	// SigningKey is the file with the private key for modules that are compiled here; "": they stay unsigned.
-	SigningKey            string
-	SigningCert           string                 // file with its certificate; "": it is in the key's file
-	SigningPassphraseFile string                 // file with the key's passphrase
-	SigningPassphrase     func() ([]byte, error) // returns the passphrase if no file has it; nil: there is none
+	// SigningKey is the file with the private key for modules that are compiled here; "": they stay
+	// unsigned.
+	SigningKey string
+	// file with its certificate; "": it is in the key's file
+	SigningCert           string
+	SigningPassphraseFile string // file with the key's passphrase
+	// returns the passphrase if no file has it; nil: there is none
+	SigningPassphrase func() ([]byte, error)
 
 	LockTimeout time.Duration // how long to wait for the node's lock
-	Grace       time.Duration // how long a stop may take; 0: some seconds less than the pod's grace period
-	OnBusy      string        // BusyDetach, BusyFail or BusyWait
-	GPUInit     string        // GPURequire or GPUWarn
-	Persistence bool          // run nvidia-persistenced if the image has it
-	Digest      string        // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
-	VGPU        bool          // DRIVER_TYPE=vgpu, or the image says so: licence and topology daemons
-	VGPULicence string        // vgpu.LicenceWarn or LicenceRequire
+	// how long a stop may take; 0: some seconds less than the pod's grace period
+	Grace       time.Duration
+	OnBusy      string // BusyDetach, BusyFail or BusyWait
+	GPUInit     string // GPURequire or GPUWarn
+	Persistence bool   // run nvidia-persistenced if the image has it
+	// DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
+	Digest string
+	// DRIVER_TYPE=vgpu, or the image says so: licence and topology daemons
+	VGPU        bool
+	VGPULicence string // vgpu.LicenceWarn or LicenceRequire
 
-	Fabric         string            // fabric.Auto, fabric.External or fabric.Ignore
-	FabricMode     string            // FABRIC_MODE of the fabric manager; "": as its configuration says
-	FabricSettings map[string]string // further settings of the fabric manager: NVFM_CONFIG_*, without that prefix
-	IMEX           string            // fabric.IMEXOff, IMEXChannel or IMEXService
+	Fabric string // fabric.Auto, fabric.External or fabric.Ignore
+	// FABRIC_MODE of the fabric manager; "": as its configuration says
+	FabricMode string
+	// further settings of the fabric manager: NVFM_CONFIG_*, without that prefix
+	FabricSettings map[string]string
+	IMEX           string // fabric.IMEXOff, IMEXChannel or IMEXService
 }
 
 // Defaults returns the documented default values.
@@ -97,8 +110,8 @@ func Defaults() Config {
 	}
 }
 
-// ErrConfig marks mistakes in flags, environment or mounted files that the operator of the node has to
-// correct.
+// ErrConfig marks mistakes in flags, environment or mounted files that the operator of the node has
+// to correct.
 var ErrConfig = errors.New("bad configuration")
 
 // Check returns an error for values that cannot be intended.
@@ -144,8 +157,8 @@ func (c Config) Check() error {
 // HasToolkit reports whether a Driver Toolkit container is to compile.
 func (c Config) HasToolkit() bool { return c.Toolkit != "" && c.ToolkitMissing == "" }
 
-// PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; "" outside of a
-// pod.
+// PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; ""
+// outside of a pod.
 func (c Config) PodText() string {
 	if c.Pod == "" || c.PodNamespace == "" {
 		return c.Pod

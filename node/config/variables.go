@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// Variable is an environment variable that NVIDIA's driver containers read or that the GPU Operator sets. Those
-// that are ignored are here too, because a person who sets one expects something of it.
+// Variable is an environment variable that NVIDIA's driver containers read or that the GPU Operator
+// sets. Those that are ignored are here too, because a person who sets one expects something of it.
 type Variable struct {
 	Name    string   // a name that ends in "_" stands for all that begin with it
 	Flag    string   // that it sets, without "--"
@@ -19,8 +19,8 @@ type Variable struct {
 	Secret  bool     // its value is in no message, and no child inherits it
 }
 
-// Passphrase is the passphrase of the key for modules. It has no flag: arguments can be read by everybody on
-// the node.
+// Passphrase is the passphrase of the key for modules. It has no flag: arguments can be read by
+// everybody on the node.
 const Passphrase = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
 const (
@@ -87,11 +87,20 @@ func Variables() []Variable {
 	}
 }
 
-// Ignored returns the variables that are set and have no effect on this image's driver on a kernel, each as
-// NAME and the reason, without its value. What says the same as image and kernel is left out.
-func Ignored(getenv func(name string) string, image driverinfo.Description, release string) (texts []string) {
-	facts := map[string]string{"DRIVER_VERSION": image.Driver, "DRIVER_BRANCH": strings.TrimPrefix(image.Branch, "R"),
-		"TARGETARCH": image.Arch, "KERNEL_VERSION": release}
+// Ignored returns the variables that are set and have no effect on this image's driver on a kernel,
+// each as NAME and the reason, without its value. What says the same as image and kernel is left
+// out.
+func Ignored(
+	getenv func(name string) string,
+	image driverinfo.Description,
+	release string,
+) (texts []string) {
+	facts := map[string]string{
+		"DRIVER_VERSION": image.Driver,
+		"DRIVER_BRANCH":  strings.TrimPrefix(image.Branch, "R"),
+		"TARGETARCH":     image.Arch,
+		"KERNEL_VERSION": release,
+	}
 	for _, v := range Variables() {
 		value := getenv(v.Name)
 		if !v.Ignored || value == "" || value == facts[v.Name] || slices.Contains(v.Fine, value) {

@@ -22,8 +22,8 @@ import (
 // watchInterval is how often a process is checked that is no child of this one.
 const watchInterval = time.Second
 
-// member is one process of a daemon. Send signals only through its methods: they never reach another process
-// that got the same number later.
+// member is one process of a daemon. Send signals only through its methods: they never reach
+// another process that got the same number later.
 type member struct {
 	pid   int
 	begun string        // start time in clock ticks since boot, as in /proc/PID/stat
@@ -37,8 +37,9 @@ type member struct {
 	reaped bool
 }
 
-// startMember starts a child as leader of its own process group. It sets no parent-death signal, because that would
-// be tied to the thread that starts the program. When this process dies, the shim gets the orphans and ends them.
+// startMember starts a child as leader of its own process group. It sets no parent-death signal,
+// because that would be tied to the thread that starts the program. When this process dies, the
+// shim gets the orphans and ends them.
 func startMember(cmd *exec.Cmd) (*member, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -51,8 +52,8 @@ func startMember(cmd *exec.Cmd) (*member, error) {
 	return m, nil
 }
 
-// reap waits for a child and kills the rest of its group. Until the child is reaped its number cannot belong
-// to another process.
+// reap waits for a child and kills the rest of its group. Until the child is reaped its number
+// cannot belong to another process.
 func (m *member) reap(cmd *exec.Cmd) {
 	for errors.Is(unix.Waitid(unix.P_PID, m.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		continue
@@ -68,8 +69,8 @@ func (m *member) reap(cmd *exec.Cmd) {
 // errNotRunning says that the pid file names no process that could be the daemon.
 var errNotRunning = errors.New("no such daemon is running")
 
-// fromPIDFile finds the daemon that a pid file names. The file may be from a daemon that has ended, and
-// another process may have the number by now, so isOurs has to accept the process.
+// fromPIDFile finds the daemon that a pid file names. The file may be from a daemon that has ended,
+// and another process may have the number by now, so isOurs has to accept the process.
 func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 	pid, err := readPID(file)
 	if err != nil {
@@ -81,11 +82,19 @@ func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 	return nil, fmt.Errorf("%s names process %d: %w", file, pid, errNotRunning)
 }
 
-// adopt watches a process that is no child of this one. It returns nil when isOurs refuses the process.
+// adopt watches a process that is no child of this one. It returns nil when isOurs refuses the
+// process.
 func adopt(pid int, isOurs func(pid int) bool) *member {
 	st, ok := stat(pid)
-	m := &member{pid: pid, begun: st.Begun, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
-	if !ok || !isOurs(pid) || !m.alive() { // the number may have passed to another process in between
+	m := &member{
+		pid:   pid,
+		begun: st.Begun,
+		done:  make(chan struct{}),
+		quit:  make(chan struct{}),
+		how:   "it ended",
+	}
+	// the number may have passed to another process in between
+	if !ok || !isOurs(pid) || !m.alive() {
 		return nil
 	}
 	go m.watch()
@@ -151,7 +160,8 @@ func (m *member) signal(s unix.Signal) {
 	_ = unix.Kill(m.pid, s)
 }
 
-// forget ends the watching. A child that does not end keeps its goroutine, which waits for it in the kernel.
+// forget ends the watching. A child that does not end keeps its goroutine, which waits for it in
+// the kernel.
 func (m *member) forget() {
 	if !m.child {
 		m.once.Do(func() { close(m.quit) })
@@ -159,8 +169,8 @@ func (m *member) forget() {
 	}
 }
 
-// ticks returns the time since boot in the unit of /proc/PID/stat. Linux fixes that unit at 1/100 s for user
-// space.
+// ticks returns the time since boot in the unit of /proc/PID/stat. Linux fixes that unit at 1/100 s
+// for user space.
 func ticks() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -176,9 +186,9 @@ func startedSince(pid int, since uint64) bool {
 	return ok && err == nil && n >= since
 }
 
-// strays returns the processes of one start of a daemon, whatever session or group they moved to: all of them
-// have its mark in their environment. This finds what a program left behind that failed before it wrote a pid
-// file.
+// strays returns the processes of one start of a daemon, whatever session or group they moved to:
+// all of them have its mark in their environment. This finds what a program left behind that failed
+// before it wrote a pid file.
 func strays(mark string, since uint64, known []*member) (found []*member) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -193,7 +203,8 @@ func strays(mark string, since uint64, known []*member) (found []*member) {
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || slices.ContainsFunc(known, func(m *member) bool { return m.pid == pid }) || !marked(pid) {
+		if err != nil || slices.ContainsFunc(known, func(m *member) bool { return m.pid == pid }) ||
+			!marked(pid) {
 			continue
 		}
 		if m := adopt(pid, marked); m != nil {
@@ -214,5 +225,6 @@ func stat(pid int) (kmod.ProcStat, bool) {
 // runs says whether the process runs the program, even if the program's file was replaced since.
 func runs(pid int, program string) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == filepath.Base(program)
+	return err == nil &&
+		filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == filepath.Base(program)
 }

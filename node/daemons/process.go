@@ -18,8 +18,8 @@ type process struct {
 	main *member   // the program in the foreground, or the one that it left when it forked
 	rest []*member // what else it started, see collect
 	out  *tail     // nil for a daemon that was found by its pid file
-	// In the environment of all processes of this start, see strays; "" for a daemon that was found by its pid
-	// file.
+	// In the environment of all processes of this start, see strays; "" for a daemon that was found
+	// by its pid file.
 	mark   string
 	since  uint64    // when it was started, in ticks
 	began  time.Time // the same
@@ -39,11 +39,14 @@ func startChild(s Spec) (*process, error) {
 	p := &process{out: out, since: ticks(), began: time.Now(), log: s.Log}
 	p.mark = fmt.Sprintf("%s=%d.%d.%s", markName, os.Getpid(), p.began.UnixNano(), s.Name)
 	cmd := exec.Command(s.Path, s.Args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(cmd.Environ(), p.mark), w, w
+	cmd.Env = append(cmd.Environ(), p.mark)
+	cmd.Stdout = w
+	cmd.Stderr = w
 	if s.Env != nil {
 		cmd.Env = append(slices.Clone(s.Env), p.mark)
 	}
-	if p.main, err = startMember(cmd); err != nil {
+	p.main, err = startMember(cmd)
+	if err != nil {
 		out.r.Close()
 		<-out.done
 		return nil, err
@@ -51,9 +54,9 @@ func startChild(s Spec) (*process, error) {
 	return p, nil
 }
 
-// launch starts a daemon and returns when the daemon is ready. When that fails it ends every process of the
-// start; the error is a *StartError. stopCtx limits the end of leftovers and of a daemon that does not
-// become ready.
+// launch starts a daemon and returns when the daemon is ready. When that fails it ends every
+// process of the start; the error is a *StartError. stopCtx limits the end of leftovers and of a
+// daemon that does not become ready.
 func launch(ctx, stopCtx context.Context, s Spec, t timing) (*process, error) {
 	ready, cancel := context.WithTimeout(ctx, s.StartWait)
 	defer cancel()
@@ -75,7 +78,8 @@ func launch(ctx, stopCtx context.Context, s Spec, t timing) (*process, error) {
 	return nil, e
 }
 
-// attempt does the work of launch without cleaning up: with an error it returns what was started until then.
+// attempt does the work of launch without cleaning up: with an error it returns what was started
+// until then.
 func (s Spec) attempt(ctx, stopCtx context.Context, t timing) (*process, error) {
 	if s.Before != nil {
 		if err := s.Before(ctx); err != nil {
@@ -91,7 +95,8 @@ func (s Spec) attempt(ctx, stopCtx context.Context, t timing) (*process, error) 
 		if err != nil {
 			return nil, err
 		}
-		s.Args, detail = slices.Concat(s.Args, args), found
+		s.Args = slices.Concat(s.Args, args)
+		detail = found
 	}
 	p, err := startChild(s)
 	if err != nil {
@@ -110,7 +115,8 @@ func (s Spec) attempt(ctx, stopCtx context.Context, t timing) (*process, error) 
 	return p, err
 }
 
-// waitForked waits until the program ends with 0, and finds the daemon that its pid file then names.
+// waitForked waits until the program ends with 0, and finds the daemon that its pid file then
+// names.
 func (p *process) waitForked(ctx context.Context, s Spec, t timing) error {
 	child := p.main
 	select {
@@ -145,9 +151,9 @@ func (p *process) waitReady(ctx context.Context, s Spec, t timing) error {
 	})
 }
 
-// endLeftover ends a daemon that a killed predecessor left and that would prevent the new one from starting.
-// It also removes a pid file that names no running daemon, so that the pid file found after the start is the
-// new one.
+// endLeftover ends a daemon that a killed predecessor left and that would prevent the new one from
+// starting. It also removes a pid file that names no running daemon, so that the pid file found
+// after the start is the new one.
 func (s Spec) endLeftover(stopCtx context.Context) error {
 	if s.PIDFile == "" {
 		return nil

@@ -20,7 +20,13 @@ type timing struct {
 }
 
 func defaultTiming() timing {
-	return timing{first: time.Second, longest: time.Minute, stable: time.Minute, running: 300 * time.Millisecond, poll: 100 * time.Millisecond}
+	return timing{
+		first:   time.Second,
+		longest: time.Minute,
+		stable:  time.Minute,
+		running: 300 * time.Millisecond,
+		poll:    100 * time.Millisecond,
+	}
 }
 
 // Supervisor keeps daemons running until Stop. Its methods are safe for concurrent use.
@@ -61,7 +67,8 @@ func Start(ctx context.Context, log *slog.Logger, specs ...Spec) (*Supervisor, e
 func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supervisor, error) {
 	s := &Supervisor{changed: make(chan struct{}, 1)}
 	for _, spec := range specs {
-		spec.StartWait, spec.StopWait = cmp.Or(spec.StartWait, time.Minute), cmp.Or(spec.StopWait, 10*time.Second)
+		spec.StartWait = cmp.Or(spec.StartWait, time.Minute)
+		spec.StopWait = cmp.Or(spec.StopWait, 10*time.Second)
 		d := &daemon{
 			spec: spec, timing: t, log: log.With("daemon", spec.Name), changed: s.changed, done: make(chan struct{}),
 			state: State{Name: spec.Name, Effect: spec.Effect, Since: time.Now()},
@@ -83,7 +90,8 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 		}
 		stopCtx, endStop := context.WithCancel(context.WithoutCancel(ctx))
 		life, cancel := context.WithCancel(stopCtx)
-		d.cancel, d.endStop = cancel, endStop
+		d.cancel = cancel
+		d.endStop = endStop
 		s.daemons = append(s.daemons, d)
 		go d.supervise(life, stopCtx, p)
 	}
@@ -107,7 +115,13 @@ func (d *daemon) start(ctx, stopCtx context.Context) (*process, error) {
 		return nil, err
 	}
 	d.up(p)
-	d.log.Info("daemon ready", "pid", p.main.pid, "duration", time.Since(began).Round(time.Millisecond))
+	d.log.Info(
+		"daemon ready",
+		"pid",
+		p.main.pid,
+		"duration",
+		time.Since(began).Round(time.Millisecond),
+	)
 	if d.spec.After != nil && !d.after {
 		d.after = true
 		ctx, cancel := context.WithTimeout(ctx, d.spec.StartWait)
@@ -143,7 +157,13 @@ func (d *daemon) supervise(ctx, stopCtx context.Context, p *process) {
 			}
 		}
 		if !d.needIsReady() {
-			d.log.Warn("daemon waits for the one that it needs", "needs", d.spec.Needs, "reason", d.snapshot().Reason)
+			d.log.Warn(
+				"daemon waits for the one that it needs",
+				"needs",
+				d.spec.Needs,
+				"reason",
+				d.snapshot().Reason,
+			)
 		} else if d.tried {
 			d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
 			if !Sleep(ctx, pause) {
@@ -193,7 +213,12 @@ func (d *daemon) needIsReady() bool {
 
 func (d *daemon) up(p *process) {
 	d.set(func(s *State) {
-		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = p.main.pid, true, true, "", p.detail, time.Now()
+		s.PID = p.main.pid
+		s.Running = true
+		s.Ready = true
+		s.Reason = ""
+		s.Detail = p.detail
+		s.Since = time.Now()
 		d.ready = p
 	})
 }
@@ -203,7 +228,10 @@ func (d *daemon) down(reason string) {
 		if s.Ready {
 			s.Since = time.Now()
 		}
-		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason
+		s.PID = 0
+		s.Running = false
+		s.Ready = false
+		s.Reason = reason
 		d.ready = nil
 	})
 }

@@ -20,8 +20,8 @@ const (
 	maxLogTail = 4 << 10 // bytes of the end of a log file that are read
 )
 
-// tail keeps the last lines of a daemon's output and discards the rest, so that the daemon never blocks on a
-// full pipe.
+// tail keeps the last lines of a daemon's output and discards the rest, so that the daemon never
+// blocks on a full pipe.
 type tail struct {
 	mu    sync.Mutex
 	lines []string
@@ -29,8 +29,8 @@ type tail struct {
 	done  chan struct{}
 }
 
-// newTail also returns the writing end for the program, which the caller closes after the start. A tail ends
-// by itself when no process has the writing end open any more, else by close.
+// newTail also returns the writing end for the program, which the caller closes after the start. A
+// tail ends by itself when no process has the writing end open any more, else by close.
 func newTail() (*tail, *os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -71,15 +71,16 @@ func (t *tail) last() []string {
 	return slices.Clone(t.lines)
 }
 
-// close ends the reading, after the program has ended. It still reads what the program wrote, but does not
-// wait for other processes that have the pipe open.
+// close ends the reading, after the program has ended. It still reads what the program wrote, but
+// does not wait for other processes that have the pipe open.
 func (t *tail) close() {
 	_ = t.r.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	<-t.done
 	t.r.Close()
 }
 
-// said returns the last lines that the program has printed, or if there are none, those of its log file.
+// said returns the last lines that the program has printed, or if there are none, those of its log
+// file.
 func (p *process) said() []string {
 	if lines := p.out.last(); len(lines) > 0 {
 		return lines

@@ -20,8 +20,8 @@ func (p *process) endedHow() string {
 	return text
 }
 
-// terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after wait or as
-// soon as stopCtx ends. The error names the processes that are still there afterwards.
+// terminate ends the remaining processes, each with its whole group: SIGTERM, then SIGKILL after
+// wait or as soon as stopCtx ends. The error names the processes that are still there afterwards.
 func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
 	p.collect()
 	all := func(s unix.Signal) {
@@ -46,13 +46,16 @@ func (p *process) terminate(stopCtx context.Context, wait time.Duration) error {
 		p.out.close()
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("process %s does not end after SIGKILL: it hangs in the kernel", strings.Join(left, ", "))
+		return fmt.Errorf(
+			"process %s does not end after SIGKILL: it hangs in the kernel",
+			strings.Join(left, ", "),
+		)
 	}
 	return nil
 }
 
-// collect adds processes of this start that are not known yet: helpers of the daemon and processes that were
-// started meanwhile.
+// collect adds processes of this start that are not known yet: helpers of the daemon and processes
+// that were started meanwhile.
 func (p *process) collect() (more bool) {
 	if p.mark == "" {
 		return false

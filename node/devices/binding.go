@@ -15,9 +15,9 @@ const driverName = "nvidia"
 // administrator lends a GPU to them.
 var hostDrivers = []string{"nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb", "rivafb"}
 
-// Lent says whether the GPU belongs to another driver on purpose: it is bound to one that passes it through
-// (vfio-pci and its variants, pci-stub, a driver in user space), or bound to none and reserved for one by
-// driver_override. NVIDIA's driver does not take such a GPU.
+// Lent says whether the GPU belongs to another driver on purpose: it is bound to one that passes it
+// through (vfio-pci and its variants, pci-stub, a driver in user space), or bound to none and
+// reserved for one by driver_override. NVIDIA's driver does not take such a GPU.
 func (g GPU) Lent() bool {
 	if g.Driver == "" {
 		return g.Override != "" && g.Override != driverName
@@ -40,13 +40,15 @@ func Ours(gpus []GPU) []GPU {
 	return ours
 }
 
-// silent says whether the device does not answer: a read of its configuration space gives all ones. A device
-// that sleeps is not asked, because that would wake it.
+// silent says whether the device does not answer: a read of its configuration space gives all ones.
+// A device that sleeps is not asked, because that would wake it.
 func silent(dir string) bool {
-	if s := firstWord(filepath.Join(dir, "power/runtime_status")); s == "suspended" || s == "suspending" {
+	if s := firstWord(filepath.Join(dir, "power/runtime_status")); s == "suspended" ||
+		s == "suspending" {
 		return false
 	}
-	return string(bounded.Head(filepath.Join(dir, "config"), 4)) == "\xff\xff\xff\xff" // vendor and device
+	// vendor and device
+	return string(bounded.Head(filepath.Join(dir, "config"), 4)) == "\xff\xff\xff\xff"
 }
 
 // firstWord returns the first word of a small file; "" if it cannot be read.

@@ -1,8 +1,8 @@
-// Package devices reads the NVIDIA devices of a node: the devices on the PCI bus (without the driver, from
-// sysfs) and the device nodes through which programs use the driver.
+// Package devices reads the NVIDIA devices of a node: the devices on the PCI bus (without the
+// driver, from sysfs) and the device nodes through which programs use the driver.
 //
-// It creates device nodes and links, and removes those that it created. It loads nothing, opens no device and
-// never asks the driver itself.
+// It creates device nodes and links, and removes those that it created. It loads nothing, opens no
+// device and never asks the driver itself.
 package devices
 
 import (
@@ -29,8 +29,9 @@ type Function struct {
 	Address        string // domain:bus:device.function, "0000:05:00.0"
 	Vendor, Device uint16
 	Class          uint32 // 24 bits, 0x030200 (3D)
-	Driver         string // the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
-	Virtual        bool   // a virtual function (SR-IOV)
+	// the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+	Driver  string
+	Virtual bool // a virtual function (SR-IOV)
 }
 
 // GPU is one display device of NVIDIA on the PCI bus.
@@ -39,9 +40,12 @@ type GPU struct {
 	Vendor, Device       uint16
 	SubVendor, SubDevice uint16
 	Class                uint32 // 24 bits, 0x030000 (VGA) or 0x030200 (3D)
-	Driver               string // the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
-	Override             string // the only driver that may take the device (driver_override); "" for any
-	Silent               bool   // the device does not answer on the bus; not known of a GPU that is lent or sleeps
+	// the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+	Driver string
+	// the only driver that may take the device (driver_override); "" for any
+	Override string
+	// the device does not answer on the bus; not known of a GPU that is lent or sleeps
+	Silent bool
 }
 
 const (
@@ -52,12 +56,21 @@ const (
 
 var address = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// GPUs returns NVIDIA's display devices on the bus below sys (a mounted sysfs, "/sys"), sorted by address. A
-// machine without a PCI bus has none.
+// GPUs returns NVIDIA's display devices on the bus below sys (a mounted sysfs, "/sys"), sorted by
+// address. A machine without a PCI bus has none.
 func GPUs(sys string) (gpus []GPU, err error) {
-	found, err := Functions(sys, func(f Function) bool { return f.Vendor == NVIDIA && (f.Class>>8 == 0x0300 || f.Class>>8 == 0x0302) })
+	found, err := Functions(
+		sys,
+		func(f Function) bool { return f.Vendor == NVIDIA && (f.Class>>8 == 0x0300 || f.Class>>8 == 0x0302) },
+	)
 	for _, f := range found {
-		g := GPU{Address: f.Address, Vendor: f.Vendor, Device: f.Device, Class: f.Class, Driver: f.Driver}
+		g := GPU{
+			Address: f.Address,
+			Vendor:  f.Vendor,
+			Device:  f.Device,
+			Class:   f.Class,
+			Driver:  f.Driver,
+		}
 		dir := filepath.Join(sys, "bus/pci/devices", f.Address)
 		for name, to := range map[string]*uint16{"subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
 			n, err := readNumber(filepath.Join(dir, name))
@@ -66,7 +79,8 @@ func GPUs(sys string) (gpus []GPU, err error) {
 			}
 			*to = uint16(n)
 		}
-		if g.Override = firstWord(filepath.Join(dir, "driver_override")); g.Override == "(null)" { // the kernel's word for none
+		g.Override = firstWord(filepath.Join(dir, "driver_override"))
+		if g.Override == "(null)" { // the kernel's word for none
 			g.Override = ""
 		}
 		g.Silent = !g.Lent() && silent(dir)
@@ -75,8 +89,8 @@ func GPUs(sys string) (gpus []GPU, err error) {
 	return gpus, err
 }
 
-// Functions returns the PCI functions below sys that a caller wants, sorted by address. Only the numbers are
-// known when keep is called. It skips a device that disappears meanwhile (hot unplug).
+// Functions returns the PCI functions below sys that a caller wants, sorted by address. Only the
+// numbers are known when keep is called. It skips a device that disappears meanwhile (hot unplug).
 func Functions(sys string, keep func(Function) bool) (all []Function, err error) {
 	dir := filepath.Join(sys, "bus/pci/devices")
 	entries, err := os.ReadDir(dir)
@@ -94,12 +108,18 @@ func Functions(sys string, keep func(Function) bool) (all []Function, err error)
 		vendor, err := readNumber(filepath.Join(at, "vendor"))
 		class, err2 := readNumber(filepath.Join(at, "class"))
 		device, err3 := readNumber(filepath.Join(at, "device"))
-		if err = errors.Join(err, err2, err3); errors.Is(err, fs.ErrNotExist) {
+		err = errors.Join(err, err2, err3)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return nil, fmt.Errorf("PCI device %s: %w", e.Name(), err)
 		}
-		f := Function{Address: e.Name(), Vendor: uint16(vendor), Device: uint16(device), Class: uint32(class)}
+		f := Function{
+			Address: e.Name(),
+			Vendor:  uint16(vendor),
+			Device:  uint16(device),
+			Class:   uint32(class),
+		}
 		if !keep(f) {
 			continue
 		}
@@ -113,8 +133,8 @@ func Functions(sys string, keep func(Function) bool) (all []Function, err error)
 	return all, nil
 }
 
-// VPD returns the vital product data of a function. The kernel reads them from the device, with or without a
-// driver. They are empty if the device has none.
+// VPD returns the vital product data of a function. The kernel reads them from the device, with or
+// without a driver. They are empty if the device has none.
 func (f Function) VPD(sys string) ([]byte, error) {
 	data, err := bounded.File(filepath.Join(sys, "bus/pci/devices", f.Address, "vpd"), maxVPD)
 	switch {

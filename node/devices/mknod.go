@@ -50,26 +50,35 @@ func isDevice(path string, dev uint64) bool {
 	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev
 }
 
-// replaceNode creates the node under a temporary name and renames it, so that no program ever finds the node
-// missing or with a wrong mode.
+// replaceNode creates the node under a temporary name and renames it, so that no program ever finds
+// the node missing or with a wrong mode.
 func replaceNode(path string, w wantedNode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return inOneStep(path, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"), func(tmp string) error {
-		if err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev())); err != nil {
-			return fmt.Errorf("mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)", w.major, w.minor, err)
-		}
-		if err := os.Chown(tmp, w.owner.uid, w.owner.gid); err != nil {
-			return err
-		}
-		err := os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
-		if err != nil {
-			return err
-		}
-		_ = selinux.Share(tmp) // refused: the node has the label of the host's own device files
-		return nil
-	})
+	return inOneStep(
+		path,
+		filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"),
+		func(tmp string) error {
+			if err := unix.Mknod(tmp, unix.S_IFCHR|w.owner.mode, int(w.dev())); err != nil {
+				return fmt.Errorf(
+					"mknod %d:%d: %w (the container has to be privileged, or needs CAP_MKNOD)",
+					w.major,
+					w.minor,
+					err,
+				)
+			}
+			if err := os.Chown(tmp, w.owner.uid, w.owner.gid); err != nil {
+				return err
+			}
+			err := os.Chmod(tmp, fs.FileMode(w.owner.mode)) // mknod applied the umask
+			if err != nil {
+				return err
+			}
+			_ = selinux.Share(tmp) // refused: the node has the label of the host's own device files
+			return nil
+		},
+	)
 }
 
 // Make makes a character device for root alone, unless it is there.
@@ -105,11 +114,13 @@ func makeLink(link, target string) error {
 }
 
 // nodeName matches what Create makes below /dev.
-var nodeName = lazyregexp.New(`^(nvidia([0-9]{1,4}|ctl|-modeset)|nvidia-(uvm|uvm-tools|nvlink|nvswitchctl|nvswitch[0-9]{1,3}|fs[0-9]{1,2}|` +
-	`caps/nvidia-cap[0-9]{1,7}|caps-imex-channels/channel[0-9]{1,4})|gdrdrv)$`)
+var nodeName = lazyregexp.New(
+	`^(nvidia([0-9]{1,4}|ctl|-modeset)|nvidia-(uvm|uvm-tools|nvlink|nvswitchctl|nvswitch[0-9]{1,3}|fs[0-9]{1,2}|` +
+		`caps/nvidia-cap[0-9]{1,7}|caps-imex-channels/channel[0-9]{1,4})|gdrdrv)$`,
+)
 
-// Check refuses a node that Create does not make: the list may come from a file. Numbers that the driver does
-// not fix Remove compares with the kernel's.
+// Check refuses a node that Create does not make: the list may come from a file. Numbers that the
+// driver does not fix Remove compares with the kernel's.
 func (n Node) Check() error { return n.check("/dev") }
 
 func (n Node) check(dev string) error {
@@ -126,9 +137,9 @@ func (n Node) check(dev string) error {
 	return nil
 }
 
-// Remove removes the nodes and links that Create recorded, if they are unchanged; it keeps what others put in
-// their place. It refuses what Create does not make, and numbers that the kernel gave to others meanwhile. It
-// continues after an error and returns all errors.
+// Remove removes the nodes and links that Create recorded, if they are unchanged; it keeps what
+// others put in their place. It refuses what Create does not make, and numbers that the kernel gave
+// to others meanwhile. It continues after an error and returns all errors.
 func (n Nodes) Remove(created []Node) error {
 	if len(created) == 0 {
 		return nil
@@ -151,7 +162,9 @@ func (n Nodes) Remove(created []Node) error {
 			errs = append(errs, fmt.Errorf("remove device node %s: %w", node.Path, err))
 		}
 	}
-	if err := unix.Rmdir(filepath.Join(n.Dev, capsDir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+	if err := unix.Rmdir(filepath.Join(n.Dev, capsDir)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, unix.ENOTEMPTY) {
 		errs = append(errs, fmt.Errorf("remove %s: %w", filepath.Join(n.Dev, capsDir), err))
 	}
 	return errors.Join(errs...)

@@ -20,12 +20,13 @@ import (
 // ErrNoDriver says that the kernel has no character devices of NVIDIA: the module is not loaded.
 var ErrNoDriver = errors.New("the nvidia module is not loaded: /proc/devices does not name it")
 
-// Nodes creates and removes device nodes. Its folders are a /dev, a procfs and a sysfs: "/dev", "/proc",
-// "/sys".
+// Nodes creates and removes device nodes. Its folders are a /dev, a procfs and a sysfs: "/dev",
+// "/proc", "/sys".
 type Nodes struct{ Dev, Proc, Sys string }
 
-// Node is a device node that Create creates, or replaces because it is wrong. It has what is needed to
-// recognise the node when the module that assigned its numbers is gone. It is meant for a state file.
+// Node is a device node that Create creates, or replaces because it is wrong. It has what is needed
+// to recognise the node when the module that assigned its numbers is gone. It is meant for a state
+// file.
 type Node struct {
 	Path  string `json:"path"` // "/dev/nvidia0"
 	Major uint32 `json:"major"`
@@ -34,8 +35,8 @@ type Node struct {
 	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when Create makes that link
 }
 
-// Union adds nodes whose path is new. For a path that both have, the newer node counts, but the record that
-// this program made it is kept from the older one.
+// Union adds nodes whose path is new. For a path that both have, the newer node counts, but the
+// record that this program made it is kept from the older one.
 func Union(old, created []Node) []Node {
 	out := slices.Clone(old)
 	for _, c := range created {
@@ -44,14 +45,15 @@ func Union(old, created []Node) []Node {
 			out = append(out, c)
 			continue
 		}
-		c.Made, c.Link = c.Made || out[i].Made, cmp.Or(c.Link, out[i].Link)
+		c.Made = c.Made || out[i].Made
+		c.Link = cmp.Or(c.Link, out[i].Link)
 		out[i] = c
 	}
 	return out
 }
 
-// Numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR, NV_MODESET...),
-// linux_nvswitch.c.
+// Numbers that the driver fixes: nv.h (NV_MAJOR_DEVICE_NUMBER, NV_CONTROL_DEVICE_MINOR,
+// NV_MODESET...), linux_nvswitch.c.
 const (
 	frontMajor     = 195
 	controlMinor   = 255
@@ -69,12 +71,13 @@ type wantedNode struct {
 	owner        owner
 }
 
-// Create creates the device nodes of every loaded module, and their links in /dev/char by which runc finds
-// them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch,
-// nvidia-fs<n>, gdrdrv. It keeps nodes with the right numbers and replaces wrong ones atomically. When the
-// driver was loaded with NVreg_ModifyDeviceFiles=0 the administrator manages the nodes, and Create does
-// nothing. It calls record with what it is about to create, so that Remove knows it even when the program is
-// killed meanwhile; what the record names need not exist.
+// Create creates the device nodes of every loaded module, and their links in /dev/char by which
+// runc finds them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*,
+// NVLink and NVSwitch, nvidia-fs<n>, gdrdrv. It keeps nodes with the right numbers and replaces
+// wrong ones atomically. When the driver was loaded with NVreg_ModifyDeviceFiles=0 the
+// administrator manages the nodes, and Create does nothing. It calls record with what it is about
+// to create, so that Remove knows it even when the program is killed meanwhile; what the record
+// names need not exist.
 func (n Nodes) Create(ctx context.Context, record func([]Node)) error {
 	want, err := n.wantedNodes()
 	if err != nil {
@@ -133,7 +136,11 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 		want = append(want, wantedNode{"nvidia-modeset", front, modesetMinor, own})
 	}
 	if uvm, ok := majors["nvidia-uvm"]; ok {
-		want = append(want, wantedNode{"nvidia-uvm", uvm, 0, own}, wantedNode{"nvidia-uvm-tools", uvm, uvmToolsMinor, own})
+		want = append(
+			want,
+			wantedNode{"nvidia-uvm", uvm, 0, own},
+			wantedNode{"nvidia-uvm-tools", uvm, uvmToolsMinor, own},
+		)
 	}
 	// The driver makes IMEX channel 0 in the host's /dev only, if it was loaded to make it.
 	if major, ok := majors["nvidia-caps-imex-channels"]; ok && params["CreateImexChannel0"] == "1" {
@@ -151,20 +158,23 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	return slices.Concat(want, fabric, companions, caps), err
 }
 
-// maxStorageNodes is more than the nodes that nvidia-fs makes: 16, or its parameter max_devices if that
-// is less.
+// maxStorageNodes is more than the nodes that nvidia-fs makes: 16, or its parameter max_devices if
+// that is less.
 const maxStorageNodes = 64
 
-// wantCompanions returns the nodes of nvidia-fs (GPUDirect Storage) and gdrdrv (GDRCopy). Their modes are
-// those of NVIDIA: nvfs_devnode in nvfs-core.c, and insmod.sh of GDRCopy. Where /dev is the host's, the
-// kernel has made those of nvidia-fs already. The numbers of nvidia-fs count from 0, and sysfs has an entry
-// for each.
+// wantCompanions returns the nodes of nvidia-fs (GPUDirect Storage) and gdrdrv (GDRCopy). Their
+// modes are those of NVIDIA: nvfs_devnode in nvfs-core.c, and insmod.sh of GDRCopy. Where /dev is
+// the host's, the kernel has made those of nvidia-fs already. The numbers of nvidia-fs count from
+// 0, and sysfs has an entry for each.
 func (n Nodes) wantCompanions(majors map[string]uint32) (want []wantedNode, err error) {
 	own := owner{mode: 0o666, modify: true}
 	if major, ok := majors["nvidia-fs"]; ok {
 		for minor := range uint32(maxStorageNodes) {
 			name := fmt.Sprintf("nvidia-fs%d", minor)
-			text, err := bounded.Text(filepath.Join(n.Sys, "class/nvidia-fs-class", name, "dev"), maxSmall)
+			text, err := bounded.Text(
+				filepath.Join(n.Sys, "class/nvidia-fs-class", name, "dev"),
+				maxSmall,
+			)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 				break
 			}
@@ -182,8 +192,8 @@ func (n Nodes) wantCompanions(majors map[string]uint32) (want []wantedNode, err 
 	return want, nil
 }
 
-// modeset says whether nvidia-modeset is loaded. Since release 545 it has a line in /proc/devices; before, it
-// shares nvidia's.
+// modeset says whether nvidia-modeset is loaded. Since release 545 it has a line in /proc/devices;
+// before, it shares nvidia's.
 func (n Nodes) modeset(majors map[string]uint32) bool {
 	if _, ok := majors["nvidia-modeset"]; ok {
 		return true
@@ -192,8 +202,8 @@ func (n Nodes) modeset(majors map[string]uint32) bool {
 	return err == nil
 }
 
-// wantFabric returns the nodes of NVLink and of the NVSwitches, whose modes are in files of their own. No
-// file has the minors of the switches; the driver counts them from 0.
+// wantFabric returns the nodes of NVLink and of the NVSwitches, whose modes are in files of their
+// own. No file has the minors of the switches; the driver counts them from 0.
 func (n Nodes) wantFabric(majors map[string]uint32) ([]wantedNode, error) {
 	var want []wantedNode
 	if m, ok := majors["nvidia-nvlink"]; ok {
@@ -232,37 +242,44 @@ func (n Nodes) wantCaps(majors map[string]uint32) ([]wantedNode, error) {
 	}
 	byMinor := map[uint32]wantedNode{}
 	for _, dir := range []string{"driver/nvidia/capabilities", "driver/nvidia-nvlink/capabilities"} {
-		err := filepath.WalkDir(filepath.Join(n.Proc, dir), func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil || d.IsDir() {
-				if strings.Count(path, "/")-strings.Count(n.Proc, "/") > maxCapDepth {
-					err = fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
+		err := filepath.WalkDir(
+			filepath.Join(n.Proc, dir),
+			func(path string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
 				}
-				return err
-			}
-			text, err := bounded.File(path, maxText)
-			if errors.Is(err, fs.ErrNotExist) || !d.Type().IsRegular() {
+				if err != nil || d.IsDir() {
+					if strings.Count(path, "/")-strings.Count(n.Proc, "/") > maxCapDepth {
+						err = fmt.Errorf("%s: folders deeper than %d", path, maxCapDepth)
+					}
+					return err
+				}
+				text, err := bounded.File(path, maxText)
+				if errors.Is(err, fs.ErrNotExist) || !d.Type().IsRegular() {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				c, err := parseCapability(text)
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				byMinor[c.minor] = (wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}})
+				if len(byMinor) > maxCaps {
+					return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
+				}
 				return nil
-			}
-			if err != nil {
-				return err
-			}
-			c, err := parseCapability(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			if byMinor[c.minor] = (wantedNode{fmt.Sprintf("nvidia-caps/nvidia-cap%d", c.minor), major, c.minor, owner{mode: c.mode, modify: c.modify}}); len(byMinor) > maxCaps {
-				return fmt.Errorf("%s: more than %d capabilities", dir, maxCaps)
-			}
-			return nil
-		})
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
 	}
-	return slices.SortedFunc(maps.Values(byMinor), func(a, b wantedNode) int { return cmp.Compare(a.minor, b.minor) }), nil
+	return slices.SortedFunc(
+		maps.Values(byMinor),
+		func(a, b wantedNode) int { return cmp.Compare(a.minor, b.minor) },
+	), nil
 }
 
 // fields reads a file of the driver with lines "Name: value".

@@ -10,9 +10,9 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Orphans returns NVIDIA's device files and their links that no driver serves, which a predecessor left whose
-// record is lost: names of NVIDIA's, with the driver's fixed major or one that no driver has. It returns none
-// while a driver is loaded.
+// Orphans returns NVIDIA's device files and their links that no driver serves, which a predecessor
+// left whose record is lost: names of NVIDIA's, with the driver's fixed major or one that no driver
+// has. It returns none while a driver is loaded.
 func (n Nodes) Orphans() (found []Node) {
 	text, err := bounded.File(filepath.Join(n.Proc, "devices"), maxText)
 	majors := parseMajors(text)

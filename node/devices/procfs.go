@@ -14,11 +14,12 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// maxMinor is 20 bits, the largest minor number that all of user space supports. The driver's largest is far
-// smaller (NV_CAP_DRV_MINOR_COUNT is 8192).
+// maxMinor is 20 bits, the largest minor number that all of user space supports. The driver's
+// largest is far smaller (NV_CAP_DRV_MINOR_COUNT is 8192).
 const maxMinor = 1<<20 - 1
 
-// parseMajors parses /proc/devices and returns the majors of character devices by name. The first line of a name counts.
+// parseMajors parses /proc/devices and returns the majors of character devices by name. The first
+// line of a name counts.
 func parseMajors(text []byte) map[string]uint32 {
 	majors := map[string]uint32{}
 	inside := false
@@ -42,8 +43,8 @@ func parseMajors(text []byte) map[string]uint32 {
 	return majors
 }
 
-// parseFields parses the "Name: value" lines of NVIDIA's files in procfs. It ignores spaces and tabs around
-// both.
+// parseFields parses the "Name: value" lines of NVIDIA's files in procfs. It ignores spaces and
+// tabs around both.
 func parseFields(text []byte) map[string]string {
 	fields := map[string]string{}
 	for line := range lines(text) {
@@ -64,17 +65,20 @@ func lines(text []byte) iter.Seq[string] {
 	}
 }
 
-// parseInformation parses /proc/driver/nvidia/gpus/<address>/information. The driver refuses to open a GPU that its parameter
-// NVreg_ExcludedGpus excludes.
+// parseInformation parses /proc/driver/nvidia/gpus/<address>/information. The driver refuses to
+// open a GPU that its parameter NVreg_ExcludedGpus excludes.
 func parseInformation(text []byte) (minor uint32, excluded bool, err error) {
 	fields := parseFields(text)
-	if minor, err = parseMinor(fields["Device Minor"]); err != nil {
+	minor, err = parseMinor(fields["Device Minor"])
+	if err != nil {
 		return 0, false, fmt.Errorf("its Device Minor: %w", err)
 	}
-	return minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes", nil // its name until release 450
+	// its name until release 450
+	return minor, fields["GPU Excluded"] == "Yes" || fields["GPU Blacklisted"] == "Yes", nil
 }
 
-// capability is what a file below /proc/driver/nvidia/capabilities says about the node that grants it.
+// capability is what a file below /proc/driver/nvidia/capabilities says about the node that grants
+// it.
 type capability struct {
 	minor  uint32
 	mode   uint32
@@ -112,8 +116,8 @@ type owner struct {
 	modify   bool
 }
 
-// parseOwner reads the fields of /proc/driver/nvidia/params (or .../permissions). A value that is missing or not valid is
-// the driver's default.
+// parseOwner reads the fields of /proc/driver/nvidia/params (or .../permissions). A value that is
+// missing or not valid is the driver's default.
 func parseOwner(fields map[string]string) owner {
 	o := owner{mode: 0o666, modify: true}
 	if n, err := strconv.ParseUint(fields["DeviceFileMode"], 10, 32); err == nil {
@@ -128,8 +132,8 @@ func parseOwner(fields map[string]string) owner {
 	return o
 }
 
-// Minors returns the minor numbers of the GPUs that the driver has taken, by PCI address, without GPUs that
-// an administrator excluded. Without a loaded driver it is empty.
+// Minors returns the minor numbers of the GPUs that the driver has taken, by PCI address, without
+// GPUs that an administrator excluded. Without a loaded driver it is empty.
 func (n Nodes) Minors() (map[string]uint32, error) {
 	dir := filepath.Join(n.Proc, "driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)

@@ -13,11 +13,12 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Adopt keeps the root that a predecessor mounted at Target, if it can continue to serve driver Version: it must be
-// exactly one layer whose source still exists, and a whole staged root of that version or this container's own root.
-// Otherwise the error says why not. It renews the submounts, because those of a container that has ended show its
-// folders and not ours. dir is the staged root that is mounted, which may be that of another build of the image; "" for
-// one that is not in Storage.
+// Adopt keeps the root that a predecessor mounted at Target, if it can continue to serve driver
+// Version: it must be exactly one layer whose source still exists, and a whole staged root of that
+// version or this container's own root. Otherwise the error says why not. It renews the submounts,
+// because those of a container that has ended show its folders and not ours. dir is the staged root
+// that is mounted, which may be that of another build of the image; "" for one that is not in
+// Storage.
 func (r *Root) Adopt(ctx context.Context) (dir string, err error) {
 	dir, err = r.adoptable()
 	if err != nil {
@@ -55,7 +56,9 @@ func (r *Root) adoptable() (dir string, err error) {
 	case errors.Is(err, fs.ErrNotExist) && r.Storage == "" && isSameFile(r.Target, r.Image): // this container's own root
 		return "", nil
 	case errors.Is(err, fs.ErrNotExist):
-		return "", errors.New("it is the root of a container, which may be gone, and not a copy on the host's storage")
+		return "", errors.New(
+			"it is the root of a container, which may be gone, and not a copy on the host's storage",
+		)
 	case err != nil:
 		return "", err
 	}
@@ -64,7 +67,15 @@ func (r *Root) adoptable() (dir string, err error) {
 		return "", fmt.Errorf("it is damaged: %w", err)
 	}
 	if m.ID != r.ID {
-		r.Log.Info("the driver root stays, which comes from another build of the image", "driver", m.Version, "build", m.ID, "ours", r.ID)
+		r.Log.Info(
+			"the driver root stays, which comes from another build of the image",
+			"driver",
+			m.Version,
+			"build",
+			m.ID,
+			"ours",
+			r.ID,
+		)
 	}
 	dir, err = r.folder(m.Version, m.ID)
 	if err != nil || !isSameFile(dir, r.Target) { // a former start had other storage
@@ -92,7 +103,8 @@ func baseOf(mounts []mounttable.Mount, target string) (mounttable.Mount, int) {
 	return base, layers
 }
 
-// refresh keeps the base mount and submounts that show the right folder, such as the host's /dev, and adds submounts that are missing.
+// refresh keeps the base mount and submounts that show the right folder, such as the host's /dev,
+// and adds submounts that are missing.
 func (r *Root) refresh(ctx context.Context) error {
 	mounts, err := r.mounts()
 	if err != nil {
@@ -120,8 +132,14 @@ func (r *Root) refresh(ctx context.Context) error {
 }
 
 // renew makes the submount show our folder.
-func (r *Root) renew(ctx context.Context, root *os.Root, sub string, mounts []mounttable.Mount) error {
-	from, to := filepath.Join(r.Image, sub), filepath.Join(r.Target, sub)
+func (r *Root) renew(
+	ctx context.Context,
+	root *os.Root,
+	sub string,
+	mounts []mounttable.Mount,
+) error {
+	from := filepath.Join(r.Image, sub)
+	to := filepath.Join(r.Target, sub)
 	if err := ownFolder(root, sub); err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes sets the owner, mode, extended attributes and times of an open copy to those of its original.
-// The order matters: a change of owner removes the set-user-ID bit and file capabilities.
+// attributes sets the owner, mode, extended attributes and times of an open copy to those of its
+// original. The order matters: a change of owner removes the set-user-ID bit and file capabilities.
 //
-// A lenient copier skips attributes that it may not set: the file then belongs to root and runs without the
-// rights of others. No consumer of a driver root depends on owners, and a container without the capabilities
-// to set them should not need them.
+// A lenient copier skips attributes that it may not set: the file then belongs to root and runs
+// without the rights of others. No consumer of a driver root depends on owners, and a container
+// without the capabilities to set them should not need them.
 func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 	fd := int(to.Fd())
 	mode := st.Mode & 0o7777
@@ -38,9 +38,9 @@ func (c *copier) attributes(from, to *os.File, st *unix.Stat_t) error {
 
 func (c *copier) forgiven(err error) bool { return c.lenient && errors.Is(err, unix.EPERM) }
 
-// xattrs copies extended attributes: file capabilities (security.capability) and access control lists. It
-// skips SELinux labels, which the policy assigns by the copy's location, and trusted.*, which belong to the
-// file system (overlay keeps its own there).
+// xattrs copies extended attributes: file capabilities (security.capability) and access control
+// lists. It skips SELinux labels, which the policy assigns by the copy's location, and trusted.*,
+// which belong to the file system (overlay keeps its own there).
 func (c *copier) xattrs(from, to int) error {
 	size, err := unix.Flistxattr(from, nil)
 	if err != nil || size == 0 {
@@ -50,11 +50,13 @@ func (c *copier) xattrs(from, to int) error {
 		return err
 	}
 	list := make([]byte, size)
-	if size, err = unix.Flistxattr(from, list); err != nil {
+	size, err = unix.Flistxattr(from, list)
+	if err != nil {
 		return err
 	}
 	for name := range strings.SplitSeq(string(list[:size]), "\x00") {
-		// Overlay counts its own attributes in the size and then leaves them out, so the list may even be empty.
+		// Overlay counts its own attributes in the size and then leaves them out, so the list may
+		// even be empty.
 		if name == "" || name == "security.selinux" || strings.HasPrefix(name, "trusted.") {
 			continue
 		}
@@ -64,7 +66,8 @@ func (c *copier) xattrs(from, to int) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		err = unix.Fsetxattr(to, name, value[:n], 0)
-		if err != nil && !c.forgiven(err) && (!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
+		if err != nil && !c.forgiven(err) &&
+			(!errors.Is(err, unix.ENOTSUP) || name == "security.capability") {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -96,8 +99,14 @@ func (c *copier) node(dst *os.File, name string, st *unix.Stat_t) error {
 
 // stamp sets owner and times of what has no content.
 func (c *copier) stamp(dst *os.File, name string, st *unix.Stat_t) error {
-	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil && !c.forgiven(err) {
+	if err := unix.Fchownat(int(dst.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil &&
+		!c.forgiven(err) {
 		return fmt.Errorf("owner: %w", err)
 	}
-	return unix.UtimesNanoAt(int(dst.Fd()), name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	return unix.UtimesNanoAt(
+		int(dst.Fd()),
+		name,
+		[]unix.Timespec{st.Atim, st.Mtim},
+		unix.AT_SYMLINK_NOFOLLOW,
+	)
 }

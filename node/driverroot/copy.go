@@ -24,10 +24,11 @@ type copied struct {
 
 // copier copies a tree.
 type copier struct {
-	image   layers
-	covered map[string]bool // paths on which something is mounted that does not belong to the tree: copied without content
-	skip    inode           // a folder that is not copied, in case it is in the tree
-	lenient bool            // skip owners that this process may not set, see attributes
+	image layers
+	// paths on which something is mounted that does not belong to the tree: copied without content
+	covered map[string]bool
+	skip    inode // a folder that is not copied, in case it is in the tree
+	lenient bool  // skip owners that this process may not set, see attributes
 
 	ctx   context.Context //nolint:containedctx // of the one call of tree
 	top   int             // descriptor of the copy's root
@@ -42,9 +43,9 @@ type subtree struct {
 	lowers []*os.File // the layers that have the folder
 }
 
-// tree copies src to dst, both open folders, with owners, modes, times, hard links and extended attributes,
-// without leftOut and the content of emptied. Files that are in a layer of the image share their data with it.
-// Errors of the kernel are wrapped (unix.ENOSPC).
+// tree copies src to dst, both open folders, with owners, modes, times, hard links and extended
+// attributes, without leftOut and the content of emptied. Files that are in a layer of the image
+// share their data with it. Errors of the kernel are wrapped (unix.ENOSPC).
 func (c *copier) tree(ctx context.Context, src, dst *os.File) (copied, error) {
 	c.ctx, c.top, c.links = ctx, int(dst.Fd()), map[inode]string{}
 	err := c.dir(src, dst, subtree{at: ".", lowers: c.image})
@@ -86,7 +87,8 @@ func (c *copier) dir(src, dst *os.File, p subtree) error {
 func (c *copier) entry(src, dst *os.File, name, at string, p subtree) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) { // overlay lists marks for removed files, but there is no such file
+	// overlay lists marks for removed files, but there is no such file
+	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {

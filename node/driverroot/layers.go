@@ -13,9 +13,9 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// layers are the folders that contain the image's files: the lower folders of the container's overlay, opened
-// on the host, the topmost first. A file of a staged root that is identical to a file in them need not be copied,
-// see share.go.
+// layers are the folders that contain the image's files: the lower folders of the container's
+// overlay, opened on the host, the topmost first. A file of a staged root that is identical to a
+// file in them need not be copied, see share.go.
 type layers []*os.File
 
 func (l layers) close() {
@@ -24,14 +24,15 @@ func (l layers) close() {
 	}
 }
 
-// openTarget opens dir, the folder of a copy of the image, and the image's layers with which the copy can share
-// files. If sharing is not possible, reason says why and there are no layers.
+// openTarget opens dir, the folder of a copy of the image, and the image's layers with which the
+// copy can share files. If sharing is not possible, reason says why and there are no layers.
 func (r *Root) openTarget(dir string) (target *os.File, image layers, reason, err error) {
 	init := cmp.Or(r.init, "/proc/1")
 	if r.NoMounts {
 		reason = errors.New("this container is not privileged")
 	} else if image, reason = openLayers(init, r.Image); reason == nil {
-		if target, reason = image.beside(init, dir); reason == nil {
+		target, reason = image.beside(init, dir)
+		if reason == nil {
 			return target, image, nil, nil
 		}
 		image.close()
@@ -40,11 +41,13 @@ func (r *Root) openTarget(dir string) (target *os.File, image layers, reason, er
 	return target, nil, reason, err
 }
 
-// openLayers finds the layers of the image, which is at dir in this container, and opens them through process
-// 1, which is the host's when the pod has hostPID. Anything that is missing for that (no overlay, no hostPID,
-// an unusual snapshotter) is an error, and the image is copied. init is the folder of process 1 in procfs.
+// openLayers finds the layers of the image, which is at dir in this container, and opens them
+// through process 1, which is the host's when the pod has hostPID. Anything that is missing for
+// that (no overlay, no hostPID, an unusual snapshotter) is an error, and the image is copied. init
+// is the folder of process 1 in procfs.
 func openLayers(init, dir string) (l layers, err error) {
-	if dir, err = mounttable.RealPath(dir); err != nil {
+	dir, err = mounttable.RealPath(dir)
+	if err != nil {
 		return nil, err
 	}
 	m, err := mounttable.Containing(dir)
@@ -52,7 +55,11 @@ func openLayers(init, dir string) (l layers, err error) {
 		return nil, err
 	}
 	if m.FSType != "overlay" || metacopy(m.Options) {
-		return nil, fmt.Errorf("%s is on %s, not on an overlay whose files have their data with them", dir, m.FSType)
+		return nil, fmt.Errorf(
+			"%s is on %s, not on an overlay whose files have their data with them",
+			dir,
+			m.FSType,
+		)
 	}
 	inside, err := filepath.Rel(m.Point, dir)
 	if err != nil {
@@ -75,20 +82,29 @@ func openLayers(init, dir string) (l layers, err error) {
 }
 
 func hostRoot(init string) (*os.File, error) {
-	fd, err := unix.Open(filepath.Join(init, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(
+		filepath.Join(init, "root"),
+		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("open the host's root: %w", err)
 	}
 	return os.NewFile(uintptr(fd), init+"/root"), nil
 }
 
-// openIn opens a folder of the host by its path there; links in the path, also absolute ones, are resolved as
-// on the host. A kernel without openat2 (before 5.6) returns an error, and the image is copied.
+// openIn opens a folder of the host by its path there; links in the path, also absolute ones, are
+// resolved as on the host. A kernel without openat2 (before 5.6) returns an error, and the image is
+// copied.
 func openIn(host *os.File, dir string) (*os.File, error) {
-	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	}
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(int(host.Fd()), strings.TrimPrefix(dir, "/"), how)
-		if try < 8 && (errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)) { // EAGAIN: something was renamed meanwhile
+		// EAGAIN: something was renamed meanwhile
+		if try < 8 && (errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)) {
 			continue
 		}
 		if err != nil {
@@ -98,8 +114,9 @@ func openIn(host *os.File, dir string) (*os.File, error) {
 	}
 }
 
-// beside opens dir, a folder of ours on the storage, through the mount of the layers. A hard link needs both
-// names in one mount, not only in one file system, and the pod's volume is a mount of its own.
+// beside opens dir, a folder of ours on the storage, through the mount of the layers. A hard link
+// needs both names in one mount, not only in one file system, and the pod's volume is a mount of
+// its own.
 func (l layers) beside(init, dir string) (*os.File, error) {
 	own, err := mounttable.Containing(dir)
 	if err != nil {
@@ -159,11 +176,12 @@ func mountOf(init string, f *os.File) (mounttable.Mount, error) {
 // maxLayers is the kernel's limit (OVL_MAX_STACK).
 const maxLayers = 500
 
-// overlayLowers returns the lower folders of an overlay from its options in mountinfo, the topmost first, as
-// paths in the mount namespace of the runtime that mounted it, which is the host's. There are two forms:
-// lowerdir=A:B, and lowerdir+=A for each folder (the mount calls of Linux 6.5). Options of another kind give no
-// folders: names with escapes (\: and, in mountinfo, \040), relative names, which containerd uses for some
-// fifty layers and more, and overlay attributes in the user namespace, which this package does not read.
+// overlayLowers returns the lower folders of an overlay from its options in mountinfo, the topmost
+// first, as paths in the mount namespace of the runtime that mounted it, which is the host's. There
+// are two forms: lowerdir=A:B, and lowerdir+=A for each folder (the mount calls of Linux 6.5).
+// Options of another kind give no folders: names with escapes (\: and, in mountinfo, \040),
+// relative names, which containerd uses for some fifty layers and more, and overlay attributes in
+// the user namespace, which this package does not read.
 func overlayLowers(options string) (lowers []string) {
 	if strings.Contains(options, `\`) {
 		return nil
@@ -172,7 +190,8 @@ func overlayLowers(options string) (lowers []string) {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
 		case "lowerdir":
-			lowers = append(lowers, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...) // A::B: B has only data
+			// A::B: B has only data
+			lowers = append(lowers, strings.Split(strings.ReplaceAll(value, "::", ":"), ":")...)
 		case "lowerdir+":
 			lowers = append(lowers, value)
 		case "userxattr":
@@ -188,8 +207,8 @@ func overlayLowers(options string) (lowers []string) {
 	return lowers
 }
 
-// metacopy says whether an overlay may have files in one layer with their data in another one. Its options
-// say so when they differ from the module's parameter.
+// metacopy says whether an overlay may have files in one layer with their data in another one. Its
+// options say so when they differ from the module's parameter.
 func metacopy(options string) bool {
 	for option := range strings.SplitSeq(options, ",") {
 		if value, ok := strings.CutPrefix(option, "metacopy="); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// markerPath is a file in every staged root that describes it; no image has it. It is the last file that is
-// written.
+// markerPath is a file in every staged root that describes it; no image has it. It is the last file
+// that is written.
 const markerPath = "usr/share/nvidia-driver/staged.json"
 
 const (
@@ -22,17 +22,19 @@ const (
 	maxChecked   = 10000
 )
 
-// marker describes a staged root. Checked are the files that a reuse checks by size: those that clients load.
-// Digests of all files would cost the whole advantage of a second start.
+// marker describes a staged root. Checked are the files that a reuse checks by size: those that
+// clients load. Digests of all files would cost the whole advantage of a second start.
 type marker struct {
 	Schema  int              `json:"schema"`
 	Version string           `json:"version"`
 	ID      string           `json:"id"`
 	Checked map[string]int64 `json:"checked"`
-	Boot    string           `json:"boot,omitempty"` // the boot in which it was staged, until it is on the disk: see Sync
+	// the boot in which it was staged, until it is on the disk: see Sync
+	Boot string `json:"boot,omitempty"`
 }
 
-// write replaces the marker. It creates a new file, because an existing one may be shared with the image.
+// write replaces the marker. It creates a new file, because an existing one may be shared with the
+// image.
 func (m marker) write(root *os.Root) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
@@ -54,7 +56,11 @@ func parseMarker(text []byte) (marker, error) {
 		return m, err
 	}
 	if m.Schema != markerSchema || len(m.Checked) == 0 || len(m.Checked) > maxChecked {
-		return m, fmt.Errorf("schema %d with %d files to check: written by another version of this program", m.Schema, len(m.Checked))
+		return m, fmt.Errorf(
+			"schema %d with %d files to check: written by another version of this program",
+			m.Schema,
+			len(m.Checked),
+		)
 	}
 	return m, nil
 }
@@ -97,8 +103,8 @@ func checkIntact(root *os.Root, version, id string) error {
 	return nil
 }
 
-// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA driver look
-// for libraries. They use no ld.so.cache and no other folders.
+// libraryDirs are the folders in which the operator's validator, the device plugin and the DRA
+// driver look for libraries. They use no ld.so.cache and no other folders.
 var libraryDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
@@ -128,7 +134,10 @@ func toCheck(root *os.Root, version string) (map[string]int64, error) {
 		}
 	}
 	if len(checked) == 0 {
-		return nil, fmt.Errorf("the image has no library of driver %s: is this a driver image?", version)
+		return nil, fmt.Errorf(
+			"the image has no library of driver %s: is this a driver image?",
+			version,
+		)
 	}
 	return checked, nil
 }

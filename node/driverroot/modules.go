@@ -30,9 +30,10 @@ const (
 
 var releaseFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
-// AddModules puts kernel modules into a root (see Mount), below lib/modules/<release>/updates/nvidia, with an
-// index, so that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars
-// run. It may be called before and after Mount. It does nothing when the same modules are there.
+// AddModules puts kernel modules into a root (see Mount), below
+// lib/modules/<release>/updates/nvidia, with an index, so that `chroot <root> modprobe nvidia`
+// finds them, which the operator's validator and its sidecars run. It may be called before and
+// after Mount. It does nothing when the same modules are there.
 func (r *Root) AddModules(ctx context.Context, dir string, files []kbuild.File) error {
 	if !releaseFormat().MatchString(r.Release) {
 		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", r.Release)
@@ -46,8 +47,8 @@ func (r *Root) AddModules(ctx context.Context, dir string, files []kbuild.File) 
 // optionsFile has the last name of modprobe.d, because the last value of a parameter counts.
 const optionsFile = "etc/modprobe.d/zz-nvidia-driver.conf"
 
-// SetOptions writes the parameters of modules into a root (see Mount), so that modprobe inside of it loads them as
-// this program does.
+// SetOptions writes the parameters of modules into a root (see Mount), so that modprobe inside of
+// it loads them as this program does.
 func (r *Root) SetOptions(dir string, options kmod.Options) error {
 	err := r.setOptions(cmp.Or(dir, r.Image), options)
 	if err != nil {
@@ -75,7 +76,11 @@ func (r *Root) setOptions(base string, options kmod.Options) error {
 	if err != nil {
 		return err
 	}
-	return newFile(root, optionsFile, []byte("# written by driver-entrypoint: the parameters of this node's driver\n"+text))
+	return newFile(
+		root,
+		optionsFile,
+		[]byte("# written by driver-entrypoint: the parameters of this node's driver\n"+text),
+	)
 }
 
 func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File) error {
@@ -91,7 +96,9 @@ func (r *Root) addModules(ctx context.Context, base string, files []kbuild.File)
 	defer root.Close()
 	dir := path.Join("lib/modules", r.Release, "updates/nvidia")
 	list := listOf(files)
-	if text, err := bounded.FSFile(root.FS(), path.Join(dir, listName), maxList); err == nil && string(text) == list && allThere(root, dir, files) {
+	if text, err := bounded.FSFile(root.FS(), path.Join(dir, listName), maxList); err == nil &&
+		string(text) == list &&
+		allThere(root, dir, files) {
 		return nil
 	}
 	if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -131,8 +138,9 @@ func allThere(root *os.Root, dir string, files []kbuild.File) bool {
 	})
 }
 
-// addFile links or copies under a temporary name, so that modprobe never reads an incomplete module. An
-// existing file of the temporary name is removed and not written to, because it may be a link.
+// addFile links or copies under a temporary name, so that modprobe never reads an incomplete
+// module. An existing file of the temporary name is removed and not written to, because it may be a
+// link.
 func addFile(root *os.Root, base, dir, from string) (err error) {
 	name := path.Join(dir, filepath.Base(from))
 	tmp := name + ".tmp"
@@ -140,7 +148,8 @@ func addFile(root *os.Root, base, dir, from string) (err error) {
 		return err
 	}
 	if linkModule(root, base, from, tmp) {
-		if err := removeIfExists(root, name); err != nil { // a rename of a file to another name of the same file does nothing
+		// a rename of a file to another name of the same file does nothing
+		if err := removeIfExists(root, name); err != nil {
 			return err
 		}
 		return root.Rename(tmp, name)
@@ -168,8 +177,8 @@ func addFile(root *os.Root, base, dir, from string) (err error) {
 	return nil
 }
 
-// linkModule creates another name for a module that the root itself has, which is at base: a module of the
-// image has the same path in a staged root, with the same size and time.
+// linkModule creates another name for a module that the root itself has, which is at base: a module
+// of the image has the same path in a staged root, with the same size and time.
 func linkModule(root *os.Root, base, from, name string) bool {
 	want, err := os.Stat(from)
 	if err != nil {
@@ -177,7 +186,8 @@ func linkModule(root *os.Root, base, from, name string) bool {
 	}
 	inRoot := strings.TrimPrefix(strings.TrimPrefix(filepath.Clean(from), base), "/")
 	have, err := root.Lstat(inRoot)
-	if err != nil || !have.Mode().IsRegular() || have.Size() != want.Size() || !have.ModTime().Equal(want.ModTime()) {
+	if err != nil || !have.Mode().IsRegular() || have.Size() != want.Size() ||
+		!have.ModTime().Equal(want.ModTime()) {
 		return false
 	}
 	return root.Link(inRoot, name) == nil
@@ -190,8 +200,9 @@ func removeIfExists(root *os.Root, name string) error {
 	return nil
 }
 
-// index creates modules.dep and the other index files with the image's own depmod. An image without one has no
-// modprobe either. The kernel's own modules are not in the root: they are loaded before NVIDIA's.
+// index creates modules.dep and the other index files with the image's own depmod. An image without
+// one has no modprobe either. The kernel's own modules are not in the root: they are loaded before
+// NVIDIA's.
 func (r *Root) index(ctx context.Context, base string, view *os.File, root *os.Root) error {
 	for _, depmod := range []string{"/sbin/depmod", "/usr/sbin/depmod"} {
 		if _, err := root.Lstat(strings.TrimPrefix(depmod, "/")); err != nil {
@@ -208,12 +219,14 @@ func (r *Root) index(ctx context.Context, base string, view *os.File, root *os.R
 	return nil
 }
 
-// depmod runs with the served root as its root directory or, where the process may not change its root, from
-// the image of which the root is a copy.
+// depmod runs with the served root as its root directory or, where the process may not change its
+// root, from the image of which the root is a copy.
 func (r *Root) depmod(ctx context.Context, base string, view *os.File, program string) *exec.Cmd {
-	args, attributes := []string{"-a", r.Release}, &syscall.SysProcAttr{Setpgid: true}
+	args := []string{"-a", r.Release}
+	attributes := &syscall.SysProcAttr{Setpgid: true}
 	if r.NoMounts {
-		program, args = filepath.Join(r.Image, program), []string{"-a", "-b", base, r.Release}
+		program = filepath.Join(r.Image, program)
+		args = []string{"-a", "-b", base, r.Release}
 	} else { // in the child, too, the path stands for the open folder until the program starts
 		attributes.Chroot = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
 	}

@@ -17,14 +17,17 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// foreign returns an error if Target is something on which no root can be mounted. It is never followed: a link to / would lead to the
-// mounts of the whole node.
+// foreign returns an error if Target is something on which no root can be mounted. It is never
+// followed: a link to / would lead to the mounts of the whole node.
 func (r *Root) foreign() error {
 	st, err := os.Lstat(r.Target)
 	if err != nil || st.IsDir() {
 		return nil //nolint:nilerr // what is not there is in nobody's way
 	}
-	return fmt.Errorf("%s is no folder of a driver container; remove it on the node: rm %[1]s", r.Target)
+	return fmt.Errorf(
+		"%s is no folder of a driver container; remove it on the node: rm %[1]s",
+		r.Target,
+	)
 }
 
 // Mounted returns the number of layers at Target itself.
@@ -46,23 +49,29 @@ func (r *Root) mounts() ([]mounttable.Mount, error) {
 	return mounts, nil
 }
 
-// submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our /sys and
-// /dev, as in the root of NVIDIA's container. Programs in the root need the device files (chroot to the root,
-// nvidia-smi), so does libnvidia-container, which changes its root, and nvidia-container-runtime, which looks
-// for them below the root only (its configuration has one path for both, nvidia-container-cli.root).
-// Consumers that find dev in the root expect sys as well, so sys comes first.
+// submounts lists our folders that are mounted in the root: procfs, the daemons' sockets, and our
+// /sys and /dev, as in the root of NVIDIA's container. Programs in the root need the device files
+// (chroot to the root, nvidia-smi), so does libnvidia-container, which changes its root, and
+// nvidia-container-runtime, which looks for them below the root only (its configuration has one
+// path for both, nvidia-container-cli.root). Consumers that find dev in the root expect sys as
+// well, so sys comes first.
 //
-// Each submount shows one file system only: the mounts in our /dev (the pod's termination log, shm) would
-// keep resources of the pod in use as long as the root is there. If our /dev is the host's, the submount
-// shows the host's devtmpfs and outlives the container.
+// Each submount shows one file system only: the mounts in our /dev (the pod's termination log, shm)
+// would keep resources of the pod in use as long as the root is there. If our /dev is the host's,
+// the submount shows the host's devtmpfs and outlives the container.
 func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []string{"sys", "dev"}) }
 
-// Mount mounts a root with its submounts at Target: dir is a staged root, of whichever driver, or "" for the image
-// itself. It prepares everything at a private place, so that the root appears at once, here and for every process
-// that shares the folder; a failure leaves nothing. If something is mounted there already it is an error.
+// Mount mounts a root with its submounts at Target: dir is a staged root, of whichever driver, or
+// "" for the image itself. It prepares everything at a private place, so that the root appears at
+// once, here and for every process that shares the folder; a failure leaves nothing. If something
+// is mounted there already it is an error.
 func (r *Root) Mount(ctx context.Context, dir string) error {
 	if dir != "" && filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir) {
-		return fmt.Errorf("mount the driver root: %s is no root that was staged in %s", dir, r.Storage)
+		return fmt.Errorf(
+			"mount the driver root: %s is no root that was staged in %s",
+			dir,
+			r.Storage,
+		)
 	}
 	err := r.mount(ctx, cmp.Or(dir, r.Image))
 	if err != nil {
@@ -80,7 +89,12 @@ func (r *Root) mount(ctx context.Context, dir string) error {
 		return err
 	}
 	if len(mounts) > 0 {
-		return fmt.Errorf("%s has %d mount(s) already, the first from %s: unmount or adopt them first", r.Target, len(mounts), mounts[0].Source)
+		return fmt.Errorf(
+			"%s has %d mount(s) already, the first from %s: unmount or adopt them first",
+			r.Target,
+			len(mounts),
+			mounts[0].Source,
+		)
 	}
 	if err := os.MkdirAll(r.Target, 0o755); err != nil {
 		return err
@@ -114,8 +128,13 @@ func (r *Root) mount(ctx context.Context, dir string) error {
 // warnUnlessShared warns that only this container sees the root in this mount.
 func (r *Root) warnUnlessShared(m mounttable.Mount) {
 	if !m.Shared {
-		r.Log.Warn("nobody else sees the driver root: it lies in a mount that is not shared; mount the host's /run/nvidia with mountPropagation: Bidirectional",
-			"path", r.Target, "mount", m.Point)
+		r.Log.Warn(
+			"nobody else sees the driver root: it lies in a mount that is not shared; mount the host's /run/nvidia with mountPropagation: Bidirectional",
+			"path",
+			r.Target,
+			"mount",
+			m.Point,
+		)
 	}
 }
 
@@ -146,8 +165,8 @@ func (r *Root) furnish(ctx context.Context, base string) error {
 	return nil
 }
 
-// ownFolder creates a folder in the root. It refuses links in the path, which would lead the mount to another
-// place.
+// ownFolder creates a folder in the root. It refuses links in the path, which would lead the mount
+// to another place.
 func ownFolder(root *os.Root, name string) error {
 	at := ""
 	for part := range strings.SplitSeq(name, "/") {
@@ -162,7 +181,8 @@ func ownFolder(root *os.Root, name string) error {
 	return nil
 }
 
-// bindPrivate binds one file system without the mounts in it, and keeps later mounts in it from propagating.
+// bindPrivate binds one file system without the mounts in it, and keeps later mounts in it from
+// propagating.
 func bindPrivate(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", from, to, err)
@@ -173,15 +193,16 @@ func bindPrivate(from, to string) error {
 	return nil
 }
 
-// withScratch calls f with an empty private folder to mount on, and removes everything in it afterwards. A
-// direct bind from a shared mount to a shared place would be a peer of its source: every submount would
-// appear at the source as well.
+// withScratch calls f with an empty private folder to mount on, and removes everything in it
+// afterwards. A direct bind from a shared mount to a shared place would be a peer of its source:
+// every submount would appear at the source as well.
 func withScratch(f func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "driver-root-")
 	if err != nil {
 		return err
 	}
-	if dir, err = mounttable.RealPath(dir); err != nil {
+	dir, err = mounttable.RealPath(dir)
+	if err != nil {
 		return err
 	}
 	defer func() {

@@ -17,21 +17,22 @@ import (
 
 const keepRoots = 2 // beside this driver's: the one before, and one more
 
-// Prune waits until the root is written to the disk, and removes old roots, except those that have one of the
-// needed paths. Each takes seconds, so it is called when the driver serves.
+// Prune waits until the root is written to the disk, and removes old roots, except those that have
+// one of the needed paths. Each takes seconds, so it is called when the driver serves.
 func (r *Root) Prune(ctx context.Context, needed []string) error {
 	if r.Storage == "" {
 		return nil
 	}
-	if err := r.Sync(ctx); err != nil && ctx.Err() == nil { // otherwise it stops, and the next start does it
+	// otherwise it stops, and the next start does it
+	if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
 		r.Log.Warn("the driver root is not on the disk yet", "error", err)
 	}
 	return r.prune(keepRoots, needed)
 }
 
-// prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
-// anywhere, also in a pod that keeps what it mounted when it began, or have a needed path, and always removes
-// damaged roots that are not mounted.
+// prune removes old staged roots, except our own and the newest keep others. It keeps roots that
+// are mounted anywhere, also in a pod that keeps what it mounted when it began, or have a needed
+// path, and always removes damaged roots that are not mounted.
 func (r *Root) prune(keep int, needed []string) error {
 	roots := filepath.Join(r.Storage, rootsDir)
 	entries, err := os.ReadDir(roots)
@@ -56,7 +57,10 @@ func (r *Root) prune(keep int, needed []string) error {
 			olds = append(olds, old{dir, stagedAt(dir)})
 		}
 	}
-	slices.SortStableFunc(olds, func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) })
+	slices.SortStableFunc(
+		olds,
+		func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) },
+	)
 	for _, o := range olds[min(max(keep, 0), len(olds)):] {
 		errs = append(errs, r.removeUnused(o.dir))
 	}
@@ -87,7 +91,8 @@ func (r *Root) removeUnused(dir string) error {
 	if strings.HasPrefix(filepath.Base(dir), tmpPrefix) {
 		return r.removeTree(dir)
 	}
-	// The folder is renamed first: an interrupted removal must not leave a root that looks complete.
+	// The folder is renamed first: an interrupted removal must not leave a root that looks
+	// complete.
 	tmp := filepath.Join(filepath.Dir(dir), tmpPrefix+filepath.Base(dir))
 	if err := os.Rename(dir, tmp); err != nil {
 		return err
@@ -103,13 +108,19 @@ func (r *Root) removeTree(dir string) error {
 		return err
 	}
 	if len(mounts) > 0 {
-		return fmt.Errorf("%s is mounted in %s, which cannot be removed before: umount %s", mounts[0].Source, dir, mounts[0].Point)
+		return fmt.Errorf(
+			"%s is mounted in %s, which cannot be removed before: umount %s",
+			mounts[0].Source,
+			dir,
+			mounts[0].Point,
+		)
 	}
 	return r.removeBare(dir)
 }
 
-// removeBare removes a folder through a view of its parent that has no mounts: if another program mounts a /dev into
-// it meanwhile, the host's devices stay. The kernel does not remove a mount point of this container.
+// removeBare removes a folder through a view of its parent that has no mounts: if another program
+// mounts a /dev into it meanwhile, the host's devices stay. The kernel does not remove a mount
+// point of this container.
 func (r *Root) removeBare(dir string) error {
 	view, err := r.bare(filepath.Dir(dir))
 	if err != nil {

@@ -17,8 +17,8 @@ type Space struct {
 	Inodes uint64 // files, folders and links
 }
 
-// Room returns what Stage would take now, and what of other roots it would remove for that if the storage were
-// full. Both are empty when the root is staged already. It changes nothing.
+// Room returns what Stage would take now, and what of other roots it would remove for that if the
+// storage were full. Both are empty when the root is staged already. It changes nothing.
 func (r *Root) Room() (need, spare Space) {
 	own, err := r.folder(r.Version, r.ID)
 	if r.Storage == "" || err != nil {
@@ -50,7 +50,8 @@ func (r *Root) Room() (need, spare Space) {
 	return need, spare
 }
 
-// need returns what a copy of the image takes. A root that shares the image's files has folders and links of its own.
+// need returns what a copy of the image takes. A root that shares the image's files has folders and
+// links of its own.
 func (r *Root) need(roots string) Space {
 	shares := false
 	dir, layers, reason, err := r.openTarget(roots)
@@ -64,15 +65,18 @@ func (r *Root) need(roots string) Space {
 		return Space{} // Stage says why
 	}
 	defer image.Close()
-	files, others := treeSize(fmt.Sprintf("/proc/self/fd/%d", image.Fd()), func(at string) bool { return leftOut[at] || emptied[at] })
+	files, others := treeSize(
+		fmt.Sprintf("/proc/self/fd/%d", image.Fd()),
+		func(at string) bool { return leftOut[at] || emptied[at] },
+	)
 	if shares {
 		return Space{Inodes: others}
 	}
 	return Space{Bytes: files.Bytes, Inodes: files.Inodes + others}
 }
 
-// treeSize returns what the files of a tree take, and how many folders and links it has. What cannot be read, and
-// what has another name elsewhere, does not count.
+// treeSize returns what the files of a tree take, and how many folders and links it has. What
+// cannot be read, and what has another name elsewhere, does not count.
 func treeSize(dir string, skip func(at string) bool) (files Space, others uint64) {
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(at string, d fs.DirEntry, err error) error {
 		switch {

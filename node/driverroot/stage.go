@@ -14,19 +14,22 @@ import (
 )
 
 // Stage makes the root ready for mounting. With Storage it copies the image to
-// Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that the
-// storage can share with the image's layers take neither time nor space. It reuses an existing root after a
-// check of its libraries, and removes incomplete roots of killed predecessors. When the storage is full, it
-// removes every root that nobody mounts and that has none of the needed paths, and tries once more. After any
-// failure, nothing is left. It mounts nothing, so it may run while another driver serves. Sync has to be called
-// at some time after it. Without Storage nothing is made, and dir is "": the image itself is served.
+// Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that
+// the storage can share with the image's layers take neither time nor space. It reuses an existing
+// root after a check of its libraries, and removes incomplete roots of killed predecessors. When
+// the storage is full, it removes every root that nobody mounts and that has none of the needed
+// paths, and tries once more. After any failure, nothing is left. It mounts nothing, so it may run
+// while another driver serves. Sync has to be called at some time after it. Without Storage nothing
+// is made, and dir is "": the image itself is served.
 func (r *Root) Stage(ctx context.Context, needed []string) (dir string, err error) {
 	dir, err = r.folder(r.Version, r.ID)
 	if err != nil {
 		return "", fmt.Errorf("stage the driver root: %w", err)
 	}
 	if r.Storage == "" {
-		r.Log.Info("no storage of the host is mounted: the root of this container is served, and ends with it")
+		r.Log.Info(
+			"no storage of the host is mounted: the root of this container is served, and ends with it",
+		)
 		return "", nil
 	}
 	err = r.stageIn(ctx, dir, needed)
@@ -41,7 +44,8 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	if err := os.MkdirAll(roots, 0o755); err != nil {
 		return err
 	}
-	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) { // there they only take space
+	// there they only take space
+	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) {
 		return err
 	}
 	if reused, err := r.reuse(dir); reused || err != nil {
@@ -50,7 +54,13 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 	started := time.Now()
 	sum, err := r.copy(ctx, dir)
 	if isFull(err) {
-		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed", "path", roots, "error", err)
+		r.Log.Warn(
+			"the storage is full: driver roots that nobody mounts are removed",
+			"path",
+			roots,
+			"error",
+			err,
+		)
 		if perr := r.prune(0, needed); perr != nil {
 			err = errors.Join(err, perr)
 		} else {
@@ -58,12 +68,27 @@ func (r *Root) stageIn(ctx context.Context, dir string, needed []string) error {
 		}
 	}
 	if isFull(err) {
-		return fmt.Errorf("%w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", err)
+		return fmt.Errorf(
+			"%w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served",
+			err,
+		)
 	}
 	if err != nil {
 		return readOnly(r.Storage, err)
 	}
-	r.Log.Info("driver root staged", "path", dir, "files", sum.files, "bytes", sum.bytes, "shared", sum.shared, "duration", time.Since(started).Round(10*time.Millisecond))
+	r.Log.Info(
+		"driver root staged",
+		"path",
+		dir,
+		"files",
+		sum.files,
+		"bytes",
+		sum.bytes,
+		"shared",
+		sum.shared,
+		"duration",
+		time.Since(started).Round(10*time.Millisecond),
+	)
 	return nil
 }
 
@@ -74,10 +99,15 @@ func readOnly(storage string, err error) error {
 	if !errors.Is(err, unix.EROFS) {
 		return err
 	}
-	return fmt.Errorf("%w: what is in %s does not serve this image, and it cannot be written: mount it writable, or bake it for this image", err, storage)
+	return fmt.Errorf(
+		"%w: what is in %s does not serve this image, and it cannot be written: mount it writable, or bake it for this image",
+		err,
+		storage,
+	)
 }
 
-// reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers finds it.
+// reuse says whether dir is a complete root. It moves a damaged one aside, where removeLeftovers
+// finds it.
 func (r *Root) reuse(dir string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +157,8 @@ func (r *Root) copy(ctx context.Context, dir string) (sum copied, err error) {
 		r.Log.Info("the driver root is a whole copy of the image", "reason", reason)
 	}
 	c := &copier{image: image, covered: covered, skip: identity(r.Storage), lenient: r.NoMounts}
-	if sum, err = c.tree(ctx, src, dst); err != nil {
+	sum, err = c.tree(ctx, src, dst)
+	if err != nil {
 		return sum, err
 	}
 	if err := r.finish(dst); err != nil {
@@ -147,10 +178,12 @@ func (r *Root) finish(dst *os.File) error {
 		return err
 	}
 	m := marker{Schema: markerSchema, Version: r.Version, ID: r.ID}
-	if m.Boot, err = bootID(); err != nil {
+	m.Boot, err = bootID()
+	if err != nil {
 		return err
 	}
-	if m.Checked, err = toCheck(root, r.Version); err != nil {
+	m.Checked, err = toCheck(root, r.Version)
+	if err != nil {
 		return err
 	}
 	return m.write(root)
@@ -173,8 +206,8 @@ func isSameFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// syncFS waits until everything in a file system is on the disk: one wait instead of ten thousand for single
-// files. The call cannot be interrupted; when ctx ends, it continues in its goroutine.
+// syncFS waits until everything in a file system is on the disk: one wait instead of ten thousand
+// for single files. The call cannot be interrupted; when ctx ends, it continues in its goroutine.
 func syncFS(ctx context.Context, f *os.File) error {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// A root is served as soon as it is complete for its consumers. Whether it is on the disk matters only after
-// the machine went down, and waiting for that can take long, because a file system writes everything at once,
-// including what the runtime has just unpacked. Until Sync has waited, the marker of a root therefore names
-// this boot, and the root counts as complete only in this boot.
+// A root is served as soon as it is complete for its consumers. Whether it is on the disk matters
+// only after the machine went down, and waiting for that can take long, because a file system
+// writes everything at once, including what the runtime has just unpacked. Until Sync has waited,
+// the marker of a root therefore names this boot, and the root counts as complete only in this
+// boot.
 
 const syncWait = 5 * time.Minute
 
@@ -29,8 +30,9 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Sync waits until the roots that were staged in this boot are on the disk. Without it, a start after the
-// machine went down stages again. It takes seconds when the disk is busy, so call it when the driver serves.
+// Sync waits until the roots that were staged in this boot are on the disk. Without it, a start
+// after the machine went down stages again. It takes seconds when the disk is busy, so call it when
+// the driver serves.
 func (r *Root) Sync(ctx context.Context) error {
 	if r.Storage == "" {
 		return nil
@@ -75,7 +77,11 @@ func (r *Root) sync(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, syncWait, fmt.Errorf("not done after %s", syncWait))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		syncWait,
+		fmt.Errorf("not done after %s", syncWait),
+	)
 	defer cancel()
 	dir, err := roots.Open(".")
 	if err != nil {

@@ -18,9 +18,10 @@ const (
 	maxMounts = 10000 // limit for a loop that makes no progress
 )
 
-// Unmount unmounts everything at and below Target, one at a time, until mountinfo shows none, however many layers
-// killed predecessors left. It tries a mount in use for 2 seconds and then detaches it: new lookups of the path do
-// not find it any more, while processes inside keep it. The empty folder stays for consumers that mounted it.
+// Unmount unmounts everything at and below Target, one at a time, until mountinfo shows none,
+// however many layers killed predecessors left. It tries a mount in use for 2 seconds and then
+// detaches it: new lookups of the path do not find it any more, while processes inside keep it. The
+// empty folder stays for consumers that mounted it.
 func (r *Root) Unmount(ctx context.Context) error {
 	if r.foreign() != nil {
 		return nil //nolint:nilerr // preflight says what is in the way
@@ -41,16 +42,24 @@ func (r *Root) unmountBelow(ctx context.Context, dir string) error {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 	}
-	return fmt.Errorf("unmount %s: there is no end of mounts after %d: who mounts there?", dir, maxMounts)
+	return fmt.Errorf(
+		"unmount %s: there is no end of mounts after %d: who mounts there?",
+		dir,
+		maxMounts,
+	)
 }
 
-// unmountOne unmounts the one with the longest path that is a mount point now: the path of a covered mount leads
-// into another mount, until those that cover it are gone.
+// unmountOne unmounts the one with the longest path that is a mount point now: the path of a
+// covered mount leads into another mount, until those that cover it are gone.
 func (r *Root) unmountOne(ctx context.Context, mounts []mounttable.Mount) (err error) {
-	slices.SortStableFunc(mounts, func(a, b mounttable.Mount) int { return len(b.Point) - len(a.Point) })
+	slices.SortStableFunc(
+		mounts,
+		func(a, b mounttable.Mount) int { return len(b.Point) - len(a.Point) },
+	)
 	for _, m := range mounts {
 		err = r.unmountPoint(ctx, m.Point)
-		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) &&
+			!errors.Is(err, unix.ENOTDIR) {
 			break
 		}
 	}
@@ -67,7 +76,13 @@ func (r *Root) unmountPoint(ctx context.Context, point string) error {
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("%s: %w", point, err)
 		case time.Now().After(deadline):
-			r.Log.Warn("a mount is still in use: it is detached, and who uses it keeps it", "path", point, "duration", busyFor)
+			r.Log.Warn(
+				"a mount is still in use: it is detached, and who uses it keeps it",
+				"path",
+				point,
+				"duration",
+				busyFor,
+			)
 			return unix.Unmount(point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		select {

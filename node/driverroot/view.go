@@ -11,13 +11,15 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// bareView opens dir without anything that is mounted on it or below it. A copy of the image needs this: the
-// image's folders are covered by procfs, by volumes of the pod (the GPU Operator mounts one over
-// /lib/firmware) and by files that the runtime binds (/etc/hosts). Comparing device numbers would not work:
-// on overlay they do not distinguish file systems, and covered files would stay hidden.
+// bareView opens dir without anything that is mounted on it or below it. A copy of the image needs
+// this: the image's folders are covered by procfs, by volumes of the pod (the GPU Operator mounts
+// one over /lib/firmware) and by files that the runtime binds (/etc/hosts). Comparing device
+// numbers would not work: on overlay they do not distinguish file systems, and covered files would
+// stay hidden.
 //
-// It uses a bind mount in the mount namespace of one thread, which ends at once: nothing can be left behind
-// or be seen by another process, whatever happens to this one. The folder stays open without its namespace.
+// It uses a bind mount in the mount namespace of one thread, which ends at once: nothing can be
+// left behind or be seen by another process, whatever happens to this one. The folder stays open
+// without its namespace.
 func bareView(dir string) (*os.File, error) {
 	var f *os.File
 	var err error
@@ -32,7 +34,8 @@ func openBare(dir string) (*os.File, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return nil, fmt.Errorf("unshare: %w (the container has to be privileged)", err)
 	}
-	// /proc is a mount everywhere. New mounts on it belong to it, so only this mount has to be private.
+	// /proc is a mount everywhere. New mounts on it belong to it, so only this mount has to be
+	// private.
 	const over = "/proc"
 	if err := unix.Mount("", over, "", unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make %s private: %w", over, err)
@@ -47,9 +50,9 @@ func openBare(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// onOwnThread calls f on a thread of its own, which ends afterwards. The first thread of a process cannot end
-// and would keep /proc/self in f's namespace; if the goroutine gets that thread, it keeps it busy while f
-// runs on another one.
+// onOwnThread calls f on a thread of its own, which ends afterwards. The first thread of a process
+// cannot end and would keep /proc/self in f's namespace; if the goroutine gets that thread, it
+// keeps it busy while f runs on another one.
 func onOwnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -65,8 +68,8 @@ func onOwnThread(f func()) {
 	<-done
 }
 
-// bare opens a folder of ours itself and not its path: the host's /lib/modules may be mounted in the container, and
-// must not be changed. In a folder on the storage nothing is mounted.
+// bare opens a folder of ours itself and not its path: the host's /lib/modules may be mounted in
+// the container, and must not be changed. In a folder on the storage nothing is mounted.
 func (r *Root) bare(dir string) (*os.File, error) {
 	if r.NoMounts {
 		return os.Open(dir)
@@ -79,9 +82,10 @@ func rootAt(f *os.File) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
-// view opens the image for a copy. covered lists the relative paths on which something else is mounted; it is
-// empty if the view shows the files below the mounts. If the container may not mount, the covered files stay
-// hidden: a folder of the image that a volume covers is then empty in the root.
+// view opens the image for a copy. covered lists the relative paths on which something else is
+// mounted; it is empty if the view shows the files below the mounts. If the container may not
+// mount, the covered files stay hidden: a folder of the image that a volume covers is then empty in
+// the root.
 func (r *Root) view() (image *os.File, covered map[string]bool, err error) {
 	if !r.NoMounts {
 		image, err = bareView(r.Image)
@@ -91,7 +95,9 @@ func (r *Root) view() (image *os.File, covered map[string]bool, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	mounts, err := mounttable.Read(func(point string) bool { return point != dir && mounttable.AtOrBelow(point, dir) })
+	mounts, err := mounttable.Read(
+		func(point string) bool { return point != dir && mounttable.AtOrBelow(point, dir) },
+	)
 	if err != nil {
 		return nil, nil, err
 	}

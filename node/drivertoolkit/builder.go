@@ -29,8 +29,8 @@ type Builder struct {
 	Scratch string // "/var/tmp/nvidia-driver", as in an image: equal paths give equal modules
 }
 
-// Run serves requests until ctx ends, and returns nil then. Errors: the folder cannot be used, or its program is another
-// version (the container has to be started again).
+// Run serves requests until ctx ends, and returns nil then. Errors: the folder cannot be used, or
+// its program is another version (the container has to be started again).
 func (b Builder) Run(ctx context.Context) error {
 	f, err := openFolder(b.Dir)
 	if err != nil {
@@ -45,7 +45,10 @@ func (b Builder) Run(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, errSchema):
-			return fmt.Errorf("read the request of the driver container: %w: this container starts again with that one", err)
+			return fmt.Errorf(
+				"read the request of the driver container: %w: this container starts again with that one",
+				err,
+			)
 		case err != nil && err.Error() != said:
 			said = err.Error()
 			b.Log.Info("waiting for a request of the driver container", "error", err)
@@ -59,7 +62,11 @@ func (b Builder) Run(ctx context.Context) error {
 
 // serve answers one request.
 func (b Builder) serve(ctx context.Context, f folder, r request) {
-	limited, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it took longer than %s", buildDeadline))
+	limited, cancel := context.WithTimeoutCause(
+		ctx,
+		buildDeadline,
+		fmt.Errorf("it took longer than %s", buildDeadline),
+	)
 	defer cancel()
 	set, err := b.compile(limited, f, r)
 	if ctx.Err() != nil { // a signal: nothing is said, the next container begins again
@@ -73,13 +80,15 @@ func (b Builder) serve(ctx context.Context, f folder, r request) {
 	b.Log.Error("no modules", "error", err)
 	a := answer{Run: r.Run, Reason: explain(err, b.Dir).Error()}
 	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		a.Reason, a.Full, a.Failure = failed.Err.Error(), errors.Is(failed.Err, unix.ENOSPC), failed
+		a.Reason = failed.Err.Error()
+		a.Full = errors.Is(failed.Err, unix.ENOSPC)
+		a.Failure = failed
 	}
 	b.tell(f, a)
 }
 
-// tell answers. If the driver container has another request by now, or none, it ignores that, and what was compiled waits in the
-// folder for its next one.
+// tell answers. If the driver container has another request by now, or none, it ignores that, and
+// what was compiled waits in the folder for its next one.
 func (b Builder) tell(f folder, a answer) {
 	a.Schema = schema
 	if err := f.put(answerFile, a); err != nil { // the driver container finds out by its deadline
@@ -87,20 +96,25 @@ func (b Builder) tell(f folder, a answer) {
 	}
 }
 
-// keepSets is how many sets stay in the folder: with and without a companion that was asked for later.
+// keepSets is how many sets stay in the folder: with and without a companion that was asked for
+// later.
 const keepSets = 2
 
-// compile returns the set of a request: one that is in the folder, or a new one of the sources in the folder, with headers and
-// compiler of this container.
+// compile returns the set of a request: one that is in the folder, or a new one of the sources in
+// the folder, with headers and compiler of this container.
 func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set, error) {
-	r.Image, r.Path, r.Work, r.Log = filepath.Join(b.Dir, driverDir), b.Path, b.Scratch, filepath.Join(b.Dir, logFile)
+	r.Image = filepath.Join(b.Dir, driverDir)
+	r.Path = b.Path
+	r.Work = b.Scratch
+	r.Log = filepath.Join(b.Dir, logFile)
 	h, err := buildtree.Find(r.Kernel, []buildtree.Root{{Dir: b.Root, Name: "Driver Toolkit"}})
 	if err != nil {
 		return nil, b.otherKernel(r.Kernel, err)
 	}
 	if len(r.RDMA) > 0 {
 		arch, _ := distros.LookupArch(r.Info.Arch)
-		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil || name != r.RDMA[0] {
+		if name, err := modules.OFED(b.Root, arch.Kernel, r.Kernel); err != nil ||
+			name != r.RDMA[0] {
 			const text = "it sees the RDMA driver %q, the driver container %q: mount /run/mellanox/drivers/usr/src in both"
 			return nil, errors.Join(fmt.Errorf(text, name, r.RDMA[0]), err)
 		}

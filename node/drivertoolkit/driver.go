@@ -1,12 +1,13 @@
-// Package drivertoolkit lets a second container of the pod compile the driver's modules: OpenShift's Driver
-// Toolkit, which has the headers and the compiler of the node's kernel and nothing of the driver. Both
-// containers share a folder.
+// Package drivertoolkit lets a second container of the pod compile the driver's modules:
+// OpenShift's Driver Toolkit, which has the headers and the compiler of the node's kernel and
+// nothing of the driver. Both containers share a folder.
 //
-// The driver container asks (Invite, Compile): it puts its own program, the sources and a request into the
-// folder, waits with a deadline, and takes the modules over as the entry of a cache that they are. The toolkit
-// container answers (Builder). Each request has the name of a run, and answers to another run do not count, so
-// that what earlier containers left does no harm. To the driver container the folder is untrusted input. To the
-// toolkit container it is what the driver container wrote, and it runs a compile of it.
+// The driver container asks (Invite, Compile): it puts its own program, the sources and a request
+// into the folder, waits with a deadline, and takes the modules over as the entry of a cache that
+// they are. The toolkit container answers (Builder). Each request has the name of a run, and
+// answers to another run do not count, so that what earlier containers left does no harm. To the
+// driver container the folder is untrusted input. To the toolkit container it is what the driver
+// container wrote, and it runs a compile of it.
 //
 // The package decides nothing about a node, signs nothing and loads nothing.
 package drivertoolkit
@@ -41,9 +42,10 @@ const (
 
 // Job is one compile for the node's kernel.
 type Job struct {
-	modules.Request                       // Image is the root of the driver container; Work gets the result
-	Kernel          string                // release
-	Fits            func(kbuild.Key) bool // whether a set is what is wanted
+	// Image is the root of the driver container; Work gets the result
+	modules.Request
+	Kernel string                // release
+	Fits   func(kbuild.Key) bool // whether a set is what is wanted
 
 	Dir     string              // the shared folder
 	Timeout time.Duration       // within which the toolkit container has to begin
@@ -51,8 +53,8 @@ type Job struct {
 	Logger  *slog.Logger
 }
 
-// UnavailableError says that the toolkit container gives no modules, for another reason than that the driver
-// does not compile.
+// UnavailableError says that the toolkit container gives no modules, for another reason than that
+// the driver does not compile.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {
@@ -61,8 +63,9 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Compile lets the toolkit container compile, and returns the set, which is in Job.Work. What that container has compiled before it
-// does not compile again. Errors: ctx's cause, *kbuild.CompileError if the driver does not compile, else *UnavailableError.
+// Compile lets the toolkit container compile, and returns the set, which is in Job.Work. What that
+// container has compiled before it does not compile again. Errors: ctx's cause,
+// *kbuild.CompileError if the driver does not compile, else *UnavailableError.
 func (j Job) Compile(ctx context.Context) (*kbuild.Set, error) {
 	set, err := j.compile(ctx)
 	switch {
@@ -94,18 +97,20 @@ func (j Job) compile(ctx context.Context) (set *kbuild.Set, err error) {
 	}
 	name, err := f.await(ctx, j, r.Run)
 	if err == nil {
-		if set, err = f.take(name, j); err != nil {
+		set, err = f.take(name, j)
+		if err != nil {
 			err = fmt.Errorf("its modules are refused: %w", err)
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, f.root.RemoveAll(requestFile)) // what the toolkit container still compiles waits there for the next request
+		// what the toolkit container still compiles waits there for the next request
+		err = errors.Join(err, f.root.RemoveAll(requestFile))
 	}
 	return set, err
 }
 
-// Invite lets the toolkit container start, which waits for dir_prepared. What an earlier driver container asked for is withdrawn.
-// Compiled modules stay.
+// Invite lets the toolkit container start, which waits for dir_prepared. What an earlier driver
+// container asked for is withdrawn. Compiled modules stay.
 func Invite(dir string) error {
 	f, err := openFolder(dir)
 	if err != nil {
@@ -124,8 +129,8 @@ func Invite(dir string) error {
 	return explain(err, dir)
 }
 
-// putProgram copies this program into the folder. A child that is forked meanwhile would have the copy open
-// for writing, and the toolkit container could not start it (ETXTBSY).
+// putProgram copies this program into the folder. A child that is forked meanwhile would have the
+// copy open for writing, and the toolkit container could not start it (ETXTBSY).
 func (f folder) putProgram() error {
 	in, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -137,7 +142,8 @@ func (f folder) putProgram() error {
 	return f.write(Program, 0o755, in)
 }
 
-// putSources copies what a compile needs of the image: the sources of the flavour with their patches, and those of the companions.
+// putSources copies what a compile needs of the image: the sources of the flavour with their
+// patches, and those of the companions.
 func (f folder) putSources(ctx context.Context, r modules.Request) error {
 	folders := []string{modules.Sources(r.Info.Driver, r.Flavour)}
 	for _, c := range modules.Companions(r.Info, r.Flavour, r.Companions) {
@@ -154,15 +160,17 @@ func (f folder) putSources(ctx context.Context, r modules.Request) error {
 	return nil
 }
 
-// await waits until the set of a run is there, and returns its name. The toolkit container has to begin within the
-// timeout, and to end within the deadline of a compile: if it dies, the kubelet starts it again, and it begins again.
+// await waits until the set of a run is there, and returns its name. The toolkit container has to
+// begin within the timeout, and to end within the deadline of a compile: if it dies, the kubelet
+// starts it again, and it begins again.
 func (f folder) await(ctx context.Context, j Job, run string) (set string, err error) {
 	waits := func(reason string) {
 		j.Logger.Info(reason) //nolint:sloglint // the sentence is also in the status
 		j.Waits(reason)
 	}
 	waits("waiting for the Driver Toolkit container to start")
-	began, limit := false, time.Now().Add(j.Timeout)
+	began := false
+	limit := time.Now().Add(j.Timeout)
 	for {
 		var a answer
 		err := f.receive(answerFile, &a)
@@ -181,13 +189,25 @@ func (f folder) await(ctx context.Context, j Job, run string) (set string, err e
 			return "", errors.New(a.Reason)
 		case !began:
 			began, limit = true, time.Now().Add(buildDeadline)
-			waits(fmt.Sprintf("waiting for the Driver Toolkit container, which compiles the modules of driver %s for kernel %s", j.Info.Driver, j.Kernel))
+			waits(
+				fmt.Sprintf(
+					"waiting for the Driver Toolkit container, which compiles the modules of driver %s for kernel %s",
+					j.Info.Driver,
+					j.Kernel,
+				),
+			)
 		}
 		if time.Now().After(limit) {
 			if began {
-				return "", fmt.Errorf("it compiles for longer than %s; see the log of openshift-driver-toolkit-ctr, and whether its memory limit ended it", buildDeadline)
+				return "", fmt.Errorf(
+					"it compiles for longer than %s; see the log of openshift-driver-toolkit-ctr, and whether its memory limit ended it",
+					buildDeadline,
+				)
 			}
-			return "", fmt.Errorf("it did not begin within %s; see whether openshift-driver-toolkit-ctr runs in this pod and could pull its image", j.Timeout)
+			return "", fmt.Errorf(
+				"it did not begin within %s; see whether openshift-driver-toolkit-ctr runs in this pod and could pull its image",
+				j.Timeout,
+			)
 		}
 		if !daemons.Sleep(ctx, poll) {
 			return "", context.Cause(ctx)
@@ -198,8 +218,11 @@ func (f folder) await(ctx context.Context, j Job, run string) (set string, err e
 // compileError returns the error of the compile as if it had run here.
 func (f folder) compileError(a answer, j Job) error {
 	failed := a.Failure
-	failed.Driver, failed.Release, failed.Log = j.Info.Driver, j.Kernel, filepath.Join(f.dir, logFile)
-	if failed.Err = errors.New(a.Reason + " (in the Driver Toolkit container)"); a.Full {
+	failed.Driver = j.Info.Driver
+	failed.Release = j.Kernel
+	failed.Log = filepath.Join(f.dir, logFile)
+	failed.Err = errors.New(a.Reason + " (in the Driver Toolkit container)")
+	if a.Full {
 		failed.Err = fmt.Errorf("%w: %w", failed.Err, unix.ENOSPC)
 	}
 	return failed

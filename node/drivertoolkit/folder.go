@@ -15,8 +15,8 @@ import (
 // DefaultDir is where the GPU Operator mounts the shared folder in both containers.
 const DefaultDir = "/mnt/shared-nvidia-driver-toolkit"
 
-// Program is the name of this program in the shared folder, which the toolkit container starts, and in the
-// search path of the driver container.
+// Program is the name of this program in the shared folder, which the toolkit container starts, and
+// in the search path of the driver container.
 const Program = "ocp_dtk_entrypoint"
 
 // The verbs of the two containers, as the GPU Operator spells them.
@@ -25,7 +25,8 @@ const (
 	BuilderVerb = "dtk-build-driver"    // the toolkit container, from the shared folder
 )
 
-// What else is in the folder. The command of the toolkit container, which the operator writes, waits for the first one.
+// What else is in the folder. The command of the toolkit container, which the operator writes,
+// waits for the first one.
 const (
 	prepared    = "dir_prepared" // the toolkit container may start Program
 	requestFile = "request.json" // of the driver container
@@ -45,7 +46,10 @@ type folder struct {
 func openFolder(dir string) (folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		err = fmt.Errorf("open the folder that is shared with the Driver Toolkit container: %w", err)
+		err = fmt.Errorf(
+			"open the folder that is shared with the Driver Toolkit container: %w",
+			err,
+		)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; mount one emptyDir there in both containers", err)
 		}
@@ -57,8 +61,8 @@ func openFolder(dir string) (folder, error) {
 // maxFile bounds what is read of a request, an answer or a manifest.
 const maxFile = 4 << 20
 
-// open opens a regular file. Opening a device can do something, and opening a pipe can block: both are
-// refused.
+// open opens a regular file. Opening a device can do something, and opening a pipe can block: both
+// are refused.
 func (f folder) open(name string) (*os.File, error) {
 	info, err := f.root.Lstat(name)
 	if err != nil {
@@ -69,7 +73,8 @@ func (f folder) open(name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info, err = file.Stat(); err == nil && info.Mode().IsRegular() { // nobody replaced it meanwhile
+		info, err = file.Stat()
+		if err == nil && info.Mode().IsRegular() { // nobody replaced it meanwhile
 			return file, nil
 		}
 		file.Close()
@@ -100,7 +105,8 @@ func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 		out, err = f.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	}
 	if err == nil {
-		if _, err = io.Copy(out, from); err == nil {
+		_, err = io.Copy(out, from)
+		if err == nil {
 			err = errors.Join(out.Chmod(mode), out.Sync()) // whatever the umask is
 		}
 		err = errors.Join(err, out.Close())
@@ -118,7 +124,11 @@ func (f folder) write(name string, mode fs.FileMode, from io.Reader) error {
 func explain(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fmt.Errorf("%w; %s is full: raise the sizeLimit of the emptyDir, or free the node's disk", err, dir)
+		return fmt.Errorf(
+			"%w; %s is full: raise the sizeLimit of the emptyDir, or free the node's disk",
+			err,
+			dir,
+		)
 	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; %s has to be writable in both containers", err, dir)
 	}

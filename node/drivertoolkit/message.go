@@ -13,8 +13,8 @@ import (
 	"github.com/driver-container/driver-container/node/modules"
 )
 
-// schema is the version of request and answer. Both containers run the same program, unless the image of one
-// was changed in a running pod.
+// schema is the version of request and answer. Both containers run the same program, unless the
+// image of one was changed in a running pod.
 const schema = 4
 
 // Bounds of what one container reads of the other one.
@@ -31,14 +31,16 @@ type request struct {
 	modules.Request `json:"compile"`
 }
 
-// answer is what became of a request: nothing yet, because it is being compiled, a set, or the reason why there is none.
+// answer is what became of a request: nothing yet, because it is being compiled, a set, or the
+// reason why there is none.
 type answer struct {
-	Schema  int                  `json:"schema"`
-	Run     string               `json:"run"`           // of the request
-	Set     string               `json:"set,omitempty"` // name of the folder below modules
-	Reason  string               `json:"reason,omitempty"`
-	Failure *kbuild.CompileError `json:"failure,omitempty"` // if the compile itself failed; Reason has its Err
-	Full    bool                 `json:"full,omitempty"`    // because the disk was full
+	Schema int    `json:"schema"`
+	Run    string `json:"run"`           // of the request
+	Set    string `json:"set,omitempty"` // name of the folder below modules
+	Reason string `json:"reason,omitempty"`
+	// if the compile itself failed; Reason has its Err
+	Failure *kbuild.CompileError `json:"failure,omitempty"`
+	Full    bool                 `json:"full,omitempty"` // because the disk was full
 }
 
 var setName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,254}$`)

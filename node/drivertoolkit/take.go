@@ -28,14 +28,20 @@ func (f folder) take(name string, j Job) (*kbuild.Set, error) {
 	key := set.Key
 	switch hostile := func(text string) bool { return plain(text) != text }; {
 	case !j.Fits(key):
-		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", key.Driver, key.Flavour, key.Release)
+		return nil, fmt.Errorf(
+			"they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way",
+			key.Driver,
+			key.Flavour,
+			key.Release,
+		)
 	case len(set.Certificate) > 0:
 		return nil, errors.New("they are signed, and the toolkit container has no key")
 	case slices.ContainsFunc([]string{key.Arch, key.Kernel, key.Compiler}, hostile):
 		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
 	}
 	set.Dir = filepath.Join(j.Work, "toolkit")
-	if err = errors.Join(os.RemoveAll(set.Dir), os.MkdirAll(set.Dir, 0o700)); err != nil {
+	err = errors.Join(os.RemoveAll(set.Dir), os.MkdirAll(set.Dir, 0o700))
+	if err != nil {
 		return nil, err
 	}
 	for i := range set.Modules {
@@ -67,7 +73,8 @@ func (f folder) takeModule(from string, m kbuild.File) error {
 	}
 	sum := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, m.Size))
-	if err = errors.Join(err, out.Close()); err == nil && hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
+	err = errors.Join(err, out.Close())
+	if err == nil && hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
 		err = fmt.Errorf("%s has changed since it was stored", from)
 	}
 	return err

@@ -35,26 +35,41 @@ type Agent struct {
 	eventsFailed bool // which was logged
 }
 
-// New returns an agent. It calls releaseMemory after work for an upgrade, when the memory for that can be released.
+// New returns an agent. It calls releaseMemory after work for an upgrade, when the memory for that
+// can be released.
 func New(cfg Config, client *kubernetes.Client, log *slog.Logger, releaseMemory func()) *Agent {
-	return &Agent{cfg: cfg, client: client, log: log, releaseMemory: releaseMemory, mayHaveRecord: true,
-		messages: map[string]message{}, events: &kubernetes.Recorder{Client: client, Host: cfg.Node, Now: time.Now}}
+	return &Agent{
+		cfg:           cfg,
+		client:        client,
+		log:           log,
+		releaseMemory: releaseMemory,
+		mayHaveRecord: true,
+		messages:      map[string]message{},
+		events:        &kubernetes.Recorder{Client: client, Host: cfg.Node, Now: time.Now},
+	}
 }
 
 const (
 	statusInterval = 2 * time.Second // between reads of the status file, which are cheap
 	sweepInterval  = 2 * time.Second // between requests to the cluster while pods end
-	// Until the next request to the cluster: the annotation may be there by then, or a budget may allow the
-	// eviction.
+	// Until the next request to the cluster: the annotation may be there by then, or a budget may
+	// allow the eviction.
 	clusterRetry    = 10 * time.Second
 	foreignRetry    = 30 * time.Second // until another pod's record is read again
 	shutdownTimeout = 20 * time.Second // for undoing the changes when this process has to end
 )
 
-// Run works until ctx ends, then undoes the changes on the node. An error says that this failed and the next
-// instance has to do it. Run does not end for any other reason: without the cluster it tries again.
+// Run works until ctx ends, then undoes the changes on the node. An error says that this failed and
+// the next instance has to do it. Run does not end for any other reason: without the cluster it
+// tries again.
 func (a *Agent) Run(ctx context.Context) error {
-	a.log.Info("waiting for the driver to ask for a free node", "pod", a.cfg.Namespace+"/"+a.cfg.Pod, "node", a.cfg.Node)
+	a.log.Info(
+		"waiting for the driver to ask for a free node",
+		"pod",
+		a.cfg.Namespace+"/"+a.cfg.Pod,
+		"node",
+		a.cfg.Node,
+	)
 	for a.round(ctx); daemons.Sleep(ctx, statusInterval); {
 		a.round(ctx)
 	}
@@ -65,7 +80,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	done, err := a.putBack(ctx, a.isForeign)
 	if err != nil {
-		return fmt.Errorf("at the end: %w; the next instance of this pod does it, or see the annotation %s of node %s", err, Annotation, a.cfg.Node)
+		return fmt.Errorf(
+			"at the end: %w; the next instance of this pod does it, or see the annotation %s of node %s",
+			err,
+			Annotation,
+			a.cfg.Node,
+		)
 	}
 	if done != "" {
 		a.log.Info("put back", "changes", done)
@@ -89,8 +109,8 @@ func (a *Agent) driver() status.Snapshot {
 	return st
 }
 
-// round is one step. It asks the cluster only when the driver waits for that or when changes may have to be
-// undone.
+// round is one step. It asks the cluster only when the driver waits for that or when changes may
+// have to be undone.
 func (a *Agent) round(ctx context.Context) {
 	st := a.driver()
 	if !a.wantsFreeNode(st) && !a.mayHaveRecord {
@@ -123,15 +143,24 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if err != nil {
 		return clusterRetry, err
 	}
-	if asker := n.Metadata.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
-		return clusterRetry, nil // the driver has not asked yet, or is not the instance that was allowed to continue
+	if asker := n.Metadata.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod &&
+		(asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
+		// the driver has not asked yet, or is not the instance that was allowed to continue
+		return clusterRetry, nil
 	}
 	l, err := a.sweep(ctx, a.toPause(n.Metadata.Labels), true)
 	if err != nil {
 		return clusterRetry, err
 	}
 	if len(l.refused) > 0 {
-		a.report(ctx, reasonBlocked, "driver %s waits for node %s to be free, and nothing is evicted yet: %s", st.Wanted, a.cfg.Node, l)
+		a.report(
+			ctx,
+			reasonBlocked,
+			"driver %s waits for node %s to be free, and nothing is evicted yet: %s",
+			st.Wanted,
+			a.cfg.Node,
+			l,
+		)
 		return max(min(clusterRetry, a.cfg.RetryAfter), min(l.after, a.cfg.Timeout)), nil
 	}
 	err = a.attempt(ctx, l)

@@ -24,8 +24,8 @@ type progress struct {
 	err      error       // of the last sweep
 }
 
-// attempt frees the node and stays until the driver serves. At its end it always undoes its changes. found is
-// what a trial has found on the node.
+// attempt frees the node and stays until the driver serves. At its end it always undoes its
+// changes. found is what a trial has found on the node.
 func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 	a.mayHaveRecord = true
 	a.history.begin()
@@ -47,8 +47,8 @@ func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 	}
 }
 
-// step looks at the driver, and at the node as long as the driver waits for it. An error says why the attempt is
-// given up.
+// step looks at the driver, and at the node as long as the driver waits for it. An error says why
+// the attempt is given up.
 func (a *Agent) step(ctx context.Context, p *progress) (serves bool, err error) {
 	st := a.driver()
 	if a.isServing(st) {
@@ -96,8 +96,8 @@ func (a *Agent) sweepOnce(ctx context.Context, p *progress, st status.Snapshot) 
 	return nil
 }
 
-// free does one sweep, pauses the daemons whose turn it is, and lets the driver continue when no GPU user is
-// left.
+// free does one sweep, pauses the daemons whose turn it is, and lets the driver continue when no
+// GPU user is left.
 func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) {
 	n, err := a.getNode(ctx)
 	if err != nil {
@@ -109,7 +109,8 @@ func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) 
 	}
 	labels := a.toPause(n.Metadata.Labels)
 	maps.Copy(labels, r.Labels)
-	if l, err = a.sweep(ctx, labels, false); err != nil {
+	l, err = a.sweep(ctx, labels, false)
+	if err != nil {
 		return l, false, err
 	}
 	switch {
@@ -133,11 +134,24 @@ func (a *Agent) timeoutError(st status.Snapshot, l sweepResult, freed bool, err 
 	if err := st.Confirm(a.cfg.Run, kmod.System{}); err != nil && a.saysServing(st) {
 		reason = err.Error()
 	}
-	parts := []string{fmt.Sprintf("node %s is free of GPU pods, but driver %s does not serve after %s: state %q", a.cfg.Node, st.Wanted, a.cfg.Timeout, st.State), reason, l.String()}
-	return errors.New(strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", "))
+	parts := []string{
+		fmt.Sprintf(
+			"node %s is free of GPU pods, but driver %s does not serve after %s: state %q",
+			a.cfg.Node,
+			st.Wanted,
+			a.cfg.Timeout,
+			st.State,
+		),
+		reason,
+		l.String(),
+	}
+	return errors.New(
+		strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", "),
+	)
 }
 
-// finish undoes the changes of an attempt and reports the result. When undoing fails, later rounds try again.
+// finish undoes the changes of an attempt and reports the result. When undoing fails, later rounds
+// try again.
 func (a *Agent) finish(ctx context.Context, p *progress, cause error) error {
 	if cause == nil {
 		a.history = history{}
@@ -158,7 +172,14 @@ func (a *Agent) finish(ctx context.Context, p *progress, cause error) error {
 	case cause != nil && done != "":
 		return fmt.Errorf("%w; put back (%s), tried again in %s", cause, done, a.history.pause)
 	case cause == nil:
-		a.report(ctx, reasonDone, "driver %s serves node %s; put back: %s", a.driver().Wanted, a.cfg.Node, done)
+		a.report(
+			ctx,
+			reasonDone,
+			"driver %s serves node %s; put back: %s",
+			a.driver().Wanted,
+			a.cfg.Node,
+			done,
+		)
 	}
 	return cause
 }

@@ -32,7 +32,10 @@ func (a *Agent) change(ctx context.Context, edit func(kubernetes.NodeObject) (pa
 // granted adds to an error what grants the permission, if one is missing.
 func granted(err error) error {
 	if errors.Is(err, kubernetes.ErrForbidden) {
-		return fmt.Errorf("%w (the chart does that with evictGPUPods and, for resource claims, evict.resourceClaims)", err)
+		return fmt.Errorf(
+			"%w (the chart does that with evictGPUPods and, for resource claims, evict.resourceClaims)",
+			err,
+		)
 	}
 	return err
 }
@@ -48,14 +51,19 @@ func (a *Agent) recordOf(n kubernetes.NodeObject) (record, bool, error) {
 	}
 	r, err := parseRecord(text)
 	if err != nil {
-		return record{}, false, fmt.Errorf("the annotation %s cannot be read: %w; uncordon the node and correct its labels %s* by hand, then remove the annotation", Annotation, err, deployPrefix)
+		return record{}, false, fmt.Errorf(
+			"the annotation %s cannot be read: %w; uncordon the node and correct its labels %s* by hand, then remove the annotation",
+			Annotation,
+			err,
+			deployPrefix,
+		)
 	}
 	return r, true, nil
 }
 
-// prepareNode cordons the node, pauses the operands unless pods with claims have to end before, and records
-// these changes, all in one patch. It keeps an existing record of this pod, since that knows the state before
-// the first change.
+// prepareNode cordons the node, pauses the operands unless pods with claims have to end before, and
+// records these changes, all in one patch. It keeps an existing record of this pod, since that
+// knows the state before the first change.
 func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, error) {
 	var r record
 	err := a.change(ctx, func(n kubernetes.NodeObject) (patch, error) {
@@ -69,8 +77,13 @@ func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, err
 			r = old
 			return nil, nil
 		}
-		r = record{Pod: a.cfg.Namespace + "/" + a.cfg.Pod, UID: a.cfg.UID, Since: time.Now().UTC().Truncate(time.Second),
-			Cordoned: !n.Spec.Unschedulable, Labels: map[string]string{}}
+		r = record{
+			Pod:      a.cfg.Namespace + "/" + a.cfg.Pod,
+			UID:      a.cfg.UID,
+			Since:    time.Now().UTC().Truncate(time.Second),
+			Cordoned: !n.Spec.Unschedulable,
+			Labels:   map[string]string{},
+		}
 		labels := patch{}
 		if found.mayPauseOperands() {
 			for key, value := range operandsToPause(n.Metadata.Labels) {
@@ -85,10 +98,10 @@ func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, err
 	return r, err
 }
 
-// nextLabels adds to the record the labels whose turn it is, and returns their new values. Operands are
-// paused, all at once, when no other pod has a claim; the kubelet plugin when nothing else is left. If a pod
-// with a claim has come back to the node, the plugin gets its label back: the kubelet cannot end that pod
-// without it.
+// nextLabels adds to the record the labels whose turn it is, and returns their new values. Operands
+// are paused, all at once, when no other pod has a claim; the kubelet plugin when nothing else is
+// left. If a pod with a claim has come back to the node, the plugin gets its label back: the
+// kubelet cannot end that pod without it.
 func (a *Agent) nextLabels(r record, present map[string]string, l sweepResult) patch {
 	labels := patch{}
 	begun := r.hasOperands() // a label that a person changes afterwards stays
@@ -102,7 +115,8 @@ func (a *Agent) nextLabels(r record, present map[string]string, l sweepResult) p
 			r.Labels[key], labels[key] = value, pausedValue(value)
 		}
 	}
-	if value, paused := r.Labels[pluginLabel]; paused && l.claims > 0 && present[pluginLabel] == pausedValue(value) {
+	if value, paused := r.Labels[pluginLabel]; paused && l.claims > 0 &&
+		present[pluginLabel] == pausedValue(value) {
 		delete(r.Labels, pluginLabel)
 		labels[pluginLabel] = value
 	}
@@ -122,7 +136,9 @@ func (a *Agent) pauseNext(ctx context.Context, l sweepResult) error {
 			return nil, nil
 		}
 		done = r.changes()
-		return patch{"metadata": patch{"annotations": patch{Annotation: r.String()}, "labels": labels}}, nil
+		return patch{
+			"metadata": patch{"annotations": patch{Annotation: r.String()}, "labels": labels},
+		}, nil
 	})
 	if err == nil && done != "" {
 		a.log.Info("the next daemons are paused", "node", a.cfg.Node, "changes", done)
@@ -130,8 +146,9 @@ func (a *Agent) pauseNext(ctx context.Context, l sweepResult) error {
 	return err
 }
 
-// putBack undoes the changes in a record, except those that others have changed since, and removes the
-// record. It returns what was undone; "" when there was no record, or when keep returns true for it.
+// putBack undoes the changes in a record, except those that others have changed since, and removes
+// the record. It returns what was undone; "" when there was no record, or when keep returns true
+// for it.
 func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (done string, err error) {
 	err = a.change(ctx, func(n kubernetes.NodeObject) (patch, error) {
 		done = ""
@@ -158,8 +175,9 @@ func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (done strin
 	return done, nil
 }
 
-// allowDriver removes the annotation with which the driver asks, so that the driver continues. It does
-// nothing when the annotation is not there any more, and returns errLost when the record is gone.
+// allowDriver removes the annotation with which the driver asks, so that the driver continues. It
+// does nothing when the annotation is not there any more, and returns errLost when the record is
+// gone.
 func (a *Agent) allowDriver(ctx context.Context) error {
 	return a.change(ctx, func(n kubernetes.NodeObject) (patch, error) {
 		if _, err := a.ownRecord(n); err != nil {
@@ -172,7 +190,8 @@ func (a *Agent) allowDriver(ctx context.Context) error {
 	})
 }
 
-// errLost says that somebody removed our record. That person has undone the changes or decided to keep them.
+// errLost says that somebody removed our record. That person has undone the changes or decided to
+// keep them.
 var errLost = errors.New("its annotation " + Annotation + " was removed or replaced")
 
 // ownRecord returns this pod's record of the node.

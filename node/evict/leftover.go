@@ -8,10 +8,14 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// handleRecord handles a record on the node. A record of this pod means that this process was killed in the middle
-// of an upgrade: it continues where the driver still needs it. The changes of another pod's record are undone
-// when that pod is gone. wait > 0 means that the record is still there and has to be looked at again.
-func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time.Duration, err error) {
+// handleRecord handles a record on the node. A record of this pod means that this process was
+// killed in the middle of an upgrade: it continues where the driver still needs it. The changes of
+// another pod's record are undone when that pod is gone. wait > 0 means that the record is still
+// there and has to be looked at again.
+func (a *Agent) handleRecord(
+	ctx context.Context,
+	st status.Snapshot,
+) (wait time.Duration, err error) {
 	n, err := a.getNode(ctx)
 	if err != nil {
 		return clusterRetry, err
@@ -33,7 +37,11 @@ func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time
 		if err != nil {
 			return clusterRetry, err
 		}
-		if slices.ContainsFunc(pods, func(p Pod) bool { return p.Metadata.UID == r.UID && !p.isFinished() }) { // its own agent undoes the changes
+		// its own agent undoes the changes
+		if slices.ContainsFunc(
+			pods,
+			func(p Pod) bool { return p.Metadata.UID == r.UID && !p.isFinished() },
+		) {
 			if a.otherPod != r.UID {
 				a.otherPod = r.UID
 				a.log.Info("another pod works on this node", "pod", r.Pod, "changes", r.changes())
@@ -47,7 +55,14 @@ func (a *Agent) handleRecord(ctx context.Context, st status.Snapshot) (wait time
 	}
 	a.mayHaveRecord = false
 	if done != "" {
-		a.report(ctx, reasonRestored, "put back what pod %s had left on node %s: %s", r.Pod, a.cfg.Node, done)
+		a.report(
+			ctx,
+			reasonRestored,
+			"put back what pod %s had left on node %s: %s",
+			r.Pod,
+			a.cfg.Node,
+			done,
+		)
 	}
 	return 0, nil
 }

@@ -56,26 +56,30 @@ const (
 	ignored   kind = iota // does not use a GPU, or may not be ended by this program
 	target                // to be evicted
 	unmanaged             // uses a GPU and has no controller that would recreate it
-	operand               // of a daemon that is paused, or of a ComputeDomain: its DaemonSet removes it
-	plugin                // of NVIDIA's DRA driver: paused last
-	daemon                // uses the driver and belongs to a DaemonSet that is not paused
-	static                // uses the driver and belongs to the node
+	// of a daemon that is paused, or of a ComputeDomain: its DaemonSet removes it
+	operand
+	plugin // of NVIDIA's DRA driver: paused last
+	daemon // uses the driver and belongs to a DaemonSet that is not paused
+	static // uses the driver and belongs to the node
 )
 
-// classify decides by the pod, by the UIDs of the pods that hold the driver or claims on its devices, and by
-// the labels that are paused.
+// classify decides by the pod, by the UIDs of the pods that hold the driver or claims on its
+// devices, and by the labels that are paused.
 func (c Config) classify(p *Pod, users map[string]bool, pausedLabels map[string]string) kind {
 	if p.Metadata.UID == c.UID || p.isFinished() {
 		return ignored
 	}
 	owner := p.controller().Kind
 	_, mirror := p.Metadata.Annotations["kubernetes.io/config.mirror"]
-	ofDaemonSet, ofNode, uses := owner == "DaemonSet", mirror || owner == "Node", users[p.Metadata.UID]
+	ofDaemonSet := owner == "DaemonSet"
+	ofNode := mirror || owner == "Node"
+	uses := users[p.Metadata.UID]
 	selected := func(key string) bool { _, paused := pausedLabels[key]; return paused && p.Spec.NodeSelector[key] != "" }
 	switch {
 	case ofDaemonSet && selected(pluginLabel):
 		return plugin
-	// The selector of a DaemonSet is that of its pods: it shows which label keeps a pod on the node.
+	// The selector of a DaemonSet is that of its pods: it shows which label keeps a pod on the
+	// node.
 	case ofDaemonSet && (slices.ContainsFunc(slices.Collect(maps.Keys(pausedLabels)), selected) || c.ResourceClaims && uses && p.Spec.NodeSelector[domainLabel] != ""):
 		return operand
 	case !p.requestsGPU() && !uses, (ofDaemonSet || ofNode) && !uses:
@@ -96,8 +100,8 @@ func (p *Pod) isEnding() bool { return p.Metadata.DeletionTimestamp != nil }
 
 func (p *Pod) String() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
-// requestsGPU says whether a pod requests any of NVIDIA's resources: nvidia.com/gpu, shared and renamed ones,
-// MIG slices.
+// requestsGPU says whether a pod requests any of NVIDIA's resources: nvidia.com/gpu, shared and
+// renamed ones, MIG slices.
 func (p *Pod) requestsGPU() bool {
 	all := []resources{p.Spec.Resources}
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
@@ -125,7 +129,16 @@ func (a *Agent) pods(ctx context.Context) ([]Pod, error) {
 			Metadata struct{ Continue string }
 			Items    []Pod
 		}
-		err := a.client.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: kubernetes.Path("api", "v1", "pods"), Query: query, Most: 32 << 20}, &list)
+		err := a.client.Do(
+			ctx,
+			kubernetes.Request{
+				Method: http.MethodGet,
+				Path:   kubernetes.Path("api", "v1", "pods"),
+				Query:  query,
+				Most:   32 << 20,
+			},
+			&list,
+		)
 		if err != nil {
 			return nil, fmt.Errorf("list the pods of node %s: %w", a.cfg.Node, granted(err))
 		}
@@ -135,7 +148,9 @@ func (a *Agent) pods(ctx context.Context) ([]Pod, error) {
 		}
 		query.Set("continue", list.Metadata.Continue)
 	}
-	return nil, errors.New("list the pods of node " + a.cfg.Node + ": there are more than this program reads")
+	return nil, errors.New(
+		"list the pods of node " + a.cfg.Node + ": there are more than this program reads",
+	)
 }
 
 // evictionRefusal is why the cluster does not evict a pod.
@@ -145,8 +160,8 @@ type evictionRefusal struct {
 	busy   bool          // the server takes no requests now, whichever pod they are about
 }
 
-// evict asks the cluster to end a pod. The reason names the disruption budget if one is the cause. With trial it
-// only asks whether the eviction would be allowed.
+// evict asks the cluster to end a pod. The reason names the disruption budget if one is the cause.
+// With trial it only asks whether the eviction would be allowed.
 func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) evictionRefusal {
 	err := a.client.Do(ctx, a.eviction(p, trial), nil)
 	if err == nil {
@@ -160,12 +175,17 @@ func (a *Agent) evict(ctx context.Context, p *Pod, trial bool) evictionRefusal {
 	_, namespaceEnds := cause(answer, "NamespaceTerminating")
 	refused := evictionRefusal{reason: granted(err).Error(), after: answer.RetryAfter}
 	switch code := answer.Code; {
-	case code == http.StatusNotFound, code == http.StatusConflict, namespaceEnds: // 409: another pod has its name
+	case code == http.StatusNotFound,
+		code == http.StatusConflict,
+		namespaceEnds: // 409: another pod has its name
 		return evictionRefusal{}
 	case trial && code == http.StatusBadRequest: // a webhook does not support dry runs: the answer is unknown
 		return evictionRefusal{}
 	case code == http.StatusTooManyRequests && byBudget:
-		refused.reason = strings.TrimSuffix("a PodDisruptionBudget does not allow it: "+strings.TrimSuffix(budget, "."), ": ")
+		refused.reason = strings.TrimSuffix(
+			"a PodDisruptionBudget does not allow it: "+strings.TrimSuffix(budget, "."),
+			": ",
+		)
 	case code == http.StatusTooManyRequests:
 		refused.busy = true
 	case code == http.StatusInternalServerError && strings.Contains(answer.Message, "PodDisruptionBudget"):
@@ -194,7 +214,15 @@ func (a *Agent) eviction(p *Pod, trial bool) kubernetes.Request {
 		"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options,
 		"metadata": patch{"namespace": p.Metadata.Namespace, "name": p.Metadata.Name},
 	}
-	path := kubernetes.Path("api", "v1", "namespaces", p.Metadata.Namespace, "pods", p.Metadata.Name, "eviction")
+	path := kubernetes.Path(
+		"api",
+		"v1",
+		"namespaces",
+		p.Metadata.Namespace,
+		"pods",
+		p.Metadata.Name,
+		"eviction",
+	)
 	r := kubernetes.Request{Method: http.MethodPost, Path: path, Kind: kubernetes.JSON, Body: body}
 	if trial { // the options are for the pod; the parameter is for the request and its webhooks
 		options["dryRun"] = []string{"All"}

@@ -26,8 +26,8 @@ type message struct {
 	at   time.Time
 }
 
-// report writes a message to the log and to Events, the same message at most once a minute. Without the
-// permission there are no Events, which is logged once.
+// report writes a message to the log and to Events, the same message at most once a minute. Without
+// the permission there are no Events, which is logged once.
 func (a *Agent) report(ctx context.Context, reason, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if last := a.messages[reason]; last.text == text && time.Since(last.at) < repeatAfter {
@@ -41,7 +41,9 @@ func (a *Agent) report(ctx context.Context, reason, format string, args ...any) 
 	}
 	say(text, "event", reason) //nolint:sloglint // the sentence is also in the Event
 	for _, about := range []kubernetes.Object{kubernetes.Pod(a.cfg.Namespace, a.cfg.Pod, a.cfg.UID), kubernetes.Node(a.cfg.Node)} {
-		a.events.Record(kubernetes.Event{About: about, Warning: warning, Reason: reason, Message: text})
+		a.events.Record(
+			kubernetes.Event{About: about, Warning: warning, Reason: reason, Message: text},
+		)
 	}
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -12,8 +12,8 @@ type sweepResult struct {
 	ending  []string // evicted, or of an operand whose daemon is paused
 	refused []string // with the reason
 	plugins []string // of the DRA driver's kubelet plugin, which is paused last
-	// claims are those of the pods above that have claims on NVIDIA's devices; claimOperands are the operands
-	// among them, which end when they are paused.
+	// claims are those of the pods above that have claims on NVIDIA's devices; claimOperands are
+	// the operands among them, which end when they are paused.
 	claims, claimOperands int
 
 	late     []string      // UIDs of the pods that have not ended yet
@@ -28,7 +28,8 @@ func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused)+len(l.p
 // mayPauseOperands says that no other pod has a claim any more.
 func (l sweepResult) mayPauseOperands() bool { return l.claims == l.claimOperands }
 
-// mayPausePlugin says that the kubelet does not need the plugin any more, and nothing else is left to end.
+// mayPausePlugin says that the kubelet does not need the plugin any more, and nothing else is left
+// to end.
 func (l sweepResult) mayPausePlugin() bool { return len(l.ending)+len(l.refused) == 0 }
 
 func (l sweepResult) String() string {
@@ -42,10 +43,15 @@ func (l sweepResult) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// sweep evicts the pods that have to go and are not ending yet, and returns the pods that are left. With
-// trial it changes nothing and lists only the evictions that would be refused. Pods of DaemonSets are evicted
-// when no pod has claims any more: one of them may be the kubelet plugin, which their end needs.
-func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (sweepResult, error) {
+// sweep evicts the pods that have to go and are not ending yet, and returns the pods that are left.
+// With trial it changes nothing and lists only the evictions that would be refused. Pods of
+// DaemonSets are evicted when no pod has claims any more: one of them may be the kubelet plugin,
+// which their end needs.
+func (a *Agent) sweep(
+	ctx context.Context,
+	pausedLabels map[string]string,
+	trial bool,
+) (sweepResult, error) {
 	var l sweepResult
 	pods, err := a.pods(ctx)
 	if err != nil {
@@ -138,11 +144,18 @@ func (l *sweepResult) wait(p *Pod, k kind) {
 func (a *Agent) reportData(ctx context.Context, p *Pod) {
 	volumes := p.emptyDirs()
 	if volumes != "" {
-		a.report(ctx, reasonData, "pod %s was evicted, and the data in its emptyDir volumes ended with it: %s", p, volumes)
+		a.report(
+			ctx,
+			reasonData,
+			"pod %s was evicted, and the data in its emptyDir volumes ended with it: %s",
+			p,
+			volumes,
+		)
 	}
 }
 
-// refusal says why this program does not evict a pod that uses the driver, and what to do; "" when it does.
+// refusal says why this program does not evict a pod that uses the driver, and what to do; "" when
+// it does.
 func (c Config) refusal(p *Pod, k kind, claims bool) string {
 	const selector = "give the DaemonSet the node selector " + deployPrefix + "client=true (the kubelet plugin of NVIDIA's DRA driver: " +
 		pluginLabel + "=true, with --resource-claims) and the node that label, so that it can be paused"

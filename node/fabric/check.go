@@ -19,8 +19,8 @@ type Host struct {
 	Err     error // why the machine is not known
 }
 
-// Check finds out whether the image can manage the machine's NVLink switches: without that every CUDA program
-// fails with error 802, which is fatal. The fix is "" if all is well.
+// Check finds out whether the image can manage the machine's NVLink switches: without that every
+// CUDA program fails with error 802, which is fatal. The fix is "" if all is well.
 func (f Facts) Check(h Host, k Kernel) (text, fix string, fatal bool) {
 	m := f.Machine
 	switch {
@@ -33,7 +33,8 @@ func (f Facts) Check(h Host, k Kernel) (text, fix string, fatal bool) {
 		return m.String() + "; this container does not manage them (--fabric)", "", false
 	}
 	f = f.withDefaults()
-	if text, fix = f.fault(); fix != "" {
+	text, fix = f.fault()
+	if fix != "" {
 		return text, fix, true
 	}
 	if m.NVLink5() {
@@ -48,7 +49,10 @@ func (m Machine) unmanaged() (text, fix string) {
 	gpus := "the GPUs " + strings.Join(m.Baseboard, ", ") + " need NVLink switches, "
 	switch {
 	case len(m.Baseboard) > 0 && len(m.Unreadable) > 0:
-		return gpus + "which are found by the vital product data of a ConnectX function, and those cannot be read: " + strings.Join(m.Unreadable, "; "),
+		return gpus + "which are found by the vital product data of a ConnectX function, and those cannot be read: " + strings.Join(
+				m.Unreadable,
+				"; ",
+			),
 			"See the kernel's log for the reason (lspci -vv shows the data, if they can be read). Without them no fabric manager is started."
 	case len(m.Baseboard) > 0:
 		return gpus + "and no ConnectX function that manages some is on the PCI bus",
@@ -57,8 +61,8 @@ func (m Machine) unmanaged() (text, fix string) {
 	return m.String(), ""
 }
 
-// modules checks the modules by which NVLink 5 switches are managed. A network driver that is missing may
-// still come, in a container of its own.
+// modules checks the modules by which NVLink 5 switches are managed. A network driver that is
+// missing may still come, in a container of its own.
 func (m Machine) modules(k Kernel) (text, fix string) {
 	var missing, loadable []string
 	for _, name := range Modules() {
@@ -72,10 +76,16 @@ func (m Machine) modules(k Kernel) (text, fix string) {
 	}
 	switch {
 	case len(missing) > 0:
-		return m.String() + "; the kernel has no " + strings.Join(missing, ", ") + ", which the NVLink subnet manager needs",
+		return m.String() + "; the kernel has no " + strings.Join(
+				missing,
+				", ",
+			) + ", which the NVLink subnet manager needs",
 			"Install the network driver on the host (DOCA-OFED), or the kernel's complete set of modules" + k.Packages + ". The node becomes ready when they are loaded."
 	case len(loadable) > 0:
-		return m.String() + "; the image has the programs, " + strings.Join(loadable, ", ") + " will be loaded", ""
+		return m.String() + "; the image has the programs, " + strings.Join(
+			loadable,
+			", ",
+		) + " will be loaded", ""
 	}
 	return m.String() + "; the image has the programs, the kernel the modules", ""
 }
@@ -89,16 +99,23 @@ func (f Facts) missing() (names []string) {
 	return slices.DeleteFunc(needs, f.has)
 }
 
-// fault compares the image with what the machine's fabric needs; "" if nothing is wrong. It starts no program: whether the components are
-// whole and of the driver's version, driver-build checks.
+// fault compares the image with what the machine's fabric needs; "" if nothing is wrong. It starts
+// no program: whether the components are whole and of the driver's version, driver-build checks.
 func (f Facts) fault() (text, fix string) {
 	if missing := f.missing(); len(missing) > 0 {
-		return fmt.Sprintf("this node has %s, and the image lacks /%s: every CUDA program would fail with error 802", f.Machine, strings.Join(missing, ", /")),
+		return fmt.Sprintf(
+				"this node has %s, and the image lacks /%s: every CUDA program would fail with error 802",
+				f.Machine,
+				strings.Join(missing, ", /"),
+			),
 			"To manage the switches, use an image of a driver with the component fabricmanager (driver-build list shows it without a question mark), built without --no-fabric. " +
 				"If a fabric manager of the driver's version runs on the node itself, set --fabric=external."
 	}
 	if _, err := f.configuration(); err != nil {
-		return err.Error(), "Correct the fabric manager's settings: " + filepath.Join(f.Drivers, fmConfigName) + ", NVFM_CONFIG_* and FABRIC_MODE."
+		return err.Error(), "Correct the fabric manager's settings: " + filepath.Join(
+			f.Drivers,
+			fmConfigName,
+		) + ", NVFM_CONFIG_* and FABRIC_MODE."
 	}
 	return "", ""
 }

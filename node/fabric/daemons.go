@@ -44,8 +44,8 @@ const (
 	effectAborts = effect + "; running CUDA programs may have been ended (ABORT_CUDA_JOBS_ON_FM_EXIT)"
 )
 
-// Facts says what a machine has and what the administrator wants. Empty folders are those of the image and of
-// the machine it runs on.
+// Facts says what a machine has and what the administrator wants. Empty folders are those of the
+// image and of the machine it runs on.
 type Facts struct {
 	Root    string // of the image, default /
 	Sys     string // default /sys
@@ -53,20 +53,27 @@ type Facts struct {
 	Work    string // folder for generated configuration files, default /run/driver-entrypoint
 	Drivers string // folder with mounted configuration files, default /drivers
 
-	Machine  Machine
-	Settings map[string]string // of the fabric manager: the variables NVFM_CONFIG_*, without that prefix
-	Mode     string            // FABRIC_MODE; "": as the configuration says
+	Machine Machine
+	// of the fabric manager: the variables NVFM_CONFIG_*, without that prefix
+	Settings map[string]string
+	Mode     string // FABRIC_MODE; "": as the configuration says
 
-	// LoadModules asks the kernel to load modules of its own that are not loaded. It is tried at each start.
+	// LoadModules asks the kernel to load modules of its own that are not loaded. It is tried at
+	// each start.
 	LoadModules func(ctx context.Context, names ...string) error
 	Log         *slog.Logger
-	Wait        time.Duration // how long a start waits for modules and port, default 30 s; it is tried again
+	// how long a start waits for modules and port, default 30 s; it is tried again
+	Wait time.Duration
 }
 
 func (f Facts) withDefaults() Facts {
-	f.Root, f.Sys, f.Dev = cmp.Or(f.Root, "/"), cmp.Or(f.Sys, "/sys"), cmp.Or(f.Dev, "/dev")
-	f.Work, f.Drivers = cmp.Or(f.Work, "/run/driver-entrypoint"), cmp.Or(f.Drivers, "/drivers")
-	f.Wait, f.Log = cmp.Or(f.Wait, 30*time.Second), cmp.Or(f.Log, slog.New(slog.DiscardHandler))
+	f.Root = cmp.Or(f.Root, "/")
+	f.Sys = cmp.Or(f.Sys, "/sys")
+	f.Dev = cmp.Or(f.Dev, "/dev")
+	f.Work = cmp.Or(f.Work, "/run/driver-entrypoint")
+	f.Drivers = cmp.Or(f.Drivers, "/drivers")
+	f.Wait = cmp.Or(f.Wait, 30*time.Second)
+	f.Log = cmp.Or(f.Log, slog.New(slog.DiscardHandler))
 	return f
 }
 
@@ -78,12 +85,12 @@ func (f Facts) has(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Daemons returns the programs that the machine's fabric needs, in the order of their start: none without
-// switches, the fabric manager, or NVLSM and the fabric manager. An error says that the image lacks one, or
-// that a setting is wrong.
+// Daemons returns the programs that the machine's fabric needs, in the order of their start: none
+// without switches, the fabric manager, or NVLSM and the fabric manager. An error says that the
+// image lacks one, or that a setting is wrong.
 //
-// They start without NVIDIA's script nvidia-fabricmanager-start.sh, which needs bash and ibstat: each is
-// supervised alone, and when NVLSM ends the fabric manager is started again after it.
+// They start without NVIDIA's script nvidia-fabricmanager-start.sh, which needs bash and ibstat:
+// each is supervised alone, and when NVLSM ends the fabric manager is started again after it.
 func Daemons(f Facts) ([]daemons.Spec, error) {
 	f = f.withDefaults()
 	if !f.Machine.Managed() {
@@ -109,8 +116,8 @@ func Daemons(f Facts) ([]daemons.Spec, error) {
 	}
 	manager.Effect = effect // running programs go on, whatever ABORT_CUDA_JOBS_ON_FM_EXIT says
 	if value(text, modeKey) == ModeShared {
-		// GPUs keep the partitions of the former mode until they are reset. The reset runs only once and not at
-		// every restart, because the GPUs may be in use by then.
+		// GPUs keep the partitions of the former mode until they are reset. The reset runs only
+		// once and not at every restart, because the GPUs may be in use by then.
 		manager.After = f.resetGPUs
 	}
 	return []daemons.Spec{subnet, manager}, nil
@@ -120,18 +127,22 @@ func Daemons(f Facts) ([]daemons.Spec, error) {
 func (f Facts) manager() daemons.Spec {
 	return daemons.Spec{
 		Name: Manager, Path: f.path(fmProgram), Args: []string{"--config", f.config()}, Effect: effectAborts, Log: f.path(fmLog),
-		PIDFile: f.path(fmRun + "/nv-fabricmanager.pid"), Before: func(context.Context) error { return f.configure() },
+		PIDFile: f.path(
+			fmRun + "/nv-fabricmanager.pid",
+		), Before: func(context.Context) error { return f.configure() },
 		StartWait: 5 * time.Minute, StopWait: 15 * time.Second,
 	}
 }
 
-// subnetManager returns NVLSM. It stays in the foreground, and is ready when the fabric manager can reach it.
+// subnetManager returns NVLSM. It stays in the foreground, and is ready when the fabric manager can
+// reach it.
 func (f Facts) subnetManager(port *atomic.Pointer[Port]) daemons.Spec {
 	_, subnetConfig, _ := f.base(smConfigName, smConfig) //nolint:errcheck // NVLSM says what is wrong with it
 	return daemons.Spec{
 		Name: SubnetManager, Path: f.path(smProgram), Effect: effect,
-		Args:   []string{"--config", subnetConfig, "--pid_file", f.path(fmRun + "/nvlsm.pid"), "--log_file", "stdout"},
-		Env:    append(os.Environ(), "LD_LIBRARY_PATH="+f.path(smLibraries)), // of its plugin for the fabric manager
+		Args: []string{"--config", subnetConfig, "--pid_file", f.path(fmRun + "/nvlsm.pid"), "--log_file", "stdout"},
+		// of its plugin for the fabric manager
+		Env:    append(os.Environ(), "LD_LIBRARY_PATH="+f.path(smLibraries)),
 		Socket: f.path(smSocket),
 		Before: f.prepareSubnet,
 		FindArgs: func(context.Context) ([]string, string, error) {
@@ -160,17 +171,20 @@ func (f Facts) resetGPUs(ctx context.Context) error {
 	return nil
 }
 
-// prepareSubnet waits for modules and port, and makes the folders and device files that NVLSM needs.
+// prepareSubnet waits for modules and port, and makes the folders and device files that NVLSM
+// needs.
 func (f Facts) prepareSubnet(ctx context.Context) error {
 	if err := f.awaitPort(ctx); err != nil {
 		return err
 	}
-	for _, dir := range []string{fmRun, "var/log", "var/cache/nvlsm"} { // it writes into all of them
+	// it writes into all of them
+	for _, dir := range []string{fmRun, "var/log", "var/cache/nvlsm"} {
 		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
 			return fmt.Errorf("prepare NVLSM: %w", err)
 		}
 	}
-	if err := os.Remove(f.path(smSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a predecessor
+	// of a predecessor
+	if err := os.Remove(f.path(smSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("prepare NVLSM: %w", err)
 	}
 	return f.makeNodes()

@@ -18,7 +18,8 @@ import (
 
 // What a node does about IMEX (memory of GPUs across machines).
 const (
-	IMEXOff     = "none"    // nothing: the programs are in the driver root, for the ComputeDomains of the DRA driver
+	// nothing: the programs are in the driver root, for the ComputeDomains of the DRA driver
+	IMEXOff     = "none"
 	IMEXChannel = "channel" // the driver makes channel 0, which all programs of the node share
 	IMEXService = "service" // the same, and nvidia-imex runs: not together with ComputeDomains
 )
@@ -29,12 +30,15 @@ const (
 	imexNodes   = "imex_nodes.cfg" // the mounted list of the domain's nodes
 )
 
-// IMEX returns nvidia-imex as a service. The list of the nodes is a mounted file with one address a line. An
-// error says what is missing.
+// IMEX returns nvidia-imex as a service. The list of the nodes is a mounted file with one address a
+// line. An error says what is missing.
 func IMEX(f Facts) ([]daemons.Spec, error) {
 	f = f.withDefaults()
 	if !f.has(imexProgram) {
-		return nil, fmt.Errorf("--imex=service (DRIVER_IMEX): the image has no /%s; use an image with the driver's component imex", imexProgram)
+		return nil, fmt.Errorf(
+			"--imex=service (DRIVER_IMEX): the image has no /%s; use an image with the driver's component imex",
+			imexProgram,
+		)
 	}
 	nodes := filepath.Join(f.Drivers, imexNodes)
 	if err := checkNodes(nodes); err != nil {
@@ -52,7 +56,11 @@ func IMEX(f Facts) ([]daemons.Spec, error) {
 			if err := os.MkdirAll(f.Work, 0o755); err != nil {
 				return fmt.Errorf("configure nvidia-imex: %w", err)
 			}
-			return atomicwriter.WriteFile(config, apply(text, map[string]string{"DAEMONIZE": "0", "IMEX_NODE_CONFIG_FILE": nodes}), 0o644)
+			return atomicwriter.WriteFile(
+				config,
+				apply(text, map[string]string{"DAEMONIZE": "0", "IMEX_NODE_CONFIG_FILE": nodes}),
+				0o644,
+			)
 		},
 		StartWait: time.Minute, StopWait: 10 * time.Second,
 	}}, nil

@@ -1,10 +1,11 @@
-// Package fabric knows the NVLink fabric of a machine: whether there is one that this node has to manage,
-// which programs, kernel modules and settings that takes, and what the GPUs say about it.
+// Package fabric knows the NVLink fabric of a machine: whether there is one that this node has to
+// manage, which programs, kernel modules and settings that takes, and what the GPUs say about it.
 //
-// Up to NVLink 4 (HGX and DGX with V100, A100, H100, H200) the NVSwitches are PCI functions, and the fabric
-// manager configures them. With NVLink 5 (HGX and DGX with B100, B200, B300) they are not: the host reaches
-// them through ConnectX functions on the baseboard, and needs the NVLink subnet manager (NVLSM) besides. In
-// racks such as GB200 NVL72 the switches have computers of their own, and a node manages nothing.
+// Up to NVLink 4 (HGX and DGX with V100, A100, H100, H200) the NVSwitches are PCI functions, and
+// the fabric manager configures them. With NVLink 5 (HGX and DGX with B100, B200, B300) they are
+// not: the host reaches them through ConnectX functions on the baseboard, and needs the NVLink
+// subnet manager (NVLSM) besides. In racks such as GB200 NVL72 the switches have computers of their
+// own, and a node manages nothing.
 //
 // The package runs nothing itself: package daemons supervises what Daemons returns.
 package fabric
@@ -36,8 +37,8 @@ type Machine struct {
 	Baseboard  []string // GPUs that are only made for baseboards with NVLink 5 switches
 }
 
-// PCI device ids of GPUs by the place of their switches. The driver binds every NVIDIA function of class
-// bridge/other as an NVSwitch.
+// PCI device ids of GPUs by the place of their switches. The driver binds every NVIDIA function of
+// class bridge/other as an NVSwitch.
 var (
 	rackGPUs      = []uint16{0x2941, 0x31c2, 0x31c3} // GB200, GB300
 	baseboardGPUs = []uint16{0x2901, 0x29bc, 0x3182} // B200, B100, B300
@@ -46,8 +47,8 @@ var (
 	classNetwork  = func(c uint32) bool { return c>>16 == 0x02 }
 )
 
-// Detect looks at the PCI bus below sys. It needs no kernel module: the VPD is there without the drivers of
-// the network card.
+// Detect looks at the PCI bus below sys. It needs no kernel module: the VPD is there without the
+// drivers of the network card.
 func Detect(sys string, gpus []devices.GPU) (Machine, error) {
 	var m Machine
 	for _, g := range gpus {
@@ -59,7 +60,8 @@ func Detect(sys string, gpus []devices.GPU) (Machine, error) {
 		}
 	}
 	found, err := devices.Functions(sys, func(f devices.Function) bool {
-		return f.Vendor == devices.NVIDIA && classBridge(f.Class) || f.Vendor == devices.Mellanox && classNetwork(f.Class)
+		return f.Vendor == devices.NVIDIA && classBridge(f.Class) ||
+			f.Vendor == devices.Mellanox && classNetwork(f.Class)
 	})
 	if err != nil {
 		return m, fmt.Errorf("look for NVLink switches: %w", err)
@@ -77,8 +79,8 @@ func Detect(sys string, gpus []devices.GPU) (Machine, error) {
 	return m, nil
 }
 
-// lookAt reads the VPD of a network card. One that has none, or that cannot be read, is an ordinary card for
-// all that is known.
+// lookAt reads the VPD of a network card. One that has none, or that cannot be read, is an ordinary
+// card for all that is known.
 func (m *Machine) lookAt(card devices.Function, sys string) {
 	switch vpd, err := card.VPD(sys); {
 	case err != nil:
@@ -117,8 +119,9 @@ func list(addresses []string, what string) string {
 	return fmt.Sprintf("%d %s%s (%s)", len(addresses), what, plural, strings.Join(addresses, ", "))
 }
 
-// coherentGPUs are the PCI device ids of GPUs whose memory the processor (Grace) reaches coherently: GH200
-// (three boards), GB200 and GB300. The kernel's vfio driver for them, nvgrace-gpu, has the same list.
+// coherentGPUs are the PCI device ids of GPUs whose memory the processor (Grace) reaches
+// coherently: GH200 (three boards), GB200 and GB300. The kernel's vfio driver for them,
+// nvgrace-gpu, has the same list.
 var coherentGPUs = []uint16{0x2342, 0x2345, 0x2348, 0x2941, 0x31c2}
 
 const (
@@ -128,12 +131,12 @@ const (
 	coherentFrom = 580
 )
 
-// Parameters returns the parameters of module nvidia that a machine gets before those of the administrator,
-// whose values count.
+// Parameters returns the parameters of module nvidia that a machine gets before those of the
+// administrator, whose values count.
 //
-// On coherent machines the driver keeps the GPU memory to itself from R580 on. Otherwise the kernel adds that
-// memory as NUMA nodes, and the kubelet reports it as memory of the node. channel0 asks for the IMEX channel
-// that programs share which do not get one from a ComputeDomain.
+// On coherent machines the driver keeps the GPU memory to itself from R580 on. Otherwise the kernel
+// adds that memory as NUMA nodes, and the kubelet reports it as memory of the node. channel0 asks
+// for the IMEX channel that programs share which do not get one from a ComputeDomain.
 func Parameters(driver string, gpus []devices.GPU, channel0 bool) (params []string) {
 	coherent := func(g devices.GPU) bool { return slices.Contains(coherentGPUs, g.Device) }
 	if driverinfo.Branch(driver) >= coherentFrom && slices.ContainsFunc(gpus, coherent) {

@@ -27,7 +27,11 @@ func (f Facts) awaitPort(ctx context.Context) error {
 	if missing := f.unloaded(); len(missing) > 0 && f.LoadModules != nil {
 		asked = f.LoadModules(ctx, missing...)
 	}
-	return daemons.Until(ctx, min(time.Second, f.Wait/10), func() error { return f.portError(asked) })
+	return daemons.Until(
+		ctx,
+		min(time.Second, f.Wait/10),
+		func() error { return f.portError(asked) },
+	)
 }
 
 // portError says why there is no port yet. asked is why the modules could not be loaded.
@@ -37,8 +41,12 @@ func (f Facts) portError(asked error) error {
 		if asked != nil {
 			why = asked.Error()
 		}
-		return fmt.Errorf("the NVLink switches of this node are managed over InfiniBand, and kernel module %s is not loaded (%s): install the network "+
-			"driver on the node (DOCA-OFED, or the kernel's complete set of modules: on Ubuntu linux-modules-extra) and load the module", strings.Join(missing, ", "), why)
+		return fmt.Errorf(
+			"the NVLink switches of this node are managed over InfiniBand, and kernel module %s is not loaded (%s): install the network "+
+				"driver on the node (DOCA-OFED, or the kernel's complete set of modules: on Ubuntu linux-modules-extra) and load the module",
+			strings.Join(missing, ", "),
+			why,
+		)
 	}
 	_, err := f.Machine.Ports(f.Sys)
 	return err
@@ -48,7 +56,8 @@ func (f Facts) portError(asked error) error {
 func (f Facts) unloaded() []string {
 	_, noPort := f.Machine.Ports(f.Sys)
 	return slices.DeleteFunc(Modules(), func(name string) bool {
-		if noPort == nil && name != "ib_umad" || name == "ib_umad" && f.exists("class/infiniband_mad") {
+		if noPort == nil && name != "ib_umad" ||
+			name == "ib_umad" && f.exists("class/infiniband_mad") {
 			return true
 		}
 		return f.exists("module/" + name)
@@ -60,8 +69,8 @@ func (f Facts) exists(name string) bool {
 	return err == nil
 }
 
-// makeNodes makes the device files of ib_umad that the container's /dev lacks: it is as old as the container,
-// and the module may be younger.
+// makeNodes makes the device files of ib_umad that the container's /dev lacks: it is as old as the
+// container, and the module may be younger.
 func (f Facts) makeNodes() error {
 	dir := filepath.Join(f.Sys, "class/infiniband_mad")
 	entries, err := os.ReadDir(dir)

@@ -33,9 +33,9 @@ const (
 	maxSmall   = 256     // bytes of a file of sysfs with one value
 )
 
-// Ports returns the ports by which a subnet manager can manage the switches, in the order in which NVIDIA's
-// start script looks at them: devices by name as a shell sorts them, then ports by number. It is the first
-// that counts. The error says what is missing.
+// Ports returns the ports by which a subnet manager can manage the switches, in the order in which
+// NVIDIA's start script looks at them: devices by name as a shell sorts them, then ports by number.
+// It is the first that counts. The error says what is missing.
 func (m Machine) Ports(sys string) ([]Port, error) {
 	dir := filepath.Join(sys, "class/infiniband")
 	entries, err := os.ReadDir(dir) // sorted by name
@@ -50,13 +50,19 @@ func (m Machine) Ports(sys string) ([]Port, error) {
 			continue
 		}
 		ports, reasons := portsOf(dir, e.Name())
-		usable, refused = append(usable, ports...), append(refused, reasons...)
+		usable = append(usable, ports...)
+		refused = append(refused, reasons...)
 	}
 	if len(usable) == 0 {
 		if len(refused) == 0 {
-			refused = []string{fmt.Sprintf("%s has no InfiniBand device", strings.Join(m.Bridges, ", "))}
+			refused = []string{
+				fmt.Sprintf("%s has no InfiniBand device", strings.Join(m.Bridges, ", ")),
+			}
 		}
-		return nil, fmt.Errorf("no port can manage the NVLink switches: %s; load mlx5_core and mlx5_ib on the node, and look at the kernel's log", strings.Join(refused, "; "))
+		return nil, fmt.Errorf(
+			"no port can manage the NVLink switches: %s; load mlx5_core and mlx5_ib on the node, and look at the kernel's log",
+			strings.Join(refused, "; "),
+		)
 	}
 	return usable, nil
 }
@@ -76,7 +82,9 @@ func portsOf(dir, device string) (usable []Port, refused []string) {
 	slices.SortFunc(numbers, cmp.Compare[int])
 	for _, n := range numbers {
 		port, err := readPort(filepath.Join(dir, device, "ports", strconv.Itoa(n)))
-		if port.Device, port.Number = device, n; err != nil {
+		port.Device = device
+		port.Number = n
+		if err != nil {
 			refused = append(refused, fmt.Sprintf("%s: %v", port, err))
 			continue
 		}
@@ -102,7 +110,8 @@ func readPort(dir string) (Port, error) {
 	if mask&smDisabled != 0 {
 		return Port{}, errors.New("it does not allow a subnet manager (IsSMDisabled)")
 	}
-	if text, err = bounded.Text(filepath.Join(dir, "gids/0"), maxSmall); err != nil {
+	text, err = bounded.Text(filepath.Join(dir, "gids/0"), maxSmall)
+	if err != nil {
 		return Port{}, err
 	}
 	guid, err := parseGUID(text)

@@ -19,9 +19,13 @@ type Registration struct {
 }
 
 // Judge returns why the fabric keeps the node from being ready, since CUDA programs would fail with
-// error 802, and warns of what else the GPUs say. The reason has no duration, so that each new reason is
-// reported once.
-func (r *Registration) Judge(now time.Time, gpus []probe.Device, warn func(format string, args ...any)) string {
+// error 802, and warns of what else the GPUs say. The reason has no duration, so that each new
+// reason is reported once.
+func (r *Registration) Judge(
+	now time.Time,
+	gpus []probe.Device,
+	warn func(format string, args ...any),
+) string {
 	if r.Who == Ignore {
 		return ""
 	}
@@ -38,10 +42,18 @@ func (r *Registration) Judge(now time.Time, gpus []probe.Device, warn func(forma
 	case pending == "":
 		return ""
 	case r.Expected(now):
-		return fmt.Sprintf("%s; waiting for it until %s", pending, r.since.Add(RegistrationWait).UTC().Format(time.RFC3339))
+		return fmt.Sprintf(
+			"%s; waiting for it until %s",
+			pending,
+			r.since.Add(RegistrationWait).UTC().Format(time.RFC3339),
+		)
 	}
-	return fmt.Sprintf("%s, and did not end within %s: the fabric manager does not run, or a virtual machine was given GPUs whose switches the host has not set up; "+
-		"look at the states of the daemons, and at /var/log/fabricmanager.log", pending, RegistrationWait)
+	return fmt.Sprintf(
+		"%s, and did not end within %s: the fabric manager does not run, or a virtual machine was given GPUs whose switches the host has not set up; "+
+			"look at the states of the daemons, and at /var/log/fabricmanager.log",
+		pending,
+		RegistrationWait,
+	)
 }
 
 // Expected reports whether GPUs are still expected to register soon.
@@ -49,8 +61,8 @@ func (r *Registration) Expected(now time.Time) bool {
 	return !r.since.IsZero() && now.Sub(r.since) < RegistrationWait
 }
 
-// judge says which registrations have not ended, and which failed; "" for none. A GPU without a fabric, or of a
-// driver that does not know the question, is in neither.
+// judge says which registrations have not ended, and which failed; "" for none. A GPU without a
+// fabric, or of a driver that does not know the question, is in neither.
 func judge(all []probe.Device, warn func(format string, args ...any)) (pending, failed string) {
 	byState := map[string][]string{}
 	var failures, parts []string
@@ -65,12 +77,25 @@ func judge(all []probe.Device, warn func(format string, args ...any)) (pending, 
 		}
 		byState[d.Fabric.State] = append(byState[d.Fabric.State], d.PCI)
 		if len(d.Fabric.Health) > 0 {
-			warn("GPU %s: the NVLink fabric is not healthy: %s", d.PCI, strings.Join(d.Fabric.Health, ", "))
+			warn(
+				"GPU %s: the NVLink fabric is not healthy: %s",
+				d.PCI,
+				strings.Join(d.Fabric.Health, ", "),
+			)
 		}
 	}
 	for _, state := range []string{probe.FabricNotStarted, probe.FabricInProgress} {
 		if gpus := byState[state]; len(gpus) > 0 {
-			parts = append(parts, fmt.Sprintf("%s on %d of %d GPUs (%s)", state, len(gpus), len(all), strings.Join(gpus, ", ")))
+			parts = append(
+				parts,
+				fmt.Sprintf(
+					"%s on %d of %d GPUs (%s)",
+					state,
+					len(gpus),
+					len(all),
+					strings.Join(gpus, ", "),
+				),
+			)
 		}
 	}
 	if len(parts) > 0 {

@@ -28,24 +28,31 @@ const maxConfig = 1 << 20
 
 const modeKey = "FABRIC_MODE"
 
-// settings returns what changes the configuration file: the environment's settings, with FABRIC_MODE.
+// settings returns what changes the configuration file: the environment's settings, with
+// FABRIC_MODE.
 func (f Facts) settings() (map[string]string, error) {
 	if err := checkSettings(f.Settings); err != nil {
 		return nil, err
 	}
-	all := map[string]string{"DAEMONIZE": "1"} // only the exit code of the program that forks says that the fabric was set up
+	// only the exit code of the program that forks says that the fabric was set up
+	all := map[string]string{"DAEMONIZE": "1"}
 	maps.Copy(all, f.Settings)
 	if f.Mode == "" {
 		return all, nil
 	}
 	if other, set := all[modeKey]; set && other != f.Mode {
-		return nil, fmt.Errorf("--fabric-mode (FABRIC_MODE) is %s and NVFM_CONFIG_FABRIC_MODE is %q: set one of them", f.Mode, other)
+		return nil, fmt.Errorf(
+			"--fabric-mode (FABRIC_MODE) is %s and NVFM_CONFIG_FABRIC_MODE is %q: set one of them",
+			f.Mode,
+			other,
+		)
 	}
 	all[modeKey] = f.Mode
 	return all, nil
 }
 
-// checkSettings refuses names and values that are not valid, and settings that the supervisor depends on.
+// checkSettings refuses names and values that are not valid, and settings that the supervisor
+// depends on.
 func checkSettings(settings map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		var why string
@@ -65,13 +72,18 @@ func checkSettings(settings map[string]string) error {
 }
 
 func validKey(key string) bool {
-	return key != "" && !strings.ContainsFunc(key, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' })
+	return key != "" &&
+		!strings.ContainsFunc(
+			key,
+			func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' },
+		)
 }
 
 // base returns the configuration to start from: the mounted file, or else the image's.
 func (f Facts) base(name, inImage string) (text []byte, path string, err error) {
 	path = filepath.Join(f.Drivers, name)
-	if text, err = bounded.File(path, maxConfig); errors.Is(err, fs.ErrNotExist) {
+	text, err = bounded.File(path, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
 		path = f.path(inImage)
 		text, err = bounded.File(path, maxConfig)
 	}
@@ -94,7 +106,8 @@ func (f Facts) configuration() ([]byte, error) {
 	return apply(text, settings), nil
 }
 
-// checkFile refuses a file that the fabric manager would misread: it ignores lines that it does not know.
+// checkFile refuses a file that the fabric manager would misread: it ignores lines that it does not
+// know.
 func checkFile(path string, text []byte) error {
 	number := 0
 	for line := range bytes.Lines(text) {
@@ -105,14 +118,19 @@ func checkFile(path string, text []byte) error {
 		}
 		key, _, found := strings.Cut(s, "=")
 		if !found || !validKey(strings.TrimSpace(key)) {
-			return fmt.Errorf("%s:%d: %.80q is no setting of the fabric manager (NAME=value); correct the file", path, number, s)
+			return fmt.Errorf(
+				"%s:%d: %.80q is no setting of the fabric manager (NAME=value); correct the file",
+				path,
+				number,
+				s,
+			)
 		}
 	}
 	return nil
 }
 
-// configure writes the configuration with the settings applied, and creates the folders that the programs
-// expect.
+// configure writes the configuration with the settings applied, and creates the folders that the
+// programs expect.
 func (f Facts) configure() error {
 	text, err := f.configuration()
 	if err != nil {
@@ -132,14 +150,16 @@ func (f Facts) configure() error {
 // value returns the value of a setting in a configuration file; "" if it is not set.
 func value(text []byte, key string) (value string) {
 	for line := range bytes.Lines(text) {
-		if k, v, found := strings.Cut(strings.TrimSpace(string(line)), "="); found && strings.TrimSpace(k) == key {
+		if k, v, found := strings.Cut(strings.TrimSpace(string(line)), "="); found &&
+			strings.TrimSpace(k) == key {
 			value = strings.TrimSpace(v)
 		}
 	}
 	return value
 }
 
-// apply replaces settings: it returns the file without their lines, and then KEY=value lines, sorted.
+// apply replaces settings: it returns the file without their lines, and then KEY=value lines,
+// sorted.
 func apply(text []byte, settings map[string]string) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {

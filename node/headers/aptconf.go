@@ -20,27 +20,34 @@ const (
 )
 
 // conf holds the settings of apt.conf(5) about downloads by their full name in lower case:
-// "acquire::http::proxy". Lists are not kept, since no download setting that matters here is a list.
+// "acquire::http::proxy". Lists are not kept, since no download setting that matters here is a
+// list.
 type conf map[string]string
 
 // off says whether a setting switches something off.
 func (c conf) off(name string) bool {
-	return slices.Contains([]string{"no", "false", "0", "off", "without", "disable"}, strings.ToLower(c[name]))
+	return slices.Contains(
+		[]string{"no", "false", "0", "off", "without", "disable"},
+		strings.ToLower(c[name]),
+	)
 }
 
-// readConf asks the image's apt for its settings. Without an answer it logs a warning, and there are none: the
-// packages may be reachable without them.
+// readConf asks the image's apt for its settings. Without an answer it logs a warning, and there
+// are none: the packages may be reachable without them.
 func (f *fetcher) readConf(ctx context.Context) conf {
 	ctx, cancel := context.WithTimeout(ctx, confLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "apt-config", "dump")
 	cmd.WaitDelay = time.Second
-	stdout, stderr := bounded.Buffer{Limit: maxDump}, bounded.Buffer{Limit: 1 << 10}
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	stdout := bounded.Buffer{Limit: maxDump}
+	stderr := bounded.Buffer{Limit: 1 << 10}
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := error(nil)
 	if !f.own() { // apt reads this file first, and its folders from there on
 		var file *os.File
-		if file, err = os.CreateTemp("", "apt-conf-"); err == nil {
+		file, err = os.CreateTemp("", "apt-conf-")
+		if err == nil {
 			defer os.Remove(file.Name()) //nolint:errcheck // of the container's temporary folder
 			_, err = fmt.Fprintf(file, "Dir %q;\n", f.Root)
 			err = cmp.Or(err, file.Close())
@@ -51,7 +58,13 @@ func (f *fetcher) readConf(ctx context.Context) conf {
 		err = cmd.Run()
 	}
 	if err != nil {
-		f.Log.Warn("apt-config gives no settings: repositories are asked without proxies and certificates of apt.conf", "error", err, "output", string(bytes.TrimSpace(stderr.Kept)))
+		f.Log.Warn(
+			"apt-config gives no settings: repositories are asked without proxies and certificates of apt.conf",
+			"error",
+			err,
+			"output",
+			string(bytes.TrimSpace(stderr.Kept)),
+		)
 		return conf{}
 	}
 	return parseDump(string(stdout.Kept))
@@ -67,7 +80,8 @@ func parseDump(text string) conf {
 		name = strings.ToLower(name)
 		value, quoted := strings.CutPrefix(value, `"`)
 		value, ended := strings.CutSuffix(value, `";`)
-		if quoted && ended && value != "" && strings.HasPrefix(name, "acquire::") && !strings.HasSuffix(name, "::") {
+		if quoted && ended && value != "" && strings.HasPrefix(name, "acquire::") &&
+			!strings.HasSuffix(name, "::") {
 			c[name] = value
 		}
 	}

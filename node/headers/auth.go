@@ -31,7 +31,8 @@ func readLogins(root fs.FS, log *slog.Logger) []login {
 	var all []login
 	const dir = "etc/apt/auth.conf.d"
 	var names []string
-	list, _ := fs.ReadDir(root, dir) // the folder is optional, so an error counts as an empty folder
+	// the folder is optional, so an error counts as an empty folder
+	list, _ := fs.ReadDir(root, dir)
 	for _, e := range list[:min(len(list), maxConfFiles)] {
 		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && path.Ext(e.Name()) == ".conf" {
 			names = append(names, path.Join(dir, e.Name()))
@@ -55,8 +56,8 @@ func readLogins(root fs.FS, log *slog.Logger) []login {
 	return all
 }
 
-// parseLogins parses the tokens of netrc: machine, login, password. Like apt it skips others. Errors quote
-// nothing of the text, because a token that looks wrong may be a password.
+// parseLogins parses the tokens of netrc: machine, login, password. Like apt it skips others.
+// Errors quote nothing of the text, because a token that looks wrong may be a password.
 func parseLogins(text string) ([]login, error) {
 	var all []login
 	words := strings.FieldsSeq(text)
@@ -95,7 +96,12 @@ func machine(s string) (login, error) {
 	if err != nil || u.Hostname() == "" || u.User != nil {
 		return login{}, errors.New("want host, host:port or host/path after the word machine")
 	}
-	l := login{scheme: strings.ToLower(u.Scheme), host: strings.ToLower(u.Hostname()), port: u.Port(), path: u.Path}
+	l := login{
+		scheme: strings.ToLower(u.Scheme),
+		host:   strings.ToLower(u.Hostname()),
+		port:   u.Port(),
+		path:   u.Path,
+	}
 	if l.scheme == "any" {
 		l.scheme = ""
 	}
@@ -106,7 +112,8 @@ func machine(s string) (login, error) {
 func find(all []login, u *url.URL) (login, bool) {
 	for _, l := range all {
 		if l.scheme == u.Scheme || l.scheme == "" && u.Scheme == "https" {
-			if l.host == strings.ToLower(u.Hostname()) && (l.port == "" || l.port == u.Port()) && strings.HasPrefix(u.Path, l.path) {
+			if l.host == strings.ToLower(u.Hostname()) && (l.port == "" || l.port == u.Port()) &&
+				strings.HasPrefix(u.Path, l.path) {
 				return l, true
 			}
 		}
@@ -114,8 +121,8 @@ func find(all []login, u *url.URL) (login, bool) {
 	return login{}, false
 }
 
-// transport adds logins to requests, for each request again: a redirect does not carry them to another
-// server.
+// transport adds logins to requests, for each request again: a redirect does not carry them to
+// another server.
 type transport struct {
 	*http.Transport
 	logins []login
@@ -123,7 +130,8 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l, ok := find(t.logins, r.URL); ok && r.URL.User == nil && r.Header.Get("Authorization") == "" {
+	if l, ok := find(t.logins, r.URL); ok && r.URL.User == nil &&
+		r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())
 		r.SetBasicAuth(l.user, l.password)
 	}

@@ -15,15 +15,16 @@ import (
 
 const maxCertFiles = 2000
 
-// anchors are the folders in which operators mount certificates of their own; update-ca-certificates and
-// update-ca-trust read them, too. The GPU Operator also mounts over the folder of those tools' output.
+// anchors are the folders in which operators mount certificates of their own;
+// update-ca-certificates and update-ca-trust read them, too. The GPU Operator also mounts over the
+// folder of those tools' output.
 var anchors = []string{
 	"usr/local/share/ca-certificates", "etc/pki/ca-trust/source/anchors", "usr/share/pki/ca-trust-source/anchors",
 	"etc/pki/trust/anchors", "etc/pki/ca-trust/extracted/pem",
 }
 
-// authorities returns the pool of trusted certificates: those of the system, those in anchors, and apt's
-// CaInfo. own says that root is the root of this process.
+// authorities returns the pool of trusted certificates: those of the system, those in anchors, and
+// apt's CaInfo. own says that root is the root of this process.
 func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if own { // this honours SSL_CERT_FILE and SSL_CERT_DIR
@@ -57,7 +58,8 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 			if err != nil || strings.Count(name, "/") > 12 || files > maxCertFiles {
 				return fs.SkipDir
 			}
-			hidden := strings.HasPrefix(d.Name(), ".") // ..data of a mounted ConfigMap, to which the names in the same folder point
+			// ..data of a mounted ConfigMap, to which the names in the same folder point
+			hidden := strings.HasPrefix(d.Name(), ".")
 			if hidden && d.IsDir() {
 				return fs.SkipDir
 			}
@@ -72,7 +74,8 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		walk("etc/pki/tls/certs", false)
 	}
 	for _, dir := range anchors {
-		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted")) // this folder usually has other files than certificates, too
+		// this folder usually has other files than certificates, too
+		walk(dir, !strings.HasPrefix(dir, "etc/pki/ca-trust/extracted"))
 	}
 	for name, value := range c {
 		if name == "acquire::https::cainfo" || strings.HasPrefix(name, "acquire::https::cainfo::") {

@@ -32,7 +32,12 @@ func (f *fetcher) deb(ctx context.Context) (m manager, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d.http = &fetch.Client{Store: f.store, HTTP: transport.client(), Attempts: attempts, UserAgent: "driver-entrypoint"}
+	d.http = &fetch.Client{
+		Store:     f.store,
+		HTTP:      transport.client(),
+		Attempts:  attempts,
+		UserAgent: "driver-entrypoint",
+	}
 	return d, transport.CloseIdleConnections, nil
 }
 
@@ -78,7 +83,11 @@ func (f *debManager) libc(arch string) (dpkg.Version, error) {
 func (f *debManager) client(string) (*fetch.Client, error) { return f.http, nil }
 
 // members checks no signature: the digest of the package comes from a signed index.
-func (f *debManager) members(in io.Reader, p distros.Package, add func(h *tar.Header, r io.Reader) error) error {
+func (f *debManager) members(
+	in io.Reader,
+	p distros.Package,
+	add func(h *tar.Header, r io.Reader) error,
+) error {
 	d, err := dpkg.OpenDeb(in)
 	if err != nil {
 		return err
@@ -94,11 +103,15 @@ const (
 	maxSources = 200 // repositories in the configuration of one image
 )
 
-// open asks every configured repository and opens those that answer with a trusted signature. It asks each
-// one separately: a repository that cannot be reached must not hide the others (an image may have its
-// distribution's own sources in a network that has only a mirror). It records in e which repositories were
-// searched and which were not.
-func (f *debManager) open(ctx context.Context, arch string, e *UnavailableError) (*apt.Releases, error) {
+// open asks every configured repository and opens those that answer with a trusted signature. It
+// asks each one separately: a repository that cannot be reached must not hide the others (an image
+// may have its distribution's own sources in a network that has only a mirror). It records in e
+// which repositories were searched and which were not.
+func (f *debManager) open(
+	ctx context.Context,
+	arch string,
+	e *UnavailableError,
+) (*apt.Releases, error) {
 	sources, err := apt.ReadSources(f.files)
 	if err != nil {
 		e.Err = err
@@ -106,7 +119,12 @@ func (f *debManager) open(ctx context.Context, arch string, e *UnavailableError)
 	}
 	sources = split(sources, arch)
 	if len(sources) == 0 || len(sources) > maxSources {
-		e.Err = fmt.Errorf("%d package repositories are configured for %s in /etc/apt, want 1 to %d", len(sources), arch, maxSources)
+		e.Err = fmt.Errorf(
+			"%d package repositories are configured for %s in /etc/apt, want 1 to %d",
+			len(sources),
+			arch,
+			maxSources,
+		)
 		return nil, e
 	}
 	unchecked := f.conf.off("acquire::check-valid-until")
@@ -121,14 +139,16 @@ func (f *debManager) open(ctx context.Context, arch string, e *UnavailableError)
 		_, err := apt.OpenReleases(ctx, single)
 		return err
 	}
-	if o.Sources, err = usable(ctx, f.Log, e, sources, open, describe); err != nil {
+	o.Sources, err = usable(ctx, f.Log, e, sources, open, describe)
+	if err != nil {
 		return nil, err
 	}
 	if len(o.Sources) == 0 {
 		e.Err = errors.New("none of them can be used")
 		return nil, e
 	}
-	releases, err := apt.OpenReleases(ctx, o) // from the store: the servers are only asked whether that is current
+	// from the store: the servers are only asked whether that is current
+	releases, err := apt.OpenReleases(ctx, o)
 	if err != nil {
 		return nil, e.because(ctx, err)
 	}
@@ -145,7 +165,8 @@ func split(sources []apt.Source, arch string) []apt.Source {
 		for _, uri := range s.URIs {
 			for _, suite := range s.Suites {
 				single := s
-				single.URIs, single.Suites = []string{uri}, []string{suite}
+				single.URIs = []string{uri}
+				single.Suites = []string{suite}
 				out = append(out, single)
 			}
 		}

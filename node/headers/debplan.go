@@ -19,9 +19,14 @@ type catalogue interface {
 	Find(want string) (*apt.Package, error)
 }
 
-// plan returns the wanted packages with the header packages that they need. libc is the version of the image's C library; "" if it is
-// not known.
-func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, e *UnavailableError) (*plan, error) {
+// plan returns the wanted packages with the header packages that they need. libc is the version of
+// the image's C library; "" if it is not known.
+func (f *debManager) plan(
+	x catalogue,
+	libc dpkg.Version,
+	wants []string,
+	e *UnavailableError,
+) (*plan, error) {
 	var chosen []*apt.Package
 	for _, name := range wants {
 		p, err := x.Find(name)
@@ -33,9 +38,12 @@ func (f *debManager) plan(x catalogue, libc dpkg.Version, wants []string, e *Una
 		}
 		chosen = append(chosen, p)
 	}
-	all, err := closure(chosen, func(p *apt.Package, chosen []*apt.Package) ([]*apt.Package, error) {
-		return debNeeds(x, libc, p, chosen)
-	})
+	all, err := closure(
+		chosen,
+		func(p *apt.Package, chosen []*apt.Package) ([]*apt.Package, error) {
+			return debNeeds(x, libc, p, chosen)
+		},
+	)
 	if err != nil {
 		e.Err = err
 		return nil, e
@@ -56,9 +64,15 @@ func faulty(err error) []string {
 	return missing.Versions
 }
 
-// debNeeds returns the header packages that a package needs. Its other dependencies the image has, or the compile does not need them,
-// except the C library: without the right one fixdep and modpost, which every module needs, do not start.
-func debNeeds(x catalogue, libc dpkg.Version, p *apt.Package, chosen []*apt.Package) (more []*apt.Package, err error) {
+// debNeeds returns the header packages that a package needs. Its other dependencies the image has,
+// or the compile does not need them, except the C library: without the right one fixdep and
+// modpost, which every module needs, do not start.
+func debNeeds(
+	x catalogue,
+	libc dpkg.Version,
+	p *apt.Package,
+	chosen []*apt.Package,
+) (more []*apt.Package, err error) {
 	for _, field := range []string{"Pre-Depends", "Depends"} {
 		groups, err := dpkg.ParseRelations(p.Paragraph.Get(field))
 		if err != nil {
@@ -67,12 +81,22 @@ func debNeeds(x catalogue, libc dpkg.Version, p *apt.Package, chosen []*apt.Pack
 		for _, group := range groups {
 			text := dpkg.Relations{group}.String()
 			if r := group[0]; r.Name == "libc6" && libc != "" && !r.Matches(libc) {
-				return nil, fmt.Errorf("the tools in package %s need %s, and the image has %s: use an image of the system that the node's kernel was made for",
-					label(p.Package), text, libc)
+				return nil, fmt.Errorf(
+					"the tools in package %s need %s, and the image has %s: use an image of the system that the node's kernel was made for",
+					label(p.Package),
+					text,
+					libc,
+				)
 			}
-			group = slices.DeleteFunc(slices.Clone(group), func(r dpkg.Relation) bool { return !isHeaders(r.Name) })
+			group = slices.DeleteFunc(
+				slices.Clone(group),
+				func(r dpkg.Relation) bool { return !isHeaders(r.Name) },
+			)
 			there := func(r dpkg.Relation) bool {
-				return slices.ContainsFunc(slices.Concat(chosen, more), func(c *apt.Package) bool { return c.Name == r.Name })
+				return slices.ContainsFunc(
+					slices.Concat(chosen, more),
+					func(c *apt.Package) bool { return c.Name == r.Name },
+				)
 			}
 			if len(group) == 0 || slices.ContainsFunc(group, there) {
 				continue
@@ -87,7 +111,8 @@ func debNeeds(x catalogue, libc dpkg.Version, p *apt.Package, chosen []*apt.Pack
 	return more, nil
 }
 
-// debFind returns a header package that satisfies one of the alternatives: the version that apt would choose, else the newest.
+// debFind returns a header package that satisfies one of the alternatives: the version that apt
+// would choose, else the newest.
 func debFind(x catalogue, group []dpkg.Relation) *apt.Package {
 	for _, r := range group {
 		if p, ok := x.Candidate(r.Name); ok && r.Matches(dpkg.Version(p.Version)) {
@@ -106,10 +131,12 @@ func debFind(x catalogue, group []dpkg.Relation) *apt.Package {
 // linux-hwe-6.8-headers-*, linux-kbuild-*. Their other dependencies are compilers (and
 // linux-compiler-gcc-12-x86, which only names one), kernel images and libraries.
 func isHeaders(name string) bool {
-	return strings.Contains(name, "linux-") && (strings.Contains(name, "headers-") || strings.Contains(name, "kbuild-"))
+	return strings.Contains(name, "linux-") &&
+		(strings.Contains(name, "headers-") || strings.Contains(name, "kbuild-"))
 }
 
-// newest returns the release that the metapackage of the kernel's flavour (linux-headers-amd64) depends on; "" if there is none.
+// newest returns the release that the metapackage of the kernel's flavour (linux-headers-amd64)
+// depends on; "" if there is none.
 func newest(x catalogue, release string) string {
 	flavour := regexp.MustCompile(`-([a-z][a-z0-9]*(-[a-z0-9]+)*)$`).FindStringSubmatch(release)
 	if flavour == nil {

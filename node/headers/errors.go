@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// ErrPackage says that a package is not what the repository's index says, or not one of kernel headers.
+// ErrPackage says that a package is not what the repository's index says, or not one of kernel
+// headers.
 var ErrPackage = errors.New("not a package of kernel headers")
 
 // UnavailableError says that the repositories of the image do not have the headers of a kernel.
@@ -37,8 +38,13 @@ func (e *UnavailableError) Error() string {
 	if e.Newest != "" {
 		fmt.Fprintf(&b, "; there are headers for %s", e.Newest)
 	}
-	b.WriteString(". Install them on the host and run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel, or mount a file into " +
-		cmp.Or(e.Folder, "/etc/apt/sources.list.d") + " that adds a repository which has them (distributions keep replaced kernels in their snapshot archives and vaults)")
+	b.WriteString(
+		". Install them on the host and run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel, or mount a file into " +
+			cmp.Or(
+				e.Folder,
+				"/etc/apt/sources.list.d",
+			) + " that adds a repository which has them (distributions keep replaced kernels in their snapshot archives and vaults)",
+	)
 	if e.Newest != "" {
 		b.WriteString(", or boot a kernel that has headers")
 	}
@@ -49,5 +55,6 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // local says whether the disk of this machine causes an error, and not the repository.
 func local(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EROFS)
 }

@@ -20,8 +20,9 @@ import (
 
 // Options says which headers to fetch and where to write them.
 type Options struct {
-	Root    string              // the image's root, whose configuration is read; "": "/"
-	Into    string              // folder that gets the headers, as a root of its own for kmod/kbuild/buildtree; it is replaced
+	Root string // the image's root, whose configuration is read; "": "/"
+	// folder that gets the headers, as a root of its own for kmod/kbuild/buildtree; it is replaced
+	Into    string
 	Release string              // release of the kernel, as printed by uname -r
 	Arch    string              // of Go: "amd64"; "": that of this program
 	Store   string              // folder that keeps downloads
@@ -29,9 +30,9 @@ type Options struct {
 	Log     *slog.Logger        // progress and warnings; may be nil
 }
 
-// Fetch unpacks the header packages of a kernel into a folder and returns them as "name version", the kernel's
-// own last. The folder appears whole or not at all. Whether the packages have what the release needs,
-// buildtree.Find says.
+// Fetch unpacks the header packages of a kernel into a folder and returns them as "name version",
+// the kernel's own last. The folder appears whole or not at all. Whether the packages have what the
+// release needs, buildtree.Find says.
 //
 // Errors are *UnavailableError, ErrPackage, errors of the disk, and the error of the context.
 func Fetch(ctx context.Context, o Options) (installed []string, err error) {
@@ -59,13 +60,20 @@ func (o Options) explain(ctx context.Context, err error) error {
 	case errors.As(err, new(*UnavailableError)):
 		return err
 	case local(err):
-		err = fmt.Errorf("%w: free some space on the disk that holds %s, or the one that holds %s", err, o.Store, o.Into)
+		err = fmt.Errorf(
+			"%w: free some space on the disk that holds %s, or the one that holds %s",
+			err,
+			o.Store,
+			o.Into,
+		)
 	}
 	return fmt.Errorf("fetch headers of kernel %s: %w", o.Release, err)
 }
 
 func (o Options) withDefaults() Options {
-	o.Root, o.Arch, o.Log = cmp.Or(o.Root, "/"), cmp.Or(o.Arch, runtime.GOARCH), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Root = cmp.Or(o.Root, "/")
+	o.Arch = cmp.Or(o.Arch, runtime.GOARCH)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
@@ -81,18 +89,26 @@ type fetcher struct {
 }
 
 func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
-	if f.distro, err = osrelease.System(f.files); err != nil {
+	f.distro, err = osrelease.System(f.files)
+	if err != nil {
 		return nil, err
 	}
 	if _, ok := distros.LookupArch(f.Arch); !ok {
-		return nil, &UnavailableError{Release: f.Release, Err: fmt.Errorf("there are no drivers for architecture %q", f.Arch)}
+		return nil, &UnavailableError{
+			Release: f.Release,
+			Err:     fmt.Errorf("there are no drivers for architecture %q", f.Arch),
+		}
 	}
 	wants := f.distro.Headers(f.Release)
 	if len(wants) == 0 {
 		return nil, &UnavailableError{Release: f.Release, Err: f.nothing()}
 	}
-	if f.store, err = fetch.OpenStore(f.Store); err != nil {
-		return nil, fmt.Errorf("open the folder for kernel headers: %w; --state-dir (DRIVER_STATE_DIR) is the folder above it", err)
+	f.store, err = fetch.OpenStore(f.Store)
+	if err != nil {
+		return nil, fmt.Errorf(
+			"open the folder for kernel headers: %w; --state-dir (DRIVER_STATE_DIR) is the folder above it",
+			err,
+		)
 	}
 	manager, done, err := f.manager(ctx)
 	if err != nil {
@@ -103,7 +119,8 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The indexes take tens of megabytes. They are released before unpacking, which needs memory, too.
+	// The indexes take tens of megabytes. They are released before unpacking, which needs memory,
+	// too.
 	debug.FreeOSMemory()
 	files, err := f.download(ctx, manager, plan)
 	if err != nil {
@@ -115,13 +132,17 @@ func (f *fetcher) run(ctx context.Context) (installed []string, err error) {
 // nothing says why a system has no header package for the kernel.
 func (f *fetcher) nothing() error {
 	if f.distro.PackageManager() == "" {
-		return fmt.Errorf("%s has no packages of headers; the host itself has them, in /lib/modules/%s/build", f.distro.ID(), f.Release)
+		return fmt.Errorf(
+			"%s has no packages of headers; the host itself has them, in /lib/modules/%s/build",
+			f.distro.ID(),
+			f.Release,
+		)
 	}
 	return fmt.Errorf("%q cannot be the name of a kernel of %s", f.Release, f.distro.ID())
 }
 
-// attempts for each request, with pauses of half a second and a second: a repository that does not answer
-// must not delay the node for long, and the container is restarted anyway.
+// attempts for each request, with pauses of half a second and a second: a repository that does not
+// answer must not delay the node for long, and the container is restarted anyway.
 const attempts = 3
 
 // own says whether the root is that of this process.
@@ -136,7 +157,17 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 		var file string
 		var cached bool
 		if err == nil {
-			file, cached, err = client.Get(ctx, fetch.File{URL: pkg.URL, SHA256: pkg.SHA256, SHA512: pkg.SHA512, Size: pkg.Size, Listed: true}, nil)
+			file, cached, err = client.Get(
+				ctx,
+				fetch.File{
+					URL:    pkg.URL,
+					SHA256: pkg.SHA256,
+					SHA512: pkg.SHA512,
+					Size:   pkg.Size,
+					Listed: true,
+				},
+				nil,
+			)
 		}
 		if err != nil {
 			if local(err) || ctx.Err() != nil {
@@ -146,7 +177,17 @@ func (f *fetcher) download(ctx context.Context, from manager, p *plan) ([]string
 				Release: f.Release, Package: pkg.Name, Folder: p.folder, Err: fmt.Errorf("package %s: %w", label(pkg), err),
 			}
 		}
-		f.Log.Info("package fetched", "package", label(pkg), "bytes", pkg.Size, "cached", cached, "duration", time.Since(begin).Round(10*time.Millisecond))
+		f.Log.Info(
+			"package fetched",
+			"package",
+			label(pkg),
+			"bytes",
+			pkg.Size,
+			"cached",
+			cached,
+			"duration",
+			time.Since(begin).Round(10*time.Millisecond),
+		)
 		out = append(out, file)
 	}
 	return out, nil
@@ -157,7 +198,13 @@ func (f *fetcher) read(index interface {
 	Len() int
 	Notes() []string
 }, begin time.Time) {
-	f.Log.Info("package repositories read", "count", index.Len(), "duration", time.Since(begin).Round(time.Millisecond))
+	f.Log.Info(
+		"package repositories read",
+		"count",
+		index.Len(),
+		"duration",
+		time.Since(begin).Round(time.Millisecond),
+	)
 	for _, note := range index.Notes() {
 		f.Log.Warn("package repositories", "note", note)
 	}

@@ -12,15 +12,16 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// manager finds and opens the packages of one kind, .deb or .rpm. The files in them are treated in the same
-// way for both.
+// manager finds and opens the packages of one kind, .deb or .rpm. The files in them are treated in
+// the same way for both.
 type manager interface {
-	// find returns the packages to fetch for one of the wants, which come from distros.Distro.Headers.
+	// find returns the packages to fetch for one of the wants, which come from
+	// distros.Distro.Headers.
 	find(ctx context.Context, wants []string) (*plan, error)
 	// client returns the client for downloading a package.
 	client(url string) (*fetch.Client, error)
-	// members calls add for each file in a package, after checking that the package is the wanted one. The files
-	// count only when members returns no error.
+	// members calls add for each file in a package, after checking that the package is the wanted
+	// one. The files count only when members returns no error.
 	members(in io.Reader, p distros.Package, add func(h *tar.Header, r io.Reader) error) error
 }
 
@@ -38,9 +39,16 @@ func (f *fetcher) manager(ctx context.Context) (m manager, done func(), err erro
 	return f.deb(ctx)
 }
 
-// usable opens each repository separately, because one that cannot be used must not hide the others. It
-// records in e which repositories were searched and which were not.
-func usable[S any](ctx context.Context, log *slog.Logger, e *UnavailableError, sources []S, open func(S) error, describe func(S) string) (usable []S, err error) {
+// usable opens each repository separately, because one that cannot be used must not hide the
+// others. It records in e which repositories were searched and which were not.
+func usable[S any](
+	ctx context.Context,
+	log *slog.Logger,
+	e *UnavailableError,
+	sources []S,
+	open func(S) error,
+	describe func(S) string,
+) (usable []S, err error) {
 	failed := make([]error, len(sources))
 	g := errgroup.Group{}
 	g.SetLimit(parallel)

@@ -13,8 +13,9 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-// find searches the repositories once for each possible value of $releasever for this kernel, the likeliest
-// first: the repositories of the system's current minor version no longer have the kernels of an older one.
+// find searches the repositories once for each possible value of $releasever for this kernel, the
+// likeliest first: the repositories of the system's current minor version no longer have the
+// kernels of an older one.
 func (f *rpmManager) find(ctx context.Context, wants []string) (*plan, error) {
 	e := &UnavailableError{Release: f.Release, Package: wants[0], Folder: rpmFolder}
 	vars, err := repoconf.ReadVars(f.files, nil, f.arch)
@@ -40,9 +41,9 @@ func (f *rpmManager) find(ctx context.Context, wants []string) (*plan, error) {
 	return nil, e
 }
 
-// releaseVers returns the values of $releasever to try. Values that an administrator set come first:
-// DNF_RELEASEVER as in NVIDIA's images, or a file in etc/dnf/vars or etc/yum/vars with a value that the
-// system itself does not have.
+// releaseVers returns the values of $releasever to try. Values that an administrator set come
+// first: DNF_RELEASEVER as in NVIDIA's images, or a file in etc/dnf/vars or etc/yum/vars with a
+// value that the system itself does not have.
 func (f *rpmManager) releaseVers(configured string) []string {
 	_, major := f.distro.OSRelease()
 	own := append(f.distro.ReleaseVers(f.Release), major)
@@ -63,8 +64,8 @@ func (f *rpmManager) releaseVers(configured string) []string {
 	return out
 }
 
-// search searches the repositories that these variables give and that were not searched before. It returns
-// nil without an error when they do not have the package; then e has more details.
+// search searches the repositories that these variables give and that were not searched before. It
+// returns nil without an error when they do not have the package; then e has more details.
 func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []string, e *UnavailableError) (*plan, error) {
 	sources, err := repoconf.ReadSources(f.files, vars)
 	if err == nil {
@@ -98,11 +99,13 @@ func (f *rpmManager) search(ctx context.Context, vars repoconf.Vars, wants []str
 		return err
 	}
 	describe := func(s repoconf.Source) string { return s.ID + " (" + address(s) + ")" }
-	if o.Sources, err = usable(ctx, f.Log, e, sources, open, describe); err != nil || len(o.Sources) == 0 {
+	o.Sources, err = usable(ctx, f.Log, e, sources, open, describe)
+	if err != nil || len(o.Sources) == 0 {
 		return nil, err
 	}
 	begin := time.Now()
-	releases, err := rpm.OpenReleases(ctx, o) // from the store: the servers are only asked whether that is current
+	// from the store: the servers are only asked whether that is current
+	releases, err := rpm.OpenReleases(ctx, o)
 	if err == nil {
 		err = f.trust(o)
 	}

@@ -14,7 +14,8 @@ type provideIndex interface {
 	WhatProvides(want rpmfile.Relation) []*rpm.Package
 }
 
-// plan returns the wanted packages with the header packages that they need; nil when a wanted one is missing.
+// plan returns the wanted packages with the header packages that they need; nil when a wanted one
+// is missing.
 func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (*plan, error) {
 	var chosen []*rpm.Package
 	for _, want := range wants {
@@ -30,20 +31,24 @@ func (f *rpmManager) plan(x provideIndex, wants []string, e *UnavailableError) (
 		}
 		chosen = append(chosen, p)
 	}
-	all, err := closure(chosen, func(p *rpm.Package, chosen []*rpm.Package) (more []*rpm.Package, err error) {
-		for _, r := range p.Metadata.Requires {
-			there := func(c *rpm.Package) bool { return provides(c, r.Relation) }
-			if r.Kind != "" || !isRPMHeaders(r.Relation.Name) || slices.ContainsFunc(slices.Concat(chosen, more), there) {
-				continue
+	all, err := closure(
+		chosen,
+		func(p *rpm.Package, chosen []*rpm.Package) (more []*rpm.Package, err error) {
+			for _, r := range p.Metadata.Requires {
+				there := func(c *rpm.Package) bool { return provides(c, r.Relation) }
+				if r.Kind != "" || !isRPMHeaders(r.Relation.Name) ||
+					slices.ContainsFunc(slices.Concat(chosen, more), there) {
+					continue
+				}
+				found := f.provider(x, r)
+				if found == nil {
+					return nil, lacking(p, r)
+				}
+				more = append(more, found)
 			}
-			found := f.provider(x, r)
-			if found == nil {
-				return nil, lacking(p, r)
-			}
-			more = append(more, found)
-		}
-		return more, nil
-	})
+			return more, nil
+		},
+	)
 	if err != nil {
 		e.Err = err
 		return nil, e
@@ -74,15 +79,20 @@ func (f *rpmManager) provider(x provideIndex, r rpmfile.Requirement) *rpm.Packag
 }
 
 func provides(p *rpm.Package, r rpmfile.Relation) bool {
-	return slices.ContainsFunc(p.Metadata.Provides, func(have rpmfile.Relation) bool { return have.Name == r.Name && r.Matches(have) })
+	return slices.ContainsFunc(
+		p.Metadata.Provides,
+		func(have rpmfile.Relation) bool { return have.Name == r.Name && r.Matches(have) },
+	)
 }
 
 // isRPMHeaders says whether a package has headers, by its name: kernel-devel, kernel-rt-devel,
-// kernel-uek-devel, kernel6.12-devel, kernel-default-devel and the packages that those of SUSE share
-// (kernel-devel, kernel-devel-azure). kernel-headers is for programs, kernel-macros for packagers.
+// kernel-uek-devel, kernel6.12-devel, kernel-default-devel and the packages that those of SUSE
+// share (kernel-devel, kernel-devel-azure). kernel-headers is for programs, kernel-macros for
+// packagers.
 func isRPMHeaders(name string) bool {
 	rest, ok := strings.CutPrefix(name, "kernel")
-	return ok && slices.Contains(strings.Split(rest, "-"), "devel") && !strings.HasSuffix(name, "-matched")
+	return ok && slices.Contains(strings.Split(rest, "-"), "devel") &&
+		!strings.HasSuffix(name, "-matched")
 }
 
 // newestRPM returns the newest release of the same flavour that has headers; "" if there is none.
@@ -94,7 +104,9 @@ func newestRPM(x provideIndex, d distros.RPM, release string) (best string) {
 			own := evr[strings.Index(evr, ":")+1:]
 			for _, provide := range p.Metadata.Provides {
 				r, _, ok := d.KernelOfProvide(provide.Name, provide.EVR.String(), own)
-				if k := distros.ParseRelease(r); ok && k.Flavour == wanted.Flavour && k.Arch == wanted.Arch && (best == "" || distros.CompareReleases(r, best) > 0) {
+				if k := distros.ParseRelease(r); ok && k.Flavour == wanted.Flavour &&
+					k.Arch == wanted.Arch &&
+					(best == "" || distros.CompareReleases(r, best) > 0) {
 					best = r
 				}
 			}

@@ -15,10 +15,18 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-const dialLimit = 10 * time.Second // a network without a way out drops packets, and each attempt then takes this long
+// a network without a way out drops packets, and each attempt then takes this long
+const dialLimit = 10 * time.Second
 
-// newTransport returns the transport to the image's repositories, with proxies, logins and certificates.
-func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log *slog.Logger) (*transport, error) {
+// newTransport returns the transport to the image's repositories, with proxies, logins and
+// certificates.
+func newTransport(
+	root fs.FS,
+	own bool,
+	c conf,
+	getenv func(string) string,
+	log *slog.Logger,
+) (*transport, error) {
 	pool, err := authorities(root, own, c, log)
 	if err != nil {
 		return nil, err
@@ -29,7 +37,9 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log 
 		}
 	}
 	if c.off("acquire::https::verify-peer") || c.off("acquire::https::verify-host") {
-		log.Warn("apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates")
+		log.Warn(
+			"apt.conf switches the check of certificates off; here it stays on: mount the authority's certificate into /usr/local/share/ca-certificates",
+		)
 	}
 	t := &transport{logins: readLogins(root, log)}
 	proxies := proxies{conf: c, env: environment(getenv), logins: t.logins}
@@ -38,7 +48,10 @@ func newTransport(root fs.FS, own bool, c conf, getenv func(string) string, log 
 }
 
 // plainTransport returns a transport without logins.
-func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+func plainTransport(
+	pool *x509.CertPool,
+	proxy func(*http.Request) (*url.URL, error),
+) *http.Transport {
 	return &http.Transport{
 		Proxy:                 proxy,
 		DialContext:           (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
@@ -51,8 +64,8 @@ func plainTransport(pool *x509.CertPool, proxy func(*http.Request) (*url.URL, er
 	}
 }
 
-// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases. Lower case has precedence, as in curl
-// and apt.
+// environment reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases. Lower case has precedence,
+// as in curl and apt.
 func environment(getenv func(string) string) *httpproxy.Config {
 	get := func(name string) string {
 		if v := getenv(strings.ToLower(name)); v != "" {
@@ -60,7 +73,11 @@ func environment(getenv func(string) string) *httpproxy.Config {
 		}
 		return getenv(name)
 	}
-	return &httpproxy.Config{HTTPProxy: get("HTTP_PROXY"), HTTPSProxy: get("HTTPS_PROXY"), NoProxy: get("NO_PROXY")}
+	return &httpproxy.Config{
+		HTTPProxy:  get("HTTP_PROXY"),
+		HTTPSProxy: get("HTTPS_PROXY"),
+		NoProxy:    get("NO_PROXY"),
+	}
 }
 
 // proxies chooses the proxy of a request.
@@ -70,9 +87,9 @@ type proxies struct {
 	logins []login
 }
 
-// choose follows apt: apt.conf for this host, then its general setting, for https with http's settings as a
-// fallback, then the environment. NO_PROXY always counts. "DIRECT", or "false" as many users write, means no
-// proxy.
+// choose follows apt: apt.conf for this host, then its general setting, for https with http's
+// settings as a fallback, then the environment. NO_PROXY always counts. "DIRECT", or "false" as
+// many users write, means no proxy.
 func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	text := p.setting(r.URL)
 	switch {
@@ -84,9 +101,13 @@ func (p proxies) choose(r *http.Request) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		// The error does not have the text, because that may contain a password.
-		return nil, fmt.Errorf("the proxy in apt.conf for %s is not a URL such as \"http://host:port\"", r.URL.Host)
+		return nil, fmt.Errorf(
+			"the proxy in apt.conf for %s is not a URL such as \"http://host:port\"",
+			r.URL.Host,
+		)
 	}
-	if u.Scheme == "socks5h" { // apt's name for what net/http calls socks5: the proxy resolves names
+	// apt's name for what net/http calls socks5: the proxy resolves names
+	if u.Scheme == "socks5h" {
 		u.Scheme = "socks5"
 	}
 	if l, ok := find(p.logins, u); ok && u.User == nil {

@@ -24,9 +24,16 @@ const (
 	maxEntries = 400_000
 )
 
-// unpack writes the packages' headers into a folder that gets its name when it is whole and on the disk.
-func (f *fetcher) unpack(ctx context.Context, from manager, p *plan, files []string) (installed []string, err error) {
-	begin, temp := time.Now(), f.Into+".new"
+// unpack writes the packages' headers into a folder that gets its name when it is whole and on the
+// disk.
+func (f *fetcher) unpack(
+	ctx context.Context,
+	from manager,
+	p *plan,
+	files []string,
+) (installed []string, err error) {
+	begin := time.Now()
+	temp := f.Into + ".new"
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(temp))
@@ -53,13 +60,29 @@ func (f *fetcher) unpack(ctx context.Context, from manager, p *plan, files []str
 	// One call instead of an fsync for each of 16000 files.
 	top, err := root.Open(".")
 	if err == nil {
-		err = errors.Join(unix.Syncfs(int(top.Fd())), top.Close(), os.RemoveAll(f.Into), os.Rename(temp, f.Into))
+		err = errors.Join(
+			unix.Syncfs(int(top.Fd())),
+			top.Close(),
+			os.RemoveAll(f.Into),
+			os.Rename(temp, f.Into),
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("write to disk: %w", err)
 	}
-	f.Log.Info("headers unpacked", "kernel", f.Release, "path", f.Into,
-		"files", t.entries, "bytes", t.bytes, "duration", time.Since(begin).Round(10*time.Millisecond))
+	f.Log.Info(
+		"headers unpacked",
+		"kernel",
+		f.Release,
+		"path",
+		f.Into,
+		"files",
+		t.entries,
+		"bytes",
+		t.bytes,
+		"duration",
+		time.Since(begin).Round(10*time.Millisecond),
+	)
 	return installed, nil
 }
 
@@ -86,8 +109,8 @@ func (t *tree) unpack(ctx context.Context, from manager, file string, p distros.
 	})
 }
 
-// member writes one file, folder or link. What is not below the folders of headers and their tools is left out, such as documentation.
-// A file that an earlier package has is replaced.
+// member writes one file, folder or link. What is not below the folders of headers and their tools
+// is left out, such as documentation. A file that an earlier package has is replaced.
 func (t *tree) member(h *tar.Header, r io.Reader) error {
 	t.entries++
 	t.bytes += h.Size
@@ -117,15 +140,18 @@ func (t *tree) member(h *tar.Header, r io.Reader) error {
 	return t.file(name, h, r)
 }
 
-// file writes a file with its time, because make compares times. Others than root read it, whatever the umask is.
+// file writes a file with its time, because make compares times. Others than root read it, whatever
+// the umask is.
 func (t *tree) file(name string, h *tar.Header, r io.Reader) error {
 	mode := 0o644 | h.FileInfo().Mode()&0o111
 	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, t.buf) // not f: its ReadFrom allocates a buffer of its own
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+	// not f: its ReadFrom allocates a buffer of its own
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, t.buf)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err != nil {
 		return err
 	}
 	return t.root.Chtimes(name, h.ModTime, h.ModTime)

@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Bake fills a state folder on a machine that needs no GPU and is no node yet, so that a start on a node with
-// this folder neither compiles nor copies.
+// Bake fills a state folder on a machine that needs no GPU and is no node yet, so that a start on a
+// node with this folder neither compiles nor copies.
 type Bake struct {
 	Config  config.Config // its StateDir is the folder to fill
 	Kernels []string      // releases as uname -r prints them
@@ -39,30 +39,41 @@ type Baked struct {
 
 // BakedKernel is a kernel whose modules need no compiling.
 type BakedKernel struct {
-	Release string            `json:"release"`
-	Flavour string            `json:"flavour"`
-	Source  string            `json:"source"`           // "image": the image has them itself; "cache": they are in the folder
+	Release string `json:"release"`
+	Flavour string `json:"flavour"`
+	// "image": the image has them itself; "cache": they are in the folder
+	Source  string            `json:"source"`
 	Folder  string            `json:"folder,omitempty"` // of the modules, below the state folder
 	Signer  string            `json:"signer,omitempty"`
 	Modules map[string]string `json:"modules"` // name -> sha256
 }
 
-// Run makes the modules for each kernel and the driver root, each under a temporary name until it is whole. It may
-// run again with other kernels, or another image: what is there and fits stays. Errors: config.ErrConfig,
-// lock.ErrHeld, *buildtree.NoHeadersError, *kbuild.CompileError, those of files (unix.ENOSPC).
+// Run makes the modules for each kernel and the driver root, each under a temporary name until it
+// is whole. It may run again with other kernels, or another image: what is there and fits stays.
+// Errors: config.ErrConfig, lock.ErrHeld, *buildtree.NoHeadersError, *kbuild.CompileError, those of
+// files (unix.ENOSPC).
 func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 	if b.image == "" {
 		b.image = "/"
 	}
 	if len(b.Kernels) == 0 || len(b.Kernels) > keepSets {
-		return Baked{}, fmt.Errorf("%w: bake needs --kernel RELEASE, once for each kernel that the machines may boot, at most %d times", config.ErrConfig, keepSets)
+		return Baked{}, fmt.Errorf(
+			"%w: bake needs --kernel RELEASE, once for each kernel that the machines may boot, at most %d times",
+			config.ErrConfig,
+			keepSets,
+		)
 	}
 	info, err := readInfo(b.image)
 	if err != nil {
 		return Baked{}, err
 	}
-	if t := b.Config.ModuleType; len(info.Flavours) > 1 && t != driverinfo.Open && t != driverinfo.Proprietary {
-		return Baked{}, fmt.Errorf("%w: --kernel-module-type is %q; bake needs open or proprietary: there is no GPU to choose by", config.ErrConfig, t)
+	if t := b.Config.ModuleType; len(info.Flavours) > 1 && t != driverinfo.Open &&
+		t != driverinfo.Proprietary {
+		return Baked{}, fmt.Errorf(
+			"%w: --kernel-module-type is %q; bake needs open or proprietary: there is no GPU to choose by",
+			config.ErrConfig,
+			t,
+		)
 	}
 	unlock, err := b.lock()
 	if err != nil {
@@ -76,11 +87,15 @@ func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 	return baked, nil
 }
 
-// lock keeps other bakes and a driver container away from the folder: one program at a time may write a cache
-// of modules.
+// lock keeps other bakes and a driver container away from the folder: one program at a time may
+// write a cache of modules.
 func (b Bake) lock() (unlock func(), err error) {
 	if holder, held, err := lock.Held(b.Config.Run); err == nil && held {
-		return nil, fmt.Errorf("%w: a driver runs on this machine (%s), and may write the same folder: bake on another machine, or stop it", lock.ErrHeld, holder)
+		return nil, fmt.Errorf(
+			"%w: a driver runs on this machine (%s), and may write the same folder: bake on another machine, or stop it",
+			lock.ErrHeld,
+			holder,
+		)
 	}
 	if err := os.MkdirAll(b.Config.StateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: make the folder to bake into: %w", config.ErrConfig, err)
@@ -91,15 +106,26 @@ func (b Bake) lock() (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%w: another bake into %s runs: %w", lock.ErrHeld, b.Config.StateDir, err)
+		return nil, fmt.Errorf(
+			"%w: another bake into %s runs: %w",
+			lock.ErrHeld,
+			b.Config.StateDir,
+			err,
+		)
 	}
 	return func() {
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		// a child between fork and exec has the descriptor too
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		f.Close()
 	}, nil
 }
 
-func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Description, log *slog.Logger) error {
+func (b Bake) fill(
+	ctx context.Context,
+	baked *Baked,
+	info driverinfo.Description,
+	log *slog.Logger,
+) error {
 	root := newRoot(b.Config, info, b.Kernels[0], true, log)
 	root.Image, root.NoMounts = b.image, !mayMount()
 	if b.modules == nil {
@@ -136,7 +162,13 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 
 // add adds a kernel.
 func (b *Baked) add(dir, release, source string, set *kbuild.Set) {
-	k := BakedKernel{Release: release, Flavour: set.Key.Flavour, Source: source, Signer: set.SignedBy(), Modules: map[string]string{}}
+	k := BakedKernel{
+		Release: release,
+		Flavour: set.Key.Flavour,
+		Source:  source,
+		Signer:  set.SignedBy(),
+		Modules: map[string]string{},
+	}
 	if rel, err := filepath.Rel(dir, set.Dir); err == nil && filepath.IsLocal(rel) {
 		k.Folder = rel
 	}
@@ -146,8 +178,14 @@ func (b *Baked) add(dir, release, source string, set *kbuild.Set) {
 	b.Kernels = append(b.Kernels, k)
 }
 
-// compile returns the modules for a kernel: those of the image, those that the folder has, or new ones.
-func (b Bake) compile(ctx context.Context, info driverinfo.Description, release string, log *slog.Logger) (*kbuild.Set, string, error) {
+// compile returns the modules for a kernel: those of the image, those that the folder has, or new
+// ones.
+func (b Bake) compile(
+	ctx context.Context,
+	info driverinfo.Description,
+	release string,
+	log *slog.Logger,
+) (*kbuild.Set, string, error) {
 	cfg := b.Config
 	m, err := machine(cfg, info, release, log)
 	if err != nil {

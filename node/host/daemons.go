@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/node/vgpu"
 )
 
-// daemonStarter starts the real daemons: persistence if the image has it, fabric management if the machine
-// needs it.
+// daemonStarter starts the real daemons: persistence if the image has it, fabric management if the
+// machine needs it.
 type daemonStarter struct {
 	cfg    config.Config
 	log    *slog.Logger
@@ -46,16 +46,19 @@ func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
 // fabric returns the daemons of the NVLink fabric and of memory across machines.
 func (a *daemonStarter) fabric() (specs []daemons.Spec, err error) {
 	facts := fabricFacts(a.cfg)
-	facts.Log, facts.LoadModules = a.log, a.loadModules
+	facts.Log = a.log
+	facts.LoadModules = a.loadModules
 	if a.cfg.Fabric == fabric.Auto {
 		gpus, err := devices.GPUs("/sys")
 		if err != nil {
 			return nil, err
 		}
-		if facts.Machine, err = fabric.Detect("/sys", gpus); err != nil {
+		facts.Machine, err = fabric.Detect("/sys", gpus)
+		if err != nil {
 			return nil, err
 		}
-		if specs, err = fabric.Daemons(facts); err != nil {
+		specs, err = fabric.Daemons(facts)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -73,12 +76,21 @@ func fabricFacts(cfg config.Config) fabric.Facts {
 	return fabric.Facts{Drivers: cfg.Drivers, Settings: cfg.FabricSettings, Mode: cfg.FabricMode}
 }
 
-// loadModules loads modules of the kernel. They are not recorded and stay loaded: they belong to network
-// cards, which others use too.
+// loadModules loads modules of the kernel. They are not recorded and stay loaded: they belong to
+// network cards, which others use too.
 func (a *daemonStarter) loadModules(ctx context.Context, names ...string) error {
-	inserted, missing, err := a.kernel.InsertDeps(ctx, a.kernel.release, hostRoots, func(string) {}, names...)
+	inserted, missing, err := a.kernel.InsertDeps(
+		ctx,
+		a.kernel.release,
+		hostRoots,
+		func(string) {},
+		names...)
 	if len(inserted) > 0 {
-		a.log.Info("modules of the network card loaded; they stay when the driver goes", "modules", strings.Join(inserted, ", "))
+		a.log.Info(
+			"modules of the network card loaded; they stay when the driver goes",
+			"modules",
+			strings.Join(inserted, ", "),
+		)
 	}
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("the kernel's modules have no %s", strings.Join(missing, ", "))

@@ -46,7 +46,10 @@ type hardware struct {
 func (*hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
 
 func (h *hardware) Mellanox() (bool, error) {
-	cards, err := devices.Functions("/sys", func(f devices.Function) bool { return f.Vendor == devices.Mellanox })
+	cards, err := devices.Functions(
+		"/sys",
+		func(f devices.Function) bool { return f.Vendor == devices.Mellanox },
+	)
 	return len(cards) > 0, err
 }
 
@@ -59,23 +62,40 @@ func (h *hardware) Options() (kmod.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Default("nvidia", fabric.Parameters(h.info.Driver, gpus, h.cfg.IMEX != fabric.IMEXOff)...)
+	options.Default(
+		"nvidia",
+		fabric.Parameters(h.info.Driver, gpus, h.cfg.IMEX != fabric.IMEXOff)...)
 	return options, nil
 }
 
 // modprobeDirs are the folders of modprobe.d(5), in its order.
-var modprobeDirs = []string{"/usr/lib/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d"}
+var modprobeDirs = []string{
+	"/usr/lib/modprobe.d",
+	"/lib/modprobe.d",
+	"/run/modprobe.d",
+	"/etc/modprobe.d",
+}
 
-func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) {
+func (h *hardware) Flavour(
+	gpus []devices.GPU,
+	release, requested string,
+) (flavour, reason string, err error) {
 	supported, err := h.supported()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
-	return preflight.Flavour(h.info, preflight.RunningKernel("/proc", release), h.serves(release), supported, gpus, requested)
+	return preflight.Flavour(
+		h.info,
+		preflight.RunningKernel("/proc", release),
+		h.serves(release),
+		supported,
+		gpus,
+		requested,
+	)
 }
 
-// serves returns the flavours that this machine can load for a kernel: those of the image's modules, those
-// that can be compiled, and those of modules in mounted images and in the cache.
+// serves returns the flavours that this machine can load for a kernel: those of the image's
+// modules, those that can be compiled, and those of modules in mounted images and in the cache.
 func (h *hardware) serves(release string) (flavours []string) {
 	precompiled := h.info.Serves(release)
 	for _, f := range h.info.Flavours {
@@ -86,11 +106,19 @@ func (h *hardware) serves(release string) (flavours []string) {
 	return flavours
 }
 
-// Preflight runs all checks of this machine. It looks for headers and compiler only when there is something
-// to compile.
+// Preflight runs all checks of this machine. It looks for headers and compiler only when there is
+// something to compile.
 func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []preflight.Check {
-	in.RunDir, in.StateDir, in.Info, in.FetchHeaders, in.UnloadNouveau = h.cfg.Run, h.cfg.StateDir, h.info, h.cfg.Fetch, h.cfg.UnloadNouveau
-	in.CanCompile, in.Serves, in.LeftAlone = h.canCompile(in.Flavour), h.serves(in.Release), h.supply.leftAlone
+	in.RunDir = h.cfg.Run
+	in.StateDir = h.cfg.StateDir
+	in.Info = h.info
+	in.FetchHeaders = h.cfg.Fetch
+	in.UnloadNouveau = h.cfg.UnloadNouveau
+	in.CanCompile, in.Serves, in.LeftAlone = h.canCompile(
+		in.Flavour,
+	), h.serves(
+		in.Release,
+	), h.supply.leftAlone
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(in.GPUs)
 	in.Staging = h.staging
@@ -98,7 +126,8 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
 	}
-	in.Toolkit, in.ToolkitMissing = h.cfg.Toolkit, h.cfg.ToolkitMissing
+	in.Toolkit = h.cfg.Toolkit
+	in.ToolkitMissing = h.cfg.ToolkitMissing
 	if !in.HaveModules && in.CanCompile && !h.cfg.HasToolkit() {
 		h.toolchain(ctx, &in)
 	}
@@ -107,7 +136,8 @@ func (h *hardware) Preflight(ctx context.Context, in preflight.Input) []prefligh
 
 // fabric compares the image with what the machine's NVLink switches need.
 func (h *hardware) fabric(gpus []devices.GPU) func(fabric.Kernel) (text, fix string, fatal bool) {
-	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto}
+	facts := fabricFacts(h.cfg)
+	host := fabric.Host{Managed: h.cfg.Fabric == fabric.Auto}
 	return func(k fabric.Kernel) (text, fix string, fatal bool) {
 		facts.Machine, host.Err = fabric.Detect("/sys", gpus)
 		return facts.Check(host, k)
@@ -153,8 +183,8 @@ func (h *hardware) CreateNodes(ctx context.Context, record func([]devices.Node))
 	return realNodes.Create(ctx, record)
 }
 
-// RemoveNodes also removes NVIDIA's device files that no record names: no driver is loaded. It leaves them to an administrator who manages
-// them (NVreg_ModifyDeviceFiles=0).
+// RemoveNodes also removes NVIDIA's device files that no record names: no driver is loaded. It
+// leaves them to an administrator who manages them (NVreg_ModifyDeviceFiles=0).
 func (h *hardware) RemoveNodes(created []devices.Node) error {
 	options, err := h.Options()
 	if err == nil && !slices.Contains(options.For("nvidia"), "NVreg_ModifyDeviceFiles=0") {
@@ -163,8 +193,8 @@ func (h *hardware) RemoveNodes(created []devices.Node) error {
 	return realNodes.Remove(created)
 }
 
-// Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU does not
-// come up, the lines after the mark are the reason.
+// Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU
+// does not come up, the lines after the mark are the reason.
 func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
 	mark, err := kmsg.Open("")
 	if err == nil {
@@ -185,8 +215,8 @@ func (h *hardware) AskUsage(ctx context.Context) (probe.Answer, error) {
 
 func (h *hardware) EndUsage() { h.prober.EndUsage() }
 
-// Reasons returns the last lines of the kernel's log about a GPU since the driver was last asked, at most
-// three.
+// Reasons returns the last lines of the kernel's log about a GPU since the driver was last asked,
+// at most three.
 func (h *hardware) Reasons(gpu string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,12 +226,14 @@ func (h *hardware) Reasons(gpu string) []string {
 	return linesAbout(gpu, h.mark.Lines())
 }
 
-// pciAddress matches a device in the kernel's log; some messages leave the domain out, and an Xid the
-// function: "NVRM: Xid (PCI:0000:00:09): 143".
-var pciAddress = lazyregexp.New(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|PCI:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}`)
+// pciAddress matches a device in the kernel's log; some messages leave the domain out, and an Xid
+// the function: "NVRM: Xid (PCI:0000:00:09): 143".
+var pciAddress = lazyregexp.New(
+	`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|PCI:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}`,
+)
 
-// linesAbout returns the lines that name a GPU, or if there are none, the driver's lines that name no other
-// GPU: the last three different ones.
+// linesAbout returns the lines that name a GPU, or if there are none, the driver's lines that name
+// no other GPU: the last three different ones.
 func linesAbout(gpu string, lines []string) []string {
 	const most = 3
 	_, short, _ := strings.Cut(gpu, ":")
@@ -223,12 +255,12 @@ func linesAbout(gpu string, lines []string) []string {
 	return named[max(0, len(named)-most):]
 }
 
-// logEvery is the pause between two reads of the log where each read copies all of it: in a container that
-// may not open /dev/kmsg.
+// logEvery is the pause between two reads of the log where each read copies all of it: in a
+// container that may not open /dev/kmsg.
 const logEvery = 30 * time.Second
 
-// KernelLog returns the kernel's lines since the last call. The first call, which opens the log, and a
-// container that may not read it get none.
+// KernelLog returns the kernel's lines since the last call. The first call, which opens the log,
+// and a container that may not read it get none.
 func (h *hardware) KernelLog() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package host implements the interfaces of package node for the real machine: the kernel's modules, the
-// driver root, module files, daemons, hardware and the node's lock. It does not decide the order of a start
-// or a stop; package node does.
+// Package host implements the interfaces of package node for the real machine: the kernel's
+// modules, the driver root, module files, daemons, hardware and the node's lock. It does not decide
+// the order of a start or a stop; package node does.
 package host
 
 import (
@@ -29,8 +29,8 @@ import (
 // rootOfInit is the root of process 1: the host's own root if the pod has hostPID.
 const rootOfInit = "/proc/1/root"
 
-// New returns an instance for the machine that this program runs on, from the image that it is part of. Of
-// the options only Log is required; New sets Status.
+// New returns an instance for the machine that this program runs on, from the image that it is part
+// of. Of the options only Log is required; New sets Status.
 func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	info, err := readInfo("/")
 	if err != nil {
@@ -47,9 +47,25 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
-	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: rand.Text(),
-		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
-		Started: time.Now().UTC().Truncate(time.Second), Kernel: release, Wanted: info.Driver}, status.Folder(cfg.Run), o.Log)
+	o.Status = status.NewStore(
+		status.Snapshot{
+			Schema:   status.Schema,
+			BootID:   strings.TrimSpace(string(boot)),
+			Instance: rand.Text(),
+			PID:      os.Getpid(),
+			Pod:      cfg.Pod,
+			PodSpace: cfg.PodNamespace,
+			PodUID:   cfg.PodUID,
+			Image:    cfg.Image,
+			Started: time.Now().
+				UTC().
+				Truncate(time.Second),
+			Kernel: release,
+			Wanted: info.Driver,
+		},
+		status.Folder(cfg.Run),
+		o.Log,
+	)
 	m, err := machine(cfg, info, release, o.Log)
 	if err != nil {
 		return nil, err
@@ -58,7 +74,12 @@ func New(cfg config.Config, o node.Options) (*node.Node, error) {
 }
 
 // machine returns the real implementation of the phases' interfaces.
-func machine(cfg config.Config, info driverinfo.Description, release string, log *slog.Logger) (node.Machine, error) {
+func machine(
+	cfg config.Config,
+	info driverinfo.Description,
+	release string,
+	log *slog.Logger,
+) (node.Machine, error) {
 	cfg.VGPU = cfg.VGPU || info.VGPU != ""
 	onHost, err := mounted(cfg.StateDir)
 	if err != nil {
@@ -70,26 +91,38 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	}
 	root := newRoot(cfg, info, release, onHost, log)
 	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
-	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
+	supported := sync.OnceValues(
+		func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) },
+	)
 	kernel := &liveKernel{release: release}
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: root, Supplier: supply,
 		StartDaemons: (&daemonStarter{cfg: cfg, log: log, kernel: kernel}).Start,
 		TakeLock: func(ctx context.Context, waits func(lock.Holder)) (node.Lock, error) {
-			held, err := lock.Acquire(ctx, lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
-				Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}})
+			held, err := lock.Acquire(
+				ctx,
+				lock.Options{Run: cfg.Run, Timeout: cfg.LockTimeout, Log: log, OnWait: waits,
+					Self: lock.Holder{Pod: cfg.PodText(), Image: cfg.Image, Host: cfg.Host}},
+			)
 			if err != nil {
 				return nil, err
 			}
 			share(log, cfg.Run, root.Storage)
 			return held, nil
 		},
-		Hardware: &hardware{cfg: cfg, info: info, supply: supply, supported: supported, staging: room(root)},
+		Hardware: &hardware{
+			cfg:       cfg,
+			info:      info,
+			supply:    supply,
+			supported: supported,
+			staging:   room(root),
+		},
 	}, nil
 }
 
-// share lets containers use folders of the host, where SELinux is enabled: other pods read the status and the
-// driver root, and this one loads modules of the cache. A host that refuses it may serve its pods all the same.
+// share lets containers use folders of the host, where SELinux is enabled: other pods read the
+// status and the driver root, and this one loads modules of the cache. A host that refuses it may
+// serve its pods all the same.
 func share(log *slog.Logger, dirs ...string) {
 	for _, dir := range dirs {
 		if dir == "" {
@@ -111,8 +144,21 @@ func room(root *driverroot.Root) func() (need, spare preflight.Space) {
 }
 
 // newRoot returns a driver root that is staged on the host's storage if StateDir is on it.
-func newRoot(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) *driverroot.Root {
-	root := &driverroot.Root{Target: status.RootPath(cfg.Run), Image: "/", ID: info.ID, Version: info.Driver, Release: release, Log: log}
+func newRoot(
+	cfg config.Config,
+	info driverinfo.Description,
+	release string,
+	onHost bool,
+	log *slog.Logger,
+) *driverroot.Root {
+	root := &driverroot.Root{
+		Target:  status.RootPath(cfg.Run),
+		Image:   "/",
+		ID:      info.ID,
+		Version: info.Driver,
+		Release: release,
+		Log:     log,
+	}
 	if onHost {
 		root.Storage = cfg.StateDir
 	}
@@ -123,7 +169,11 @@ func newRoot(cfg config.Config, info driverinfo.Description, release string, onH
 func readInfo(root string) (driverinfo.Description, error) {
 	info, err := driverinfo.Read(os.DirFS(root))
 	if err != nil {
-		return driverinfo.Description{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", config.ErrConfig, err)
+		return driverinfo.Description{}, fmt.Errorf(
+			"%w: %w; this program only works in an image that driver-build made",
+			config.ErrConfig,
+			err,
+		)
 	}
 	return info, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// ImageCompile is a compile for an image. The machine needs no GPU, need not run that kernel, and need not be
-// a node.
+// ImageCompile is a compile for an image. The machine needs no GPU, need not run that kernel, and
+// need not be a node.
 type ImageCompile struct {
 	Release    string   // of the kernel
 	Flavour    string   // driverinfo.Open or Proprietary
@@ -37,17 +37,28 @@ type ImageCompile struct {
 // *buildtree.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
 func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
-		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", config.ErrConfig, c.Flavour)
+		return nil, fmt.Errorf(
+			"%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by",
+			config.ErrConfig,
+			c.Flavour,
+		)
 	}
 	if c.Release == "" || c.MaxThreads < 0 {
-		return nil, fmt.Errorf("%w: --into needs --kernel RELEASE, and --max-threads must not be negative", config.ErrConfig)
+		return nil, fmt.Errorf(
+			"%w: --into needs --kernel RELEASE, and --max-threads must not be negative",
+			config.ErrConfig,
+		)
 	}
-	c.root, c.scratch = cmp.Or(c.root, "/"), cmp.Or(c.scratch, scratchDir)
+	c.root = cmp.Or(c.root, "/")
+	c.scratch = cmp.Or(c.scratch, scratchDir)
 	info, err := readInfo(c.root)
 	if err != nil {
 		return nil, err
 	}
-	names, err := chooseModules(modulesOf(filepath.Join(c.root, modules.Sources(info.Driver, c.Flavour))), c.Modules)
+	names, err := chooseModules(
+		modulesOf(filepath.Join(c.root, modules.Sources(info.Driver, c.Flavour))),
+		c.Modules,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
 	}
@@ -107,7 +118,12 @@ func chooseModules(offers, asked []string) ([]string, error) {
 	}
 	for _, name := range asked {
 		if !slices.Contains(offers, name) {
-			return nil, fmt.Errorf("%w: --modules: there is no module %.80q; the sources offer %s", config.ErrConfig, name, strings.Join(offers, ", "))
+			return nil, fmt.Errorf(
+				"%w: --modules: there is no module %.80q; the sources offer %s",
+				config.ErrConfig,
+				name,
+				strings.Join(offers, ", "),
+			)
 		}
 	}
 	needed := map[string]string{} // module -> what does not work without
@@ -121,8 +137,16 @@ func chooseModules(offers, asked []string) ([]string, error) {
 	}
 	for name, user := range needed {
 		if !slices.Contains(asked, name) && slices.Contains(offers, name) {
-			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", config.ErrConfig, user, name)
+			return nil, fmt.Errorf(
+				"%w: --modules: %s does not work without %s",
+				config.ErrConfig,
+				user,
+				name,
+			)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(offers), func(name string) bool { return !slices.Contains(asked, name) }), nil
+	return slices.DeleteFunc(
+		slices.Clone(offers),
+		func(name string) bool { return !slices.Contains(asked, name) },
+	), nil
 }

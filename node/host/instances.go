@@ -17,9 +17,9 @@ const (
 	maxArguments = 4 << 10 // bytes of a command line that are read: those of this program are short
 )
 
-// Instances returns the processes on this node that are instances of this program: one for each container,
-// with its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests.
-// Processes of other containers are visible with hostPID only.
+// Instances returns the processes on this node that are instances of this program: one for each
+// container, with its pod. An instance that does not hold the lock waits for it. proc is "/proc"
+// except in tests. Processes of other containers are visible with hostPID only.
 func Instances(proc string) []kmod.Holder {
 	d, err := os.Open(proc)
 	if err != nil {
@@ -32,7 +32,8 @@ func Instances(proc string) []kmod.Holder {
 	}
 	var pids []int
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && isInstance(arguments(filepath.Join(proc, name, "cmdline"))) {
+		if pid, err := strconv.Atoi(name); err == nil &&
+			isInstance(arguments(filepath.Join(proc, name, "cmdline"))) {
 			pids = append(pids, pid)
 		}
 	}
@@ -61,13 +62,18 @@ func arguments(path string) []string {
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }
 
-// isInstance reports whether a command line is this program under one of its names, with the verb init in one
-// of its spellings.
+// isInstance reports whether a command line is this program under one of its names, with the verb
+// init in one of its spellings.
 func isInstance(args []string) bool {
-	if len(args) == 0 || !slices.Contains([]string{"nvidia-driver", "driver-entrypoint", drivertoolkit.Program}, filepath.Base(args[0])) {
+	if len(args) == 0 ||
+		!slices.Contains(
+			[]string{"nvidia-driver", "driver-entrypoint", drivertoolkit.Program},
+			filepath.Base(args[0]),
+		) {
 		return false
 	}
 	return slices.ContainsFunc(args[1:], func(a string) bool {
-		return slices.Contains([]string{"init", drivertoolkit.DriverVerb, "-a"}, a) || strings.HasPrefix(a, "--accept-license")
+		return slices.Contains([]string{"init", drivertoolkit.DriverVerb, "-a"}, a) ||
+			strings.HasPrefix(a, "--accept-license")
 	})
 }

@@ -20,8 +20,8 @@ type liveKernel struct {
 	release string
 }
 
-// Flavour reads what the driver says of itself: "NVIDIA UNIX Open Kernel Module" or "NVIDIA UNIX x86_64
-// Kernel Module".
+// Flavour reads what the driver says of itself: "NVIDIA UNIX Open Kernel Module" or "NVIDIA UNIX
+// x86_64 Kernel Module".
 func (m *liveKernel) Flavour() (string, error) {
 	data, err := os.ReadFile("/proc/driver/nvidia/version")
 	if err != nil {
@@ -37,10 +37,14 @@ func (m *liveKernel) Flavour() (string, error) {
 // hostRoots are the folders in which the kernel's own modules are looked for.
 var hostRoots = []string{"/host", rootOfInit, "/"}
 
-// InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the kernel
-// refuses a driver that needs it, and names the missing symbol. The host's tree comes first: where the driver
-// root is that of this container, its module index has NVIDIA's modules only.
-func (m *liveKernel) InsertInTree(ctx context.Context, record func(name string), names ...string) ([]string, error) {
+// InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the
+// kernel refuses a driver that needs it, and names the missing symbol. The host's tree comes first:
+// where the driver root is that of this container, its module index has NVIDIA's modules only.
+func (m *liveKernel) InsertInTree(
+	ctx context.Context,
+	record func(name string),
+	names ...string,
+) ([]string, error) {
 	inserted, _, err := m.InsertDeps(ctx, m.release, hostRoots, record, names...)
 	return inserted, err
 }
@@ -58,19 +62,26 @@ const deleteWait = 30 * time.Second
 // deleteTries bounds how often a module is unloaded again after a signal ended the child.
 const deleteTries = 3
 
-// Delete unloads a module in a child. If the kernel does not return from that, the child is left behind. If a
-// signal ends the child, which may have been meant for the container, Delete tries again.
+// Delete unloads a module in a child. If the kernel does not return from that, the child is left
+// behind. If a signal ends the child, which may have been meant for the container, Delete tries
+// again.
 func (m *liveKernel) Delete(ctx context.Context, name string) error {
 	const signalled = 128 // and more: a signal ended the child
 	code, out, err := runChild(ctx, DeleteVerb, name)
 	for tries := 1; err == nil && code > signalled && tries < deleteTries; tries++ {
-		if code, out, err = runChild(ctx, DeleteVerb, name); code == DeleteAbsent {
+		code, out, err = runChild(ctx, DeleteVerb, name)
+		if code == DeleteAbsent {
 			code = 0 // the first child had unloaded it
 		}
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("unload %s: %w; the kernel keeps it in state %q: reboot the node", name, err, m.state(name))
+		return fmt.Errorf(
+			"unload %s: %w; the kernel keeps it in state %q: reboot the node",
+			name,
+			err,
+			m.state(name),
+		)
 	case code == 0:
 		return nil
 	case code == DeleteInUse:
@@ -79,7 +90,10 @@ func (m *liveKernel) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("unload %s: %w", name, fs.ErrNotExist)
 	}
 	if code > signalled {
-		out = fmt.Sprintf("%d times, a signal ended the process that does it; stop the container again", deleteTries)
+		out = fmt.Sprintf(
+			"%d times, a signal ended the process that does it; stop the container again",
+			deleteTries,
+		)
 	}
 	return fmt.Errorf("unload %s: %s", name, strings.TrimSpace(out))
 }
@@ -92,8 +106,15 @@ func (m *liveKernel) state(name string) string {
 	return live.State
 }
 
-// runChild runs this program with other arguments. Where it hangs in the kernel, it is left to the shim.
+// runChild runs this program with other arguments. Where it hangs in the kernel, it is left to the
+// shim.
 func runChild(ctx context.Context, args ...string) (code int, output string, err error) {
-	r, err := daemons.Run(ctx, "/proc/self/exe", args, []string{"PATH=" + os.Getenv("PATH")}, deleteWait)
+	r, err := daemons.Run(
+		ctx,
+		"/proc/self/exe",
+		args,
+		[]string{"PATH=" + os.Getenv("PATH")},
+		deleteWait,
+	)
 	return r.Code, r.Output(), err
 }

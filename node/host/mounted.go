@@ -19,7 +19,8 @@ type place struct {
 	source string // status.FromImage, FromMounted or FromCache
 }
 
-// places returns the folders that are searched, in their order: the image, mounted images, the cache.
+// places returns the folders that are searched, in their order: the image, mounted images, the
+// cache.
 func (s *supply) places() []place {
 	all := []place{{kbuild.Cache{Dir: cmp.Or(s.image, imageModules)}, status.FromImage}}
 	for _, root := range s.cfg.ModuleImages {
@@ -30,7 +31,8 @@ func (s *supply) places() []place {
 	return append(all, place{s.cache(), status.FromCache})
 }
 
-// mountedModules returns the folder with the modules of a mounted image. A link there leads nowhere outside of it.
+// mountedModules returns the folder with the modules of a mounted image. A link there leads nowhere
+// outside of it.
 func mountedModules(root string) (dir string, ok bool) {
 	dir, err := kmod.Within(root, imageModules)
 	if err != nil {
@@ -40,15 +42,19 @@ func mountedModules(root string) (dir string, ok bool) {
 	return dir, err == nil && st.IsDir()
 }
 
-// find finds a set. Of a mounted one, whose makers this image does not know, nothing is believed: its modules have to be
-// what its manifest says.
+// find finds a set. Of a mounted one, whose makers this image does not know, nothing is believed:
+// its modules have to be what its manifest says.
 func (p place) find(ctx context.Context, fits func(kbuild.Key) bool) (*kbuild.Set, error) {
 	set, err := p.cache.Find(ctx, fits)
 	if err != nil || p.source != status.FromMounted {
 		return set, err
 	}
 	if err := set.Describe(); err != nil {
-		return nil, fmt.Errorf("%w (%w)", kbuild.ErrMiss, &kbuild.CorruptError{Dir: set.Dir, Why: err.Error()})
+		return nil, fmt.Errorf(
+			"%w (%w)",
+			kbuild.ErrMiss,
+			&kbuild.CorruptError{Dir: set.Dir, Why: err.Error()},
+		)
 	}
 	return set, nil
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// loadSigner reads the mounted key that signs modules which are compiled here; nil if there is none.
+// loadSigner reads the mounted key that signs modules which are compiled here; nil if there is
+// none.
 func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {
 		return nil, nil //nolint:nilnil // a missing key is not an error
@@ -27,7 +28,13 @@ func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 		return nil, fmt.Errorf("%w: --module-signing-key: %w", config.ErrConfig, err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		log.Warn("the signing key can be read by others than its owner: mount it with mode 0400", "path", cfg.SigningKey, "mode", fmt.Sprintf("%04o", mode))
+		log.Warn(
+			"the signing key can be read by others than its owner: mount it with mode 0400",
+			"path",
+			cfg.SigningKey,
+			"mode",
+			fmt.Sprintf("%04o", mode),
+		)
 	}
 	if err := apart(cfg); err != nil {
 		return nil, err
@@ -43,7 +50,8 @@ func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 	return signer, nil
 }
 
-// apart refuses a key that the Driver Toolkit container could read: it signs what that container makes.
+// apart refuses a key that the Driver Toolkit container could read: it signs what that container
+// makes.
 func apart(cfg config.Config) error {
 	shared, err := filepath.EvalSymlinks(cfg.Toolkit)
 	if cfg.Toolkit == "" || err != nil {
@@ -55,15 +63,20 @@ func apart(cfg config.Config) error {
 			continue // the reader of the file says what is wrong
 		}
 		if name, err := filepath.Rel(shared, target); err == nil && filepath.IsLocal(name) {
-			return fmt.Errorf("%w: %s is %s, in the folder that is shared with the Driver Toolkit container: mount it elsewhere", config.ErrConfig, flag, file)
+			return fmt.Errorf(
+				"%w: %s is %s, in the folder that is shared with the Driver Toolkit container: mount it elsewhere",
+				config.ErrConfig,
+				flag,
+				file,
+			)
 		}
 	}
 	return nil
 }
 
-// Signer returns the certificate of the mounted key, except for modules that this key has signed, for modules of an
-// image that were signed when the image was built, and for those of a mounted image: their signature is what proves
-// where they come from.
+// Signer returns the certificate of the mounted key, except for modules that this key has signed,
+// for modules of an image that were signed when the image was built, and for those of a mounted
+// image: their signature is what proves where they come from.
 func (s *supply) Signer(set *kbuild.Set, source string) *x509.Certificate {
 	switch {
 	case s.signer == nil:
@@ -94,8 +107,19 @@ func (s *supply) Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o700)); err != nil {
 		return nil, fmt.Errorf("make room for signed modules: %w", err)
 	}
-	s.log.Info("signing the modules", "certificate", sign.Owner(s.signer.Certificate), "hash", set.SigHash)
-	return set.Sign(ctx, work, s.signer.Certificate, func(ctx context.Context, f kbuild.File) ([]byte, error) {
-		return s.signer.SignFile(ctx, f.Path, hash)
-	})
+	s.log.Info(
+		"signing the modules",
+		"certificate",
+		sign.Owner(s.signer.Certificate),
+		"hash",
+		set.SigHash,
+	)
+	return set.Sign(
+		ctx,
+		work,
+		s.signer.Certificate,
+		func(ctx context.Context, f kbuild.File) ([]byte, error) {
+			return s.signer.SignFile(ctx, f.Path, hash)
+		},
+	)
 }

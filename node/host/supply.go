@@ -25,16 +25,18 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// Where modules are in an image, and where they are compiled. The scratch folder is in the container: the
-// result does not depend on it, and the host's storage may be mounted noexec.
+// Where modules are in an image, and where they are compiled. The scratch folder is in the
+// container: the result does not depend on it, and the host's storage may be mounted noexec.
 const (
 	imageModules = "/usr/share/nvidia-driver/modules"
 	scratchDir   = "/var/tmp/nvidia-driver"
 	fetchedDir   = "/var/tmp/nvidia-driver-headers" // of kernels, from repositories
-	keepSets     = 6                                // number of sets of modules in the cache: two drivers on three kernels
+	// number of sets of modules in the cache: two drivers on three kernels
+	keepSets = 6
 )
 
-// supply supplies module files: from the image, from mounted images, from the cache on the host's storage, or compiled.
+// supply supplies module files: from the image, from mounted images, from the cache on the host's
+// storage, or compiled.
 type supply struct {
 	cfg     config.Config
 	info    driverinfo.Description
@@ -79,10 +81,17 @@ func (s *supply) headers(release string) (buildtree.Headers, error) {
 func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers, error) {
 	h, err := s.headers(release)
 	if errors.As(err, new(*buildtree.NoHeadersError)) && s.cfg.Fetch {
-		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
+		s.log.Info(
+			"no headers in the image or on the host, asking the system's repositories",
+			"kernel",
+			release,
+		)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
 		into := filepath.Join(fetchedDir, release)
-		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Into: into, Store: store, Log: s.log})
+		installed, ferr := headers.Fetch(
+			ctx,
+			headers.Options{Release: release, Into: into, Store: store, Log: s.log},
+		)
 		if ferr != nil {
 			return h, errors.Join(ferr, err)
 		}
@@ -92,8 +101,10 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	if err != nil {
 		return h, err
 	}
-	if strings.HasPrefix(h.Build, rootOfInit) || h.Origin == moduleImage { // kubelet mounts images noexec
-		if h, err = s.copyHeaders(ctx, h); err != nil {
+	// kubelet mounts images noexec
+	if strings.HasPrefix(h.Build, rootOfInit) || h.Origin == moduleImage {
+		h, err = s.copyHeaders(ctx, h)
+		if err != nil {
 			return h, err
 		}
 	}
@@ -105,8 +116,8 @@ func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers
 	return h, nil
 }
 
-// copyHeaders copies headers into this container: make cannot work through the root of process 1, nor start programs of
-// a mounted image.
+// copyHeaders copies headers into this container: make cannot work through the root of process 1,
+// nor start programs of a mounted image.
 func (s *supply) copyHeaders(ctx context.Context, h buildtree.Headers) (buildtree.Headers, error) {
 	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
@@ -115,7 +126,15 @@ func (s *supply) copyHeaders(ctx context.Context, h buildtree.Headers) (buildtre
 	}
 	copied, err := h.Copy(ctx, dir)
 	if err == nil {
-		s.log.Info("headers copied", "origin", h.Origin, "path", strings.TrimPrefix(h.Build, rootOfInit), "duration", time.Since(begin).Round(time.Millisecond))
+		s.log.Info(
+			"headers copied",
+			"origin",
+			h.Origin,
+			"path",
+			strings.TrimPrefix(h.Build, rootOfInit),
+			"duration",
+			time.Since(begin).Round(time.Millisecond),
+		)
 	}
 	return copied, err
 }
@@ -138,7 +157,8 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 		return nil, err
 	}
 	r := s.request(w, rdma)
-	if r.Log, err = s.logFile(w); err != nil {
+	r.Log, err = s.logFile(w)
+	if err != nil {
 		return nil, err
 	}
 	job, err := r.Job(ctx, id, h, s.log)
@@ -150,11 +170,20 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 
 // request returns what is to be compiled, here or in a Driver Toolkit container.
 func (s *supply) request(w node.Want, rdma []string) modules.Request {
-	return modules.Request{Info: s.info, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, Companions: w.Companions, RDMA: rdma,
-		MaxThreads: s.cfg.MaxThreads, Work: s.work()}
+	return modules.Request{
+		Info:       s.info,
+		Flavour:    w.Flavour,
+		Modules:    w.Modules,
+		Optional:   w.Optional,
+		Companions: w.Companions,
+		RDMA:       rdma,
+		MaxThreads: s.cfg.MaxThreads,
+		Work:       s.work(),
+	}
 }
 
-// logFile returns the path of the file for the output of a compile, on the host's storage if there is any.
+// logFile returns the path of the file for the output of a compile, on the host's storage if there
+// is any.
 func (s *supply) logFile(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
 	err := os.MkdirAll(dir, 0o755)
@@ -162,12 +191,19 @@ func (s *supply) logFile(w node.Want) (string, error) {
 		err = unix.Access(dir, unix.W_OK) // bake may have left the folder
 	}
 	if errors.Is(err, unix.EROFS) {
-		return "", fmt.Errorf("make the folder for the compile's log: %w: what is in %s has no modules for kernel %s, and it cannot be written: mount it writable, or bake it for this kernel",
-			err, s.cfg.StateDir, w.Release)
+		return "", fmt.Errorf(
+			"make the folder for the compile's log: %w: what is in %s has no modules for kernel %s, and it cannot be written: mount it writable, or bake it for this kernel",
+			err,
+			s.cfg.StateDir,
+			w.Release,
+		)
 	} else if err != nil {
 		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
 	}
-	return filepath.Join(dir, fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release)), nil
+	return filepath.Join(
+		dir,
+		fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release),
+	), nil
 }
 
 // Keep puts a set into the cache, in which sets with needed files stay.

@@ -11,9 +11,13 @@ import (
 	"github.com/driver-container/driver-container/node/modules"
 )
 
-// Compile makes the modules: in the Driver Toolkit container if the pod has one, else, or if that one gives
-// none, in this container. A driver that does not compile there would not compile here.
-func (s *supply) Compile(ctx context.Context, w node.Want, told node.CompileEvents) (*kbuild.Set, error) {
+// Compile makes the modules: in the Driver Toolkit container if the pod has one, else, or if that
+// one gives none, in this container. A driver that does not compile there would not compile here.
+func (s *supply) Compile(
+	ctx context.Context,
+	w node.Want,
+	told node.CompileEvents,
+) (*kbuild.Set, error) {
 	if !s.cfg.HasToolkit() {
 		return s.compile(ctx, w)
 	}
@@ -26,14 +30,22 @@ func (s *supply) Compile(ctx context.Context, w node.Want, told node.CompileEven
 	case !s.info.Toolchain:
 		return nil, fmt.Errorf("%w; this image has no compiler of its own", unavailable)
 	}
-	told.Warn("%v; this container compiles, with headers of the package repositories unless the node has them", unavailable)
-	if set, err = s.compile(ctx, w); err != nil {
+	told.Warn(
+		"%v; this container compiles, with headers of the package repositories unless the node has them",
+		unavailable,
+	)
+	set, err = s.compile(ctx, w)
+	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, unavailable)
 	}
 	return set, nil
 }
 
-func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string)) (*kbuild.Set, error) {
+func (s *supply) inToolkit(
+	ctx context.Context,
+	w node.Want,
+	waits func(string),
+) (*kbuild.Set, error) {
 	rdma, err := s.rdma(w.Release)
 	if err != nil {
 		return nil, err
@@ -41,6 +53,15 @@ func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string))
 	defer waits("")
 	r := s.request(w, rdma)
 	r.Image = s.toolkitImage
-	return drivertoolkit.Job{Request: r, Kernel: w.Release, Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)),
-		Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Waits: waits, Logger: s.log}.Compile(ctx)
+	return drivertoolkit.Job{
+		Request: r,
+		Kernel:  w.Release,
+		Fits:    s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)),
+		Dir:     s.cfg.Toolkit,
+		Timeout: s.cfg.ToolkitTimeout,
+		Waits:   waits,
+		Logger:  s.log,
+	}.Compile(
+		ctx,
+	)
 }

@@ -22,16 +22,20 @@ import (
 )
 
 const (
-	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount" // where Kubernetes mounts a pod's service account
-	requestWait   = 5 * time.Second                                 // for one request and its answer
-	maxAnswer     = 1 << 20                                         // bytes of an object
-	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of certificate authorities
+	// where Kubernetes mounts a pod's service account
+	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// for one request and its answer
+	requestWait = 5 * time.Second
+	maxAnswer   = 1 << 20 // bytes of an object
+	// bytes of a token or of a bundle of certificate authorities
+	maxAccount = 1 << 20
 )
 
-// Client talks to one API server. It is safe for concurrent use. It reads token and certificate authorities
-// again for each request, because the kubelet replaces them while a pod runs.
+// Client talks to one API server. It is safe for concurrent use. It reads token and certificate
+// authorities again for each request, because the kubelet replaces them while a pod runs.
 type Client struct {
-	Name string        // of the program, for the server's log and in Events; default "nvidia-driver"
+	// of the program, for the server's log and in Events; default "nvidia-driver"
+	Name string
 	Wait time.Duration // for one request and its answer; default 5 s
 	// Transport replaces the network and the service account in tests.
 	Transport http.RoundTripper
@@ -44,25 +48,32 @@ type Client struct {
 	http        *http.Client
 }
 
-// InCluster returns a client for the cluster that this process runs in. It uses the variables that Kubernetes
-// sets in every container; without them each call returns ErrNoCluster.
+// InCluster returns a client for the cluster that this process runs in. It uses the variables that
+// Kubernetes sets in every container; without them each call returns ErrNoCluster.
 func InCluster(getenv func(string) string) *Client {
 	return New(Server(getenv), accountFolder)
 }
 
-// Server returns the address of the API server from the variables that Kubernetes sets in every container; ""
-// without them.
+// Server returns the address of the API server from the variables that Kubernetes sets in every
+// container; "" without them.
 func Server(getenv func(string) string) string {
-	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
+	host := getenv("KUBERNETES_SERVICE_HOST")
+	port := getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return ""
 	}
 	return "https://" + net.JoinHostPort(host, port)
 }
 
-// New returns a client for a server ("https://HOST:PORT") and a folder with the files token and ca.crt.
+// New returns a client for a server ("https://HOST:PORT") and a folder with the files token and
+// ca.crt.
 func New(server, folder string) *Client {
-	return &Client{Name: "nvidia-driver", Wait: requestWait, server: strings.TrimSuffix(server, "/"), folder: folder}
+	return &Client{
+		Name:   "nvidia-driver",
+		Wait:   requestWait,
+		server: strings.TrimSuffix(server, "/"),
+		folder: folder,
+	}
 }
 
 // Check says what is wrong with the service account.
@@ -71,7 +82,8 @@ func (c *Client) Check() error {
 	return err
 }
 
-// Namespace returns the namespace of the pod from the service account; "" when that does not have it.
+// Namespace returns the namespace of the pod from the service account; "" when that does not have
+// it.
 func (c *Client) Namespace() string {
 	text, err := bounded.File(filepath.Join(c.folder, "namespace"), maxAccount)
 	if err != nil {
@@ -144,7 +156,8 @@ func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 		return fmt.Errorf("%w: %s: %w; it is tried again", ErrUnreachable, c.server, err)
 	}
 	defer resp.Body.Close()
-	if answer == nil && resp.StatusCode/100 == 2 { // read the body nevertheless, so that the connection can be reused
+	// read the body nevertheless, so that the connection can be reused
+	if answer == nil && resp.StatusCode/100 == 2 {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 		return nil
 	}
@@ -167,8 +180,8 @@ func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	return nil
 }
 
-// message returns the server's error text: the message of a Status object, or the beginning of the answer. It
-// goes to logs.
+// message returns the server's error text: the message of a Status object, or the beginning of the
+// answer. It goes to logs.
 func message(data []byte) string {
 	const most = 512
 	var status struct{ Message string }
@@ -179,7 +192,8 @@ func message(data []byte) string {
 	return truncate(strings.Join(strings.Fields(kmsg.PrintableLines(text)), " "), most)
 }
 
-// account reads the token and replaces the HTTP client when the certificate authorities have changed.
+// account reads the token and replaces the HTTP client when the certificate authorities have
+// changed.
 func (c *Client) account() (*http.Client, string, error) {
 	if c.Transport != nil {
 		return &http.Client{Transport: c.Transport}, "", nil
@@ -207,8 +221,9 @@ func (c *Client) account() (*http.Client, string, error) {
 	return c.http, strings.TrimSpace(string(token)), nil
 }
 
-// newHTTP returns a client that connects to the server directly: a proxy that a driver's pod is given is for
-// packages from outside. The client follows no redirects, since they would carry the token to another server.
+// newHTTP returns a client that connects to the server directly: a proxy that a driver's pod is
+// given is for packages from outside. The client follows no redirects, since they would carry the
+// token to another server.
 func newHTTP(pool *x509.CertPool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

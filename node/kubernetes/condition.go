@@ -18,12 +18,18 @@ type Condition struct {
 	Changed time.Time // when Status last changed; zero: the server keeps its value
 }
 
-// maxMessage is the limit for the message of a condition or an Event: the limit of the API for Events.
+// maxMessage is the limit for the message of a condition or an Event: the limit of the API for
+// Events.
 const maxMessage = 1024
 
-// SetCondition writes one condition of a node and leaves the others unchanged. It needs the verb patch on
-// nodes/status.
-func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, cond Condition) error {
+// SetCondition writes one condition of a node and leaves the others unchanged. It needs the verb
+// patch on nodes/status.
+func (c *Client) SetCondition(
+	ctx context.Context,
+	node string,
+	now time.Time,
+	cond Condition,
+) error {
 	value := Patch{
 		"type": cond.Type, "status": cond.Status, "reason": cond.Reason, "message": truncate(cond.Message, maxMessage), "lastHeartbeatTime": formatTime(now),
 	}
@@ -32,7 +38,13 @@ func (c *Client) SetCondition(ctx context.Context, node string, now time.Time, c
 	}
 	// The strategic merge of Kubernetes merges conditions by type.
 	body := Patch{"status": Patch{"conditions": []any{value}}}
-	return c.onNode(ctx, node, Request{Method: http.MethodPatch, Kind: strategicPatch, Body: body, Metadata: true}, nil, "status")
+	return c.onNode(
+		ctx,
+		node,
+		Request{Method: http.MethodPatch, Kind: strategicPatch, Body: body, Metadata: true},
+		nil,
+		"status",
+	)
 }
 
 // formatTime returns a time in the format of the API.
@@ -40,8 +52,10 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 const (
 	conditionType = "NVIDIADriverReady"
-	heartbeat     = 5 * time.Minute  // a condition that is older than two heartbeats belongs to an instance that was killed
-	messageEvery  = 10 * time.Second // the minimum time between two reports if only the message has changed
+	// a condition that is older than two heartbeats belongs to an instance that was killed
+	heartbeat = 5 * time.Minute
+	// the minimum time between two reports if only the message has changed
+	messageEvery = 10 * time.Second
 )
 
 // reported is the condition that the server has.
@@ -52,7 +66,12 @@ type reported struct {
 
 // conditionOf returns the node condition for a status.
 func conditionOf(st status.Snapshot) Condition {
-	c := Condition{Type: conditionType, Status: "False", Reason: camel(st.State), Message: st.Reason}
+	c := Condition{
+		Type:    conditionType,
+		Status:  "False",
+		Reason:  camel(st.State),
+		Message: st.Reason,
+	}
 	switch st.State {
 	case status.Serving:
 		c.Status, c.Message = "True", serving(st)
@@ -64,15 +83,16 @@ func conditionOf(st status.Snapshot) Condition {
 			c.Message += ": " + st.Reason
 		}
 	case status.Absent:
-		c.Reason, c.Message = "Stopped", "the driver was taken down"
+		c.Reason = "Stopped"
+		c.Message = "the driver was taken down"
 	}
 	return c
 }
 
 func camel(s status.State) string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
 
-// reportCondition writes the condition when it has changed, and from time to time as a heartbeat. An instance
-// that does not hold the node's lock reports no condition.
+// reportCondition writes the condition when it has changed, and from time to time as a heartbeat.
+// An instance that does not hold the node's lock reports no condition.
 func (r *Reporter) reportCondition(ctx context.Context, st status.Snapshot, final bool) {
 	now := r.now()
 	if !st.Holding() || !r.condition.ready(now) {

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again is
-// useless until somebody changes the cluster.
+// Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again
+// is useless until somebody changes the cluster.
 var (
-	ErrForbidden   = errors.New("not allowed")                        // 401, 403
-	ErrNotFound    = errors.New("not found")                          // 404
-	ErrNoCluster   = error(noClusterError{})                          // no server, no token, no name of the node
-	ErrUnreachable = errors.New("the Kubernetes API gives no answer") // network error, 409, 429, 5xx: try again later
+	ErrForbidden = errors.New("not allowed") // 401, 403
+	ErrNotFound  = errors.New("not found")   // 404
+	// no server, no token, no name of the node
+	ErrNoCluster = error(noClusterError{})
+	// network error, 409, 429, 5xx: try again later
+	ErrUnreachable = errors.New("the Kubernetes API gives no answer")
 )
 
 // StatusError is an answer of the server with an error code.
@@ -43,11 +45,19 @@ func (e *StatusError) Error() string {
 	case e.Is(ErrUnreachable):
 		hint = "; it is tried again"
 	}
-	return fmt.Sprintf("%s %s: %d %s: %s%s", e.Method, e.Path, e.Code, http.StatusText(e.Code), e.Message, hint)
+	return fmt.Sprintf(
+		"%s %s: %d %s: %s%s",
+		e.Method,
+		e.Path,
+		e.Code,
+		http.StatusText(e.Code),
+		e.Message,
+		hint,
+	)
 }
 
-// RetryAfter returns how long the server asks to wait before the request is sent again, at most an hour; 0 if
-// err does not say it.
+// RetryAfter returns how long the server asks to wait before the request is sent again, at most an
+// hour; 0 if err does not say it.
 func RetryAfter(err error) time.Duration {
 	answer, ok := errors.AsType[*StatusError](err)
 	if !ok {
@@ -74,7 +84,8 @@ func (e *StatusError) Is(target error) bool {
 	case ErrNotFound, fs.ErrNotExist:
 		return e.Code == http.StatusNotFound
 	case ErrUnreachable:
-		return e.Code == http.StatusConflict || e.Code == http.StatusTooManyRequests || e.Code >= 500
+		return e.Code == http.StatusConflict || e.Code == http.StatusTooManyRequests ||
+			e.Code >= 500
 	}
 	return false
 }
@@ -82,8 +93,13 @@ func (e *StatusError) Is(target error) bool {
 // noClusterError is ErrNoCluster.
 type noClusterError struct{}
 
-func (noClusterError) Error() string        { return "no Kubernetes API to talk to" }
-func (noClusterError) Is(target error) bool { return target == fs.ErrNotExist } //nolint:errorlint // errors.Is calls this method
+func (noClusterError) Error() string { return "no Kubernetes API to talk to" }
+
+func (noClusterError) Is(
+	target error,
+) bool {
+	return target == fs.ErrNotExist
+} //nolint:errorlint // errors.Is calls this method
 
 // noCluster says what the client lacks.
 func noCluster(format string, args ...any) error {

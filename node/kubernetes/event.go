@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Object is the subject of an Event. Nodes have no namespace, and their UID is their name, as in the
-// kubelet's Events: kubectl describe node looks for both.
+// Object is the subject of an Event. Nodes have no namespace, and their UID is their name, as in
+// the kubelet's Events: kubectl describe node looks for both.
 type Object struct {
 	Kind      string `json:"kind"` // Pod or Node
 	Namespace string `json:"namespace,omitempty"`
@@ -34,8 +34,8 @@ type Event struct {
 	Message string
 }
 
-// namespace returns the namespace of the Event: that of the pod, or "default" for a node, as the API
-// requires.
+// namespace returns the namespace of the Event: that of the pod, or "default" for a node, as the
+// API requires.
 func (e Event) namespace() string {
 	if e.About.Namespace == "" {
 		return "default"
@@ -43,8 +43,8 @@ func (e Event) namespace() string {
 	return e.About.Namespace
 }
 
-// createEvent creates an Event that happened count times and returns its name. It needs the verb create on
-// events in that namespace.
+// createEvent creates an Event that happened count times and returns its name. It needs the verb
+// create on events in that namespace.
 func (c *Client) createEvent(ctx context.Context, e Event, host string, first, last time.Time, count int) (string, error) {
 	if e.About.Name == "" || e.About.Kind == "Pod" && e.About.Namespace == "" {
 		return "", noCluster("name and namespace of the %s are not known: set POD_NAME, POD_NAMESPACE, POD_UID and NODE_NAME", e.About.Kind)
@@ -63,9 +63,25 @@ func (c *Client) createEvent(ctx context.Context, e Event, host string, first, l
 	return name, c.Do(ctx, Request{Method: http.MethodPost, Path: Path("api", "v1", "namespaces", e.namespace(), "events"), Kind: JSON, Body: body, Metadata: true}, nil)
 }
 
-// raiseEvent sets the count of an Event that happened again. It needs the verb patch on events. ErrNotFound
-// means that the server has deleted the Event (after an hour).
-func (c *Client) raiseEvent(ctx context.Context, e Event, name string, last time.Time, count int) error {
+// raiseEvent sets the count of an Event that happened again. It needs the verb patch on events.
+// ErrNotFound means that the server has deleted the Event (after an hour).
+func (c *Client) raiseEvent(
+	ctx context.Context,
+	e Event,
+	name string,
+	last time.Time,
+	count int,
+) error {
 	body := Patch{"count": count, "lastTimestamp": formatTime(last)}
-	return c.Do(ctx, Request{Method: http.MethodPatch, Path: Path("api", "v1", "namespaces", e.namespace(), "events", name), Kind: MergePatch, Body: body, Metadata: true}, nil)
+	return c.Do(
+		ctx,
+		Request{
+			Method:   http.MethodPatch,
+			Path:     Path("api", "v1", "namespaces", e.namespace(), "events", name),
+			Kind:     MergePatch,
+			Body:     body,
+			Metadata: true,
+		},
+		nil,
+	)
 }

@@ -36,7 +36,13 @@ func (c *Client) GetNode(ctx context.Context, name string) (n NodeObject, err er
 }
 
 // onNode sends a request about a node, or a part of it.
-func (c *Client) onNode(ctx context.Context, name string, r Request, answer any, part ...string) error {
+func (c *Client) onNode(
+	ctx context.Context,
+	name string,
+	r Request,
+	answer any,
+	part ...string,
+) error {
 	if name == "" {
 		return noCluster("the name of the node is not known: set NODE_NAME from spec.nodeName")
 	}
@@ -45,12 +51,17 @@ func (c *Client) onNode(ctx context.Context, name string, r Request, answer any,
 }
 
 func (c *Client) patchNode(ctx context.Context, name string, patch Patch) error {
-	return c.onNode(ctx, name, Request{Method: http.MethodPatch, Kind: MergePatch, Body: patch, Metadata: true}, nil)
+	return c.onNode(
+		ctx,
+		name,
+		Request{Method: http.MethodPatch, Kind: MergePatch, Body: patch, Metadata: true},
+		nil,
+	)
 }
 
-// ChangeNode reads a node, calls edit for a patch, and applies the whole patch or nothing. When the node was
-// changed in between, it calls edit again. A nil patch means that there is nothing to do. It needs get and patch
-// on nodes.
+// ChangeNode reads a node, calls edit for a patch, and applies the whole patch or nothing. When the
+// node was changed in between, it calls edit again. A nil patch means that there is nothing to do.
+// It needs get and patch on nodes.
 func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObject) (Patch, error)) error {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -67,7 +78,8 @@ func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObje
 			metadata = Patch{}
 			patch["metadata"] = metadata
 		}
-		metadata["resourceVersion"] = n.Metadata.ResourceVersion // the server refuses the patch when the node has changed since
+		// the server refuses the patch when the node has changed since
+		metadata["resourceVersion"] = n.Metadata.ResourceVersion
 		err = c.patchNode(ctx, name, patch)
 		if answer, ok := errors.AsType[*StatusError](err); !ok || answer.Code != http.StatusConflict || try == tries {
 			return err
@@ -78,8 +90,8 @@ func (c *Client) ChangeNode(ctx context.Context, name string, edit func(NodeObje
 	}
 }
 
-// Annotation returns the value of a node's annotation; "" when the node does not have it. It needs the verb
-// get on nodes.
+// Annotation returns the value of a node's annotation; "" when the node does not have it. It needs
+// the verb get on nodes.
 func (c *Client) Annotation(ctx context.Context, node, key string) (string, error) {
 	var n NodeObject
 	err := c.onNode(ctx, node, Request{Method: http.MethodGet, Metadata: true}, &n)
@@ -91,8 +103,8 @@ func (c *Client) Annotate(ctx context.Context, node, key, value string) error {
 	return c.patchNode(ctx, node, Patch{"metadata": Patch{"annotations": Patch{key: value}}})
 }
 
-// RemoveAnnotation removes a node's annotation if it has this value. Another value stays and is no error. It
-// needs get and patch on nodes.
+// RemoveAnnotation removes a node's annotation if it has this value. Another value stays and is no
+// error. It needs get and patch on nodes.
 func (c *Client) RemoveAnnotation(ctx context.Context, node, key, value string) error {
 	return c.ChangeNode(ctx, node, func(n NodeObject) (Patch, error) {
 		if now, ok := n.Metadata.Annotations[key]; !ok || now != value {
@@ -102,9 +114,14 @@ func (c *Client) RemoveAnnotation(ctx context.Context, node, key, value string) 
 	})
 }
 
-// RemoveTaints removes the taints with these keys from a node, whatever their values and effects, and returns
-// the keys of those that it removed. Other taints stay as they are. It needs get and patch on nodes.
-func (c *Client) RemoveTaints(ctx context.Context, node string, keys []string) (removed []string, err error) {
+// RemoveTaints removes the taints with these keys from a node, whatever their values and effects,
+// and returns the keys of those that it removed. Other taints stay as they are. It needs get and
+// patch on nodes.
+func (c *Client) RemoveTaints(
+	ctx context.Context,
+	node string,
+	keys []string,
+) (removed []string, err error) {
 	err = c.ChangeNode(ctx, node, func(n NodeObject) (Patch, error) {
 		removed = nil
 		left := make([]json.RawMessage, 0, len(n.Spec.Taints))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recorder limits Events: for each object and reason it sends at most one message in five minutes, the
-// latest one; a repeated message only raises a count. It is not safe for concurrent use.
+// Recorder limits Events: for each object and reason it sends at most one message in five minutes,
+// the latest one; a repeated message only raises a count. It is not safe for concurrent use.
 type Recorder struct {
 	Client *Client
 	Host   string // name of the node
@@ -38,9 +38,12 @@ func (r *Recorder) Record(e Event) {
 	for _, x := range r.entries {
 		if x.event.About == e.About && x.event.Reason == e.Reason {
 			if x.pending == 0 || x.event != e {
-				x.pending, x.first = 0, now
+				x.pending = 0
+				x.first = now
 			}
-			x.event, x.pending, x.last = e, x.pending+1, now
+			x.event = e
+			x.pending = x.pending + 1
+			x.last = now
 			return
 		}
 	}
@@ -51,7 +54,8 @@ func (r *Recorder) Record(e Event) {
 
 const every = 5 * time.Minute
 
-// Send sends the Events that are due, or with all every pending one. Those that could not be sent stay pending.
+// Send sends the Events that are due, or with all every pending one. Those that could not be sent
+// stay pending.
 func (r *Recorder) Send(ctx context.Context, all bool) error {
 	var errs []error
 	for _, x := range r.entries {
@@ -59,7 +63,8 @@ func (r *Recorder) Send(ctx context.Context, all bool) error {
 			continue
 		}
 		if err := r.send(ctx, x); err != nil {
-			if errs = append(errs, err); errors.Is(err, ErrUnreachable) {
+			errs = append(errs, err)
+			if errors.Is(err, ErrUnreachable) {
 				break
 			}
 			continue
@@ -81,7 +86,9 @@ func (r *Recorder) send(ctx context.Context, x *entry) error {
 	}
 	name, err := r.Client.createEvent(ctx, x.event, r.Host, x.first, x.last, x.pending)
 	if err == nil {
-		x.name, x.reported, x.count = name, x.event, x.pending
+		x.name = name
+		x.reported = x.event
+		x.count = x.pending
 	}
 	return err
 }

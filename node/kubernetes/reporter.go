@@ -56,14 +56,21 @@ type Reporter struct {
 }
 
 const (
-	repeatEvery = 10 * time.Minute // an Event is deleted after an hour; a state that lasts is reported again
-	compileWait = 5 * time.Second  // a phase that takes longer is a compile
-	lookEvery   = 5 * time.Second  // at a status that has not changed: something may be due
+	// an Event is deleted after an hour; a state that lasts is reported again
+	repeatEvery = 10 * time.Minute
+	compileWait = 5 * time.Second // a phase that takes longer is a compile
+	lookEvery   = 5 * time.Second // at a status that has not changed: something may be due
 )
 
 // StartReporter returns a reporter that follows the source until Close, or until ctx ends.
 func StartReporter(ctx context.Context, source Source, o ReportOptions) *Reporter {
-	r := &Reporter{source: source, o: o, now: time.Now, done: make(chan struct{}), without: map[string]bool{}}
+	r := &Reporter{
+		source:  source,
+		o:       o,
+		now:     time.Now,
+		done:    make(chan struct{}),
+		without: map[string]bool{},
+	}
 	r.recorder = &Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
 	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, log: o.Log}
@@ -74,7 +81,8 @@ func StartReporter(ctx context.Context, source Source, o ReportOptions) *Reporte
 	return r
 }
 
-// Close reports the last state, at the latest until ctx ends, and ends the reporter. Later calls do nothing.
+// Close reports the last state, at the latest until ctx ends, and ends the reporter. Later calls do
+// nothing.
 func (r *Reporter) Close(ctx context.Context) {
 	r.once.Do(func() {
 		r.cancel()
@@ -117,7 +125,8 @@ func (r *Reporter) report(ctx context.Context, final bool) {
 		r.events.result(ctx, r.now(), err)
 	}
 	if st.State == status.Serving && !r.idle && !final {
-		if r.idle = true; r.o.Idle != nil {
+		r.idle = true
+		if r.o.Idle != nil {
 			r.o.Idle(ctx)
 		}
 	}

@@ -27,19 +27,26 @@ func (s eventText) lasts() bool {
 	return s.Reason != "" && s.Reason != "Serving" && s.Reason != "Stopped"
 }
 
-// eventOf returns what the Event says for a status. It is zero when there is nothing to report: during a start
-// that does not compile, and during a stop that waits for nobody.
+// eventOf returns what the Event says for a status. It is zero when there is nothing to report:
+// during a start that does not compile, and during a stop that waits for nobody.
 func eventOf(st status.Snapshot, compiling bool) eventText {
 	s := eventText{Event{Message: st.Reason, Warning: true}, st.Holding()}
 	switch st.State {
 	case status.Waiting:
-		s.Reason, s.Warning = waitReasons[st.WaitsFor], st.WaitsFor == status.ForPreflight || st.WaitsFor == status.ForHolders
+		s.Reason = waitReasons[st.WaitsFor]
+		s.Warning = st.WaitsFor == status.ForPreflight || st.WaitsFor == status.ForHolders
 	case status.Starting:
 		if !compiling {
 			return eventText{}
 		}
-		s.Reason, s.Warning, s.node = "Compiling", false, false
-		s.Message = fmt.Sprintf("compiling the modules of driver %s for kernel %s", st.Wanted, st.Kernel)
+		s.Reason = "Compiling"
+		s.Warning = false
+		s.node = false
+		s.Message = fmt.Sprintf(
+			"compiling the modules of driver %s for kernel %s",
+			st.Wanted,
+			st.Kernel,
+		)
 	case status.Serving:
 		s.Reason, s.Message, s.Warning = "Serving", serving(st), false
 	case status.Stopping:
@@ -48,7 +55,9 @@ func eventOf(st status.Snapshot, compiling bool) eventText {
 		}
 		s.Reason = "UnloadBlocked"
 	case status.Absent:
-		s.Reason, s.Message, s.Warning = "Stopped", "the driver was taken down: modules unloaded, driver root removed", false
+		s.Reason = "Stopped"
+		s.Message = "the driver was taken down: modules unloaded, driver root removed"
+		s.Warning = false
 	case status.Degraded, status.Detached, status.Restored, status.Failed:
 		s.Reason = camel(st.State)
 	}
@@ -65,8 +74,18 @@ func serving(st status.Snapshot) string {
 	for _, p := range st.Phases {
 		took += p.Seconds
 	}
-	return fmt.Sprintf("driver %s (%s modules%s) serves kernel %s, %d of %d GPUs work%s; the start took %s%s",
-		st.Up.Version, st.Up.Flavour, st.Up.From(), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String(), unmet(st.Companions))
+	return fmt.Sprintf(
+		"driver %s (%s modules%s) serves kernel %s, %d of %d GPUs work%s; the start took %s%s",
+		st.Up.Version,
+		st.Up.Flavour,
+		st.Up.From(),
+		st.Kernel,
+		working,
+		expected,
+		others(st.GPUs),
+		(time.Duration(took*1000) * time.Millisecond).String(),
+		unmet(st.Companions),
+	)
 }
 
 // unmet returns which companions are not as they were asked for, as the end of a sentence.
@@ -89,14 +108,16 @@ func (r *Reporter) record(st status.Snapshot) {
 	if st.State != status.Starting {
 		r.phase = ""
 	} else if st.Phase != r.phase {
-		r.phase, r.since = st.Phase, now
+		r.phase = st.Phase
+		r.since = now
 	}
 	s := eventOf(st, r.phase == compilePhase && now.Sub(r.since) >= compileWait)
 	again := s == r.last && s.lasts() && now.Sub(r.recorded) >= repeatEvery
 	if s == r.last && !again {
 		return
 	}
-	r.last, r.recorded = s, now
+	r.last = s
+	r.recorded = now
 	if s.Reason != "" {
 		r.tell(s.Event, s.node)
 	}

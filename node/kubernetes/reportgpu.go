@@ -36,16 +36,24 @@ func (r *Reporter) tell(e Event, node bool) {
 	}
 }
 
-// recordLicence records an Event for a vGPU that is without a licence, or that has got one after that.
+// recordLicence records an Event for a vGPU that is without a licence, or that has got one after
+// that.
 func (r *Reporter) recordLicence(g status.GPU) {
 	if g.Unlicensed() == r.without[g.Address] {
 		return
 	}
 	r.without[g.Address] = g.Unlicensed()
-	e := Event{Reason: "VGPULicensed", Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence)}
+	e := Event{
+		Reason:  "VGPULicensed",
+		Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence),
+	}
 	if g.Unlicensed() {
-		e.Reason, e.Warning = "VGPUUnlicensed", true
-		e.Message = fmt.Sprintf("vGPU %s has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server", g.Address)
+		e.Reason = "VGPUUnlicensed"
+		e.Warning = true
+		e.Message = fmt.Sprintf(
+			"vGPU %s has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server",
+			g.Address,
+		)
 	}
 	r.tell(e, true)
 }
@@ -57,19 +65,29 @@ func gpuEvent(g status.GPU) Event {
 	case status.GPULent:
 		e.Reason = "GPULent"
 	case status.GPUTaken:
-		e.Reason, e.Warning = "GPUTaken", true
+		e.Reason = "GPUTaken"
+		e.Warning = true
 	case status.GPULost:
-		e.Reason, e.Warning = "GPULost", true
-		e.Message = fmt.Sprintf("GPU %s (%s) fell off the bus: %s. Drain the node, and reset the GPU or switch the node off and on", g.Address, g.ID, g.Reason)
+		e.Reason = "GPULost"
+		e.Warning = true
+		e.Message = fmt.Sprintf(
+			"GPU %s (%s) fell off the bus: %s. Drain the node, and reset the GPU or switch the node off and on",
+			g.Address,
+			g.ID,
+			g.Reason,
+		)
 	default:
 		e.Reason = "GPUReturned"
-		e.Message = strings.TrimSuffix(fmt.Sprintf("GPU %s (%s) is the driver's again: %s", g.Address, g.ID, g.Reason), ": ")
+		e.Message = strings.TrimSuffix(
+			fmt.Sprintf("GPU %s (%s) is the driver's again: %s", g.Address, g.ID, g.Reason),
+			": ",
+		)
 	}
 	return e
 }
 
-// others returns which GPUs the driver does not have, and which have no vGPU licence: ", lent: 0000:06:00.0";
-// "" if there are none.
+// others returns which GPUs the driver does not have, and which have no vGPU licence: ", lent:
+// 0000:06:00.0"; "" if there are none.
 func others(gpus []status.GPU) (text string) {
 	var lent, without []string
 	for _, g := range gpus {

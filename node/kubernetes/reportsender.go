@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// sender is the state of one kind of report: whether it works, and when to try again if it does not.
+// sender is the state of one kind of report: whether it works, and when to try again if it does
+// not.
 type sender struct {
 	what  string
 	on    bool
@@ -26,8 +27,8 @@ const (
 // ready reports whether this kind of report is switched on and not in a pause.
 func (s *sender) ready(now time.Time) bool { return s.on && !now.Before(s.pause) }
 
-// retryOnce prepares the last report: a server that did not answer gets one more attempt, a server that
-// refused does not.
+// retryOnce prepares the last report: a server that did not answer gets one more attempt, a server
+// that refused does not.
 func (s *sender) retryOnce(now time.Time) {
 	if s.wait != refusedWait {
 		s.pause = now
@@ -41,7 +42,8 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 		if s.bad != "" {
 			s.log.Info("reporting works again", "feature", s.what)
 		}
-		s.bad, s.wait = "", 0
+		s.bad = ""
+		s.wait = 0
 		return
 	case ctx.Err() != nil:
 		return
@@ -52,7 +54,13 @@ func (s *sender) result(ctx context.Context, now time.Time, err error) {
 	}
 	s.pause = now.Add(s.wait)
 	if s.bad == "" {
-		s.log.Warn("reporting failed, the driver goes on without it", "feature", s.what, "error", err)
+		s.log.Warn(
+			"reporting failed, the driver goes on without it",
+			"feature",
+			s.what,
+			"error",
+			err,
+		)
 	}
 	s.bad = err.Error()
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// removeTaints removes the startup taints once in a life, when the driver serves. A status is about this boot, so a
-// node that was only restarted keeps them until its driver is loaded again. They are never added: what adds them,
-// and what they mean, is others' business.
+// removeTaints removes the startup taints once in a life, when the driver serves. A status is about
+// this boot, so a node that was only restarted keeps them until its driver is loaded again. They
+// are never added: what adds them, and what they mean, is others' business.
 func (r *Reporter) removeTaints(ctx context.Context, st status.Snapshot) {
 	now := r.now()
 	if r.untainted || st.State != status.Serving || !st.Holding() || !r.taints.ready(now) {
@@ -22,6 +22,12 @@ func (r *Reporter) removeTaints(ctx context.Context, st status.Snapshot) {
 	}
 	r.untainted = true
 	if len(removed) > 0 {
-		r.o.Log.Info("startup taints removed from the node", "node", r.o.Node, "taints", strings.Join(removed, ", "))
+		r.o.Log.Info(
+			"startup taints removed from the node",
+			"node",
+			r.o.Node,
+			"taints",
+			strings.Join(removed, ", "),
+		)
 	}
 }

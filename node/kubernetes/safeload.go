@@ -28,8 +28,9 @@ func (s *SafeLoad) String() string {
 	return fmt.Sprintf("safe load (annotation %s of node %s)", status.SafeLoadAnnotation, s.node)
 }
 
-// Ask sets the annotation at the first call, and later says whether it was removed. It replaces the value of
-// another pod: the caller has the node's lock, so the other pod is gone or does not have the lock yet.
+// Ask sets the annotation at the first call, and later says whether it was removed. It replaces the
+// value of another pod: the caller has the node's lock, so the other pod is gone or does not have
+// the lock yet.
 func (s *SafeLoad) Ask(ctx context.Context) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +59,8 @@ func (s *SafeLoad) Withdraw(ctx context.Context) error {
 	return s.client.RemoveAnnotation(ctx, s.node, status.SafeLoadAnnotation, s.pod)
 }
 
-// Tidy removes the annotation that a container of this pod left when it was killed during the wait. It does
-// nothing after a call of Ask.
+// Tidy removes the annotation that a container of this pod left when it was killed during the wait.
+// It does nothing after a call of Ask.
 func (s *SafeLoad) Tidy(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flock never waits. unix.EWOULDBLOCK means that another process holds a lock that excludes this one.
+// flock never waits. unix.EWOULDBLOCK means that another process holds a lock that excludes this
+// one.
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -23,8 +24,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// lockFile opens a regular file, creates it if necessary, does not truncate it, and locks it; again while the file is
-// being replaced. The error is a *HeldError if another process holds it.
+// lockFile opens a regular file, creates it if necessary, does not truncate it, and locks it; again
+// while the file is being replaced. The error is a *HeldError if another process holds it.
 func lockFile(path string) (*os.File, error) {
 	for range 20 {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
@@ -47,14 +48,15 @@ func lockFile(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s was replaced twenty times while it was being locked", path)
 }
 
-// lockFolder locks a folder. The error is a *HeldError if another process holds it. On a file system that cannot lock
-// folders it returns nil: no instance has this lock there.
+// lockFolder locks a folder. The error is a *HeldError if another process holds it. On a file
+// system that cannot lock folders it returns nil: no instance has this lock there.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err = flock(f, unix.LOCK_EX); err == nil {
+	err = flock(f, unix.LOCK_EX)
+	if err == nil {
 		return f, nil
 	}
 	f.Close()
@@ -74,8 +76,8 @@ func isSameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// overwrite replaces the content in place: a rename would give the name to a new inode, which nobody has
-// locked.
+// overwrite replaces the content in place: a rename would give the name to a new inode, which
+// nobody has locked.
 func overwrite(f *os.File, content []byte) error {
 	err := f.Truncate(0)
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// Holder describes who holds the lock, as the lock file names it. Of NVIDIA's container only PID is known;
-// PID 0 means that even this is unknown.
+// Holder describes who holds the lock, as the lock file names it. Of NVIDIA's container only PID is
+// known; PID 0 means that even this is unknown.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Pod   string    `json:"pod,omitempty"`
@@ -27,8 +27,8 @@ type Holder struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// String is the form for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12, since
-// 2026-01-02T15:04:05Z`.
+// String is the form for logs: `pid 4711, pod gpu/driver-x7k2p, image driver:535.261.03-debian12,
+// since 2026-01-02T15:04:05Z`.
 func (h Holder) String() string {
 	var pid, since string
 	if h.PID > 0 {
@@ -49,8 +49,9 @@ func (h Holder) String() string {
 // maxContent limits what is read of a lock file: any process on the node may have written it.
 const maxContent = 4096
 
-// parse reads the content of our file (JSON) or of NVIDIA's (a process id). Any other content is an unknown
-// holder, since only the lock itself counts. Control characters are replaced, because the text goes to logs.
+// parse reads the content of our file (JSON) or of NVIDIA's (a process id). Any other content is an
+// unknown holder, since only the lock itself counts. Control characters are replaced, because the
+// text goes to logs.
 func parse(content []byte) Holder {
 	text := strings.TrimSpace(string(content))
 	if pid, err := strconv.Atoi(text); err == nil {
@@ -63,7 +64,13 @@ func parse(content []byte) Holder {
 	if y := h.Since.Year(); y < 1970 || y > 9999 { // such a time cannot be marshalled as JSON again
 		h.Since = time.Time{}
 	}
-	return Holder{PID: max(h.PID, 0), Pod: clean(h.Pod), Image: clean(h.Image), Host: clean(h.Host), Since: h.Since}
+	return Holder{
+		PID:   max(h.PID, 0),
+		Pod:   clean(h.Pod),
+		Image: clean(h.Image),
+		Host:  clean(h.Host),
+		Since: h.Since,
+	}
 }
 
 func clean(s string) string { return strings.ToValidUTF8(kmsg.Printable(s[:min(len(s), 512)]), "") }
@@ -82,8 +89,9 @@ func Path(run string) string { return filepath.Join(run, "driver-entrypoint.lock
 // LegacyPath returns the path of the lock file of NVIDIA's container, in the same folder.
 func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pid") }
 
-// Held returns who holds the lock of a node and whether somebody does. It looks at our file in run and, if
-// nobody has locked that, at run itself: an instance whose file was removed by force still holds the folder.
+// Held returns who holds the lock of a node and whether somebody does. It looks at our file in run
+// and, if nobody has locked that, at run itself: an instance whose file was removed by force still
+// holds the folder.
 func Held(run string) (Holder, bool, error) {
 	if h, held, err := Peek(Path(run)); held || err != nil {
 		return h, held, err
@@ -91,9 +99,9 @@ func Held(run string) (Holder, bool, error) {
 	return Peek(run)
 }
 
-// Peek returns the holder of the lock at path and whether it is locked. It never waits and keeps nothing. A
-// missing file is a free lock. Peek takes a shared lock for a moment; use it only on our own file: NVIDIA's
-// script would not try again.
+// Peek returns the holder of the lock at path and whether it is locked. It never waits and keeps
+// nothing. A missing file is a free lock. Peek takes a shared lock for a moment; use it only on our
+// own file: NVIDIA's script would not try again.
 func Peek(path string) (Holder, bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,7 +1,7 @@
 // Package lock makes sure that at most one driver container works on a node, ours or NVIDIA's.
 //
-// Acquire takes three locks, all or none. Each is an flock(2): it works between containers that share the
-// node's /run, and the kernel drops it when the holder is killed.
+// Acquire takes three locks, all or none. Each is an flock(2): it works between containers that
+// share the node's /run, and the kernel drops it when the holder is killed.
 //
 //   - our own file: it is never unlinked, and the holder is written into it, for people and for the status;
 //   - the folder of that file: somebody can unlink the file by force, the next instance would then lock a new
@@ -9,11 +9,12 @@
 //   - the file of NVIDIA's container, /run/nvidia/nvidia-driver.pid, so that NVIDIA's image and ours exclude
 //     each other.
 //
-// This package avoids three faults of NVIDIA's scheme: an instance that does not get the lock never truncates
-// the holder's process id (content is changed only with the lock held); an unlinked file is not taken for the
-// lock (the inode is compared after locking); no child inherits a descriptor (O_CLOEXEC). One gap of NVIDIA's
-// scheme cannot be closed from this side: when their script has opened the legacy file, and calls flock only
-// after we released and removed it, the script holds an unlinked file. That window is microseconds.
+// This package avoids three faults of NVIDIA's scheme: an instance that does not get the lock never
+// truncates the holder's process id (content is changed only with the lock held); an unlinked file
+// is not taken for the lock (the inode is compared after locking); no child inherits a descriptor
+// (O_CLOEXEC). One gap of NVIDIA's scheme cannot be closed from this side: when their script has
+// opened the legacy file, and calls flock only after we released and removed it, the script holds
+// an unlinked file. That window is microseconds.
 //
 // The package starts nothing in the background: the caller has to call Lost at intervals.
 package lock
@@ -34,13 +35,15 @@ import (
 
 // Options of Acquire. Run is required.
 type Options struct {
-	Run         string         // folder that all instances share, /run/nvidia
-	Self        Holder         // written into the files; PID 0 means this process, Since zero means now
-	Timeout     time.Duration  // how long to wait for another holder; 0: one attempt only
-	LogInterval time.Duration  // how often the holder is logged during the wait, default 30 s
-	Poll        time.Duration  // pause between attempts, default 1 s
-	Log         *slog.Logger   // may be nil
-	OnWait      func(h Holder) // called once per LogInterval while another instance holds the lock; may be nil
+	Run string // folder that all instances share, /run/nvidia
+	// written into the files; PID 0 means this process, Since zero means now
+	Self        Holder
+	Timeout     time.Duration // how long to wait for another holder; 0: one attempt only
+	LogInterval time.Duration // how often the holder is logged during the wait, default 30 s
+	Poll        time.Duration // pause between attempts, default 1 s
+	Log         *slog.Logger  // may be nil
+	// called once per LogInterval while another instance holds the lock; may be nil
+	OnWait func(h Holder)
 }
 
 // ErrHeld is what errors.Is finds in a *HeldError.
@@ -54,31 +57,45 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%v: %s is locked by %s, waited %v; end that instance (if its process is gone, `fuser %s` on the node names what inherited the lock), or wait longer with --lock-timeout",
-		ErrHeld, e.Path, e.Holder, e.Waited.Round(time.Millisecond), e.Path)
+	return fmt.Sprintf(
+		"%v: %s is locked by %s, waited %v; end that instance (if its process is gone, `fuser %s` on the node names what inherited the lock), or wait longer with --lock-timeout",
+		ErrHeld,
+		e.Path,
+		e.Holder,
+		e.Waited.Round(time.Millisecond),
+		e.Path,
+	)
 }
 
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Lock is held until Release or until the process ends, even by SIGKILL. It is not safe for concurrent use.
+// Lock is held until Release or until the process ends, even by SIGKILL. It is not safe for
+// concurrent use.
 type Lock struct {
 	path, legacyPath    string
 	own, folder, legacy *os.File
 	self                Holder
 }
 
-// quickAttempts is the number of attempts in quick succession before Acquire reports another holder. During
-// these the lock may be taken by Peek for a moment, or by an instance that has not taken all three locks yet.
+// quickAttempts is the number of attempts in quick succession before Acquire reports another
+// holder. During these the lock may be taken by Peek for a moment, or by an instance that has not
+// taken all three locks yet.
 const quickAttempts = 3
 
-// Acquire waits until all three locks are held. It returns a *HeldError after o.Timeout, and at once an error
-// that wraps ctx.Err() when ctx ends. After an error at most the empty lock file is new on the node.
+// Acquire waits until all three locks are held. It returns a *HeldError after o.Timeout, and at
+// once an error that wraps ctx.Err() when ctx ends. After an error at most the empty lock file is
+// new on the node.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
-	o.LogInterval, o.Poll = cmp.Or(o.LogInterval, 30*time.Second), cmp.Or(o.Poll, time.Second)
-	o.Self.PID, o.Log = cmp.Or(o.Self.PID, os.Getpid()), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.LogInterval = cmp.Or(o.LogInterval, 30*time.Second)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.Self.PID = cmp.Or(o.Self.PID, os.Getpid())
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(o.Run, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the driver's lock: %w; is /run/nvidia mounted and writable?", err)
+		return nil, fmt.Errorf(
+			"make the folder of the driver's lock: %w; is /run/nvidia mounted and writable?",
+			err,
+		)
 	}
 	began := time.Now()
 	var lastLogged time.Time
@@ -95,13 +112,22 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 			return l, err
 		}
 		pause := 10 * time.Millisecond
-		if held.Waited = time.Since(began); try >= quickAttempts {
+		held.Waited = time.Since(began)
+		if try >= quickAttempts {
 			if held.Waited >= o.Timeout {
 				return nil, held
 			}
 			if time.Since(lastLogged) >= o.LogInterval {
 				lastLogged = time.Now()
-				o.Log.Info("waiting for the lock", "path", held.Path, "holder", held.Holder.String(), "remaining", (o.Timeout - held.Waited).Round(time.Second))
+				o.Log.Info(
+					"waiting for the lock",
+					"path",
+					held.Path,
+					"holder",
+					held.Holder.String(),
+					"remaining",
+					(o.Timeout - held.Waited).Round(time.Second),
+				)
 				if o.OnWait != nil {
 					o.OnWait(held.Holder)
 				}
@@ -115,13 +141,15 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	}
 }
 
-// attempt takes all locks or none. Every instance takes them in the same order, so that two instances cannot
-// each hold what the other needs.
+// attempt takes all locks or none. Every instance takes them in the same order, so that two
+// instances cannot each hold what the other needs.
 func attempt(o Options) (*Lock, error) {
 	l := &Lock{path: Path(o.Run), legacyPath: LegacyPath(o.Run), self: o.Self}
 	var err error
-	if l.own, err = lockFile(l.path); err == nil {
-		l.folder, err = lockFolder(o.Run) // held: that file was unlinked by force, and is a new one that we made
+	l.own, err = lockFile(l.path)
+	if err == nil {
+		// held: that file was unlinked by force, and is a new one that we made
+		l.folder, err = lockFolder(o.Run)
 	}
 	if err == nil {
 		l.legacy, err = lockFile(l.legacyPath)
@@ -162,7 +190,8 @@ func (l *Lock) writeHolder() error {
 func (l *Lock) close() {
 	for _, f := range []*os.File{l.legacy, l.own, l.folder} {
 		if f != nil {
-			_ = flock(f, unix.LOCK_UN) // a child has the file open, too, until it starts its program
+			// a child has the file open, too, until it starts its program
+			_ = flock(f, unix.LOCK_UN)
 			f.Close()
 		}
 	}

@@ -17,12 +17,15 @@ type named struct {
 // replaced returns the locked files whose names lead elsewhere now.
 func (l *Lock) replaced() []named {
 	all := []named{{&l.own, l.path}, {&l.legacy, l.legacyPath}}
-	return slices.DeleteFunc(all, func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) })
+	return slices.DeleteFunc(
+		all,
+		func(f named) bool { return *f.file == nil || isSameFile(*f.file, f.path) },
+	)
 }
 
-// Lost compares the names with the files that we locked. It returns nil when they match, else an error for each file
-// that was removed or replaced (joined, our own file first). k8s-driver-manager removes NVIDIA's file in normal
-// operation; Retake repairs that.
+// Lost compares the names with the files that we locked. It returns nil when they match, else an
+// error for each file that was removed or replaced (joined, our own file first). k8s-driver-manager
+// removes NVIDIA's file in normal operation; Retake repairs that.
 func (l *Lock) Lost() error {
 	var errs []error
 	for _, f := range l.replaced() {
@@ -36,8 +39,8 @@ func (l *Lock) Lost() error {
 	return errors.Join(errs...)
 }
 
-// Retake creates and locks again the files that Lost reports, where no other process has locked them. It
-// keeps the old lock until then. It returns a *HeldError when another process was faster.
+// Retake creates and locks again the files that Lost reports, where no other process has locked
+// them. It keeps the old lock until then. It returns a *HeldError when another process was faster.
 func (l *Lock) Retake() error {
 	var errs []error
 	for _, f := range l.replaced() {
@@ -55,9 +58,9 @@ func (l *Lock) Retake() error {
 	return errors.Join(errs...)
 }
 
-// Release empties our own file and drops the locks. It never unlinks our file. It removes NVIDIA's file when
-// its name still leads to the file that we locked, because NVIDIA's scripts take the file's existence for a
-// running driver. A second call does nothing.
+// Release empties our own file and drops the locks. It never unlinks our file. It removes NVIDIA's
+// file when its name still leads to the file that we locked, because NVIDIA's scripts take the
+// file's existence for a running driver. A second call does nothing.
 func (l *Lock) Release() error {
 	if l.own == nil {
 		return nil
@@ -72,6 +75,8 @@ func (l *Lock) Release() error {
 		errs = append(errs, fmt.Errorf("release the driver's lock: %w", err))
 	}
 	l.close()
-	l.own, l.legacy, l.folder = nil, nil, nil
+	l.own = nil
+	l.legacy = nil
+	l.folder = nil
 	return errors.Join(errs...)
 }

@@ -24,8 +24,8 @@ func (s Stack) Loaded(names ...string) (all []kmod.Module, err error) {
 	return all, nil
 }
 
-// Unreferenced compares the count of each module with the number of modules that use it. A higher count means
-// that something else uses the module.
+// Unreferenced compares the count of each module with the number of modules that use it. A higher
+// count means that something else uses the module.
 func Unreferenced(stack []kmod.Module) error {
 	for _, m := range stack {
 		if m.Refs > len(m.Holders) {
@@ -35,9 +35,13 @@ func Unreferenced(stack []kmod.Module) error {
 	return nil
 }
 
-// Delete removes modules of a driver. When the kernel refuses to remove one half way, the removed ones are
-// loaded again: all of them are removed, or none.
-func (s Stack) Delete(ctx context.Context, stack []kmod.Module, d status.Driver) (removed []string, err error) {
+// Delete removes modules of a driver. When the kernel refuses to remove one half way, the removed
+// ones are loaded again: all of them are removed, or none.
+func (s Stack) Delete(
+	ctx context.Context,
+	stack []kmod.Module,
+	d status.Driver,
+) (removed []string, err error) {
 	if err := Unreferenced(stack); err != nil {
 		return nil, err
 	}
@@ -57,8 +61,8 @@ func (s Stack) Delete(ctx context.Context, stack []kmod.Module, d status.Driver)
 	return removed, nil
 }
 
-// DeleteInTree removes modules of the kernel that were loaded for the driver, except those that others use
-// now. It does so also after a signal, which has cancelled the context of a start.
+// DeleteInTree removes modules of the kernel that were loaded for the driver, except those that
+// others use now. It does so also after a signal, which has cancelled the context of a start.
 func (s Stack) DeleteInTree(ctx context.Context, names []string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range slices.Backward(names) {
@@ -72,17 +76,23 @@ func (s Stack) DeleteInTree(ctx context.Context, names []string) {
 // InUseError says that the driver cannot be unloaded, and who holds it.
 type InUseError struct {
 	Holders []kmod.Holder // empty: something inside of the kernel
-	Module  string        // the module that was refused or has references without a known holder; may be empty
-	Note    string        // who loaded the module, if it was not this program; may be empty
+	// the module that was refused or has references without a known holder; may be empty
+	Module string
+	Note   string // who loaded the module, if it was not this program; may be empty
 }
 
 func (e *InUseError) Error() string {
 	// NVIDIA's own container prints the first sentence; people search their logs for it.
 	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
 	if len(e.Holders) == 0 {
-		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module) + e.note()
+		return text + fmt.Sprintf(
+			": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)",
+			e.Module,
+		) + e.note()
 	}
-	return text + " by " + processes(e.Holders) + ". Stop these processes, or delete their pods" + e.note()
+	return text + " by " + processes(
+		e.Holders,
+	) + ". Stop these processes, or delete their pods" + e.note()
 }
 
 func (e *InUseError) note() string {

@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Group is the companions of one driver on this node. Modules that other programs loaded it leaves alone.
+// Group is the companions of one driver on this node. Modules that other programs loaded it leaves
+// alone.
 type Group struct {
 	Kernel  Kernel
 	Wanted  []string // names as in driverinfo: "nvidia-fs"
@@ -25,8 +26,8 @@ type Group struct {
 	Toolkit bool
 }
 
-// Compiles reports whether a wanted companion can be compiled for the driver, here or in a Driver Toolkit
-// container.
+// Compiles reports whether a wanted companion can be compiled for the driver, here or in a Driver
+// Toolkit container.
 func (g Group) Compiles() bool {
 	return (g.Info.Toolchain || g.Toolkit) && slices.ContainsFunc(g.Wanted, func(name string) bool {
 		c, ok := g.Info.Companion(name)
@@ -34,10 +35,11 @@ func (g Group) Compiles() bool {
 	})
 }
 
-// Load loads the wanted companions that are not loaded, and replaces those that an instance loaded and that
-// differ, if no program uses them. It unloads companions that an earlier instance loaded and that are not
-// wanted any more. modules is the record of what is loaded, which Load changes by record before it loads a
-// module. The result says for each companion whether it is as it was asked for.
+// Load loads the wanted companions that are not loaded, and replaces those that an instance loaded
+// and that differ, if no program uses them. It unloads companions that an earlier instance loaded
+// and that are not wanted any more. modules is the record of what is loaded, which Load changes by
+// record before it loads a module. The result says for each companion whether it is as it was asked
+// for.
 func (g Group) Load(ctx context.Context, modules []status.Module, record func([]status.Module)) (states []status.Companion) {
 	for _, name := range driverinfo.Companions() {
 		if ctx.Err() != nil {
@@ -69,7 +71,9 @@ func (g Group) describe(st *status.Companion, modules []status.Module) (live kmo
 	if err != nil {
 		return live
 	}
-	st.Loaded, st.Version, st.SrcVersion = true, live.Version, live.SrcVersion
+	st.Loaded = true
+	st.Version = live.Version
+	st.SrcVersion = live.SrcVersion
 	st.Foreign = !slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == live.Name && m.SrcVersion == live.SrcVersion })
 	return live
 }
@@ -192,8 +196,8 @@ func (c *change) delete(ctx context.Context, live kmod.Module) error {
 	return fmt.Errorf("%s is in use by %s", c.module, processes(holders))
 }
 
-// foreign explains a companion that another program loaded. It stays: taking it away from that program would
-// only make it load it again.
+// foreign explains a companion that another program loaded. It stays: taking it away from that
+// program would only make it load it again.
 func (c *change) foreign(live kmod.Module, want *status.Module) error {
 	text := loadedBy(live)
 	if want == nil {
@@ -236,8 +240,9 @@ func (c *change) unload(ctx context.Context) error {
 	return nil
 }
 
-// Sweep unloads what another program loaded while the driver was being unloaded, also after a signal; if the driver is
-// loaded it does nothing. nvidia_fs needs nothing of nvidia to be loaded, so the kernel lets both happen.
+// Sweep unloads what another program loaded while the driver was being unloaded, also after a
+// signal; if the driver is loaded it does nothing. nvidia_fs needs nothing of nvidia to be loaded,
+// so the kernel lets both happen.
 func (g Group) Sweep(ctx context.Context) error {
 	_, err := g.Kernel.Module("nvidia")
 	if err == nil {

@@ -1,8 +1,10 @@
-// Package modules compiles the modules of an image's driver on a machine, and loads and unloads them as one
-// stack: all of them go in or none, all of them go out or none. If the kernel refuses one half way, the others
-// are put back. Beside them stand companions (nvidia-fs, gdrdrv, nvidia-peermem), which no driver fails for.
+// Package modules compiles the modules of an image's driver on a machine, and loads and unloads
+// them as one stack: all of them go in or none, all of them go out or none. If the kernel refuses
+// one half way, the others are put back. Beside them stand companions (nvidia-fs, gdrdrv,
+// nvidia-peermem), which no driver fails for.
 //
-// The package does not decide which modules a driver needs, or when they may go; it keeps no record of its own.
+// The package does not decide which modules a driver needs, or when they may go; it keeps no record
+// of its own.
 package modules
 
 import (
@@ -17,7 +19,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Kernel has the operations on the kernel's modules that a stack needs. Names are those of /proc/modules.
+// Kernel has the operations on the kernel's modules that a stack needs. Names are those of
+// /proc/modules.
 type Kernel interface {
 	Module(name string) (kmod.Module, error)
 	Stack(name string) ([]kmod.Module, error)
@@ -54,12 +57,17 @@ func (s Stack) insertOne(ctx context.Context, m status.Module) error {
 	}
 	live, err := s.Kernel.Module(m.Name) // another program was faster: fine if it is the same build
 	if err == nil && live.SrcVersion != m.SrcVersion {
-		err = fmt.Errorf("another build of it is loaded already (srcversion %s, this one has %s)", live.SrcVersion, m.SrcVersion)
+		err = fmt.Errorf(
+			"another build of it is loaded already (srcversion %s, this one has %s)",
+			live.SrcVersion,
+			m.SrcVersion,
+		)
 	}
 	return err
 }
 
-// ErrRemains marks a load that could not be undone, because somebody already used what had been loaded.
+// ErrRemains marks a load that could not be undone, because somebody already used what had been
+// loaded.
 var ErrRemains = errors.New("half of the modules remain")
 
 // Remove removes modules, last first; a module that is not loaded is no error.
@@ -73,12 +81,15 @@ func (s Stack) Remove(ctx context.Context, modules []status.Module) error {
 	return errors.Join(errs...)
 }
 
-// PutBack loads removed modules again, the lowest one first. For modules that are not ours there is only a
-// warning: their files are not known.
+// PutBack loads removed modules again, the lowest one first. For modules that are not ours there is
+// only a warning: their files are not known.
 func (s Stack) PutBack(ctx context.Context, d status.Driver, removed []string) error {
 	for _, name := range removed {
 		if !Named(d.Modules, name) {
-			s.Warn("module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again", name)
+			s.Warn(
+				"module %s, which stood on the driver, was removed before the kernel refused another one; whoever loaded it must load it again",
+				name,
+			)
 		}
 	}
 	var errs []error
@@ -111,7 +122,8 @@ func Named(modules []status.Module, name string) bool {
 	return slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == name })
 }
 
-// CheckFiles returns an error if the module files of an earlier instance have changed since it loaded them.
+// CheckFiles returns an error if the module files of an earlier instance have changed since it
+// loaded them.
 func CheckFiles(modules []status.Module) error {
 	for _, m := range modules {
 		sum, _, err := kbuild.Digest(m.File)
@@ -119,7 +131,12 @@ func CheckFiles(modules []status.Module) error {
 		case err != nil:
 			return err
 		case sum != m.SHA256:
-			return fmt.Errorf("%s has sha256 %s, it had %s when it was verified; remove it and start again", m.File, sum, m.SHA256)
+			return fmt.Errorf(
+				"%s has sha256 %s, it had %s when it was verified; remove it and start again",
+				m.File,
+				sum,
+				m.SHA256,
+			)
 		}
 	}
 	return nil

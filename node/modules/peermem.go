@@ -17,20 +17,24 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// mofedReady is the file that the container of Mellanox's driver creates when its modules are loaded.
+// mofedReady is the file that the container of Mellanox's driver creates when its modules are
+// loaded.
 const mofedReady = "/run/mellanox/drivers/.driver-ready"
 
 // Peermem loads nvidia-peermem of the set that the driver was loaded from.
 type Peermem struct {
-	Kernel    Kernel
-	Run       string                                           // folder shared with the host: /run/nvidia
-	HostMOFED bool                                             // Mellanox's driver is the host's own
-	Find      func(ctx context.Context) (status.Module, error) // finds the module when the driver serves
-	Log       *slog.Logger
+	Kernel Kernel
+	// folder shared with the host: /run/nvidia
+	Run string
+	// Mellanox's driver is the host's own
+	HostMOFED bool
+	// finds the module when the driver serves
+	Find func(ctx context.Context) (status.Module, error)
+	Log  *slog.Logger
 }
 
-// Load waits until this node's driver serves and Mellanox's modules are loaded, then loads nvidia-peermem.
-// timeout limits the waiting; 0: only ctx does.
+// Load waits until this node's driver serves and Mellanox's modules are loaded, then loads
+// nvidia-peermem. timeout limits the waiting; 0: only ctx does.
 func (p Peermem) Load(ctx context.Context, timeout time.Duration) error {
 	wait, cancel := context.WithCancel(ctx)
 	if timeout > 0 {
@@ -75,28 +79,31 @@ func (p Peermem) waitMellanox(ctx context.Context) error {
 	})
 }
 
-// If Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources search for it at
-// the first path, Mellanox's container has it at the second one.
+// If Mellanox's own driver is used, nvidia-peermem is compiled against it. NVIDIA's sources search
+// for it at the first path, Mellanox's container has it at the second one.
 const (
 	ofedSource    = "usr/src/ofa_kernel"
 	ofedContainer = "run/mellanox/drivers/usr/src/ofa_kernel"
 )
 
-// OFED finds the sources of Mellanox's driver below root and creates the link through which NVIDIA's sources
-// find them. It returns a name of the symbols that they offer to other modules, because modules that were
-// compiled against other symbols differ; "" if there are no such sources.
+// OFED finds the sources of Mellanox's driver below root and creates the link through which
+// NVIDIA's sources find them. It returns a name of the symbols that they offer to other modules,
+// because modules that were compiled against other symbols differ; "" if there are no such sources.
 func OFED(root, kernelArch, release string) (string, error) {
-	source, container := filepath.Join(root, ofedSource), filepath.Join(root, ofedContainer)
+	source := filepath.Join(root, ofedSource)
+	container := filepath.Join(root, ofedContainer)
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(container); errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		if err := os.Symlink("/"+ofedContainer, source); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink("/"+ofedContainer, source); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("link the sources of Mellanox's driver: %w", err)
 		}
 	}
 	for _, dir := range []string{source, container} {
-		for _, folder := range []string{filepath.Join(kernelArch, release), release, "default"} { // as nvidia-peermem.Kbuild
+		// as nvidia-peermem.Kbuild
+		for _, folder := range []string{filepath.Join(kernelArch, release), release, "default"} {
 			sum, _, err := kbuild.Digest(filepath.Join(dir, folder, "Module.symvers"))
 			if err == nil {
 				return "ofa_kernel-" + sum[:12], nil

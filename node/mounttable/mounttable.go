@@ -1,5 +1,6 @@
-// Package mounttable reads the kernel's list of mounts, /proc/PID/mountinfo, and answers which mount
-// contains a path, and whether a folder is visible in any mount. It mounts and unmounts nothing.
+// Package mounttable reads the kernel's list of mounts, /proc/PID/mountinfo, and answers which
+// mount contains a path, and whether a folder is visible in any mount. It mounts and unmounts
+// nothing.
 package mounttable
 
 import (
@@ -15,11 +16,13 @@ import (
 
 // Mount is one line of mountinfo.
 type Mount struct {
-	ID       int
-	Point    string // the mount point
-	Source   string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
-	FSType   string
-	Root     string // the folder of the file system that is visible at Point; ends in "//deleted" when that was removed
+	ID     int
+	Point  string // the mount point
+	Source string // the device or the name of the file system: "/dev/vda", "overlay", "proc"
+	FSType string
+	// the folder of the file system that is visible at Point; ends in "//deleted" when that was
+	// removed
+	Root     string
 	Shared   bool   // mounts below it propagate to its peers
 	Slave    bool   // mounts that are made below its master appear below it
 	ReadOnly bool   // the mount itself; what its file system is, Options say
@@ -37,8 +40,8 @@ func AtOrBelow(point, dir string) bool {
 	return point == dir || dir == "/" || strings.HasPrefix(point, dir+"/")
 }
 
-// Read returns the mounts of this process whose mount point keep accepts; a mount always comes after those
-// that it covers.
+// Read returns the mounts of this process whose mount point keep accepts; a mount always comes
+// after those that it covers.
 func Read(keep func(point string) bool) ([]Mount, error) {
 	return ReadFile(self, keep)
 }
@@ -59,15 +62,27 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 		return nil, err
 	}
 	defer f.Close()
-	infos, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) { return !keep(m.Mountpoint), false })
+	infos, err := mountinfo.GetMountsFromReader(
+		f,
+		func(m *mountinfo.Info) (skip, stop bool) { return !keep(m.Mountpoint), false },
+	)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
 	mounts := make([]Mount, 0, len(infos))
 	for _, m := range infos {
-		mounts = append(mounts, Mount{ID: m.ID, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
-			Shared: strings.Contains(" "+m.Optional, " shared:"), Slave: strings.Contains(" "+m.Optional, " master:"),
-			ReadOnly: strings.HasPrefix(m.Options+",", "ro,"), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions})
+		mounts = append(
+			mounts,
+			Mount{ID: m.ID, Point: m.Mountpoint, Source: m.Source, FSType: m.FSType, Root: m.Root,
+				Shared: strings.Contains(
+					" "+m.Optional,
+					" shared:",
+				), Slave: strings.Contains(" "+m.Optional, " master:"),
+				ReadOnly: strings.HasPrefix(
+					m.Options+",",
+					"ro,",
+				), Device: [2]int{m.Major, m.Minor}, Options: m.VFSOptions},
+		)
 	}
 	return mounts, nil
 }
@@ -75,7 +90,8 @@ func ReadFile(file string, keep func(point string) bool) ([]Mount, error) {
 // Containing returns the mount of this process that contains a path.
 func Containing(dir string) (Mount, error) { return ContainingIn(self, dir) }
 
-// ContainingIn returns the mount in a mountinfo file that contains a path: the last of those with the longest mount point, which is on top.
+// ContainingIn returns the mount in a mountinfo file that contains a path: the last of those with
+// the longest mount point, which is on top.
 func ContainingIn(file, dir string) (Mount, error) {
 	mounts, err := ReadFile(file, func(point string) bool { return AtOrBelow(dir, point) })
 	if err != nil {
@@ -93,7 +109,8 @@ func ContainingIn(file, dir string) (Mount, error) {
 	return best, nil
 }
 
-// RealPath resolves links in the existing part of path, because mountinfo has no links in its paths.
+// RealPath resolves links in the existing part of path, because mountinfo has no links in its
+// paths.
 func RealPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -112,8 +129,9 @@ func RealPath(path string) (string, error) {
 	}
 }
 
-// Shows says whether a mount shows dir or a part of it: a mount of this process, or of another one. With hostPID
-// all processes of the host are seen, and so are the pods that mounted dir and do not follow its unmounts.
+// Shows says whether a mount shows dir or a part of it: a mount of this process, or of another one.
+// With hostPID all processes of the host are seen, and so are the pods that mounted dir and do not
+// follow its unmounts.
 func Shows(dir string) (bool, error) {
 	dir, err := RealPath(dir)
 	if err != nil {
@@ -135,13 +153,17 @@ func Shows(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(mounts, func(m Mount) bool { return shows(m) || AtOrBelow(m.Point, dir) }) {
+	if slices.ContainsFunc(
+		mounts,
+		func(m Mount) bool { return shows(m) || AtOrBelow(m.Point, dir) },
+	) {
 		return true, nil
 	}
 	return showsElsewhere(shows)
 }
 
-// showsElsewhere looks at one process of each mount namespace. A process that has ended meanwhile has no mounts.
+// showsElsewhere looks at one process of each mount namespace. A process that has ended meanwhile
+// has no mounts.
 func showsElsewhere(shows func(Mount) bool) (bool, error) {
 	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// checkAdvisories says what was known of the driver when its image was built, as it is today. It never
-// prevents a start.
+// checkAdvisories says what was known of the driver when its image was built, as it is today. It
+// never prevents a start.
 func checkAdvisories(in *Input) Check {
 	var warnings, notices, fixes []string
 	today := in.Now()
@@ -26,7 +26,12 @@ func checkAdvisories(in *Input) Check {
 	}
 	switch {
 	case len(warnings) > 0:
-		return warn(fix, "driver %s: %s", in.Info.Driver, strings.Join(append(warnings, notices...), "; "))
+		return warn(
+			fix,
+			"driver %s: %s",
+			in.Info.Driver,
+			strings.Join(append(warnings, notices...), "; "),
+		)
 	case len(notices) > 0:
 		return ok("driver %s: %s", in.Info.Driver, strings.Join(notices, "; "))
 	default:

@@ -11,22 +11,38 @@ import (
 
 // Missing says that an image without a toolchain has no modules for a kernel, and how to fix that.
 func Missing(info driverinfo.Description, release, flavour string) (finding, fix string) {
-	fix = fmt.Sprintf("Use an image for this kernel, or one with a toolchain, or add its modules (driver-build --kernel %s ...).", release)
+	fix = fmt.Sprintf(
+		"Use an image for this kernel, or one with a toolchain, or add its modules (driver-build --kernel %s ...).",
+		release,
+	)
 	kernels := info.Kernels()
 	switch {
 	case len(kernels) == 0:
 		return "this image has neither modules nor a toolchain", fix
 	case slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: flavour}):
-		return fmt.Sprintf("this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build", flavour, release),
+		return fmt.Sprintf(
+				"this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build",
+				flavour,
+				release,
+			),
 			"Pull the image again, or build it again."
 	case slices.Contains(kernels, release):
-		return fmt.Sprintf("this image has no %s modules for kernel %s, only %s ones", flavour, release, strings.Join(info.Serves(release), " and ")), fix
+		return fmt.Sprintf(
+			"this image has no %s modules for kernel %s, only %s ones",
+			flavour,
+			release,
+			strings.Join(info.Serves(release), " and "),
+		), fix
 	}
-	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
+	return fmt.Sprintf(
+		"this image has modules for kernels %s; this node runs %s",
+		strings.Join(kernels, ", "),
+		release,
+	), fix
 }
 
-// checkAvailable checks that there are modules for this kernel, or that they can be compiled. It says what mounted images
-// have if none of them has the modules.
+// checkAvailable checks that there are modules for this kernel, or that they can be compiled. It
+// says what mounted images have if none of them has the modules.
 func checkAvailable(in *Input) Check {
 	c := available(in)
 	if !in.Stays && in.Source != "image" && in.Source != "mounted" {
@@ -42,16 +58,27 @@ func available(in *Input) Check {
 	case in.HaveModules && in.Source == "image":
 		return ok("the image has modules for kernel %s", in.Release)
 	case in.HaveModules && in.Source == "mounted" && len(in.Load) > 0:
-		return ok("a mounted image has modules for kernel %s: %s", in.Release, filepath.Dir(in.Load[0].Path))
+		return ok(
+			"a mounted image has modules for kernel %s: %s",
+			in.Release,
+			filepath.Dir(in.Load[0].Path),
+		)
 	case in.HaveModules:
 		return ok("there are modules for kernel %s (%s)", in.Release, in.Source)
 	case in.CanCompile && in.Damaged != "":
-		return warn("Pull the image again if they are the image's; the modules are compiled on this node meanwhile.", "%s", in.Damaged)
+		return warn(
+			"Pull the image again if they are the image's; the modules are compiled on this node meanwhile.",
+			"%s",
+			in.Damaged,
+		)
 	case in.CanCompile:
 		return ok("modules for kernel %s will be compiled on this node", in.Release)
 	case in.Info.Toolchain:
-		return block("Use an image with modules for this kernel, or with the driver's sources, and allow it to compile (--no-compile=false).",
-			"there are no modules for kernel %s, and they cannot be compiled here", in.Release)
+		return block(
+			"Use an image with modules for this kernel, or with the driver's sources, and allow it to compile (--no-compile=false).",
+			"there are no modules for kernel %s, and they cannot be compiled here",
+			in.Release,
+		)
 	default:
 		finding, fix := Missing(in.Info, in.Release, in.Flavour)
 		if in.Damaged != "" {
@@ -61,12 +88,12 @@ func available(in *Input) Check {
 	}
 }
 
-// toolkitCompiles reports whether a Driver Toolkit container is to compile: then headers and compiler
-// are there.
+// toolkitCompiles reports whether a Driver Toolkit container is to compile: then headers and
+// compiler are there.
 func (in *Input) toolkitCompiles() bool { return in.Toolkit != "" && in.ToolkitMissing == "" }
 
-// checkToolkit says who compiles in a pod with a Driver Toolkit container. Whether the toolkit has headers of
-// the node's kernel, only that container can see.
+// checkToolkit says who compiles in a pod with a Driver Toolkit container. Whether the toolkit has
+// headers of the node's kernel, only that container can see.
 func checkToolkit(in *Input) Check {
 	switch {
 	case in.Toolkit == "":
@@ -76,10 +103,17 @@ func checkToolkit(in *Input) Check {
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
 	case in.ToolkitMissing != "":
-		return warn("Import the image that the release payload of the cluster names (oc adm release info --image-for=driver-toolkit), or entitle the nodes to the package repositories.",
-			"the cluster has no image stream tag %s in namespace openshift: headers come from the package repositories", in.ToolkitMissing)
+		return warn(
+			"Import the image that the release payload of the cluster names (oc adm release info --image-for=driver-toolkit), or entitle the nodes to the package repositories.",
+			"the cluster has no image stream tag %s in namespace openshift: headers come from the package repositories",
+			in.ToolkitMissing,
+		)
 	case !exists(in.Toolkit):
-		return warn("Mount one emptyDir there in both containers of the pod.", "%s is not there: headers come from the package repositories", in.Toolkit)
+		return warn(
+			"Mount one emptyDir there in both containers of the pod.",
+			"%s is not there: headers come from the package repositories",
+			in.Toolkit,
+		)
 	}
 	return ok("the Driver Toolkit container compiles for kernel %s (%s)", in.Release, in.Toolkit)
 }

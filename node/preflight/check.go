@@ -1,9 +1,9 @@
-// Package preflight checks a node before anything on it is changed and reports what would prevent the driver
-// from working there. Each finding says how to fix it.
+// Package preflight checks a node before anything on it is changed and reports what would prevent
+// the driver from working there. Each finding says how to fix it.
 //
-// The package reads sysfs, procfs, the image and, where it is visible, the host's root. It loads, unloads,
-// mounts and writes nothing and starts no program. A check that cannot find out its answer is reported as
-// skipped with the reason, never as passed.
+// The package reads sysfs, procfs, the image and, where it is visible, the host's root. It loads,
+// unloads, mounts and writes nothing and starts no program. A check that cannot find out its answer
+// is reported as skipped with the reason, never as passed.
 package preflight
 
 import (
@@ -19,9 +19,10 @@ type Status string
 // Results of a check. Only Blocked prevents a start.
 const (
 	OK      Status = "ok"
-	Warning Status = "warning"  // the driver may work, but a person should look at this
-	Blocked Status = "blocking" // the driver cannot work, or would leave its users with a driver that they cannot use
-	Skipped Status = "skipped"  // not needed here, or the facts are unknown
+	Warning Status = "warning" // the driver may work, but a person should look at this
+	// the driver cannot work, or would leave its users with a driver that they cannot use
+	Blocked Status = "blocking"
+	Skipped Status = "skipped" // not needed here, or the facts are unknown
 )
 
 // Names of checks that others ask for.
@@ -39,8 +40,8 @@ const (
 	Disk         = "disk"
 )
 
-// Check is one finding. Fix says in the imperative what to do; every check that is not OK has it, and a
-// skipped one may have it.
+// Check is one finding. Fix says in the imperative what to do; every check that is not OK has it,
+// and a skipped one may have it.
 type Check struct {
 	Name    string `json:"name"`
 	Status  Status `json:"status"`
@@ -103,8 +104,8 @@ func steps() []step {
 	}
 }
 
-// Run runs every check, also after one that blocks, and returns the findings in the order of the checks. With
-// a cancelled context it returns the findings so far.
+// Run runs every check, also after one that blocks, and returns the findings in the order of the
+// checks. With a cancelled context it returns the findings so far.
 func Run(ctx context.Context, in Input) []Check {
 	in.defaults()
 	var checks []Check
@@ -139,8 +140,8 @@ func (e *BlockedError) Error() string {
 	return "this node cannot run the driver as it is:\n" + strings.Join(lines, "\n")
 }
 
-// Has says whether the check of that name blocks. A blocked Signing concerns the module and not the node, and
-// has an exit code of its own.
+// Has says whether the check of that name blocks. A blocked Signing concerns the module and not the
+// node, and has an exit code of its own.
 func (e *BlockedError) Has(name string) bool {
 	return slices.ContainsFunc(e.Checks, func(c Check) bool { return c.Name == name })
 }

@@ -16,7 +16,10 @@ func checkPrivileges(in *Input) Check {
 	const privileged = "Run the container privileged (securityContext.privileged: true)."
 	effective, found := in.effective()
 	if !found {
-		return skip("the capabilities of this process are not known: %s/self/status cannot be read", in.Proc)
+		return skip(
+			"the capabilities of this process are not known: %s/self/status cannot be read",
+			in.Proc,
+		)
 	}
 	var missing []string
 	for name, bit := range map[string]uint{"CAP_SYS_MODULE": unix.CAP_SYS_MODULE, "CAP_MKNOD": unix.CAP_MKNOD, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN} {
@@ -27,10 +30,13 @@ func checkPrivileges(in *Input) Check {
 	if slices.Sort(missing); len(missing) > 0 {
 		return block(privileged, "the container lacks %s", strings.Join(missing, ", "))
 	}
-	// Only the mount itself counts: the file system below it may be read-only in a privileged pod, too, but the
-	// start changes that.
+	// Only the mount itself counts: the file system below it may be read-only in a privileged pod,
+	// too, but the start changes that.
 	if m, err := in.mountOf("/sys"); err == nil && m.ReadOnly {
-		return block(privileged, "/sys is mounted read-only: the kernel cannot be told where the firmware is")
+		return block(
+			privileged,
+			"/sys is mounted read-only: the kernel cannot be told where the firmware is",
+		)
 	}
 	return ok("the container is privileged")
 }
@@ -45,8 +51,8 @@ func (in *Input) effective() (bits uint64, found bool) {
 	return 0, false
 }
 
-// checkHostPID checks that the host's processes are visible, without which the holders of a GPU cannot be
-// named.
+// checkHostPID checks that the host's processes are visible, without which the holders of a GPU
+// cannot be named.
 func checkHostPID(in *Input) Check {
 	_, err := in.host()
 	if err == nil {
@@ -55,22 +61,29 @@ func checkHostPID(in *Input) Check {
 	if in.bare() {
 		return ok("not in a container")
 	}
-	return warn("Set hostPID: true in the pod.", "the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped")
+	return warn(
+		"Set hostPID: true in the pod.",
+		"the host's processes are out of sight: who uses a GPU cannot be found out when the driver is to be stopped",
+	)
 }
 
-// bare says whether the root is a disk and not that of a container: then process 1 is the host's, although
-// the root is our own.
+// bare says whether the root is a disk and not that of a container: then process 1 is the host's,
+// although the root is our own.
 func (in *Input) bare() bool {
 	m, err := in.mountOf("/")
 	return err == nil && m.FSType != "overlay"
 }
 
-// checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir, and without
-// propagation only this container sees it.
+// checkRunShared checks the mount propagation of RunDir. The driver root is a mount below RunDir,
+// and without propagation only this container sees it.
 func checkRunShared(in *Input) Check {
 	m, err := in.mountOf(in.RunDir)
 	if what := notFolder(in.RunDir, "driver", "validations"); what != "" {
-		return block("Remove it on the node (rm), or find out who made it: the driver container makes folders there.", "%s", what)
+		return block(
+			"Remove it on the node (rm), or find out who made it: the driver container makes folders there.",
+			"%s",
+			what,
+		)
 	}
 	switch {
 	case err != nil:
@@ -82,12 +95,16 @@ func checkRunShared(in *Input) Check {
 	case in.sameMounts():
 		return ok("this process shares the mounts of process 1")
 	default:
-		return block("Mount the host's "+in.RunDir+" with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private.",
-			"mounts below %s are seen by nobody else: it is not a shared mount", in.RunDir)
+		return block(
+			"Mount the host's "+in.RunDir+" with mountPropagation: Bidirectional; on the host, `mount --make-rshared /` if its mounts are private.",
+			"mounts below %s are seen by nobody else: it is not a shared mount",
+			in.RunDir,
+		)
 	}
 }
 
-// sameMounts says whether the host's process 1 has our mount namespace. Then no propagation is needed.
+// sameMounts says whether the host's process 1 has our mount namespace. Then no propagation is
+// needed.
 func (in *Input) sameMounts() bool {
 	if _, err := in.host(); err != nil && !in.bare() {
 		return false // process 1 is our own

@@ -23,8 +23,8 @@ const (
 	present // loaded or built in
 )
 
-// checkDependencies looks for the kernel's own modules that nvidia.ko depends on. A kernel may be built
-// without them; then the driver is compiled without them, too.
+// checkDependencies looks for the kernel's own modules that nvidia.ko depends on. A kernel may be
+// built without them; then the driver is compiled without them, too.
 func checkDependencies(in *Input) Check {
 	trees := in.moduleTrees()
 	var missing []string
@@ -38,19 +38,26 @@ func checkDependencies(in *Input) Check {
 		case absent:
 			missing = append(missing, name)
 		case unknown:
-			return warn("Mount the host's /lib/modules into the container (read-only).",
-				"module %s is not loaded, and there is no /lib/modules/%s to load it from", name, in.Release)
+			return warn(
+				"Mount the host's /lib/modules into the container (read-only).",
+				"module %s is not loaded, and there is no /lib/modules/%s to load it from",
+				name,
+				in.Release,
+			)
 		}
 	}
 	if len(missing) > 0 {
-		return warn("If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host"+in.modulePackages()+".",
-			"the kernel has no %s", strings.Join(missing, ", "))
+		return warn(
+			"If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host"+in.modulePackages()+".",
+			"the kernel has no %s",
+			strings.Join(missing, ", "),
+		)
 	}
 	return ok("%s", strings.Join(found, ", "))
 }
 
-// modulePackages names the packages of the host's system with those modules. When the system is unknown, it
-// names those of Ubuntu as an example.
+// modulePackages names the packages of the host's system with those modules. When the system is
+// unknown, it names those of Ubuntu as an example.
 func (in *Input) modulePackages() string {
 	unknown := fmt.Sprintf(" (Ubuntu: linux-modules-extra-%s)", in.Release)
 	host, err := in.host()
@@ -67,8 +74,8 @@ func (in *Input) modulePackages() string {
 	return ""
 }
 
-// moduleTrees returns the folders with the modules of the running kernel: the image's own (or a mount of the
-// host's) and the host's.
+// moduleTrees returns the folders with the modules of the running kernel: the image's own (or a
+// mount of the host's) and the host's.
 func (in *Input) moduleTrees() []string {
 	roots := []string{in.Root}
 	if host, err := in.host(); err == nil {
@@ -80,7 +87,9 @@ func (in *Input) moduleTrees() []string {
 func (in *Input) treesBelow(roots ...string) (dirs []string) {
 	for _, root := range roots {
 		for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
-			if tree, err := kmod.Within(root, path.Join(dir, in.Release)); err == nil && exists(tree, "modules.dep") && !slices.Contains(dirs, tree) {
+			if tree, err := kmod.Within(root, path.Join(dir, in.Release)); err == nil &&
+				exists(tree, "modules.dep") &&
+				!slices.Contains(dirs, tree) {
 				dirs = append(dirs, tree)
 			}
 		}
@@ -106,8 +115,8 @@ func (in *Input) presence(name string, trees []string) presence {
 	return absent
 }
 
-// inIndex returns the first file in modules.dep or modules.builtin that is one of these modules; "" for none. A line of them is
-// "kernel/drivers/i2c/i2c-core.ko.xz: ...".
+// inIndex returns the first file in modules.dep or modules.builtin that is one of these modules; ""
+// for none. A line of them is "kernel/drivers/i2c/i2c-core.ko.xz: ...".
 func inIndex(index string, modules ...string) string {
 	text, err := bounded.Text(index, maxIndex)
 	if err != nil {
@@ -123,8 +132,8 @@ func inIndex(index string, modules ...string) string {
 	return ""
 }
 
-// checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a network card
-// of NVIDIA (Mellanox).
+// checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a
+// network card of NVIDIA (Mellanox).
 func checkRDMA(in *Input) Check {
 	if !in.RDMA {
 		return skip("GPUDirect RDMA is not asked for")

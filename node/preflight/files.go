@@ -19,7 +19,8 @@ const (
 // errHost says that the host's root is not visible to this process.
 var errHost = errors.New("the host's file system is not visible")
 
-// value returns the content of a file of sysfs or procfs without its newline, "" when it cannot be read.
+// value returns the content of a file of sysfs or procfs without its newline, "" when it cannot be
+// read.
 func value(elem ...string) string {
 	s, err := bounded.Text(filepath.Join(elem...), maxSmall)
 	if err != nil {
@@ -33,8 +34,8 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
-// notFolder says which of some paths in a folder exists and is no folder, "" when none. A link counts as what
-// it leads to; where the driver root belongs, no link may be.
+// notFolder says which of some paths in a folder exists and is no folder, "" when none. A link
+// counts as what it leads to; where the driver root belongs, no link may be.
 func notFolder(dir string, names ...string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -56,12 +57,13 @@ func notFolder(dir string, names ...string) string {
 
 func (in *Input) host() (string, error) { return HostRoot(in.Host, in.Root) }
 
-// HostRoot returns host, the root of process 1, if the host's root is visible there. Without hostPID process 1 is our own and its
-// root is ours, which says nothing about the host.
+// HostRoot returns host, the root of process 1, if the host's root is visible there. Without
+// hostPID process 1 is our own and its root is ours, which says nothing about the host.
 func HostRoot(host, root string) (string, error) {
 	theirs, hostErr := os.Stat(host)
 	ours, err := os.Stat(root)
-	if err = errors.Join(hostErr, err); err != nil {
+	err = errors.Join(hostErr, err)
+	if err != nil {
 		return "", fmt.Errorf("%w: %w", errHost, err)
 	}
 	if os.SameFile(theirs, ours) {

@@ -22,10 +22,19 @@ func checkFabric(in *Input) Check {
 	is := func(p presence) func(string) bool {
 		return func(name string) bool { return in.presence(name, trees) == p }
 	}
-	return found(in.Fabric(fabric.Kernel{Loaded: is(present), Loadable: is(loadable), Packages: in.modulePackages()}))
+	return found(
+		in.Fabric(
+			fabric.Kernel{
+				Loaded:   is(present),
+				Loadable: is(loadable),
+				Packages: in.modulePackages(),
+			},
+		),
+	)
 }
 
-// checkGPUDirect asks which companions will be missing. The driver works without them, so it never blocks.
+// checkGPUDirect asks which companions will be missing. The driver works without them, so it never
+// blocks.
 func checkGPUDirect(in *Input) Check {
 	if len(in.Companions) == 0 {
 		return skip("neither GPUDirect Storage nor GDRCopy is asked for")

@@ -14,8 +14,10 @@ import (
 
 func checkPresent(in *Input) Check {
 	if len(in.GPUs) == 0 {
-		return block("Run the driver on nodes with a GPU only: node selector feature.node.kubernetes.io/pci-10de.present=true. In a virtual machine, pass the GPU through.",
-			"there is no display device of NVIDIA (10de, class 0300 or 0302) on the PCI bus")
+		return block(
+			"Run the driver on nodes with a GPU only: node selector feature.node.kubernetes.io/pci-10de.present=true. In a virtual machine, pass the GPU through.",
+			"there is no display device of NVIDIA (10de, class 0300 or 0302) on the PCI bus",
+		)
 	}
 	var names []string
 	for _, g := range in.GPUs {
@@ -24,8 +26,9 @@ func checkPresent(in *Input) Check {
 	return ok("%s", strings.Join(names, ", "))
 }
 
-// checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau. A GPU
-// that is lent prevents the start only if no other is left: the driver loads only if it finds a GPU.
+// checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only
+// nouveau. A GPU that is lent prevents the start only if no other is left: the driver loads only if
+// it finds a GPU.
 func checkBound(in *Input) Check {
 	var taken, lent, fixes []string
 	noted := ""
@@ -38,7 +41,14 @@ func checkBound(in *Input) Check {
 		case fix == "":
 			continue
 		case g.Lent():
-			lent = append(lent, fmt.Sprintf("%s is lent to %s", in.Supported.label(g), cmp.Or(g.Driver, g.Override)))
+			lent = append(
+				lent,
+				fmt.Sprintf(
+					"%s is lent to %s",
+					in.Supported.label(g),
+					cmp.Or(g.Driver, g.Override),
+				),
+			)
 		default:
 			taken = append(taken, fmt.Sprintf("%s is bound to %s", in.Supported.label(g), g.Driver))
 		}
@@ -46,7 +56,8 @@ func checkBound(in *Input) Check {
 			fixes = append(fixes, fix)
 		}
 	}
-	finding, fix := strings.Join(append(taken, lent...), ", "), strings.Join(fixes, " ")
+	finding := strings.Join(append(taken, lent...), ", ")
+	fix := strings.Join(fixes, " ")
 	switch {
 	case len(in.GPUs) == 0:
 		return skip("no GPU")
@@ -57,7 +68,11 @@ func checkBound(in *Input) Check {
 	case len(taken) > 0:
 		return warn(fix, "%s; the driver takes the other GPUs only", finding)
 	case noted != "":
-		return warn("Keep nouveau from loading at boot: blacklist it on the host and make the initramfs anew.", "%s", noted)
+		return warn(
+			"Keep nouveau from loading at boot: blacklist it on the host and make the initramfs anew.",
+			"%s",
+			noted,
+		)
 	case len(lent) > 0:
 		return ok("%s; the driver takes the other GPUs", finding)
 	default:
@@ -65,20 +80,25 @@ func checkBound(in *Input) Check {
 	}
 }
 
-// unbind says how to take a GPU from the driver that it is bound to; "" when the GPU is free or will be. The
-// note is about a GPU that will be taken.
+// unbind says how to take a GPU from the driver that it is bound to; "" when the GPU is free or
+// will be. The note is about a GPU that will be taken.
 func (in *Input) unbind(g devices.GPU) (fix, note string) {
 	write := fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", g.Address, g.Driver)
 	switch g.Driver {
 	case "", "nvidia":
 		if g.Lent() {
-			return fmt.Sprintf("Give the GPU back (echo > /sys/bus/pci/devices/%s/driver_override), or keep the driver off this node: it is set up for pass-through.", g.Address), ""
+			return fmt.Sprintf(
+				"Give the GPU back (echo > /sys/bus/pci/devices/%s/driver_override), or keep the driver off this node: it is set up for pass-through.",
+				g.Address,
+			), ""
 		}
 		return "", ""
 	case "nouveau":
 		m, _ := in.module("nouveau")
 		if in.UnloadNouveau && m.Refs == 0 {
-			return "", "nouveau is bound to " + in.Supported.label(g) + " and unused: it will be unloaded"
+			return "", "nouveau is bound to " + in.Supported.label(
+				g,
+			) + " and unused: it will be unloaded"
 		}
 		if m.Refs == 0 {
 			return "Let the entrypoint unload nouveau: set --unload-nouveau. To keep it away, blacklist it on the host (/etc/modprobe.d: blacklist nouveau, options nouveau modeset=0) and make the initramfs anew.", ""
@@ -87,13 +107,25 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 	case "nova_core", "nova-core", "NovaCore":
 		return "Blacklist nova_core and nova_drm on the host (/etc/modprobe.d), make the initramfs anew and reboot.", ""
 	case "vfio-pci":
-		return fmt.Sprintf("Stop the virtual machine that has the GPU and give it back (%s), or keep the driver off this node: it is set up for pass-through.", write), ""
+		return fmt.Sprintf(
+			"Stop the virtual machine that has the GPU and give it back (%s), or keep the driver off this node: it is set up for pass-through.",
+			write,
+		), ""
 	case "pci-stub":
-		return fmt.Sprintf("Give the GPU back (%s) and remove it from pci-stub.ids on the kernel command line.", write), ""
+		return fmt.Sprintf(
+			"Give the GPU back (%s) and remove it from pci-stub.ids on the kernel command line.",
+			write,
+		), ""
 	case "nvidiafb", "rivafb":
-		return fmt.Sprintf("Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.", g.Driver), ""
+		return fmt.Sprintf(
+			"Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.",
+			g.Driver,
+		), ""
 	default:
-		return fmt.Sprintf("Take the GPU from that driver (%s) and blacklist it on the host.", write), ""
+		return fmt.Sprintf(
+			"Take the GPU from that driver (%s) and blacklist it on the host.",
+			write,
+		), ""
 	}
 }
 
@@ -122,8 +154,8 @@ func checkHealth(in *Input) Check {
 	return ok("every GPU answers and has addresses")
 }
 
-// noAddresses reads the first line of sysfs' resource file, "start end flags". The line is BAR 0, where the
-// registers are.
+// noAddresses reads the first line of sysfs' resource file, "start end flags". The line is BAR 0,
+// where the registers are.
 func noAddresses(resource string) bool {
 	first, _, _ := strings.Cut(resource, "\n")
 	fields := strings.Fields(first)
@@ -134,9 +166,10 @@ func noAddresses(resource string) bool {
 	return err == nil && start == 0
 }
 
-// checkSupported finds GPUs that only an older branch drives: they do not come up with this driver. A GPU
-// that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver supports. It is
-// worth a warning only if the list does not have its chip either: the chip may be newer than the driver.
+// checkSupported finds GPUs that only an older branch drives: they do not come up with this driver.
+// A GPU that is not in the list is not refused, because NVIDIA's lists lack GPUs that the driver
+// supports. It is worth a warning only if the list does not have its chip either: the chip may be
+// newer than the driver.
 func checkSupported(in *Input) Check {
 	if in.SupportedErr != nil {
 		return skip("cannot tell which GPUs driver %s supports: %v", in.Info.Driver, in.SupportedErr)

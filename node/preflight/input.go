@@ -20,26 +20,28 @@ type Loading struct {
 	Path string
 }
 
-// Memory and disk space for a compile of the modules, when Input does not say. The closed 535 links nvidia.ko
-// from 60 MB of objects.
+// Memory and disk space for a compile of the modules, when Input does not say. The closed 535 links
+// nvidia.ko from 60 MB of objects.
 const (
 	needMemory      = 1200 << 20
 	defaultNeedDisk = 1 << 30
 	compileInodes   = 100 // modules, their list and the log
 )
 
-// Input holds the facts for the checks. The zero values of the paths mean those of a running system.
+// Input holds the facts for the checks. The zero values of the paths mean those of a running
+// system.
 type Input struct {
 	Sys, Proc string // "/sys", "/proc"
 	Root      string // our own root: "/"
-	// Host is the host's root: "/proc/1/root". Where it is the same as Root, the host counts as not visible.
+	// Host is the host's root: "/proc/1/root". Where it is the same as Root, the host counts as not
+	// visible.
 	Host   string
 	RunDir string // "/run/nvidia"
 
 	Info    driverinfo.Description // of the image
 	Release string                 // of the running kernel: "6.1.0-38-amd64"
-	// Previous is the version of the driver that our predecessor loaded, "" for none: that driver is ours to
-	// replace.
+	// Previous is the version of the driver that our predecessor loaded, "" for none: that driver
+	// is ours to replace.
 	Previous string
 	GPUs     []devices.GPU // GPUs on the PCI bus
 	Modules  []kmod.Module // modules that are loaded now
@@ -48,38 +50,49 @@ type Input struct {
 	Supported    Supported // the driver's own list of GPUs
 	SupportedErr error     // why there is no list
 
-	Fabric        func(fabric.Kernel) (text, fix string, fatal bool) // fabric.Facts.Check; nil: not asked
-	HostModules   func() (text, fix string)                          // why the driver that the node's own system loads cannot be served; nil: it loads none
-	Companions    []string                                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
-	GPUDirect     func() (text, fix string)                          // modules.Group.Check
-	VGPU          func() (text, fix string, fatal bool)              // vgpu.Facts.Check; nil: not asked
+	// fabric.Facts.Check; nil: not asked
+	Fabric func(fabric.Kernel) (text, fix string, fatal bool)
+	// why the driver that the node's own system loads cannot be served; nil: it loads none
+	HostModules func() (text, fix string)
+	// modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
+	Companions []string
+	GPUDirect  func() (text, fix string) // modules.Group.Check
+	// vgpu.Facts.Check; nil: not asked
+	VGPU          func() (text, fix string, fatal bool)
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
-	HaveModules bool              // modules for this kernel are in the image, in a mounted one or in the cache: nothing is compiled
-	Source      string            // where they are: "image", "mounted", "cache"
-	LeftAlone   []string          // sentences: what mounted images of modules have that does not fit
-	Stays       bool              // the loaded driver is the wanted one: nothing is loaded
-	Damaged     string            // what was found damaged during the search for modules
-	Load        []Loading         // the modules to load, in order; without Path where they have to be compiled
+	// modules for this kernel are in the image, in a mounted one or in the cache: nothing is
+	// compiled
+	HaveModules bool
+	Source      string // where they are: "image", "mounted", "cache"
+	// sentences: what mounted images of modules have that does not fit
+	LeftAlone []string
+	Stays     bool   // the loaded driver is the wanted one: nothing is loaded
+	Damaged   string // what was found damaged during the search for modules
+	// the modules to load, in order; without Path where they have to be compiled
+	Load        []Loading
 	Certificate *x509.Certificate // of the key that signed them; nil: none, or unknown
-	SignWith    *x509.Certificate // of the key that will sign compiled modules, or all with Resign; nil: they stay unsigned
-	Resign      bool              // the modules will be signed with that key before they are loaded
+	// of the key that will sign compiled modules, or all with Resign; nil: they stay unsigned
+	SignWith *x509.Certificate
+	Resign   bool // the modules will be signed with that key before they are loaded
 
-	CanCompile     bool     // compiling is allowed and the image has compiler and sources
-	Serves         []string // flavours that are available for this kernel; empty: those of Info
-	Toolkit        string   // the folder that is shared with a Driver Toolkit container; "": there is none
-	ToolkitMissing string   // name of its image that the cluster lacks; "": none
-	FetchHeaders   bool     // missing headers will be fetched from the system's package repository
-	Headers        string   // where the headers were found
-	HeadersErr     error    // why there are no headers
-	Compiler       string   // the compiler that will be used: "gcc-12 12.2.0"
-	CompilerErr    error    // why there is no compiler
-	WantedGCC      string   // the compiler of the kernel, if it differs from Compiler
+	CanCompile bool     // compiling is allowed and the image has compiler and sources
+	Serves     []string // flavours that are available for this kernel; empty: those of Info
+	// the folder that is shared with a Driver Toolkit container; "": there is none
+	Toolkit        string
+	ToolkitMissing string // name of its image that the cluster lacks; "": none
+	FetchHeaders   bool   // missing headers will be fetched from the system's package repository
+	Headers        string // where the headers were found
+	HeadersErr     error  // why there are no headers
+	Compiler       string // the compiler that will be used: "gcc-12 12.2.0"
+	CompilerErr    error  // why there is no compiler
+	WantedGCC      string // the compiler of the kernel, if it differs from Compiler
 
 	NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
-	// Staging returns what the driver root will take there, and what it can free for that; nil: nothing.
+	// Staging returns what the driver root will take there, and what it can free for that; nil:
+	// nothing.
 	Staging func() (need, spare Space)
 
 	Now  func() time.Time                // nil: the clock
@@ -88,8 +101,11 @@ type Input struct {
 
 // defaults sets the fields that are empty.
 func (in *Input) defaults() {
-	in.Sys, in.Proc, in.Root = cmp.Or(in.Sys, "/sys"), cmp.Or(in.Proc, "/proc"), cmp.Or(in.Root, "/")
-	in.Host, in.RunDir = cmp.Or(in.Host, "/proc/1/root"), cmp.Or(in.RunDir, "/run/nvidia")
+	in.Sys = cmp.Or(in.Sys, "/sys")
+	in.Proc = cmp.Or(in.Proc, "/proc")
+	in.Root = cmp.Or(in.Root, "/")
+	in.Host = cmp.Or(in.Host, "/proc/1/root")
+	in.RunDir = cmp.Or(in.RunDir, "/run/nvidia")
 	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
 		in.NeedDisk = defaultNeedDisk
 	}

@@ -16,23 +16,34 @@ const taintDied = 1 << 7
 
 func checkKernel(in *Input) Check {
 	if _, _, ok := driverinfo.Series(in.Release); !ok {
-		return block("Mount the host's /proc (a container has it by default), and see what `uname -r` says.",
-			"the release of the running kernel is not known (%q)", in.Release)
+		return block(
+			"Mount the host's /proc (a container has it by default), and see what `uname -r` says.",
+			"the release of the running kernel is not known (%q)",
+			in.Release,
+		)
 	}
 	tainted, err := strconv.ParseUint(value(in.Proc, "sys/kernel/tainted"), 10, 64)
 	if err == nil && tainted&taintDied != 0 {
-		return warn("Reboot the node before the driver is loaded or unloaded; see `dmesg` for what happened.",
-			"kernel %s has had an Oops since it booted", in.Release)
+		return warn(
+			"Reboot the node before the driver is loaded or unloaded; see `dmesg` for what happened.",
+			"kernel %s has had an Oops since it booted",
+			in.Release,
+		)
 	}
-	realtime := value(in.Sys, "kernel/realtime") == "1" || distros.ParseRelease(in.Release).Kind() == distros.RealtimeKernel
+	realtime := value(in.Sys, "kernel/realtime") == "1" ||
+		distros.ParseRelease(in.Release).Kind() == distros.RealtimeKernel
 	if realtime && !in.HaveModules {
-		return warn("Use a kernel without PREEMPT_RT: NVIDIA does not support it, and a compile stops there.", "kernel %s is a real-time kernel", in.Release)
+		return warn(
+			"Use a kernel without PREEMPT_RT: NVIDIA does not support it, and a compile stops there.",
+			"kernel %s is a real-time kernel",
+			in.Release,
+		)
 	}
 	return ok("%s", in.Release)
 }
 
-// checkSystem compares the host's system with the image's. Modules are compiled with the image's compiler
-// against the host's kernel, which works only between related systems.
+// checkSystem compares the host's system with the image's. Modules are compiled with the image's
+// compiler against the host's kernel, which works only between related systems.
 func checkSystem(in *Input) Check {
 	root, err := in.host()
 	if err != nil {
@@ -46,19 +57,28 @@ func checkSystem(in *Input) Check {
 	case madeFor(in.Info.OS, id, version):
 		return ok("%s", in.Info.OS)
 	default:
-		return warn("Use the image of this driver that was made for "+osrelease.Tag(id, version)+", where there is one.",
-			"the host runs %s, the image is made for %s", id+version, in.Info.OS)
+		return warn(
+			"Use the image of this driver that was made for "+osrelease.Tag(
+				id,
+				version,
+			)+", where there is one.",
+			"the host runs %s, the image is made for %s",
+			id+version,
+			in.Info.OS,
+		)
 	}
 }
 
-// madeFor says whether a system's os-release is that of the image's system: "rocky", "9.4" is rocky9.
+// madeFor says whether a system's os-release is that of the image's system: "rocky", "9.4" is
+// rocky9.
 func madeFor(system, id, version string) bool {
 	d, err := distros.Lookup(system)
 	return err == nil && d.Matches(id, version) || id+version == system
 }
 
 func checkKernelRule(in *Input) Check {
-	rule, running := in.Info, RunningKernel(in.Proc, in.Release)
+	rule := in.Info
+	running := RunningKernel(in.Proc, in.Release)
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
 	overridden := err != nil && in.Info.CheckKernel(in.Release) == nil
@@ -76,17 +96,34 @@ func checkKernelRule(in *Input) Check {
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
 	case overridden:
-		return warn("If the compile fails, use a newer driver or an older kernel.", "%v; the rule was overridden", err)
+		return warn(
+			"If the compile fails, use a newer driver or an older kernel.",
+			"%v; the rule was overridden",
+			err,
+		)
 	case broken != nil && !broken.Certain:
-		return warn("If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.", "%v", err)
+		return warn(
+			"If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.",
+			"%v",
+			err,
+		)
 	case broken != nil:
-		return block("Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.", "%v", err)
+		return block(
+			"Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.",
+			"%v",
+			err,
+		)
 	default:
-		return block("Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
+		return block(
+			"Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.",
+			"%v",
+			err,
+		)
 	}
 }
 
-// RunningKernel finds out from which release of kernel.org a running kernel was made; proc is "/proc".
+// RunningKernel finds out from which release of kernel.org a running kernel was made; proc is
+// "/proc".
 func RunningKernel(proc, release string) driverinfo.Kernel {
 	return driverinfo.Kernel{
 		Release: release, Version: driverinfo.RunningRelease(release, value(proc, "version"), value(proc, "version_signature")),
@@ -104,11 +141,17 @@ func checkHeaders(in *Input) Check {
 	case in.HeadersErr == nil:
 		return ok("%s", in.Headers)
 	case in.FetchHeaders:
-		return warn("To be independent of the network, install the headers of the kernel on the host and run with hostPID, or mount its /usr at /host/usr.",
-			"the headers of kernel %s are not on this node and will be fetched from the package repository", in.Release)
+		return warn(
+			"To be independent of the network, install the headers of the kernel on the host and run with hostPID, or mount its /usr at /host/usr.",
+			"the headers of kernel %s are not on this node and will be fetched from the package repository",
+			in.Release,
+		)
 	default:
-		return block("Install linux-headers-"+in.Release+" on the host and run with hostPID or mount its /usr at /host/usr, or allow the package repository.",
-			"%v", in.HeadersErr)
+		return block(
+			"Install linux-headers-"+in.Release+" on the host and run with hostPID or mount its /usr at /host/usr, or allow the package repository.",
+			"%v",
+			in.HeadersErr,
+		)
 	}
 }
 
@@ -121,10 +164,18 @@ func checkCompiler(in *Input) Check {
 	case in.CompilerErr != nil && in.FetchHeaders && in.HeadersErr != nil:
 		return skip("the compiler is chosen when the headers are there")
 	case in.CompilerErr != nil:
-		return block("Use an image that holds a compiler (driver-build puts gcc into each), or one with modules for this kernel.", "%v", in.CompilerErr)
+		return block(
+			"Use an image that holds a compiler (driver-build puts gcc into each), or one with modules for this kernel.",
+			"%v",
+			in.CompilerErr,
+		)
 	case in.WantedGCC != "" && in.WantedGCC != in.Compiler:
-		return warn("Use the image for the host's system, which has the kernel's compiler.",
-			"the kernel was made with %s, the modules will be compiled with %s", in.WantedGCC, in.Compiler)
+		return warn(
+			"Use the image for the host's system, which has the kernel's compiler.",
+			"the kernel was made with %s, the modules will be compiled with %s",
+			in.WantedGCC,
+			in.Compiler,
+		)
 	default:
 		return ok("%s", in.Compiler)
 	}
@@ -138,8 +189,12 @@ func checkMemory(in *Input) Check {
 	case memory == 0:
 		return skip("free memory is not known: %s/meminfo cannot be read", in.Proc)
 	case memory < needMemory:
-		return warn("Raise the container's memory limit, or free memory on the node: the kernel ends a compile that runs out of it.",
-			"there is %s, a compile takes %s", what, size(needMemory))
+		return warn(
+			"Raise the container's memory limit, or free memory on the node: the kernel ends a compile that runs out of it.",
+			"there is %s, a compile takes %s",
+			what,
+			size(needMemory),
+		)
 	default:
 		return ok("%s", what)
 	}
@@ -169,13 +224,31 @@ func checkDisk(in *Input) Check {
 	case err != nil:
 		return skip("free space of %s is not known: %v", in.StateDir, err)
 	case free.Bytes < in.NeedDisk:
-		return block("Free space there, or mount a larger file system.", "%s are free in %s, %s are needed", size(free.Bytes), in.StateDir, size(in.NeedDisk))
+		return block(
+			"Free space there, or mount a larger file system.",
+			"%s are free in %s, %s are needed",
+			size(free.Bytes),
+			in.StateDir,
+			size(in.NeedDisk),
+		)
 	case free.Bytes+spare.Bytes < in.NeedDisk+need.Bytes:
-		return block(orNone, "%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s",
-			size(free.Bytes), in.StateDir, size(spare.Bytes), size(in.NeedDisk+need.Bytes))
+		return block(
+			orNone,
+			"%s are free in %s, and %s in driver roots that nobody mounts; copying the driver root there takes %s",
+			size(free.Bytes),
+			in.StateDir,
+			size(spare.Bytes),
+			size(in.NeedDisk+need.Bytes),
+		)
 	case free.Inodes < need.Inodes && free.Inodes+spare.Inodes < need.Inodes:
-		return block("Remove files there (df -i), or mount a file system with more inodes, or no folder: then the image itself is served.",
-			"%d inodes are free in %s, and %d in driver roots that nobody mounts; the driver root takes %d", free.Inodes, in.StateDir, spare.Inodes, need.Inodes)
+		return block(
+			"Remove files there (df -i), or mount a file system with more inodes, or no folder: then the image itself is served.",
+			"%d inodes are free in %s, and %d in driver roots that nobody mounts; the driver root takes %d",
+			free.Inodes,
+			in.StateDir,
+			spare.Inodes,
+			need.Inodes,
+		)
 	}
 	return ok("%s free in %s", size(free.Bytes), in.StateDir)
 }

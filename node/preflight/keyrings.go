@@ -16,7 +16,8 @@ const maxKeys = 4 << 20
 
 // Key is a certificate that the kernel has, in one of its keyrings.
 type Key struct {
-	Name string `json:"name"` // "SB test db: 1aae…": subject, and subject key id or else serial number
+	// "SB test db: 1aae…": subject, and subject key id or else serial number
+	Name string `json:"name"`
 }
 
 // readKeys reads the names from /proc/keys; proc is "/proc". Without a keyring nothing is visible.
@@ -37,9 +38,9 @@ func readKeys(proc string) (keys []Key, seen bool) {
 	return slices.Compact(keys), seen
 }
 
-// parseKey parses a line of /proc/keys: "0fbf75c3 I------ 1 perm 1f030000 0 0 asymmetri SB test db: 1aae:
-// X509.rsa 1aae []". The kernel cuts the type to nine letters. After the name of a certificate come its
-// algorithm and the end of its id.
+// parseKey parses a line of /proc/keys: "0fbf75c3 I------ 1 perm 1f030000 0 0 asymmetri SB test db:
+// 1aae: X509.rsa 1aae []". The kernel cuts the type to nine letters. After the name of a
+// certificate come its algorithm and the end of its id.
 func parseKey(line string) (kind, name string) {
 	fields := strings.Fields(line)
 	if len(fields) < 9 {
@@ -55,8 +56,8 @@ func parseKey(line string) (kind, name string) {
 	return fields[7], kmsg.Printable(strings.TrimSpace(text)) // not shortened: the id is at the end
 }
 
-// keyID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
-// the serial number as in the certificate.
+// keyID returns the end of the name that the kernel gives to a certificate's key: the subject key
+// id, or else the serial number as in the certificate.
 func keyID(cert *x509.Certificate) string {
 	if len(cert.SubjectKeyId) > 0 {
 		return hex.EncodeToString(cert.SubjectKeyId)
@@ -73,14 +74,17 @@ func serialBytes(cert *x509.Certificate) []byte {
 	return b
 }
 
-// hasKey says whether a key's name has this subject, or ends with these hexadecimal digits; "" is any.
+// hasKey says whether a key's name has this subject, or ends with these hexadecimal digits; "" is
+// any.
 func hasKey(keys []Key, subject, id string) bool {
 	return subject+id != "" && slices.ContainsFunc(keys, func(key Key) bool {
-		name, end := key.Name, ""
+		name := key.Name
+		end := ""
 		if at := strings.LastIndex(name, ": "); at >= 0 {
 			name, end = name[:at], name[at+2:]
 		}
 		// The kernel writes the organisation before the common name, unless they begin alike.
-		return (id == "" || id == end) && (subject == "" || subject == name || strings.HasSuffix(name, ": "+subject))
+		return (id == "" || id == end) &&
+			(subject == "" || subject == name || strings.HasSuffix(name, ": "+subject))
 	})
 }

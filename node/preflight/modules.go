@@ -59,7 +59,8 @@ func checkModules(in *Input) Check {
 	}
 }
 
-// forbidden returns the setting with which the kernel refuses one of the modules that would be loaded, "" for none.
+// forbidden returns the setting with which the kernel refuses one of the modules that would be
+// loaded, "" for none.
 func (in *Input) forbidden() (setting string) {
 	for _, m := range append([]Loading{{Name: "nvidia"}}, in.Load...) {
 		setting = cmp.Or(setting, kmod.System{Proc: in.Proc}.Forbidden(m.Name))
@@ -67,8 +68,8 @@ func (in *Input) forbidden() (setting string) {
 	return setting
 }
 
-// smiDirs returns the folders in which the validator and the driver manager of the GPU Operator look for a
-// driver of the host.
+// smiDirs returns the folders in which the validator and the driver manager of the GPU Operator
+// look for a driver of the host.
 func smiDirs() []string {
 	return []string{"usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/wsl/lib", "opt/bin"}
 }
@@ -85,8 +86,8 @@ func hostFile(root string, dirs []string, name string) string {
 	return ""
 }
 
-// hostHasDriver says whether a driver is installed on the host itself: its programs, or modules for the
-// running kernel.
+// hostHasDriver says whether a driver is installed on the host itself: its programs, or modules for
+// the running kernel.
 func (in *Input) hostHasDriver() bool {
 	root, err := in.host()
 	if err != nil {
@@ -105,8 +106,8 @@ func (in *Input) hostModule(root string) string {
 	return ""
 }
 
-// checkHostDriver finds a driver on the host. The GPU Operator takes nvidia-smi on the host's PATH for a
-// driver of the host and then ignores ours.
+// checkHostDriver finds a driver on the host. The GPU Operator takes nvidia-smi on the host's PATH
+// for a driver of the host and then ignores ours.
 func checkHostDriver(in *Input) Check {
 	if in.HostModules != nil {
 		return skip("the node's own system brings the modules")
@@ -117,12 +118,22 @@ func checkHostDriver(in *Input) Check {
 	}
 	remove := "Remove the driver's packages from the host (nvidia-driver-*, nvidia-utils-*, libnvidia-*), or keep the driver container off this node: label it nvidia.com/gpu.deploy.driver=pre-installed."
 	if smi := hostFile(root, smiDirs(), "nvidia-smi"); smi != "" {
-		return warn(remove, "the host has %s: once a driver is loaded, the GPU Operator takes it for the host's own", smi)
+		return warn(
+			remove,
+			"the host has %s: once a driver is loaded, the GPU Operator takes it for the host's own",
+			smi,
+		)
 	}
 	if module := in.hostModule(root); module != "" {
 		return warn(remove, "the host has modules of its own, which it loads at boot: %s", module)
 	}
-	dirs := []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "lib/x86_64-linux-gnu", "lib64"}
+	dirs := []string{
+		"usr/lib/x86_64-linux-gnu",
+		"usr/lib/aarch64-linux-gnu",
+		"usr/lib64",
+		"lib/x86_64-linux-gnu",
+		"lib64",
+	}
 	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
 		if lib := hostFile(root, dirs, name); lib != "" {
 			return warn(remove, "the host has %s of another driver", lib)

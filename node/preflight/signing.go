@@ -13,51 +13,65 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// CertificateFile is the name of the certificate file below the state folder. A start that is blocked by a
-// missing key writes the certificate there, for mokutil on the host.
+// CertificateFile is the name of the certificate file below the state folder. A start that is
+// blocked by a missing key writes the certificate there, for mokutil on the host.
 const CertificateFile = "module-signing.der"
 
-// Verdict says whether a key of the kernel has signed a module. Whether the signature itself is valid, and whether
-// the kernel has its hash, only the kernel can say: it does when it loads the module.
+// Verdict says whether a key of the kernel has signed a module. Whether the signature itself is
+// valid, and whether the kernel has its hash, only the kernel can say: it does when it loads the
+// module.
 type Verdict string
 
 // The verdicts.
 const (
-	Trusted    Verdict = "trusted"     // the kernel has a key of the signer's id, or of its name where the id is not known
+	// the kernel has a key of the signer's id, or of its name where the id is not known
+	Trusted    Verdict = "trusted"
 	Unsigned   Verdict = "unsigned"    //
 	ForeignKey Verdict = "foreign-key" // the kernel does not have the signer's key
-	NotSeen    Verdict = "not-seen"    // the signature, its key or the keys of the kernel cannot be seen
+	// the signature, its key or the keys of the kernel cannot be seen
+	NotSeen Verdict = "not-seen"
 )
 
 // Signature describes the signature of one module.
 type Signature struct {
-	Module  string  `json:"module"`
-	Signer  string  `json:"signer,omitempty"` // the certificate's name, or the issuer's if only that is known
-	KeyID   string  `json:"keyID,omitempty"`  // in the kernel's format
+	Module string `json:"module"`
+	// the certificate's name, or the issuer's if only that is known
+	Signer  string  `json:"signer,omitempty"`
+	KeyID   string  `json:"keyID,omitempty"` // in the kernel's format
 	Verdict Verdict `json:"verdict"`
 	Detail  string  `json:"detail,omitempty"` // why the signature cannot be read
 }
 
 // Signatures is the result of the check Signing in detail.
 type Signatures struct {
-	Enforced   bool        `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
-	Lockdown   string      `json:"lockdown,omitempty"` // none, integrity, confidentiality
-	SecureBoot bool        `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
+	// module.sig_enforce, which Secure Boot switches on
+	Enforced bool   `json:"enforced"`
+	Lockdown string `json:"lockdown,omitempty"` // none, integrity, confidentiality
+	// of the firmware; the two fields above are the kernel's
+	SecureBoot bool        `json:"secureBoot"`
 	KeysSeen   bool        `json:"keysSeen"`
 	Keys       []Key       `json:"keys"`
 	Modules    []Signature `json:"modules"`
-	Enrol      string      `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
+	// the command that enrols the key, if that is missing
+	Enrol string `json:"enrol,omitempty"`
 }
 
-// checkSigning has two rules where the kernel enforces signatures: a module must have one, and its signer must be
-// among the kernel's keys. They are asked before anything is loaded, or compiled for minutes.
+// checkSigning has two rules where the kernel enforces signatures: a module must have one, and its
+// signer must be among the kernel's keys. They are asked before anything is loaded, or compiled for
+// minutes.
 func checkSigning(in *Input) Check {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
 	}
 	t := in.readTrust()
 	keys, seen := readKeys(in.Proc)
-	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, KeysSeen: seen, Keys: keys}
+	s := &Signatures{
+		Enforced:   t.enforced,
+		Lockdown:   t.lockdown,
+		SecureBoot: t.secureBoot,
+		KeysSeen:   seen,
+		Keys:       keys,
+	}
 	switch {
 	case in.HaveModules && !in.Resign:
 		for _, m := range in.Load {
@@ -96,19 +110,22 @@ func (s *Signatures) of(m Loading, cert *x509.Certificate) Signature {
 	return s.judge(g, cert, d)
 }
 
-// judge looks for the signer among the kernel's keys: by the certificate, else by what the signature says of it.
-// A name alone proves nothing where it is not found.
+// judge looks for the signer among the kernel's keys: by the certificate, else by what the
+// signature says of it. A name alone proves nothing where it is not found.
 func (s *Signatures) judge(g Signature, cert *x509.Certificate, d sign.Description) Signature {
-	name, id := printable(d.Issuer), hex.EncodeToString(d.KeyID)
+	name := printable(d.Issuer)
+	id := hex.EncodeToString(d.KeyID)
 	if cert != nil {
 		name, id = "", keyID(cert)
-		if g.Signer = printable(cert.Subject.CommonName); g.Signer == "" {
+		g.Signer = printable(cert.Subject.CommonName)
+		if g.Signer == "" {
 			g.Signer = printable(cert.Subject.String())
 		}
 	} else if g.Signer = name; id != "" {
 		name = ""
 	}
-	if g.KeyID = id; id == "" {
+	g.KeyID = id
+	if id == "" {
 		g.KeyID = hex.EncodeToString(d.Serial)
 	}
 	switch {
@@ -142,7 +159,8 @@ func namesSigner(d sign.Description, cert *x509.Certificate) bool {
 	if d.KeyID != nil {
 		return bytes.Equal(d.KeyID, cert.SubjectKeyId)
 	}
-	return bytes.Equal(d.Serial, serialBytes(cert)) && (d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
+	return bytes.Equal(d.Serial, serialBytes(cert)) &&
+		(d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
 }
 
 // effect returns what a verdict means for a start.
@@ -165,7 +183,8 @@ func (s *Signatures) result(in *Input, t trust) Check {
 		}
 	}
 	reason, _ := t.requirement()
-	findings, fixes := []string{reason}, []string{}
+	findings := []string{reason}
+	fixes := []string{}
 	for i, m := range s.Modules {
 		alike := func(o Signature) bool { o.Module = m.Module; return o == m }
 		if t.effect(m.Verdict) != worst || slices.ContainsFunc(s.Modules[:i], alike) {
@@ -182,27 +201,38 @@ func (s *Signatures) result(in *Input, t trust) Check {
 			fixes = append(fixes, fix)
 		}
 	}
-	finding, fix := strings.Join(findings, "; "), strings.Join(fixes, " ")
+	finding := strings.Join(findings, "; ")
+	fix := strings.Join(fixes, " ")
 	switch {
 	case worst == Blocked:
 		return block(fix, "%s", finding)
 	case worst == Warning && !t.strict():
-		return warn("Give the container the host's /sys, or run `mokutil --sb-state` on the host; with enforcement, the modules must be signed with a key that the kernel knows.", "%s", finding)
+		return warn(
+			"Give the container the host's /sys, or run `mokutil --sb-state` on the host; with enforcement, the modules must be signed with a key that the kernel knows.",
+			"%s",
+			finding,
+		)
 	case worst == Warning:
 		return warn(fix, "%s", finding)
 	case !t.known && t.lockdown == "":
-		return skip("whether the kernel asks for signed modules cannot be seen: %s has neither sig_enforce nor lockdown", in.Sys)
+		return skip(
+			"whether the kernel asks for signed modules cannot be seen: %s has neither sig_enforce nor lockdown",
+			in.Sys,
+		)
 	}
 	return ok("%s", finding)
 }
 
 // text describes the signature of the modules with these names.
 func (s Signature) text(names []string, all bool) string {
-	subject, have, are := "the modules", "have", "are"
+	subject := "the modules"
+	have := "have"
+	are := "are"
 	if !all {
 		subject = strings.Join(names, ", ")
 		if len(names) == 1 {
-			have, are = "has", "is"
+			have = "has"
+			are = "is"
 		}
 	}
 	by := fmt.Sprintf("%s %s signed by %q (key %s)", subject, are, s.Signer, s.KeyID)
@@ -233,7 +263,10 @@ func (s *Signatures) fix(in *Input, t trust, g Signature) string {
 		return "Enrol the key: on the host run `" + s.Enrol + "` (nvidia-driver init writes that file when this stops it), give a password, then restart the machine and confirm with the password in MokManager (Enroll MOK). " +
 			"Else use an image that is signed with a key of this machine's" + off
 	case g.Detail != "":
-		return "Pull the image again, or build it again; modules in " + filepath.Join(in.StateDir, "modules") + " are compiled again once they are removed."
+		return "Pull the image again, or build it again; modules in " + filepath.Join(
+			in.StateDir,
+			"modules",
+		) + " are compiled again once they are removed."
 	}
 	return "If the kernel refuses them, enrol the signer's certificate on the host (mokutil --import CERTIFICATE, then restart the machine)" + off
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// Table writes the checks for people: one row each, with the fix indented below it. The text consists of
-// plain ASCII words in columns and ends with a sentence about the result.
+// Table writes the checks for people: one row each, with the fix indented below it. The text
+// consists of plain ASCII words in columns and ends with a sentence about the result.
 func Table(w io.Writer, checks []Check) error {
 	wide := len("CHECK")
 	for _, c := range checks {
@@ -28,7 +28,12 @@ func Table(w io.Writer, checks []Check) error {
 	}
 	switch {
 	case count[Blocked] > 0:
-		fmt.Fprintf(&b, "\n%s must be fixed before the driver can start; %s.\n", number(count[Blocked], "check"), number(count[Warning], "warning"))
+		fmt.Fprintf(
+			&b,
+			"\n%s must be fixed before the driver can start; %s.\n",
+			number(count[Blocked], "check"),
+			number(count[Warning], "warning"),
+		)
 	case count[Warning] > 0:
 		fmt.Fprintf(&b, "\nThe driver can start; %s.\n", number(count[Warning], "warning"))
 	default:

@@ -13,19 +13,20 @@ type trust struct {
 	enforced   bool   // only modules that are signed by a key of the kernel
 	lockdown   string // "none", "integrity", "confidentiality"; "" when it cannot be read
 	secureBoot bool   // according to the firmware; shim can switch the validation off nevertheless
-	known      bool   // read from the kernel itself: then enforced and lockdown count, whatever the firmware says
+	// read from the kernel itself: then enforced and lockdown count, whatever the firmware says
+	known bool
 
 	efi bool // started by UEFI: keys can be enrolled
 }
 
-// strict says whether the kernel refuses a module without a signature. Lockdown refuses it with EPERM,
-// enforcement with EKEYREJECTED.
+// strict says whether the kernel refuses a module without a signature. Lockdown refuses it with
+// EPERM, enforcement with EKEYREJECTED.
 func (t trust) strict() bool {
 	return t.enforced || t.lockdown == "integrity" || t.lockdown == "confidentiality"
 }
 
-// sysRoots returns the paths of sysfs. securityfs and efivarfs are mounts of their own; a container has them
-// only when the host's sysfs is visible.
+// sysRoots returns the paths of sysfs. securityfs and efivarfs are mounts of their own; a container
+// has them only when the host's sysfs is visible.
 func (in *Input) sysRoots() []string {
 	roots := []string{in.Sys}
 	if host, err := in.host(); err == nil {
@@ -34,19 +35,21 @@ func (in *Input) sysRoots() []string {
 	return roots
 }
 
-// readTrust reads the kernel's files and, where these are not visible, the kernel command line and the
-// variables of the firmware.
+// readTrust reads the kernel's files and, where these are not visible, the kernel command line and
+// the variables of the firmware.
 func (in *Input) readTrust() trust {
 	roots := in.sysRoots()
 	var t trust
 	for _, sys := range roots {
 		if v := value(sys, "module/module/parameters/sig_enforce"); v != "" {
-			t.enforced, t.known = v == "Y" || v == "1", true
+			t.enforced = v == "Y" || v == "1"
+			t.known = true
 			break
 		}
 	}
 	for _, sys := range roots {
-		if t.lockdown = bracketed(value(sys, "kernel/security/lockdown")); t.lockdown != "" {
+		t.lockdown = bracketed(value(sys, "kernel/security/lockdown"))
+		if t.lockdown != "" {
 			break
 		}
 	}
@@ -71,7 +74,8 @@ func (t *trust) fromCommandLine(line string) {
 		name, v, _ := strings.Cut(word, "=")
 		switch strings.ReplaceAll(name, "-", "_") {
 		case "module.sig_enforce":
-			// Without a value the parameter means yes. A kernel that was built with enforcement ignores a no.
+			// Without a value the parameter means yes. A kernel that was built with enforcement
+			// ignores a no.
 			t.enforced = t.enforced || slices.Contains([]string{"", "1", "y", "Y", "on"}, v)
 		case "lockdown":
 			if t.lockdown == "" {

@@ -2,11 +2,12 @@ package probe
 
 // What driver-probe says of a GPU besides its names: see cmd/driver-probe.
 
-// Fabric is the state of a GPU's registration with its NVLink fabric. CUDA does not start before it is
-// completed.
+// Fabric is the state of a GPU's registration with its NVLink fabric. CUDA does not start before it
+// is completed.
 type Fabric struct {
-	State  string   `json:"state"`
-	Error  string   `json:"error,omitempty"`  // why the registration failed, or the state is not known
+	State string `json:"state"`
+	// why the registration failed, or the state is not known
+	Error  string   `json:"error,omitempty"`
 	Health []string `json:"health,omitempty"` // what is wrong with the fabric
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
-// cudaShape is the form of a version of CUDA. Another text is left out: it would become labels of the node.
+// cudaShape is the form of a version of CUDA. Another text is left out: it would become labels of
+// the node.
 var cudaShape = lazyregexp.New(`^[1-9][0-9]?\.[0-9]{1,2}$`)
 
 // maxDevices is far more than any machine has.
@@ -22,8 +23,8 @@ const maxDevices = 1024
 
 var errTooMany = fmt.Errorf("more than %d devices", maxDevices)
 
-// parseProbe reads the JSON of cmd/driver-probe. When the first calls of NVML fail with "Not Found", the
-// machine has no GPU that the driver serves: that is an answer and no error.
+// parseProbe reads the JSON of cmd/driver-probe. When the first calls of NVML fail with "Not
+// Found", the machine has no GPU that the driver serves: that is an answer and no error.
 func parseProbe(text []byte) (Answer, error) {
 	a := Answer{Source: SourceProbe}
 	var raw struct {
@@ -43,7 +44,9 @@ func parseProbe(text []byte) (Answer, error) {
 		if err != nil {
 			return a, err
 		}
-		dev.Memory, dev.Fabric, dev.Licence = reported.Memory, reported.Fabric, reported.Licence
+		dev.Memory = reported.Memory
+		dev.Fabric = reported.Fabric
+		dev.Licence = reported.Licence
 		if reported.Utilization != nil {
 			dev.Utilization = ratio(*reported.Utilization)
 		}
@@ -61,11 +64,11 @@ func parseProbe(text []byte) (Answer, error) {
 	return a, nil
 }
 
-// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version (with usage also for
-// memory.total,memory.used,utilization.gpu in MiB and percent): one line a GPU. nvidia-smi prints a value in
-// brackets when it cannot read the value. Without one of the first four values the GPU is not among the
-// devices, and Err names the missing value. Lines that are not rows ("Unable to determine the device handle
-// for GPU ...") come with exit code 0, too.
+// parseSMI reads what nvidia-smi prints for uuid,name,pci.bus_id,driver_version (with usage also
+// for memory.total,memory.used,utilization.gpu in MiB and percent): one line a GPU. nvidia-smi
+// prints a value in brackets when it cannot read the value. Without one of the first four values
+// the GPU is not among the devices, and Err names the missing value. Lines that are not rows
+// ("Unable to determine the device handle for GPU ...") come with exit code 0, too.
 func parseSMI(text []byte, usage bool) (Answer, error) {
 	a := Answer{Source: SourceSMI}
 	columns := 4
@@ -86,7 +89,10 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 			continue
 		}
 		after := len(f) - columns + 2 // a name may contain a comma, the other columns cannot
-		uuid, name, pci, version := f[0], strings.Join(f[1:after], ", "), f[after], f[after+1]
+		uuid := f[0]
+		name := strings.Join(f[1:after], ", ")
+		pci := f[after]
+		version := f[after+1]
 		if bracketed(uuid) || bracketed(pci) || bracketed(version) {
 			a.Err = "incomplete answer about a GPU: " + clean(line)
 			continue
@@ -107,8 +113,8 @@ func parseSMI(text []byte, usage bool) (Answer, error) {
 	return a, nil
 }
 
-// setUsage reads memory.total, memory.used and utilization.gpu. The GPU does not have a value that is not a
-// number, such as [N/A].
+// setUsage reads memory.total, memory.used and utilization.gpu. The GPU does not have a value that
+// is not a number, such as [N/A].
 func (d *Device) setUsage(f []string) {
 	const mib = 1 << 20
 	total, err1 := strconv.ParseUint(f[0], 10, 32)
@@ -148,34 +154,57 @@ func device(uuid, name, pci string) (Device, error) {
 func sysfsAddress(pci string) (string, bool) {
 	var domain, bus, device, function uint32
 	_, err := fmt.Sscanf(pci+"|", "%x:%x:%x.%x|", &domain, &bus, &device, &function)
-	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, device, function), err == nil && bus < 256 && device < 32 && function < 8
+	return fmt.Sprintf(
+			"%04x:%02x:%02x.%x",
+			domain,
+			bus,
+			device,
+			function,
+		), err == nil && bus < 256 && device < 32 &&
+			function < 8
 }
 
 // ErrLost says that a GPU does not answer any more; the Answer has the others.
 var ErrLost = errors.New("a GPU has fallen off the bus; the node needs a restart")
 
 var (
-	errNoDriver  = errors.New("the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve")
+	errNoDriver = errors.New(
+		"the kernel driver does not answer: it is not loaded, or it found no GPU that it can serve",
+	)
 	errNoLibrary = errors.New("libnvidia-ml.so.1 is missing in the image")
-	errMismatch  = errors.New("the libraries of this image and the loaded kernel driver are of different versions")
-	errOther     = errors.New("the driver answered with an error")
+	errMismatch  = errors.New(
+		"the libraries of this image and the loaded kernel driver are of different versions",
+	)
+	errOther = errors.New("the driver answered with an error")
 )
 
-// Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was observed with
-// a library that is newer than the kernel module.
+// Exit codes of nvidia-smi: its manual page, section RETURN VALUE. Code 18 is not in it; it was
+// observed with a library that is newer than the kernel module.
 const (
 	smiOK        = 0
 	smiNoDevices = 6
 	smiOffTheBus = 15
 )
 
-var smiErrors = map[int]error{9: errNoDriver, 12: errNoLibrary, smiOffTheBus: ErrLost, 18: errMismatch}
-
-func smiError(r daemons.Result) error {
-	return fmt.Errorf("%w (%s, exit code %d: %s)", cmp.Or(smiErrors[r.Code], errOther), SourceSMI, r.Code, lastLine(append(r.Stdout, r.Stderr...)))
+var smiErrors = map[int]error{
+	9:            errNoDriver,
+	12:           errNoLibrary,
+	smiOffTheBus: ErrLost,
+	18:           errMismatch,
 }
 
-// failure returns what the driver's text in a.Err means. nvidia-smi prints NVML's text for a single GPU.
+func smiError(r daemons.Result) error {
+	return fmt.Errorf(
+		"%w (%s, exit code %d: %s)",
+		cmp.Or(smiErrors[r.Code], errOther),
+		SourceSMI,
+		r.Code,
+		lastLine(append(r.Stdout, r.Stderr...)),
+	)
+}
+
+// failure returns what the driver's text in a.Err means. nvidia-smi prints NVML's text for a single
+// GPU.
 func (a Answer) failure() error {
 	if a.Err == "" {
 		return nil
@@ -191,8 +220,8 @@ func (a Answer) failure() error {
 	return fmt.Errorf("%w (%s: %s)", found, a.Source, a.Err)
 }
 
-// lastLine returns the last line that has text, without control characters and of limited length, because it
-// goes to logs.
+// lastLine returns the last line that has text, without control characters and of limited length,
+// because it goes to logs.
 func lastLine(text []byte) string {
 	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
 	for _, line := range slices.Backward(lines) {

@@ -10,9 +10,10 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Watch follows the GPUs of a node while its driver serves: which of them are the driver's, which are lent to another driver, and which
-// fell off the bus. It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. The zero value knows no
-// GPU. It is not safe for several goroutines.
+// Watch follows the GPUs of a node while its driver serves: which of them are the driver's, which
+// are lent to another driver, and which fell off the bus. It is told what the PCI bus, the kernel's
+// log and the driver say, and draws the conclusions. The zero value knows no GPU. It is not safe
+// for several goroutines.
 type Watch struct {
 	Last     Answer // of the driver
 	Unloaded bool   // the driver's module is not loaded, so no GPU can be bound to it
@@ -31,7 +32,8 @@ type gpu struct {
 	who    string // has it if it is lent
 }
 
-// maxSilent is how many looks in a row a GPU that answered before may be silent: it may be in a reset.
+// maxSilent is how many looks in a row a GPU that answered before may be silent: it may be in a
+// reset.
 const maxSilent = 2
 
 // Change is a GPU whose state is another one than at the last look.
@@ -70,8 +72,8 @@ func lent(g devices.GPU) string {
 	return "lent to no driver"
 }
 
-// Look notes what is on the bus, and the kernel's lines since the last look. It returns what changed, by
-// address.
+// Look notes what is on the bus, and the kernel's lines since the last look. It returns what
+// changed, by address.
 func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 	if w.known == nil {
 		w.known = map[string]*gpu{}
@@ -79,7 +81,8 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 	fallen := fallenOff(log)
 	for _, g := range bus {
 		k, seen := w.known[g.Address]
-		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound again begins with a working GPU
+		// a driver that is bound again begins with a working GPU
+		if !seen || k.gone || k.Driver != g.Driver {
 			next := &gpu{silent: maxSilent - 1}
 			if seen {
 				next = &gpu{was: k.was, state: k.state, who: k.who}
@@ -112,7 +115,8 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 		if to != k.state || who != k.who {
 			changes = append(changes, Change{GPU: k.GPU, From: k.state, To: to})
 		}
-		k.state, k.who = to, who
+		k.state = to
+		k.who = who
 	}
 	return changes
 }
@@ -134,7 +138,8 @@ func (k *gpu) now() status.GPUState {
 	return status.GPUOurs
 }
 
-// Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has come back.
+// Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has
+// come back.
 func (w *Watch) Answered(a Answer) {
 	w.Last = a
 	for _, k := range w.known {
@@ -154,7 +159,8 @@ func (w *Watch) answers(address string) (Device, bool) {
 	return Device{}, false
 }
 
-// None says whether the driver has no GPU because others have all of them. NVML does not even start then.
+// None says whether the driver has no GPU because others have all of them. NVML does not even start
+// then.
 func (w *Watch) None() bool {
 	for _, k := range w.known {
 		if k.state != status.GPULent {
@@ -164,8 +170,8 @@ func (w *Watch) None() bool {
 	return len(w.known) > 0
 }
 
-// Absent says whether a GPU of the driver does not answer on the bus, or is not there any more. To ask the
-// driver again is of no use then, and can take until its deadline.
+// Absent says whether a GPU of the driver does not answer on the bus, or is not there any more. To
+// ask the driver again is of no use then, and can take until its deadline.
 func (w *Watch) Absent() bool {
 	for _, k := range w.known {
 		if k.state == status.GPULost && k.lost == "" {

@@ -10,18 +10,29 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// States returns all GPUs for the status, by address, and a sentence about each that is the driver's and does
-// not work. reasons returns what the kernel's log says about a GPU that does not initialise.
-func (w *Watch) States(reasons func(address string) []string) (states []status.GPU, broken []string) {
+// States returns all GPUs for the status, by address, and a sentence about each that is the
+// driver's and does not work. reasons returns what the kernel's log says about a GPU that does not
+// initialise.
+func (w *Watch) States(
+	reasons func(address string) []string,
+) (states []status.GPU, broken []string) {
 	for _, address := range slices.Sorted(maps.Keys(w.known)) {
 		k := w.known[address]
-		g := status.GPU{Address: address, ID: fmt.Sprintf("%04x:%04x", k.Vendor, k.Device), Driver: k.Driver, State: k.state}
+		g := status.GPU{
+			Address: address,
+			ID:      fmt.Sprintf("%04x:%04x", k.Vendor, k.Device),
+			Driver:  k.Driver,
+			State:   k.state,
+		}
 		what := fmt.Sprintf("GPU %s (%s)", g.Address, g.ID)
 		switch k.state {
 		case status.GPULent:
 			g.Reason = lent(k.GPU)
 			if k.Driver == "" && !k.Lent() && !w.Unloaded {
-				g.Reason += fmt.Sprintf(": echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one", address)
+				g.Reason += fmt.Sprintf(
+					": echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one",
+					address,
+				)
 			}
 		case status.GPUTaken:
 			g.Reason = "it is bound to " + k.Driver
@@ -33,7 +44,10 @@ func (w *Watch) States(reasons func(address string) []string) (states []status.G
 		default:
 			if d, works := w.answers(address); works {
 				g.Licence = d.Licence.String()
-				if g.Works, g.Name, g.UUID = true, d.Name, d.UUID; d.Fabric != nil {
+				g.Works = true
+				g.Name = d.Name
+				g.UUID = d.UUID
+				if d.Fabric != nil {
 					g.Fabric = d.Fabric.State
 				}
 				break
@@ -52,7 +66,10 @@ func (w *Watch) States(reasons func(address string) []string) (states []status.G
 // Lost returns the sentences of States about GPUs that fell off the bus.
 func (w *Watch) Lost() (lost []string) {
 	_, broken := w.States(func(string) []string { return nil })
-	return slices.DeleteFunc(broken, func(text string) bool { return !strings.Contains(text, "fell off the bus") })
+	return slices.DeleteFunc(
+		broken,
+		func(text string) bool { return !strings.Contains(text, "fell off the bus") },
+	)
 }
 
 // loss says how it is known that a GPU fell off the bus.
@@ -71,12 +88,14 @@ func (w *Watch) Licences() bool {
 	return slices.ContainsFunc(w.Last.Devices, func(d Device) bool { return d.Licence != nil })
 }
 
-// Relicensed takes the licences of an answer, and nothing else of it. It returns the GPUs of the status with
-// them, and the addresses of those that lost their licence, or got one, since the answer before.
+// Relicensed takes the licences of an answer, and nothing else of it. It returns the GPUs of the
+// status with them, and the addresses of those that lost their licence, or got one, since the
+// answer before.
 func (w *Watch) Relicensed(a Answer, states []status.GPU) (all []status.GPU, lost, got []string) {
 	now := Watch{Last: a}
 	for i, d := range w.Last.Devices {
-		if at := slices.IndexFunc(a.Devices, func(o Device) bool { return o.PCI == d.PCI && o.Licence != nil }); at >= 0 && d.Licence != nil {
+		if at := slices.IndexFunc(a.Devices, func(o Device) bool { return o.PCI == d.PCI && o.Licence != nil }); at >= 0 &&
+			d.Licence != nil {
 			w.Last.Devices[i].Licence = a.Devices[at].Licence
 		}
 	}
@@ -97,17 +116,26 @@ func (w *Watch) Relicensed(a Answer, states []status.GPU) (all []status.GPU, los
 	return all, lost, got
 }
 
-// The driver's messages about a GPU that it cannot reach any more. Xid 79 is that event; the second message
-// comes from the same code. The third comes from the probe of a GPU, in three lines. The last one says that
-// the driver is to give up a GPU that is in use, and waits.
+// The driver's messages about a GPU that it cannot reach any more. Xid 79 is that event; the second
+// message comes from the same code. The third comes from the probe of a GPU, in three lines. The
+// last one says that the driver is to give up a GPU that is in use, and waits.
 var (
-	xid79     = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): 79,`)
-	offTheBus = lazyregexp.New(`^NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?: GPU has fallen off the bus`)
-	installed = lazyregexp.New(`^NVRM: The NVIDIA GPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?`)
-	removal   = lazyregexp.New(`^NVRM: Attempting to remove device ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])? with non-zero usage count`)
+	xid79 = lazyregexp.New(
+		`^NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): 79,`,
+	)
+	offTheBus = lazyregexp.New(
+		`^NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?: GPU has fallen off the bus`,
+	)
+	installed = lazyregexp.New(
+		`^NVRM: The NVIDIA GPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?`,
+	)
+	removal = lazyregexp.New(
+		`^NVRM: Attempting to remove device ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])? with non-zero usage count`,
+	)
 )
 
-// fallenOff returns, by PCI address, the lines of the kernel's log that say that a GPU fell off the bus.
+// fallenOff returns, by PCI address, the lines of the kernel's log that say that a GPU fell off the
+// bus.
 func fallenOff(log []string) map[string]string {
 	fallen := map[string]string{}
 	note := func(found []string, line string) {
@@ -132,8 +160,8 @@ func fallenOff(log []string) map[string]string {
 	return fallen
 }
 
-// Unbinding returns the addresses of GPUs that another program unbinds although they are in use, according to
-// the kernel's log. The unbinding hangs in the kernel until nobody uses the GPU.
+// Unbinding returns the addresses of GPUs that another program unbinds although they are in use,
+// according to the kernel's log. The unbinding hangs in the kernel until nobody uses the GPU.
 func Unbinding(log []string) (addresses []string) {
 	for _, line := range log {
 		line = strings.TrimSpace(line)

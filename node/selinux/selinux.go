@@ -1,5 +1,6 @@
-// Package selinux labels folders of the host so that containers may use what is in them, where SELinux is
-// enabled. It knows one type of files, and no policy: whether a label is allowed, the kernel says.
+// Package selinux labels folders of the host so that containers may use what is in them, where
+// SELinux is enabled. It knows one type of files, and no policy: whether a label is allowed, the
+// kernel says.
 package selinux
 
 import (
@@ -14,10 +15,11 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Type is the type of files that every container may read and run, and from which a privileged one (spc_t) may
-// load kernel modules: see container.te of github.com/containers/container-selinux. What a container creates in
-// the host's /var/lib and /run has the type of the folder above, var_lib_t or var_run_t, which no other container
-// may read. NVIDIA's containers give this type to their device files (chcon).
+// Type is the type of files that every container may read and run, and from which a privileged one
+// (spc_t) may load kernel modules: see container.te of github.com/containers/container-selinux.
+// What a container creates in the host's /var/lib and /run has the type of the folder above,
+// var_lib_t or var_run_t, which no other container may read. NVIDIA's containers give this type to
+// their device files (chcon).
 const Type = "container_file_t"
 
 const (
@@ -27,15 +29,16 @@ const (
 	filesystems = "/proc/filesystems"
 )
 
-// Share gives a folder or file, and all in it that has the same type, the type Type. What is created in it later
-// inherits it. What has another type keeps it: hard links to the files of an image have that of the image's layers.
-// Nothing on another file system is changed, and nothing where SELinux is off. The folder itself comes last, so
-// that a killed Share is repeated.
+// Share gives a folder or file, and all in it that has the same type, the type Type. What is
+// created in it later inherits it. What has another type keeps it: hard links to the files of an
+// image have that of the image's layers. Nothing on another file system is changed, and nothing
+// where SELinux is off. The folder itself comes last, so that a killed Share is repeated.
 func Share(path string) error { return share(path, filesystems) }
 
 func share(path, filesystems string) error {
 	known, err := bounded.Text(filesystems, maxText)
-	if err != nil || !strings.Contains(known, "\tselinuxfs\n") { // the kernel lists it only if SELinux is enabled
+	// the kernel lists it only if SELinux is enabled
+	if err != nil || !strings.Contains(known, "\tselinuxfs\n") {
 		return err
 	}
 	from, err := typeOf(path)
@@ -47,7 +50,12 @@ func share(path, filesystems string) error {
 		err = retype(path, from)
 	}
 	if err != nil {
-		return fmt.Errorf("label %s for containers: %w; run on the node: chcon -R -t %s %[1]s", path, err, Type)
+		return fmt.Errorf(
+			"label %s for containers: %w; run on the node: chcon -R -t %s %[1]s",
+			path,
+			err,
+			Type,
+		)
 	}
 	return nil
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// orphans ends the descendants of this process that outlive the worker. Orphans become children of the shim,
-// whatever session or group they moved to, because the shim is process 1 or a subreaper. Processes that
-// others started in the container (an exec of the runtime, all of the node's processes when the pod shares
-// its process ids) are no descendants and are not touched.
+// orphans ends the descendants of this process that outlive the worker. Orphans become children of
+// the shim, whatever session or group they moved to, because the shim is process 1 or a subreaper.
+// Processes that others started in the container (an exec of the runtime, all of the node's
+// processes when the pod shares its process ids) are no descendants and are not touched.
 type orphans struct {
 	children <-chan os.Signal
-	signals  <-chan os.Signal // a signal during the wait ends the grace period: the container has to end at once
+	// a signal during the wait ends the grace period: the container has to end at once
+	signals <-chan os.Signal
 }
 
 // end sends the descendants SIGTERM, waits, kills them, and returns those that are still there.
@@ -37,12 +38,13 @@ func (r orphans) end(grace time.Duration) []int {
 	return r.descendants()
 }
 
-// wait reaps until no descendant is left or the limit is reached. With kill, each round kills the descendants
-// that it finds: a process may have started another one before it died.
+// wait reaps until no descendant is left or the limit is reached. With kill, each round kills the
+// descendants that it finds: a process may have started another one before it died.
 func (r orphans) wait(limit time.Duration, kill bool) (clean bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	// The end of a grandchild sends no SIGCHLD to this process, so the loop also looks at intervals.
+	// The end of a grandchild sends no SIGCHLD to this process, so the loop also looks at
+	// intervals.
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	signals := r.signals
@@ -69,10 +71,10 @@ func (r orphans) wait(limit time.Duration, kill bool) (clean bool) {
 	}
 }
 
-// signalAll signals processes that were descendants a moment ago. The number of a child of this process
-// cannot have been reused, since only this goroutine reaps. The number of a grandchild could be, in theory;
-// but the kernel assigns numbers in order, so tens of thousands of processes would have to start within
-// that moment.
+// signalAll signals processes that were descendants a moment ago. The number of a child of this
+// process cannot have been reused, since only this goroutine reaps. The number of a grandchild
+// could be, in theory; but the kernel assigns numbers in order, so tens of thousands of processes
+// would have to start within that moment.
 func signalAll(pids []int, s unix.Signal) {
 	for _, pid := range pids {
 		_ = unix.Kill(pid, s) // a process that has ended is no error
@@ -95,7 +97,8 @@ func (r orphans) descendants() []int {
 	var all []int
 	for todo := []int{os.Getpid()}; len(todo) > 0; {
 		next := below[todo[0]]
-		delete(below, todo[0]) // the list is no snapshot: a number can occur twice, this prevents an endless loop
+		// the list is no snapshot: a number can occur twice, this prevents an endless loop
+		delete(below, todo[0])
 		todo = append(todo[1:], next...)
 		all = append(all, next...)
 	}

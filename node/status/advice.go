@@ -32,7 +32,10 @@ func Advise(st Snapshot, held bool) Advice {
 		}
 		return Advice{Next: next}
 	case Serving:
-		advice := Advice{Heals: "daemons that end are started again; a container that is killed adopts its driver", Next: nothing}
+		advice := Advice{
+			Heals: "daemons that end are started again; a container that is killed adopts its driver",
+			Next:  nothing,
+		}
 		if broken, ok := adviseGPUs(st.GPUs); ok {
 			advice.Next = broken.Next
 		}
@@ -41,15 +44,20 @@ func Advise(st Snapshot, held bool) Advice {
 		return adviseDegraded(st)
 	case Stopping:
 		if len(st.Holders) > 0 {
-			return Advice{Heals: "it goes on as soon as nobody uses the driver, and leaves it in place when the grace period is over", Next: release(st)}
+			return Advice{
+				Heals: "it goes on as soon as nobody uses the driver, and leaves it in place when the grace period is over",
+				Next:  release(st),
+			}
 		}
 		return Advice{Next: "wait"}
 	case Detached:
 		return Advice{Heals: "running work goes on; the next driver container adopts the driver",
 			Next: "start the driver container again, or take the driver down: nvidia-driver unload"}
 	case Restored:
-		return Advice{Heals: "the driver from before is loaded and served; the kubelet starts the container again, which tries once more",
-			Next: "correct what the reason says, or go back to the image from before"}
+		return Advice{
+			Heals: "the driver from before is loaded and served; the kubelet starts the container again, which tries once more",
+			Next:  "correct what the reason says, or go back to the image from before",
+		}
 	case Failed:
 		return Advice{Heals: "the kubelet starts the container again; what had been put up is gone",
 			Next: "correct what the reason says; nvidia-driver preflight checks the node without touching it"}
@@ -64,12 +72,16 @@ func adviseWaiting(st Snapshot) Advice {
 				"without either of them remove the annotation by hand, or switch --safe-load (DRIVER_SAFE_LOAD) off"}
 	}
 	if st.WaitsFor == ForPreflight {
-		return Advice{Heals: "the node is checked again every minute, and at once when a GPU or a driver of it changes; the start goes on when nothing prevents it",
-			Next: "correct what the reason says; nvidia-driver preflight shows all checks"}
+		return Advice{
+			Heals: "the node is checked again every minute, and at once when a GPU or a driver of it changes; the start goes on when nothing prevents it",
+			Next:  "correct what the reason says; nvidia-driver preflight shows all checks",
+		}
 	}
 	if st.WaitsFor == ForToolkit {
-		return Advice{Heals: "it goes on when the modules are compiled; if the toolkit container is silent for too long, this container compiles them",
-			Next: "see what the toolkit container says: kubectl logs -c openshift-driver-toolkit-ctr"}
+		return Advice{
+			Heals: "it goes on when the modules are compiled; if the toolkit container is silent for too long, this container compiles them",
+			Next:  "see what the toolkit container says: kubectl logs -c openshift-driver-toolkit-ctr",
+		}
 	}
 	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
 }
@@ -77,7 +89,8 @@ func adviseWaiting(st Snapshot) Advice {
 // release returns a text that says how to make the holders release the driver.
 func release(st Snapshot) string {
 	var pods []string
-	others, kernel := false, false
+	others := false
+	kernel := false
 	for _, h := range st.Holders {
 		switch {
 		case h.PodName != "":
@@ -104,7 +117,10 @@ func release(st Snapshot) string {
 		parts = append(parts, "stop the processes that are named as holders")
 	}
 	if kernel || len(st.Holders) == 0 {
-		parts = append(parts, "unload what stands on the driver (a console, gdrdrv, nvidia_fs), or reboot the node")
+		parts = append(
+			parts,
+			"unload what stands on the driver (a console, gdrdrv, nvidia_fs), or reboot the node",
+		)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -115,22 +131,28 @@ func adviseDegraded(st Snapshot) Advice {
 			Next: "the node's own system unloaded its driver: load it there, as the reason says; this container loads none"}
 	}
 	if strings.Contains(st.Reason, "delete this pod") {
-		return Advice{Next: "another program changed the driver under this container: delete the pod, its successor puts all of it up again"}
+		return Advice{
+			Next: "another program changed the driver under this container: delete the pod, its successor puts all of it up again",
+		}
 	}
 	if advice, ok := adviseGPUs(st.GPUs); ok {
 		return advice
 	}
-	return Advice{Heals: "daemons are started again, with longer and longer pauses; the driver is asked again every 30 s",
-		Next: "when it lasts, the log has what the daemon printed; delete the pod when the reason stays"}
+	return Advice{
+		Heals: "daemons are started again, with longer and longer pauses; the driver is asked again every 30 s",
+		Next:  "when it lasts, the log has what the daemon printed; delete the pod when the reason stays",
+	}
 }
 
 // adviseGPUs is about GPUs that the driver has to serve and that do not work, if there are any.
 func adviseGPUs(gpus []GPU) (advice Advice, ok bool) {
 	switch {
 	case slices.ContainsFunc(gpus, func(g GPU) bool { return g.State == GPULost }):
-		return Advice{Heals: "the other GPUs go on; the node is ready again when the GPU answers, or when its node restarts without it",
+		return Advice{
+			Heals: "the other GPUs go on; the node is ready again when the GPU answers, or when its node restarts without it",
 			Next: "drain the node (kubectl drain), then reset the GPU, or switch the node off and on; a GPU that falls off again is broken, or its slot, power or cooling is; " +
-				"--gpu-init=warn (DRIVER_GPU_INIT) counts the others only"}, true
+				"--gpu-init=warn (DRIVER_GPU_INIT) counts the others only",
+		}, true
 	case slices.ContainsFunc(gpus, func(g GPU) bool { return g.Expected() && !g.Works }):
 		return Advice{Heals: "the GPU is asked again every 30 s",
 			Next: "the reason is the kernel's: reset or replace the GPU, or reboot the node; --gpu-init=warn (DRIVER_GPU_INIT) serves the others meanwhile"}, true

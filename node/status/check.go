@@ -13,8 +13,9 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
-// parse decodes a status and refuses what no instance writes: its reader prints it as root, unloads the
-// modules that it names, and removes its device files. Of the kernel's own modules it keeps the known ones.
+// parse decodes a status and refuses what no instance writes: its reader prints it as root, unloads
+// the modules that it names, and removes its device files. Of the kernel's own modules it keeps the
+// known ones.
 func parse(data []byte) (Snapshot, error) {
 	var raw any
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -34,7 +35,10 @@ func parse(data []byte) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	if st.Up != nil {
-		st.Up.InTree = slices.DeleteFunc(st.Up.InTree, func(name string) bool { return !slices.Contains(inTree, name) })
+		st.Up.InTree = slices.DeleteFunc(
+			st.Up.InTree,
+			func(name string) bool { return !slices.Contains(inTree, name) },
+		)
 	}
 	return st, nil
 }
@@ -56,8 +60,8 @@ func printable(v any) any {
 	return v
 }
 
-// inTree are the modules of the kernel that NVIDIA's modules need, with what these need. Only they are
-// unloaded because a record says so: any other one may be in use although nothing refers to it.
+// inTree are the modules of the kernel that NVIDIA's modules need, with what these need. Only they
+// are unloaded because a record says so: any other one may be in use although nothing refers to it.
 var inTree = []string{
 	"agpgart", "backlight", "cec", "drm", "drm_client_lib", "drm_kms_helper", "drm_panel_orientation_quirks", "drm_ttm_helper", "ecc",
 	"ecdh_generic", "fb", "fb_sys_fops", "fbdev", "i2c_algo_bit", "i2c_core", "ipmi_devintf", "ipmi_msghandler", "rc_core", "syscopyarea",
@@ -68,7 +72,11 @@ func (st Snapshot) check() error {
 	wrong := ""
 	switch d := st.Up; {
 	case st.Schema != Schema:
-		return fmt.Errorf("it has schema %d, this program knows %d: driver-entrypoint of another version wrote it, or another program; use nvidia-driver of its image", st.Schema, Schema)
+		return fmt.Errorf(
+			"it has schema %d, this program knows %d: driver-entrypoint of another version wrote it, or another program; use nvidia-driver of its image",
+			st.Schema,
+			Schema,
+		)
 	case st.State != "" && !slices.Contains(States(), st.State):
 		wrong = fmt.Sprintf("state %.80q", st.State)
 	case st.PID < 0:
@@ -95,8 +103,14 @@ func (d Driver) checkParts() error {
 	for _, m := range d.Modules {
 		file, _, _ := strings.Cut(filepath.Base(m.File), ".ko")
 		if !slices.ContainsFunc(known, func(name string) bool { return kmod.ModuleName(name) == m.Name }) ||
-			m.File != "" && (!clean(m.File) || kmod.ModuleName(file) != m.Name) || !word(m.SrcVersion) || !word(m.SHA256) {
-			return fmt.Errorf("no driver container writes module %.80q of file %.80q", m.Name, m.File)
+			m.File != "" && (!clean(m.File) || kmod.ModuleName(file) != m.Name) ||
+			!word(m.SrcVersion) ||
+			!word(m.SHA256) {
+			return fmt.Errorf(
+				"no driver container writes module %.80q of file %.80q",
+				m.Name,
+				m.File,
+			)
 		}
 	}
 	for _, n := range d.Nodes {
@@ -114,6 +128,7 @@ func clean(path string) bool { return filepath.IsAbs(path) && filepath.Clean(pat
 func word(s string) bool {
 	const most = 200
 	return len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("._+~:-", r)
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') &&
+			!strings.ContainsRune("._+~:-", r)
 	})
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
-// Confirm returns nil if the driver serves: the status says so, and lock, modules and driver root do not
-// contradict it. The status alone is not enough, because an instance that was killed cannot correct it.
-// Otherwise it returns ErrNotReady with the reason. Confirm needs the folder run, read-only, and sysfs and
-// procfs as every container has them; it does not hold against the driver what its container cannot see.
+// Confirm returns nil if the driver serves: the status says so, and lock, modules and driver root
+// do not contradict it. The status alone is not enough, because an instance that was killed cannot
+// correct it. Otherwise it returns ErrNotReady with the reason. Confirm needs the folder run,
+// read-only, and sysfs and procfs as every container has them; it does not hold against the driver
+// what its container cannot see.
 func (st Snapshot) Confirm(run string, s kmod.System) error {
 	if err := st.confirmLock(run); err != nil {
 		return err
@@ -36,7 +37,8 @@ func (st Snapshot) Confirm(run string, s kmod.System) error {
 	return st.confirmRoot(run, s)
 }
 
-// Corrected returns the status as far as it is still true: an instance that was killed cannot correct it.
+// Corrected returns the status as far as it is still true: an instance that was killed cannot
+// correct it.
 func (st Snapshot) Corrected(run string, s kmod.System) Snapshot {
 	err := st.confirmLock(run)
 	if err == nil && st.Ready {
@@ -63,10 +65,18 @@ func (st Snapshot) confirmLock(run string) error {
 	case err != nil || !held && st.State.ended():
 		return nil //nolint:nilerr // this process may not look at the lock
 	case !held:
-		return fmt.Errorf("%w: its status says %s, but no driver container holds the node's lock: the one that wrote this was killed after %s; the next one takes over",
-			ErrNotReady, st.State, st.Updated.UTC().Format(time.RFC3339))
+		return fmt.Errorf(
+			"%w: its status says %s, but no driver container holds the node's lock: the one that wrote this was killed after %s; the next one takes over",
+			ErrNotReady,
+			st.State,
+			st.Updated.UTC().Format(time.RFC3339),
+		)
 	case holder.PID != 0 && holder.PID != st.PID:
-		return fmt.Errorf("%w: the status is of an instance that has ended; the node's lock is held by %s", ErrNotReady, holder)
+		return fmt.Errorf(
+			"%w: the status is of an instance that has ended; the node's lock is held by %s",
+			ErrNotReady,
+			holder,
+		)
 	}
 	return nil
 }
@@ -90,15 +100,20 @@ func (m Module) confirm(s kmod.System) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: module %s was unloaded", ErrNotReady, m.Name)
 	case err == nil && live.State != "live":
-		return fmt.Errorf("%w: the kernel has module %s in state %q", ErrNotReady, m.Name, live.State)
+		return fmt.Errorf(
+			"%w: the kernel has module %s in state %q",
+			ErrNotReady,
+			m.Name,
+			live.State,
+		)
 	case err == nil && live.SrcVersion != m.SrcVersion:
 		return fmt.Errorf("%w: module %s was replaced by another build", ErrNotReady, m.Name)
 	}
 	return nil
 }
 
-// confirmRoot: the driver root is served from the folder that the status names. The root of a container,
-// which has no folder, ends with the container: the lock says that.
+// confirmRoot: the driver root is served from the folder that the status names. The root of a
+// container, which has no folder, ends with the container: the lock says that.
 func (st Snapshot) confirmRoot(run string, s kmod.System) error {
 	root := RootPath(run)
 	if st.Up.RootDir == "" {
@@ -108,12 +123,16 @@ func (st Snapshot) confirmRoot(run string, s kmod.System) error {
 	if err != nil {
 		return nil //nolint:nilerr // this process may not look
 	}
-	mounts, err := mounttable.ReadFile(filepath.Join(cmp.Or(s.Proc, "/proc"), "self/mountinfo"), func(point string) bool { return mounttable.AtOrBelow(at, point) })
+	mounts, err := mounttable.ReadFile(
+		filepath.Join(cmp.Or(s.Proc, "/proc"), "self/mountinfo"),
+		func(point string) bool { return mounttable.AtOrBelow(at, point) },
+	)
 	if err != nil || len(mounts) == 0 {
 		return nil //nolint:nilerr // no procfs in this container
 	}
 	var around mounttable.Mount // contains the mount point of the root
-	layers, deleted := 0, false
+	layers := 0
+	deleted := false
 	for _, m := range mounts {
 		switch {
 		case m.Point == at:

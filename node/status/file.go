@@ -16,12 +16,12 @@ import (
 
 const fileName = "driver-status.json"
 
-// RootPath returns the path at which the driver root is served, beside the status in the folder that all
-// instances share.
+// RootPath returns the path at which the driver root is served, beside the status in the folder
+// that all instances share.
 func RootPath(run string) string { return filepath.Join(run, "driver") }
 
-// Read reads the status in the folder that all instances share. The error is fs.ErrNotExist if there has been
-// no driver since the boot.
+// Read reads the status in the folder that all instances share. The error is fs.ErrNotExist if
+// there has been no driver since the boot.
 func Read(run string) (Snapshot, error) {
 	path := filepath.Join(run, fileName)
 	data, err := content(path)
@@ -33,13 +33,17 @@ func Read(run string) (Snapshot, error) {
 		st, err = parse(data)
 	}
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("the driver's status %s cannot be used: %w; a driver container replaces it when it starts; if none does, remove it", path, err)
+		return Snapshot{}, fmt.Errorf(
+			"the driver's status %s cannot be used: %w; a driver container replaces it when it starts; if none does, remove it",
+			path,
+			err,
+		)
 	}
 	return st, nil
 }
 
-// content reads the file without waiting for a writer of a pipe, and follows no link: anybody on the node who
-// can write to the folder can have put it there.
+// content reads the file without waiting for a writer of a pipe, and follows no link: anybody on
+// the node who can write to the folder can have put it there.
 func content(path string) ([]byte, error) {
 	const limit = 1 << 20
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -85,16 +89,18 @@ func (f Folder) Save(st Snapshot) error {
 	return writeFile(filepath.Join(string(f), fileName), append(data, '\n'))
 }
 
-// writeFile replaces a file that everybody on the node may read. A link, pipe or empty folder of that name is
-// removed. A folder with content may be needed by its owner: it gets another name.
+// writeFile replaces a file that everybody on the node may read. A link, pipe or empty folder of
+// that name is removed. A folder with content may be needed by its owner: it gets another name.
 func writeFile(path string, data []byte) error {
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && os.Remove(path) != nil {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() &&
+		os.Remove(path) != nil {
 		if err := os.Rename(path, path+".replaced"); err != nil {
 			return fmt.Errorf("%s is no regular file (%s): %w", path, info.Mode().Type(), err)
 		}
 	}
 	err := atomicwriter.WriteFile(path, data, 0o644)
-	temporary, ok := errors.AsType[*fs.PathError](err) // its name is another one each time, and nobody looks for it
+	// its name is another one each time, and nobody looks for it
+	temporary, ok := errors.AsType[*fs.PathError](err)
 	if ok {
 		return fmt.Errorf("write %s: %w", path, temporary.Err)
 	}

@@ -11,12 +11,13 @@ type GPU struct {
 	Name    string   `json:"name,omitempty"`   // model, as NVML or the kernel module gives it
 	UUID    string   `json:"uuid,omitempty"`   // from NVML
 	Works   bool     `json:"works"`            // whether it initialised
-	Reason  string   `json:"reason,omitempty"` // the kernel's message, if it does not work, or who has it
-	// Fabric is its registration with the NVLink fabric: not started, in progress, completed, unknown; empty: it
-	// has none.
+	// the kernel's message, if it does not work, or who has it
+	Reason string `json:"reason,omitempty"`
+	// Fabric is its registration with the NVLink fabric: not started, in progress, completed,
+	// unknown; empty: it has none.
 	Fabric string `json:"fabric,omitempty"`
-	// Licence is that of a vGPU when the driver was last asked: licensed, licensed until a time, unlicensed,
-	// unknown with the reason; empty: the GPU needs none.
+	// Licence is that of a vGPU when the driver was last asked: licensed, licensed until a time,
+	// unlicensed, unknown with the reason; empty: the GPU needs none.
 	Licence string `json:"licence,omitempty"`
 }
 
@@ -31,16 +32,19 @@ type GPUState string
 
 // States of a GPU. docs/hardware.md explains each of them.
 const (
-	GPUOurs  GPUState = "ours"  // the driver's, or free for it
-	GPULent  GPUState = "lent"  // not the driver's on purpose: bound to another one, reserved for one, or unbound
+	GPUOurs GPUState = "ours" // the driver's, or free for it
+	// not the driver's on purpose: bound to another one, reserved for one, or unbound
+	GPULent  GPUState = "lent"
 	GPUTaken GPUState = "taken" // a graphics driver of the kernel has it
 	GPULost  GPUState = "lost"  // it fell off the bus
 )
 
-// Expected says whether the driver has to serve the GPU, so that the node misses it if it does not work.
+// Expected says whether the driver has to serve the GPU, so that the node misses it if it does not
+// work.
 func (g GPU) Expected() bool { return g.State != GPULent }
 
-// CountGPUs returns how many GPUs work, of how many that the driver has to serve, and how many it has not.
+// CountGPUs returns how many GPUs work, of how many that the driver has to serve, and how many it
+// has not.
 func CountGPUs(gpus []GPU) (working, expected, others int) {
 	for _, g := range gpus {
 		if !g.Expected() {

@@ -10,7 +10,21 @@ const ReplacePhase = "replace"
 
 // Phases returns the phases of a start, in their order.
 func Phases() []string {
-	return []string{LockPhase, "recover", "survey", "preflight", "modules", "stage", ReplacePhase, "root", "load", "companions", "nodes", "daemons", "verify"}
+	return []string{
+		LockPhase,
+		"recover",
+		"survey",
+		"preflight",
+		"modules",
+		"stage",
+		ReplacePhase,
+		"root",
+		"load",
+		"companions",
+		"nodes",
+		"daemons",
+		"verify",
+	}
 }
 
 // Replaces reports whether a start may change the driver in this phase.

@@ -18,13 +18,13 @@ import (
 // ErrNotReady says that the driver does not serve (yet), and why.
 var ErrNotReady = errors.New("the driver is not ready")
 
-// InstanceFile is the file into which an instance writes its name, inside of its own container. With the
-// name, its probes know whether the node's status is about this instance or about another one that still
-// holds the node. The file's modification time is the heartbeat of the instance.
+// InstanceFile is the file into which an instance writes its name, inside of its own container.
+// With the name, its probes know whether the node's status is about this instance or about another
+// one that still holds the node. The file's modification time is the heartbeat of the instance.
 const InstanceFile = "/run/driver-entrypoint.instance"
 
-// Mine returns ErrNotReady unless the instance of this container serves the driver, see Snapshot.Confirm. It
-// is the startup and readiness probe.
+// Mine returns ErrNotReady unless the instance of this container serves the driver, see
+// Snapshot.Confirm. It is the startup and readiness probe.
 func Mine(run, instanceFile string, s kmod.System) error {
 	mine, err := os.ReadFile(instanceFile)
 	if err != nil {
@@ -46,7 +46,8 @@ func Mine(run, instanceFile string, s kmod.System) error {
 	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
 }
 
-// Missing says why a node has no status. The lock's file is never removed, so it shows that an instance ran.
+// Missing says why a node has no status. The lock's file is never removed, so it shows that an
+// instance ran.
 func Missing(run string) string {
 	if holder, held, err := lock.Held(run); held && err == nil {
 		return "the driver container that holds the node's lock has written no status yet: " + holder.String()
@@ -57,7 +58,8 @@ func Missing(run string) string {
 	return "no driver container has run on this node since it booted"
 }
 
-// notReady returns nil if the status says that the driver serves, otherwise ErrNotReady with the reason.
+// notReady returns nil if the status says that the driver serves, otherwise ErrNotReady with the
+// reason.
 func (st Snapshot) notReady() error {
 	switch {
 	case st.Ready:
@@ -70,8 +72,9 @@ func (st Snapshot) notReady() error {
 	return fmt.Errorf("%w: %s", ErrNotReady, st.State)
 }
 
-// Alive returns an error unless the instance of this container has updated its heartbeat in the last minute.
-// It does not look at the driver: a restart does not help a container that waits or compiles.
+// Alive returns an error unless the instance of this container has updated its heartbeat in the
+// last minute. It does not look at the driver: a restart does not help a container that waits or
+// compiles.
 func Alive(instanceFile string, now time.Time) error {
 	const silence = time.Minute
 	info, err := os.Stat(instanceFile)
@@ -79,13 +82,16 @@ func Alive(instanceFile string, now time.Time) error {
 		return fmt.Errorf("no driver-entrypoint runs in this container: %w", err)
 	}
 	if quiet := now.Sub(info.ModTime()); quiet > silence {
-		return fmt.Errorf("driver-entrypoint has given no sign of life for %s", quiet.Round(time.Second))
+		return fmt.Errorf(
+			"driver-entrypoint has given no sign of life for %s",
+			quiet.Round(time.Second),
+		)
 	}
 	return nil
 }
 
-// WaitReady returns nil when an instance on this node serves the driver, see Snapshot.Confirm: for containers
-// that need it. It logs what it waits for, when that changes.
+// WaitReady returns nil when an instance on this node serves the driver, see Snapshot.Confirm: for
+// containers that need it. It logs what it waits for, when that changes.
 func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger) error {
 	last := ""
 	err := daemons.Until(ctx, time.Second, func() error {

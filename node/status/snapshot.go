@@ -13,23 +13,36 @@ import (
 // State is the state of a driver. docs/operate.md explains each state and what to do.
 type State string
 
-// States, in the order of a life. An instance may stay in serving, degraded or a waiting state for long;
-// after its end the file has one of detached, restored and failed, or is removed (absent).
+// States, in the order of a life. An instance may stay in serving, degraded or a waiting state for
+// long; after its end the file has one of detached, restored and failed, or is removed (absent).
 const (
-	Waiting  State = "waiting"  // for the lock, a driver in use that must go first, a fit node, or a Driver Toolkit
+	// for the lock, a driver in use that must go first, a fit node, or a Driver Toolkit
+	Waiting  State = "waiting"
 	Starting State = "starting" // in the phase that Snapshot.Phase names
 	Serving  State = "serving"  // ready
-	Degraded State = "degraded" // everything is up, but something that must work does not: not ready
+	// everything is up, but something that must work does not: not ready
+	Degraded State = "degraded"
 	Stopping State = "stopping" // taking down, or waiting for holders
 	Detached State = "detached" // left in place, in use, without a process: a successor adopts it
-	Restored State = "restored" // a newer driver failed to load, the older one was put back; without a process
-	Absent   State = "absent"   // nothing is loaded or mounted
-	Failed   State = "failed"   // a start failed; everything that it had put up is removed
+	// a newer driver failed to load, the older one was put back; without a process
+	Restored State = "restored"
+	Absent   State = "absent" // nothing is loaded or mounted
+	Failed   State = "failed" // a start failed; everything that it had put up is removed
 )
 
 // States returns all states.
 func States() []State {
-	return []State{Waiting, Starting, Serving, Degraded, Stopping, Detached, Restored, Absent, Failed}
+	return []State{
+		Waiting,
+		Starting,
+		Serving,
+		Degraded,
+		Stopping,
+		Detached,
+		Restored,
+		Absent,
+		Failed,
+	}
 }
 
 // Values of Snapshot.WaitsFor in state waiting.
@@ -41,10 +54,10 @@ const (
 	ForToolkit   = "toolkit"   // the Driver Toolkit container of the pod compiles
 )
 
-// SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU users. Its
-// value is the name of the driver's pod. The driver continues when the annotation is removed, by the GPU
-// Operator's upgrade controller (k8s-operator-libs, safe_driver_load_manager.go), or by driver-evict without
-// an operator.
+// SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU
+// users. Its value is the name of the driver's pod. The driver continues when the annotation is
+// removed, by the GPU Operator's upgrade controller (k8s-operator-libs,
+// safe_driver_load_manager.go), or by driver-evict without an operator.
 const SafeLoadAnnotation = "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load"
 
 // Where the modules of a driver come from (Driver.Source).
@@ -54,26 +67,29 @@ const (
 	FromCache   = "cache"
 	Compiled    = "compiled" // by the instance that loaded them
 	Adopted     = "adopted"  // another program loaded them, and they are the same build
-	FromHost    = "host"     // the node's own system loads them, as config.ModulesHost says: a stop leaves them
+	// the node's own system loads them, as config.ModulesHost says: a stop leaves them
+	FromHost = "host"
 )
 
 // Schema is increased when the meaning of a field changes.
 const Schema = 1
 
 // Snapshot is the known state of the driver on this node at one moment. The latest one is stored in
-// /run/nvidia/driver-status.json: for people, for probes, and for the next instance, which has to know what
-// its predecessor put up. It does not outlive a boot.
+// /run/nvidia/driver-status.json: for people, for probes, and for the next instance, which has to
+// know what its predecessor put up. It does not outlive a boot.
 type Snapshot struct {
-	Schema   int       `json:"schema"`             // version of this format
-	BootID   string    `json:"bootID"`             // the boot that it is about: /proc/sys/kernel/random/boot_id
-	State    State     `json:"state"`              // see docs/operate.md
-	Ready    bool      `json:"ready"`              // whether the driver serves this node
-	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
-	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: lock, holders, clearance, preflight or toolkit
-	Phase    string    `json:"phase,omitempty"`    // of a start or stop that is not over
-	Instance string    `json:"instance"`           // a name for this run of the container
-	PID      int       `json:"pid"`                // its process on the node
-	Pod      string    `json:"pod,omitempty"`      // name of its pod
+	Schema int `json:"schema"` // version of this format
+	// the boot that it is about: /proc/sys/kernel/random/boot_id
+	BootID string `json:"bootID"`
+	State  State  `json:"state"`            // see docs/operate.md
+	Ready  bool   `json:"ready"`            // whether the driver serves this node
+	Reason string `json:"reason,omitempty"` // why the driver is not ready
+	// in state waiting: lock, holders, clearance, preflight or toolkit
+	WaitsFor string    `json:"waitsFor,omitempty"`
+	Phase    string    `json:"phase,omitempty"` // of a start or stop that is not over
+	Instance string    `json:"instance"`        // a name for this run of the container
+	PID      int       `json:"pid"`             // its process on the node
+	Pod      string    `json:"pod,omitempty"`   // name of its pod
 	PodSpace string    `json:"podNamespace,omitempty"`
 	PodUID   string    `json:"podUID,omitempty"`
 	Image    string    `json:"image,omitempty"`    // name of its image
@@ -87,16 +103,18 @@ type Snapshot struct {
 	// LastFailure is the last failed start of this boot, even if a later start succeeded.
 	LastFailure *Failure `json:"lastFailure,omitempty"`
 
-	Up      *Driver         `json:"up,omitempty"`      // the driver that is loaded and served, of whichever version
+	// the driver that is loaded and served, of whichever version
+	Up      *Driver         `json:"up,omitempty"`
 	Daemons []daemons.State `json:"daemons,omitempty"` // the driver's daemons
 	GPUs    []GPU           `json:"gpus,omitempty"`    // the node's NVIDIA GPUs
 	// Companions are the modules beside the driver's own that were asked for, or that are loaded.
-	Companions []Companion   `json:"companions,omitempty"`
-	Holders    []kmod.Holder `json:"holders,omitempty"` // the processes that keep the driver in use, if they block the instance
+	Companions []Companion `json:"companions,omitempty"`
+	// the processes that keep the driver in use, if they block the instance
+	Holders []kmod.Holder `json:"holders,omitempty"`
 }
 
-// Holding reports whether the instance has the node's lock, or had it. Before that, a snapshot is about the
-// instance alone: it contains nothing about the driver, and is in no file.
+// Holding reports whether the instance has the node's lock, or had it. Before that, a snapshot is
+// about the instance alone: it contains nothing about the driver, and is in no file.
 func (st Snapshot) Holding() bool { return st.State != "" && st.Phase != LockPhase }
 
 // Counters count from the start of the instance.
@@ -105,8 +123,8 @@ type Counters struct {
 	CompilesFailed int `json:"compilesFailed"` // compiles that failed
 	CacheHits      int `json:"cacheHits"`      // the modules were in the cache
 	CacheMisses    int `json:"cacheMisses"`    // neither image nor cache had them
-	// BlockedUnloads counts stops and replacements that found the driver in use, each once, however long that
-	// lasted.
+	// BlockedUnloads counts stops and replacements that found the driver in use, each once, however
+	// long that lasted.
 	BlockedUnloads int `json:"blockedUnloads"`
 }
 
@@ -124,21 +142,27 @@ type Timing struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Driver is a driver that is up, with all data that a successor needs to adopt it, to take it down, or to put
-// it back.
+// Driver is a driver that is up, with all data that a successor needs to adopt it, to take it down,
+// or to put it back.
 type Driver struct {
-	Version string `json:"version"`        // of the driver
-	Flavour string `json:"flavour"`        // open or proprietary
-	Source  string `json:"source"`         // where the modules came from: image, mounted, cache, compiled
-	CUDA    string `json:"cuda,omitempty"` // highest version of CUDA that it runs natively, as NVML reports it, else as its image says: "12.2"
+	Version string `json:"version"` // of the driver
+	Flavour string `json:"flavour"` // open or proprietary
+	// where the modules came from: image, mounted, cache, compiled
+	Source string `json:"source"`
+	// highest version of CUDA that it runs natively, as NVML reports it, else as its image says:
+	// "12.2"
+	CUDA string `json:"cuda,omitempty"`
 	// owner of the key, and how: "ACME modules (sha256, key 1AAE…)"; empty: not signed
-	Signer   string         `json:"signer,omitempty"`
-	Modules  []Module       `json:"modules"`           // that were loaded, in this order
-	InTree   []string       `json:"inTree,omitempty"`  // modules of the kernel that were loaded for it
-	RootID   string         `json:"rootID"`            // what the driver root was made from
-	RootDir  string         `json:"rootDir,omitempty"` // staged root on the host's storage; empty: the image itself was bound
-	Nodes    []devices.Node `json:"nodes,omitempty"`   // device files that were made
-	Firmware bool           `json:"firmware"`          // this program has set the kernel's search path for firmware
+	Signer  string   `json:"signer,omitempty"`
+	Modules []Module `json:"modules"` // that were loaded, in this order
+	// modules of the kernel that were loaded for it
+	InTree []string `json:"inTree,omitempty"`
+	RootID string   `json:"rootID"` // what the driver root was made from
+	// staged root on the host's storage; empty: the image itself was bound
+	RootDir string         `json:"rootDir,omitempty"`
+	Nodes   []devices.Node `json:"nodes,omitempty"` // device files that were made
+	// this program has set the kernel's search path for firmware
+	Firmware bool `json:"firmware"`
 }
 
 // ReportCUDA records the version of CUDA that the driver itself reports; "" changes nothing.
@@ -171,11 +195,14 @@ func Named(modules []Module, name string) (m Module, found bool) {
 
 // Companion reports whether the module is none of the driver's own: the driver serves without it.
 func (m Module) Companion() bool {
-	return slices.ContainsFunc(driverinfo.Companions(), func(name string) bool { return kmod.ModuleName(name) == m.Name })
+	return slices.ContainsFunc(
+		driverinfo.Companions(),
+		func(name string) bool { return kmod.ModuleName(name) == m.Name },
+	)
 }
 
-// Companion is a kernel module beside the driver's own: nvidia-fs (GPUDirect Storage) or gdrdrv (GDRCopy).
-// The driver is ready without it.
+// Companion is a kernel module beside the driver's own: nvidia-fs (GPUDirect Storage) or gdrdrv
+// (GDRCopy). The driver is ready without it.
 type Companion struct {
 	Name       string `json:"name"`                 // nvidia-fs or gdrdrv
 	Version    string `json:"version,omitempty"`    // of the loaded module

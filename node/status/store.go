@@ -25,23 +25,31 @@ type Store struct {
 	changed chan struct{}
 }
 
-// NewStore returns a store that begins with a snapshot and saves its changes to storage. Without storage
-// (nil) the status stays in memory.
+// NewStore returns a store that begins with a snapshot and saves its changes to storage. Without
+// storage (nil) the status stays in memory.
 func NewStore(st Snapshot, storage Storage, log *slog.Logger) *Store {
-	return &Store{storage: storage, log: log, now: time.Now, st: st, changed: make(chan struct{}, 1)}
+	return &Store{
+		storage: storage,
+		log:     log,
+		now:     time.Now,
+		st:      st,
+		changed: make(chan struct{}, 1),
+	}
 }
 
-// InMemory returns a store with the same status that saves nothing: for verbs that do not hold the lock.
+// InMemory returns a store with the same status that saves nothing: for verbs that do not hold the
+// lock.
 func (s *Store) InMemory() *Store { return NewStore(s.Get(), nil, s.log) }
 
-// Predecessor returns the status that another instance of the same boot saved. It is empty if there is none
-// or if it cannot be read.
+// Predecessor returns the status that another instance of the same boot saved. It is empty if there
+// is none or if it cannot be read.
 func (s *Store) Predecessor() Snapshot {
 	if s.storage == nil {
 		return Snapshot{}
 	}
 	old, err := s.storage.Load()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // only this instance can take down what the status names: one more attempt
+	// only this instance can take down what the status names: one more attempt
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("status of the last instance unknown", "error", err)
 		old, err = s.storage.Load()
 	}
@@ -79,7 +87,8 @@ func (s *Store) Change(edit func(*Snapshot)) {
 	s.saved = data
 }
 
-// save writes the status. What it does not name no successor takes down, so a failure gets one more attempt.
+// save writes the status. What it does not name no successor takes down, so a failure gets one more
+// attempt.
 func (s *Store) save() error {
 	err := s.storage.Save(s.st)
 	if err == nil {
@@ -88,8 +97,8 @@ func (s *Store) save() error {
 	return s.storage.Save(s.st)
 }
 
-// ChangeUnsaved edits the status without saving it: for an instance that does not hold the lock, or no longer
-// holds it.
+// ChangeUnsaved edits the status without saving it: for an instance that does not hold the lock, or
+// no longer holds it.
 func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +108,8 @@ func (s *Store) ChangeUnsaved(edit func(*Snapshot)) {
 	s.notify()
 }
 
-// Changed returns a channel that has an element when Get may return something new. It is for one listener,
-// which may be slow: all changes since its last read are one element.
+// Changed returns a channel that has an element when Get may return something new. It is for one
+// listener, which may be slow: all changes since its last read are one element.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
@@ -110,9 +119,9 @@ func (s *Store) notify() {
 	}
 }
 
-// reportSave logs once why the status cannot be saved, and again after a save that worked: the text of an error
-// is another one each time, as it names a temporary file. The driver continues without the file: readers see by
-// Updated that it is old.
+// reportSave logs once why the status cannot be saved, and again after a save that worked: the text
+// of an error is another one each time, as it names a temporary file. The driver continues without
+// the file: readers see by Updated that it is old.
 func (s *Store) reportSave(err error) {
 	if err != nil && !s.unsaved {
 		s.log.Warn("status not written", "error", err)
@@ -122,13 +131,21 @@ func (s *Store) reportSave(err error) {
 
 // Set changes state and reason, the most frequent change.
 func (s *Store) Set(state State, reason string) {
-	s.Change(func(st *Snapshot) { st.State, st.Ready, st.Reason = state, state == Serving, reason })
+	s.Change(func(st *Snapshot) {
+		st.State = state
+		st.Ready = state == Serving
+		st.Reason = reason
+	})
 }
 
 // Wait sets what the instance waits for, and the processes that are in its way.
 func (s *Store) Wait(what, reason string, holders []kmod.Holder) {
 	s.Change(func(st *Snapshot) {
-		st.State, st.WaitsFor, st.Ready, st.Reason, st.Holders = Waiting, what, false, reason, holders
+		st.State = Waiting
+		st.WaitsFor = what
+		st.Ready = false
+		st.Reason = reason
+		st.Holders = holders
 	})
 }
 
@@ -137,8 +154,11 @@ func (s *Store) Get() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.st
-	st.Phases, st.Warnings, st.GPUs = slices.Clone(st.Phases), slices.Clone(st.Warnings), slices.Clone(st.GPUs)
-	st.Daemons, st.Holders = slices.Clone(st.Daemons), slices.Clone(st.Holders)
+	st.Phases = slices.Clone(st.Phases)
+	st.Warnings = slices.Clone(st.Warnings)
+	st.GPUs = slices.Clone(st.GPUs)
+	st.Daemons = slices.Clone(st.Daemons)
+	st.Holders = slices.Clone(st.Holders)
 	return st
 }
 
@@ -147,7 +167,10 @@ func (s *Store) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved = nil
-	s.st.State, s.st.Ready, s.st.Reason, s.st.Up = Absent, false, "", nil
+	s.st.State = Absent
+	s.st.Ready = false
+	s.st.Reason = ""
+	s.st.Up = nil
 	s.notify()
 	if err := s.storage.Remove(); !errors.Is(err, fs.ErrNotExist) {
 		return err

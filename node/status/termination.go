@@ -10,12 +10,17 @@ import (
 // NewFailure describes a failed start or service, cut to a readable length.
 func NewFailure(now time.Time, wanted, pod string, cause error) *Failure {
 	const most = 2048
-	return &Failure{Time: now.UTC().Truncate(time.Second), Wanted: wanted, Pod: pod, Reason: cut(cause.Error(), most)}
+	return &Failure{
+		Time:   now.UTC().Truncate(time.Second),
+		Wanted: wanted,
+		Pod:    pod,
+		Reason: cut(cause.Error(), most),
+	}
 }
 
-// WriteTermination writes the reason why a container ends into the file from which Kubernetes takes the pod's
-// termination message; Kubernetes keeps 4096 bytes. If that file does not exist, outside of Kubernetes, it
-// writes nothing.
+// WriteTermination writes the reason why a container ends into the file from which Kubernetes takes
+// the pod's termination message; Kubernetes keeps 4096 bytes. If that file does not exist, outside
+// of Kubernetes, it writes nothing.
 func WriteTermination(path string, cause error) error {
 	const most = 4096
 	if path == "" {
@@ -30,4 +35,9 @@ func WriteTermination(path string, cause error) error {
 	return nil
 }
 
-func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
+func cut(
+	text string,
+	most int,
+) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}

@@ -15,10 +15,10 @@ import (
 	"github.com/driver-container/driver-container/node/lock"
 )
 
-// WriteText writes a status for users: what runs, which instances wait, which processes are in the way, what
-// failed last, what recovers by itself, and what to do next. It compares what the status names with the
-// kernel. run is the folder that all instances share. instances are the processes of all driver containers on
-// the node; they may be left out.
+// WriteText writes a status for users: what runs, which instances wait, which processes are in the
+// way, what failed last, what recovers by itself, and what to do next. It compares what the status
+// names with the kernel. run is the folder that all instances share. instances are the processes of
+// all driver containers on the node; they may be left out.
 func WriteText(out io.Writer, st Snapshot, run string, s kmod.System, instances []kmod.Holder) error {
 	t := table{tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)}
 	holder, held, err := lock.Held(run)
@@ -71,8 +71,8 @@ func WriteText(out io.Writer, st Snapshot, run string, s kmod.System, instances 
 // table has rows of two columns.
 type table struct{ *tabwriter.Writer }
 
-// row writes a row unless it is empty. Further lines of a text stay in the second column, so that none of them
-// looks like a row.
+// row writes a row unless it is empty. Further lines of a text stay in the second column, so that
+// none of them looks like a row.
 func (t table) row(name, format string, args ...any) {
 	if text := strings.TrimSpace(kmsg.PrintableLines(fmt.Sprintf(format, args...))); text != "" {
 		fmt.Fprintf(t, "%s\t%s\n", name, strings.ReplaceAll(text, "\n", "\n\t"))
@@ -102,7 +102,15 @@ func (t table) driver(st Snapshot, run string, s kmod.System, dead bool) {
 	t.row("driver", "%s, %s modules%s", d.Version, d.Flavour, d.From())
 	t.row("signed by", "%s", d.Signer)
 	for _, m := range d.Modules {
-		t.row("module", "%s", strings.TrimSpace(fmt.Sprintf("%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " ")))+now(m.confirm(s)))
+		t.row(
+			"module",
+			"%s",
+			strings.TrimSpace(
+				fmt.Sprintf("%s %s %s", m.Name, m.SrcVersion, strings.Join(m.Params, " ")),
+			)+now(
+				m.confirm(s),
+			),
+		)
 	}
 	from := now(st.confirmRoot(run, s))
 	switch {
@@ -128,13 +136,31 @@ func (t table) parts(st Snapshot, s kmod.System, dead bool) {
 		unloaded = " (now: no driver is loaded)"
 	}
 	for _, g := range st.GPUs {
-		t.row("GPU", "%s %s %s %s%s%s", g.Address, g.ID, g.text(), g.UUID, registration(g), unloaded)
+		t.row(
+			"GPU",
+			"%s %s %s %s%s%s",
+			g.Address,
+			g.ID,
+			g.text(),
+			g.UUID,
+			registration(g),
+			unloaded,
+		)
 	}
 	for _, c := range st.Companions {
 		t.row("companion", "%s%s", c.Text(), unloaded)
 	}
 	for _, d := range st.Daemons {
-		t.row("daemon", "%s pid %d, ready %v, restarts %d %s%s", d.Name, d.PID, d.Ready, d.Restarts, cmp.Or(d.Reason, d.Detail), gone(d.PID, d.Name))
+		t.row(
+			"daemon",
+			"%s pid %d, ready %v, restarts %d %s%s",
+			d.Name,
+			d.PID,
+			d.Ready,
+			d.Restarts,
+			cmp.Or(d.Reason, d.Detail),
+			gone(d.PID, d.Name),
+		)
 		if !d.Ready {
 			t.row("", "%s", d.Effect)
 		}
@@ -144,8 +170,8 @@ func (t table) parts(st Snapshot, s kmod.System, dead bool) {
 	}
 }
 
-// waiting returns the instances that do not hold the lock. The holder's pid may be of another pid namespace:
-// then the name of its pod identifies it.
+// waiting returns the instances that do not hold the lock. The holder's pid may be of another pid
+// namespace: then the name of its pod identifies it.
 func waiting(instances []kmod.Holder, holder lock.Holder, held bool) []string {
 	if !held {
 		return nil
@@ -160,7 +186,9 @@ func waiting(instances []kmod.Holder, holder lock.Holder, held bool) []string {
 	for _, i := range instances {
 		pod := i.PodText()
 		switch {
-		case i.PID == holder.PID, container != "" && i.Container == container, pod != "" && pod == holder.Pod:
+		case i.PID == holder.PID,
+			container != "" && i.Container == container,
+			pod != "" && pod == holder.Pod:
 		case pod != "":
 			out = append(out, fmt.Sprintf("pod %s (pid %d) for the lock", pod, i.PID))
 		default:

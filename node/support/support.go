@@ -1,7 +1,7 @@
 // Package support collects the facts of a node for a support request in one tar archive.
 //
-// It reads and changes nothing. It takes no environment, no arguments and no files of users: what it takes of the
-// machine is about NVIDIA's devices, modules and mounts.
+// It reads and changes nothing. It takes no environment, no arguments and no files of users: what
+// it takes of the machine is about NVIDIA's devices, modules and mounts.
 package support
 
 import (
@@ -35,11 +35,12 @@ type Part struct {
 	Write func(io.Writer) error
 }
 
-// ErrLeftOut says that parts are missing, incomplete or cut. Its text has the reasons, as left-out.txt in the archive.
+// ErrLeftOut says that parts are missing, incomplete or cut. Its text has the reasons, as
+// left-out.txt in the archive.
 var ErrLeftOut = errors.New("the archive is not complete")
 
-// Write writes the parts as a tar archive. What it could get of a part that failed is in the archive. The error is
-// ErrLeftOut, or that of out, whose archive is useless then.
+// Write writes the parts as a tar archive. What it could get of a part that failed is in the
+// archive. The error is ErrLeftOut, or that of out, whose archive is useless then.
 func Write(out io.Writer, now time.Time, parts []Part) error {
 	w := tar.NewWriter(out)
 	add := func(name string, data []byte) error {
@@ -72,7 +73,8 @@ func Write(out io.Writer, now time.Time, parts []Part) error {
 	return why
 }
 
-// read returns what a part writes, and why it is not all. A part that hangs in the kernel is left behind.
+// read returns what a part writes, and why it is not all. A part that hangs in the kernel is left
+// behind.
 func (p Part) read() ([]byte, error) {
 	text := bounded.Buffer{Limit: maxPart}
 	done := make(chan error, 1)
@@ -88,20 +90,46 @@ func (p Part) read() ([]byte, error) {
 	}
 }
 
-// ours marks the lines of the kernel's log, its arguments, modules and mounts that say something about the driver.
-var ours = lazyregexp.New(`(?i)nvidia|nvrm|xid|nouveau|nvswitch|gdrdrv|mlx5|lockdown|secure ?boot|module verification|taint|iommu|modprobe|pci(e|hp|_|=|\.)|out of memory|hung_task|blocked for more`)
+// ours marks the lines of the kernel's log, its arguments, modules and mounts that say something
+// about the driver.
+var ours = lazyregexp.New(
+	`(?i)nvidia|nvrm|xid|nouveau|nvswitch|gdrdrv|mlx5|lockdown|secure ?boot|module verification|taint|iommu|modprobe|pci(e|hp|_|=|\.)|out of memory|hung_task|blocked for more`,
+)
 
 // driverFiles are the driver's and the modules' own words, below the machine's root.
-var driverFiles = []string{"proc/driver/nvidia/version", "proc/driver/nvidia/params", "proc/driver/nvidia/registry", "proc/driver/nvidia/gpus/*/information",
-	"sys/module/nvidia*/version", "sys/module/nvidia*/srcversion", "sys/module/nvidia*/taint", "sys/module/nvidia*/refcnt", "sys/module/nvidia*/parameters/*",
-	"sys/module/firmware_class/parameters/path"}
+var driverFiles = []string{
+	"proc/driver/nvidia/version",
+	"proc/driver/nvidia/params",
+	"proc/driver/nvidia/registry",
+	"proc/driver/nvidia/gpus/*/information",
+	"sys/module/nvidia*/version",
+	"sys/module/nvidia*/srcversion",
+	"sys/module/nvidia*/taint",
+	"sys/module/nvidia*/refcnt",
+	"sys/module/nvidia*/parameters/*",
+	"sys/module/firmware_class/parameters/path",
+}
 
-// pciFiles are what sysfs says about each function of NVIDIA and Mellanox. Links say where they lead.
-var pciFiles = []string{"subsystem_vendor", "subsystem_device", "driver_override", "numa_node", "iommu_group", "enable", "power/runtime_status",
-	"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "physfn", "resource"}
+// pciFiles are what sysfs says about each function of NVIDIA and Mellanox. Links say where they
+// lead.
+var pciFiles = []string{
+	"subsystem_vendor",
+	"subsystem_device",
+	"driver_override",
+	"numa_node",
+	"iommu_group",
+	"enable",
+	"power/runtime_status",
+	"current_link_speed",
+	"current_link_width",
+	"max_link_speed",
+	"max_link_width",
+	"physfn",
+	"resource",
+}
 
-// Machine returns the parts about the machine whose root is given ("/"): the driver's parameters, PCI devices, modules,
-// mounts, systems, the kernel's log, and the logs of compiles in state.
+// Machine returns the parts about the machine whose root is given ("/"): the driver's parameters,
+// PCI devices, modules, mounts, systems, the kernel's log, and the logs of compiles in state.
 func Machine(root, state string) []Part {
 	at := func(path string) string { return filepath.Join(root, path) }
 	return []Part{
@@ -109,17 +137,25 @@ func Machine(root, state string) []Part {
 		{"pci.txt", func(w io.Writer) error { return pci(w, at) }},
 		{"modules.txt", func(w io.Writer) error { return lines(w, at("proc/modules"), ours()) }},
 		{"mounts.txt", func(w io.Writer) error {
-			return errors.Join(lines(w, at("proc/self/mountinfo"), ours()), lines(w, at("proc/1/mountinfo"), ours()))
+			return errors.Join(
+				lines(w, at("proc/self/mountinfo"), ours()),
+				lines(w, at("proc/1/mountinfo"), ours()),
+			)
 		}},
 		{"system.txt", func(w io.Writer) error { return system(w, at) }},
 		{"kernel.log", kernelLog},
 		{"compile.log", func(w io.Writer) error {
-			return files(w, func(path string) string { return path }, filepath.Join(state, "log/*.log"))
+			return files(
+				w,
+				func(path string) string { return path },
+				filepath.Join(state, "log/*.log"),
+			)
 		}},
 	}
 }
 
-// files writes the files that match the patterns, each below its path. A pattern without files is no error.
+// files writes the files that match the patterns, each below its path. A pattern without files is
+// no error.
 func files(w io.Writer, at func(string) string, patterns ...string) error {
 	var errs []error
 	for _, pattern := range patterns {
@@ -127,7 +163,8 @@ func files(w io.Writer, at func(string) string, patterns ...string) error {
 		errs = append(errs, err)
 		for _, path := range paths {
 			text, err := bounded.Text(path, maxPart)
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // some parameters can only be written
+			// some parameters can only be written
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				continue
 			}
 			errs = append(errs, err)
@@ -145,7 +182,13 @@ func lines(w io.Writer, path string, match *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	return write(w, slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !match.MatchString(line) }))
+	return write(
+		w,
+		slices.DeleteFunc(
+			strings.Split(text, "\n"),
+			func(line string) bool { return !match.MatchString(line) },
+		),
+	)
 }
 
 func write(w io.Writer, lines []string) error {
@@ -159,9 +202,21 @@ func write(w io.Writer, lines []string) error {
 
 // pci writes the functions of NVIDIA and Mellanox and what sysfs says about each.
 func pci(w io.Writer, at func(string) string) error {
-	all, err := devices.Functions(at("sys"), func(f devices.Function) bool { return f.Vendor == devices.NVIDIA || f.Vendor == devices.Mellanox })
+	all, err := devices.Functions(
+		at("sys"),
+		func(f devices.Function) bool { return f.Vendor == devices.NVIDIA || f.Vendor == devices.Mellanox },
+	)
 	for _, f := range all {
-		text := []string{fmt.Sprintf("%s vendor %04x device %04x class %06x driver %q", f.Address, f.Vendor, f.Device, f.Class, f.Driver)}
+		text := []string{
+			fmt.Sprintf(
+				"%s vendor %04x device %04x class %06x driver %q",
+				f.Address,
+				f.Vendor,
+				f.Device,
+				f.Class,
+				f.Driver,
+			),
+		}
 		for _, name := range pciFiles {
 			path := filepath.Join(at("sys/bus/pci/devices"), f.Address, name)
 			value, err := os.Readlink(path)
@@ -179,13 +234,27 @@ func pci(w io.Writer, at func(string) string) error {
 	return err
 }
 
-// system writes the kernel, those of its arguments that are about the driver, and the systems of the image and of the
-// host.
+// system writes the kernel, those of its arguments that are about the driver, and the systems of
+// the image and of the host.
 func system(w io.Writer, at func(string) string) error {
 	text, err := bounded.Text(at("proc/cmdline"), 1<<16)
-	arguments := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !ours().MatchString(word) })
-	return errors.Join(err, files(w, at, "proc/version", "proc/sys/kernel/tainted", "sys/kernel/security/lockdown", "etc/os-release", "proc/1/root/etc/os-release"),
-		write(w, append([]string{"kernel arguments about the driver:"}, arguments...)))
+	arguments := slices.DeleteFunc(
+		strings.Fields(text),
+		func(word string) bool { return !ours().MatchString(word) },
+	)
+	return errors.Join(
+		err,
+		files(
+			w,
+			at,
+			"proc/version",
+			"proc/sys/kernel/tainted",
+			"sys/kernel/security/lockdown",
+			"etc/os-release",
+			"proc/1/root/etc/os-release",
+		),
+		write(w, append([]string{"kernel arguments about the driver:"}, arguments...)),
+	)
 }
 
 // kernelLog writes the lines of the kernel's whole log that are about the driver.

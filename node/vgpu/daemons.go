@@ -36,16 +36,18 @@ func (f Facts) has(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Daemons returns the licence and topology daemons that the image has. Before each start the licence's files
-// are read and copied again, because they may have been renewed.
+// Daemons returns the licence and topology daemons that the image has. Before each start the
+// licence's files are read and copied again, because they may have been renewed.
 func Daemons(f Facts) []daemons.Spec {
 	f = f.withDefaults()
 	var specs []daemons.Spec
 	if f.has(griddProgram) {
 		specs = append(specs, daemons.Spec{
 			Name: "nvidia-gridd", Path: f.path(griddProgram), Required: true,
-			Env:     append(os.Environ(), "LD_LIBRARY_PATH="+f.path(f.griddDir())),
-			PIDFile: f.path("var/run/nvidia-gridd/nvidia-gridd.pid"), Effect: "the vGPUs get no licence, and become slow after some minutes to a day",
+			Env: append(os.Environ(), "LD_LIBRARY_PATH="+f.path(f.griddDir())),
+			PIDFile: f.path(
+				"var/run/nvidia-gridd/nvidia-gridd.pid",
+			), Effect: "the vGPUs get no licence, and become slow after some minutes to a day",
 			Before: func(context.Context) error { return f.prepare() },
 			FindArgs: func(context.Context) ([]string, string, error) {
 				l, err := f.Licence()
@@ -85,14 +87,17 @@ var ErrToken = errors.New("not a client configuration token of a licence server"
 // maxToken bounds a token: real ones have 2 to 3 KiB.
 const maxToken = 64 << 10
 
-// tokenTimes returns from when and until when a token is valid; zero times if it does not say so. A token is
-// a JWT, whose times can be read without its key; whether it is genuine only the licence server knows. Errors
-// are ErrToken.
+// tokenTimes returns from when and until when a token is valid; zero times if it does not say so. A
+// token is a JWT, whose times can be read without its key; whether it is genuine only the licence
+// server knows. Errors are ErrToken.
 func tokenTimes(data []byte) (from, until time.Time, err error) {
 	data = bytes.TrimSpace(data)
 	parts := bytes.Split(data, []byte("."))
 	if len(data) > maxToken || len(parts) != 3 || len(parts[2]) == 0 {
-		return from, until, fmt.Errorf("%w: it does not have three parts with points between them", ErrToken)
+		return from, until, fmt.Errorf(
+			"%w: it does not have three parts with points between them",
+			ErrToken,
+		)
 	}
 	var header struct {
 		Alg string `json:"alg"`
@@ -115,7 +120,10 @@ func tokenTimes(data []byte) (from, until time.Time, err error) {
 		switch {
 		case c.seconds == nil:
 		case *c.seconds < 0 || *c.seconds >= year10000:
-			return time.Time{}, time.Time{}, fmt.Errorf("%w: one of its times is out of range", ErrToken)
+			return time.Time{}, time.Time{}, fmt.Errorf(
+				"%w: one of its times is out of range",
+				ErrToken,
+			)
 		default:
 			*c.to = time.Unix(int64(*c.seconds), 0).UTC()
 		}

@@ -1,9 +1,9 @@
-// Package vgpu knows what a machine with vGPUs needs of the guest's driver: the licence daemons with their
-// files.
+// Package vgpu knows what a machine with vGPUs needs of the guest's driver: the licence daemons
+// with their files.
 //
-// It reads the files of a licence, and says what is wrong with them. It does not supervise the daemons, ask
-// the driver or a licence server, or verify signatures of tokens: only the licence server has the key. It does
-// not compare the driver with the host's: choose an image that fits.
+// It reads the files of a licence, and says what is wrong with them. It does not supervise the
+// daemons, ask the driver or a licence server, or verify signatures of tokens: only the licence
+// server has the key. It does not compare the driver with the host's: choose an image that fits.
 package vgpu
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/driver-container/driver-container/node/probe"
 )
 
-// Where the files of a licence are: in the folder of drivers' settings, and in the root of the image, where
-// nvidia-gridd reads them. The names of the first are those of the GPU Operator.
+// Where the files of a licence are: in the folder of drivers' settings, and in the root of the
+// image, where nvidia-gridd reads them. The names of the first are those of the GPU Operator.
 const (
 	settingsName = "gridd.conf"
 	tokensName   = "ClientConfigToken" //nolint:gosec // a folder
@@ -33,8 +33,8 @@ const (
 	tokensDir    = "etc/nvidia/ClientConfigToken" //nolint:gosec // a folder
 	tokenEnding  = ".tok"
 
-	// tokenMode is the mode that NVIDIA's documents ask for: read, write and execute for the owner, read for
-	// others.
+	// tokenMode is the mode that NVIDIA's documents ask for: read, write and execute for the owner,
+	// read for others.
 	tokenMode = 0o744
 )
 
@@ -46,13 +46,15 @@ const (
 
 // Facts says where the daemons and their files are. The zero value is the image's own root.
 type Facts struct {
-	Root    string           // of the image, default /
-	Drivers string           // folder with gridd.conf, ClientConfigToken and the catalogue, default /drivers
+	Root string // of the image, default /
+	// folder with gridd.conf, ClientConfigToken and the catalogue, default /drivers
+	Drivers string
 	Now     func() time.Time // nil: time.Now
 }
 
 func (f Facts) withDefaults() Facts {
-	f.Root, f.Drivers = cmp.Or(f.Root, "/"), cmp.Or(f.Drivers, "/drivers")
+	f.Root = cmp.Or(f.Root, "/")
+	f.Drivers = cmp.Or(f.Drivers, "/drivers")
 	if f.Now == nil {
 		f.Now = time.Now
 	}
@@ -70,8 +72,8 @@ type Licence struct {
 	Notes    []string          // what a person should look at
 }
 
-// Licence reads the files of the licence and changes nothing. An error is about a file that nvidia-gridd
-// could not use: a wrong file in the place of a token or of the settings.
+// Licence reads the files of the licence and changes nothing. An error is about a file that
+// nvidia-gridd could not use: a wrong file in the place of a token or of the settings.
 func (f Facts) Licence() (Licence, error) {
 	f = f.withDefaults()
 	l := Licence{Tokens: map[string][]byte{}}
@@ -79,11 +81,19 @@ func (f Facts) Licence() (Licence, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return l, fmt.Errorf("read the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
+		return l, fmt.Errorf(
+			"read the licence settings %s: %w",
+			filepath.Join(f.Drivers, settingsName),
+			err,
+		)
 	default:
 		l.Settings = text
 		if err := checkSettings(text); err != nil {
-			return l, fmt.Errorf("the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
+			return l, fmt.Errorf(
+				"the licence settings %s: %w",
+				filepath.Join(f.Drivers, settingsName),
+				err,
+			)
 		}
 	}
 	return l, f.tokens(&l)
@@ -103,8 +113,13 @@ func checkSettings(text []byte) error {
 		if !ok {
 			return fmt.Errorf("line %d is neither NAME=VALUE nor a comment", i+1)
 		}
-		if strings.TrimSpace(key) == "FeatureType" && !slices.Contains([]string{"0", "1", "2", "3", "4"}, strings.TrimSpace(value)) {
-			return fmt.Errorf("line %d: FeatureType is %.20q; it must be 0 (by the vGPU's type), 1 (vGPU), 2 (virtual workstation), 3 or 4 (virtual compute server)", i+1, strings.TrimSpace(value))
+		if strings.TrimSpace(key) == "FeatureType" &&
+			!slices.Contains([]string{"0", "1", "2", "3", "4"}, strings.TrimSpace(value)) {
+			return fmt.Errorf(
+				"line %d: FeatureType is %.20q; it must be 0 (by the vGPU's type), 1 (vGPU), 2 (virtual workstation), 3 or 4 (virtual compute server)",
+				i+1,
+				strings.TrimSpace(value),
+			)
 		}
 	}
 	return nil
@@ -176,8 +191,8 @@ func (l Licence) String() string {
 	return fmt.Sprintf("%d token(s), until %s", len(l.Tokens), l.Until.Format(time.RFC3339))
 }
 
-// install copies the files to where nvidia-gridd reads them. It removes tokens that are no longer in the
-// folder of drivers' settings, if that has any.
+// install copies the files to where nvidia-gridd reads them. It removes tokens that are no longer
+// in the folder of drivers' settings, if that has any.
 func (f Facts) install(l Licence) error {
 	if l.Settings != nil {
 		if err := writeFile(f.path(settingsFile), l.Settings, 0o644); err != nil {
@@ -215,8 +230,9 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 }
 
 // Check looks at the files of the licence. licence is whose the image's driver needs: a value of
-// driverinfo.VGPULicences; "": the driver is for whole GPUs. nvidia-gridd refuses to start with a file that is
-// no token, and a guest without a licence works for a while: only the first prevents a start (fatal). Without a fix all is well.
+// driverinfo.VGPULicences; "": the driver is for whole GPUs. nvidia-gridd refuses to start with a
+// file that is no token, and a guest without a licence works for a while: only the first prevents a
+// start (fatal). Without a fix all is well.
 func (f Facts) Check(licence string) (text, fix string, fatal bool) {
 	if licence == "" {
 		return "the image has no driver for vGPUs", "", false
@@ -227,9 +243,15 @@ func (f Facts) Check(licence string) (text, fix string, fatal bool) {
 	case err != nil:
 		return err.Error(), "Correct the files of the licence: the Secret of vgpu.licensing.secretName, or the folder that is mounted at " + f.Drivers + ".", true
 	case len(l.Tokens) > 0 && !l.Usable:
-		return strings.Join(l.Notes, "; "), "Without a valid token the vGPUs get no licence, and become slow.", false
+		return strings.Join(
+			l.Notes,
+			"; ",
+		), "Without a valid token the vGPUs get no licence, and become slow.", false
 	case len(l.Notes) > 0:
-		return "licence: " + l.String() + "; " + strings.Join(l.Notes, "; "), "Correct the files of the licence.", false
+		return "licence: " + l.String() + "; " + strings.Join(
+			l.Notes,
+			"; ",
+		), "Correct the files of the licence.", false
 	}
 	return "licence: " + l.String(), "", false
 }
@@ -240,8 +262,8 @@ const (
 	LicenceRequire = "require" // the node is not ready
 )
 
-// Unlicensed says which GPUs have no licence; "" if all have one, or need none. The text has no time in it,
-// so that it is reported once.
+// Unlicensed says which GPUs have no licence; "" if all have one, or need none. The text has no
+// time in it, so that it is reported once.
 func Unlicensed(gpus []probe.Device) string {
 	var without []string
 	for _, g := range gpus {
@@ -252,6 +274,8 @@ func Unlicensed(gpus []probe.Device) string {
 	if len(without) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("vGPU without a licence: %s; it becomes slow after some minutes to a day: look at the state of nvidia-gridd, the token and the licence server",
-		strings.Join(without, ", "))
+	return fmt.Sprintf(
+		"vGPU without a licence: %s; it becomes slow after some minutes to a day: look at the state of nvidia-gridd, the token and the licence server",
+		strings.Join(without, ", "),
+	)
 }

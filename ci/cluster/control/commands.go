@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	buildLimit   = 35 * time.Minute // five times the duration of building everything on two idle cores
+	// five times the duration of building everything on two idle cores
+	buildLimit   = 35 * time.Minute
 	commandLimit = 15 * time.Minute // helm's waits for a roll-out have shorter limits of their own
 )
 
@@ -32,9 +33,9 @@ func Gate(t testing.TB) {
 	tool.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
 }
 
-// Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
-// kubectl, helm and kwok. It builds programs that are missing or have another version, which takes minutes
-// and may download Go modules. Without DRIVER_E2E=1 the test is skipped.
+// Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
+// kubelet, kubectl, helm and kwok. It builds programs that are missing or have another version,
+// which takes minutes and may download Go modules. Without DRIVER_E2E=1 the test is skipped.
 func Bin(t testing.TB) string {
 	t.Helper()
 	Gate(t)
@@ -92,35 +93,45 @@ func (c *Client) Go() (*kubernetes.Clientset, *rest.Config) {
 	return require.Value(kubernetes.NewForConfig(config))(c.T), config
 }
 
-// Wait calls check until it returns nil, at most for limit. Then the test fails with the description of the
-// condition and the last error.
+// Wait calls check until it returns nil, at most for limit. Then the test fails with the
+// description of the condition and the last error.
 func (c *Client) Wait(limit time.Duration, what string, check func() error) {
 	c.T.Helper()
 	c.Patience.Wait(c.T, limit, what, check)
 }
 
-// run gives a command caches and settings in a folder of its own, separate from those of the user who runs the
-// tests. It does not use the test's context: the report of a failed test runs after that context has ended.
+// run gives a command caches and settings in a folder of its own, separate from those of the user
+// who runs the tests. It does not use the test's context: the report of a failed test runs after
+// that context has ended.
 func (c *Client) run(stdin, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin, name), args...)
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + c.Home, "TMPDIR=" + c.Home, "KUBECACHEDIR=" + filepath.Join(c.Home, "cache"),
+		"PATH=" + os.Getenv(
+			"PATH",
+		), "HOME=" + c.Home, "TMPDIR=" + c.Home, "KUBECACHEDIR=" + filepath.Join(c.Home, "cache"),
 		"KUBECTL_KUBERC=false", "HELM_NO_PLUGINS=1", "KUBECONFIG=" + c.Config,
 	}
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf(
+			"%s %s: %w: %s",
+			name,
+			strings.Join(args, " "),
+			err,
+			strings.TrimSpace(stderr.String()),
+		)
 	}
 	return stdout.String(), nil
 }
 
-// Helm runs the helm of Bin for commands that need no cluster: lint, template, package. It returns stdout;
-// the error has stderr.
+// Helm runs the helm of Bin for commands that need no cluster: lint, template, package. It returns
+// stdout; the error has stderr.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	c := &Client{T: t, Bin: Bin(t), Home: t.TempDir(), Config: "/dev/null"}

@@ -31,7 +31,8 @@ type Config struct {
 	KWOK        bool // simulates every node that is created; pods on them run and end at once
 }
 
-// Plane is a running control plane, used by one user: Start returns it for cluster-admin, As for other users.
+// Plane is a running control plane, used by one user: Start returns it for cluster-admin, As for
+// other users.
 type Plane struct {
 	Client
 	dir    string // folder of everything that belongs to the plane
@@ -39,8 +40,9 @@ type Plane struct {
 	pki    *PKI
 }
 
-// Start starts a control plane that ends with the test. It returns when the API server is ready and, with
-// controllers, when the namespace default has its service account. Without DRIVER_E2E=1 the test is skipped.
+// Start starts a control plane that ends with the test. It returns when the API server is ready
+// and, with controllers, when the namespace default has its service account. Without DRIVER_E2E=1
+// the test is skipped.
 func Start(t testing.TB, config Config) *Plane {
 	t.Helper()
 	bin := Bin(t)
@@ -78,18 +80,21 @@ func Start(t testing.TB, config Config) *Plane {
 
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// run starts a program and waits until it is ready. It runs until the test ends, and a test in which it ends by
-// itself fails. If this process dies, the kernel kills it. Cleanups run last in, first out: etcd, which was
-// first, ends after the API server.
+// run starts a program and waits until it is ready. It runs until the test ends, and a test in
+// which it ends by itself fails. If this process dies, the kernel kills it. Cleanups run last in,
+// first out: etcd, which was first, ends after the API server.
 func (p *Plane) run(name string, args []string, ready func() error) {
 	p.T.Helper()
 	var log tool.Buffer
 	cmd := exec.Command(filepath.Join(p.Bin, name), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, &log, &log
+	cmd.Dir = p.dir
+	cmd.Stdout = &log
+	cmd.Stderr = &log
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + p.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	require.NoErrorf(p.T, cmd.Start(), "start %s", name)
-	done, ended := make(chan struct{}), error(nil)
+	done := make(chan struct{})
+	ended := error(nil)
 	go func() { ended = cmd.Wait(); close(done) }()
 	p.T.Cleanup(func() {
 		select {
@@ -120,8 +125,8 @@ func (p *Plane) run(name string, args []string, ready func() error) {
 	}
 }
 
-// reservePort returns a port of loopback that stays reserved until the test ends: it is bound to a socket that
-// does not listen, and the API server shares it (--permit-port-sharing).
+// reservePort returns a port of loopback that stays reserved until the test ends: it is bound to a
+// socket that does not listen, and the API server shares it (--permit-port-sharing).
 func reservePort(t testing.TB) int {
 	t.Helper()
 	fd := require.Value(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
@@ -132,19 +137,29 @@ func reservePort(t testing.TB) int {
 	return address.(*unix.SockaddrInet4).Port //nolint:errcheck // the socket is one of IPv4
 }
 
-// As returns the same plane with another user, by impersonation: the API server decides as if that user sent
-// the requests.
+// As returns the same plane with another user, by impersonation: the API server decides as if that
+// user sent the requests.
 func (p *Plane) As(user string, groups ...string) *Plane {
 	p.T.Helper()
 	admin := p.pki.ca.Client("admin", "system:masters")
-	return p.user(&api.AuthInfo{ClientCertificateData: []byte(admin.CertPEM()), ClientKeyData: []byte(admin.KeyPEM()),
-		Impersonate: user, ImpersonateGroups: groups})
+	return p.user(
+		&api.AuthInfo{
+			ClientCertificateData: []byte(admin.CertPEM()),
+			ClientKeyData:         []byte(admin.KeyPEM()),
+			Impersonate:           user,
+			ImpersonateGroups:     groups,
+		},
+	)
 }
 
 // ServiceAccount returns the plane as a pod with this service account uses it.
 func (p *Plane) ServiceAccount(namespace, name string) *Plane {
 	p.T.Helper()
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	groups := []string{
+		"system:serviceaccounts",
+		"system:serviceaccounts:" + namespace,
+		"system:authenticated",
+	}
 	return p.As("system:serviceaccount:"+namespace+":"+name, groups...)
 }
 
@@ -159,12 +174,14 @@ func (p *Plane) user(user *api.AuthInfo) *Plane {
 	home, err := os.MkdirTemp(p.dir, "user-") //nolint:usetesting // inside the plane's folder, which is removed with the plane
 	require.NoError(p.T, err)
 	other := *p
-	other.Home, other.Config = home, filepath.Join(home, "kubeconfig")
+	other.Home = home
+	other.Config = filepath.Join(home, "kubeconfig")
 	require.NoError(p.T, p.pki.write(other.Config, p.server, user))
 	return &other
 }
 
-// Account makes the folder that Kubernetes mounts into a pod with this token, and returns it with the server's URL.
+// Account makes the folder that Kubernetes mounts into a pod with this token, and returns it with
+// the server's URL.
 func (p *Plane) Account(token, namespace string) (server, dir string) {
 	p.T.Helper()
 	dir = p.T.TempDir()
@@ -174,7 +191,8 @@ func (p *Plane) Account(token, namespace string) (server, dir string) {
 	return p.server, dir
 }
 
-// With returns the same plane for another test, such as a subtest: failures are reported to that test.
+// With returns the same plane for another test, such as a subtest: failures are reported to that
+// test.
 func (p *Plane) With(t testing.TB) *Plane {
 	other := *p
 	other.T = t

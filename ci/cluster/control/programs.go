@@ -13,10 +13,11 @@ const (
 	serviceAddress = "10.96.0.1"
 )
 
-// etcdArgs opens no port: etcd's only client shares the folder. The data are worthless after the test, so
-// etcd does not sync them to the disk.
+// etcdArgs opens no port: etcd's only client shares the folder. The data are worthless after the
+// test, so etcd does not sync them to the disk.
 func (p *Plane) etcdArgs() []string {
-	const peer = "unix://localhost:1" // a file of this name in the folder; etcd requires a port in the URL that it advertises
+	// a file of this name in the folder; etcd requires a port in the URL that it advertises
+	const peer = "unix://localhost:1"
 	return []string{
 		"--name=test", "--data-dir=" + filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=" + p.etcd(), "--advertise-client-urls=unix://localhost:2", "--enable-grpc-gateway=false",
@@ -26,36 +27,58 @@ func (p *Plane) etcdArgs() []string {
 
 func (p *Plane) etcd() string { return "unix://" + filepath.Join(p.dir, "etcd.sock") }
 
-// apiserverArgs sets authorization and admission as kubeadm does for its clusters: the Node and RBAC
-// authorizers, the default admission plugins, with Pod Security among them, and NodeRestriction.
+// apiserverArgs sets authorization and admission as kubeadm does for its clusters: the Node and
+// RBAC authorizers, the default admission plugins, with Pod Security among them, and
+// NodeRestriction.
 func (p *Plane) apiserverArgs(port int) []string {
 	return []string{
 		"--etcd-servers=" + p.etcd(), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--permit-port-sharing",
-		"--endpoint-reconciler-type=none", // no client reaches the server through its service, and its address is no valid endpoint
+		// no client reaches the server through its service, and its address is no valid endpoint
+		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-		"--client-ca-file=" + p.pki.Path("ca.crt"), "--cert-dir=" + filepath.Join(p.dir, "apiserver"),
-		"--tls-cert-file=" + p.pki.Path("apiserver.crt"), "--tls-private-key-file=" + p.pki.Path("apiserver.key"),
+		"--client-ca-file=" + p.pki.Path(
+			"ca.crt",
+		), "--cert-dir=" + filepath.Join(p.dir, "apiserver"),
+		"--tls-cert-file=" + p.pki.Path(
+			"apiserver.crt",
+		), "--tls-private-key-file=" + p.pki.Path("apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + p.pki.Path("sa.pub"), "--service-account-signing-key-file=" + p.pki.Path("sa.key"),
+		"--service-account-key-file=" + p.pki.Path(
+			"sa.pub",
+		), "--service-account-signing-key-file=" + p.pki.Path("sa.key"),
 	}
 }
 
-// controllersArgs raises the limits on its requests: a roll-out over a thousand nodes sends thousands of
-// them.
+// controllersArgs raises the limits on its requests: a roll-out over a thousand nodes sends
+// thousands of them.
 func (p *Plane) controllersArgs() []string {
 	return []string{
-		"--kubeconfig=" + p.path("controllers.kubeconfig"), "--use-service-account-credentials", "--leader-elect=false", "--secure-port=0",
-		"--service-account-private-key-file=" + p.pki.Path("sa.key"), "--root-ca-file=" + p.pki.Path("ca.crt"),
+		"--kubeconfig=" + p.path(
+			"controllers.kubeconfig",
+		), "--use-service-account-credentials", "--leader-elect=false", "--secure-port=0",
+		"--service-account-private-key-file=" + p.pki.Path(
+			"sa.key",
+		), "--root-ca-file=" + p.pki.Path("ca.crt"),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	}
 }
 
 func (p *Plane) schedulerArgs() ([]string, error) {
-	config := fmt.Sprintf(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+	config := fmt.Sprintf(
+		`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 "leaderElection": {"leaderElect": false},
-"clientConnection": {"kubeconfig": %q, "qps": 500, "burst": 1000}}`, p.path("scheduler.kubeconfig"))
-	return []string{"--config=" + p.path("scheduler.json"), "--secure-port=0"}, os.WriteFile(p.path("scheduler.json"), []byte(config), 0o600)
+"clientConnection": {"kubeconfig": %q, "qps": 500, "burst": 1000}}`,
+		p.path("scheduler.kubeconfig"),
+	)
+	return []string{
+			"--config=" + p.path("scheduler.json"),
+			"--secure-port=0",
+		}, os.WriteFile(
+			p.path("scheduler.json"),
+			[]byte(config),
+			0o600,
+		)
 }
 
 // kwokStages is kwok's configuration; without stages kwok does nothing.
@@ -67,6 +90,7 @@ var kwokStages []byte
 func (p *Plane) kwokArgs() ([]string, error) {
 	return []string{
 		"--kubeconfig=" + p.Config, "--config=" + p.path("kwok.yaml"), "--manage-all-nodes",
-		"--v=WARN", "--node-lease-duration-seconds=40", // without leases the node controller considers the nodes lost
+		// without leases the node controller considers the nodes lost
+		"--v=WARN", "--node-lease-duration-seconds=40",
 	}, os.WriteFile(p.path("kwok.yaml"), kwokStages, 0o600)
 }

@@ -1,6 +1,7 @@
-// Program agent runs in a guest of the lab: it starts the processes that the test asks for, and reports their
-// output and their ends. Standard input is the virtio-serial port, open for both directions. It trusts the test.
-// By the path of a program for NVLink switches, it is the stand-in for that.
+// Program agent runs in a guest of the lab: it starts the processes that the test asks for, and
+// reports their output and their ends. Standard input is the virtio-serial port, open for both
+// directions. It trusts the test. By the path of a program for NVLink switches, it is the stand-in
+// for that.
 package main
 
 import (
@@ -46,7 +47,8 @@ type agent struct {
 	out  sync.Mutex // one event at a time
 }
 
-// serve answers requests until the port fails. The guest ends with the agent, so nothing waits for processes.
+// serve answers requests until the port fails. The guest ends with the agent, so nothing waits for
+// processes.
 func (a *agent) serve() error {
 	for requests := json.NewDecoder(a.port); ; {
 		var r wire.Request
@@ -84,14 +86,19 @@ func (a *agent) run(r wire.Request) error {
 	}
 	defer output.Close()
 	cmd := exec.Command(r.Args[0], r.Args[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Env, "/", bytes.NewReader(r.Input), input, input
+	cmd.Env = r.Env
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(r.Input)
+	cmd.Stdout = input
+	cmd.Stderr = input
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	_ = input.Close() // only this copy of the descriptor
 	if err != nil {
 		return err
 	}
-	read, ended := make(chan struct{}), make(chan struct{})
+	read := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(read)
 		a.lines(r.Process, output)
@@ -110,7 +117,8 @@ func (a *agent) run(r wire.Request) error {
 	return nil
 }
 
-// pidOf waits for the PID in a file, and returns 0 if the process ended without it. No file means the process's own.
+// pidOf waits for the PID in a file, and returns 0 if the process ended without it. No file means
+// the process's own.
 func pidOf(file string, own int, ended <-chan struct{}) int {
 	if file == "" {
 		return own
@@ -135,7 +143,13 @@ func (a *agent) lines(process string, r io.Reader) {
 	for in := bufio.NewReaderSize(r, wire.MaxText); ; {
 		line, err := in.ReadSlice('\n') // a line longer than the buffer comes in parts
 		if len(line) > 0 {
-			a.send(wire.Event{Kind: wire.Line, Process: process, Text: string(bytes.TrimSuffix(line, []byte("\n")))})
+			a.send(
+				wire.Event{
+					Kind:    wire.Line,
+					Process: process,
+					Text:    string(bytes.TrimSuffix(line, []byte("\n"))),
+				},
+			)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return

@@ -1,8 +1,8 @@
 package qemu
 
-// Model holds the values that the driver reads when it probes a simulated device. It has just enough registers
-// for the driver's probe to accept or refuse the device as it would the real one; nothing behind them works, and
-// no adapter ever initialises.
+// Model holds the values that the driver reads when it probes a simulated device. It has just
+// enough registers for the driver's probe to accept or refuse the device as it would the real one;
+// nothing behind them works, and no adapter ever initialises.
 type Model struct {
 	Name   string
 	Device uint16 // PCI device id
@@ -13,15 +13,22 @@ type Model struct {
 	VPD    string // vital product data; "": none
 }
 
-// The GPUs, both boards without a display. 535.261.03 loads with them, the closed modules and the open ones.
+// The GPUs, both boards without a display. 535.261.03 loads with them, the closed modules and the
+// open ones.
 var (
 	T4   = Model{Name: "T4", Device: 0x1eb8, Class: 0x030200, Boot0: 0x164000a1, Boot42: 0x164a1000}
-	A100 = Model{Name: "A100", Device: 0x20b0, Class: 0x030200, Boot0: 0x170000a1, Boot42: 0x170a1000}
+	A100 = Model{
+		Name:   "A100",
+		Device: 0x20b0,
+		Class:  0x030200,
+		Boot0:  0x170000a1,
+		Boot42: 0x170a1000,
+	}
 )
 
-// Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the switches of
-// an HGX B200 are managed, as its vital product data say. 535.261.03 probes the NVSwitch and refuses it with
-// EIO, after WARNINGs of its own (SXid 10009, firmware recovery mode).
+// Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the
+// switches of an HGX B200 are managed, as its vital product data say. 535.261.03 probes the
+// NVSwitch and refuses it with EIO, after WARNINGs of its own (SXid 10009, firmware recovery mode).
 var (
 	NVSwitch   = Model{Name: "NVSwitch", Device: 0x22a3, Class: 0x068000}
 	Management = Model{Name: "Management", Vendor: 0x15b3, Device: 0x1021, Class: 0x020700,

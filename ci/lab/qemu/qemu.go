@@ -16,7 +16,8 @@ import (
 func SocketPair(t testing.TB) (net.Conn, *os.File) {
 	t.Helper()
 	fds := require.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
-	mine, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
+	mine := os.NewFile(uintptr(fds[0]), "socket")
+	theirs := os.NewFile(uintptr(fds[1]), "socket")
 	conn, err := net.FileConn(mine)
 	require.NoError(t, errors.Join(err, mine.Close()))
 	return conn, theirs

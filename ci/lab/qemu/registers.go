@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1 and 2: with
-// a gap before a BAR the driver would report that the BAR has no size.
+// bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1
+// and 2: with a gap before a BAR the driver would report that the BAR has no size.
 var bars = [...]struct{ size, flags uint32 }{{16 << 20, 0}, {64 << 20, 8}, {32 << 20, 8}}
 
 const (
@@ -53,8 +53,8 @@ func newGPU(m Model) *gpu {
 	return g
 }
 
-// capabilities builds the chain: 0x60 power management, 0x68 MSI, 0x78 PCI Express, 0xc8 MSI-X. The driver
-// requires the last.
+// capabilities builds the chain: 0x60 power management, 0x68 MSI, 0x78 PCI Express, 0xc8 MSI-X. The
+// driver requires the last.
 func (g *gpu) capabilities() {
 	g.set32(0x60, 0x00036801, 0)
 	g.set16(0x64, 8, 3)
@@ -116,7 +116,8 @@ func (g *gpu) writeConfig(at uint32, value uint64, n int) {
 		return
 	}
 	for i := range n {
-		o, m := int(at)+i, g.writable[int(at)+i]
+		o := int(at) + i
+		m := g.writable[int(at)+i]
 		g.config[o] = g.config[o]&^m | byte(value>>(8*i))&m
 	}
 	if at == vpdCapability || at == vpdCapability+2 {
@@ -163,8 +164,8 @@ func (g *gpu) writeMemory(address, value uint64, n int) {
 	}
 }
 
-// vpdCapability is where the capability with the vital product data is: an address with the flag bit 15, and
-// four bytes of data.
+// vpdCapability is where the capability with the vital product data is: an address with the flag
+// bit 15, and four bytes of data.
 const vpdCapability = 0xd8
 
 // addVPD appends the capability to the chain, after MSI-X.
@@ -176,8 +177,8 @@ func (g *gpu) addVPD(data string) {
 	g.set32(vpdCapability+4, 0, 0xffffffff)
 }
 
-// fetchVPD does what a device does when an address without the flag is written: it puts four bytes into the
-// data register, and sets the flag.
+// fetchVPD does what a device does when an address without the flag is written: it puts four bytes
+// into the data register, and sets the flag.
 func (g *gpu) fetchVPD() {
 	at := binary.LittleEndian.Uint16(g.config[vpdCapability+2:])
 	if g.vpd == "" || at&0x8000 != 0 {

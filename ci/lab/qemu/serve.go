@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The commands of QEMU 7's multi-process protocol (hw/remote/mpqemu-link.h in its sources). A message is a
-// header of 16 bytes {int32 command, 4 bytes padding, uint64 size} and size bytes of data; numbers are in the
-// machine's byte order. sync and setIRQ carry file descriptors and get no answer.
+// The commands of QEMU 7's multi-process protocol (hw/remote/mpqemu-link.h in its sources). A
+// message is a header of 16 bytes {int32 command, 4 bytes padding, uint64 size} and size bytes of
+// data; numbers are in the machine's byte order. sync and setIRQ carry file descriptors and get no
+// answer.
 const (
 	cmdSync = iota
 	cmdReturn
@@ -33,14 +34,16 @@ const (
 
 // GPU is a simulated function with its server.
 type GPU struct {
-	// File is QEMU's end of the socket: the fd of a device x-pci-proxy-dev. Close it when QEMU has been started.
+	// File is QEMU's end of the socket: the fd of a device x-pci-proxy-dev. Close it when QEMU has
+	// been started.
 	File *os.File
 	ours net.Conn
 	done chan error
 }
 
 // Serve simulates a model until QEMU ends or Close is called. It is the other end of QEMU's device
-// x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a socket.
+// x-pci-proxy-dev, which sends every access to a PCI function's configuration space and BARs over a
+// socket.
 func Serve(t testing.TB, m Model) *GPU {
 	t.Helper()
 	conn, theirs := SocketPair(t)
@@ -53,7 +56,8 @@ func Serve(t testing.TB, m Model) *GPU {
 	return g
 }
 
-// Close ends the service and returns an error if QEMU broke the protocol. The end of QEMU is not an error.
+// Close ends the service and returns an error if QEMU broke the protocol. The end of QEMU is not an
+// error.
 func (g *GPU) Close() error {
 	_ = g.File.Close() // closed already after QEMU's start
 	_ = g.ours.Close()
@@ -65,7 +69,8 @@ func (g *GPU) Close() error {
 func serve(conn net.Conn, g *gpu) error {
 	for {
 		cmd, data, err := receive(conn)
-		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
+		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
+			errors.Is(err, unix.ECONNRESET) {
 			return nil
 		}
 		if err != nil {
@@ -88,8 +93,8 @@ func serve(conn net.Conn, g *gpu) error {
 	}
 }
 
-// receive reads one message. The kernel closes the descriptors that come with it, because nobody asks for them:
-// memory and interrupts are not simulated.
+// receive reads one message. The kernel closes the descriptors that come with it, because nobody
+// asks for them: memory and interrupts are not simulated.
 func receive(conn net.Conn) (cmd int32, data []byte, err error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(conn, header[:]); err != nil {
@@ -111,7 +116,12 @@ func receive(conn net.Conn) (cmd int32, data []byte, err error) {
 func (g *gpu) handle(cmd int32, data []byte) (value uint64, answer bool, err error) {
 	need := map[int32]int{cmdConfigRead: 12, cmdConfigWrite: 12, cmdMemoryRead: 20, cmdMemoryWrite: 20}[cmd]
 	if len(data) < need {
-		return 0, false, fmt.Errorf("fake GPU: message %d has %d bytes, not %d", cmd, len(data), need)
+		return 0, false, fmt.Errorf(
+			"fake GPU: message %d has %d bytes, not %d",
+			cmd,
+			len(data),
+			need,
+		)
 	}
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(data[at:]) }
 	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(data[at:]) }

@@ -1,18 +1,20 @@
-// Package wire holds the protocol between the test on the host and the agent in the guest: JSON objects over a
-// virtio-serial port. The test asks for processes, and the agent tells what becomes of them.
+// Package wire holds the protocol between the test on the host and the agent in the guest: JSON
+// objects over a virtio-serial port. The test asks for processes, and the agent tells what becomes
+// of them.
 package wire
 
 // MaxText bounds one line of a process's output; longer ones come in parts.
 const MaxText = 32 << 10
 
-// Request asks the agent to start a process. The environment's PATH has no effect on where its program is found.
+// Request asks the agent to start a process. The environment's PATH has no effect on where its
+// program is found.
 type Request struct {
 	Process string // its name in the events; each is used once
 	Args    []string
 	Env     []string
 	Input   []byte `json:",omitempty"` // all of its standard input
-	// PIDFile is where the process writes the PID of another one, which it starts and waits for. The events tell
-	// of that PID then.
+	// PIDFile is where the process writes the PID of another one, which it starts and waits for.
+	// The events tell of that PID then.
 	PIDFile string `json:",omitempty"`
 }
 
@@ -29,8 +31,8 @@ type Event struct {
 // Kind says what has happened.
 type Kind string
 
-// The kinds. Of a process there is Exited or Failed in the end; before, Started (unless it wrote no PIDFile) and any
-// number of lines, in any order.
+// The kinds. Of a process there is Exited or Failed in the end; before, Started (unless it wrote no
+// PIDFile) and any number of lines, in any order.
 const (
 	Ready   Kind = "ready" // the agent takes requests now; the text is the kernel's release
 	Started Kind = "started"

@@ -4,8 +4,8 @@
 //	go run ./ci/lint/tiers -all         every tier, whole
 //	go run ./ci/lint/tiers NAME...      these tiers, whole; "lab" stands for all tiers that begin with lab-
 //
-// It prints how long each tier took. A tier that fails, or has not ended after an hour, does not stop the others.
-// ci/e2e/run installs what the tests need and calls this command.
+// It prints how long each tier took. A tier that fails, or has not ended after an hour, does not
+// stop the others. ci/e2e/run installs what the tests need and calls this command.
 package main
 
 import (
@@ -48,8 +48,13 @@ func work(ctx context.Context, all bool, names []string) error {
 	}
 	var failed, lines []string
 	for _, t := range chosen {
-		begin, result := time.Now(), "pass"
-		limited, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not at its end after %s", limit))
+		begin := time.Now()
+		result := "pass"
+		limited, stop := context.WithTimeoutCause(
+			ctx,
+			limit,
+			fmt.Errorf("not at its end after %s", limit),
+		)
 		for _, args := range t.commands(whole) {
 			if err := run(limited, args); err != nil {
 				failed, result = append(failed, t.Name), cmp.Or(context.Cause(limited), err).Error()
@@ -57,7 +62,10 @@ func work(ctx context.Context, all bool, names []string) error {
 			}
 		}
 		stop()
-		lines = append(lines, fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, time.Since(begin).Seconds(), result))
+		lines = append(
+			lines,
+			fmt.Sprintf("e2e: %-16s %5.0f s, %s", t.Name, time.Since(begin).Seconds(), result),
+		)
 		fmt.Fprintln(os.Stderr, lines[len(lines)-1])
 		if ctx.Err() != nil {
 			break
@@ -70,11 +78,12 @@ func work(ctx context.Context, all bool, names []string) error {
 	return ctx.Err()
 }
 
-// run runs a program in a group of its own: go test alone, when it is interrupted, waits for its tests, and they do
-// not know.
+// run runs a program in a group of its own: go test alone, when it is interrupted, waits for its
+// tests, and they do not know.
 func run(ctx context.Context, args []string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "DRIVER_E2E=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

@@ -19,10 +19,12 @@ type tier struct {
 	Name     string
 	About    string
 	Packages []string
-	Tests    []string          // regular expressions for names of tests; none: all tests of the packages
-	Later    map[string]string // tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
-	Parallel int               // guests at a time; 0: as many tests as processors
-	Cluster  bool              // needs Kubernetes' programs
+	// regular expressions for names of tests; none: all tests of the packages
+	Tests []string
+	// tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
+	Later    map[string]string
+	Parallel int  // guests at a time; 0: as many tests as processors
+	Cluster  bool // needs Kubernetes' programs
 }
 
 func tiers() ([]tier, error) {
@@ -35,12 +37,15 @@ func tiers() ([]tier, error) {
 	return all, nil
 }
 
-// choose returns the tiers with these names, or whose names begin with them; without names all, except those that
-// CI leaves out.
+// choose returns the tiers with these names, or whose names begin with them; without names all,
+// except those that CI leaves out.
 func choose(all []tier, whole bool, names []string) (chosen []tier, err error) {
 	used := map[string]bool{}
 	for _, t := range all {
-		i := slices.IndexFunc(names, func(name string) bool { return t.Name == name || strings.HasPrefix(t.Name, name+"-") })
+		i := slices.IndexFunc(
+			names,
+			func(name string) bool { return t.Name == name || strings.HasPrefix(t.Name, name+"-") },
+		)
 		if i >= 0 {
 			used[names[i]] = true
 		}
@@ -64,12 +69,22 @@ func (t tier) run() string {
 	return "^(" + strings.Join(t.Tests, "|") + ")$"
 }
 
-// commands returns what the tier runs. A test that hangs ends before the tier's limit and says where it was.
+// commands returns what the tier runs. A test that hangs ends before the tier's limit and says
+// where it was.
 func (t tier) commands(whole bool) (all [][]string) {
 	if t.Cluster {
 		all = append(all, []string{"ci/cluster/tools/build"})
 	}
-	args := []string{"go", "test", "-v", "-count=1", "-vet=off", "-p=1", "-timeout=58m", "-run=" + t.run()}
+	args := []string{
+		"go",
+		"test",
+		"-v",
+		"-count=1",
+		"-vet=off",
+		"-p=1",
+		"-timeout=58m",
+		"-run=" + t.run(),
+	}
 	if t.Parallel > 0 {
 		args = append(args, fmt.Sprintf("-parallel=%d", t.Parallel))
 	}
@@ -91,5 +106,6 @@ func (t tier) commands(whole bool) (all [][]string) {
 // empty says whether CI leaves out the whole tier.
 func (t tier) empty() bool {
 	_, all := t.Later[strings.Join(t.Tests, "|")]
-	return len(t.Tests) > 0 && (all || !slices.ContainsFunc(t.Tests, func(test string) bool { return t.Later[test] == "" }))
+	return len(t.Tests) > 0 &&
+		(all || !slices.ContainsFunc(t.Tests, func(test string) bool { return t.Later[test] == "" }))
 }

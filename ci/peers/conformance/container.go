@@ -13,21 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look is the script that runs in the container. It prints which of the driver's libraries the dynamic linker
-// knows, which of them it cannot load, whether device nodes can be opened, and what nvidia-smi answers.
+// look is the script that runs in the container. It prints which of the driver's libraries the
+// dynamic linker knows, which of them it cannot load, whether device nodes can be opened, and what
+// nvidia-smi answers.
 //
 //go:embed look.sh
 var look string
 
-// lifecycle is a container's. The runtime changes a bundle on create only, so create and start are separate.
+// lifecycle is a container's. The runtime changes a bundle on create only, so create and start are
+// separate.
 const lifecycle = `runtime="nvidia-container-runtime --log $bundle/runc.log"
 $runtime create --bundle $bundle $id
 $runtime start $id
 while $runtime state $id | grep -q '"status": "running"'; do sleep 0.05; done
 $runtime delete --force $id`
 
-// container starts a container with a CDI device through nvidia-container-runtime and runc and reports what
-// the script finds in it.
+// container starts a container with a CDI device through nvidia-container-runtime and runc and
+// reports what the script finds in it.
 func (s session) container(ctx context.Context, name, device string) {
 	id := fmt.Sprintf("conformance-%d", len(s.Clients))
 	bundle := filepath.Join("/run", id)
@@ -45,8 +47,8 @@ func (s session) container(ctx context.Context, name, device string) {
 	s.end(c, stdout, stderr)
 }
 
-// inspect reads the script's lines: "library NAME", "broken NAME: reason", "device NAME: reason or ok", "smi
-// CODE".
+// inspect reads the script's lines: "library NAME", "broken NAME: reason", "device NAME: reason or
+// ok", "smi CODE".
 func (s session) inspect(c *Client, output string) {
 	c.Code = -1
 	for line := range strings.Lines(output) {
@@ -59,7 +61,8 @@ func (s session) inspect(c *Client, output string) {
 		case "device":
 			node, reason, _ := strings.Cut(rest, ": ")
 			c.Found.Devices = append(c.Found.Devices, node)
-			// Any other error means that the device node can be opened: the driver answered, or no driver is loaded.
+			// Any other error means that the device node can be opened: the driver answered, or no
+			// driver is loaded.
 			if strings.Contains(reason, "not permitted") || strings.Contains(reason, "Permission denied") {
 				c.problem("%s cannot be opened: %s", node, reason)
 			}
@@ -78,8 +81,8 @@ func (s session) inspect(c *Client, output string) {
 	}
 }
 
-// writeBundle makes an OCI bundle whose root is the world's system, with a folder in memory above it, because
-// hooks write to it.
+// writeBundle makes an OCI bundle whose root is the world's system, with a folder in memory above
+// it, because hooks write to it.
 func writeBundle(dir, id, device string) error {
 	for _, name := range []string{"rootfs", "upper", "work"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -94,20 +97,39 @@ func writeBundle(dir, id, device string) error {
 		"ociVersion": "1.0.2",
 		"process": m{
 			"terminal": false, "cwd": "/", "user": m{"uid": 0, "gid": 0},
-			"env":  []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "NVIDIA_VISIBLE_DEVICES=" + device},
+			"env": []string{
+				"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+				"NVIDIA_VISIBLE_DEVICES=" + device,
+			},
 			"args": []string{"/bin/sh", "-c", look},
 		},
 		"root": m{"path": "rootfs", "readonly": false}, "hostname": "consumer",
 		"mounts": []m{
 			{"destination": "/proc", "type": "proc", "source": "proc"},
-			{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "mode=755", "size=64k"}},
+			{
+				"destination": "/dev",
+				"type":        "tmpfs",
+				"source":      "tmpfs",
+				"options":     []string{"nosuid", "mode=755", "size=64k"},
+			},
 			{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
-			{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"nosuid", "noexec", "nodev", "ro"}},
+			{
+				"destination": "/sys",
+				"type":        "sysfs",
+				"source":      "sysfs",
+				"options":     []string{"nosuid", "noexec", "nodev", "ro"},
+			},
 		},
 		"linux": m{
 			"cgroupsPath": "/" + id, // one level, which runc removes itself
-			"namespaces":  []m{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}},
-			"resources":   m{"devices": []m{{"allow": false, "access": "rwm"}}},
+			"namespaces": []m{
+				{"type": "pid"},
+				{"type": "mount"},
+				{"type": "ipc"},
+				{"type": "uts"},
+				{"type": "network"},
+			},
+			"resources": m{"devices": []m{{"allow": false, "access": "rwm"}}},
 		},
 	}
 	data, err := json.Marshal(config)

@@ -1,9 +1,10 @@
 package conformance
 
-// StartupProbe is what the GPU Operator 26.7 makes the kubelet run in the image of a driver, `sh` with a file
-// of a ConfigMap: the same programs in the same order, written for these tests. It makes the folder of the
-// markers, and checks first the module, then the daemons' status if a status file exists, then nvidia-smi.
-// Only then it writes the marker that the validator waits for. It exits 0 when the driver serves.
+// StartupProbe is what the GPU Operator 26.7 makes the kubelet run in the image of a driver, `sh`
+// with a file of a ConfigMap: the same programs in the same order, written for these tests. It
+// makes the folder of the markers, and checks first the module, then the daemons' status if a
+// status file exists, then nvidia-smi. Only then it writes the marker that the validator waits for.
+// It exits 0 when the driver serves.
 const StartupProbe = `set -eu
 validations=/run/nvidia/validations
 mkdir -p "$validations"

@@ -17,18 +17,28 @@ import (
 // keep is how long prepared folders of older versions stay.
 const keep = 48 * time.Hour
 
-// Prepare makes the consumer, or finds it in the cache, and returns its folder: a Debian 12 with nvidia-ctk,
-// nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock and runc; also the root of the containers that are started
-// in it. The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
-// build cache empty. Prepare fails the test if something is missing.
+// Prepare makes the consumer, or finds it in the cache, and returns its folder: a Debian 12 with
+// nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime, nvcdi-mock and runc; also the root of the
+// containers that are started in it. The folder belongs to the cache: do not write to it. The first
+// call takes about half a minute with Go's build cache empty. Prepare fails the test if something
+// is missing.
 func Prepare(t testing.TB) string {
 	t.Helper()
 	tool.Program(t, "runc", "runc")
-	repo, runc := require.Value(tool.Project())(t), require.Value(exec.LookPath("runc"))(t)
+	repo := require.Value(tool.Project())(t)
+	runc := require.Value(exec.LookPath("runc"))(t)
 	info := require.Value(os.Stat(runc))(t)
-	version := require.Value(tool.Run(t.Context(), repo, nil, "go", "env", "GOVERSION", "GOARCH"))(t)
+	version := require.Value(
+		tool.Run(t.Context(), repo, nil, "go", "env", "GOVERSION", "GOARCH"),
+	)(
+		t,
+	)
 	texts := []string{"layout 3", version, runc, fmt.Sprint(info.Size(), info.ModTime().UnixNano())}
-	key := require.Value(tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")))(t)
+	key := require.Value(
+		tool.CacheKey(texts, filepath.Join(repo, "ci/peers/conformance/clients")),
+	)(
+		t,
+	)
 	folder := require.Value(cacheDir())(t)
 	dir := filepath.Join(folder, key)
 	err := tool.Once(dir, func(partial string) error { return build(t, repo, runc, partial) })
@@ -37,8 +47,8 @@ func Prepare(t testing.TB) string {
 	return dir
 }
 
-// runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the specifications
-// of the run, and runc.
+// runtimeConfig is the configuration of nvidia-container-runtime: NVIDIA's mode cdi with the
+// specifications of the run, and runc.
 const runtimeConfig = `[nvidia-container-runtime]
 mode = "cdi"
 runtimes = ["/usr/sbin/runc"]
@@ -52,7 +62,8 @@ func build(t testing.TB, repo, runc, dir string) error {
 	base := require.Value(tool.Run(t.Context(), repo, nil, "ci/base", "debian12"))(t)
 	ocitest.Unpack(t, ocitest.Open(t, strings.TrimPrefix(strings.TrimSpace(base), "oci:")), dir)
 	config := filepath.Join(dir, "etc/nvidia-container-runtime")
-	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
+	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than
+	// Debian 12 has.
 	clients := filepath.Join(repo, "ci/peers/conformance/clients")
 	cgo := []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"}
 	for _, step := range [][]string{

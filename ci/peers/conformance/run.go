@@ -26,9 +26,9 @@ const (
 	options = "DRIVER_CONFORMANCE_OPTIONS" // has the Options of the process that examines, as JSON
 )
 
-// Run lets the programs of a consumer examine a driver root, in a process with mount and pid namespaces of its
-// own, so that the rest of the machine does not see what they do to /dev, /run or any mount. An error means that
-// they could not be run; problems are in the report.
+// Run lets the programs of a consumer examine a driver root, in a process with mount and pid
+// namespaces of its own, so that the rest of the machine does not see what they do to /dev, /run or
+// any mount. An error means that they could not be run; problems are in the report.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,19 +38,31 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), options+"="+string(text)), &stdout, &stderr, 10*time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
-	if err = cmd.Run(); err == nil {
+	cmd.Env = append(os.Environ(), options+"="+string(text))
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 10 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	err = cmd.Run()
+	if err == nil {
 		err = json.Unmarshal(stdout.Bytes(), &r)
 	}
 	if err != nil {
-		return r, fmt.Errorf("examine driver root %s: %w: %s", o.Root, err, bytes.TrimSpace(stderr.Bytes()))
+		return r, fmt.Errorf(
+			"examine driver root %s: %w: %s",
+			o.Root,
+			err,
+			bytes.TrimSpace(stderr.Bytes()),
+		)
 	}
 	return r, nil
 }
 
-// Examine is for TestMain. In the process that Run starts it prints the report and ends the process; otherwise
-// it does nothing.
+// Examine is for TestMain. In the process that Run starts it prints the report and ends the
+// process; otherwise it does nothing.
 func Examine() {
 	if os.Getenv(options) == "" {
 		return
@@ -92,12 +104,19 @@ func examine(ctx context.Context, o Options, out *json.Encoder) error {
 type session struct{ *Report }
 
 // start runs a program with the environment of a root shell, and more variables.
-func (s session) start(ctx context.Context, name string, env []string, command ...string) (c Client, stdout, stderr []byte) {
+func (s session) start(
+	ctx context.Context,
+	name string,
+	env []string,
+	command ...string,
+) (c Client, stdout, stderr []byte) {
 	c = Client{Name: name}
 	var out, log bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &log, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &log
+	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	c.Code = cmd.ProcessState.ExitCode() // -1 for nil: it never started
 	var exit *exec.ExitError

@@ -23,7 +23,8 @@ type edits struct {
 	} `json:"hooks"`
 }
 
-// inventory sorts what a CDI specification in JSON gives to a container that asks for all of its devices.
+// inventory sorts what a CDI specification in JSON gives to a container that asks for all of its
+// devices.
 func inventory(spec []byte) (Inventory, error) {
 	var s struct {
 		Devices []struct {
@@ -73,16 +74,17 @@ func (inv *Inventory) add(e edits) {
 	}
 }
 
-// libraryDirs are the folders of a driver root that every consumer searches: nvidia-ctk, the validator, the
-// device plugin and the DRA driver have these in common.
+// libraryDirs are the folders of a driver root that every consumer searches: nvidia-ctk, the
+// validator, the device plugin and the DRA driver have these in common.
 var libraryDirs = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
 }
 
-// expect returns what a complete and correct client finds in the world's driver root, which has that version,
-// from the files of the root: libraries, the programs that the toolkit gives to containers, firmware where
-// consumers look and where the image keeps it. A file that is only in the second place is a mistake.
+// expect returns what a complete and correct client finds in the world's driver root, which has
+// that version, from the files of the root: libraries, the programs that the toolkit gives to
+// containers, firmware where consumers look and where the image keeps it. A file that is only in
+// the second place is a mistake.
 func expect(version string) Inventory {
 	want := Inventory{Libraries: []string{"libcuda.so." + version, "libnvidia-ml.so." + version}, Binaries: []string{"nvidia-smi"}}
 	add := func(list *[]string, patterns ...string) {
@@ -109,9 +111,18 @@ func expect(version string) Inventory {
 func (c *Client) compare(version string) {
 	want := expect(version)
 	missing := func(what string, want, got []string) {
-		lost := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return slices.Contains(got, name) })
+		lost := slices.DeleteFunc(
+			slices.Clone(want),
+			func(name string) bool { return slices.Contains(got, name) },
+		)
 		if len(lost) > 0 {
-			c.problem("%d of %d %s are not found: %s", len(lost), len(want), what, strings.Join(lost[:min(len(lost), 3)], " "))
+			c.problem(
+				"%d of %d %s are not found: %s",
+				len(lost),
+				len(want),
+				what,
+				strings.Join(lost[:min(len(lost), 3)], " "),
+			)
 		}
 	}
 	missing("libraries", want.Libraries, c.Found.Libraries)

@@ -13,16 +13,17 @@ import (
 // driverRoot is the path of the root in the world, as on a node.
 const driverRoot = "/run/nvidia/driver"
 
-// world makes the world in which the programs run and enters it for good: the calling process must be the
-// first one of a mount and pid namespace that it does not share. consumer is a Debian system with the
-// programs, which is not written to; root is the driver root. /dev is copied.
+// world makes the world in which the programs run and enters it for good: the calling process must
+// be the first one of a mount and pid namespace that it does not share. consumer is a Debian system
+// with the programs, which is not written to; root is the driver root. /dev is copied.
 func world(consumer, root string) error {
 	at := func(name string) string { return filepath.Join(consumer, name) }
 	// Make mounts private first: from here on no mount is visible in another namespace.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	// The root needs a mount of its own, because runc's pivot_root fails if the process's root is not a mount.
+	// The root needs a mount of its own, because runc's pivot_root fails if the process's root is
+	// not a mount.
 	if err := mount(consumer, consumer, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
@@ -37,8 +38,8 @@ func world(consumer, root string) error {
 	if err := mount("/sys", at("sys"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
-	// Mount one cgroup hierarchy, whatever the machine has, so that runc behaves alike everywhere. Where it
-	// cannot be mounted, runc uses what exists.
+	// Mount one cgroup hierarchy, whatever the machine has, so that runc behaves alike everywhere.
+	// Where it cannot be mounted, runc uses what exists.
 	err := mount("cgroup2", at("sys/fs/cgroup"), "cgroup2", 0, "")
 	if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENODEV) {
 		return err

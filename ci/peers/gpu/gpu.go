@@ -55,7 +55,8 @@ var questions = []struct {
 	{"preflight on the real bus", askPreflight},
 }
 
-// ask asks all questions. The error is errNoGPU, or why nothing could be asked; differences are no error.
+// ask asks all questions. The error is errNoGPU, or why nothing could be asked; differences are no
+// error.
 func ask(ctx context.Context, m machine) (answers []answer, _ error) {
 	s, err := open(ctx, m)
 	if err != nil {
@@ -75,7 +76,13 @@ func table(answers []answer) (text string, different bool) {
 	text = "| result | asked | answer | compared with, or what differs, or why not asked |\n|---|---|---|---|\n"
 	for _, a := range answers {
 		words := cmp.Or(a.NotAsked, strings.Join(a.Differences, "; "), a.Compared)
-		text += fmt.Sprintf("| %s | %s | %s | %s |\n", a.result(), a.Question, cell.Replace(a.Answer), cell.Replace(words))
+		text += fmt.Sprintf(
+			"| %s | %s | %s | %s |\n",
+			a.result(),
+			a.Question,
+			cell.Replace(a.Answer),
+			cell.Replace(words),
+		)
 		different = different || len(a.Differences) > 0
 	}
 	return text, different

@@ -21,7 +21,8 @@ import (
 )
 
 func askVersion(_ context.Context, s *session, a *answer) {
-	a.Answer, a.Compared = strings.TrimSuffix(s.ref.Driver+", "+s.flavour, ", "), "/sys/module/nvidia/version"
+	a.Answer = strings.TrimSuffix(s.ref.Driver+", "+s.flavour, ", ")
+	a.Compared = "/sys/module/nvidia/version"
 	m, err := (kmod.System{Sys: s.path("sys"), Proc: s.path("proc")}).Module("nvidia")
 	if err != nil {
 		a.NotAsked = err.Error() // a sandboxed container
@@ -56,7 +57,8 @@ func (s *session) compare(ctx context.Context, a *answer, program string) string
 		a.differ("%v", err)
 		return ""
 	}
-	a.Answer, a.Compared = "driver "+got.Driver, "nvidia-smi -q -x: driver; number, UUID, name and PCI address of each GPU; "+
+	a.Answer = "driver " + got.Driver
+	a.Compared = "nvidia-smi -q -x: driver; number, UUID, name and PCI address of each GPU; " +
 		"total memory to 1 MiB, used (with reserved) to 256 MiB, utilisation present in both"
 	a.expect("the driver", got.Driver, s.ref.Driver)
 	if len(got.Devices) != len(s.ref.GPUs) {
@@ -64,7 +66,8 @@ func (s *session) compare(ctx context.Context, a *answer, program string) string
 	}
 	for _, want := range s.ref.GPUs {
 		same := func(d probe.Device) bool { return d.UUID == want.UUID }
-		i, u := slices.IndexFunc(got.Devices, same), slices.IndexFunc(usage.Devices, same)
+		i := slices.IndexFunc(got.Devices, same)
+		u := slices.IndexFunc(usage.Devices, same)
 		if i < 0 || u < 0 {
 			a.differ("%s is missing", want.UUID)
 			continue
@@ -79,8 +82,8 @@ func (s *session) compare(ctx context.Context, a *answer, program string) string
 	return got.Source
 }
 
-// usage compares the memory and utilisation of a GPU. Other programs on the machine work on between two
-// questions.
+// usage compares the memory and utilisation of a GPU. Other programs on the machine work on between
+// two questions.
 func (a *answer) usage(d probe.Device, want smiGPU) {
 	const mib, slack = 1 << 20, 256 << 20
 	number := func(text string) int64 { // "143771 MiB", "37 %"; -1 for "N/A"
@@ -91,19 +94,39 @@ func (a *answer) usage(d probe.Device, want smiGPU) {
 		return n
 	}
 	distance := func(a uint64, b int64) uint64 { return max(a, uint64(b)) - min(a, uint64(b)) }
-	total, used, busy := number(want.Total), number(want.Used)*mib, number(want.Utilization)
+	total := number(want.Total)
+	used := number(want.Used) * mib
+	busy := number(want.Utilization)
 	if (total < 0) != (d.Memory == nil) || (busy < 0) != (d.Utilization == nil) {
-		a.differ("%s: memory %v, utilisation %v; nvidia-smi has %q, %q", d.UUID, d.Memory, d.Utilization, want.Total, want.Utilization)
+		a.differ(
+			"%s: memory %v, utilisation %v; nvidia-smi has %q, %q",
+			d.UUID,
+			d.Memory,
+			d.Utilization,
+			want.Total,
+			want.Utilization,
+		)
 	}
 	if total >= 0 && d.Memory != nil {
 		a.Answer += fmt.Sprintf(", %d of %d MiB", d.Memory.Used/mib, d.Memory.Total/mib)
 		if distance(d.Memory.Total, total*mib) > mib {
-			a.differ("%s has %d bytes of memory, nvidia-smi says %s", d.UUID, d.Memory.Total, want.Total)
+			a.differ(
+				"%s has %d bytes of memory, nvidia-smi says %s",
+				d.UUID,
+				d.Memory.Total,
+				want.Total,
+			)
 		}
 		// NVML's older call, which every branch has, counts the reserved memory as used.
 		withReserved := used + max(0, number(want.Reserved))*mib
 		if min(distance(d.Memory.Used, withReserved), distance(d.Memory.Used, used)) > slack {
-			a.differ("%s uses %d bytes, nvidia-smi says %s and %s reserved", d.UUID, d.Memory.Used, want.Used, want.Reserved)
+			a.differ(
+				"%s uses %d bytes, nvidia-smi says %s and %s reserved",
+				d.UUID,
+				d.Memory.Used,
+				want.Used,
+				want.Reserved,
+			)
 		}
 	}
 }
@@ -111,11 +134,15 @@ func (a *answer) usage(d probe.Device, want smiGPU) {
 func askBus(_ context.Context, s *session, a *answer) {
 	gpus, err := devices.GPUs(s.path("sys"))
 	if err != nil || len(gpus) == 0 {
-		a.NotAsked = fmt.Sprintf("/sys shows no PCI device of NVIDIA here, as in a sandboxed container (%v)", err)
+		a.NotAsked = fmt.Sprintf(
+			"/sys shows no PCI device of NVIDIA here, as in a sandboxed container (%v)",
+			err,
+		)
 		return
 	}
 	s.gpus = gpus
-	a.Answer, a.Compared = fmt.Sprintf("%d on the bus", len(gpus)), "address and PCI ids of each GPU in nvidia-smi; each is bound to nvidia"
+	a.Answer = fmt.Sprintf("%d on the bus", len(gpus))
+	a.Compared = "address and PCI ids of each GPU in nvidia-smi; each is bound to nvidia"
 	for _, want := range s.ref.GPUs {
 		i := slices.IndexFunc(gpus, func(g devices.GPU) bool { return want.isAt(g.Address) })
 		if i < 0 {
@@ -123,19 +150,31 @@ func askBus(_ context.Context, s *session, a *answer) {
 			continue
 		}
 		got := fmt.Sprintf("%04X%04X bound to %s", gpus[i].Device, gpus[i].Vendor, gpus[i].Driver)
-		a.expect(gpus[i].Address, got, strings.TrimPrefix(strings.ToUpper(want.ID), "0X")+" bound to nvidia")
+		a.expect(
+			gpus[i].Address,
+			got,
+			strings.TrimPrefix(strings.ToUpper(want.ID), "0X")+" bound to nvidia",
+		)
 	}
 }
 
 // askTaken compares what the driver shows in procfs, from which node/devices makes device files.
 func askTaken(_ context.Context, s *session, a *answer) {
-	minors, err := devices.Nodes{Dev: s.path("dev"), Proc: s.path("proc"), Sys: s.path("sys")}.Minors()
+	minors, err := devices.Nodes{
+		Dev:  s.path("dev"),
+		Proc: s.path("proc"),
+		Sys:  s.path("sys"),
+	}.Minors()
 	if err != nil || len(minors) == 0 {
-		a.NotAsked = fmt.Sprintf("/proc/driver/nvidia/gpus is empty here, as in a sandboxed container (%v)", err)
+		a.NotAsked = fmt.Sprintf(
+			"/proc/driver/nvidia/gpus is empty here, as in a sandboxed container (%v)",
+			err,
+		)
 		return
 	}
 	addresses := slices.Collect(maps.Keys(minors))
-	a.Answer, a.Compared = fmt.Sprintf("%d GPUs", len(minors)), "minor_number of each GPU in nvidia-smi, and the number of /dev/nvidiaN"
+	a.Answer = fmt.Sprintf("%d GPUs", len(minors))
+	a.Compared = "minor_number of each GPU in nvidia-smi, and the number of /dev/nvidiaN"
 	for _, want := range s.ref.GPUs {
 		at := slices.IndexFunc(addresses, want.isAt)
 		if at < 0 {
@@ -146,13 +185,23 @@ func askTaken(_ context.Context, s *session, a *answer) {
 		file := s.path("dev", fmt.Sprintf("nvidia%d", minor))
 		var st unix.Stat_t
 		err := unix.Stat(file, &st)
-		got := fmt.Sprintf("minor %d, file %d:%d %v", minor, unix.Major(st.Rdev), unix.Minor(st.Rdev), err)
-		a.expect(want.Address, got, fmt.Sprintf("minor %s, file 195:%s %v", want.Minor, want.Minor, error(nil)))
+		got := fmt.Sprintf(
+			"minor %d, file %d:%d %v",
+			minor,
+			unix.Major(st.Rdev),
+			unix.Minor(st.Rdev),
+			err,
+		)
+		a.expect(
+			want.Address,
+			got,
+			fmt.Sprintf("minor %s, file 195:%s %v", want.Minor, want.Minor, error(nil)),
+		)
 	}
 }
 
-// askPreflight judges the checks of preflight that a machine must pass whose driver works. The other checks are
-// about the container and the node's software.
+// askPreflight judges the checks of preflight that a machine must pass whose driver works. The
+// other checks are about the container and the node's software.
 func askPreflight(ctx context.Context, s *session, a *answer) {
 	if len(s.gpus) == 0 {
 		a.NotAsked = "/sys shows no PCI device of NVIDIA here"

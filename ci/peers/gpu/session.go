@@ -38,18 +38,30 @@ type session struct {
 	gpus    []devices.GPU // on the bus
 }
 
-// Where machines have the driver: NVIDIA's packages, the distributions, and providers that mount it into
-// containers.
+// Where machines have the driver: NVIDIA's packages, the distributions, and providers that mount it
+// into containers.
 var (
-	libraryDirs = []string{"usr/local/nvidia/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64",
-		"usr/lib/*/nvidia/current"}
-	programDirs = []string{"usr/bin", "usr/local/nvidia/bin", "usr/sbin", "opt/bin", "usr/lib/nvidia/current"}
+	libraryDirs = []string{
+		"usr/local/nvidia/lib64",
+		"usr/lib/x86_64-linux-gnu",
+		"usr/lib/aarch64-linux-gnu",
+		"usr/lib64",
+		"usr/lib/*/nvidia/current",
+	}
+	programDirs = []string{
+		"usr/bin",
+		"usr/local/nvidia/bin",
+		"usr/sbin",
+		"opt/bin",
+		"usr/lib/nvidia/current",
+	}
 )
 
 // open looks for the driver. The error wraps errNoGPU if none is loaded, or if it has no GPU.
 func open(ctx context.Context, m machine) (*session, error) {
 	s := &session{machine: m, env: os.Environ(), smi: m.find(programDirs, "nvidia-smi")}
-	banner, noBanner := os.ReadFile(m.path("proc/driver/nvidia/version")) // sandboxed containers have none
+	// sandboxed containers have none
+	banner, noBanner := os.ReadFile(m.path("proc/driver/nvidia/version"))
 	switch {
 	case strings.Contains(string(banner), "Open Kernel Module"):
 		s.flavour = driverinfo.Open
@@ -59,18 +71,30 @@ func open(ctx context.Context, m machine) (*session, error) {
 		return nil, fmt.Errorf("%w: %w, and there is no nvidia-smi", errNoGPU, noBanner)
 	}
 	if s.smi == "" {
-		return nil, fmt.Errorf("a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with",
-			strings.Join(programDirs, ", /"))
+		return nil, fmt.Errorf(
+			"a driver is loaded, and nvidia-smi is in none of /%s: there is nothing to compare with",
+			strings.Join(programDirs, ", /"),
+		)
 	}
 	if lib := m.find(libraryDirs, "libnvidia-ml.so.1"); lib != "" {
-		s.env = append(s.env, "LD_LIBRARY_PATH="+strings.TrimSuffix(filepath.Dir(lib)+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
+		s.env = append(
+			s.env,
+			"LD_LIBRARY_PATH="+strings.TrimSuffix(
+				filepath.Dir(lib)+":"+os.Getenv("LD_LIBRARY_PATH"),
+				":",
+			),
+		)
 	}
 	code, err := s.askSMI(ctx)
 	switch {
 	case err != nil && (noBanner != nil || code == 6 || code == 9): // no device, no driver: its manual page, RETURN VALUE
 		return nil, fmt.Errorf("%w: %w", errNoGPU, err)
 	case err == nil && len(s.ref.GPUs) == 0:
-		return nil, fmt.Errorf("%w: driver %s is loaded, and nvidia-smi lists no GPU", errNoGPU, s.ref.Driver)
+		return nil, fmt.Errorf(
+			"%w: driver %s is loaded, and nvidia-smi lists no GPU",
+			errNoGPU,
+			s.ref.Driver,
+		)
 	}
 	return s, err
 }
@@ -85,8 +109,8 @@ func (m machine) find(dirs []string, name string) string {
 	return ""
 }
 
-// smiReport is what `nvidia-smi -q -x` prints: the reference. driver-probe's fallback reads another format of
-// nvidia-smi, so that the two can be compared.
+// smiReport is what `nvidia-smi -q -x` prints: the reference. driver-probe's fallback reads another
+// format of nvidia-smi, so that the two can be compared.
 type smiReport struct {
 	Driver string   `xml:"driver_version"`
 	GPUs   []smiGPU `xml:"gpu"`
@@ -114,7 +138,8 @@ func (s *session) askSMI(ctx context.Context) (code int, err error) {
 		return r.Code, fmt.Errorf("%s -q -x: exit code %d: %.1000s", s.smi, r.Code, r.Output())
 	}
 	var report smiReport
-	if err = xml.Unmarshal(r.Stdout, &report); err == nil {
+	err = xml.Unmarshal(r.Stdout, &report)
+	if err == nil {
 		s.ref = report
 	}
 	return 0, err

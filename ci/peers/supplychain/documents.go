@@ -14,8 +14,8 @@ const (
 	OpenVEX    Kind = "openvex"
 )
 
-// Validate reads a file with the library of the format's project. Members that the library does not know are
-// errors too.
+// Validate reads a file with the library of the format's project. Members that the library does not
+// know are errors too.
 func Validate(t testing.TB, kind Kind, file string) error {
 	t.Helper()
 	_, err := run(t, Program(t, "validate"), string(kind), file)

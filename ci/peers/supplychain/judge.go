@@ -13,14 +13,21 @@ import (
 // judgeTime is the longest time that a judge takes, on a busy machine and with an image of 1 GB.
 const judgeTime = 5 * time.Minute
 
-// run starts a judge in an empty home, without what the user's environment sets for it, and returns its
-// standard output. An error has the exit code (see ExitCode) and what the judge wrote.
+// run starts a judge in an empty home, without what the user's environment sets for it, and returns
+// its standard output. An error has the exit code (see ExitCode) and what the judge wrote.
 func run(t testing.TB, program string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), judgeTime)
 	defer cancel()
 	home := t.TempDir()
-	clean := []string{"env", "-i", "HOME=" + home, "PATH=/usr/bin:/bin", "COSIGN_PASSWORD=", program}
+	clean := []string{
+		"env",
+		"-i",
+		"HOME=" + home,
+		"PATH=/usr/bin:/bin",
+		"COSIGN_PASSWORD=",
+		program,
+	}
 	return tool.Run(ctx, home, nil, append(clean, args...)...)
 }
 

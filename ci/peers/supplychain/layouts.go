@@ -10,14 +10,25 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// OrasCopy copies an image with everything that refers to it from an OCI layout in a tar to HOST/PATH:TAG.
+// OrasCopy copies an image with everything that refers to it from an OCI layout in a tar to
+// HOST/PATH:TAG.
 func OrasCopy(t testing.TB, archive, tag, to string) error {
 	t.Helper()
-	_, err := run(t, Program(t, "oras"), "cp", "-r", "--from-oci-layout", "--to-plain-http", archive+":"+tag, to)
+	_, err := run(
+		t,
+		Program(t, "oras"),
+		"cp",
+		"-r",
+		"--from-oci-layout",
+		"--to-plain-http",
+		archive+":"+tag,
+		to,
+	)
 	return err
 }
 
-// RegctlImport reads an image with a tag from an OCI layout in a tar and pushes it (regctl image import).
+// RegctlImport reads an image with a tag from an OCI layout in a tar and pushes it (regctl image
+// import).
 func RegctlImport(t testing.TB, archive, tag, image string) error {
 	t.Helper()
 	_, err := regctl(t, image, "image", "import", "--name", tag, image, archive)
@@ -39,5 +50,8 @@ func RegctlReferrers(t testing.TB, image string) []v1.Descriptor {
 func regctl(t testing.TB, image string, args ...string) (string, error) {
 	t.Helper()
 	host, _, _ := strings.Cut(image, "/")
-	return run(t, Program(t, "regctl"), append([]string{"--host", "reg=" + host + ",tls=disabled"}, args...)...)
+	return run(
+		t,
+		Program(t, "regctl"),
+		append([]string{"--host", "reg=" + host + ",tls=disabled"}, args...)...)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// outside is set in the process that has no network: the namespace of the network that its parent has.
+// outside is set in the process that has no network: the namespace of the network that its parent
+// has.
 const outside = "DRIVER_SUPPLYCHAIN_NETWORK"
 
-// Offline runs the tests of a package in a process whose only network interface is loopback, and returns the
-// exit code; TestMain calls it. Program still reaches the network. Where the real tier does not run, the
-// tests, which skip themselves, run as usual.
+// Offline runs the tests of a package in a process whose only network interface is loopback, and
+// returns the exit code; TestMain calls it. Program still reaches the network. Where the real tier
+// does not run, the tests, which skip themselves, run as usual.
 func Offline(m *testing.M) int {
 	if os.Getenv("DRIVER_E2E") == "" {
 		return m.Run()
@@ -30,7 +31,11 @@ func Offline(m *testing.M) int {
 		}
 		return m.Run()
 	}
-	return tool.InNamespace(syscall.CLONE_NEWNET, "network", fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()))
+	return tool.InNamespace(
+		syscall.CLONE_NEWNET,
+		"network",
+		fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()),
+	)
 }
 
 // connected calls do with the network that Offline took away. Programs that do starts have it too.

@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/imagetest"
 )
 
-// Registries starts the registries of RegistryWithReferrers and RegistryWithoutReferrers. The test runs once
-// on each.
+// Registries starts the registries of RegistryWithReferrers and RegistryWithoutReferrers. The test
+// runs once on each.
 func Registries(t *testing.T, test func(t *testing.T, host string)) {
 	t.Helper()
 	for name, start := range map[string]func(testing.TB) string{"referrers": RegistryWithReferrers, "distribution": RegistryWithoutReferrers} {
@@ -21,17 +21,23 @@ func Registries(t *testing.T, test func(t *testing.T, host string)) {
 	}
 }
 
-// RegistryWithReferrers starts go-containerregistry's registry on loopback, without TLS, and returns its
-// HOST:PORT. It has the referrers API, in random order and with the media type of the config as artifactType.
+// RegistryWithReferrers starts go-containerregistry's registry on loopback, without TLS, and
+// returns its HOST:PORT. It has the referrers API, in random order and with the media type of the
+// config as artifactType.
 func RegistryWithReferrers(t testing.TB) string {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(
+		registry.New(
+			registry.WithReferrersSupport(true),
+			registry.Logger(log.New(io.Discard, "", 0)),
+		),
+	)
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// RegistryWithoutReferrers starts Debian's docker-registry (CNCF's Distribution) on loopback, without TLS,
-// and returns its HOST:PORT. It answers 404 to the referrers API.
+// RegistryWithoutReferrers starts Debian's docker-registry (CNCF's Distribution) on loopback,
+// without TLS, and returns its HOST:PORT. It answers 404 to the referrers API.
 func RegistryWithoutReferrers(t testing.TB) string {
 	t.Helper()
 	return imagetest.NewDistribution(t).Host

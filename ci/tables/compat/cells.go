@@ -14,13 +14,15 @@ import (
 
 const arch = "amd64"
 
-// systems are those whose kernels are tried: of each the newest kernel of its usual series and flavour.
+// systems are those whose kernels are tried: of each the newest kernel of its usual series and
+// flavour.
 var systems = []string{"debian11", "debian12", "debian13"}
 
 // driver is one that Debian packages.
 type driver struct {
-	version  string
-	home     string   // the system that has its packages: other systems get their sources from there
+	version string
+	// the system that has its packages: other systems get their sources from there
+	home     string
 	flavours []string // that Debian packages
 	debian   string   // the packages, as a matrix has them; "": matrix.yaml has them
 }
@@ -30,12 +32,17 @@ var (
 	both   = []string{matrix.Proprietary, matrix.Open}
 )
 
-// drivers are those in the archives of these systems that the matrix has too: the drivers for data centre
-// GPUs, and the last one for Fermi.
+// drivers are those in the archives of these systems that the matrix has too: the drivers for data
+// centre GPUs, and the last one for Fermi.
 var drivers = []driver{
 	{version: "418.226.00", home: "debian11", flavours: closed},
-	{version: "450.248.02", home: "debian11", flavours: closed, debian: `{systems: {debian11: 450.248.02-7~deb11u1}, archs: [amd64],
-  packages: [libnvidia-tesla-450-cuda1, libnvidia-tesla-450-ml1, nvidia-tesla-450-smi], kernel: [nvidia-tesla-450-kernel-source]}`},
+	{
+		version:  "450.248.02",
+		home:     "debian11",
+		flavours: closed,
+		debian: `{systems: {debian11: 450.248.02-7~deb11u1}, archs: [amd64],
+  packages: [libnvidia-tesla-450-cuda1, libnvidia-tesla-450-ml1, nvidia-tesla-450-smi], kernel: [nvidia-tesla-450-kernel-source]}`,
+	},
 	{version: "470.256.02", home: "debian11", flavours: closed},
 	{version: "535.261.03", home: "debian12", flavours: both},
 	{version: "550.163.01", home: "debian13", flavours: both},
@@ -58,9 +65,12 @@ type cell struct {
 	Kernel  kernel
 	Driver  driver
 	Flavour string
-	Patches string  // of the matrix, that the sources have, by name: "a, b"; "" for sources without them
-	Rules   string  // the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it works
-	Result  *result // nil: not compiled yet
+	// of the matrix, that the sources have, by name: "a, b"; "" for sources without them
+	Patches string
+	// the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it
+	// works
+	Rules  string
+	Result *result // nil: not compiled yet
 }
 
 // result is what the page keeps of a compile.
@@ -70,23 +80,39 @@ type result struct {
 }
 
 func (c *cell) String() string {
-	return strings.TrimSpace(strings.Join([]string{c.System, c.Kernel.Release, c.Driver.version, c.Flavour, c.Patches}, " "))
+	return strings.TrimSpace(
+		strings.Join(
+			[]string{c.System, c.Kernel.Release, c.Driver.version, c.Flavour, c.Patches},
+			" ",
+		),
+	)
 }
 
-// cellsOf lists what is to be compiled, by system, driver and flavour, with the results that a page has for the same
-// kernels, and asks the matrix about each cell.
-func cellsOf(m *matrix.Matrix, kernels map[string]kernel, known map[string]*result) ([]*cell, error) {
+// cellsOf lists what is to be compiled, by system, driver and flavour, with the results that a page
+// has for the same kernels, and asks the matrix about each cell.
+func cellsOf(
+	m *matrix.Matrix,
+	kernels map[string]kernel,
+	known map[string]*result,
+) ([]*cell, error) {
 	var all []*cell
 	var errs []error
 	for _, system := range systems {
 		for _, d := range drivers {
 			for _, flavour := range d.flavours {
 				for _, patches := range slices.Compact([]string{"", patchesOf(m, d, flavour)}) {
-					c := &cell{System: system, Kernel: kernels[system], Driver: d, Flavour: flavour, Patches: patches}
+					c := &cell{
+						System:  system,
+						Kernel:  kernels[system],
+						Driver:  d,
+						Flavour: flavour,
+						Patches: patches,
+					}
 					c.Result = known[c.String()]
 					var err error
 					c.Rules, err = against(m, c)
-					all, errs = append(all, c), append(errs, err)
+					all = append(all, c)
+					errs = append(errs, err)
 				}
 			}
 		}
@@ -107,11 +133,13 @@ func patchesOf(m *matrix.Matrix, d driver, flavour string) string {
 	return strings.Join(names, ", ")
 }
 
-// against returns the matrix's reason against a cell, "" when the matrix says that it works. It asks the
-// rules for pairs and the limits for the exact kernel.
+// against returns the matrix's reason against a cell, "" when the matrix says that it works. It
+// asks the rules for pairs and the limits for the exact kernel.
 func against(m *matrix.Matrix, c *cell) (string, error) {
 	targets, err := m.Select(matrix.Selection{
-		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},
+		Systems: []string{
+			c.System,
+		}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour},
 		NoPatches: c.Patches == "",
 	})
 	if no, ok := errors.AsType[*matrix.IncompatibleError](err); ok {
@@ -124,7 +152,11 @@ func against(m *matrix.Matrix, c *cell) (string, error) {
 	err = recipe.CheckKernel(targets[0].Driver, c.Kernel.Release)
 	if err == nil {
 		rule = driverinfo.KernelBroken
-		err = recipe.CheckFlavours(targets[0].Driver, distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version}, []string{c.Flavour})
+		err = recipe.CheckFlavours(
+			targets[0].Driver,
+			distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version},
+			[]string{c.Flavour},
+		)
 	}
 	if err != nil {
 		return rule + ": " + strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": "), nil

@@ -37,8 +37,10 @@ func command(ctx context.Context, name string, args ...string) (stdout, stderr s
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	if err = cmd.Run(); err != nil {
+	cmd.Stdout = &out
+	cmd.Stderr = &log
+	err = cmd.Run()
+	if err != nil {
 		err = fmt.Errorf("%w: %s", cmp.Or(context.Cause(ctx), err), lastLine(log.String()))
 	}
 	return out.String(), log.String(), err
@@ -49,14 +51,28 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// newest returns the kernel that --kernel latest means. It asks once; later commands name the kernel.
+// newest returns the kernel that --kernel latest means. It asks once; later commands name the
+// kernel.
 func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err error) {
 	d, err := distros.Lookup(system)
 	if err != nil {
 		return k, err
 	}
-	out, _, err := command(ctx, l.program, "kernels", "--os", system, "--matrix", l.matrixFile, "--base", l.bases[system], "-o", "json",
-		"--progress", "quiet")
+	out, _, err := command(
+		ctx,
+		l.program,
+		"kernels",
+		"--os",
+		system,
+		"--matrix",
+		l.matrixFile,
+		"--base",
+		l.bases[system],
+		"-o",
+		"json",
+		"--progress",
+		"quiet",
+	)
 	if err != nil {
 		return k, err
 	}
@@ -72,9 +88,14 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 	return k, errors.New("driver-build kernels lists no kernel that the system installs")
 }
 
-// fill compiles the cells without a result that have a word in their name, and calls done after each. Trouble with
-// one cell does not stop the others, and the next run tries it again.
-func (l *laboratory) fill(ctx context.Context, cells []*cell, only string, done func() error) error {
+// fill compiles the cells without a result that have a word in their name, and calls done after
+// each. Trouble with one cell does not stop the others, and the next run tries it again.
+func (l *laboratory) fill(
+	ctx context.Context,
+	cells []*cell,
+	only string,
+	done func() error,
+) error {
 	var errs []error
 	for i, c := range cells {
 		if c.Result != nil || !strings.Contains(c.String(), only) {
@@ -85,13 +106,23 @@ func (l *laboratory) fill(ctx context.Context, cells []*cell, only string, done 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		fmt.Fprintf(l.log, "%2d of %d: %s: %.0f s: %+v %v\n", i+1, len(cells), c, time.Since(begin).Seconds(), c.Result, err)
+		fmt.Fprintf(
+			l.log,
+			"%2d of %d: %s: %.0f s: %+v %v\n",
+			i+1,
+			len(cells),
+			c,
+			time.Since(begin).Seconds(),
+			c.Result,
+			err,
+		)
 		for _, other := range cells {
 			if other.System == c.System && compiler != "" {
 				other.Kernel.Compiler = compiler
 			}
 		}
-		if err = errors.Join(err, done()); err != nil {
+		err = errors.Join(err, done())
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c, err))
 		}
 	}
@@ -131,14 +162,14 @@ var (
 		`(?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
 	// compiling matches the entrypoint's message when a compile begins.
 	compiling = regexp.MustCompile(`compiling driver=.* compiler="(\S+ \d[^\s"]*)" jobs=`)
-	// places matches folders that do not matter to readers: the scratch folder, and the two folders of the
-	// kernel headers.
+	// places matches folders that do not matter to readers: the scratch folder, and the two folders
+	// of the kernel headers.
 	places = regexp.MustCompile(`/\S*?/driver-modules/source/|/usr/src/linux-headers-[^/\s]+/`)
 )
 
-// outcome judges what driver-build said and how it ended: with which compiler it compiled, "" when the modules were in
-// driver-build's cache, and the compiler's first error. The error is what failed for another reason: memory, disk,
-// network, packages. It proves nothing about the driver.
+// outcome judges what driver-build said and how it ended: with which compiler it compiled, "" when
+// the modules were in driver-build's cache, and the compiler's first error. The error is what
+// failed for another reason: memory, disk, network, packages. It proves nothing about the driver.
 func outcome(log string, failed error) (compiler, problem string, _ error) {
 	if m := compiling.FindStringSubmatch(log); m != nil {
 		compiler = m[1]

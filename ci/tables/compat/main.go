@@ -1,12 +1,13 @@
-// Command compat compares the matrix's rules with the compiler: driver-build compiles every driver that
-// Debian packages for the kernels of three Debian releases, in both flavours, and compat writes docs/compat.md:
-// the results beside what the rules say.
+// Command compat compares the matrix's rules with the compiler: driver-build compiles every driver
+// that Debian packages for the kernels of three Debian releases, in both flavours, and compat
+// writes docs/compat.md: the results beside what the rules say.
 //
-// Everything goes through bin/driver-build, as a user would do it, one compile at a time. If Debian has packages
-// of a driver for a system, their sources are compiled; otherwise the sources of a .run archive made from
-// such packages (package ci/testkit/makeself). The page keeps the results: a run compiles what the page does not have for the
-// newest kernels, and writes the page after each compile. The command loads no module: refused (page.go) lists modules that compiled and
-// that the kernel refused in the lab.
+// Everything goes through bin/driver-build, as a user would do it, one compile at a time. If Debian
+// has packages of a driver for a system, their sources are compiled; otherwise the sources of a
+// .run archive made from such packages (package ci/testkit/makeself). The page keeps the results: a
+// run compiles what the page does not have for the newest kernels, and writes the page after each
+// compile. The command loads no module: refused (page.go) lists modules that compiled and that the
+// kernel refused in the lab.
 //
 //	go run ./ci/tables/compat [--matrix matrix.yaml] [--only WORD]
 package main
@@ -57,7 +58,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	l := &laboratory{program: "bin/driver-build", matrixFile: *file, work: work, log: stderr, bases: map[string]string{}}
-	if l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil); err != nil {
+	l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil)
+	if err != nil {
 		return err
 	}
 	text, err := os.ReadFile(page)
@@ -100,5 +102,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 
 // write replaces a file, and makes the folders above it.
 func write(name, text string) error {
-	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), atomicwriter.WriteFile(name, []byte(text), 0o644))
+	return errors.Join(
+		os.MkdirAll(filepath.Dir(name), 0o755),
+		atomicwriter.WriteFile(name, []byte(text), 0o644),
+	)
 }

@@ -30,8 +30,8 @@ the lab has seen it. ` + "`matrix.yaml`" + ` agrees if it allows exactly the com
 `
 )
 
-// refused are modules that compile and that the kernel then refuses to load, as far as a test has seen it, by
-// system and driver.
+// refused are modules that compile and that the kernel then refuses to load, as far as a test has
+// seen it, by system and driver.
 var refused = map[string]string{
 	"debian11 418.226.00": "the kernel refuses nvidia-uvm: modules that depend on a proprietary one may no longer use radix_tree_preloads " +
 		"(seen by Test10LoadsInPart of ci/lab/scenarios)",
@@ -54,14 +54,23 @@ func render(cells []*cell) (text string, differs bool) {
 	b.WriteString(systemsHead)
 	for i, c := range cells {
 		if i == 0 || cells[i-1].System != c.System {
-			row(c.System, c.Kernel.Release, c.Kernel.Version, cmp.Or(c.Kernel.Compiler, "not known"))
+			row(
+				c.System,
+				c.Kernel.Release,
+				c.Kernel.Version,
+				cmp.Or(c.Kernel.Compiler, "not known"),
+			)
 		}
 	}
 	b.WriteString(cellsHead)
 	for _, c := range cells {
-		source, result, agrees := "", notRun, "not known"
+		source := ""
+		result := notRun
+		agrees := "not known"
 		if c.Result != nil {
-			source, result, agrees = c.Result.Source, compiles, "yes"
+			source = c.Result.Source
+			result = compiles
+			agrees = "yes"
 			switch {
 			case c.Result.Error != "":
 				result = fails + "`" + escaped.Replace(c.Result.Error) + "`"
@@ -69,17 +78,28 @@ func render(cells []*cell) (text string, differs bool) {
 				result += ", but " + refused[c.System+" "+c.Driver.version]
 			}
 			if (result == compiles) != (c.Rules == "") {
-				agrees, differs = "no", true
+				agrees = "no"
+				differs = true
 			}
 		}
-		row(c.System, c.Driver.version, c.Flavour, source, cmp.Or(c.Patches, "none"), result, cmp.Or(escaped.Replace(c.Rules), "works"), agrees)
+		row(
+			c.System,
+			c.Driver.version,
+			c.Flavour,
+			source,
+			cmp.Or(c.Patches, "none"),
+			result,
+			cmp.Or(escaped.Replace(c.Rules), "works"),
+			agrees,
+		)
 	}
 	return b.String(), differs
 }
 
 // parse returns the kernels of a page by system, and its results by the names of their cells.
 func parse(page string) (kernels map[string]kernel, results map[string]*result) {
-	kernels, results = map[string]kernel{}, map[string]*result{}
+	kernels = map[string]kernel{}
+	results = map[string]*result{}
 	for line := range strings.Lines(page) {
 		columns := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
 		switch system := columns[0]; {
@@ -91,8 +111,14 @@ func parse(page string) (kernels map[string]kernel, results map[string]*result) 
 			if !failed {
 				problem = ""
 			}
-			name := strings.Join([]string{system, kernels[system].Release, columns[1], columns[2], columns[4]}, " ")
-			results[strings.TrimSuffix(name, " none")] = &result{Error: plain.Replace(strings.Trim(problem, "`")), Source: columns[3]}
+			name := strings.Join(
+				[]string{system, kernels[system].Release, columns[1], columns[2], columns[4]},
+				" ",
+			)
+			results[strings.TrimSuffix(name, " none")] = &result{
+				Error:  plain.Replace(strings.Trim(problem, "`")),
+				Source: columns[3],
+			}
 		}
 	}
 	return kernels, results

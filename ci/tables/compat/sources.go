@@ -21,9 +21,12 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// source decides where the sources come from: Debian's packages if the system has them; else an archive made
-// from those packages. flags are flags of driver-build.
-func (l *laboratory) source(ctx context.Context, c *cell) (source string, flags []string, err error) {
+// source decides where the sources come from: Debian's packages if the system has them; else an
+// archive made from those packages. flags are flags of driver-build.
+func (l *laboratory) source(
+	ctx context.Context,
+	c *cell,
+) (source string, flags []string, err error) {
 	has := func(d matrix.Driver) bool {
 		_, _, ok := d.Debian.Wants(c.System, arch)
 		return ok && d.Version == c.Driver.version
@@ -45,8 +48,8 @@ func (l *laboratory) source(ctx context.Context, c *cell) (source string, flags 
 // mapping is a mapping of a matrix, whose values stay as they are written.
 type mapping = map[string]yaml.Node
 
-// writeMatrix writes a matrix with one driver alone, with a .run archive if there is one and else with
-// Debian's packages, and no companion.
+// writeMatrix writes a matrix with one driver alone, with a .run archive if there is one and else
+// with Debian's packages, and no companion.
 func (l *laboratory) writeMatrix(d driver, run string) (string, error) {
 	text, err := os.ReadFile(l.matrixFile)
 	if err != nil {
@@ -60,7 +63,10 @@ func (l *laboratory) writeMatrix(d driver, run string) (string, error) {
 	if err := yaml.Unmarshal(text, &all); err != nil {
 		return "", err
 	}
-	all.Drivers = slices.DeleteFunc(all.Drivers, func(m mapping) bool { return m["version"].Value != d.version })
+	all.Drivers = slices.DeleteFunc(
+		all.Drivers,
+		func(m mapping) bool { return m["version"].Value != d.version },
+	)
 	if len(all.Drivers) != 1 {
 		return "", fmt.Errorf("%s has no driver %s", l.matrixFile, d.version)
 	}
@@ -81,14 +87,16 @@ func (l *laboratory) writeMatrix(d driver, run string) (string, error) {
 
 // sourceOf changes the row of a driver: it has this archive, or else Debian's packages.
 func sourceOf(row mapping, d driver, run string) error {
-	key, text := "debian", d.debian
+	key := "debian"
+	text := d.debian
 	if run != "" {
 		data, err := os.ReadFile(run)
 		if err != nil {
 			return err
 		}
 		delete(row, key)
-		key, text = "archives", fmt.Sprintf("%s: {url: 'https://archive.invalid/%s', sha256: %x, size: %d}",
+		key = "archives"
+		text = fmt.Sprintf("%s: {url: 'https://archive.invalid/%s', sha256: %x, size: %d}",
 			arch, filepath.Base(run), sha256.Sum256(data), len(data))
 	}
 	if text == "" {
@@ -102,8 +110,8 @@ func sourceOf(row mapping, d driver, run string) error {
 	return nil
 }
 
-// makeArchive makes the archive of a driver from Debian's packages: it builds an image of the driver for the
-// driver's home system, and the image's layers become members of the archive.
+// makeArchive makes the archive of a driver from Debian's packages: it builds an image of the
+// driver for the driver's home system, and the image's layers become members of the archive.
 func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err error) {
 	fmt.Fprintf(l.log, "making an archive of %s from the packages of %s\n", d.version, d.home)
 	dir, err := os.MkdirTemp(l.work, "tree-")
@@ -115,9 +123,27 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err
 	if err != nil {
 		return err
 	}
-	image, tree := filepath.Join(dir, "oci"), filepath.Join(dir, "tree")
-	out, _, err := command(ctx, l.program, "--os", d.home, "--driver", d.version, "--matrix", file, "--base", l.bases[d.home],
-		"--allow-incompatible", "--no-fabric", "--no-patches", "--progress", "plain", "--output", "oci:"+image)
+	image := filepath.Join(dir, "oci")
+	tree := filepath.Join(dir, "tree")
+	out, _, err := command(
+		ctx,
+		l.program,
+		"--os",
+		d.home,
+		"--driver",
+		d.version,
+		"--matrix",
+		file,
+		"--base",
+		l.bases[d.home],
+		"--allow-incompatible",
+		"--no-fabric",
+		"--no-patches",
+		"--progress",
+		"plain",
+		"--output",
+		"oci:"+image,
+	)
 	if err != nil {
 		return err
 	}
@@ -125,7 +151,8 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, run string) (err
 	if err := errors.Join(os.MkdirAll(filepath.Dir(run), 0o755), os.Mkdir(tree, 0o755), unpackDriver(ctx, image, digest, tree)); err != nil {
 		return err
 	}
-	made, _, err := makeself.FromTree(os.DirFS(tree), d.version, "x86_64") // FromTree leaves out copyright files
+	// FromTree leaves out copyright files
+	made, _, err := makeself.FromTree(os.DirFS(tree), d.version, "x86_64")
 	if err != nil {
 		return err
 	}
@@ -150,10 +177,12 @@ func unpackDriver(ctx context.Context, dir, digest, to string) error {
 	layers, err := image.Layers()
 	found := 0
 	for i, h := range config.History {
-		if err == nil && (strings.HasSuffix(h.CreatedBy, ": user-mode driver") || strings.HasSuffix(h.CreatedBy, ": kernel sources")) {
+		if err == nil &&
+			(strings.HasSuffix(h.CreatedBy, ": user-mode driver") || strings.HasSuffix(h.CreatedBy, ": kernel sources")) {
 			found++
 			var content io.ReadCloser
-			if content, err = layers[i].Uncompressed(); err == nil {
+			content, err = layers[i].Uncompressed()
+			if err == nil {
 				unpack := exec.CommandContext(ctx, "tar", "-xf-", "-C", to)
 				unpack.Stdin = content
 				err = errors.Join(unpack.Run(), content.Close())
@@ -161,7 +190,11 @@ func unpackDriver(ctx context.Context, dir, digest, to string) error {
 		}
 	}
 	if err == nil && found != 2 {
-		err = fmt.Errorf("the image has %d of the 2 layers with the driver: %+v", found, config.History)
+		err = fmt.Errorf(
+			"the image has %d of the 2 layers with the driver: %+v",
+			found,
+			config.History,
+		)
 	}
 	return err
 }

@@ -21,9 +21,11 @@ var (
 	chipCode = regexp.MustCompile(`^(?:G[FKMPVAHB]|TU|AD)\d{2}[0-9B]`)
 	// marketing is the product's name, in brackets.
 	marketing = regexp.MustCompile(`\[([^\]]+)\]`)
-	// otherFunction finds devices that have the name of a GPU's chip but are no GPU, GPUs of Tegra, which have
-	// drivers of their own, numbers that only a hypervisor shows, and a fraud.
-	otherFunction = regexp.MustCompile(`Audio|USB|NVSwitch|bridge|PCIe host|ESI\]|Tegra|Jetson|vGPU|FAKE`)
+	// otherFunction finds devices that have the name of a GPU's chip but are no GPU, GPUs of Tegra,
+	// which have drivers of their own, numbers that only a hypervisor shows, and a fraud.
+	otherFunction = regexp.MustCompile(
+		`Audio|USB|NVSwitch|bridge|PCIe host|ESI\]|Tegra|Jetson|vGPU|FAKE`,
+	)
 )
 
 // readIDs reads the devices of NVIDIA in pci.ids.

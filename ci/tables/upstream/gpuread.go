@@ -43,7 +43,10 @@ func readLists(folder fs.FS) ([]branchList, error) {
 		return nil, errors.New("the folder has no list, such as 450.json, 390.txt or 580.142.md")
 	}
 	version := func(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
-	slices.SortFunc(names, func(a, b string) int { return matrix.CompareVersions(version(a), version(b)) })
+	slices.SortFunc(
+		names,
+		func(a, b string) int { return matrix.CompareVersions(version(a), version(b)) },
+	)
 	var lists []branchList
 	for _, name := range names {
 		data, err := fs.ReadFile(folder, name)
@@ -87,10 +90,16 @@ func supported(data []byte, branch int) ([]entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("devid %q: %w", c.DevID, err)
 		}
-		e := entry{device: uint16(device), board: c.SubVendorID != "", name: c.Name, open: slices.Contains(c.Features, "kernelopen")}
+		e := entry{
+			device: uint16(device),
+			board:  c.SubVendorID != "",
+			name:   c.Name,
+			open:   slices.Contains(c.Features, "kernelopen"),
+		}
 		e.closed = !e.open && branch >= firstWithOpen
 		if c.LegacyBranch != "" {
-			if e.legacy = matrix.Major(strings.TrimSuffix(c.LegacyBranch, ".xx")); e.legacy == 0 {
+			e.legacy = matrix.Major(strings.TrimSuffix(c.LegacyBranch, ".xx"))
+			if e.legacy == 0 {
 				return nil, fmt.Errorf("legacybranch %q is no branch", c.LegacyBranch)
 			}
 		}
@@ -100,15 +109,19 @@ func supported(data []byte, branch int) ([]entry, error) {
 }
 
 var (
-	// readmeRow is a row of appendix A: name, number of the device, perhaps of the board, video features.
-	readmeRow = regexp.MustCompile(`^ {4}(\S.*?) {2,}([0-9A-F]{4})( [0-9A-F]{4} [0-9A-F]{4})?(?: +\S+)?$`)
+	// readmeRow is a row of appendix A: name, number of the device, perhaps of the board, video
+	// features.
+	readmeRow = regexp.MustCompile(
+		`^ {4}(\S.*?) {2,}([0-9A-F]{4})( [0-9A-F]{4} [0-9A-F]{4})?(?: +\S+)?$`,
+	)
 	// openRow is a row of the README of the open modules.
 	openRow = regexp.MustCompile(`^\| (\S.*?) +\| ([0-9A-F]{4})( [0-9A-F]{4} [0-9A-F]{4})? +\|$`)
 	// readmeLegacy begins the table of an older branch.
 	readmeLegacy = regexp.MustCompile(`^The (\d+)\.[\dx.]+ driver supports`)
 )
 
-// rows reads the tables of a README; those of appendix A are followed by one for each legacy branch.
+// rows reads the tables of a README; those of appendix A are followed by one for each legacy
+// branch.
 func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 	var all []entry
 	legacy := 0
@@ -118,7 +131,10 @@ func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 		}
 		if m := row.FindStringSubmatch(line); m != nil {
 			device, _ := strconv.ParseUint(m[2], 16, 16) // the expression has four digits
-			all = append(all, entry{device: uint16(device), board: m[3] != "", name: m[1], legacy: legacy})
+			all = append(
+				all,
+				entry{device: uint16(device), board: m[3] != "", name: m[1], legacy: legacy},
+			)
 		}
 	}
 	if len(all) == 0 {

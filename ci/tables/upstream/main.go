@@ -1,4 +1,5 @@
-// Command upstream reads public sources that a person downloads or a job reaches. It does not download.
+// Command upstream reads public sources that a person downloads or a job reaches. It does not
+// download.
 //
 //	upstream differences FOLDER   prints what differs from the tables of this project, with the source (ci/tables/upstream/differences):
 //	                              a person judges each line
@@ -11,8 +12,9 @@
 //	nixpkgs/*.nix                          versions and checksums of .run archives
 //	redist/*.html                          the index of NVIDIA's redist folder
 //
-// The folder of the second has the list of GPUs of each branch, as supported-gpus.json (450.json, since 450) or as
-// appendix A of the README (390.txt), the README of each release of the open modules (580.142.md), and pci.ids.
+// The folder of the second has the list of GPUs of each branch, as supported-gpus.json (450.json,
+// since 450) or as appendix A of the README (390.txt), the README of each release of the open
+// modules (580.142.md), and pci.ids.
 package main
 
 import (
@@ -75,18 +77,24 @@ func (c *comparison) differ(source, format string, args ...any) {
 	}
 }
 
-// compare reads the folder. Each source must be there: one that has moved would agree with everything.
+// compare reads the folder. Each source must be there: one that has moved would agree with
+// everything.
 func compare(folder fs.FS, at time.Time) (*comparison, error) {
 	c := &comparison{at: at, table: releases.Builtin()}
 	var err error
-	if c.matrix, err = matrix.Parse("matrix.yaml", drivercontainer.Matrix); err != nil {
+	c.matrix, err = matrix.Parse("matrix.yaml", drivercontainer.Matrix)
+	if err != nil {
 		return nil, err
 	}
 	for _, source := range []struct {
 		pattern string
 		read    func(name, text string) error
 	}{
-		{"open/*/README.md", c.readme}, {"open/*/conftest.sh", c.calls(folder)}, {"gentoo/*.ebuild", c.ebuild}, {"nixpkgs/*.nix", c.nix}, {"redist/*.html", c.index},
+		{"open/*/README.md", c.readme},
+		{"open/*/conftest.sh", c.calls(folder)},
+		{"gentoo/*.ebuild", c.ebuild},
+		{"nixpkgs/*.nix", c.nix},
+		{"redist/*.html", c.index},
 	} {
 		names, err := fs.Glob(folder, source.pattern)
 		if err != nil || len(names) == 0 {
@@ -106,13 +114,17 @@ func compare(folder fs.FS, at time.Time) (*comparison, error) {
 	return c, nil
 }
 
-// questions are what conftest.sh has to ask about an interface that changed twice: drivers that ask for the first change
-// alone do not compile. Of other interfaces any question with their name suffices.
-var questions = map[string]string{"zone_device_page_init": "zone_device_page_init_has_pgmap_and_order_args"}
+// questions are what conftest.sh has to ask about an interface that changed twice: drivers that ask
+// for the first change alone do not compile. Of other interfaces any question with their name
+// suffices.
+var questions = map[string]string{
+	"zone_device_page_init": "zone_device_page_init_has_pgmap_and_order_args",
+}
 
-// calls compares the interfaces of the matrix with what a tag calls: a driver that calls one without asking
-// conftest.sh has to be among the drivers of the interface or of an earlier one, because no two may speak of one driver and
-// kernel; one that asks must not be among the drivers of the interface.
+// calls compares the interfaces of the matrix with what a tag calls: a driver that calls one
+// without asking conftest.sh has to be among the drivers of the interface or of an earlier one,
+// because no two may speak of one driver and kernel; one that asks must not be among the drivers of
+// the interface.
 func (c *comparison) calls(folder fs.FS) func(string, string) error {
 	return func(name, conftest string) error {
 		sources, err := fs.Glob(folder, path.Dir(name)+"/*.c")
@@ -130,12 +142,27 @@ func (c *comparison) calls(folder fs.FS) func(string, string) error {
 		tag := path.Base(path.Dir(name))
 		for n, i := range c.matrix.Interfaces {
 			asked := cmp.Or(questions[i.Name], i.Name)
-			stale := strings.Contains(text.String(), i.Name+"(") && !strings.Contains(conftest, asked)
-			if stale && !slices.ContainsFunc(c.matrix.Interfaces[:n+1], func(known matrix.Interface) bool { return known.Calls(tag) }) {
-				c.differ(name, "driver %s calls %s without conftest.sh, and is not among the drivers of the interface in matrix.yaml", tag, i.Name)
+			stale := strings.Contains(text.String(), i.Name+"(") &&
+				!strings.Contains(conftest, asked)
+			if stale &&
+				!slices.ContainsFunc(
+					c.matrix.Interfaces[:n+1],
+					func(known matrix.Interface) bool { return known.Calls(tag) },
+				) {
+				c.differ(
+					name,
+					"driver %s calls %s without conftest.sh, and is not among the drivers of the interface in matrix.yaml",
+					tag,
+					i.Name,
+				)
 			}
 			if !stale && i.Calls(tag) {
-				c.differ(name, "driver %s is among the drivers of the interface %s in matrix.yaml, and does not call it without conftest.sh", tag, i.Name)
+				c.differ(
+					name,
+					"driver %s is among the drivers of the interface %s in matrix.yaml, and does not call it without conftest.sh",
+					tag,
+					i.Name,
+				)
 			}
 		}
 		return nil

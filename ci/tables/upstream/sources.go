@@ -15,8 +15,10 @@ var (
 	oldestKernel = regexp.MustCompile(`This is currently Linux kernel ([0-9.]+) or newer`)
 	ebuildName   = regexp.MustCompile(`^nvidia-drivers-([0-9.]+)(-r[0-9]+)?\.ebuild$`)
 	kernelMax    = regexp.MustCompile(`(?m)^MODULES_KERNEL_MAX=([0-9.]+)$`)
-	nixLine      = regexp.MustCompile(`(version|sha256_64bit|sha256_aarch64) = "(?:sha256-)?([^"]+)"`)
-	manifest     = regexp.MustCompile(`redistrib_([0-9.]+)\.json`)
+	nixLine      = regexp.MustCompile(
+		`(version|sha256_64bit|sha256_aarch64) = "(?:sha256-)?([^"]+)"`,
+	)
+	manifest = regexp.MustCompile(`redistrib_([0-9.]+)\.json`)
 )
 
 // errShape says that a source has another form than the one that is known.
@@ -27,7 +29,14 @@ func (c *comparison) readme(name, text string) error {
 	tag := path.Base(path.Dir(name))
 	if m := oldestKernel.FindStringSubmatch(text); m != nil {
 		if b, _ := c.table.Branch(tag); b.Kernel != m[1] {
-			c.differ(name, "%s needs kernel %s, branches.tsv says %q of %s", tag, m[1], b.Kernel, releases.BranchOf(tag))
+			c.differ(
+				name,
+				"%s needs kernel %s, branches.tsv says %q of %s",
+				tag,
+				m[1],
+				b.Kernel,
+				releases.BranchOf(tag),
+			)
 		}
 	}
 	return nil
@@ -35,7 +44,8 @@ func (c *comparison) readme(name, text string) error {
 
 // ebuild compares the newest kernel. Later revisions of an ebuild have patches.
 func (c *comparison) ebuild(name, text string) error {
-	m, most := ebuildName.FindStringSubmatch(path.Base(name)), kernelMax.FindStringSubmatch(text)
+	m := ebuildName.FindStringSubmatch(path.Base(name))
+	most := kernelMax.FindStringSubmatch(text)
 	if m == nil || most == nil {
 		return errShape
 	}
@@ -52,7 +62,8 @@ func (c *comparison) ebuild(name, text string) error {
 
 // nix compares the checksums of .run archives. What is not in base64 is of a release before 2020.
 func (c *comparison) nix(name, text string) error {
-	version, compared := "", 0
+	version := ""
+	compared := 0
 	for _, m := range nixLine.FindAllStringSubmatch(text, -1) {
 		if m[1] == "version" {
 			version = m[2]
@@ -69,9 +80,22 @@ func (c *comparison) nix(name, text string) error {
 		case r.Version == "":
 			c.differ(name, "releases.tsv lacks %s", version)
 		case a.SHA256 == "":
-			c.differ(name, "checksums.tsv lacks %s for %s: %s", version, arch, hex.EncodeToString(sum))
+			c.differ(
+				name,
+				"checksums.tsv lacks %s for %s: %s",
+				version,
+				arch,
+				hex.EncodeToString(sum),
+			)
 		case a.SHA256 != hex.EncodeToString(sum):
-			c.differ(name, "%s for %s has sha256 %x, checksums.tsv says %s", version, arch, sum, a.SHA256)
+			c.differ(
+				name,
+				"%s for %s has sha256 %x, checksums.tsv says %s",
+				version,
+				arch,
+				sum,
+				a.SHA256,
+			)
 		}
 	}
 	if compared == 0 {

@@ -43,8 +43,9 @@ type Server struct {
 
 // State is the content of the server and its behaviour.
 type State struct {
-	Token     string
-	Denied    []string        // "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Token string
+	// "VERB RESOURCE" that the service account may not do: "patch nodes/status"
+	Denied    []string
 	Down      bool            // every answer is 503
 	Pods      map[string]any  // by NAMESPACE/NAME
 	Node      corev1.Node     // its resourceVersion follows from what else it has

@@ -1,5 +1,6 @@
-// Package assert fails a test whose result is not the expected one, and goes on. Package require ends it. The
-// names are those that Go programmers know; a name with an f takes a text that says what was looked at.
+// Package assert fails a test whose result is not the expected one, and goes on. Package require
+// ends it. The names are those that Go programmers know; a name with an f takes a text that says
+// what was looked at.
 package assert
 
 import (
@@ -78,7 +79,11 @@ func ErrorContains(t T, err error, parts ...string) {
 func ErrorContainsf(t T, err error, part, format string, args ...any) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), part) {
-		say(t, fmt.Sprintf(format, args...), fmt.Sprintf("error %v, want one that contains %q", err, part))
+		say(
+			t,
+			fmt.Sprintf(format, args...),
+			fmt.Sprintf("error %v, want one that contains %q", err, part),
+		)
 	}
 }
 

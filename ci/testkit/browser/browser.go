@@ -1,5 +1,6 @@
-// Package browser looks at pages with Debian's Chromium. One server has the pages and is the proxy for all
-// hosts, so that a test sees each request, and none leaves the machine. The package does not judge pages.
+// Package browser looks at pages with Debian's Chromium. One server has the pages and is the proxy
+// for all hosts, so that a test sees each request, and none leaves the machine. The package does
+// not judge pages.
 package browser
 
 import (
@@ -47,7 +48,10 @@ func New(t *testing.T, content http.Handler) *Browser {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.requests = append(b.requests, Request{Host: r.Host, Path: r.URL.Path, Status: answer.status})
+		b.requests = append(
+			b.requests,
+			Request{Host: r.Host, Path: r.URL.Path, Status: answer.status},
+		)
 	}))
 	t.Cleanup(b.Close)
 	return b
@@ -65,9 +69,15 @@ func (r *recorder) WriteHeader(status int) {
 
 func (b *Browser) host() string { return strings.TrimPrefix(b.URL, "http://") }
 
-// Run starts Chromium on a path of the server and returns what it wrote to stdout. Chromium ends by itself
-// when the flags ask for a picture, a PDF or the document; otherwise stop ends it.
-func (b *Browser) Run(t *testing.T, stop <-chan struct{}, limit time.Duration, path string, flags ...string) string {
+// Run starts Chromium on a path of the server and returns what it wrote to stdout. Chromium ends by
+// itself when the flags ask for a picture, a PDF or the document; otherwise stop ends it.
+func (b *Browser) Run(
+	t *testing.T,
+	stop <-chan struct{},
+	limit time.Duration,
+	path string,
+	flags ...string,
+) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -89,7 +99,8 @@ func (b *Browser) Run(t *testing.T, stop <-chan struct{}, limit time.Duration, p
 	cmd := exec.CommandContext(ctx, "chromium", append(all, b.URL+path)...)
 	cmd.WaitDelay = 5 * time.Second
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := cmd.Run()
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	asked := errors.Is(ctx.Err(), context.Canceled) && t.Context().Err() == nil
@@ -104,7 +115,8 @@ func (b *Browser) Run(t *testing.T, stop <-chan struct{}, limit time.Duration, p
 // own are the hosts that Chromium asks for its updates and its clock, whatever page it shows.
 var own = regexp.MustCompile(`^[a-z0-9.-]+\.(google|googleapis|gvt1)\.com(:443)?$`)
 
-// Requests returns what the pages asked the server for, and a line for each request to another host.
+// Requests returns what the pages asked the server for, and a line for each request to another
+// host.
 func (b *Browser) Requests() (answered []Request, foreign []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -35,24 +35,43 @@ func Image(t testing.TB, layers ...string) *oci.Content {
 // Layers returns an image with layers of these contents.
 func Layers(t testing.TB, layers ...string) v1.Image {
 	t.Helper()
-	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	img = require.Value(mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64"}))(t)
+	img := mutate.MediaType(
+		mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+		types.OCIManifestSchema1,
+	)
+	img = require.Value(
+		mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64"}),
+	)(
+		t,
+	)
 	for _, text := range layers {
-		img = require.Value(mutate.AppendLayers(img, static.NewLayer([]byte(text), types.OCILayer)))(t)
+		img = require.Value(
+			mutate.AppendLayers(img, static.NewLayer([]byte(text), types.OCILayer)),
+		)(
+			t,
+		)
 	}
 	return img
 }
 
-// Files returns the content of an artifact of files with these paths, whose contents are their numbers.
+// Files returns the content of an artifact of files with these paths, whose contents are their
+// numbers.
 func Files(t testing.TB, paths ...string) *oci.Content {
 	t.Helper()
-	c, m := &oci.Content{}, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	c := &oci.Content{}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
 	for n, p := range paths {
-		b := oci.BytesBlob("application/octet-stream", fmt.Append(nil, n), map[string]string{bundle.TitleAnnotation: p})
-		c.Blobs, m.Layers = append(c.Blobs, b), append(m.Layers, b.Desc)
+		b := oci.BytesBlob(
+			"application/octet-stream",
+			fmt.Append(nil, n),
+			map[string]string{bundle.TitleAnnotation: p},
+		)
+		c.Blobs = append(c.Blobs, b)
+		m.Layers = append(m.Layers, b.Desc)
 	}
 	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
-	c.Blobs, m.Config = append(c.Blobs, config), config.Desc
+	c.Blobs = append(c.Blobs, config)
+	m.Config = config.Desc
 	raw := require.Value(json.Marshal(m))(t)
 	c.Documents = []oci.Document{oci.NewDocument(raw, m.MediaType)}
 	return c
@@ -65,23 +84,53 @@ func Referrer(t testing.TB, subject oci.Document, artifactType, text string) oci
 	return require.Value(oci.NewReferrer(subject.Desc, artifactType, []oci.Blob{layer}, nil))(t)
 }
 
-// Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a signature of
-// it and a .sig tag.
+// Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a
+// signature of it and a .sig tag.
 func Artifacts(t testing.TB) []bundle.Artifact {
 	t.Helper()
 	one := Image(t, "shared layer", "layer of one")
-	index := require.Value(oci.Collect(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
-		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")},
-		mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})))(t)
+	index := require.Value(
+		oci.Collect(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+			mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of one")},
+			mutate.IndexAddendum{Add: Layers(t, "shared layer", "layer of two")})),
+	)(
+		t,
+	)
 	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
-	signed := Referrer(t, sbom.Manifest, "application/vnd.dev.sigstore.bundle.v0.3+json", "a signature of the SBOM")
+	signed := Referrer(
+		t,
+		sbom.Manifest,
+		"application/vnd.dev.sigstore.bundle.v0.3+json",
+		"a signature of the SBOM",
+	)
 	tagged := Referrer(t, one.Top(), "application/x", "a signature")
 	tagged.Tag = oci.SignatureTag(one.Top().Desc.Digest)
 	return []bundle.Artifact{
-		{Kind: bundle.Image, Repository: Origin, Tags: []string{"535.261.03-debian12", "535-debian12"}, Content: index, Attachments: []oci.Attachment{tagged, sbom, signed}},
-		{Kind: bundle.Image, Repository: Origin, Tags: []string{"550.1-debian12"}, Content: Image(t, "shared layer", "layer of three")},
-		{Kind: bundle.Chart, Repository: Origin + "/charts/nvidia-driver", Tags: []string{"0.2.0"}, Content: Image(t, "a chart")},
-		{Kind: bundle.Base, Repository: "docker.io/library/debian", Tags: []string{"12-slim"}, Content: Image(t, "a base", "shared layer")},
+		{
+			Kind:        bundle.Image,
+			Repository:  Origin,
+			Tags:        []string{"535.261.03-debian12", "535-debian12"},
+			Content:     index,
+			Attachments: []oci.Attachment{tagged, sbom, signed},
+		},
+		{
+			Kind:       bundle.Image,
+			Repository: Origin,
+			Tags:       []string{"550.1-debian12"},
+			Content:    Image(t, "shared layer", "layer of three"),
+		},
+		{
+			Kind:       bundle.Chart,
+			Repository: Origin + "/charts/nvidia-driver",
+			Tags:       []string{"0.2.0"},
+			Content:    Image(t, "a chart"),
+		},
+		{
+			Kind:       bundle.Base,
+			Repository: "docker.io/library/debian",
+			Tags:       []string{"12-slim"},
+			Content:    Image(t, "a base", "shared layer"),
+		},
 	}
 }
 
@@ -97,7 +146,12 @@ var Trusted = []crypto.PublicKey{Key("key").Public()}
 // Options are those of a small signed bundle.
 func Options(t testing.TB) bundle.Options {
 	t.Helper()
-	return bundle.Options{Origin: Origin, Created: 1_700_000_000, Tool: "driver-build test", Sign: require.Value(signature.NewKeySigner(Key("key")))(t)}
+	return bundle.Options{
+		Origin:  Origin,
+		Created: 1_700_000_000,
+		Tool:    "driver-build test",
+		Sign:    require.Value(signature.NewKeySigner(Key("key")))(t),
+	}
 }
 
 // Plan makes the plan of a bundle.

@@ -16,8 +16,19 @@ import (
 // SignKey makes a key, in PKCS#12 with the passphrase "correct", and its certificate.
 func SignKey(t *testing.T) (keyFile, certFile string) {
 	t.Helper()
-	pair := testcert.New(x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "Site"}}, nil)
+	pair := testcert.New(
+		x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "Site"}},
+		nil,
+	)
 	p12 := require.Value(pkcs12.Modern.Encode(pair.Key, pair.Certificate, nil, "correct"))(t)
 	dir := t.TempDir()
-	return testfile.Write(t, dir+"/key.p12", string(p12)), testfile.Write(t, dir+"/cert.pem", pair.CertPEM())
+	return testfile.Write(
+			t,
+			dir+"/key.p12",
+			string(p12),
+		), testfile.Write(
+			t,
+			dir+"/cert.pem",
+			pair.CertPEM(),
+		)
 }

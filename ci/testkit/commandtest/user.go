@@ -60,7 +60,8 @@ func (u *User) RunContext(ctx context.Context, t *testing.T, args ...string) Res
 	t.Helper()
 	require.NoError(t, os.WriteFile(u.Path("matrix.yaml"), []byte(u.Matrix()), 0o644))
 	all := append([]string{}, args...)
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") || slices.Contains([]string{"list", "fetch", "kernels"}, args[0]) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") ||
+		slices.Contains([]string{"list", "fetch", "kernels"}, args[0]) {
 		if !strings.Contains(strings.Join(args, " "), "--matrix") {
 			all = append(all, "--matrix", u.Path("matrix.yaml"))
 		}
@@ -75,13 +76,23 @@ func (u *User) RunContext(ctx context.Context, t *testing.T, args ...string) Res
 // Normal replaces what differs from run to run.
 func (u *User) Normal(s string) string {
 	s = strings.ReplaceAll(s, u.Host, "SERVER")
-	s = strings.ReplaceAll(s, "driver-build "+session.BuildInfo().Version+":", "driver-build VERSION:")
+	s = strings.ReplaceAll(
+		s,
+		"driver-build "+session.BuildInfo().Version+":",
+		"driver-build VERSION:",
+	)
 	s = regexp.MustCompile(`[0-9]+\.[0-9] MB`).ReplaceAllString(s, "N MB")
 	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(s, "DIGEST")
 }
 
 // Call calls driver-build with these arguments and this environment alone.
-func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, args ...string) Result {
+func Call(
+	ctx context.Context,
+	t *testing.T,
+	root Root,
+	env map[string]string,
+	args ...string,
+) Result {
 	t.Helper()
 	var stdout, stderr tool.Buffer
 	a := &session.App{

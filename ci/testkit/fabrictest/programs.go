@@ -1,7 +1,8 @@
-// Package fabrictest has stand-ins for nv-fabricmanager, nvlsm and nvidia-imex, which exist only in NVIDIA's
-// archives and work only on machines with NVLink switches. They check what the real ones depend on:
-// arguments, configuration, order, the socket and the port's GUID. They write what they did to Journal, and
-// fail or hang if a file below Modes says so. Nothing in them configures a fabric.
+// Package fabrictest has stand-ins for nv-fabricmanager, nvlsm and nvidia-imex, which exist only in
+// NVIDIA's archives and work only on machines with NVLink switches. They check what the real ones
+// depend on: arguments, configuration, order, the socket and the port's GUID. They write what they
+// did to Journal, and fail or hang if a file below Modes says so. Nothing in them configures a
+// fabric.
 package fabrictest
 
 import (
@@ -44,7 +45,8 @@ var errSilent = errors.New("the log says it")
 
 type program struct{ name, root, path string }
 
-// Main plays the stand-in whose path the command line begins with. It returns false if that is none.
+// Main plays the stand-in whose path the command line begins with. It returns false if that is
+// none.
 func Main(args []string) (code int, played bool) {
 	for path, run := range programs {
 		root, found := strings.CutSuffix(args[0], path)
@@ -90,7 +92,8 @@ func (p program) begin(flags *flag.FlagSet, args []string) error {
 	return nil //nolint:nilerr // nothing was told
 }
 
-// endings returns the signals that end a stand-in: they are caught before it looks ready to anybody.
+// endings returns the signals that end a stand-in: they are caught before it looks ready to
+// anybody.
 func endings() <-chan os.Signal {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -106,8 +109,10 @@ func (p program) awaitEnd(term <-chan os.Signal) error {
 // subnetManager listens where the fabric manager looks for it, and tells its GUID there.
 func (p program) subnetManager(args []string) error {
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
-	config, guid := flags.String("config", "", ""), flags.String("guid", "", "")
-	pid, log := flags.String("pid_file", "", ""), flags.String("log_file", "", "")
+	config := flags.String("config", "", "")
+	guid := flags.String("guid", "", "")
+	pid := flags.String("pid_file", "", "")
+	log := flags.String("log_file", "", "")
 	if err := p.begin(flags, args); err != nil {
 		return err
 	}
@@ -118,7 +123,9 @@ func (p program) subnetManager(args []string) error {
 		return fmt.Errorf("arguments %q: %w", args, err)
 	}
 	if !strings.HasSuffix(os.Getenv("LD_LIBRARY_PATH"), "opt/nvidia/nvlsm/lib") {
-		return errors.New("it does not find its plugin: LD_LIBRARY_PATH is " + os.Getenv("LD_LIBRARY_PATH"))
+		return errors.New(
+			"it does not find its plugin: LD_LIBRARY_PATH is " + os.Getenv("LD_LIBRARY_PATH"),
+		)
 	}
 	for _, dir := range []string{"var/log", "var/cache/nvlsm"} {
 		if st, err := os.Stat(p.file(dir)); err != nil || !st.IsDir() {
@@ -126,7 +133,8 @@ func (p program) subnetManager(args []string) error {
 		}
 	}
 	term := endings()
-	if err := p.note("serves"); err != nil { // before the socket answers: then the test reads the journal
+	// before the socket answers: then the test reads the journal
+	if err := p.note("serves"); err != nil {
 		return err
 	}
 	listener, err := net.Listen("unix", p.file(socket))
@@ -154,8 +162,10 @@ func (p program) manager(args []string) error {
 		return errors.Join(err, p.awaitEnd(term), os.Remove(p.file(pidFile)))
 	}
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
-	config, guid := flags.String("config", "", ""), flags.String("fm-sm-mgmt-port-guid", "", "")
-	if err := p.begin(flags, args); err != nil { // as the real one, it explains itself in its log only
+	config := flags.String("config", "", "")
+	guid := flags.String("fm-sm-mgmt-port-guid", "", "")
+	// as the real one, it explains itself in its log only
+	if err := p.begin(flags, args); err != nil {
 		_ = os.WriteFile(p.file(logFile), []byte(err.Error()+"\n"), 0o644)
 		return errSilent
 	}
@@ -176,12 +186,18 @@ func (p program) manager(args []string) error {
 		}
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args[0], cmd.Env, cmd.SysProcAttr = p.path, append(os.Environ(), background+"=1"), &syscall.SysProcAttr{Setsid: true}
+	cmd.Args[0], cmd.Env, cmd.SysProcAttr = p.path, append(
+		os.Environ(),
+		background+"=1",
+	), &syscall.SysProcAttr{
+		Setsid: true,
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		if text, err := os.ReadFile(p.file(pidFile)); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(cmd.Process.Pid) {
+		if text, err := os.ReadFile(p.file(pidFile)); err == nil &&
+			strings.TrimSpace(string(text)) == strconv.Itoa(cmd.Process.Pid) {
 			return p.note("has set up the fabric")
 		}
 	}

@@ -1,5 +1,5 @@
-// Package goldentest compares what programs print with files: golden files, which `go test -update` writes, JSON
-// schemas of docs/schema, which ci/generate writes, and the manual pages of commands.
+// Package goldentest compares what programs print with files: golden files, which `go test -update`
+// writes, JSON schemas of docs/schema, which ci/generate writes, and the manual pages of commands.
 package goldentest
 
 import (

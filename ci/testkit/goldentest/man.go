@@ -15,14 +15,18 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-// Man makes a manual page of each command, in the folder that DRIVER_MAN_DIR names or in a temporary one, and
-// looks whether each page names its command. SOURCE_DATE_EPOCH is the date of the pages. A test makes them,
-// because a program on a node needs no generator of pages.
+// Man makes a manual page of each command, in the folder that DRIVER_MAN_DIR names or in a
+// temporary one, and looks whether each page names its command. SOURCE_DATE_EPOCH is the date of
+// the pages. A test makes them, because a program on a node needs no generator of pages.
 func Man(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("DRIVER_MAN_DIR"), t.TempDir())
 	root.DisableAutoGenTag = true
-	header := &doc.GenManHeader{Section: "1", Source: "driver-container " + version.Tree, Manual: "NVIDIA driver images"}
+	header := &doc.GenManHeader{
+		Section: "1",
+		Source:  "driver-container " + version.Tree,
+		Manual:  "NVIDIA driver images",
+	}
 	require.NoError(t, doc.GenManTree(root, header, dir))
 	pages(t, dir, root)
 }

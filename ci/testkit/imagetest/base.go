@@ -36,8 +36,24 @@ func systems() []system {
 			id: "debian12", family: "debian", version: "12", suite: "bookworm", archs: []string{"amd64", "arm64"}, merged: true, libc: "2.36-9",
 			components: []string{"main", "contrib", "non-free", "non-free-firmware"},
 		},
-		{id: "ubuntu16.04", family: "ubuntu", version: "16.04", suite: "xenial", archs: []string{"amd64"}, components: []string{"main"}, libc: "2.23-0ubuntu11"},
-		{id: "ubuntu18.04", family: "ubuntu18", version: "18.04", suite: "bionic", archs: []string{"amd64"}, components: []string{"main"}, libc: "2.27-3ubuntu1"},
+		{
+			id:         "ubuntu16.04",
+			family:     "ubuntu",
+			version:    "16.04",
+			suite:      "xenial",
+			archs:      []string{"amd64"},
+			components: []string{"main"},
+			libc:       "2.23-0ubuntu11",
+		},
+		{
+			id:         "ubuntu18.04",
+			family:     "ubuntu18",
+			version:    "18.04",
+			suite:      "bionic",
+			archs:      []string{"amd64"},
+			components: []string{"main"},
+			libc:       "2.27-3ubuntu1",
+		},
 	}
 }
 
@@ -61,8 +77,8 @@ func (w *World) newArchive(s system) *repotest.Archive {
 	return a
 }
 
-// toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs a newer
-// libc6 than the base has.
+// toolchain makes the packages of distros.Distro.Toolchain and their dependencies. libc6-dev needs
+// a newer libc6 than the base has.
 func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
 	d := require.Value(distros.Lookup(s.id))(t)
 	lib := "lib/" + triplet(arch)
@@ -112,10 +128,14 @@ func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
 
 // baseFiles returns a root file system with a shell, a C library and dpkg's database.
 func (w *World) baseFiles(s system, arch string) []repotest.File {
-	lib, bin, sbin := "lib", "bin", "sbin"
+	lib := "lib"
+	bin := "bin"
+	sbin := "sbin"
 	var files []repotest.File
 	if s.merged {
-		lib, bin, sbin = "usr/lib", "usr/bin", "usr/sbin"
+		lib = "usr/lib"
+		bin = "usr/bin"
+		sbin = "usr/sbin"
 		for _, dir := range []string{"bin", "sbin", "lib"} {
 			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
 		}
@@ -150,14 +170,19 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 func (s system) osRelease() []repotest.File {
 	id, _, _ := strings.Cut(s.id, s.version)
 	return []repotest.File{
-		{Name: "usr/lib/os-release", Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)}, {Name: "etc/os-release", Link: "../usr/lib/os-release"},
+		{
+			Name: "usr/lib/os-release",
+			Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version),
+		},
+		{Name: "etc/os-release", Link: "../usr/lib/os-release"},
 	}
 }
 
 // Base returns the reference of a system's base image.
 func (w *World) Base(id string) string { return w.Host + "/base/" + id + ":test" }
 
-// pushBase pushes a base to the registry: an index with one image for each architecture, each with one layer.
+// pushBase pushes a base to the registry: an index with one image for each architecture, each with
+// one layer.
 func (w *World) pushBase(s system) {
 	var images []v1.Image
 	for _, arch := range s.archs {
@@ -168,24 +193,53 @@ func (w *World) pushBase(s system) {
 
 // push pushes an image or an index to the registry.
 func (w *World) push(ref string, what remote.Taggable) {
-	require.NoErrorf(w.t, remote.Push(require.Value(name.ParseReference(ref))(w.t), what), "push %s", ref)
+	require.NoErrorf(
+		w.t,
+		remote.Push(require.Value(name.ParseReference(ref))(w.t), what),
+		"push %s",
+		ref,
+	)
 }
 
 func (w *World) baseImage(s system, arch string) v1.Image {
 	layer := repotest.Compress(w.t, ".gz", repotest.Tar(w.t, "", w.baseFiles(s, arch)))
-	return Image(w.t, arch, v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, Cmd: []string{"bash"}}, layer)
+	return Image(
+		w.t,
+		arch,
+		v1.Config{
+			Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
+			Cmd: []string{"bash"},
+		},
+		layer,
+	)
 }
 
 // Image makes an image of compressed layers.
 func Image(t testing.TB, arch string, config v1.Config, layers ...[]byte) v1.Image {
 	t.Helper()
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img := mutate.ConfigMediaType(
+		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON,
+	)
 	for _, data := range layers {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-		layer := require.Value(tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)))(t)
-		img = require.Value(mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}}))(t)
+		layer := require.Value(
+			tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)),
+		)(
+			t,
+		)
+		img = require.Value(
+			mutate.Append(
+				img,
+				mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "imagetest"}},
+			),
+		)(
+			t,
+		)
 	}
 	c := require.Value(img.ConfigFile())(t).DeepCopy()
-	c.Architecture, c.OS, c.Config = arch, "linux", config
+	c.Architecture = arch
+	c.OS = "linux"
+	c.Config = config
 	return require.Value(mutate.ConfigFile(img, c))(t)
 }

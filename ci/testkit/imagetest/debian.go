@@ -16,8 +16,8 @@ func debianNames() []string {
 	}
 }
 
-// debianDriver is the driver in Debian's packages: libraries and programs in the folders of the alternatives,
-// module sources in a tar, and a newer libcuda1 besides the one that the matrix pins.
+// debianDriver is the driver in Debian's packages: libraries and programs in the folders of the
+// alternatives, module sources in a tar, and a newer libcuda1 besides the one that the matrix pins.
 func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 	lib := "usr/lib/" + triplet(arch) + "/"
 	current := lib + "nvidia/current/"
@@ -69,9 +69,16 @@ func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 	}
 }
 
-// debianKernel returns the tar of module sources that a package ships, with Debian's own build files.
+// debianKernel returns the tar of module sources that a package ships, with Debian's own build
+// files.
 func debianKernel(t testing.TB, name string) repotest.File {
 	files := kernelSources("modules/" + name + "/")
-	files = append(files, repotest.File{Name: "modules/" + name + "/debian/rules", Body: "# not wanted\n"})
-	return repotest.File{Name: "usr/src/" + strings.TrimSuffix(name, "-source") + ".tar.xz", Body: string(repotest.Compress(t, ".xz", repotest.Tar(t, "", files)))}
+	files = append(
+		files,
+		repotest.File{Name: "modules/" + name + "/debian/rules", Body: "# not wanted\n"},
+	)
+	return repotest.File{
+		Name: "usr/src/" + strings.TrimSuffix(name, "-source") + ".tar.xz",
+		Body: string(repotest.Compress(t, ".xz", repotest.Tar(t, "", files))),
+	}
 }

@@ -20,25 +20,31 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy, without TLS. It has no referrers
-// API.
+// Distribution is Debian's docker-registry (CNCF's Distribution) behind a proxy, without TLS. It
+// has no referrers API.
 type Distribution struct {
 	Host string
 	Dir  string // of its content
 	faulty
 }
 
-// NewDistribution starts the registry, until the test ends. It skips the test outside of the real tier.
+// NewDistribution starts the registry, until the test ends. It skips the test outside of the real
+// tier.
 func NewDistribution(t testing.TB) *Distribution {
 	t.Helper()
 	tool.Real(t, "it needs a real registry")
 	tool.Program(t, "docker-registry", "docker-registry")
 	d := &Distribution{Dir: t.TempDir()}
-	config := testfile.Write(t, filepath.Join(d.Dir, "config.yml"), fmt.Sprintf("version: 0.1\nlog: {level: info}\n"+
-		"storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir))
+	config := testfile.Write(
+		t,
+		filepath.Join(d.Dir, "config.yml"),
+		fmt.Sprintf("version: 0.1\nlog: {level: info}\n"+
+			"storage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: \"127.0.0.1:0\", relativeurls: true}\n", d.Dir),
+	)
 	cmd := exec.Command("docker-registry", "serve", config)
 	log, logged := io.Pipe()
-	cmd.Stderr, cmd.Stdout = logged, logged
+	cmd.Stderr = logged
+	cmd.Stdout = logged
 	require.NoErrorf(t, cmd.Start(), "start Debian's docker-registry")
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

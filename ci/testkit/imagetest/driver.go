@@ -60,7 +60,11 @@ func GuestFiles(version, arch string) []repotest.File {
 	return []repotest.File{
 		program("usr/bin/nvidia-gridd", arch, "nvidia-gridd"+version, "libgrid.so.1"),
 		program("usr/bin/nvidia-topologyd", arch, "nvidia-topologyd"+version),
-		{Name: lib + "libgrid.so.1", Mode: 0o755, Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes())},
+		{
+			Name: lib + "libgrid.so.1",
+			Mode: 0o755,
+			Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes()),
+		},
 		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
 		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},
 		{Name: "etc/nvidia/nvidia-topologyd.conf.template", Body: "#\n"},
@@ -69,20 +73,31 @@ func GuestFiles(version, arch string) []repotest.File {
 
 func kernelSources(dir string) []repotest.File {
 	return []repotest.File{
-		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"}, {Name: dir + "Makefile", Body: "all:\n"}, {Name: dir + "nvidia/nv.c", Body: "int x;\n"},
-		{Name: dir + "nvidia/nvidia-sources.Kbuild", Body: "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n"},
+		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"},
+		{Name: dir + "Makefile", Body: "all:\n"},
+		{Name: dir + "nvidia/nv.c", Body: "int x;\n"},
+		{
+			Name: dir + "nvidia/nvidia-sources.Kbuild",
+			Body: "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n",
+		},
 	}
 }
 
-// Run makes a .run archive of an installed driver. It calls change, which may be nil, before it writes the
-// archive.
-func Run(t testing.TB, version, arch string, files []repotest.File, change func(*makeself.Archive)) []byte {
+// Run makes a .run archive of an installed driver. It calls change, which may be nil, before it
+// writes the archive.
+func Run(
+	t testing.TB,
+	version, arch string,
+	files []repotest.File,
+	change func(*makeself.Archive),
+) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for _, f := range files {
 		m := &fstest.MapFile{Data: []byte(f.Body), Mode: fs.FileMode(cmp.Or(f.Mode, 0o644))}
 		if f.Link != "" {
-			m.Data, m.Mode = []byte(f.Link), fs.ModeSymlink|0o777
+			m.Data = []byte(f.Link)
+			m.Mode = fs.ModeSymlink | 0o777
 		}
 		fsys[f.Name] = m
 	}
@@ -124,13 +139,20 @@ func (w *World) writeDriver(b *strings.Builder, version string) {
 	fmt.Fprintf(b, "  - version: %s\n    archives:\n", version)
 	for _, arch := range []string{"amd64", "arm64"} {
 		if data, ok := w.Runs[version+" "+arch]; ok {
-			fmt.Fprintf(b, "      %s: {url: %s, sha256: %x, size: %d}\n", arch, w.URL+RunPath(version, arch), sha256.Sum256(data), len(data))
+			fmt.Fprintf(
+				b,
+				"      %s: {url: %s, sha256: %x, size: %d}\n",
+				arch,
+				w.URL+RunPath(version, arch),
+				sha256.Sum256(data),
+				len(data),
+			)
 		}
 	}
 }
 
-// Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new
-// for it.
+// Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is
+// too new for it.
 func (w *World) Matrix() string {
 	if w.matrix != "" {
 		return w.matrix
@@ -138,9 +160,17 @@ func (w *World) Matrix() string {
 	var b strings.Builder
 	b.WriteString("systems:\n")
 	for _, s := range systems() {
-		fmt.Fprintf(&b, "  - id: %s\n    base: %s\n    archs: [%s]\n", s.id, w.Base(s.id), strings.Join(s.archs, ", "))
+		fmt.Fprintf(
+			&b,
+			"  - id: %s\n    base: %s\n    archs: [%s]\n",
+			s.id,
+			w.Base(s.id),
+			strings.Join(s.archs, ", "),
+		)
 		if s.merged {
-			b.WriteString("    kernels: [6.1]\n    components: [contrib, non-free, non-free-firmware]\n")
+			b.WriteString(
+				"    kernels: [6.1]\n    components: [contrib, non-free, non-free-firmware]\n",
+			)
 		} else {
 			b.WriteString("    kernels: [4.4, 4.15]\n")
 		}
@@ -152,8 +182,13 @@ func (w *World) Matrix() string {
 			b.WriteString("    kernel: {max: 5.1, reason: for tests}\n")
 			continue
 		}
-		fmt.Fprintf(&b, "    debian:\n      systems: {debian12: %s-1}\n      packages: [%s]\n      kernel: [nvidia-kernel-source, nvidia-open-kernel-source]\n"+
-			"      extras: [nvidia-persistenced]\n      depends: [libtirpc3]\n", v, strings.Join(debianNames(), ", "))
+		fmt.Fprintf(
+			&b,
+			"    debian:\n      systems: {debian12: %s-1}\n      packages: [%s]\n      kernel: [nvidia-kernel-source, nvidia-open-kernel-source]\n"+
+				"      extras: [nvidia-persistenced]\n      depends: [libtirpc3]\n",
+			v,
+			strings.Join(debianNames(), ", "),
+		)
 	}
 	return b.String()
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
-// ELF describes a file that consists of headers: enough for code that reads what a library is and needs.
+// ELF describes a file that consists of headers: enough for code that reads what a library is and
+// needs.
 type ELF struct {
 	Soname  string
 	Needed  []string
@@ -20,9 +21,14 @@ type ELF struct {
 }
 
 // machines are the types of the architectures.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "i386": elf.EM_386}
+var machines = map[string]elf.Machine{
+	"amd64": elf.EM_X86_64,
+	"arm64": elf.EM_AARCH64,
+	"i386":  elf.EM_386,
+}
 
-// Bytes returns the file: header, program header, string table, dynamic section, section names, sections.
+// Bytes returns the file: header, program header, string table, dynamic section, section names,
+// sections.
 func (e ELF) Bytes() []byte {
 	strings := []byte("\x00")
 	var dynamic []byte
@@ -38,7 +44,13 @@ func (e ELF) Bytes() []byte {
 		entry(elf.DT_NEEDED, n)
 	}
 	dynamic = append(dynamic, make([]byte, 16)...)
-	prog := elf.Prog64{Type: uint32(elf.PT_LOAD), Off: 120, Filesz: uint64(len(strings)), Memsz: uint64(len(strings)), Align: 1}
+	prog := elf.Prog64{
+		Type:   uint32(elf.PT_LOAD),
+		Off:    120,
+		Filesz: uint64(len(strings)),
+		Memsz:  uint64(len(strings)),
+		Align:  1,
+	}
 	if e.Program && !e.Static {
 		prog.Type = uint32(elf.PT_INTERP)
 	}
@@ -60,5 +72,8 @@ func program(name, arch, note string, needed ...string) repotest.File {
 
 // library returns a shared library.
 func library(name, arch, soname, note string, needed ...string) repotest.File {
-	return repotest.File{Name: name, Body: string(ELF{Soname: soname, Needed: needed, Arch: arch, Note: note}.Bytes())}
+	return repotest.File{
+		Name: name,
+		Body: string(ELF{Soname: soname, Needed: needed, Arch: arch, Note: note}.Bytes()),
+	}
 }

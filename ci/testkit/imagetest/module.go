@@ -8,16 +8,25 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
-// Module is a kernel module that consists of its description: enough for code that reads the description, and
-// for signing.
+// Module is a kernel module that consists of its description: enough for code that reads the
+// description, and for signing.
 func Module(name, version, release string) []byte {
 	return LinkedModule(name, version, release, nil, nil)
 }
 
-// LinkedModule is a Module that offers symbols to others and needs symbols of others. modinfo is more of what
-// it says of itself: "depends=nvidia".
-func LinkedModule(name, version, release string, exports, needs []string, modinfo ...string) []byte {
-	info := fmt.Sprintf("name=%s\x00version=%s\x00license=NVIDIA\x00srcversion=AC415F9243EB439A4D6B17F\x00vermagic=%s SMP mod_unload \x00", name, version, release)
+// LinkedModule is a Module that offers symbols to others and needs symbols of others. modinfo is
+// more of what it says of itself: "depends=nvidia".
+func LinkedModule(
+	name, version, release string,
+	exports, needs []string,
+	modinfo ...string,
+) []byte {
+	info := fmt.Sprintf(
+		"name=%s\x00version=%s\x00license=NVIDIA\x00srcversion=AC415F9243EB439A4D6B17F\x00vermagic=%s SMP mod_unload \x00",
+		name,
+		version,
+		release,
+	)
 	if len(modinfo) > 0 {
 		info += strings.Join(modinfo, "\x00") + "\x00"
 	}

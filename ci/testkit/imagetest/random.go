@@ -18,13 +18,15 @@ import (
 // RandomTar returns a tar with one file of n bytes that do not compress; they depend on its name.
 func RandomTar(t testing.TB, name string, n int) []byte {
 	t.Helper()
-	content, seed := make([]byte, n), [32]byte{}
+	content := make([]byte, n)
+	seed := [32]byte{}
 	copy(seed[:], name)
 	require.Value(rand.NewChaCha8(seed).Read(content))(t)
 	return repotest.RawTar(t, repotest.File{Name: name, Body: string(content)})
 }
 
-// RandomImage returns an image for linux/arch with layers of RandomTar. Other names give other layers.
+// RandomImage returns an image for linux/arch with layers of RandomTar. Other names give other
+// layers.
 func RandomImage(t testing.TB, arch string, size int, names ...string) v1.Image {
 	t.Helper()
 	var layers [][]byte
@@ -40,7 +42,10 @@ func Index(t testing.TB, images ...v1.Image) v1.ImageIndex {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
 		cf := require.Value(img.ConfigFile())(t)
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: cf.Platform()}})
+		index = mutate.AppendManifests(
+			index,
+			mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: cf.Platform()}},
+		)
 	}
 	return index
 }

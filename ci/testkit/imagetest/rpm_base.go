@@ -26,8 +26,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// PushBase pushes the base to the registry: one layer with the installed packages, the system's files and the
-// database.
+// PushBase pushes the base to the registry: one layer with the installed packages, the system's
+// files and the database.
 func (s *RPMSystem) PushBase() {
 	t := s.world.t
 	var files []repotest.File
@@ -43,7 +43,10 @@ func (s *RPMSystem) PushBase() {
 			}
 		}
 		f := require.Value(rpmfile.Open(bytes.NewReader(p.Bytes(t))))(t)
-		installed = append(installed, require.Value(f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil))(t))
+		installed = append(
+			installed,
+			require.Value(f.InstalledHeader(time.Unix(repotest.FileTime, 0), s.Colour, nil))(t),
+		)
 	}
 	for _, key := range s.Imported {
 		installed = append(installed, s.importedKey(key))
@@ -56,7 +59,12 @@ func (s *RPMSystem) PushBase() {
 	if s.Change != nil {
 		files = s.Change(files)
 	}
-	img := Image(t, "amd64", v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}}, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
+	img := Image(
+		t,
+		"amd64",
+		v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Cmd: []string{"bash"}},
+		repotest.Compress(t, ".gz", repotest.Tar(t, "", files)),
+	)
 	s.world.push(s.world.Base(s.id), Index(t, img))
 }
 
@@ -73,10 +81,13 @@ func (s *RPMSystem) importedKey(key *openpgp.Entity) *rpmfile.Header {
 
 // records returns the database, as files.
 func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
-	t, none := s.world.t, fstest.MapFS{}
+	t := s.world.t
+	none := fstest.MapFS{}
 	switch s.database {
 	case "ndb":
-		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1)}
+		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{
+			Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1),
+		}
 	case "bdb":
 		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, 4096)}
 	default:
@@ -99,15 +110,19 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.ExecContext(context.Background(), "CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)")
-	if err = errors.Join(err, db.Close()); err != nil {
+	_, err = db.ExecContext(
+		context.Background(),
+		"CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)",
+	)
+	err = errors.Join(err, db.Close())
+	if err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)
 })
 
-// ReadRPMs reads the database of a root and returns "name epoch:version-release.arch" of each package,
-// sorted.
+// ReadRPMs reads the database of a root and returns "name epoch:version-release.arch" of each
+// package, sorted.
 func ReadRPMs(root fs.FS) ([]string, error) {
 	db, err := rpmdb.Read(root)
 	if err != nil {

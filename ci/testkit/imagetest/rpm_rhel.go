@@ -15,19 +15,37 @@ import (
 // rhel is RHEL 9: the repositories of its base have the compiler and no kernels.
 func rhel(w *World) *RPMSystem {
 	s := w.newRPMSystem("rhel9", "sqlite")
-	s.Row, s.Colour = "    kernels: [5.14]\n", 3
+	s.Row = "    kernels: [5.14]\n"
+	s.Colour = 3
 	s.install(".el9")
-	s.Files = append(s.Files,
-		repotest.File{Name: "etc/os-release", Body: "ID=\"rhel\"\nVERSION_ID=\"9.8\"\n"}, repotest.File{Name: "etc/dnf/dnf.conf", Body: "[main]\ngpgcheck=1\n"},
-		repotest.File{Name: "etc/yum.repos.d/ubi.repo", Body: fmt.Sprintf("[ubi-9-baseos-rpms]\nname=UBI\nbaseurl=%s/rhel9/\ngpgkey=file:///%s\n", w.URL, RPMKey)})
+	s.Files = append(
+		s.Files,
+		repotest.File{
+			Name: "etc/os-release",
+			Body: "ID=\"rhel\"\nVERSION_ID=\"9.8\"\n",
+		},
+		repotest.File{Name: "etc/dnf/dnf.conf", Body: "[main]\ngpgcheck=1\n"},
+		repotest.File{
+			Name: "etc/yum.repos.d/ubi.repo",
+			Body: fmt.Sprintf(
+				"[ubi-9-baseos-rpms]\nname=UBI\nbaseurl=%s/rhel9/\ngpgkey=file:///%s\n",
+				w.URL,
+				RPMKey,
+			),
+		},
+	)
 	s.toolchain(".el9")
-	s.Packages = append(s.Packages, rpmPackage("perl-interpreter", "4:5.32.1-481.el9", nil, rpmProgram("usr/bin/perl")))
+	s.Packages = append(
+		s.Packages,
+		rpmPackage("perl-interpreter", "4:5.32.1-481.el9", nil, rpmProgram("usr/bin/perl")),
+	)
 	return s
 }
 
-// Subscribe returns what a subscribed RHEL host mounts into its containers, run/secrets, and starts the server
-// behind it: it has RPMKernel in the main repository, and RPMOldKernel in that for the extended support of its
-// minor version, which on switches on. It answers only those who show the certificate.
+// Subscribe returns what a subscribed RHEL host mounts into its containers, run/secrets, and starts
+// the server behind it: it has RPMKernel in the main repository, and RPMOldKernel in that for the
+// extended support of its minor version, which on switches on. It answers only those who show the
+// certificate.
 func (w *RPMWorld) Subscribe(on bool) fstest.MapFS {
 	for dir, release := range map[string]string{"dist/rhel9/9": RPMKernel, "eus/rhel9/9.4": RPMOldKernel} {
 		r := w.Extra("/content/" + dir + "/x86_64/baseos/os")
@@ -36,13 +54,26 @@ func (w *RPMWorld) Subscribe(on bool) fstest.MapFS {
 	}
 	ca := testcert.Authority("entitlement")
 	client := ca.Client("builder")
-	server := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.Host}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	server := httptest.NewUnstartedServer(
+		httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.Host}),
+	)
+	server.TLS = &tls.Config{
+		ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs:  ca.Pool(),
+		MinVersion: tls.VersionTLS12,
+	}
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	repository := func(id, dir string, enabled int) string {
-		return fmt.Sprintf("[%s]\nname = Red Hat\nbaseurl = %s/content/%s/$releasever/$basearch/baseos/os\nenabled = %d\ngpgcheck = 1\ngpgkey = file:///%s\nsslverify = 1\n"+
-			"sslcacert = /etc/rhsm/ca/redhat-uep.pem\nsslclientkey = /etc/pki/entitlement/12-key.pem\nsslclientcert = /etc/pki/entitlement/12.pem\n", id, server.URL, dir, enabled, RPMKey)
+		return fmt.Sprintf(
+			"[%s]\nname = Red Hat\nbaseurl = %s/content/%s/$releasever/$basearch/baseos/os\nenabled = %d\ngpgcheck = 1\ngpgkey = file:///%s\nsslverify = 1\n"+
+				"sslcacert = /etc/rhsm/ca/redhat-uep.pem\nsslclientkey = /etc/pki/entitlement/12-key.pem\nsslclientcert = /etc/pki/entitlement/12.pem\n",
+			id,
+			server.URL,
+			dir,
+			enabled,
+			RPMKey,
+		)
 	}
 	extended := 0
 	if on {

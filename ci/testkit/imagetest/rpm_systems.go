@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// The kernels of rocky9 in a world, newest first, and the kernel of openSUSE. RPMOrphanKernel has headers
-// only, no kernel package.
+// The kernels of rocky9 in a world, newest first, and the kernel of openSUSE. RPMOrphanKernel has
+// headers only, no kernel package.
 const (
 	RPMKernel       = "5.14.0-503.11.1.el9_5.x86_64"
 	RPMRTKernel     = "5.14.0-503.10.1.el9_5.x86_64+rt"
@@ -39,8 +39,8 @@ func rpmPackage(name, evr string, requires []string, files ...repotest.File) rep
 		repotest.File{Name: "usr/share/doc/" + name + "/README", Body: "read me\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})}
 }
 
-// install adds the packages of every base: a shell, a C library and a program whose package a newer one
-// obsoletes.
+// install adds the packages of every base: a shell, a C library and a program whose package a newer
+// one obsoletes.
 func (s *RPMSystem) install(dist string) {
 	release := repotest.RPM{Name: s.id + "-release", EVR: "9.4-1" + dist, Arch: "noarch", Provides: []string{"system-release = 9.4-1", "system-release(releasever) = 9"}}
 	glibc := rpmPackage("glibc", "2.34-60"+dist, nil, rpmLibrary("libc.so.6", "old"), rpmLibrary("libold.so.1", ""), rpmProgram("usr/sbin/ldconfig"))
@@ -56,8 +56,8 @@ func (s *RPMSystem) install(dist string) {
 	s.Files = append(s.Files, repotest.File{Name: RPMKey, Body: repotest.Public(s.world.t, s.world.key)})
 }
 
-// toolchain adds the packages of distros.Distro.Toolchain and their dependencies, among them a newer C
-// library than the base has.
+// toolchain adds the packages of distros.Distro.Toolchain and their dependencies, among them a
+// newer C library than the base has.
 func (s *RPMSystem) toolchain(dist string) {
 	d := require.Value(distros.Lookup(s.id))(s.world.t)
 	newest := "2.34-100" + dist
@@ -94,7 +94,8 @@ func (s *RPMSystem) toolchain(dist string) {
 	}
 }
 
-// elKernel returns a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or "rt".
+// elKernel returns a kernel's headers and, unless it is an orphan, the kernel. flavour is "" or
+// "rt".
 func elKernel(release, flavour string, orphan bool) []repotest.RPM {
 	plain, _, _ := strings.Cut(release, "+")
 	version := strings.TrimSuffix(plain, ".x86_64")
@@ -122,7 +123,8 @@ func elKernel(release, flavour string, orphan bool) []repotest.RPM {
 
 func rocky(w *World) *RPMSystem {
 	s := w.newRPMSystem("rocky9", "sqlite")
-	s.Row, s.Colour = "    kernels: [5.14]\n    aliases: [rocky9.4]\n", 3
+	s.Row = "    kernels: [5.14]\n    aliases: [rocky9.4]\n"
+	s.Colour = 3
 	s.install(".el9")
 	s.Files = append(s.Files,
 		repotest.File{Name: "usr/lib/os-release", Body: "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n"}, repotest.File{Name: "etc/os-release", Link: "../usr/lib/os-release"},
@@ -139,7 +141,9 @@ func rocky(w *World) *RPMSystem {
 
 func leap(w *World) *RPMSystem {
 	s := w.newRPMSystem("opensuse-leap15.6", "ndb")
-	s.Row, s.Signed, s.SHA512 = "    kernels: [6.4]\n", true, true
+	s.Row = "    kernels: [6.4]\n"
+	s.Signed = true
+	s.SHA512 = true
 	s.install(".1")
 	s.Files = append(s.Files,
 		repotest.File{Name: "etc/os-release", Body: "ID=\"opensuse-leap\"\nVERSION_ID=\"15.6\"\n"}, repotest.File{Name: "var/lib/rpm", Link: "../../usr/lib/sysimage/rpm"},

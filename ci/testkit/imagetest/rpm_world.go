@@ -18,9 +18,9 @@ type RPMWorld struct {
 	Systems map[string]*RPMSystem
 }
 
-// NewRPM starts a world with the named systems of rocky9 (a database of SQLite, signed packages), rhel9,
-// opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7 (Berkeley DB; its own repositories no
-// longer exist, the matrix has others), for amd64.
+// NewRPM starts a world with the named systems of rocky9 (a database of SQLite, signed packages),
+// rhel9, opensuse-leap15.6 (ndb, a signed index with SHA-512 only) and centos7 (Berkeley DB; its
+// own repositories no longer exist, the matrix has others), for amd64.
 func NewRPM(t testing.TB, ids ...string) *RPMWorld {
 	t.Helper()
 	w := &RPMWorld{start(t), map[string]*RPMSystem{}}
@@ -72,7 +72,13 @@ func (w *RPMWorld) Matrix() string {
 	var b strings.Builder
 	b.WriteString("systems:\n")
 	for _, id := range slices.Sorted(maps.Keys(w.Systems)) {
-		fmt.Fprintf(&b, "  - id: %s\n    base: %s\n    archs: [amd64]\n%s", id, w.Base(id), w.Systems[id].Row)
+		fmt.Fprintf(
+			&b,
+			"  - id: %s\n    base: %s\n    archs: [amd64]\n%s",
+			id,
+			w.Base(id),
+			w.Systems[id].Row,
+		)
 	}
 	b.WriteString("drivers:\n")
 	for _, v := range []string{OldDriver, NewDriver} {

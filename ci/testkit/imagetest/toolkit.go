@@ -10,9 +10,15 @@ import (
 func Headers(release string) []repotest.File {
 	dir := "usr/src/linux-headers-" + release + "/"
 	return []repotest.File{
-		{Name: dir + "include/config/auto.conf", Body: "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n"},
+		{
+			Name: dir + "include/config/auto.conf",
+			Body: "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n",
+		},
 		{Name: dir + "include/config/kernel.release", Body: "6.1.192\n"},
-		{Name: dir + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
+		{
+			Name: dir + "include/generated/utsrelease.h",
+			Body: "#define UTS_RELEASE \"" + release + "\"\n",
+		},
 		{Name: dir + "include/generated/autoconf.h", Body: "/* */\n"},
 		{Name: dir + "Module.symvers", Body: "0x0\tx\n"},
 		{Name: dir + "scripts", Link: "../../lib/linux-kbuild-6.1/scripts"},
@@ -41,8 +47,8 @@ func (w *World) ToolkitImage(arch string, files ...repotest.File) v1.Image {
 	return Image(w.t, arch, v1.Config{Env: []string{"PATH=/opt/bin:/usr/bin"}}, layer)
 }
 
-// PushToolkit pushes an image of files to the registry, and returns its reference. A second push moves
-// the tag.
+// PushToolkit pushes an image of files to the registry, and returns its reference. A second push
+// moves the tag.
 func (w *World) PushToolkit(tag, arch string, files ...repotest.File) string {
 	ref := w.Host + "/toolkit/" + tag + ":test"
 	w.push(ref, w.ToolkitImage(arch, files...))

@@ -20,8 +20,9 @@ import (
 
 // The drivers of a world.
 const (
-	OldDriver = "418.87.01"  // a .run archive, amd64 only, without open modules or firmware
-	NewDriver = "535.261.03" // a .run archive for both architectures, and Debian's packages for debian12
+	OldDriver = "418.87.01" // a .run archive, amd64 only, without open modules or firmware
+	// a .run archive for both architectures, and Debian's packages for debian12
+	NewDriver = "535.261.03"
 )
 
 // World is a server with everything that a build downloads.
@@ -40,7 +41,8 @@ type World struct {
 	faulty
 }
 
-// New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), all published.
+// New starts a world with debian12 (amd64, arm64), ubuntu16.04 and ubuntu18.04 (amd64), all
+// published.
 func New(t testing.TB) *World {
 	t.Helper()
 	w := start(t)
@@ -57,10 +59,18 @@ func New(t testing.TB) *World {
 
 // start returns a world with a registry, a key and nothing else.
 func start(t testing.TB) *World {
-	w := &World{t: t, Runs: map[string][]byte{}, Archives: map[string]*repotest.Archive{}, files: map[string][]byte{}, requests: map[string]int{}}
+	w := &World{
+		t:        t,
+		Runs:     map[string][]byte{},
+		Archives: map[string]*repotest.Archive{},
+		files:    map[string][]byte{},
+		requests: map[string]int{},
+	}
 	w.key = repotest.Key("imagetest", 0)
 	images := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(images, rw, r) }),
+	)
 	t.Cleanup(server.Close)
 	w.URL, w.Host = server.URL, strings.TrimPrefix(server.URL, "http://")
 	return w
@@ -87,9 +97,13 @@ type faulty struct {
 	fault atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
-// Fault sets a handler that may answer requests first: it returns true if it has answered. nil removes the
-// handler.
-func (f *faulty) Fault(answer func(http.ResponseWriter, *http.Request) bool) { f.fault.Store(&answer) }
+// Fault sets a handler that may answer requests first: it returns true if it has answered. nil
+// removes the handler.
+func (f *faulty) Fault(
+	answer func(http.ResponseWriter, *http.Request) bool,
+) {
+	f.fault.Store(&answer)
+}
 
 func (f *faulty) answers(w http.ResponseWriter, r *http.Request) bool {
 	answer := f.fault.Load()

@@ -29,15 +29,28 @@ echo "#define HAVE_ACCESS_OK_2_PARAMS 1" >config-host.h
 func Companions(t require.T, root, compiler string) (all []driverinfo.Companion) {
 	t.Helper()
 	for i, name := range driverinfo.Companions() {
-		all = append(all, driverinfo.Companion{Name: name, Version: CompanionVersion, Digest: strings.Repeat([]string{"ab", "cd"}[i], 32), Sources: driverinfo.CompanionSources(name, CompanionVersion)})
+		all = append(
+			all,
+			driverinfo.Companion{
+				Name:    name,
+				Version: CompanionVersion,
+				Digest:  strings.Repeat([]string{"ab", "cd"}[i], 32),
+				Sources: driverinfo.CompanionSources(name, CompanionVersion),
+			},
+		)
 	}
-	fs, drv := filepath.Join(root, all[0].Sources), filepath.Join(root, all[1].Sources)
+	fs := filepath.Join(root, all[0].Sources)
+	drv := filepath.Join(root, all[1].Sources)
 	testfile.Write(t, fs+"/configure", strings.ReplaceAll(fsConfigure, "COMPILER", compiler))
 	testfile.Write(t, fs+"/Makefile", "obj-m += nvidia-fs.o\n")
 	testfile.Write(t, fs+"/GDS_VERSION", "1.4.0.29\n")
 	testfile.Write(t, drv+"/src/gdrdrv/Makefile", "obj-m := nv-p2p-dummy.o\nobj-m += gdrdrv.o\n")
 	for name, answer := range map[string]string{"VM_FLAGS_SET": "n", "PROC_OPS": "y"} {
-		testfile.Write(t, drv+"/scripts/test_gdrdrv_HAVE_"+name+".sh", "#!/bin/sh\nkver=$2\nkdir=\"/lib/modules/${kver}/build\"\n[ -f \"$kdir/Makefile\" ] && echo "+answer+"\n")
+		testfile.Write(
+			t,
+			drv+"/scripts/test_gdrdrv_HAVE_"+name+".sh",
+			"#!/bin/sh\nkver=$2\nkdir=\"/lib/modules/${kver}/build\"\n[ -f \"$kdir/Makefile\" ] && echo "+answer+"\n",
+		)
 	}
 	return all
 }

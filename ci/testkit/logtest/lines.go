@@ -1,7 +1,7 @@
 package logtest
 
-// Regular expressions for lines that tests in virtual machines wait for (ci/lab). The packages that log such
-// a line have a test that compares it with these.
+// Regular expressions for lines that tests in virtual machines wait for (ci/lab). The packages that
+// log such a line have a test that compares it with these.
 const (
 	Ready          = `ready driver=`
 	Up             = `the driver is up driver=\S+ flavour=proprietary kernel=\S+ duration=`

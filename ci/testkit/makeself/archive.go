@@ -1,11 +1,11 @@
-// Package makeself generates .run archives with the header layout, manifest and payload of NVIDIA's, for
-// tests. Real archives are not available everywhere. The contents of real drivers are, in distributions'
-// packages.
+// Package makeself generates .run archives with the header layout, manifest and payload of
+// NVIDIA's, for tests. Real archives are not available everywhere. The contents of real drivers
+// are, in distributions' packages.
 //
 // [FromTree] takes a driver in a directory, laid out as in an image, and returns an [Archive];
-// [Archive.WriteFile] writes it. The result is not a copy of any archive of NVIDIA's: the stub is this package's
-// own and refuses to run, the sums in its head are zero, since nothing reads them, and a few types of the
-// manifest stand for all; images/runfile has real manifests with the others.
+// [Archive.WriteFile] writes it. The result is not a copy of any archive of NVIDIA's: the stub is
+// this package's own and refuses to run, the sums in its head are zero, since nothing reads them,
+// and a few types of the manifest stand for all; images/runfile has real manifests with the others.
 package makeself
 
 import (
@@ -30,8 +30,9 @@ type Member struct {
 	Name string
 	// Mode is the file's permission in the tar and in the manifest.
 	Mode fs.FileMode
-	// Line is the rest of the member's manifest line, after FILE and MODE: "CUDA_LIB NATIVE / MODULE:gpgpu". A
-	// member with an empty Line is in the tar only, like makeself.sh and pkg-history.txt in NVIDIA's archives.
+	// Line is the rest of the member's manifest line, after FILE and MODE: "CUDA_LIB NATIVE /
+	// MODULE:gpgpu". A member with an empty Line is in the tar only, like makeself.sh and
+	// pkg-history.txt in NVIDIA's archives.
 	Line string
 	// Size is the number of bytes that Open's reader returns.
 	Size int64
@@ -46,13 +47,14 @@ func Bytes(content []byte) func() (io.ReadCloser, error) {
 
 // Archive describes a .run file.
 type Archive struct {
-	Version, Arch string   // of the driver; x86_64 or aarch64
-	Compression   string   // gzip, xz or zstd, always the fastest level; none, which readers refuse
-	Decompressor  []byte   // binary data between stub and payload
-	Members       []Member // written in the order of a hash of their names: real archives have that of a directory on disk
-	Trailer       []byte   // inside the compressed payload, after the end of the tar
-	Manifest      []byte   // replaces the generated .manifest
-	RawTar        []byte   // replaces the whole tar, for tests with invalid data
+	Version, Arch string // of the driver; x86_64 or aarch64
+	Compression   string // gzip, xz or zstd, always the fastest level; none, which readers refuse
+	Decompressor  []byte // binary data between stub and payload
+	// written in the order of a hash of their names: real archives have that of a directory on disk
+	Members  []Member
+	Trailer  []byte // inside the compressed payload, after the end of the tar
+	Manifest []byte // replaces the generated .manifest
+	RawTar   []byte // replaces the whole tar, for tests with invalid data
 }
 
 // Name returns the file name under which NVIDIA would publish the archive.
@@ -89,7 +91,12 @@ func (a *Archive) write(ctx context.Context, w io.Writer) error {
 }
 
 // payload writes a compressed tar.
-func (a *Archive) payload(ctx context.Context, w io.Writer, compression string, entries func() []entry) error {
+func (a *Archive) payload(
+	ctx context.Context,
+	w io.Writer,
+	compression string,
+	entries func() []entry,
+) error {
 	c, err := compress(ctx, w, compression)
 	if err != nil {
 		return err
@@ -160,13 +167,26 @@ TARGET_ARCH="ARCH"
 exit 1
 END_OF_STUB
 `
-	lines, size := strings.Count(head+tail, "\n")+1, 0
+	lines := strings.Count(head+tail, "\n") + 1
+	size := 0
 	if len(a.Decompressor) > 0 {
 		size = bytes.Count(a.Decompressor, []byte{'\n'}) + 1
 	}
 	return strings.NewReplacer(
-		"SKIP", fmt.Sprint(lines+size), "LINES", fmt.Sprint(lines), "SIZE", fmt.Sprint(size), "DESCRIPTION", description+a.Arch,
-		"VERSION", a.Version, "TARGET\n", strings.TrimSuffix(a.Name(), ".run")+"\n", "\"ARCH\"", `"`+a.Arch+`"`,
+		"SKIP",
+		fmt.Sprint(lines+size),
+		"LINES",
+		fmt.Sprint(lines),
+		"SIZE",
+		fmt.Sprint(size),
+		"DESCRIPTION",
+		description+a.Arch,
+		"VERSION",
+		a.Version,
+		"TARGET\n",
+		strings.TrimSuffix(a.Name(), ".run")+"\n",
+		"\"ARCH\"",
+		`"`+a.Arch+`"`,
 	).Replace(head) + tail
 }
 

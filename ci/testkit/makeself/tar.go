@@ -20,14 +20,22 @@ func (a *Archive) Render() []byte {
 		return a.Manifest
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s%s\n%s\n \nnvidia nvidia-uvm nvidia-modeset nvidia-drm \n \n \n./kernel/\n./kernel/precompiled/\n", description, a.Arch, a.Version)
+	fmt.Fprintf(
+		&b,
+		"%s%s\n%s\n \nnvidia nvidia-uvm nvidia-modeset nvidia-drm \n \n \n./kernel/\n./kernel/precompiled/\n",
+		description,
+		a.Arch,
+		a.Version,
+	)
 	for _, m := range a.Members {
-		name, mode := m.Name, fmt.Sprintf("%04o", uint32(m.Mode.Perm()))
+		name := m.Name
+		mode := fmt.Sprintf("%04o", uint32(m.Mode.Perm()))
 		switch {
 		case m.Line == "":
 			continue
 		case m.Open == nil:
-			name, mode = path.Base(name), "0000"
+			name = path.Base(name)
+			mode = "0000"
 		case strings.HasPrefix(name, "32/"):
 			name = "./" + name
 		case strings.HasPrefix(m.Line, "NVIDIA_MODPROBE "):
@@ -61,8 +69,8 @@ func (a *Archive) runEntries() []entry {
 	return all
 }
 
-// WriteRedist writes the driver as an archive of NVIDIA's redist folder: xz, one top folder, libraries,
-// programs and the rest in folders of their own, and the links of libraries beside them.
+// WriteRedist writes the driver as an archive of NVIDIA's redist folder: xz, one top folder,
+// libraries, programs and the rest in folders of their own, and the links of libraries beside them.
 func (a *Archive) WriteRedist(ctx context.Context, w io.Writer) error {
 	return a.payload(ctx, w, "xz", a.redistEntries)
 }
@@ -72,7 +80,8 @@ func (a *Archive) redistEntries() []entry {
 	if a.Arch == "aarch64" {
 		platform = "sbsa"
 	}
-	top, linked := fmt.Sprintf("nvidia_driver-linux-%s-%s-archive/", platform, a.Version), map[string]bool{}
+	top := fmt.Sprintf("nvidia_driver-linux-%s-%s-archive/", platform, a.Version)
+	linked := map[string]bool{}
 	all := []entry{a.manifest(top + "MANIFEST")}
 	for _, m := range a.Members {
 		e := entry{Member: m}
@@ -93,7 +102,8 @@ func (a *Archive) redistEntries() []entry {
 		if m.Open == nil {
 			words := strings.Fields(m.Line)
 			e.target = words[len(words)-2] // the last word is MODULE:tag
-			if linked[e.Name] || strings.Contains(m.Line, "COMPAT32") || strings.Contains(e.target, "/") {
+			if linked[e.Name] || strings.Contains(m.Line, "COMPAT32") ||
+				strings.Contains(e.target, "/") {
 				continue
 			}
 			linked[e.Name] = true
@@ -103,7 +113,8 @@ func (a *Archive) redistEntries() []entry {
 	return all
 }
 
-// writeTar writes GNU tar: no member for the top directory, every directory before its content, no other order.
+// writeTar writes GNU tar: no member for the top directory, every directory before its content, no
+// other order.
 func writeTar(ctx context.Context, w io.Writer, entries []entry) error {
 	order := func(e entry) uint32 { return crc32.ChecksumIEEE([]byte(e.Name)) }
 	slices.SortStableFunc(entries, func(x, y entry) int { return cmp.Compare(order(x), order(y)) })
@@ -119,7 +130,9 @@ func writeTar(ctx context.Context, w io.Writer, entries []entry) error {
 		if err := mkdir(above); err != nil {
 			return err
 		}
-		return t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, Format: tar.FormatGNU})
+		return t.WriteHeader(
+			&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, Format: tar.FormatGNU},
+		)
 	}
 	for _, e := range entries {
 		dir, _ := path.Split(e.Name)
@@ -135,17 +148,28 @@ func writeTar(ctx context.Context, w io.Writer, entries []entry) error {
 
 func (e entry) write(t *tar.Writer) error {
 	// The owner is a user of some build machine; readers must ignore it.
-	hdr := &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Mode: int64(e.Mode.Perm()), Size: e.Size,
-		Uid: 1000, Gid: 1000, Uname: "builder", Gname: "builder", Format: tar.FormatGNU}
+	hdr := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     e.Name,
+		Mode:     int64(e.Mode.Perm()),
+		Size:     e.Size,
+		Uid:      1000,
+		Gid:      1000,
+		Uname:    "builder",
+		Gname:    "builder",
+		Format:   tar.FormatGNU,
+	}
 	if e.target != "" {
-		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.target
+		hdr.Typeflag = tar.TypeSymlink
+		hdr.Linkname = e.target
 		return t.WriteHeader(hdr)
 	}
 	content, err := e.Open()
 	if err != nil {
 		return err
 	}
-	if err = t.WriteHeader(hdr); err == nil {
+	err = t.WriteHeader(hdr)
+	if err == nil {
 		_, err = io.Copy(t, content)
 	}
 	return errors.Join(err, content.Close())

@@ -15,12 +15,20 @@ import (
 // Make gives the stand-ins of one version. The files are written before anything reads them.
 func Make(t *testing.T, version string) func(arch string) ([]recipe.Binary, error) {
 	t.Helper()
-	dir, all := t.TempDir(), map[string][]recipe.Binary{}
+	dir := t.TempDir()
+	all := map[string][]recipe.Binary{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName} {
 			data := imagetest.ELF{Arch: arch, Static: true, Note: name + version}.Bytes()
 			file := testfile.WriteMode(t, filepath.Join(dir, name+arch), string(data), 0o700)
-			all[arch] = append(all[arch], recipe.Binary{Name: name, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Path: file})
+			all[arch] = append(
+				all[arch],
+				recipe.Binary{
+					Name:   name,
+					SHA256: fmt.Sprintf("%x", sha256.Sum256(data)),
+					Path:   file,
+				},
+			)
 		}
 	}
 	return func(arch string) ([]recipe.Binary, error) { return all[arch], nil }

@@ -17,7 +17,14 @@ func candidates(t testing.TB, args ...string) []deb {
 	for line := range strings.Lines(tool.Must(t, append([]string{"apt-get", "--print-uris", "-qq"}, args...)...)) {
 		words := strings.Fields(line)
 		if parts := strings.Split(words[1], "_"); len(parts) == 3 {
-			found = append(found, deb{name: parts[0], version: strings.ReplaceAll(parts[1], "%3a", ":"), file: words[1]})
+			found = append(
+				found,
+				deb{
+					name:    parts[0],
+					version: strings.ReplaceAll(parts[1], "%3a", ":"),
+					file:    words[1],
+				},
+			)
 		}
 	}
 	if len(found) == 0 {
@@ -36,9 +43,9 @@ func download(t testing.TB, debs []deb, dir string) {
 	tool.Must(t, args...)
 }
 
-// unpackScript unpacks a Debian package at the paths of the family of RHEL. Some paths go through links that
-// systems have in their root, as in real packages: /lib64/libc.so.6, /sbin/ldconfig. It leaves out documents,
-// translations, and large files that compiling kernel modules does not need.
+// unpackScript unpacks a Debian package at the paths of the family of RHEL. Some paths go through
+// links that systems have in their root, as in real packages: /lib64/libc.so.6, /sbin/ldconfig. It
+// leaves out documents, translations, and large files that compiling kernel modules does not need.
 const unpackScript = `dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --exclude=./lib64 \
  --transform='s,^(\.?/)(usr/)?lib/x86_64-linux-gnu/,\1\2lib64/,x' --transform='s,^(\.?/)usr/include/x86_64-linux-gnu/,\1usr/include/,x' \
  --transform='s,^(\.?/)(bin|sbin|lib)/,\1usr/\2/,x' --transform='s,^\./usr/sbin/ldconfig$,./sbin/ldconfig,x' \

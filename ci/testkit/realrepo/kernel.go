@@ -14,13 +14,15 @@ import (
 
 // Headers are those of a Debian kernel, from which the system gets those of its newest kernel.
 type Headers struct {
-	// Root has the unpacked packages linux-headers-RELEASE, -common and linux-kbuild, like ci/lab's kernels.
+	// Root has the unpacked packages linux-headers-RELEASE, -common and linux-kbuild, like ci/lab's
+	// kernels.
 	Root string
 	// Release is Debian's: "6.1.0-56-amd64".
 	Release string
 }
 
-// version splits the release: "6.1.0" and 56. Debian's name has one hyphen more than rpm allows in a version.
+// version splits the release: "6.1.0" and 56. Debian's name has one hyphen more than rpm allows in
+// a version.
 func (h Headers) version(t testing.TB) (version string, number int) {
 	t.Helper()
 	parts := strings.Split(h.Release, "-")
@@ -34,29 +36,45 @@ func (h Headers) uname(t testing.TB) string {
 	return fmt.Sprintf("%s-%d.el9_4.x86_64", version, number)
 }
 
-// kernels returns the packages of the newest kernel's headers, and of two kernels whose headers are the file
-// with their release: an older one, and the newest real-time kernel.
+// kernels returns the packages of the newest kernel's headers, and of two kernels whose headers are
+// the file with their release: an older one, and the newest real-time kernel.
 func (h Headers) kernels(t testing.TB) []Package {
 	t.Helper()
 	version, number := h.version(t)
-	newest, older := fmt.Sprintf("%s-%d.el9_4", version, number), fmt.Sprintf("%s-%d.el9_4", version, number-1)
+	newest := fmt.Sprintf("%s-%d.el9_4", version, number)
+	older := fmt.Sprintf("%s-%d.el9_4", version, number-1)
 	devel := func(name, version, uname string) Package {
 		return Package{
 			Name: name, Version: version, Payload: payload,
-			Requires: []string{"/usr/bin/bash", "make", "findutils", "gcc", "elfutils-libelf-devel", "perl-interpreter"},
+			Requires: []string{
+				"/usr/bin/bash",
+				"make",
+				"findutils",
+				"gcc",
+				"elfutils-libelf-devel",
+				"perl-interpreter",
+			},
 			Provides: []string{"installonlypkg(kernel)", "kernel-devel-uname-r = " + uname},
-			Files:    []File{{Path: "/usr/src/kernels/" + uname + "/include/config/kernel.release", Body: uname + "\n"}},
+			Files: []File{
+				{
+					Path: "/usr/src/kernels/" + uname + "/include/config/kernel.release",
+					Body: uname + "\n",
+				},
+			},
 		}
 	}
-	full, rt := devel("kernel-devel", newest, h.uname(t)), devel("kernel-rt-devel", newest, h.uname(t)+"+rt")
-	full.Tree, full.Files = t.TempDir(), nil
+	full := devel("kernel-devel", newest, h.uname(t))
+	rt := devel("kernel-rt-devel", newest, h.uname(t)+"+rt")
+	full.Tree = t.TempDir()
+	full.Files = nil
 	h.merge(t, filepath.Join(full.Tree, "usr/src/kernels", h.uname(t)), h.uname(t))
 	rt.Provides = append(rt.Provides, "kernel-devel = "+newest)
 	return []Package{full, devel("kernel-devel", older, older+".x86_64"), rt}
 }
 
-// mergeScript makes one tree of Debian's three, as in the family of RHEL. It leaves other architectures, links
-// from one tree to another and wrappers of Makefiles out, and the compiler is called gcc, without a version.
+// mergeScript makes one tree of Debian's three, as in the family of RHEL. It leaves other
+// architectures, links from one tree to another and wrappers of Makefiles out, and the compiler is
+// called gcc, without a version.
 const mergeScript = `cd "$1"; tree=$2 release=$3 uname=$4
 for from in usr/src/linux-headers-*-common "usr/src/linux-headers-$release" usr/lib/linux-kbuild-*; do
   wrapper=./Makefile
@@ -70,5 +88,15 @@ find "$tree" -regextype posix-extended -regex '.*/(kernel\.release|utsrelease\.h
 // merge makes one tree of the headers for a kernel with the release uname.
 func (h Headers) merge(t testing.TB, tree, uname string) {
 	t.Helper()
-	tool.Must(t, "sh", "-ec", mergeScript, "sh", h.Root, testfile.Write(t, tree+"/", ""), h.Release, uname)
+	tool.Must(
+		t,
+		"sh",
+		"-ec",
+		mergeScript,
+		"sh",
+		h.Root,
+		testfile.Write(t, tree+"/", ""),
+		h.Release,
+		uname,
+	)
 }

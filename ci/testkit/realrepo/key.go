@@ -19,8 +19,8 @@ type Key struct {
 	home string // gpg's folder
 }
 
-// NewKey makes a key with an algorithm of gpg's, such as rsa3072 and ed25519. The secret key is deleted after
-// the test.
+// NewKey makes a key with an algorithm of gpg's, such as rsa3072 and ed25519. The secret key is
+// deleted after the test.
 func NewKey(t testing.TB, algorithm string) *Key {
 	t.Helper()
 	home, err := os.MkdirTemp("", "gpg") //nolint:usetesting // sockets of gpg's agent need short paths
@@ -35,18 +35,31 @@ func NewKey(t testing.TB, algorithm string) *Key {
 	if !found {
 		t.Fatal("gpg does not list the key that it made")
 	}
-	k.Public, k.Fingerprint = []byte(k.gpg(t, "--armor", "--export")), strings.Split(fields, ":")[8]
+	k.Public = []byte(k.gpg(t, "--armor", "--export"))
+	k.Fingerprint = strings.Split(fields, ":")[8]
 	return k
 }
 
 func (k *Key) gpg(t testing.TB, args ...string) string {
 	t.Helper()
-	args = append([]string{"gpg", "--homedir", k.home, "--batch", "--no-tty", "--quiet", "--yes", "--pinentry-mode", "loopback"}, args...)
+	args = append(
+		[]string{
+			"gpg",
+			"--homedir",
+			k.home,
+			"--batch",
+			"--no-tty",
+			"--quiet",
+			"--yes",
+			"--pinentry-mode",
+			"loopback",
+		},
+		args...)
 	return require.Value(tool.Run(t.Context(), "", nil, args...))(t)
 }
 
-// SignPackages signs rpm packages in place. With the flag --rpmv3 it signs header and payload, as rpm before
-// 4.14 does, as well as the header.
+// SignPackages signs rpm packages in place. With the flag --rpmv3 it signs header and payload, as
+// rpm before 4.14 does, as well as the header.
 func (k *Key) SignPackages(t testing.TB, files []string, flags ...string) {
 	t.Helper()
 	program := require.Value(exec.LookPath("gpg"))(t) // Debian's rpm looks for gpg2
@@ -54,5 +67,13 @@ func (k *Key) SignPackages(t testing.TB, files []string, flags ...string) {
 	for _, define := range []string{"__gpg " + program, "_gpg_name " + k.Fingerprint, "_gpg_path " + k.home, "_gpg_digest_algo sha256"} {
 		args = append(args, "--define", define)
 	}
-	require.Value(tool.Run(t.Context(), "", []string{"GNUPGHOME=" + k.home}, append(append(args, flags...), files...)...))(t)
+	require.Value(
+		tool.Run(
+			t.Context(),
+			"",
+			[]string{"GNUPGHOME=" + k.home},
+			append(append(args, flags...), files...)...),
+	)(
+		t,
+	)
 }

@@ -14,39 +14,42 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/tool"
 )
 
-// Package describes a package of the rpm family. rpmbuild adds what it always adds (the package's own name to
-// its Provides, rpmlib features).
+// Package describes a package of the rpm family. rpmbuild adds what it always adds (the package's
+// own name to its Provides, rpmlib features).
 type Package struct {
 	Name    string
 	Version string // [epoch:]version-release; "" is 1-1
 	Arch    string // rpm's name; "" is x86_64
 	Files   []File
 	Tree    string // a folder: the files and links below it are the package's too, with their modes
-	// Payload is compression and level in rpm's notation, "w19.zstdio", "w6.xzdio", "w9.bzdio"; "" is
-	// "w9.gzdio".
+	// Payload is compression and level in rpm's notation, "w19.zstdio", "w6.xzdio", "w9.bzdio"; ""
+	// is "w9.gzdio".
 	Payload string
 
-	Provides, Requires, Conflicts, Obsoletes    []string // in the syntax of a spec file: "a >= 1", "(a or b)"
+	// in the syntax of a spec file: "a >= 1", "(a or b)"
+	Provides, Requires, Conflicts, Obsoletes    []string
 	Recommends, Suggests, Supplements, Enhances []string
-	Libraries                                   bool // rpmbuild adds the libraries that the files are and need
+	// rpmbuild adds the libraries that the files are and need
+	Libraries bool
 }
 
 // File is a file of a package.
 type File struct {
 	Path string // absolute
 	Body string
-	// Mode is the type (a regular file, fs.ModeDir or fs.ModeSymlink, then Body is the target) and the permissions
-	// as in chmod: 0o1777. Permissions of 0 mean 0644, or 0755 for a folder.
+	// Mode is the type (a regular file, fs.ModeDir or fs.ModeSymlink, then Body is the target) and
+	// the permissions as in chmod: 0o1777. Permissions of 0 mean 0644, or 0755 for a folder.
 	Mode          fs.FileMode
 	Ghost, Config bool
 }
 
-// Build makes packages and returns the paths of their .rpm files, in the order of the packages. It uses as
-// few runs of rpmbuild as possible: at least one for each architecture.
+// Build makes packages and returns the paths of their .rpm files, in the order of the packages. It
+// uses as few runs of rpmbuild as possible: at least one for each architecture.
 func Build(t testing.TB, packages ...Package) []string {
 	t.Helper()
 	top := t.TempDir()
-	specs, byArch := map[*spec]string{}, map[string][]string{}
+	specs := map[*spec]string{}
+	byArch := map[string][]string{}
 	out := make([]string, len(packages))
 	for i, s := range layers(t, packages) {
 		if specs[s] == "" {
@@ -55,7 +58,10 @@ func Build(t testing.TB, packages ...Package) []string {
 		}
 		p := packages[i]
 		_, version, release := p.evr()
-		out[i] = filepath.Join(specs[s], fmt.Sprintf("%s-%s-%s.%s.rpm", p.Name, version, release, cmp.Or(p.Arch, "x86_64")))
+		out[i] = filepath.Join(
+			specs[s],
+			fmt.Sprintf("%s-%s-%s.%s.rpm", p.Name, version, release, cmp.Or(p.Arch, "x86_64")),
+		)
 	}
 	for arch, files := range byArch {
 		args := []string{"rpmbuild", "-bb", "--quiet", "--nodeps", "--target", arch + "-linux"}
@@ -66,7 +72,15 @@ func Build(t testing.TB, packages ...Package) []string {
 		} {
 			args = append(args, "--define", define)
 		}
-		require.Value(tool.Run(t.Context(), "", []string{"SOURCE_DATE_EPOCH=1700000000"}, append(args, files...)...))(t)
+		require.Value(
+			tool.Run(
+				t.Context(),
+				"",
+				[]string{"SOURCE_DATE_EPOCH=1700000000"},
+				append(args, files...)...),
+		)(
+			t,
+		)
 	}
 	return out
 }
@@ -81,13 +95,15 @@ func (p Package) evr() (epoch, version, release string) {
 	return epoch, rest[:i], rest[i+1:]
 }
 
-// layers distributes packages over as few spec files as possible: within one, each name and each path may
-// occur only once, and all packages have the same architecture and payload.
+// layers distributes packages over as few spec files as possible: within one, each name and each
+// path may occur only once, and all packages have the same architecture and payload.
 func layers(t testing.TB, packages []Package) []*spec {
 	t.Helper()
 	var all, of []*spec
 	for _, p := range packages {
-		arch, payload, names := cmp.Or(p.Arch, "x86_64"), cmp.Or(p.Payload, "w9.gzdio"), append(p.paths(t), p.Name)
+		arch := cmp.Or(p.Arch, "x86_64")
+		payload := cmp.Or(p.Payload, "w9.gzdio")
+		names := append(p.paths(t), p.Name)
 		i := slices.IndexFunc(all, func(s *spec) bool {
 			same := s.payload == payload && (arch == "noarch" || arch == s.arch)
 			return same && !slices.ContainsFunc(names, func(n string) bool { return s.taken[n] })
@@ -96,10 +112,12 @@ func layers(t testing.TB, packages []Package) []*spec {
 			if arch == "noarch" {
 				arch = "x86_64"
 			}
-			i, all = len(all), append(all, &spec{arch: arch, payload: payload, taken: map[string]bool{}})
+			i = len(all)
+			all = append(all, &spec{arch: arch, payload: payload, taken: map[string]bool{}})
 		}
 		s := all[i]
-		s.members, of = append(s.members, p), append(of, s)
+		s.members = append(s.members, p)
+		of = append(of, s)
 		for _, name := range names {
 			s.taken[name] = true
 		}
@@ -128,7 +146,8 @@ func (p Package) paths(t testing.TB) (all []string) {
 // Root is a system in a folder.
 type Root struct{ Dir string }
 
-// NewRoot makes a system with an empty database, in SQLite's format: Debian's rpm can write no other.
+// NewRoot makes a system with an empty database, in SQLite's format: Debian's rpm can write no
+// other.
 func NewRoot(t testing.TB) *Root {
 	t.Helper()
 	r := &Root{Dir: t.TempDir()}
@@ -140,22 +159,48 @@ func NewRoot(t testing.TB) *Root {
 // RPM runs rpm on the system and returns its output.
 func (r *Root) RPM(t testing.TB, args ...string) string {
 	t.Helper()
-	fixed := []string{"rpm", "--root", r.Dir, "--define", "_db_backend sqlite", "--define", "_dbpath /var/lib/rpm", "--nosignature"}
+	fixed := []string{
+		"rpm",
+		"--root",
+		r.Dir,
+		"--define",
+		"_db_backend sqlite",
+		"--define",
+		"_dbpath /var/lib/rpm",
+		"--nosignature",
+	}
 	return tool.Must(t, append(fixed, args...)...)
 }
 
-// Install installs packages without checking their dependencies and without their scripts. It needs root,
-// because rpm calls chroot.
+// Install installs packages without checking their dependencies and without their scripts. It needs
+// root, because rpm calls chroot.
 func (r *Root) Install(t testing.TB, packages ...string) {
 	t.Helper()
 	if len(packages) > 0 {
-		r.RPM(t, append([]string{"-i", "--force-debian", "--nodeps", "--noscripts", "--notriggers", "--nodigest"}, packages...)...)
+		r.RPM(
+			t,
+			append(
+				[]string{
+					"-i",
+					"--force-debian",
+					"--nodeps",
+					"--noscripts",
+					"--notriggers",
+					"--nodigest",
+				},
+				packages...)...)
 	}
 }
 
-// Installed returns the packages as "name-[epoch:]version-release.arch", like rpm -qa, without the keys.
+// Installed returns the packages as "name-[epoch:]version-release.arch", like rpm -qa, without the
+// keys.
 func (r *Root) Installed(t testing.TB) []string {
 	t.Helper()
-	list := strings.Fields(r.RPM(t, "-qa", "--qf", `%{name}-%|epoch?{%{epoch}:}|%{version}-%{release}.%{arch}\n`))
-	return slices.DeleteFunc(list, func(name string) bool { return strings.HasPrefix(name, "gpg-pubkey-") })
+	list := strings.Fields(
+		r.RPM(t, "-qa", "--qf", `%{name}-%|epoch?{%{epoch}:}|%{version}-%{release}.%{arch}\n`),
+	)
+	return slices.DeleteFunc(
+		list,
+		func(name string) bool { return strings.HasPrefix(name, "gpg-pubkey-") },
+	)
 }

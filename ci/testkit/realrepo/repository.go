@@ -31,11 +31,12 @@ func (r Repository) Create(t testing.TB, dir string) string {
 	return dir
 }
 
-// Publish makes the repository in a folder that servers of other users may read. It links the packages into
-// Packages/.
+// Publish makes the repository in a folder that servers of other users may read. It links the
+// packages into Packages/.
 func (r Repository) Publish(t testing.TB, dir string) {
 	t.Helper()
-	folder, repodata := filepath.Join(dir, "Packages"), filepath.Join(dir, "repodata")
+	folder := filepath.Join(dir, "Packages")
+	repodata := filepath.Join(dir, "repodata")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // see above
 	for _, p := range r.Packages {
@@ -43,15 +44,28 @@ func (r Repository) Publish(t testing.TB, dir string) {
 		_ = os.Remove(to) // a package of the same name
 		require.NoError(t, os.Link(p, to))
 	}
-	names, database := "--unique-md-filenames", "--no-database"
+	names := "--unique-md-filenames"
+	database := "--no-database"
 	if r.Simple {
 		names = "--simple-md-filenames"
 	}
 	if r.Database {
 		database = "--database"
 	}
-	compression, checksum := cmp.Or(r.Compression, "gz"), cmp.Or(r.Checksum, "sha256")
-	tool.Must(t, "createrepo_c", "--quiet", "--checksum", checksum, "--general-compress-type", compression, names, database, dir)
+	compression := cmp.Or(r.Compression, "gz")
+	checksum := cmp.Or(r.Checksum, "sha256")
+	tool.Must(
+		t,
+		"createrepo_c",
+		"--quiet",
+		"--checksum",
+		checksum,
+		"--general-compress-type",
+		compression,
+		names,
+		database,
+		dir,
+	)
 	if r.Key == nil {
 		return
 	}

@@ -2,8 +2,8 @@ package realrepo
 
 import "fmt"
 
-// What of Rocky Linux 9 its packages, repositories and base have. The tests of distros/rpm have the mechanisms of other
-// systems: SUSE's and Berkeley DB's databases, modules, mirror lists, zypper.
+// What of Rocky Linux 9 its packages, repositories and base have. The tests of distros/rpm have the
+// mechanisms of other systems: SUSE's and Berkeley DB's databases, modules, mirror lists, zypper.
 const (
 	dist    = ".el9" // the end of releases
 	payload = "w1.zstdio"
@@ -21,7 +21,15 @@ var systemFiles = map[string]string{
 	"/etc/dnf/vars/contentdir": "pub/rocky\n",
 	"/etc/dnf/dnf.conf": "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\n" +
 		"best=True\nskip_if_unavailable=False\ninstall_weak_deps=False\n",
-	"/etc/yum.repos.d/rocky.repo":       repoFile("baseos", "BaseOS", 1) + repoFile("appstream", "AppStream", 1),
+	"/etc/yum.repos.d/rocky.repo": repoFile(
+		"baseos",
+		"BaseOS",
+		1,
+	) + repoFile(
+		"appstream",
+		"AppStream",
+		1,
+	),
 	"/etc/yum.repos.d/rocky-devel.repo": repoFile("devel", "devel", 0),
 }
 

@@ -24,8 +24,8 @@ type product struct {
 	plain    bool     // rpm looks for no dependencies in it
 }
 
-// catalogue returns what a driver's image needs to compile kernel modules, with all dependencies: each
-// library that a program is linked with is in it.
+// catalogue returns what a driver's image needs to compile kernel modules, with all dependencies:
+// each library that a program is linked with is in it.
 func catalogue() []product {
 	return []product{
 		{name: "glibc", debs: []string{"libc6"}, base: true,
@@ -99,18 +99,32 @@ func link(path, target string) []File {
 // contents returns the folder of the unpacked Debian packages: a folder for each product.
 func contents(t testing.TB, debs []deb) string {
 	t.Helper()
-	return keep(t, "contents", []string{recipe, fmt.Sprint(catalogue(), debs, unused, unpackScript)}, func(dir string) {
-		files := t.TempDir()
-		download(t, debs, files)
-		for _, s := range catalogue() {
-			tree := testfile.Write(t, filepath.Join(dir, s.name)+"/", "")
-			for _, d := range debs {
-				if slices.Contains(s.debs, d.name) {
-					tool.Must(t, "sh", "-ec", unpackScript, "sh", filepath.Join(files, d.file), tree, unused)
+	return keep(
+		t,
+		"contents",
+		[]string{recipe, fmt.Sprint(catalogue(), debs, unused, unpackScript)},
+		func(dir string) {
+			files := t.TempDir()
+			download(t, debs, files)
+			for _, s := range catalogue() {
+				tree := testfile.Write(t, filepath.Join(dir, s.name)+"/", "")
+				for _, d := range debs {
+					if slices.Contains(s.debs, d.name) {
+						tool.Must(
+							t,
+							"sh",
+							"-ec",
+							unpackScript,
+							"sh",
+							filepath.Join(files, d.file),
+							tree,
+							unused,
+						)
+					}
 				}
 			}
-		}
-	})
+		},
+	)
 }
 
 // software returns the packages of the catalogue: those of the base, and others.
@@ -138,11 +152,14 @@ func software(t testing.TB, debs []deb) (base, more []Package) {
 	return base, more
 }
 
-// versionOf returns Debian's version, [epoch:]upstream-revision, with the characters that rpm allows.
+// versionOf returns Debian's version, [epoch:]upstream-revision, with the characters that rpm
+// allows.
 func versionOf(debian string) string {
-	version, release := debian, "1"
+	version := debian
+	release := "1"
 	if i := strings.LastIndexByte(debian, '-'); i >= 0 {
-		version, release = debian[:i], debian[i+1:]
+		version = debian[:i]
+		release = debian[i+1:]
 	}
 	clean := strings.NewReplacer("-", ".", "+", ".")
 	return clean.Replace(version) + "-" + clean.Replace(release)

@@ -19,19 +19,26 @@ type spec struct {
 	taken         map[string]bool // names and paths in the spec file
 }
 
-// write writes the spec file and the files of its packages into a folder, and returns the path of the spec
-// file.
+// write writes the spec file and the files of its packages into a folder, and returns the path of
+// the spec file.
 func (s *spec) write(t testing.TB, dir string) string {
 	t.Helper()
 	tree := testfile.Write(t, filepath.Join(dir, "tree")+"/", "")
 	var b strings.Builder
 	fmt.Fprintf(&b, "%%define _rpmdir %s\n%%define _binary_payload %s\n", dir, s.payload)
-	fmt.Fprintf(&b, "Name: layer%s\nVersion: 0\nRelease: 0\nSummary: none\nLicense: none\n%%description\nnone\n", filepath.Base(dir))
+	fmt.Fprintf(
+		&b,
+		"Name: layer%s\nVersion: 0\nRelease: 0\nSummary: none\nLicense: none\n%%description\nnone\n",
+		filepath.Base(dir),
+	)
 	fmt.Fprintf(&b, "%%install\ncp -a %s/. %%{buildroot}\n", tree)
 	for i, p := range s.members {
-		list := filepath.Join(dir, fmt.Sprint("files-", i)) // rpmbuild reads a long list only from a file
+		// rpmbuild reads a long list only from a file
+		list := filepath.Join(dir, fmt.Sprint("files-", i))
 		testfile.Write(t, list, p.files(t, tree))
-		b.WriteString(p.preamble() + "%files -n " + p.Name + " -f " + list + "\n%defattr(-,root,root,-)\n")
+		b.WriteString(
+			p.preamble() + "%files -n " + p.Name + " -f " + list + "\n%defattr(-,root,root,-)\n",
+		)
 	}
 	return testfile.Write(t, filepath.Join(dir, "layer.spec"), b.String())
 }
@@ -40,7 +47,13 @@ func (s *spec) write(t testing.TB, dir string) string {
 func (p Package) preamble() string {
 	var b strings.Builder
 	epoch, version, release := p.evr()
-	fmt.Fprintf(&b, "%%package -n %s\nVersion: %s\nRelease: %s\nSummary: none\n", p.Name, version, release)
+	fmt.Fprintf(
+		&b,
+		"%%package -n %s\nVersion: %s\nRelease: %s\nSummary: none\n",
+		p.Name,
+		version,
+		release,
+	)
 	if epoch != "" {
 		fmt.Fprintf(&b, "Epoch: %s\n", epoch)
 	}
@@ -86,14 +99,17 @@ func (p Package) files(t testing.TB, tree string) string {
 // make creates the file in a folder and returns its attributes for a spec file.
 func (f File) make(t testing.TB, tree string) string {
 	t.Helper()
-	path, perm, mark := filepath.Join(tree, f.Path), f.Mode&0o7777, ""
+	path := filepath.Join(tree, f.Path)
+	perm := f.Mode & 0o7777
+	mark := ""
 	switch {
 	case f.Mode&fs.ModeSymlink != 0: // rpm accepts no mode for it
 		testfile.Write(t, path, "-> "+f.Body)
 		return ""
 	case f.Mode.IsDir():
 		testfile.Write(t, path+"/", "")
-		perm, mark = cmp.Or(perm, 0o755), "%dir "
+		perm = cmp.Or(perm, 0o755)
+		mark = "%dir "
 	default:
 		testfile.WriteMode(t, path, f.Body, 0o644)
 		perm = cmp.Or(perm, 0o644)

@@ -21,25 +21,40 @@ type Archive struct {
 	Packages          []Deb
 	ValidUntil        time.Time       // zero: no such field
 	Signer            *openpgp.Entity // of the Release file
-	Lie               bool            // the Release file lists other indexes than those that are served
+	// the Release file lists other indexes than those that are served
+	Lie bool
 
 	t   testing.TB
 	put func(path string, data []byte)
 }
 
 // NewArchive makes an archive without packages. It calls put with each file to be served.
-func NewArchive(t testing.TB, dir, suite string, archs, components []string, put func(path string, data []byte)) *Archive {
+func NewArchive(
+	t testing.TB,
+	dir, suite string,
+	archs, components []string,
+	put func(path string, data []byte),
+) *Archive {
 	return &Archive{t: t, put: put, Dir: dir, Suite: suite, Archs: archs, Components: components}
 }
 
 // Path returns the path under which a package is served.
 func (a *Archive) Path(p Deb) string {
-	return fmt.Sprintf("%s/pool/%s_%s_%s.deb", a.Dir, p.Field("Package"), p.Field("Version"), p.Field("Architecture"))
+	return fmt.Sprintf(
+		"%s/pool/%s_%s_%s.deb",
+		a.Dir,
+		p.Field("Package"),
+		p.Field("Version"),
+		p.Field("Architecture"),
+	)
 }
 
 // Find returns the package of a name and architecture.
 func (a *Archive) Find(name, arch string) *Deb {
-	i := slices.IndexFunc(a.Packages, func(p Deb) bool { return p.Field("Package") == name && p.Field("Architecture") == arch })
+	i := slices.IndexFunc(
+		a.Packages,
+		func(p Deb) bool { return p.Field("Package") == name && p.Field("Architecture") == arch },
+	)
 	if i < 0 {
 		a.t.Fatalf("repotest: no package %s for %s", name, arch)
 	}
@@ -57,16 +72,39 @@ func (a *Archive) Publish() {
 	for _, p := range a.Packages {
 		deb := p.Bytes(a.t)
 		a.put(a.Path(p), deb)
-		lists[cmp.Or(p.Component, "main")+"/binary-"+p.Field("Architecture")] += fmt.Sprintf("%s\nFilename: %s\nSize: %d\nSHA256: %x\n\n",
-			p.Control, strings.TrimPrefix(a.Path(p), a.Dir+"/"), len(deb), sha256.Sum256(deb))
+		lists[cmp.Or(p.Component, "main")+"/binary-"+p.Field("Architecture")] += fmt.Sprintf(
+			"%s\nFilename: %s\nSize: %d\nSHA256: %x\n\n",
+			p.Control,
+			strings.TrimPrefix(a.Path(p), a.Dir+"/"),
+			len(deb),
+			sha256.Sum256(deb),
+		)
 	}
-	head := fmt.Sprintf("Origin: Test\nSuite: %s\nCodename: %s\nDate: %s\n", a.Suite, a.Suite, time.Now().Add(-24*time.Hour).UTC().Format(time.RFC1123))
+	head := fmt.Sprintf(
+		"Origin: Test\nSuite: %s\nCodename: %s\nDate: %s\n",
+		a.Suite,
+		a.Suite,
+		time.Now().Add(-24*time.Hour).UTC().Format(time.RFC1123),
+	)
 	if !a.ValidUntil.IsZero() {
 		head += fmt.Sprintf("Valid-Until: %s\n", a.ValidUntil.UTC().Format(time.RFC1123))
 	}
-	head += fmt.Sprintf("Architectures: %s\nComponents: %s\n", strings.Join(a.Archs, " "), strings.Join(a.Components, " "))
+	head += fmt.Sprintf(
+		"Architectures: %s\nComponents: %s\n",
+		strings.Join(a.Archs, " "),
+		strings.Join(a.Components, " "),
+	)
 	dir := a.Dir + "/dists/" + a.Suite
-	text := Indexes{Head: head, Lists: lists, Endings: []string{".gz"}, Lie: a.Lie}.Write(a.t, dir, a.put)
+	text := Indexes{
+		Head:    head,
+		Lists:   lists,
+		Endings: []string{".gz"},
+		Lie:     a.Lie,
+	}.Write(
+		a.t,
+		dir,
+		a.put,
+	)
 	a.put(dir+"/InRelease", Clearsigned(a.t, text, time.Now().Add(-time.Hour), a.Signer))
 }
 
@@ -89,11 +127,15 @@ func (x Indexes) Write(t testing.TB, dir string, put func(path string, data []by
 	if x.ByHash {
 		text.WriteString("Acquire-By-Hash: yes\n")
 	}
-	text.WriteString("MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n")
+	text.WriteString(
+		"MD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 main/binary-amd64/Packages\nSHA256:\n",
+	)
 	for _, part := range slices.Sorted(maps.Keys(x.Lists)) {
 		for _, ending := range x.Endings {
 			data := Compress(t, ending, []byte(x.Lists[part]))
-			sum, name, size := sha256.Sum256(data), path.Join(part, "Packages"+ending), len(data)
+			sum := sha256.Sum256(data)
+			name := path.Join(part, "Packages"+ending)
+			size := len(data)
 			if x.Lie {
 				sum = sha256.Sum256([]byte("something else"))
 			}

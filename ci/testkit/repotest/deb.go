@@ -31,8 +31,9 @@ func (p Deb) Field(name string) string {
 	return ""
 }
 
-// Bytes returns the package's archive. A package with more control files than control has its data compressed
-// with xz, like Debian's packages; the data of others are not, because the encoder is slow.
+// Bytes returns the package's archive. A package with more control files than control has its data
+// compressed with xz, like Debian's packages; the data of others are not, because the encoder is
+// slow.
 func (p Deb) Bytes(t testing.TB) []byte {
 	t.Helper()
 	control := []File{{Name: "control", Body: cmp.Or(p.Inside, p.Control) + "\n"}}
@@ -46,7 +47,11 @@ func (p Deb) Bytes(t testing.TB) []byte {
 	if len(p.Extra) > 0 {
 		data = Member{"data.tar.xz", Compress(t, ".xz", data.Data)}
 	}
-	out := AR(Member{"debian-binary", []byte("2.0\n")}, Member{"control.tar", Tar(t, "./", control)}, data)
+	out := AR(
+		Member{"debian-binary", []byte("2.0\n")},
+		Member{"control.tar", Tar(t, "./", control)},
+		data,
+	)
 	if p.Damage != nil {
 		out = p.Damage(out)
 	}

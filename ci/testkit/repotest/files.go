@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if Name ends
-// in a slash. Mode 0 is the usual one.
+// File is a file of a package, an archive or a system; a symbolic link if Link is set, a folder if
+// Name ends in a slash. Mode 0 is the usual one.
 type File struct {
 	Name, Body, Link string
 	Mode             int64
@@ -28,22 +28,33 @@ type File struct {
 	Time int64 // of the last change, in tar archives
 	UID  int   // in tar archives
 
-	// These are for rpm packages only. Files with the same Inode that is not 0 are hard links of each other; a
-	// ghost is not in the archive. Owner "" is root.
+	// These are for rpm packages only. Files with the same Inode that is not 0 are hard links of
+	// each other; a ghost is not in the archive. Owner "" is root.
 	Owner, Caps string
 	Inode       uint32
 	Ghost       bool
 }
 
 func (f File) header() *tar.Header {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Linkname: f.Link, Mode: 0o644, Size: int64(len(f.Body)), ModTime: time.Unix(f.Time, 0), Uid: f.UID, Format: tar.FormatGNU}
+	h := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     f.Name,
+		Linkname: f.Link,
+		Mode:     0o644,
+		Size:     int64(len(f.Body)),
+		ModTime:  time.Unix(f.Time, 0),
+		Uid:      f.UID,
+		Format:   tar.FormatGNU,
+	}
 	switch {
 	case f.Type != 0:
 		h.Typeflag = f.Type
 	case f.Link != "":
-		h.Typeflag, h.Mode = tar.TypeSymlink, 0o777
+		h.Typeflag = tar.TypeSymlink
+		h.Mode = 0o777
 	case strings.HasSuffix(f.Name, "/"):
-		h.Typeflag, h.Mode = tar.TypeDir, 0o755
+		h.Typeflag = tar.TypeDir
+		h.Mode = 0o755
 	}
 	h.Mode = cmp.Or(f.Mode, h.Mode)
 	return h
@@ -63,7 +74,8 @@ func RawTar(t testing.TB, files ...File) []byte {
 	return b.Bytes()
 }
 
-// Tar returns an archive of the files with the directories above them; prefix is put before each name.
+// Tar returns an archive of the files with the directories above them; prefix is put before each
+// name.
 func Tar(t testing.TB, prefix string, files []File) []byte {
 	t.Helper()
 	var all []File
@@ -87,8 +99,8 @@ func Tar(t testing.TB, prefix string, files []File) []byte {
 	return RawTar(t, all...)
 }
 
-// gzips are compressors for reuse: tests compress hundreds of small files, and each compressor takes a
-// megabyte.
+// gzips are compressors for reuse: tests compress hundreds of small files, and each compressor
+// takes a megabyte.
 var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", or "" for
@@ -107,7 +119,8 @@ func Compress(t testing.TB, ending string, data []byte) []byte {
 		z.Reset(&b)
 		w = z
 	case ".xz":
-		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&b) // a small dictionary, because every test allocates it again
+		// a small dictionary, because every test allocates it again
+		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&b)
 	case ".zst":
 		w, err = zstd.NewWriter(&b)
 	default:

@@ -12,8 +12,9 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Entry is a value in an rpm header: a string (type 6), or a slice of strings (8), bytes (7) or numbers of 16
-// (3), 32 (4) or 64 bits (5). A Type that is not 0 replaces the one that follows from the value.
+// Entry is a value in an rpm header: a string (type 6), or a slice of strings (8), bytes (7) or
+// numbers of 16 (3), 32 (4) or 64 bits (5). A Type that is not 0 replaces the one that follows from
+// the value.
 type Entry struct {
 	Tag, Type uint32
 	Value     any
@@ -32,7 +33,10 @@ func (e Entry) encode(t testing.TB) (kind uint32, count, size int, data []byte) 
 	require.NoError(t, binary.Write(&b, binary.BigEndian, e.Value))
 	numbers := reflect.ValueOf(e.Value)
 	size = int(numbers.Type().Elem().Size())
-	return cmp.Or(e.Type, map[int]uint32{1: 7, 2: 3, 4: 4, 8: 5}[size]), numbers.Len(), size, b.Bytes()
+	return cmp.Or(
+		e.Type,
+		map[int]uint32{1: 7, 2: 3, 4: 4, 8: 5}[size],
+	), numbers.Len(), size, b.Bytes()
 }
 
 // Tags of the regions of headers.
@@ -45,7 +49,8 @@ const (
 func Region(t testing.TB, tag uint32, entries ...Entry) []byte {
 	t.Helper()
 	index, store := encodeAll(t, entries)
-	n, size := uint32(len(entries)+1), uint32(len(store))
+	n := uint32(len(entries) + 1)
+	size := uint32(len(store))
 	out := Words(nil, n, size+16, tag, 7, size, 16)
 	return Words(slices.Concat(out, index, store), tag, 7, -n*16, 16)
 }

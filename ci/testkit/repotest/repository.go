@@ -18,8 +18,9 @@ import (
 // Repository is a repository of .rpm packages. Tests change its fields and publish again.
 type Repository struct {
 	Packages  []RPM
-	ListsOnly bool              // there are no packages, and their digests and sizes are invented
-	Signer    *openpgp.Entity   // of packages without a signer of their own, and of the index if Signed
+	ListsOnly bool // there are no packages, and their digests and sizes are invented
+	// of packages without a signer of their own, and of the index if Signed
+	Signer    *openpgp.Entity
 	Signed    bool              // repomd.xml has a signature
 	Signers   []*openpgp.Entity // sign repomd.xml, at SignedAt, instead of Signer an hour ago
 	SignedAt  time.Time
@@ -47,7 +48,8 @@ type Listing struct {
 	Size                           int
 }
 
-// NewRepository makes a repository in a folder of a server. It calls put with each file to be served.
+// NewRepository makes a repository in a folder of a server. It calls put with each file to be
+// served.
 func NewRepository(t testing.TB, url, dir string, put func(path string, data []byte)) *Repository {
 	return &Repository{t: t, url: url, dir: dir, put: put, Revision: FileTime, Ending: ".gz"}
 }
@@ -87,7 +89,8 @@ func (r *Repository) PublishIn(dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?><repomd xmlns="http://linux.duke.edu/metadata/repo"><revision>%d</revision>`, r.Revision)
 	for _, l := range []struct{ kind, name, text string }{
-		{"primary", "primary.xml", Primary(packages)}, {"filelists", "filelists.xml", Filelists(packages)},
+		{"primary", "primary.xml", Primary(packages)},
+		{"filelists", "filelists.xml", Filelists(packages)},
 		{"other", "other.xml", "<otherdata/>"}, {"modules", "modules.yaml", r.Modules},
 	} {
 		if l.text == "" || slices.Contains(r.Omit, l.kind) {
@@ -112,7 +115,8 @@ func (r *Repository) PublishIn(dir string) {
 		text = r.Mangle(text)
 	}
 	r.put(dir+"/repodata/repomd.xml", []byte(text))
-	signers, when := r.Signers, r.SignedAt
+	signers := r.Signers
+	when := r.SignedAt
 	if r.Signed {
 		signers, when = []*openpgp.Entity{r.Signer}, time.Now().Add(-time.Hour)
 	}
@@ -130,22 +134,38 @@ func (r *Repository) digest(data []byte) (kind, sum string) {
 
 // listing returns the entry of a package; its digest and size are invented unless they are given.
 func (p RPM) listing() Listing {
-	l, v := p.Listing, p.evr()
-	l.DigestType, l.Size = cmp.Or(l.DigestType, "sha256"), cmp.Or(l.Size, 1234)
+	l := p.Listing
+	v := p.evr()
+	l.DigestType = cmp.Or(l.DigestType, "sha256")
+	l.Size = cmp.Or(l.Size, 1234)
 	l.Digest = cmp.Or(l.Digest, fmt.Sprintf("%x", sha256.Sum256([]byte(p.Name+p.EVR+p.Arch))))
-	l.Href = cmp.Or(l.Href, fmt.Sprintf("Packages/%s-%s-%s.%s.rpm", p.Name, v.version, v.release, p.arch()))
+	l.Href = cmp.Or(
+		l.Href,
+		fmt.Sprintf("Packages/%s-%s-%s.%s.rpm", p.Name, v.version, v.release, p.arch()),
+	)
 	return l
 }
 
 // Primary returns the list of packages. Digests and sizes are invented unless a Listing has them.
 func Primary(packages []RPM) string {
 	var b strings.Builder
-	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n")
+	b.WriteString(
+		`<?xml version="1.0" encoding="UTF-8"?><metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">` + "\n",
+	)
 	for _, p := range packages {
 		l := p.listing()
-		fmt.Fprintf(&b, `<package type="rpm"><name>%s</name><arch>%s</arch>%s<checksum type="%s" pkgid="YES">%s</checksum>`+
-			`<summary>x</summary><description/><time file="1" build="%d"/><size package="%d" installed="5678" archive="1"/><location `,
-			p.Name, p.arch(), p.evr().xml(), l.DigestType, l.Digest, FileTime, l.Size)
+		fmt.Fprintf(
+			&b,
+			`<package type="rpm"><name>%s</name><arch>%s</arch>%s<checksum type="%s" pkgid="YES">%s</checksum>`+
+				`<summary>x</summary><description/><time file="1" build="%d"/><size package="%d" installed="5678" archive="1"/><location `,
+			p.Name,
+			p.arch(),
+			p.evr().xml(),
+			l.DigestType,
+			l.Digest,
+			FileTime,
+			l.Size,
+		)
 		if l.Base != "" {
 			fmt.Fprintf(&b, `xml:base="%s" `, l.Base)
 		}
@@ -159,7 +179,8 @@ func Primary(packages []RPM) string {
 			}
 		}
 		for _, f := range p.Files { // files of other folders are in the lists of files
-			if name := pathOf(f); strings.HasPrefix(name, "/etc/") || strings.Contains(name, "bin/") {
+			if name := pathOf(f); strings.HasPrefix(name, "/etc/") ||
+				strings.Contains(name, "bin/") {
 				fmt.Fprintf(&b, "<file>%s</file>", escaped(name))
 			}
 		}
@@ -169,7 +190,12 @@ func Primary(packages []RPM) string {
 }
 
 func (v evr) xml() string {
-	return fmt.Sprintf(`<version epoch="%s" ver="%s" rel="%s"/>`, cmp.Or(v.epoch, "0"), v.version, v.release)
+	return fmt.Sprintf(
+		`<version epoch="%s" ver="%s" rel="%s"/>`,
+		cmp.Or(v.epoch, "0"),
+		v.version,
+		v.release,
+	)
 }
 
 func relationsXML(list []string) string {
@@ -178,7 +204,13 @@ func relationsXML(list []string) string {
 		fmt.Fprintf(&b, `<rpm:entry name="%s"`, escaped(r.name))
 		if v := parseEVR(r.version); r.op != "" {
 			flags := map[string]string{"<": "LT", "<=": "LE", "=": "EQ", ">=": "GE", ">": "GT"}[r.op]
-			fmt.Fprintf(&b, ` flags="%s" epoch="%s" ver="%s"`, flags, cmp.Or(v.epoch, "0"), v.version)
+			fmt.Fprintf(
+				&b,
+				` flags="%s" epoch="%s" ver="%s"`,
+				flags,
+				cmp.Or(v.epoch, "0"),
+				v.version,
+			)
 			if v.release != "" {
 				fmt.Fprintf(&b, ` rel="%s"`, v.release)
 			}
@@ -191,10 +223,19 @@ func relationsXML(list []string) string {
 // Filelists returns the list of all files.
 func Filelists(packages []RPM) string {
 	var b strings.Builder
-	b.WriteString(`<?xml version="1.0"?><filelists xmlns="http://linux.duke.edu/metadata/filelists">`)
+	b.WriteString(
+		`<?xml version="1.0"?><filelists xmlns="http://linux.duke.edu/metadata/filelists">`,
+	)
 	for _, p := range packages {
 		l := p.listing()
-		fmt.Fprintf(&b, `<package pkgid="%s" name="%s" arch="%s">%s`, l.Digest, p.Name, p.arch(), p.evr().xml())
+		fmt.Fprintf(
+			&b,
+			`<package pkgid="%s" name="%s" arch="%s">%s`,
+			l.Digest,
+			p.Name,
+			p.arch(),
+			p.evr().xml(),
+		)
 		for _, f := range p.Files {
 			fmt.Fprintf(&b, "<file>%s</file>", escaped(pathOf(f)))
 		}

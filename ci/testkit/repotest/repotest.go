@@ -1,7 +1,7 @@
-// Package repotest writes .rpm and .deb packages and their repositories in Go, quickly and, where a test wants
-// it, wrong in one detail; it has a server of files, keys and signatures of a fixed day, archives and
-// compression for them. It shares no code with the packages that read them. The real programs make those of
-// package realrepo.
+// Package repotest writes .rpm and .deb packages and their repositories in Go, quickly and, where a
+// test wants it, wrong in one detail; it has a server of files, keys and signatures of a fixed day,
+// archives and compression for them. It shares no code with the packages that read them. The real
+// programs make those of package realrepo.
 package repotest
 
 import (

@@ -27,10 +27,11 @@ const FileTime = 1700000000
 // magic begins both headers of a package.
 const magic = "\x8e\xad\xe8\x01\x00\x00\x00\x00"
 
-// RPM is a .rpm package. Relations are written as in rpm: "glibc >= 2.34". A name of Files that ends in a
-// slash is a folder.
+// RPM is a .rpm package. Relations are written as in rpm: "glibc >= 2.34". A name of Files that
+// ends in a slash is a folder.
 type RPM struct {
-	Name, EVR, Arch                          string // EVR: [epoch:]version-release, "" for 1-1; Arch "": x86_64
+	// EVR: [epoch:]version-release, "" for 1-1; Arch "": x86_64
+	Name, EVR, Arch                          string
 	Provides, Requires, Conflicts, Obsoletes []string
 	Files                                    []File
 	Compressor                               string // "": gzip; "none"
@@ -41,12 +42,14 @@ type RPM struct {
 	// Sign replaces the signature with entries of the signature header.
 	Sign func(header, payload []byte) []Entry
 
-	Entries []Entry             // of the header; each replaces the usual one
-	Drop    []uint32            // tags of entries that the header lacks
-	Archive func([]byte) []byte // changes the archive before it is compressed; the header stays as it is
+	Entries []Entry  // of the header; each replaces the usual one
+	Drop    []uint32 // tags of entries that the header lacks
+	// changes the archive before it is compressed; the header stays as it is
+	Archive func([]byte) []byte
 	Damage  func([]byte) []byte // changes the finished package
 
-	// Listing is what the list of packages says instead of the truth; AllFiles are in the list of files too.
+	// Listing is what the list of packages says instead of the truth; AllFiles are in the list of
+	// files too.
 	Listing  Listing
 	AllFiles []string
 }
@@ -58,7 +61,8 @@ type evr struct{ epoch, version, release string }
 
 func parseEVR(text string) (v evr) {
 	if before, after, found := strings.Cut(text, ":"); found {
-		v.epoch, text = before, after
+		v.epoch = before
+		text = after
 	}
 	v.version, v.release, _ = strings.Cut(text, "-")
 	return v
@@ -97,7 +101,9 @@ func (p RPM) Bytes(t testing.TB) []byte {
 	header := append([]byte(magic), Region(t, Immutable, p.entries(payload)...)...)
 	sum := md5.Sum(append(slices.Clone(header), payload...)) //nolint:gosec // see the import
 	entries := []Entry{
-		{Tag: 273, Value: fmt.Sprintf("%x", sha256.Sum256(header))}, {Tag: 1000, Value: []uint32{uint32(len(header) + len(payload))}}, {Tag: 1004, Value: sum[:]},
+		{Tag: 273, Value: fmt.Sprintf("%x", sha256.Sum256(header))},
+		{Tag: 1000, Value: []uint32{uint32(len(header) + len(payload))}},
+		{Tag: 1004, Value: sum[:]},
 	}
 	switch {
 	case p.Sign != nil:
@@ -125,7 +131,14 @@ func (p RPM) Bytes(t testing.TB) []byte {
 func SignAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte {
 	t.Helper()
 	key := e.PrimaryKey
-	s := &packet.Signature{Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: key.PubKeyAlgo, Hash: crypto.SHA256, CreationTime: when, IssuerKeyId: &key.KeyId}
+	s := &packet.Signature{
+		Version:      4,
+		SigType:      packet.SigTypeBinary,
+		PubKeyAlgo:   key.PubKeyAlgo,
+		Hash:         crypto.SHA256,
+		CreationTime: when,
+		IssuerKeyId:  &key.KeyId,
+	}
 	h := crypto.SHA256.New()
 	h.Write(data)
 	var b bytes.Buffer
@@ -158,10 +171,21 @@ func (p RPM) CPIO(t testing.TB) []byte {
 			continue
 		}
 		body := f.Body + f.Link
-		if f.Inode != 0 && slices.ContainsFunc(p.Files[n+1:], func(o File) bool { return o.Inode == f.Inode }) {
+		if f.Inode != 0 &&
+			slices.ContainsFunc(p.Files[n+1:], func(o File) bool { return o.Inode == f.Inode }) {
 			body = ""
 		}
-		require.NoError(t, w.WriteHeader(&cpio.Header{Name: "." + pathOf(f), Mode: cpio.FileMode(modeOf(f)), Size: int64(len(body)), Links: 1}))
+		require.NoError(
+			t,
+			w.WriteHeader(
+				&cpio.Header{
+					Name:  "." + pathOf(f),
+					Mode:  cpio.FileMode(modeOf(f)),
+					Size:  int64(len(body)),
+					Links: 1,
+				},
+			),
+		)
 		require.Value(io.WriteString(w, body))(t)
 	}
 	require.NoError(t, w.Close())
@@ -176,7 +200,9 @@ func (p RPM) entries(payload []byte) (all []Entry) {
 	v := p.evr()
 	values := map[uint32]any{
 		1000: p.Name, 1001: v.version, 1002: v.release, 1022: p.arch(), 1021: "linux", 1014: "MIT", 1044: p.Name + "-" + v.version + "-" + v.release + ".src.rpm",
-		1006: []uint32{FileTime}, 1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"), 5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
+		1006: []uint32{
+			FileTime,
+		}, 1124: "cpio", 1125: cmp.Or(p.Compressor, "gzip"), 5092: []string{fmt.Sprintf("%x", sha256.Sum256(payload))}, 5093: []uint32{8}, 5011: []uint32{8},
 	}
 	if v.epoch != "" {
 		values[1003] = []uint32{uint32(v.epoch[0] - '0')}
@@ -188,7 +214,9 @@ func (p RPM) entries(payload []byte) (all []Entry) {
 		var names, versions []string
 		var flags []uint32
 		for _, r := range relationsOf(list) {
-			names, flags, versions = append(names, r.name), append(flags, sense[r.op]), append(versions, r.version)
+			names = append(names, r.name)
+			flags = append(flags, sense[r.op])
+			versions = append(versions, r.version)
 		}
 		if len(names) > 0 {
 			values[tags[0]], values[tags[1]], values[tags[2]] = names, flags, versions
@@ -210,13 +238,18 @@ func (p RPM) entries(payload []byte) (all []Entry) {
 // files adds the arrays with the attributes of each file.
 func (p RPM) files(values map[uint32]any) {
 	var dirs []string
-	texts, numbers, modes, size := map[uint32][]string{}, map[uint32][]uint32{}, []uint16{}, 0
+	texts := map[uint32][]string{}
+	numbers := map[uint32][]uint32{}
+	modes := []uint16{}
+	size := 0
 	for i, f := range p.Files {
 		dir, base := path.Split(pathOf(f))
 		if !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
-		digest, owner, ghost := "", cmp.Or(f.Owner, "root"), 0
+		digest := ""
+		owner := cmp.Or(f.Owner, "root")
+		ghost := 0
 		if modeOf(f)>>12 == 0o10 && !f.Ghost {
 			digest = fmt.Sprintf("%x", sha256.Sum256([]byte(f.Body)))
 		}

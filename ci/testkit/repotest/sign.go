@@ -23,7 +23,11 @@ var Now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // At returns the settings of a key that is made, or that signs, at a time.
 func At(t time.Time) *packet.Config {
-	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA}
+	return &packet.Config{
+		Time:        func() time.Time { return t },
+		DefaultHash: crypto.SHA512,
+		Algorithm:   packet.PubKeyAlgoEdDSA,
+	}
 }
 
 // Key makes a key three years before Now; with a lifetime of 0 it has no end.
@@ -38,7 +42,8 @@ func KeyAt(name string, born time.Time, lifetime time.Duration) *openpgp.Entity 
 	return KeyOf(name, c)
 }
 
-// KeyOf makes a key with these settings. It panics on errors, so that tests can make their keys once.
+// KeyOf makes a key with these settings. It panics on errors, so that tests can make their keys
+// once.
 func KeyOf(name string, c *packet.Config) *openpgp.Entity {
 	e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
 	if err != nil {
@@ -75,12 +80,14 @@ func Fingerprint(e *openpgp.Entity) string { return fmt.Sprintf("%X", e.PrimaryK
 // Detached returns an armoured block with a signature of each key.
 func Detached(t testing.TB, text string, when time.Time, keys ...*openpgp.Entity) []byte {
 	t.Helper()
-	return []byte(strings.TrimSuffix(Armour(t, openpgp.SignatureType, func(w io.Writer) (err error) {
-		for _, e := range keys {
-			err = errors.Join(err, openpgp.DetachSign(w, e, strings.NewReader(text), At(when)))
-		}
-		return err
-	}), "\n"))
+	return []byte(
+		strings.TrimSuffix(Armour(t, openpgp.SignatureType, func(w io.Writer) (err error) {
+			for _, e := range keys {
+				err = errors.Join(err, openpgp.DetachSign(w, e, strings.NewReader(text), At(when)))
+			}
+			return err
+		}), "\n"),
+	)
 }
 
 // Clearsigned returns a text that contains signatures of the keys, like InRelease.

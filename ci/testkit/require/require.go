@@ -1,4 +1,5 @@
-// Package require ends a test at an error that it did not expect. Package assert reports one and goes on.
+// Package require ends a test at an error that it did not expect. Package assert reports one and
+// goes on.
 package require
 
 import (

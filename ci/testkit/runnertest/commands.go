@@ -24,22 +24,41 @@ for to in 192.0.2.1 2001:db8::1; do
   if nc -w 3 $to 80; then echo "connected to $to" >>/out/world; fi
 done`
 	step := Step(t, nil, script, "an argument", "", "with \"quotes\" and $HOME", "ü\n")
-	step.Env = []string{"PATH=/bin", "HOME=/nowhere", "EMPTY=", "ODD= a=b \"c\" $d ü", "HTTP_PROXY_LIKE=1"}
+	step.Env = []string{
+		"PATH=/bin",
+		"HOME=/nowhere",
+		"EMPTY=",
+		"ODD= a=b \"c\" $d ü",
+		"HTTP_PROXY_LIKE=1",
+	}
 	files, _ := s.run(t, step)
 	list := func(name string) []string { return strings.Split(strings.TrimSuffix(files[name], "\x00"), "\x00") }
 	assert.Samef(t, step.Args, list("arguments"), "arguments")
-	// BuildKit adds a variable to every command, whatever the client says: the address for tracing spans.
+	// BuildKit adds a variable to every command, whatever the client says: the address for tracing
+	// spans.
 	assert.Samef(t, step.Env, slices.DeleteFunc(list("environment"), func(v string) bool {
 		return strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(v, "TRACEPARENT=")
 	}), "environment")
-	assert.Samef(t, "0\n0\n0\n1\n", strings.Replace(files["world"], "    lo\n", "", 1), "user, group, bytes of stdin, lines of routes")
+	assert.Samef(
+		t,
+		"0\n0\n0\n1\n",
+		strings.Replace(files["world"], "    lo\n", "", 1),
+		"user, group, bytes of stdin, lines of routes",
+	)
 	assert.Samef(t, "/\n"+busybox+"\n", files["cwd"]+files["exe"], "folder, program")
 }
 
 func testLines(t *testing.T, s *suite) {
-	_, lines := s.run(t, Step(t, nil, `i=0; while [ $i -lt 500 ]; do echo "line $i"; echo "line $((i+1))" >&2; i=$((i+2)); done`))
-	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may have two
-	// pipes.
+	_, lines := s.run(
+		t,
+		Step(
+			t,
+			nil,
+			`i=0; while [ $i -lt 500 ]; do echo "line $i"; echo "line $((i+1))" >&2; i=$((i+2)); done`,
+		),
+	)
+	// The lines of stdout are in order, and so are those of stderr. Between the two, a runner may
+	// have two pipes.
 	var want, got [2][]string
 	for i := range 500 {
 		want[i%2] = append(want[i%2], fmt.Sprintf("line %d", i))
@@ -55,7 +74,18 @@ func testLines(t *testing.T, s *suite) {
 // testFlood: 5 MB of output neither block nor get lost, and the tail has the end of it.
 func testFlood(t *testing.T, s *suite) {
 	const size = 5 << 20
-	lines, err := s.fails(t, Step(t, nil, fmt.Sprintf("yes %s | head -n %d; echo the end; exit 4", strings.Repeat("x", 99), size/100+1)))
+	lines, err := s.fails(
+		t,
+		Step(
+			t,
+			nil,
+			fmt.Sprintf(
+				"yes %s | head -n %d; echo the end; exit 4",
+				strings.Repeat("x", 99),
+				size/100+1,
+			),
+		),
+	)
 	if n := len(strings.Join(lines, "\n")) + 1; n < size {
 		t.Errorf("%d of %d bytes came", n, size)
 	}
@@ -69,9 +99,22 @@ func failed(t *testing.T, err error, code int) *runner.FailedError {
 	t.Helper()
 	f := require.ErrorAs[*runner.FailedError](t, err)
 	if f.Code != code || f.Step != t.Name() || f.Runner == "" {
-		t.Errorf("code %d of step %q in runner %q, want %d: %v", f.Code, f.Step, f.Runner, code, err)
+		t.Errorf(
+			"code %d of step %q in runner %q, want %d: %v",
+			f.Code,
+			f.Step,
+			f.Runner,
+			code,
+			err,
+		)
 	}
-	assert.Equalf(t, false, errors.Is(err, runner.ErrUnavailable), "%v says that the runner is not available", err)
+	assert.Equalf(
+		t,
+		false,
+		errors.Is(err, runner.ErrUnavailable),
+		"%v says that the runner is not available",
+		err,
+	)
 	return f
 }
 
@@ -95,7 +138,8 @@ func testMissingProgram(t *testing.T, s *suite) {
 	}
 }
 
-// testKilled: the kernel ignores signals that process 1 sends to itself; then sh ends as one that reports a killed child.
+// testKilled: the kernel ignores signals that process 1 sends to itself; then sh ends as one that
+// reports a killed child.
 func testKilled(t *testing.T, s *suite) {
 	_, err := s.fails(t, Step(t, nil, "kill -9 $$; exit 137"))
 	f := failed(t, err, -1)

@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Layer returns a layer made of lines: "path = content", "path * content" for a program, "path -> target" for
-// a symbolic link, "path == first" for a hard link, "path/" for a folder.
+// Layer returns a layer made of lines: "path = content", "path * content" for a program, "path ->
+// target" for a symbolic link, "path == first" for a hard link, "path/" for a folder.
 func Layer(t testing.TB, lines ...string) v1.Layer {
 	t.Helper()
 	return TarLayer(t, Tar(t, lines...))
@@ -26,8 +26,15 @@ func Layer(t testing.TB, lines ...string) v1.Layer {
 // TarLayer returns a layer made of an archive.
 func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	t.Helper()
-	return require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed)))(t)
+	return require.Value(
+		tarball.LayerFromOpener(
+			func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
+			tarball.WithMediaType(types.OCILayer),
+			tarball.WithCompressionLevel(gzip.BestSpeed),
+		),
+	)(
+		t,
+	)
 }
 
 // Tar returns an archive made of the lines that Layer takes.
@@ -43,11 +50,13 @@ func Tar(t testing.TB, lines ...string) []byte {
 			}
 			switch f.Name = name; sign {
 			case " == ":
-				f.Type, f.Link = tar.TypeLink, rest
+				f.Type = tar.TypeLink
+				f.Link = rest
 			case " -> ":
 				f.Link = rest
 			case " * ":
-				f.Body, f.Mode = rest, 0o755
+				f.Body = rest
+				f.Mode = 0o755
 			default:
 				f.Body = rest
 			}

@@ -14,15 +14,33 @@ func testResult(t *testing.T, s *suite) {
 	files, _ := s.run(t, Step(t, nil, write(map[string]string{
 		"/out/a": "1", "/out/sub/deep/b": "two\nlines", "/out/empty": "", "/elsewhere/c": "3", "/outside": "4",
 	})))
-	assert.Samef(t, map[string]string{"a": "1", "sub/": "", "sub/deep/": "", "sub/deep/b": "two\nlines", "empty": ""}, files, "result")
+	assert.Samef(
+		t,
+		map[string]string{
+			"a":          "1",
+			"sub/":       "",
+			"sub/deep/":  "",
+			"sub/deep/b": "two\nlines",
+			"empty":      "",
+		},
+		files,
+		"result",
+	)
 
 	const size = 3 << 20
 	files, _ = s.run(t, Step(t, nil, fmt.Sprintf("yes 012345678 | head -c %d >/out/blob", size)))
-	assert.Equalf(t, true, files["blob"] == strings.Repeat("012345678\n", size/10+1)[:size], "%d bytes came back as they were (%d)", size, len(files["blob"]))
+	assert.Equalf(
+		t,
+		true,
+		files["blob"] == strings.Repeat("012345678\n", size/10+1)[:size],
+		"%d bytes came back as they were (%d)",
+		size,
+		len(files["blob"]),
+	)
 }
 
-// testModes: the step writes files of mode 0600 in folders of mode 0700; Files checks the modes of the
-// result.
+// testModes: the step writes files of mode 0600 in folders of mode 0700; Files checks the modes of
+// the result.
 func testModes(t *testing.T, s *suite) {
 	files, _ := s.run(t, Step(t, nil, write(map[string]string{"/out/private/x": "1"})))
 	assert.Samef(t, map[string]string{"private/": "", "private/x": "1"}, files, "result")
@@ -36,7 +54,18 @@ func testRefusedResults(t *testing.T, s *suite) {
 }
 
 func testOutputOfLayer(t *testing.T, s *suite) {
-	layers := []v1.Layer{Layer(t, "out/", "out/stale = 1", "out/sub/", "out/sub/stale = 2", "var/", "data/", "var/link -> ../data")}
+	layers := []v1.Layer{
+		Layer(
+			t,
+			"out/",
+			"out/stale = 1",
+			"out/sub/",
+			"out/sub/stale = 2",
+			"var/",
+			"data/",
+			"var/link -> ../data",
+		),
+	}
 	files, _ := s.run(t, Step(t, layers, "echo new >/out/x"))
 	assert.Samef(t, map[string]string{"x": "new\n"}, files, "output at the start")
 	step := Step(t, layers, "echo 1 >/data/new/x")
@@ -46,7 +75,11 @@ func testOutputOfLayer(t *testing.T, s *suite) {
 }
 
 func testDamagedLayer(t *testing.T, s *suite) {
-	step := Step(t, []v1.Layer{damaged{Layer(t, "a = what the image says"), Layer(t, "a = something else")}}, "echo 1 >/out/x")
+	step := Step(
+		t,
+		[]v1.Layer{damaged{Layer(t, "a = what the image says"), Layer(t, "a = something else")}},
+		"echo 1 >/out/x",
+	)
 	_, err := s.fails(t, step)
 	t.Log(err)
 }
@@ -57,6 +90,13 @@ func testRootIsWritten(t *testing.T, s *suite) {
 		"/etc/x": "2", "/etc/y": "2", "/opt/deep/z": "2", "/tmp/t": "2", "/new/n": "2", "/out/ok": "",
 	})))
 	assert.Samef(t, map[string]string{"ok": ""}, files, "result")
-	files, _ = s.run(t, Step(t, layers, "seen=$(cat /etc/x; find /etc/y /opt /tmp/t /new /out 2>/dev/null || true); echo \"$seen\" >/out/seen"))
+	files, _ = s.run(
+		t,
+		Step(
+			t,
+			layers,
+			"seen=$(cat /etc/x; find /etc/y /opt /tmp/t /new /out 2>/dev/null || true); echo \"$seen\" >/out/seen",
+		),
+	)
 	assert.Samef(t, map[string]string{"seen": "1/opt\n/out\n"}, files, "the root of another step")
 }

@@ -1,7 +1,9 @@
-// Package runnertest tests the behaviour that every runner of steps must have. A runner's tests call Conform.
+// Package runnertest tests the behaviour that every runner of steps must have. A runner's tests
+// call Conform.
 //
-// The suite makes its own layers around one small static program, Debian's busybox. It uses a runner only through
-// runner.Runner: tests for particular properties of namespaces, of layers or of a daemon are in the runner's own package.
+// The suite makes its own layers around one small static program, Debian's busybox. It uses a
+// runner only through runner.Runner: tests for particular properties of namespaces, of layers or of
+// a daemon are in the runner's own package.
 package runnertest
 
 import (
@@ -26,8 +28,8 @@ import (
 // deadline of every case, so that a runner that hangs fails its case and does not stop the tests.
 const deadline = 2 * time.Minute
 
-// Conform runs the suite. It calls open once; open returns a runner that can run steps here, or skips the
-// test. The cases run in parallel.
+// Conform runs the suite. It calls open once; open returns a runner that can run steps here, or
+// skips the test. The cases run in parallel.
 func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 	t.Helper()
 	s := &suite{runner: open(t)}
@@ -57,14 +59,15 @@ func Conform(t *testing.T, open func(t *testing.T) runner.Runner) {
 
 type suite struct{ runner runner.Runner }
 
-// Sleep is the script of a step that prints "started" and runs until it is killed, with a child that does so too.
+// Sleep is the script of a step that prints "started" and runs until it is killed, with a child
+// that does so too.
 const Sleep = "setsid sleep 3600 & echo started; exec sleep 3600"
 
 // busybox is the program of the steps.
 const busybox = "/bin/busybox"
 
-// Step returns a step that runs a script of busybox's sh, which ends at the first error, with layers above
-// busybox's. Its name is the test's. The test is skipped if there is no busybox.
+// Step returns a step that runs a script of busybox's sh, which ends at the first error, with
+// layers above busybox's. Its name is the test's. The test is skipped if there is no busybox.
 func Step(t testing.TB, layers []v1.Layer, script string, args ...string) runner.Step {
 	t.Helper()
 	program, err := os.ReadFile(busybox)
@@ -77,15 +80,21 @@ func Step(t testing.TB, layers []v1.Layer, script string, args ...string) runner
 	}
 	return runner.Step{
 		Name: t.Name(), Arch: runtime.GOARCH, Output: "/out", Env: []string{"PATH=/bin", "HOME=/"},
-		Layers: append([]v1.Layer{Layer(t, lines...)}, layers...), Args: append([]string{"/bin/sh", "-ec", script}, args...),
+		Layers: append(
+			[]v1.Layer{Layer(t, lines...)},
+			layers...), Args: append([]string{"/bin/sh", "-ec", script}, args...),
 	}
 }
 
-// write is a script that writes files, path -> content, with modes of 0600 and folders with modes of 0700.
+// write is a script that writes files, path -> content, with modes of 0600 and folders with modes
+// of 0700.
 func write(files map[string]string) string {
 	lines := []string{"umask 077"}
 	for name, content := range files {
-		lines = append(lines, fmt.Sprintf("mkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name))
+		lines = append(
+			lines,
+			fmt.Sprintf("mkdir -p %s; printf %%s '%s' >%s", path.Dir(name), content, name),
+		)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -128,8 +137,8 @@ func (s *suite) try(t *testing.T, step runner.Step, dir string) ([]string, error
 	return lines, err
 }
 
-// Files returns a result as relative path to content; a folder's path ends with a slash. It checks modes and
-// types.
+// Files returns a result as relative path to content; a folder's path ends with a slash. It checks
+// modes and types.
 func Files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -12,12 +12,15 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Leaks returns the files below a folder that hold the private key: in PEM, in DER, or the number of an ECDSA
-// key.
+// Leaks returns the files below a folder that hold the private key: in PEM, in DER, or the number
+// of an ECDSA key.
 func (p *Pair) Leaks(t require.T, dir string) (files []string) {
 	t.Helper()
 	der := must(x509.MarshalPKCS8PrivateKey(p.Key))
-	secrets := [][]byte{der, bytes.Split(pem.EncodeToMemory(&pem.Block{Bytes: der}), []byte("\n"))[1]}
+	secrets := [][]byte{
+		der,
+		bytes.Split(pem.EncodeToMemory(&pem.Block{Bytes: der}), []byte("\n"))[1],
+	}
 	if key, ok := p.Key.(*ecdsa.PrivateKey); ok {
 		secrets = append(secrets, must(key.Bytes()))
 	}

@@ -1,5 +1,5 @@
-// Package testcert makes private keys and X.509 certificates for tests. It needs no test, so that a test
-// can make its keys once, and panics if a template is wrong.
+// Package testcert makes private keys and X.509 certificates for tests. It needs no test, so that a
+// test can make its keys once, and panics if a template is wrong.
 package testcert
 
 import (
@@ -34,8 +34,8 @@ func RSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }
 // New makes a certificate for a new ECDSA key; see Of.
 func New(template x509.Certificate, issuer *Pair) *Pair { return Of(Key(), template, issuer) }
 
-// Of makes a certificate for a key; without an issuer the key signs its own. If the template gives no dates,
-// it is valid from a day ago, since the clock of a guest may be behind, for ten years.
+// Of makes a certificate for a key; without an issuer the key signs its own. If the template gives
+// no dates, it is valid from a day ago, since the clock of a guest may be behind, for ten years.
 func Of(key crypto.Signer, template x509.Certificate, issuer *Pair) *Pair {
 	if template.SerialNumber == nil {
 		template.SerialNumber = must(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)))
@@ -47,21 +47,33 @@ func Of(key crypto.Signer, template x509.Certificate, issuer *Pair) *Pair {
 	if issuer == nil {
 		issuer = &Pair{key, &template}
 	}
-	der := must(x509.CreateCertificate(rand.Reader, &template, issuer.Certificate, key.Public(), issuer.Key))
+	der := must(
+		x509.CreateCertificate(
+			rand.Reader,
+			&template,
+			issuer.Certificate,
+			key.Public(),
+			issuer.Key,
+		),
+	)
 	return &Pair{key, must(x509.ParseCertificate(der))}
 }
 
 // Authority makes a certificate that signs others.
 func Authority(name string) *Pair {
 	return New(x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{
+			CommonName: name,
+		}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}, nil)
 }
 
 // Server makes a certificate of a server that clients reach by these host names and addresses.
 func (p *Pair) Server(hosts ...string) *Pair {
 	template := x509.Certificate{
-		Subject: pkix.Name{CommonName: hosts[0]}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{
+			CommonName: hosts[0],
+		}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Write makes a file and the folders above it, and returns its path. A path that ends in a slash is a folder,
-// a text "-> target" makes a symbolic link, and a text that begins with "#!" makes a program.
+// Write makes a file and the folders above it, and returns its path. A path that ends in a slash is
+// a folder, a text "-> target" makes a symbolic link, and a text that begins with "#!" makes a
+// program.
 func Write(t require.T, path, text string) string {
 	t.Helper()
 	target, link := strings.CutPrefix(text, "-> ")
@@ -31,11 +32,13 @@ func Write(t require.T, path, text string) string {
 	return path
 }
 
-// WriteMode makes a file with a mode, whatever the umask, and the folders above it, and returns its path.
+// WriteMode makes a file with a mode, whatever the umask, and the folders above it, and returns its
+// path.
 func WriteMode(t require.T, path, text string, mode fs.FileMode) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A child that another test forks now would have the file open for writing, and a program could not start.
+	// A child that another test forks now would have the file open for writing, and a program could
+	// not start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(path, []byte(text), mode))

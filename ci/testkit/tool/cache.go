@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CacheDir returns the folder of a cache, which exists: that in an environment variable if it is set, and
-// otherwise driver-build/NAME in the user's cache.
+// CacheDir returns the folder of a cache, which exists: that in an environment variable if it is
+// set, and otherwise driver-build/NAME in the user's cache.
 func CacheDir(name, variable string) (string, error) {
 	dir := os.Getenv(variable)
 	if dir == "" {
@@ -32,8 +32,8 @@ const (
 	partialPrefix = ".partial-"
 )
 
-// Once makes a file or folder with build, under another name, if it does not exist. Processes that want the
-// same one wait for each other. Its time becomes that of this use.
+// Once makes a file or folder with build, under another name, if it does not exist. Processes that
+// want the same one wait for each other. Its time becomes that of this use.
 func Once(path string, build func(partial string) error) error {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -66,10 +66,14 @@ func Once(path string, build func(partial string) error) error {
 	return os.Rename(partial, path)
 }
 
-// Prune removes the entries that match a pattern, except the given number of those that were used last, and
-// those that were used within a time. It also removes what killed processes began to make.
+// Prune removes the entries that match a pattern, except the given number of those that were used
+// last, and those that were used within a time. It also removes what killed processes began to
+// make.
 func Prune(pattern string, keep int, unused time.Duration) error {
-	return errors.Join(prune(pattern, keep, unused), prune(filepath.Join(filepath.Dir(pattern), partialPrefix+"*"), 0, 24*time.Hour))
+	return errors.Join(
+		prune(pattern, keep, unused),
+		prune(filepath.Join(filepath.Dir(pattern), partialPrefix+"*"), 0, 24*time.Hour),
+	)
 }
 
 func prune(pattern string, keep int, unused time.Duration) error {

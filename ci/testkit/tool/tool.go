@@ -1,5 +1,5 @@
-// Package tool is what tests need of the machine: the real tier, root, programs, namespaces, and a cache of what
-// they make once.
+// Package tool is what tests need of the machine: the real tier, root, programs, namespaces, and a
+// cache of what they make once.
 package tool
 
 import (
@@ -18,15 +18,25 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/require"
 )
 
-// Run runs a program, its name first, in a folder, with more variables than this process has, in English. It
-// returns what the program wrote to its standard output. The error has the end of all that it wrote.
+// Run runs a program, its name first, in a folder, with more variables than this process has, in
+// English. It returns what the program wrote to its standard output. The error has the end of all
+// that it wrote.
 func Run(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(append(os.Environ(), "LC_ALL=C"), env...), &stdout, &stderr, 30*time.Second
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Run(); err != nil {
 		text := bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...))
-		return "", fmt.Errorf("%.500s: %w: %s", strings.Join(args, " "), err, text[max(0, len(text)-4<<10):])
+		return "", fmt.Errorf(
+			"%.500s: %w: %s",
+			strings.Join(args, " "),
+			err,
+			text[max(0, len(text)-4<<10):],
+		)
 	}
 	return stdout.String(), nil
 }
@@ -55,14 +65,26 @@ func Must(t testing.TB, args ...string) string {
 	return strings.TrimSuffix(require.Value(Run(t.Context(), "", nil, args...))(t), "\n")
 }
 
-// Build compiles a program of the project, in a folder relative to its root, without cgo. Variables such as
-// GOARCH=amd64 say for which machine.
+// Build compiles a program of the project, in a folder relative to its root, without cgo. Variables
+// such as GOARCH=amd64 say for which machine.
 func Build(ctx context.Context, out, folder string, env ...string) error {
 	root, err := Project()
 	if err != nil {
 		return err
 	}
-	_, err = Run(ctx, root, append(env, "CGO_ENABLED=0"), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./"+folder)
+	_, err = Run(
+		ctx,
+		root,
+		append(env, "CGO_ENABLED=0"),
+		"go",
+		"build",
+		"-trimpath",
+		"-buildvcs=false",
+		"-ldflags=-s -w",
+		"-o",
+		out,
+		"./"+folder,
+	)
 	return err
 }
 
@@ -70,9 +92,15 @@ func Build(ctx context.Context, out, folder string, env ...string) error {
 func Project() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && bytes.HasPrefix(text, []byte("module github.com/driver-container/driver-container\n")) {
+		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil &&
+			bytes.HasPrefix(text, []byte("module github.com/driver-container/driver-container\n")) {
 			return dir, nil
 		}
 	}
-	return "", errors.Join(err, errors.New("the project's go.mod is in none of the folders above: tests run inside of its checkout"))
+	return "", errors.Join(
+		err,
+		errors.New(
+			"the project's go.mod is in none of the folders above: tests run inside of its checkout",
+		),
+	)
 }

@@ -1,5 +1,5 @@
-// Package bundlecmd is the commands of driver-build that carry images into a site without network: bundle
-// create, verify, list, import and have.
+// Package bundlecmd is the commands of driver-build that carry images into a site without network:
+// bundle create, verify, list, import and have.
 package bundlecmd
 
 import (
@@ -52,9 +52,16 @@ func open(a *session.App, name string) (*io.SectionReader, error) {
 }
 
 // shown shows how far work on a file or a repository is.
-func shown(observe progress.Observer, name, target string, work func(report func(done, total int64)) error) error {
+func shown(
+	observe progress.Observer,
+	name, target string,
+	work func(report func(done, total int64)) error,
+) error {
 	step := observe.Begin(target, name)
-	return step.End(false, work(func(done, total int64) { step.Progress(path.Base(target), done, total) }))
+	return step.End(
+		false,
+		work(func(done, total int64) { step.Progress(path.Base(target), done, total) }),
+	)
 }
 
 func newVerify(a *session.App) *cobra.Command {
@@ -81,7 +88,13 @@ func newVerify(a *session.App) *cobra.Command {
 				return err
 			}
 			if len(findings) == 0 {
-				fmt.Fprintf(a.Stderr, "%s: sound, %d items, %d blobs\n", b.Manifest.Digest, len(b.List.Items), len(b.List.Blobs))
+				fmt.Fprintf(
+					a.Stderr,
+					"%s: sound, %d items, %d blobs\n",
+					b.Manifest.Digest,
+					len(b.List.Items),
+					len(b.List.Blobs),
+				)
 			}
 			return bundle.Unsound(findings)
 		},
@@ -131,12 +144,33 @@ func newList(a *session.App) *cobra.Command {
 }
 
 func printList(a *session.App, b *bundle.Bundle) error {
-	rows := [][]string{{"Bundle", b.Manifest.Digest.String()}, {"Origin", b.List.Origin}, {"Tool", b.List.Tool}, {"Signed", strconv.FormatBool(b.Signed)}}
+	rows := [][]string{
+		{"Bundle", b.Manifest.Digest.String()},
+		{"Origin", b.List.Origin},
+		{"Tool", b.List.Tool},
+		{"Signed", strconv.FormatBool(b.Signed)},
+	}
 	for _, l := range b.Summaries() {
-		rows = append(rows, []string{string(l.Kind), l.Name, l.Digest.String(), fmt.Sprintf("%.1f MB", float64(l.Bytes)/1e6)})
+		rows = append(
+			rows,
+			[]string{
+				string(l.Kind),
+				l.Name,
+				l.Digest.String(),
+				fmt.Sprintf("%.1f MB", float64(l.Bytes)/1e6),
+			},
+		)
 	}
 	for _, x := range b.List.Absent {
-		rows = append(rows, []string{"absent", x.Digest.String(), fmt.Sprintf("%d bytes", x.Size), "in " + x.Source})
+		rows = append(
+			rows,
+			[]string{
+				"absent",
+				x.Digest.String(),
+				fmt.Sprintf("%d bytes", x.Size),
+				"in " + x.Source,
+			},
+		)
 	}
 	return a.Table(nil, rows)
 }
@@ -148,13 +182,18 @@ func newHave(a *session.App) *cobra.Command {
 			"them out.",
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), nil, nil, func(ctx context.Context, s *session.Session) error {
-				stock, err := bundle.StockOf(ctx, s.Registry, args[0])
-				if err != nil {
-					return err
-				}
-				return a.JSON(stock)
-			})
+			return a.With(
+				cmd.Context(),
+				nil,
+				nil,
+				func(ctx context.Context, s *session.Session) error {
+					stock, err := bundle.StockOf(ctx, s.Registry, args[0])
+					if err != nil {
+						return err
+					}
+					return a.JSON(stock)
+				},
+			)
 		},
 	}
 }

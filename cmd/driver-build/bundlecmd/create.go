@@ -93,7 +93,8 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return session.Usage(err)
 	}
 	options.Created = created.Unix()
-	if options.Sign, err = o.key.Load(a); err != nil {
+	options.Sign, err = o.key.Load(a)
+	if err != nil {
 		return err
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
@@ -141,21 +142,27 @@ func (o *createFlags) selectTags(a *session.App) error {
 		return nil
 	}
 	if len(o.Images) > 0 {
-		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
+		return session.Usagef(
+			"--os and --driver choose among the images of --repository: name no images, or leave them out",
+		)
 	}
-	o.targets.Selection.All, o.targets.Selection.Archs = true, batch.Archs() // a tag may be of any
+	o.targets.Selection.All = true
+	o.targets.Selection.Archs = batch.Archs() // a tag may be of any
 	if _, err := o.targets.Choose(a); err != nil {
 		return err
 	}
 	o.Keep = func(tag string) bool {
-		return slices.ContainsFunc(o.targets.Targets, func(t matrix.Target) bool { return recipe.HasTag(t, tag) })
+		return slices.ContainsFunc(
+			o.targets.Targets,
+			func(t matrix.Target) bool { return recipe.HasTag(t, tag) },
+		)
 	}
 	return nil
 }
 
-// addFiles takes along files, and the patches and the keys of repositories that a matrix of --file names: without them
-// the site cannot read it. They come to the same place beside it. A key that is elsewhere stays out, with a
-// warning.
+// addFiles takes along files, and the patches and the keys of repositories that a matrix of --file
+// names: without them the site cannot read it. They come to the same place beside it. A key that is
+// elsewhere stays out, with a warning.
 func (o *createFlags) addFiles(a *session.App) error {
 	for _, file := range o.files {
 		o.Files = append(o.Files, bundle.File{Path: file})
@@ -165,16 +172,29 @@ func (o *createFlags) addFiles(a *session.App) error {
 		}
 		for _, name := range names {
 			if title := filepath.ToSlash(name); bundle.CheckPath(bundle.Inputs, title) == nil {
-				o.Files = append(o.Files, bundle.File{Path: filepath.Join(filepath.Dir(file), name), Title: title})
+				o.Files = append(
+					o.Files,
+					bundle.File{Path: filepath.Join(filepath.Dir(file), name), Title: title},
+				)
 				continue
 			}
-			fmt.Fprintf(a.Stderr, "warning: %s names %s, which the import could not put beside it: the site needs this file at the same place\n", file, name)
+			fmt.Fprintf(
+				a.Stderr,
+				"warning: %s names %s, which the import could not put beside it: the site needs this file at the same place\n",
+				file,
+				name,
+			)
 		}
 	}
 	return nil
 }
 
-func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *bundle.Plan) error {
+func (o *createFlags) write(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	plan *bundle.Plan,
+) error {
 	return shown(s.Observe, "write", o.output, func(report func(done, total int64)) error {
 		fill := func(w io.Writer) error { return plan.Write(ctx, w, report) }
 		if o.output == "-" {
@@ -191,7 +211,8 @@ func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Sess
 
 // readStock reads a file of --since: a bundle, its list, or what bundle have printed.
 func readStock(a *session.App, name string) (bundle.Stock, error) {
-	if !strings.HasPrefix(string(bounded.Head(name, 10)), "oci-layout") { // the first member of a bundle
+	// the first member of a bundle
+	if !strings.HasPrefix(string(bounded.Head(name, 10)), "oci-layout") {
 		raw, err := textfile.Read(name, 2*bundle.MaxDocument)
 		if err != nil {
 			return bundle.Stock{}, session.Usage(err)

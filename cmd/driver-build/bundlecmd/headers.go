@@ -20,9 +20,15 @@ import (
 	"github.com/driver-container/driver-container/images/workdir"
 )
 
-// mirror returns the mirror of --headers, which stays until the command ends. It is recorded while what nodes with the
-// images would ask is asked, with an empty store, so that nothing is asked halfway.
-func (o *createFlags) mirror(ctx context.Context, a *session.App, s *session.Session, artifacts []bundle.Artifact) (none bundle.Artifact, err error) {
+// mirror returns the mirror of --headers, which stays until the command ends. It is recorded while
+// what nodes with the images would ask is asked, with an empty store, so that nothing is asked
+// halfway.
+func (o *createFlags) mirror(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	artifacts []bundle.Artifact,
+) (none bundle.Artifact, err error) {
 	const prefix = "headers-"
 	if err := workdir.Sweep(s.Store.Dir(), prefix); err != nil {
 		return none, fmt.Errorf("remove what a killed call left: %w", err)
@@ -32,7 +38,8 @@ func (o *createFlags) mirror(ctx context.Context, a *session.App, s *session.Ses
 		return none, err
 	}
 	a.Defer(dir.Remove)
-	mirror, empty := filepath.Join(dir.Path, "mirror"), filepath.Join(dir.Path, "store")
+	mirror := filepath.Join(dir.Path, "mirror")
+	empty := filepath.Join(dir.Path, "store")
 	if err := os.Mkdir(mirror, 0o700); err != nil {
 		return none, err
 	}
@@ -40,27 +47,39 @@ func (o *createFlags) mirror(ctx context.Context, a *session.App, s *session.Ses
 	if err != nil {
 		return none, err
 	}
-	env, client, plain := s.Env, *s.Fetch, http.Client{}
+	env := s.Env
+	client := *s.Fetch
+	plain := http.Client{}
 	if s.Fetch.HTTP != nil {
 		plain = *s.Fetch.HTTP
 	}
 	plain.Transport = &bundle.Recorder{Dir: mirror, Next: plain.Transport}
-	client.Store, client.HTTP = store, &plain
-	env.Store, env.Fetch = store, &client
+	client.Store = store
+	client.HTTP = &plain
+	env.Store = store
+	env.Fetch = &client
 	found, err := o.headersOf(ctx, s, env, artifacts)
 	if err != nil {
 		return none, err
 	}
 	for _, release := range o.headers {
 		if !slices.Contains(found, release) {
-			return none, session.Usagef("no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are", release)
+			return none, session.Usagef(
+				"no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are",
+				release,
+			)
 		}
 	}
 	return bundle.Mirror(ctx, o.Origin, o.FileTag, mirror)
 }
 
 // headersOf downloads the headers for all images, and returns the kernels that it has found.
-func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env packages.Env, artifacts []bundle.Artifact) (found []string, err error) {
+func (o *createFlags) headersOf(
+	ctx context.Context,
+	s *session.Session,
+	env packages.Env,
+	artifacts []bundle.Artifact,
+) (found []string, err error) {
 	refs := o.Images
 	if len(refs) == 0 {
 		for _, a := range artifacts {
@@ -71,7 +90,11 @@ func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env pac
 	}
 	for _, ref := range refs {
 		for _, arch := range batch.Archs() {
-			base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+			base, err := s.Registry.Open(
+				ctx,
+				ref,
+				registry.OpenOptions{Arch: arch, Part: registry.Layers},
+			)
 			if _, other := errors.AsType[*oci.PlatformError](err); other {
 				continue
 			}

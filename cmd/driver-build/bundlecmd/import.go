@@ -48,14 +48,44 @@ func newImport(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "`REGISTRY/PATH` that takes the place of the bundle's repository")
-	f.StringArrayVar(&a.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
-	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
-	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder `DIR`")
-	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder `DIR`, to serve it or to mount it into nodes' containers")
+	f.StringArrayVar(
+		&a.MountFrom,
+		"mount-from",
+		nil,
+		"repository of the same registry that may have the blobs (repeatable)",
+	)
+	f.BoolVar(
+		&o.DryRun,
+		"dry-run",
+		false,
+		"verify, ask the registry what it lacks, and push nothing",
+	)
+	f.StringVar(
+		&o.inputs,
+		"inputs",
+		"",
+		"put the inputs of builds into the cache, for --offline, and other files into the folder `DIR`",
+	)
+	f.StringVar(
+		&o.headers,
+		"headers",
+		"",
+		"write the mirror with kernel headers into the folder `DIR`, to serve it or to mount it into nodes' containers",
+	)
 	f.StringVar(&o.values, "values", "", "write values for the chart into `FILE`; - is stdout")
-	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
+	f.StringVar(
+		&o.secret,
+		"pull-secret",
+		"",
+		"name of the secret with the registry's credentials, for --values",
+	)
 	session.Hide(f, "mount-from", "pull-secret")
-	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`")
+	f.StringVar(
+		&o.policy,
+		"policy",
+		"",
+		"write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder `DIR`",
+	)
 	session.Check(f, imagename.CheckRepository, "mount-from")
 	session.Check(f, outfile.CheckFolder, "inputs", "headers", "policy")
 	session.CheckUnless(f, "-", outfile.CheckReplace, "values")
@@ -73,7 +103,8 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err != nil {
 		return err
 	}
-	if o.Sign, err = o.site.Load(a); err != nil {
+	o.Sign, err = o.site.Load(a)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -84,30 +115,41 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	case o.policy != "":
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
-	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
+	o.Jobs = a.Jobs
+	o.AllowPublic = o.public.Allowed
 	var b *bundle.Bundle
 	if file != "-" {
-		if b, err = o.checked(ctx, a, file, keys); err != nil {
+		b, err = o.checked(ctx, a, file, keys)
+		if err != nil {
 			return err
 		}
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if b == nil {
 			var err error
-			if b, err = bundle.Open(a.Input(ctx)); err == nil {
+			b, err = bundle.Open(a.Input(ctx))
+			if err == nil {
 				err = b.VerifySignature(keys)
 			}
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
+			fmt.Fprintln(
+				a.Stderr,
+				"from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified",
+			)
 		}
 		return o.push(ctx, a, s, b)
 	})
 }
 
 // checked opens a file that is sound and has what the flags ask for.
-func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, error) {
+func (o *importFlags) checked(
+	ctx context.Context,
+	a *session.App,
+	name string,
+	keys []crypto.PublicKey,
+) (*bundle.Bundle, error) {
 	file, err := open(a, name)
 	if err != nil {
 		return nil, err
@@ -129,7 +171,12 @@ func (o *importFlags) checked(ctx context.Context, a *session.App, name string, 
 }
 
 // push imports, and writes what the flags ask for.
-func (o *importFlags) push(ctx context.Context, a *session.App, s *session.Session, b *bundle.Bundle) error {
+func (o *importFlags) push(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	b *bundle.Bundle,
+) error {
 	var r *bundle.Result
 	err := shown(s.Observe, "import", o.To, func(report func(done, total int64)) (err error) {
 		o.Progress = report
@@ -156,7 +203,10 @@ func (o *importFlags) push(ctx context.Context, a *session.App, s *session.Sessi
 	if o.Sign != nil {
 		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
 	}
-	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), o.writePolicy(a, b.List.Origin))
+	return errors.Join(
+		writeText(a.Stdout, o.values, r.Values(o.secret)),
+		o.writePolicy(a, b.List.Origin),
+	)
 }
 
 // check says what is wrong with the flags, before a file is read.

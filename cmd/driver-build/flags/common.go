@@ -1,6 +1,6 @@
-// Package flags is the flags that several commands of driver-build have: which targets are meant, where their
-// content comes from, where images go, what compiles and who signs. All values are checked before anything is
-// read or written.
+// Package flags is the flags that several commands of driver-build have: which targets are meant,
+// where their content comes from, where images go, what compiles and who signs. All values are
+// checked before anything is read or written.
 package flags
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/driver-container/driver-container/images/releases"
 )
 
-// Common are the flags of which each command has some: see AddTo. Flags that a command does not have are empty.
+// Common are the flags of which each command has some: see AddTo. Flags that a command does not
+// have are empty.
 type Common struct {
 	batch.Batch
 	Sources              batch.Sources
@@ -57,7 +58,8 @@ func (c *Common) AddTo(f *pflag.FlagSet, names ...string) {
 
 // declare declares all of the flags.
 func (c *Common) declare(f *pflag.FlagSet) {
-	s, k := &c.Selection, &c.Kernels
+	s := &c.Selection
+	k := &c.Kernels
 	f.StringSliceVar(&s.Systems, "os", nil, "operating `SYSTEM`, such as ubuntu22.04 (repeatable)")
 	f.StringSliceVar(&s.Drivers, "driver", nil, "driver `VERSION`, such as 580.178.04, or a branch, such as 580: its newest in the matrix (repeatable)")
 	f.StringSliceVar(&s.Archs, "arch", nil, "`ARCH`: amd64 or arm64 (repeatable; default amd64)")
@@ -96,8 +98,8 @@ func (c *Common) declare(f *pflag.FlagSet) {
 	session.Hide(f, "modules", "kmm", "at", "allow-missing-programs", "entrypoint", "no-patches", "no-toolchain", "with-sources", "kernel-flavour")
 }
 
-// Load reads the matrix, the file given, the one in the current folder, or the embedded one, and checks the flags.
-// For a branch that --driver names it chooses the version, and says which.
+// Load reads the matrix, the file given, the one in the current folder, or the embedded one, and
+// checks the flags. For a branch that --driver names it chooses the version, and says which.
 func (c *Common) Load(a *session.App) (*matrix.Matrix, error) {
 	m, err := batch.ReadMatrix(c.Given.MatrixFile, drivercontainer.Matrix, drivercontainer.Patches)
 	if err != nil {
@@ -131,23 +133,31 @@ func (c *Common) check(a *session.App, d matrix.Defaults) (err error) {
 	if slices.Contains(c.deny, "all") {
 		c.deny = releases.WarningKinds()
 	}
-	if c.Day = time.Now(); c.At != "" {
-		if c.Day, err = time.Parse(time.DateOnly, c.At); err != nil {
+	c.Day = time.Now()
+	if c.At != "" {
+		c.Day, err = time.Parse(time.DateOnly, c.At)
+		if err != nil {
 			return session.Usagef("--at %q is no day, such as 2026-06-30", c.At)
 		}
 	}
 	a.Complete(&c.Batch, d)
-	c.Plan, err = c.Sources.Options(cmp.Or(c.Given.Profile, d.Profile), c.Compression, a.Getenv("SOURCE_DATE_EPOCH"))
+	c.Plan, err = c.Sources.Options(
+		cmp.Or(c.Given.Profile, d.Profile),
+		c.Compression,
+		a.Getenv("SOURCE_DATE_EPOCH"),
+	)
 	return errors.Join(session.Usage(c.Kernels.Check()), batch.CheckRepository(c.Repository), err)
 }
 
 // Whole makes a selection without systems or without drivers mean every pair that is left.
 func (c *Common) Whole() {
-	c.Selection.All = c.Selection.All || len(c.Selection.Systems) == 0 || len(c.Selection.Drivers) == 0
+	c.Selection.All = c.Selection.All || len(c.Selection.Systems) == 0 ||
+		len(c.Selection.Drivers) == 0
 }
 
-// Choose is Load, and chooses the targets of the batch, and the options of their images. Without --arch they are for
-// the architectures of the kernels, else see [matrix.Selection.ArchsOf]: one rule for every command.
+// Choose is Load, and chooses the targets of the batch, and the options of their images. Without
+// --arch they are for the architectures of the kernels, else see [matrix.Selection.ArchsOf]: one
+// rule for every command.
 func (c *Common) Choose(a *session.App) (*matrix.Matrix, error) {
 	m, err := c.Load(a)
 	if err != nil {
@@ -158,16 +168,21 @@ func (c *Common) Choose(a *session.App) (*matrix.Matrix, error) {
 		s.Archs = ofKernels(c.Kernels.Specs)
 	}
 	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
-		return nil, session.Usagef("nothing to build: give --os and --driver, or --all; driver-build list shows what there is")
+		return nil, session.Usagef(
+			"nothing to build: give --os and --driver, or --all; driver-build list shows what there is",
+		)
 	}
-	if c.Targets, err = m.Select(*s); err != nil {
+	c.Targets, err = m.Select(*s)
+	if err != nil {
 		return nil, session.Usage(err)
 	}
 	if len(c.Targets) == 0 {
 		return nil, session.Usagef("no pair of the matrix is left: driver-build list says why")
 	}
 	if c.Sources.Source != "" && len(c.Targets) > 1 {
-		return nil, session.Usagef("--source is one archive: it needs one driver and one architecture")
+		return nil, session.Usagef(
+			"--source is one archive: it needs one driver and one architecture",
+		)
 	}
 	return m, c.CheckProfile()
 }
@@ -178,8 +193,8 @@ func (c *Common) Take(a *session.App, targets []matrix.Target, profile string) e
 	return c.check(a, matrix.Defaults{Profile: profile})
 }
 
-// NamedGroups opens the lock and returns the images that the flags name. It returns none where only the repositories
-// know which kernels are meant.
+// NamedGroups opens the lock and returns the images that the flags name. It returns none where only
+// the repositories know which kernels are meant.
 func (c *Common) NamedGroups() ([]batch.Group, error) {
 	if err := c.OpenLock(); err != nil || c.NeedsIndex() {
 		return nil, err
@@ -199,10 +214,19 @@ func ofKernels(kernels []string) (archs []string) {
 	return archs
 }
 
-// With is With of the App, with the mirrors of the matrix and the programs for the images of the targets. It prints a warning
-// for each program that the images will lack. If they are not needed, only that of --entrypoint has to be there.
-func (c *Common) With(ctx context.Context, a *session.App, needed bool, f func(context.Context, *session.Session) error) error {
-	find := a.Programs(ctx, &programs.Finder{Entrypoint: c.Entrypoint, Partial: c.Given.AllowMissing})
+// With is With of the App, with the mirrors of the matrix and the programs for the images of the
+// targets. It prints a warning for each program that the images will lack. If they are not needed,
+// only that of --entrypoint has to be there.
+func (c *Common) With(
+	ctx context.Context,
+	a *session.App,
+	needed bool,
+	f func(context.Context, *session.Session) error,
+) error {
+	find := a.Programs(
+		ctx,
+		&programs.Finder{Entrypoint: c.Entrypoint, Partial: c.Given.AllowMissing},
+	)
 	if needed || c.Entrypoint != "" {
 		lacks, err := batch.CheckPrograms(find, c.Targets)
 		a.Warnings(lacks...)
@@ -213,8 +237,8 @@ func (c *Common) With(ctx context.Context, a *session.App, needed bool, f func(c
 	return a.With(ctx, c.mirrors, find, f)
 }
 
-// Report prints what is known of the drivers of targets on stderr, with --progress quiet only where --deny denies it,
-// which is the error. kernels says that those that break a driver count too.
+// Report prints what is known of the drivers of targets on stderr, with --progress quiet only where
+// --deny denies it, which is the error. kernels says that those that break a driver count too.
 func (c *Common) Report(a *session.App, targets []matrix.Target, kernels bool) error {
 	j := batch.Judge(targets, c.Day)
 	denied := j.Deny(c.deny)
@@ -246,9 +270,17 @@ func (c *Common) LimitToCUDA() error {
 	if r == nil {
 		return nil
 	}
-	c.Targets = slices.DeleteFunc(c.Targets, func(t matrix.Target) bool { return batch.RunsCUDA(t.Driver, *r).Support == releases.CUDANone })
+	c.Targets = slices.DeleteFunc(
+		c.Targets,
+		func(t matrix.Target) bool { return batch.RunsCUDA(t.Driver, *r).Support == releases.CUDANone },
+	)
 	if len(c.Targets) == 0 {
-		return session.Usagef("--cuda %s: no driver of the selection runs it: it needs %s or newer; driver-build list --cuda %s shows all", r.Version, r.Floor, r.Version)
+		return session.Usagef(
+			"--cuda %s: no driver of the selection runs it: it needs %s or newer; driver-build list --cuda %s shows all",
+			r.Version,
+			r.Floor,
+			r.Version,
+		)
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
-// The variables with the passphrase or PIN of --module-key and --image-key: an argument would be seen by everybody on
-// the machine.
+// The variables with the passphrase or PIN of --module-key and --image-key: an argument would be
+// seen by everybody on the machine.
 const (
 	PassphraseVariable      = "DRIVER_MODULE_PASSPHRASE"
 	ImagePassphraseVariable = "DRIVER_IMAGE_PASSPHRASE"
@@ -88,8 +88,9 @@ func (k *ImageKey) Load(a *session.App) (signature.Signer, error) {
 	return signer, nil
 }
 
-// open opens the key of --NAME-key on a token, until the command ends, or in a file; none where there is none. A mistake
-// in the passphrase's file is found also for a key without a passphrase, which does not ask for one.
+// open opens the key of --NAME-key on a token, until the command ends, or in a file; none where
+// there is none. A mistake in the passphrase's file is found also for a key without a passphrase,
+// which does not ask for one.
 func open[T any](a *session.App, name, key, passFile, ofEnvironment string, token func(keyfile.Passphrase) (T, io.Closer, error),
 	file func(keyfile.Passphrase) (T, error)) (opened T, err error) {
 	var none T
@@ -107,7 +108,8 @@ func open[T any](a *session.App, name, key, passFile, ofEnvironment string, toke
 	}
 	if strings.HasPrefix(key, "pkcs11:") {
 		var used io.Closer
-		if opened, used, err = token(pass); err == nil {
+		opened, used, err = token(pass)
+		if err == nil {
 			a.Defer(used.Close)
 		}
 	} else {
@@ -202,7 +204,8 @@ func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
 // Given says whether images are to be signed.
 func (s *ImageSigner) Given() bool { return s.Key != "" || s.Program != "" }
 
-// Check finds mistakes that need no key. detached says that a public key makes sense without a program.
+// Check finds mistakes that need no key. detached says that a public key makes sense without a
+// program.
 func (s *ImageSigner) Check(detached bool) error {
 	switch {
 	case s.Key != "" && s.Program != "":
@@ -217,7 +220,8 @@ func (s *ImageSigner) Check(detached bool) error {
 	return nil
 }
 
-// Load prepares the signer, which is nil if there is none; all that can be wrong with keys is found now.
+// Load prepares the signer, which is nil if there is none; all that can be wrong with keys is found
+// now.
 func (s *ImageSigner) Load(a *session.App) (signature.Signer, error) {
 	if s.Program == "" {
 		signer, err := s.ImageKey.Load(a)

@@ -31,16 +31,36 @@ type LayerCache struct {
 
 // AddTo declares the flags.
 func (c *LayerCache) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&c.From, "cache-from", nil, "`REGISTRY/PATH` to take finished layers from, or none (repeatable; default: where the image is pushed to)")
-	f.StringVar(&c.To, "cache-to", "", "`REGISTRY/PATH` to leave finished layers in for later builds, or none (default: where the image is pushed to)")
-	f.StringArrayVar(&c.Keys, "cache-key", nil, "FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)")
+	f.StringArrayVar(
+		&c.From,
+		"cache-from",
+		nil,
+		"`REGISTRY/PATH` to take finished layers from, or none (repeatable; default: where the image is pushed to)",
+	)
+	f.StringVar(
+		&c.To,
+		"cache-to",
+		"",
+		"`REGISTRY/PATH` to leave finished layers in for later builds, or none (default: where the image is pushed to)",
+	)
+	f.StringArrayVar(
+		&c.Keys,
+		"cache-key",
+		nil,
+		"FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)",
+	)
 	session.CheckUnless(f, noRepository, imagename.CheckRepository, "cache-from", "cache-to")
 	session.Hide(f, "cache-key")
 }
 
-// Check finds mistakes, and completes the flags. pushed is the repository that images are pushed to, "" for
-// none. modules says that the build signs modules, signer signs its images; nil: it does not.
-func (c *LayerCache) Check(pushed string, offline, modules bool, signer signature.Signer) (err error) {
+// Check finds mistakes, and completes the flags. pushed is the repository that images are pushed
+// to, "" for none. modules says that the build signs modules, signer signs its images; nil: it does
+// not.
+func (c *LayerCache) Check(
+	pushed string,
+	offline, modules bool,
+	signer signature.Signer,
+) (err error) {
 	signs := modules || signer != nil
 	if slices.Contains(c.From, noRepository) && len(c.From) > 1 {
 		return session.Usagef("--cache-from none stands alone: it names no repository")
@@ -49,15 +69,18 @@ func (c *LayerCache) Check(pushed string, offline, modules bool, signer signatur
 	if named && offline {
 		return session.Usagef("--cache-from downloads, and --offline forbids it: give one of them")
 	}
-	if c.keys, err = PublicKeys("--cache-key", c.Keys...); err != nil {
+	c.keys, err = PublicKeys("--cache-key", c.Keys...)
+	if err != nil {
 		return err
 	}
 	if signer != nil && signer.Public() != nil {
 		c.keys = append(c.keys, signer.Public())
 	}
 	if signs && len(c.keys) == 0 && named {
-		return session.Usagef("--cache-from: a build that signs takes layers only from images with a signature that it can verify: " +
-			"give --cache-key FILE with the public key of those images")
+		return session.Usagef(
+			"--cache-from: a build that signs takes layers only from images with a signature that it can verify: " +
+				"give --cache-key FILE with the public key of those images",
+		)
 	}
 	switch {
 	case offline || signs && len(c.keys) == 0 || len(c.From) > 0 && !named:
@@ -74,11 +97,20 @@ func (c *LayerCache) Check(pushed string, offline, modules bool, signer signatur
 	return nil
 }
 
-// Attach lets the builder of a session take layers from the repositories. needed says that the content of all
-// layers is written to this machine.
+// Attach lets the builder of a session take layers from the repositories. needed says that the
+// content of all layers is written to this machine.
 func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool) {
 	if len(c.From) > 0 || c.To != "" {
-		finder := layer.NewFinder(ctx, layer.FinderOptions{Registry: s.Registry.Target(), From: c.From, Keys: c.keys, Needed: needed, Observe: s.Observe})
+		finder := layer.NewFinder(
+			ctx,
+			layer.FinderOptions{
+				Registry: s.Registry.Target(),
+				From:     c.From,
+				Keys:     c.keys,
+				Needed:   needed,
+				Observe:  s.Observe,
+			},
+		)
 		s.Publisher = finder
 		if len(c.From) > 0 {
 			s.Finished = finder
@@ -87,16 +119,29 @@ func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool
 }
 
 // Complete sends what the repository that images are pushed to lost of them.
-func (c *LayerCache) Complete(ctx context.Context, s *session.Session, pushed string, built []v1.Image) error {
+func (c *LayerCache) Complete(
+	ctx context.Context,
+	s *session.Session,
+	pushed string,
+	built []v1.Image,
+) error {
 	if s.Publisher == nil || pushed == "" {
 		return nil
 	}
 	return s.Publisher.Complete(ctx, pushed, built)
 }
 
-// Publish leaves the layers of an artifact in the repository for later builds, and the artifact itself if it
-// is not pushed there anyway. A registry that does not take them is no reason to fail: the step says so.
-func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
+// Publish leaves the layers of an artifact in the repository for later builds, and the artifact
+// itself if it is not pushed there anyway. A registry that does not take them is no reason to fail:
+// the step says so.
+func (c *LayerCache) Publish(
+	ctx context.Context,
+	s *session.Session,
+	pushed string,
+	t oci.Artifact,
+	built []v1.Image,
+	p attestation.Plan,
+) error {
 	if c.To == "" {
 		return nil
 	}
@@ -109,7 +154,14 @@ func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed str
 	return step.End(false, err)
 }
 
-func (c *LayerCache) publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
+func (c *LayerCache) publish(
+	ctx context.Context,
+	s *session.Session,
+	pushed string,
+	t oci.Artifact,
+	built []v1.Image,
+	p attestation.Plan,
+) error {
 	if c.To != pushed {
 		p.Repository = c.To
 		err := s.Publisher.Complete(ctx, c.To, built)

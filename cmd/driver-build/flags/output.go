@@ -25,13 +25,19 @@ type Output struct {
 
 // AddTo declares --output, and --push with its help.
 func (o *Output) AddTo(f *pflag.FlagSet, push string) {
-	f.StringArrayVar(&o.Outputs, "output", nil, "`oci:DIR`, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
+	f.StringArrayVar(
+		&o.Outputs,
+		"output",
+		nil,
+		"`oci:DIR`, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)",
+	)
 	f.BoolVar(&o.Push, "push", false, push)
 }
 
 // Parse checks all outputs before anything is done. dry says that nothing is written.
 func (o *Output) Parse(dry bool) (err error) {
-	if o.Places, err = oci.ParseOutputs(o.Outputs); err != nil {
+	o.Places, err = oci.ParseOutputs(o.Outputs)
+	if err != nil {
 		return session.Usagef("--output %w", err)
 	}
 	if dry {
@@ -53,12 +59,17 @@ func (o *Output) Announce(a *session.App, dry bool) {
 	if dry || o.Push || len(o.Outputs) > 0 || a.Quiet() {
 		return
 	}
-	a.Notes("the result goes to " + o.Places[0].String() + ", a folder here: --output or --push names another place")
+	a.Notes(
+		"the result goes to " + o.Places[0].String() + ", a folder here: --output or --push names another place",
+	)
 }
 
 // Docker says whether an output is an archive for Docker, which has gzip layers only.
 func (o *Output) Docker() bool {
-	return slices.ContainsFunc(o.Places, func(out oci.Output) bool { return out.Kind == "docker-archive" })
+	return slices.ContainsFunc(
+		o.Places,
+		func(out oci.Output) bool { return out.Kind == "docker-archive" },
+	)
 }
 
 // CheckContent refuses what the outputs cannot hold.
@@ -71,20 +82,31 @@ func (o *Output) CheckContent(tags, archs int, zstd bool) error {
 	return nil
 }
 
-// CheckAttached refuses outputs that have no place for what belongs to images, and signatures without a name to state.
+// CheckAttached refuses outputs that have no place for what belongs to images, and signatures
+// without a name to state.
 func (o *Output) CheckAttached(signed bool, format signature.Format) error {
 	if o.Docker() {
-		return session.Usagef("--output docker-archive has no place for signatures and documents: give oci:DIR or oci-archive:FILE")
+		return session.Usagef(
+			"--output docker-archive has no place for signatures and documents: give oci:DIR or oci-archive:FILE",
+		)
 	}
 	if signed && o.Repository == "" && format != signature.Bundle {
-		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
+		return session.Usagef(
+			"a signature states the image's name: give --repository REGISTRY/PATH",
+		)
 	}
 	return nil
 }
 
-// Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan
-// has, and prints a line for each name.
-func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, t oci.Artifact, p attestation.Plan) error {
+// Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what
+// the plan has, and prints a line for each name.
+func (o *Output) Publish(
+	ctx context.Context,
+	a *session.App,
+	s *session.Session,
+	t oci.Artifact,
+	p attestation.Plan,
+) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
@@ -111,12 +133,18 @@ func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session
 	return nil
 }
 
-// PublicRegistry says that images with a vGPU guest driver may go to a registry that is known to be public.
+// PublicRegistry says that images with a vGPU guest driver may go to a registry that is known to be
+// public.
 type PublicRegistry struct{ Allowed bool }
 
 // AddTo declares --allow-public-registry.
 func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
-	f.BoolVar(&p.Allowed, "allow-public-registry", false, "send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private")
+	f.BoolVar(
+		&p.Allowed,
+		"allow-public-registry",
+		false,
+		"send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private",
+	)
 	session.Hide(f, "allow-public-registry")
 }
 
@@ -138,7 +166,11 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 }
 
 // CheckImage refuses a repository for an image that is there already.
-func (p *PublicRegistry) CheckImage(ctx context.Context, s *session.Session, image, repository string) error {
+func (p *PublicRegistry) CheckImage(
+	ctx context.Context,
+	s *session.Session,
+	image, repository string,
+) error {
 	if p.Allowed {
 		return nil
 	}
@@ -160,20 +192,34 @@ type Record struct {
 // AddTo declares the flags.
 func (r *Record) AddTo(f *pflag.FlagSet) {
 	session.Mode(f, &r.sbom, "sbom", "attach a bill of materials in a `FORMAT`: spdx or cyclonedx")
-	session.Mode(f, &r.provenance, "provenance", "attach a signed statement how the image was built, by this program or the job that runs it, `BY`: driver-build or ci")
+	session.Mode(
+		f,
+		&r.provenance,
+		"provenance",
+		"attach a signed statement how the image was built, by this program or the job that runs it, `BY`: driver-build or ci",
+	)
 }
 
 // Check returns what the flags ask for. signed says whether there is a key.
-func (r *Record) Check(getenv func(string) string, signed bool) (out attestation.Record, err error) {
-	out.SBOM, out.Provenance = r.sbom, r.provenance != ""
+func (r *Record) Check(
+	getenv func(string) string,
+	signed bool,
+) (out attestation.Record, err error) {
+	out.SBOM = r.sbom
+	out.Provenance = r.provenance != ""
 	if r.provenance == "ci" {
 		var ok bool
-		if out.Run.CI, ok = documents.FromCI(getenv); !ok {
-			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder")
+		out.Run.CI, ok = documents.FromCI(getenv)
+		if !ok {
+			return out, session.Usagef(
+				"--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder",
+			)
 		}
 	}
 	if out.Provenance && !signed {
-		return out, session.Usagef("--provenance is a statement that is signed: give --image-key or --image-signer")
+		return out, session.Usagef(
+			"--provenance is a statement that is signed: give --image-key or --image-signer",
+		)
 	}
 	return out, nil
 }

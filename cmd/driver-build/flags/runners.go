@@ -20,25 +20,30 @@ import (
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
-// The kinds of runners. With anyBuilder a BuildKit daemon at its default address is taken, and a chroot where there
-// is none.
+// The kinds of runners. With anyBuilder a BuildKit daemon at its default address is taken, and a
+// chroot where there is none.
 const (
 	anyBuilder      = "auto"
 	buildkitBuilder = "buildkit"
 	chrootBuilder   = "chroot"
 )
 
-// parseBuilder reads the word that chooses a kind: auto, chroot, buildkit, buildkit=ADDRESS, ADDRESS or "". host is the
-// address for builds that name neither an address nor a chroot; "" is none. It looks for nothing.
+// parseBuilder reads the word that chooses a kind: auto, chroot, buildkit, buildkit=ADDRESS,
+// ADDRESS or "". host is the address for builds that name neither an address nor a chroot; "" is
+// none. It looks for nothing.
 func parseBuilder(word, host string) (kind, address string, err error) {
 	kind = cmp.Or(word, anyBuilder)
 	after, given := strings.CutPrefix(word, buildkitBuilder+"=")
 	if given || strings.Contains(word, "://") {
-		kind, address = buildkitBuilder, after
+		kind = buildkitBuilder
+		address = after
 	}
 	switch {
 	case !slices.Contains([]string{anyBuilder, chrootBuilder, buildkitBuilder}, kind) || given && address == "":
-		return kind, "", fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", word)
+		return kind, "", fmt.Errorf(
+			"%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto",
+			word,
+		)
 	case host != "" && kind != chrootBuilder && address == "":
 		return buildkitBuilder, host, nil
 	}
@@ -56,34 +61,50 @@ type Runners struct {
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an `ADDRESS` of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
+	f.StringArrayVar(
+		&r.values,
+		"builder",
+		nil,
+		"what compiles for --kernel: an `ADDRESS` of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)",
+	)
 	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
-	f.StringVar(&r.tls.Dir, "builder-tls", r.tls.Dir, "`DIR` with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)")
+	f.StringVar(
+		&r.tls.Dir,
+		"builder-tls",
+		r.tls.Dir,
+		"`DIR` with ca.pem, cert.pem and key.pem for a BuildKit daemon at tcp:// (default $BUILDKIT_TLS_DIR)",
+	)
 	session.Hide(f, "compiles")
 }
 
-// Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
-// of --builder.
+// Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as
+// an address of --builder.
 func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err error) {
 	if r.compiles < 1 || r.compiles > 64 {
 		return session.Usagef("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
 	if len(r.values) > 1 {
-		return session.Usagef("--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
-			strings.Join(r.values, " and "))
+		return session.Usagef(
+			"--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
+			strings.Join(r.values, " and "),
+		)
 	}
-	if r.kind, r.address, err = parseBuilder(strings.Join(r.values, ""), getenv("BUILDKIT_HOST")); err != nil {
+	r.kind, r.address, err = parseBuilder(strings.Join(r.values, ""), getenv("BUILDKIT_HOST"))
+	if err != nil {
 		return session.Usagef("--builder %w", err)
 	}
 	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
-		return session.Usagef("--builder-tls is about a daemon at tcp://: give --builder tcp://HOST:PORT")
+		return session.Usagef(
+			"--builder-tls is about a daemon at tcp://: give --builder tcp://HOST:PORT",
+		)
 	}
 	if r.address == "" {
 		return nil
 	}
 	err = buildkit.Check(ctx, r.address, r.tls)
-	if err != nil && (len(r.values) > 0 || !errors.Is(err, runner.ErrUnavailable)) { // BUILDKIT_HOST is for all builds, also for those that compile nothing
+	// BUILDKIT_HOST is for all builds, also for those that compile nothing
+	if err != nil && (len(r.values) > 0 || !errors.Is(err, runner.ErrUnavailable)) {
 		return session.Usagef("--builder: %w", err)
 	}
 	return nil
@@ -92,7 +113,8 @@ func (r *Runners) Check(ctx context.Context, getenv func(string) string) (err er
 // Named says whether the user chose what compiles.
 func (r *Runners) Named() bool { return r.kind != anyBuilder }
 
-// Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
+// Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what
+// it keeps.
 func (r *Runners) Try(ctx context.Context, work string) (string, error) {
 	with, err := r.find(ctx, work, func(string) {})
 	if err != nil {
@@ -101,8 +123,8 @@ func (r *Runners) Try(ctx context.Context, work string) (string, error) {
 	return with.String(), end(with)
 }
 
-// Attach gives the session a runner, which is found when the first compile needs it. The returned function
-// ends the runner.
+// Attach gives the session a runner, which is found when the first compile needs it. The returned
+// function ends the runner.
 func (r *Runners) Attach(s *session.Session) func() error {
 	s.Compiles = r.compiles
 	say := func(line string) { _ = s.Observe.Begin("builder", line).End(false, nil) }
@@ -147,11 +169,13 @@ func (r *Runners) find(ctx context.Context, work string, say func(string)) (_ ru
 	err = chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
 	if err == nil {
 		var local *chroot.Runner
-		if local, err = chroot.New(filepath.Join(work, "work")); err == nil {
+		local, err = chroot.New(filepath.Join(work, "work"))
+		if err == nil {
 			return local, nil
 		}
 	}
 	reasons = append(reasons, err)
 	return nil, failure.Errorf(failure.Step, "nothing to compile modules with: %s; run as root or where user namespaces are allowed, "+
-		"or give --builder ADDRESS of a BuildKit daemon", errors.Join(reasons...).Error()) // its text alone: their kind does not count
+		// its text alone: their kind does not count
+		"or give --builder ADDRESS of a BuildKit daemon", errors.Join(reasons...).Error())
 }

@@ -1,6 +1,7 @@
-// Package session is what all commands of driver-build share: the flags of every command, the connection to
-// cache, network and terminal, the display of progress, printing, mistakes in arguments, and exit codes. It knows no
-// command and decides nothing about images. Progress looks as BuildKit shows it, which people know from docker build.
+// Package session is what all commands of driver-build share: the flags of every command, the
+// connection to cache, network and terminal, the display of progress, printing, mistakes in
+// arguments, and exit codes. It knows no command and decides nothing about images. Progress looks
+// as BuildKit shows it, which people know from docker build.
 package session
 
 import (
@@ -22,8 +23,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// App is one call of driver-build: where its command writes, and the flags that every command has. A command
-// gets it when it is made, and reads it when it runs.
+// App is one call of driver-build: where its command writes, and the flags that every command has.
+// A command gets it when it is made, and reads it when it runs.
 type App struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -61,15 +62,50 @@ type App struct {
 func (a *App) Defer(f func() error) { a.ends = append(a.ends, f) }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.cache, "cache", "", "`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")
+	f.StringVar(
+		&a.cache,
+		"cache",
+		"",
+		"`DIR` for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)",
+	)
 	Choice(f, &a.progress, "progress", "", "how to show progress: auto, tty, plain, json or quiet")
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
-	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
-	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
-	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of packages that is older than one seen before")
-	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
-	f.StringVar(&a.caFile, "ca", "", "PEM `FILE` of certificate authorities to trust besides the system's (default $"+caVariable+")")
-	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)")
+	f.BoolVar(
+		&a.Offline,
+		"offline",
+		false,
+		"download nothing: use what is in the cache; pushes work",
+	)
+	f.BoolVar(
+		&a.insecure,
+		"insecure-registry",
+		false,
+		"allow registries without TLS or with a certificate nobody vouches for",
+	)
+	f.BoolVar(
+		&a.rollback,
+		"allow-rollback",
+		false,
+		"accept an index of packages that is older than one seen before",
+	)
+	f.BoolVar(
+		&a.inGo,
+		"no-helpers",
+		false,
+		"decompress in Go only, not with the machine's xz program; the result is the same",
+	)
+	f.StringVar(
+		&a.caFile,
+		"ca",
+		"",
+		"PEM `FILE` of certificate authorities to trust besides the system's (default $"+caVariable+")",
+	)
+	f.StringArrayVar(
+		&a.mirrors,
+		"registry-mirror",
+		nil,
+		"`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)",
+	)
 	Hide(f, "allow-rollback", "no-helpers")
 }
 
@@ -81,9 +117,15 @@ type Session struct {
 	transfers *transfers
 }
 
-// With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries; those of
-// the command line come first. programs are those that images get; nil is for commands that plan no image.
-func (a *App) With(ctx context.Context, mirrors map[string][]string, programs batch.Programs, f func(context.Context, *Session) error) (err error) {
+// With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries;
+// those of the command line come first. programs are those that images get; nil is for commands
+// that plan no image.
+func (a *App) With(
+	ctx context.Context,
+	mirrors map[string][]string,
+	programs batch.Programs,
+	f func(context.Context, *Session) error,
+) (err error) {
 	s, err := a.open(ctx, mirrors, programs)
 	if err != nil {
 		return err
@@ -96,8 +138,8 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	return s.explainDamage(ctx, f(ctx, s))
 }
 
-// explainDamage looks whether content with a wrong digest lies in the cache. If so, it is removed, because
-// every later call would fail in the same way.
+// explainDamage looks whether content with a wrong digest lies in the cache. If so, it is removed,
+// because every later call would fail in the same way.
 func (s *Session) explainDamage(ctx context.Context, err error) error {
 	wrong, ok := errors.AsType[*fetch.MismatchError](err)
 	if !ok || ctx.Err() != nil {
@@ -105,14 +147,17 @@ func (s *Session) explainDamage(ctx context.Context, err error) error {
 	}
 	damaged, failed := s.Store.RemoveDamaged(wrong.Want)
 	if damaged > 0 {
-		err = fmt.Errorf("%w; %d files of the cache were damaged on the disk and are removed: run the same command again, and look after the disk",
-			err, damaged)
+		err = fmt.Errorf(
+			"%w; %d files of the cache were damaged on the disk and are removed: run the same command again, and look after the disk",
+			err,
+			damaged,
+		)
 	}
 	return errors.Join(err, failed)
 }
 
-// Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
-// closes it.
+// Show opens the terminal's display alone, for work that needs neither cache nor network, runs f
+// and closes it.
 func (a *App) Show(f func(progress.Observer) error) (err error) {
 	d, err := newDisplay(a.Stderr, a.progressMode())
 	if err != nil {

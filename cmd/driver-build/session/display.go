@@ -46,7 +46,12 @@ func newDisplay(w io.Writer, mode string) (*display, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, steps: map[string]*step{}}
+	d := &display{
+		ch:    make(chan *client.SolveStatus, 16),
+		done:  make(chan error, 1),
+		mode:  m,
+		steps: map[string]*step{},
+	}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -80,8 +85,8 @@ func (d *display) Observe(e progress.Event) {
 // untold stands for the error of a step in BuildKit's display. onceWriter removes it.
 const untold = "the command tells it"
 
-// onceWriter leaves out what the command tells once, in its error with the last lines of a compile: the
-// errors of steps, and the blocks between lines of dashes with which BuildKit's display ends.
+// onceWriter leaves out what the command tells once, in its error with the last lines of a compile:
+// the errors of steps, and the blocks between lines of dashes with which BuildKit's display ends.
 type onceWriter struct {
 	io.Writer
 
@@ -109,7 +114,8 @@ type console struct {
 
 func (c console) Write(p []byte) (int, error) { return c.to.Write(p) }
 
-// transfers are the blobs on their way from or to registries. All of one pull or push are one step for people.
+// transfers are the blobs on their way from or to registries. All of one pull or push are one step
+// for people.
 type transfers struct {
 	observe progress.Observer
 	mu      sync.Mutex

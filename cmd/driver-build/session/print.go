@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/redact"
 )
 
-// Result prints a line on stdout; lines of several goroutines do not mix. On a terminal that shows progress,
-// lines come when the display has ended, because it would write over them.
+// Result prints a line on stdout; lines of several goroutines do not mix. On a terminal that shows
+// progress, lines come when the display has ended, because it would write over them.
 func (a *App) Result(line string) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
@@ -36,11 +36,13 @@ func (a *App) progressMode() string {
 	return a.progress
 }
 
-// holdResults keeps results back, if they go to a terminal that the display redraws, or prints those that were kept back.
+// holdResults keeps results back, if they go to a terminal that the display redraws, or prints
+// those that were kept back.
 func (a *App) holdResults(hold bool) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
-	a.hold = hold && (a.progress == "auto" || a.progress == "tty") && IsTerminal(a.Stdout) && IsTerminal(a.Stderr)
+	a.hold = hold && (a.progress == "auto" || a.progress == "tty") && IsTerminal(a.Stdout) &&
+		IsTerminal(a.Stderr)
 	for _, line := range a.held {
 		fmt.Fprintln(a.Stdout, line)
 	}
@@ -53,7 +55,8 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Input is stdin, whose reading ends with ctx: nothing else ends a read of a pipe whose writer waits.
+// Input is stdin, whose reading ends with ctx: nothing else ends a read of a pipe whose writer
+// waits.
 func (a *App) Input(ctx context.Context) io.Reader {
 	r, w := io.Pipe()
 	go func() { // it stays until the process ends if no content comes
@@ -64,14 +67,16 @@ func (a *App) Input(ctx context.Context) io.Reader {
 	return r
 }
 
-// Notes prints what the user should know on stderr. It is called when the display has ended, after With.
+// Notes prints what the user should know on stderr. It is called when the display has ended, after
+// With.
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
 		fmt.Fprintln(a.Stderr, visible("note: "+n))
 	}
 }
 
-// visible is a text as people see it: without secrets, and without what could be taken for another line.
+// visible is a text as people see it: without secrets, and without what could be taken for another
+// line.
 func visible(text string) string { return escape.Text(redact.Text(text)) }
 
 // Quiet reports whether the user wants to see neither progress nor what is only good to know.
@@ -84,8 +89,8 @@ func (a *App) Warnings(warnings ...string) {
 	}
 }
 
-// Table prints rows. Titles, unless they are nil, are the first row, and a column with an empty title is not
-// printed. An empty cell prints as "-", except in the last column.
+// Table prints rows. Titles, unless they are nil, are the first row, and a column with an empty
+// title is not printed. An empty cell prints as "-", except in the last column.
 func (a *App) Table(titles []string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	if titles != nil {
@@ -114,7 +119,8 @@ type Finding struct {
 	Fix      string `json:"fix,omitempty"`
 }
 
-// ListSchema is the version of the shape of all lists. It grows when the meaning of a field changes.
+// ListSchema is the version of the shape of all lists. It grows when the meaning of a field
+// changes.
 const ListSchema = 1
 
 // List is what a command prints as JSON that shows several things.

@@ -32,10 +32,16 @@ func (a *App) CacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", Usagef("no place for the cache: %w; give --cache DIR, or "+cacheVariable+" in the environment", err)
+		return "", Usagef(
+			"no place for the cache: %w; give --cache DIR, or "+cacheVariable+" in the environment",
+			err,
+		)
 	}
 	if !filepath.IsAbs(dir) { // it would be another folder after each cd
-		return "", Usagef("no place for the cache: $HOME is %q, which is not absolute; give --cache DIR, or "+cacheVariable+" in the environment", filepath.Dir(dir))
+		return "", Usagef(
+			"no place for the cache: $HOME is %q, which is not absolute; give --cache DIR, or "+cacheVariable+" in the environment",
+			filepath.Dir(dir),
+		)
 	}
 	return filepath.Join(dir, "driver-build"), nil
 }
@@ -46,7 +52,10 @@ func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error)
 	for _, m := range a.mirrors {
 		host, mirror, ok := strings.Cut(m, "=")
 		if !ok || host == "" || mirror == "" {
-			return nil, Usagef("--registry-mirror %q: give HOST=MIRROR, such as docker.io=mirror.example.com:5000", m)
+			return nil, Usagef(
+				"--registry-mirror %q: give HOST=MIRROR, such as docker.io=mirror.example.com:5000",
+				m,
+			)
 		}
 		if err := registry.CheckMirror(host, mirror); err != nil {
 			return nil, Usagef("--registry-mirror: %w", err)
@@ -59,15 +68,17 @@ func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error)
 	return all, nil
 }
 
-// Complete notes the flags of every command that a proposed command repeats, and the repository of images: that of the flag,
-// else of the environment, else of the matrix.
+// Complete notes the flags of every command that a proposed command repeats, and the repository of
+// images: that of the flag, else of the environment, else of the matrix.
 func (a *App) Complete(b *batch.Batch, d matrix.Defaults) {
-	b.Given.CAFile, b.Given.Insecure, b.Given.Mirrors = a.caFile, a.insecure, a.mirrors
+	b.Given.CAFile = a.caFile
+	b.Given.Insecure = a.insecure
+	b.Given.Mirrors = a.mirrors
 	b.Repository = cmp.Or(b.Repository, a.Getenv(repositoryVariable), d.Repository)
 }
 
-// Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal result, or the
-// clock, in UTC and whole seconds.
+// Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal
+// result, or the clock, in UTC and whole seconds.
 func (a *App) Now() (time.Time, error) {
 	epoch := a.Getenv("SOURCE_DATE_EPOCH")
 	if epoch == "" {
@@ -80,8 +91,8 @@ func (a *App) Now() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// Programs finds the programs for images of this version, or makes them until ctx ends. A nil finder is for commands that
-// take what there is.
+// Programs finds the programs for images of this version, or makes them until ctx ends. A nil
+// finder is for commands that take what there is.
 func (a *App) Programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	if a.Binaries != nil {
 		return a.Binaries
@@ -94,10 +105,19 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	if err != nil {
 		return func(string) ([]recipe.Binary, error) { return nil, err }
 	}
-	f.Dirs, f.Version = []string{programDir(), programs.SystemDir}, version.Own()
-	f.Make = &programs.Maker{Cache: cache, Offline: a.Offline, Say: func(text string) { a.Notes(text) }}
+	f.Dirs = []string{programDir(), programs.SystemDir}
+	f.Version = version.Own()
+	f.Make = &programs.Maker{
+		Cache:   cache,
+		Offline: a.Offline,
+		Say:     func(text string) { a.Notes(text) },
+	}
 	if bi, ok := debug.ReadBuildInfo(); ok {
-		f.Make.Module = programs.Module{Path: bi.Main.Path, Version: bi.Main.Version, Sum: bi.Main.Sum}
+		f.Make.Module = programs.Module{
+			Path:    bi.Main.Path,
+			Version: bi.Main.Version,
+			Sum:     bi.Main.Sum,
+		}
 		if !strings.HasSuffix(os.Args[0], ".test") { // which has the same path
 			f.Make.Checkout = checkout(bi.Main.Path)
 		}
@@ -105,13 +125,15 @@ func (a *App) Programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	return func(arch string) ([]recipe.Binary, error) { return f.Find(ctx, arch) }
 }
 
-// checkout is the folder of the sources that this program was compiled of, "" if they are not there any more: as
-// the compiler wrote it into the program or, with -trimpath, the folder of bin/driver-build.
+// checkout is the folder of the sources that this program was compiled of, "" if they are not there
+// any more: as the compiler wrote it into the program or, with -trimpath, the folder of
+// bin/driver-build.
 func checkout(module string) string {
 	_, file, _, _ := runtime.Caller(0)
 	for _, dir := range []string{filepath.Join(file, "../../../.."), filepath.Dir(programDir())} {
 		goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && filepath.IsAbs(dir) && strings.HasPrefix(string(goMod), "module "+module+"\n") {
+		if err == nil && filepath.IsAbs(dir) &&
+			strings.HasPrefix(string(goMod), "module "+module+"\n") {
 			return dir
 		}
 	}
@@ -130,8 +152,8 @@ func programDir() string {
 	return filepath.Dir(exe)
 }
 
-// BuildInfo is what the Go tool wrote into this program. The revision of a program that was made of a module,
-// as those of a release are, is the module's version: Go knows no commit then.
+// BuildInfo is what the Go tool wrote into this program. The revision of a program that was made of
+// a module, as those of a release are, is the module's version: Go knows no commit then.
 func BuildInfo() recipe.BuilderInfo {
 	info := recipe.BuilderInfo{Version: version.Own()}
 	bi, ok := debug.ReadBuildInfo()

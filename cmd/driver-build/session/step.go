@@ -15,8 +15,9 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 )
 
-// step is what is known of a step. Several callers may be in the same step at a time: it lasts from the first
-// one's begin to the last one's end, and BuildKit's display would count on for ever if it saw more.
+// step is what is known of a step. Several callers may be in the same step at a time: it lasts from
+// the first one's begin to the last one's end, and BuildKit's display would count on for ever if it
+// saw more.
 type step struct {
 	vertex  client.Vertex
 	running int
@@ -29,17 +30,22 @@ type step struct {
 // tellEvery is how often a display of lines says how far a step is.
 const tellEvery = 5 * time.Second
 
-// status is an event as BuildKit's display takes it. A program gets the items of a step; people get one line,
-// which says how much of them there is.
+// status is an event as BuildKit's display takes it. A program gets the items of a step; people get
+// one line, which says how much of them there is.
 func (d *display) status(e progress.Event) *client.SolveStatus {
 	s := d.steps[e.Step]
 	if s == nil {
-		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: redact.Text(e.Name)}, files: map[string]progress.Event{}, told: e.Time}
+		s = &step{
+			vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: redact.Text(e.Name)},
+			files:  map[string]progress.Event{},
+			told:   e.Time,
+		}
 		d.steps[e.Step] = s
 	}
 	changed := s.follow(e)
 	if e.Item != "" {
-		if s.last = e; e.Kind == progress.File {
+		s.last = e
+		if e.Kind == progress.File {
 			s.files[e.Item] = e
 		}
 	}
@@ -48,7 +54,16 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 	case amount == "":
 	case d.mode == progressui.RawJSONMode:
 		if e.Item != "" {
-			status.Statuses = []*client.VertexStatus{{ID: e.Item, Name: e.Item, Vertex: s.vertex.Digest, Current: e.Current, Total: e.Total, Timestamp: e.Time}}
+			status.Statuses = []*client.VertexStatus{
+				{
+					ID:        e.Item,
+					Name:      e.Item,
+					Vertex:    s.vertex.Digest,
+					Current:   e.Current,
+					Total:     e.Total,
+					Timestamp: e.Time,
+				},
+			}
 		}
 	case d.mode == progressui.TtyMode:
 		name := redact.Text(e.Name) + ": " + amount
@@ -60,7 +75,8 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 	}
 	if changed {
 		shown := s.vertex // the display may still read an earlier one
-		if shown.Error != "" && d.mode != progressui.RawJSONMode && !strings.HasSuffix(shown.Error, context.Canceled.Error()) {
+		if shown.Error != "" && d.mode != progressui.RawJSONMode &&
+			!strings.HasSuffix(shown.Error, context.Canceled.Error()) {
 			shown.Error = untold
 		}
 		status.Vertexes = []*client.Vertex{&shown}
@@ -75,7 +91,8 @@ func (d *display) status(e progress.Event) *client.SolveStatus {
 func (s *step) follow(e progress.Event) bool {
 	if e.Started {
 		if s.running++; s.running == 1 {
-			s.vertex.Started, s.vertex.Completed = &e.Time, nil
+			s.vertex.Started = &e.Time
+			s.vertex.Completed = nil
 			return true
 		}
 	}
@@ -90,13 +107,16 @@ func (s *step) follow(e progress.Event) bool {
 	if s.running > 0 {
 		return false
 	}
-	s.vertex.Completed, s.vertex.Cached = &e.Time, !s.worked
+	s.vertex.Completed = &e.Time
+	s.vertex.Cached = !s.worked
 	return true
 }
 
-// amount is how far the step is: what it does with its files while it does that, else the files; "" if it has none.
+// amount is how far the step is: what it does with its files while it does that, else the files; ""
+// if it has none.
 func (s *step) amount() string {
-	e, ended := s.last, s.vertex.Completed != nil && len(s.files) > 0
+	e := s.last
+	ended := s.vertex.Completed != nil && len(s.files) > 0
 	switch {
 	case e.Item == "":
 		return ""
@@ -106,12 +126,16 @@ func (s *step) amount() string {
 		whole := 0
 		sum := progress.Event{Item: s.last.Item}
 		for _, file := range s.files {
-			sum.Current, sum.Total = sum.Current+file.Current, sum.Total+max(file.Current, file.Total)
+			sum.Current, sum.Total = sum.Current+file.Current, sum.Total+max(
+				file.Current,
+				file.Total,
+			)
 			if file.Current >= file.Total {
 				whole++
 			}
 		}
-		if e = sum; len(s.files) > 1 {
+		e = sum
+		if len(s.files) > 1 {
 			e.Item = fmt.Sprintf("%d/%d files", whole, len(s.files))
 		}
 	}
@@ -122,5 +146,13 @@ func (s *step) amount() string {
 }
 
 func (s *step) log(status *client.SolveStatus, at time.Time, line string) {
-	status.Logs = append(status.Logs, &client.VertexLog{Vertex: s.vertex.Digest, Stream: 2, Data: []byte(redact.Text(line) + "\n"), Timestamp: at})
+	status.Logs = append(
+		status.Logs,
+		&client.VertexLog{
+			Vertex:    s.vertex.Digest,
+			Stream:    2,
+			Data:      []byte(redact.Text(line) + "\n"),
+			Timestamp: at,
+		},
+	)
 }

@@ -20,7 +20,12 @@ import (
 func Usage(err error) error { return failure.Of(failure.Usage, err) }
 
 // Usagef is Usage of fmt.Errorf.
-func Usagef(format string, args ...any) error { return failure.Errorf(failure.Usage, format, args...) }
+func Usagef(
+	format string,
+	args ...any,
+) error {
+	return failure.Errorf(failure.Usage, format, args...)
+}
 
 // Hide leaves flags that few people set out of the help, which has their names in one line.
 func Hide(f *pflag.FlagSet, names ...string) {
@@ -32,9 +37,11 @@ func Hide(f *pflag.FlagSet, names ...string) {
 // Rare says whether a flag is one of Hide.
 func Rare(f *pflag.Flag) bool { return f.Hidden }
 
-// Root makes cmd the root of all commands: it writes to the App's streams and has the flags of every command.
+// Root makes cmd the root of all commands: it writes to the App's streams and has the flags of
+// every command.
 func (a *App) Root(cmd *cobra.Command) {
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SilenceErrors = true
+	cmd.SilenceUsage = true
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
 	cmd.SetFlagErrorFunc(flagError)
@@ -42,8 +49,8 @@ func (a *App) Root(cmd *cobra.Command) {
 	a.addFlags(cmd.PersistentFlags())
 }
 
-// Execute runs the command that args name, prints its error and returns the exit code. The cause of a
-// cancelled ctx takes the place of the command's error.
+// Execute runs the command that args name, prints its error and returns the exit code. The cause of
+// a cancelled ctx takes the place of the command's error.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.InitDefaultCompletionCmd(args...)
@@ -63,11 +70,13 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	for _, end := range slices.Backward(a.ends) {
 		err = errors.Join(err, end())
 	}
-	if err != nil && !a.begun && failure.KindOf(err) == failure.Unexpected { // cobra's about arguments
+	// cobra's about arguments
+	if err != nil && !a.begun && failure.KindOf(err) == failure.Unexpected {
 		err = Usagef("%s; usage: %s", strings.Join(strings.Fields(err.Error()), " "), cmd.UseLine())
 	}
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		if err = cause; a.opened {
+		err = cause
+		if a.opened {
 			err = fmt.Errorf("%w; downloads are kept: run the same command again", cause)
 		}
 	}
@@ -77,10 +86,12 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	return ExitCode(err)
 }
 
-// flagError says what a value has to be, in place of the error of Go's parsers, and which flag has a name like
-// one that is unknown.
+// flagError says what a value has to be, in place of the error of Go's parsers, and which flag has
+// a name like one that is unknown.
 func flagError(cmd *cobra.Command, err error) error {
-	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok && failure.KindOf(err) == failure.Usage { // of Check
+	// of Check
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok &&
+		failure.KindOf(err) == failure.Usage {
 		return Usagef("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
@@ -99,30 +110,34 @@ func flagError(cmd *cobra.Command, err error) error {
 const (
 	// ExitDone means done.
 	ExitDone = 0
-	// ExitUnexpected means unexpected: this machine (a disk that fills up, a limit of memory that is too low).
+	// ExitUnexpected means unexpected: this machine (a disk that fills up, a limit of memory that
+	// is too low).
 	ExitUnexpected = 1
-	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, an output or cache that
-	// cannot be written, missing programs for the image; a base of another system, an image of `--kernel-from`
-	// without headers or compiler, a vGPU guest driver on its way to a public registry.
+	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, an
+	// output or cache that cannot be written, missing programs for the image; a base of another
+	// system, an image of `--kernel-from` without headers or compiler, a vGPU guest driver on its
+	// way to a public registry.
 	ExitUsage = 2
-	// ExitSome means that some of several targets failed and the others are done; or `check`, `doctor`,
-	// `lock --check`, `drivers --lagging` or `--deny` found something, or `fleet --format values` has no pool.
+	// ExitSome means that some of several targets failed and the others are done; or `check`,
+	// `doctor`, `lock --check`, `drivers --lagging` or `--deny` found something, or `fleet --format
+	// values` has no pool.
 	ExitSome = 3
-	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; a registry
-	// refuses the push; with `--offline`, the cache lacks something.
+	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; a
+	// registry refuses the push; with `--offline`, the cache lacks something.
 	ExitNetwork = 4
-	// ExitMismatch means wrong content: checksum, size, signature, expiry, format, name, version, architecture;
-	// something missing or damaged inside; more than the bounds of [security.md](security.md). Or `verify` found
-	// an error.
+	// ExitMismatch means wrong content: checksum, size, signature, expiry, format, name, version,
+	// architecture; something missing or damaged inside; more than the bounds of
+	// [security.md](security.md). Or `verify` found an error.
 	ExitMismatch = 5
-	// ExitStep means that a step failed: modules do not compile, this machine cannot compile them, packages
-	// cannot be resolved, package sources cannot be used, or a token or program did not sign.
+	// ExitStep means that a step failed: modules do not compile, this machine cannot compile them,
+	// packages cannot be resolved, package sources cannot be used, or a token or program did not
+	// sign.
 	ExitStep = 6
 	// ExitUnserved means that `fleet` found nodes with a GPU that get no driver, for a reason that
 	// `--allow-unserved` does not name.
 	ExitUnserved = 7
-	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for SIGINT, 143 for
-	// SIGTERM.
+	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for
+	// SIGINT, 143 for SIGTERM.
 	ExitSignal = 128
 )
 

@@ -21,10 +21,17 @@ func Format[T ~string](f *pflag.FlagSet, value *T, words string) {
 	Choice(f, value, "format", "o", words)
 }
 
-// Choice declares a flag that takes one of the words at the end of its help: "how to show progress: auto, tty or plain".
-// The first is its default.
+// Choice declares a flag that takes one of the words at the end of its help: "how to show progress:
+// auto, tty or plain". The first is its default.
 func Choice[T ~string](f *pflag.FlagSet, value *T, name, short, usage string) {
-	all := strings.Split(strings.ReplaceAll(strings.TrimSpace(usage[strings.LastIndex(usage, ":")+1:]), " or ", ", "), ", ")
+	all := strings.Split(
+		strings.ReplaceAll(
+			strings.TrimSpace(usage[strings.LastIndex(usage, ":")+1:]),
+			" or ",
+			", ",
+		),
+		", ",
+	)
 	*value = T(all[0])
 	f.VarP(&choice[T]{value, all}, name, short, usage)
 }
@@ -78,7 +85,8 @@ func (v parsed) Set(text string) error {
 	}
 	for i, part := range parts {
 		var err error
-		if parts[i], err = v.parse(part); err != nil {
+		parts[i], err = v.parse(part)
+		if err != nil {
 			return Usage(err)
 		}
 	}
@@ -135,7 +143,11 @@ func ImageArgs(count cobra.PositionalArgs) cobra.PositionalArgs {
 				return Usagef("%s: %w", cmd.Name(), err)
 			}
 			if !oci.IsLocal(args[i]) && !strings.Contains(args[i], "/") {
-				return Usagef("%s: %q names no registry, and no layout or archive here has that name: give REGISTRY/PATH:TAG, or oci:DIR:TAG", cmd.Name(), args[i])
+				return Usagef(
+					"%s: %q names no registry, and no layout or archive here has that name: give REGISTRY/PATH:TAG, or oci:DIR:TAG",
+					cmd.Name(),
+					args[i],
+				)
 			}
 		}
 		return nil

@@ -20,13 +20,13 @@ import (
 // Access is the input from which the clients of sources are made.
 type Access struct {
 	Fetch *fetch.Client // for sources without settings of their own
-	// Root and Machine are the file systems that hold certificates: that of the base and that of this machine.
-	// Each may be nil.
+	// Root and Machine are the file systems that hold certificates: that of the base and that of
+	// this machine. Each may be nil.
 	Root, Machine fs.FS
 }
 
-// Client returns Fetch, or a copy of it with its own transport if the source needs one. The source's user
-// name and password are sent only to the hosts of prefixes.
+// Client returns Fetch, or a copy of it with its own transport if the source needs one. The
+// source's user name and password are sent only to the hosts of prefixes.
 func (a Access) Client(s Source, prefixes []string) (*fetch.Client, error) {
 	if s.SSL == (SSL{}) && s.Proxy == "" && s.Username == "" && s.Password == "" && s.Query == "" {
 		return a.Fetch, nil
@@ -50,7 +50,10 @@ func (a Access) ownClient(s Source, prefixes []string) (*fetch.Client, error) {
 	if s.SSL != (SSL{}) || s.Proxy != "" {
 		known, ok := inner.(*http.Transport)
 		if !ok {
-			return nil, fmt.Errorf("certificates and proxies cannot be set on a transport of type %T", inner)
+			return nil, fmt.Errorf(
+				"certificates and proxies cannot be set on a transport of type %T",
+				inner,
+			)
 		}
 		transport := known.Clone()
 		if err := a.configure(transport, s); err != nil {
@@ -116,9 +119,9 @@ func (a Access) configure(t *http.Transport, s Source) error {
 	return nil
 }
 
-// clientCertificate reads a certificate and its key. If the files that redhat.repo names do not exist, it
-// uses the only pair among the mounted entitlements: the host's redhat.repo may have been written for an
-// older pair.
+// clientCertificate reads a certificate and its key. If the files that redhat.repo names do not
+// exist, it uses the only pair among the mounted entitlements: the host's redhat.repo may have been
+// written for an older pair.
 func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 	key := cmp.Or(s.Key, s.Cert)
 	cert, err := a.machineFile(s.Cert)
@@ -128,7 +131,9 @@ func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) && strings.Contains(s.Cert, "/entitlement") {
 		if c, k, ok := a.onlyEntitlement(); ok {
-			cert, private, err = c, k, nil
+			cert = c
+			private = k
+			err = nil
 		}
 	}
 	if err != nil {
@@ -143,7 +148,11 @@ func (a Access) clientCertificate(s SSL) (tls.Certificate, error) {
 
 // entitlementFolders are the folders of a subscription's certificates, on a host and mounted into a
 // container.
-var entitlementFolders = []string{"run/secrets/etc-pki-entitlement", "etc/pki/entitlement-host", "etc/pki/entitlement"}
+var entitlementFolders = []string{
+	"run/secrets/etc-pki-entitlement",
+	"etc/pki/entitlement-host",
+	"etc/pki/entitlement",
+}
 
 func (a Access) onlyEntitlement() (cert, key []byte, ok bool) {
 	for _, root := range []fs.FS{a.Machine, a.Root} {
@@ -155,12 +164,19 @@ func (a Access) onlyEntitlement() (cert, key []byte, ok bool) {
 			if err != nil {
 				continue
 			}
-			keys := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, "-key.pem") })
+			keys := slices.DeleteFunc(
+				names,
+				func(n string) bool { return !strings.HasSuffix(n, "-key.pem") },
+			)
 			if len(keys) != 1 {
 				continue
 			}
 			key, err1 := ReadFile(root, path.Join(dir, keys[0]), maxConfig)
-			cert, err2 := ReadFile(root, path.Join(dir, strings.TrimSuffix(keys[0], "-key.pem")+".pem"), maxConfig)
+			cert, err2 := ReadFile(
+				root,
+				path.Join(dir, strings.TrimSuffix(keys[0], "-key.pem")+".pem"),
+				maxConfig,
+			)
 			if err1 == nil && err2 == nil {
 				return cert, key, true
 			}
@@ -177,8 +193,8 @@ var mounted = []struct{ host, container string }{
 	{"etc/rhsm/", "run/secrets/rhsm/"},
 }
 
-// machineFile reads a file by its absolute path in the base or on the machine, or from the folder where it
-// would be mounted.
+// machineFile reads a file by its absolute path in the base or on the machine, or from the folder
+// where it would be mounted.
 func (a Access) machineFile(name string) ([]byte, error) {
 	clean := strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(name, "file://")), "/")
 	candidates := []string{clean}
@@ -198,12 +214,16 @@ func (a Access) machineFile(name string) ([]byte, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s is neither in the base nor on this machine; of a subscription, mount /etc/pki/entitlement as "+
-		"/run/secrets/etc-pki-entitlement and /etc/rhsm as /run/secrets/rhsm: %w", name, fs.ErrNotExist)
+	return nil, fmt.Errorf(
+		"%s is neither in the base nor on this machine; of a subscription, mount /etc/pki/entitlement as "+
+			"/run/secrets/etc-pki-entitlement and /etc/rhsm as /run/secrets/rhsm: %w",
+		name,
+		fs.ErrNotExist,
+	)
 }
 
-// authorised adds the credentials to requests to the source's own hosts, and not to requests to other hosts
-// after a redirect.
+// authorised adds the credentials to requests to the source's own hosts, and not to requests to
+// other hosts after a redirect.
 type authorised struct {
 	inner                 http.RoundTripper
 	hosts                 []string // scheme and host

@@ -12,19 +12,20 @@ type section struct {
 	name   string
 	line   int
 	values map[string]string // keys in lower case; the lines of a value separated by newlines
-	// comment has the values of lines that are commented out with a lone #: settings that a distribution offers
-	// and does not use.
+	// comment has the values of lines that are commented out with a lone #: settings that a
+	// distribution offers and does not use.
 	comment map[string]string
 }
 
 const maxSections = 10000 // redhat.repo of a large subscription has 1000
 
-// parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that continue in
-// indented lines, comments after # or ; at the beginning of a line. Mistakes are distros.ErrSources and name file and
-// line.
+// parseINI reads the dialect of yum, dnf and zypper: "key=value" or "key: value", values that
+// continue in indented lines, comments after # or ; at the beginning of a line. Mistakes are
+// distros.ErrSources and name file and line.
 func parseINI(name string, data []byte) ([]section, error) {
 	var out []section
-	n, key := 0, ""
+	n := 0
+	key := ""
 	for line := range strings.Lines(strings.TrimPrefix(string(data), "\ufeff")) {
 		n++
 		line = strings.TrimRight(line, "\r\n\t ")
@@ -44,17 +45,35 @@ func parseINI(name string, data []byte) ([]section, error) {
 		case text[0] == '[':
 			end := strings.IndexByte(text, ']')
 			if end < 2 {
-				return nil, fmt.Errorf("%s:%d: %w: want [section], have %.80q", name, n, distros.ErrSources, text)
+				return nil, fmt.Errorf(
+					"%s:%d: %w: want [section], have %.80q",
+					name,
+					n,
+					distros.ErrSources,
+					text,
+				)
 			}
 			if len(out) == maxSections {
-				return nil, fmt.Errorf("%s:%d: %w: more than %d sections", name, n, distros.ErrSources, maxSections)
+				return nil, fmt.Errorf(
+					"%s:%d: %w: more than %d sections",
+					name,
+					n,
+					distros.ErrSources,
+					maxSections,
+				)
 			}
 			out = append(out, section{text[1:end], n, map[string]string{}, map[string]string{}})
 			key = ""
 		default:
 			k, v, ok := assignment(text)
 			if !ok || len(out) == 0 {
-				return nil, fmt.Errorf("%s:%d: %w: want [section] and key=value, have %.80q", name, n, distros.ErrSources, text)
+				return nil, fmt.Errorf(
+					"%s:%d: %w: want [section] and key=value, have %.80q",
+					name,
+					n,
+					distros.ErrSources,
+					text,
+				)
 			}
 			out[len(out)-1].values[k] = v
 			key = k

@@ -11,10 +11,10 @@ import (
 
 // WithMirror returns the sources with their URLs replaced by a mirror's.
 //
-// For a source with a mirror list or a metalink, the mirror applies to the base URL that stands as a comment
-// beside it, as in the files of most distributions, and that base URL is used instead of the list. If there
-// is none, the URL of the list is replaced, and so are the URLs in the list. A mirror that matches no source
-// is distros.ErrSources.
+// For a source with a mirror list or a metalink, the mirror applies to the base URL that stands as
+// a comment beside it, as in the files of most distributions, and that base URL is used instead of
+// the list. If there is none, the URL of the list is replaced, and so are the URLs in the list. A
+// mirror that matches no source is distros.ErrSources.
 func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 	out := slices.Clone(sources)
 	hit := false
@@ -31,7 +31,9 @@ func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 		s := &out[i]
 		s.BaseURLs = slices.Clone(s.BaseURLs)
 		if unused := s.Unused; len(s.BaseURLs) == 0 && unused != "" && replace(&unused) {
-			s.BaseURLs, s.MirrorList, s.Metalink = []string{unused}, "", ""
+			s.BaseURLs = []string{unused}
+			s.MirrorList = ""
+			s.Metalink = ""
 			continue
 		}
 		for j := range s.BaseURLs {
@@ -46,9 +48,9 @@ func WithMirror(sources []Source, m distros.Mirror) ([]Source, error) {
 	return out, nil
 }
 
-// Rebase returns how a mirror's URL without a prefix replaces others, except file URLs: it replaces their host and
-// keeps their path. If its last path element occurs in their path, it replaces everything up to there: .../rocky for
-// https://host/pub/rocky/9/BaseOS/x86_64/os.
+// Rebase returns how a mirror's URL without a prefix replaces others, except file URLs: it replaces
+// their host and keeps their path. If its last path element occurs in their path, it replaces
+// everything up to there: .../rocky for https://host/pub/rocky/9/BaseOS/x86_64/os.
 func Rebase(m distros.Mirror) func(string) string {
 	return func(uri string) string {
 		u, err := url.Parse(uri)

@@ -12,8 +12,8 @@ type ModuleState struct {
 	Platform string            // "el8"; "" if the base does not name it
 }
 
-// ReadModuleState reads the base's configuration of modules: etc/dnf/modules.d (which streams are enabled or
-// disabled), and the platform from os-release.
+// ReadModuleState reads the base's configuration of modules: etc/dnf/modules.d (which streams are
+// enabled or disabled), and the platform from os-release.
 func ReadModuleState(root fs.FS) (ModuleState, error) {
 	s := ModuleState{Streams: map[string]string{}}
 	err := EachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	maxConfig  = 1 << 20 // bytes of one configuration file; redhat.repo of a large subscription has 500 KiB
-	maxConfigs = 500     // files in one folder
+	// bytes of one configuration file; redhat.repo of a large subscription has 500 KiB
+	maxConfig  = 1 << 20
+	maxConfigs = 500 // files in one folder
 )
 
 // ReadFile reads a whole file of at most limit bytes.
@@ -24,8 +25,8 @@ func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ListFiles returns the names of the files in a configuration folder, without hidden ones; none if there is
-// no such folder.
+// ListFiles returns the names of the files in a configuration folder, without hidden ones; none if
+// there is no such folder.
 func ListFiles(root fs.FS, dir string) ([]string, error) {
 	list, err := fs.ReadDir(root, dir)
 	if err != nil {

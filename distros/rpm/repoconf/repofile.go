@@ -24,11 +24,18 @@ type repoParser struct {
 
 func (p *repoParser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf("%s: source %s: %w: %s", p.where, p.name, distros.ErrSources, fmt.Sprintf(format, args...))
+		p.err = fmt.Errorf(
+			"%s: source %s: %w: %s",
+			p.where,
+			p.name,
+			distros.ErrSources,
+			fmt.Sprintf(format, args...),
+		)
 	}
 }
 
-// get returns the value of the section, otherwise that of the main section, with its variables replaced.
+// get returns the value of the section, otherwise that of the main section, with its variables
+// replaced.
 func (p *repoParser) get(keys ...string) string {
 	for _, from := range []map[string]string{p.values, p.defaults.values} {
 		for _, key := range keys {
@@ -68,19 +75,32 @@ func (p *repoParser) number(key string) int {
 func (p *repoParser) source(root fs.FS) Source {
 	s := Source{
 		Origin: p.where, ID: p.vars.Expand(p.name), Name: p.vars.Expand(p.values["name"]),
-		MirrorList: strings.TrimSpace(p.vars.Expand(p.values["mirrorlist"])), Metalink: strings.TrimSpace(p.vars.Expand(p.values["metalink"])),
-		GPGKeys:  distros.SplitList(p.vars.Expand(p.values["gpgkey"])),
-		SSL:      SSL{CA: p.get("sslcacert"), Cert: p.get("sslclientcert"), Key: p.get("sslclientkey"), NoVerify: !p.truth("sslverify", true)},
+		MirrorList: strings.TrimSpace(
+			p.vars.Expand(p.values["mirrorlist"]),
+		), Metalink: strings.TrimSpace(p.vars.Expand(p.values["metalink"])),
+		GPGKeys: distros.SplitList(p.vars.Expand(p.values["gpgkey"])),
+		SSL: SSL{
+			CA:       p.get("sslcacert"),
+			Cert:     p.get("sslclientcert"),
+			Key:      p.get("sslclientkey"),
+			NoVerify: !p.truth("sslverify", true),
+		},
 		Username: p.get("username"), Password: p.get("password"),
 		Priority: p.number("priority"), Cost: p.number("cost"),
-		Exclude: append(distros.SplitList(p.vars.Expand(p.values["excludepkgs"])), distros.SplitList(p.vars.Expand(p.values["exclude"]))...),
-		Include: distros.SplitList(p.get("includepkgs")), ModuleHotfixes: p.truth("module_hotfixes", false),
+		Exclude: append(
+			distros.SplitList(p.vars.Expand(p.values["excludepkgs"])),
+			distros.SplitList(p.vars.Expand(p.values["exclude"]))...),
+		Include: distros.SplitList(
+			p.get("includepkgs"),
+		), ModuleHotfixes: p.truth("module_hotfixes", false),
 		SkipUnavailable: p.truth("skip_if_unavailable", false),
 	}
-	for _, key := range []string{"excludepkgs", "exclude"} { // those of the main section count as well
+	// those of the main section count as well
+	for _, key := range []string{"excludepkgs", "exclude"} {
 		s.Exclude = append(s.Exclude, distros.SplitList(p.defaults.values[key])...)
 	}
-	if urls := distros.SplitList(p.vars.Expand(p.comment["baseurl"])); len(urls) > 0 && len(p.values["baseurl"]) == 0 {
+	if urls := distros.SplitList(p.vars.Expand(p.comment["baseurl"])); len(urls) > 0 &&
+		len(p.values["baseurl"]) == 0 {
 		s.Unused = strings.TrimRight(urls[0], "/")
 	}
 	p.checks(&s)
@@ -92,8 +112,8 @@ func (p *repoParser) source(root fs.FS) Source {
 	return s
 }
 
-// checks sets what must be signed. Zypper's gpgcheck, which is on by default, concerns repomd.xml: the
-// digests in it then bind the packages.
+// checks sets what must be signed. Zypper's gpgcheck, which is on by default, concerns repomd.xml:
+// the digests in it then bind the packages.
 func (p *repoParser) checks(s *Source) {
 	if !p.defaults.zypp {
 		s.GPGCheck, s.RepoGPGCheck = p.truth("gpgcheck", false), p.truth("repo_gpgcheck", false)
@@ -153,8 +173,8 @@ func (p *repoParser) baseURL(root fs.FS, s *Source, raw string) {
 	s.BaseURLs = append(s.BaseURLs, strings.TrimRight(u.String(), "/"))
 }
 
-// SeparateSecrets moves the credentials out of the base URLs, so that no URL of a package ever holds a
-// secret.
+// SeparateSecrets moves the credentials out of the base URLs, so that no URL of a package ever
+// holds a secret.
 func (s *Source) SeparateSecrets() {
 	login := func(u *url.URL) {
 		if u.User != nil {
@@ -163,7 +183,8 @@ func (s *Source) SeparateSecrets() {
 			u.User = nil
 		}
 	}
-	for _, list := range []*string{&s.MirrorList, &s.Metalink} { // the query of a list selects its content and stays
+	// the query of a list selects its content and stays
+	for _, list := range []*string{&s.MirrorList, &s.Metalink} {
 		if u, err := url.Parse(*list); err == nil && *list != "" {
 			login(u)
 			*list = u.String()
@@ -177,7 +198,9 @@ func (s *Source) SeparateSecrets() {
 		}
 		login(u)
 		s.Query = cmp.Or(u.RawQuery, s.Query)
-		u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""
+		u.RawQuery = ""
+		u.ForceQuery = false
+		u.Fragment = ""
 		s.BaseURLs[i] = strings.TrimRight(u.String(), "/")
 	}
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Vars maps the $variables of a configuration to their values: releasever, basearch, arch, and those of the
-// site. Names are in lower case or as their files are called.
+// Vars maps the $variables of a configuration to their values: releasever, basearch, arch, and
+// those of the site. Names are in lower case or as their files are called.
 type Vars map[string]string
 
-// varFolders are the folders in which sites and distributions define variables, one file each; later folders
-// win.
+// varFolders are the folders in which sites and distributions define variables, one file each;
+// later folders win.
 var varFolders = []string{"etc/yum/vars", "etc/dnf/vars", "etc/zypp/vars.d"}
 
-// releaseProvides are the names that the package with the system's release provides, the best first: those of
-// dnf's list, then those that yum's main configuration and older systems use.
+// releaseProvides are the names that the package with the system's release provides, the best
+// first: those of dnf's list, then those that yum's main configuration and older systems use.
 var releaseProvides = []string{
 	"system-release(releasever)", "system-release", "distribution-release(releasever)", "distribution-release",
 	"redhat-release", "suse-release", "centos-release",
 }
 
-// ReadVars returns the variables of a base: arch and basearch from rpm's name of its architecture, releasever
-// as dnf, yum and zypper find it (from the installed package that provides system-release or a similar name;
-// on SUSE's systems from etc/products.d/baseproduct; otherwise from os-release), and the files of
-// etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
+// ReadVars returns the variables of a base: arch and basearch from rpm's name of its architecture,
+// releasever as dnf, yum and zypper find it (from the installed package that provides
+// system-release or a similar name; on SUSE's systems from etc/products.d/baseproduct; otherwise
+// from os-release), and the files of etc/yum/vars, etc/dnf/vars and etc/zypp/vars.d, which win.
 func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, error) {
 	v := Vars{"arch": arch, "basearch": arch}
 	for _, find := range []func() (string, error){
@@ -77,7 +77,8 @@ func installedRelease(installed []rpmfile.Metadata) string {
 	return ""
 }
 
-// productVersion reads the version in etc/products.d/baseproduct, from which zypper takes its releasever.
+// productVersion reads the version in etc/products.d/baseproduct, from which zypper takes its
+// releasever.
 func productVersion(root fs.FS) (string, error) {
 	data, err := ReadOptional(root, "etc/products.d/baseproduct")
 	if err != nil || data == nil {
@@ -98,11 +99,12 @@ func osReleaseField(root fs.FS, field string) (string, error) {
 }
 
 func validVar(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
+	return name != "" &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// lookup returns the value of a variable; releasever_major and releasever_minor are the parts of releasever
-// before and after its first dot.
+// lookup returns the value of a variable; releasever_major and releasever_minor are the parts of
+// releasever before and after its first dot.
 func (v Vars) lookup(name string) (string, bool) {
 	if value, ok := v[name]; ok {
 		return value, true
@@ -119,8 +121,8 @@ func (v Vars) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Expand replaces $name, ${name}, ${name:-word if unset or empty} and ${name:+word if set}. Unknown variables
-// stay as they are written, as with dnf; words are expanded too.
+// Expand replaces $name, ${name}, ${name:-word if unset or empty} and ${name:+word if set}. Unknown
+// variables stay as they are written, as with dnf; words are expanded too.
 func (v Vars) Expand(text string) string { return v.expandDeep(text, 0) }
 
 const maxVarDepth = 8 // of words within words
@@ -140,8 +142,8 @@ func (v Vars) expandDeep(text string, depth int) string {
 	}
 }
 
-// variable expands the variable at the beginning of text, which is a dollar, and returns its value and the
-// length of text that it used.
+// variable expands the variable at the beginning of text, which is a dollar, and returns its value
+// and the length of text that it used.
 func (v Vars) variable(text string, depth int) (value string, used int) {
 	if !strings.HasPrefix(text, "${") {
 		n := 1
@@ -157,7 +159,8 @@ func (v Vars) variable(text string, depth int) (value string, used int) {
 	if end < 0 {
 		return text[:2], 2
 	}
-	name, word := text[2:end], ""
+	name := text[2:end]
+	word := ""
 	op := ""
 	if i := strings.IndexByte(name, ':'); i >= 0 && i+1 < len(name) {
 		name, op, word = name[:i], name[i+1:i+2], name[i+2:]

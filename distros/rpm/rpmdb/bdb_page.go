@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. A page begins with
-// these fields, given as offset, name and size:
+// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. A page begins
+// with these fields, given as offset, name and size:
 //
 //	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)
 //	20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
 //
-// In hash pages, the offsets of entries follow, 2 bytes each; entries fill the page from its end downwards,
-// with keys at even and values at odd indexes. Overflow pages have the number of their bytes at 22 and the
-// bytes from 26.
+// In hash pages, the offsets of entries follow, 2 bytes each; entries fill the page from its end
+// downwards, with keys at even and values at odd indexes. Overflow pages have the number of their
+// bytes at 22 and the bytes from 26.
 const (
 	bdbMagic      = 0x061561
 	bdbMetaBytes  = 512
@@ -60,11 +60,28 @@ func parseBDB(data []byte) (bdbMeta, error) {
 	case size < 512 || size > 65536 || bits.OnesCount32(size) != 1:
 		return m, fmt.Errorf("%w: pages of %d bytes", ErrFormat, size)
 	case data[24] != 0 || data[25] != bdbPageMeta || data[26] != 0:
-		return m, fmt.Errorf("%w: first page of type %d with encryption %d and flags %#x", ErrFormat, data[25], data[24], data[26])
+		return m, fmt.Errorf(
+			"%w: first page of type %d with encryption %d and flags %#x",
+			ErrFormat,
+			data[25],
+			data[24],
+			data[26],
+		)
 	case int64(m.lastPage)+1 > int64(len(data))/int64(size):
-		return m, fmt.Errorf("%w: %d pages of %d bytes announced, the file has %d bytes", ErrFormat, int64(m.lastPage)+1, size, len(data))
+		return m, fmt.Errorf(
+			"%w: %d pages of %d bytes announced, the file has %d bytes",
+			ErrFormat,
+			int64(m.lastPage)+1,
+			size,
+			len(data),
+		)
 	case m.maxBucket >= m.lastPage:
-		return m, fmt.Errorf("%w: %d buckets in %d pages", ErrFormat, int64(m.maxBucket)+1, m.lastPage)
+		return m, fmt.Errorf(
+			"%w: %d buckets in %d pages",
+			ErrFormat,
+			int64(m.maxBucket)+1,
+			m.lastPage,
+		)
 	}
 	m.pageSize = int(size)
 	return m, nil

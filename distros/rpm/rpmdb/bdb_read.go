@@ -2,9 +2,9 @@ package rpmdb
 
 import "fmt"
 
-// bdbReader reads a hash file in memory. It visits every page at most once, over all buckets and values. A
-// cycle, or a page that two owners share, is an error. Time and memory are therefore bounded by the size of
-// the file.
+// bdbReader reads a hash file in memory. It visits every page at most once, over all buckets and
+// values. A cycle, or a page that two owners share, is an error. Time and memory are therefore
+// bounded by the size of the file.
 type bdbReader struct {
 	bdbMeta
 	data  []byte
@@ -13,8 +13,9 @@ type bdbReader struct {
 	total int
 }
 
-// ReadBDB reads the file Packages. Its keys have 4 bytes and are the numbers of packages; its values are
-// headers. The record with number 0 holds the highest number that was assigned. pageSize is in bytes. Errors are ErrFormat.
+// ReadBDB reads the file Packages. Its keys have 4 bytes and are the numbers of packages; its
+// values are headers. The record with number 0 holds the highest number that was assigned. pageSize
+// is in bytes. Errors are ErrFormat.
 func ReadBDB(data []byte) (c Contents, pageSize uint32, err error) {
 	meta, err := parseBDB(data)
 	if err != nil {
@@ -72,11 +73,21 @@ func (r *bdbReader) entries(p []byte) error {
 	}
 	end := r.pageSize
 	for i := 0; i < n; i += 2 {
-		keyAt, valueAt := int(le.Uint16(p[bdbPageHeader+2*i:])), int(le.Uint16(p[bdbPageHeader+2*i+2:]))
+		keyAt := int(le.Uint16(p[bdbPageHeader+2*i:]))
+		valueAt := int(le.Uint16(p[bdbPageHeader+2*i+2:]))
 		if keyAt >= end || valueAt >= keyAt || valueAt < first {
-			return fmt.Errorf("%w: entry %d at %d and %d, want them below %d and not below %d", ErrFormat, i, keyAt, valueAt, end, first)
+			return fmt.Errorf(
+				"%w: entry %d at %d and %d, want them below %d and not below %d",
+				ErrFormat,
+				i,
+				keyAt,
+				valueAt,
+				end,
+				first,
+			)
 		}
-		key, value := p[keyAt:end], p[valueAt:keyAt]
+		key := p[keyAt:end]
+		value := p[valueAt:keyAt]
 		if len(key) != 5 || key[0] != bdbEntryInline {
 			return fmt.Errorf("%w: the key of entry %d is no package number", ErrFormat, i)
 		}
@@ -109,9 +120,15 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 	case value[0] == bdbEntryInline:
 		return value[1:], nil
 	case value[0] != bdbEntryOverflow || len(value) != bdbOverflowBytes:
-		return nil, fmt.Errorf("%w: a value of type %d and %d bytes", ErrFormat, value[0], len(value))
+		return nil, fmt.Errorf(
+			"%w: a value of type %d and %d bytes",
+			ErrFormat,
+			value[0],
+			len(value),
+		)
 	}
-	next, length := le.Uint32(value[4:]), le.Uint32(value[8:])
+	next := le.Uint32(value[4:])
+	length := le.Uint32(value[8:])
 	if int64(length) > min(MaxBlob, int64(len(r.data))) {
 		return nil, fmt.Errorf("%w: a value of %d bytes", ErrFormat, length)
 	}
@@ -123,7 +140,14 @@ func (r *bdbReader) value(value []byte) ([]byte, error) {
 		}
 		n := int(le.Uint16(p[22:]))
 		if p[25] != bdbPageOverflow || bdbPageHeader+n > r.pageSize || len(blob)+n > int(length) {
-			return nil, fmt.Errorf("%w: page %d of type %d holds %d bytes of a value of %d", ErrFormat, next, p[25], n, length)
+			return nil, fmt.Errorf(
+				"%w: page %d of type %d holds %d bytes of a value of %d",
+				ErrFormat,
+				next,
+				p[25],
+				n,
+				length,
+			)
 		}
 		blob = append(blob, p[bdbPageHeader:bdbPageHeader+n]...)
 		next = le.Uint32(p[16:])

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// bdbPerBucket is the average number of packages in a bucket: with 4096-byte pages they fit on its first
-// page.
+// bdbPerBucket is the average number of packages in a bucket: with 4096-byte pages they fit on its
+// first page.
 const bdbPerBucket = 64
 
-// bdbCharKey is text that a hash file holds so that a program with another hash function notices the
-// difference.
+// bdbCharKey is text that a hash file holds so that a program with another hash function notices
+// the difference.
 const bdbCharKey = "%$sniglet^&\x00"
 
-// bdbWriter makes a new hash file: the first page, one page for each bucket, then further pages for data that
-// does not fit.
+// bdbWriter makes a new hash file: the first page, one page for each bucket, then further pages for
+// data that does not fit.
 type bdbWriter struct {
 	pageSize int
 	pages    [][]byte
@@ -45,7 +45,8 @@ func WriteBDB(c Contents, pageSize uint32) []byte {
 	}
 	w.meta(n, uint32(len(c.Records)+1))
 	out := bytes.Join(w.pages, nil)
-	// Berkeley DB identifies files by 20 bytes that must differ between files and need not be random.
+	// Berkeley DB identifies files by 20 bytes that must differ between files and need not be
+	// random.
 	sum := sha256.Sum256(out)
 	copy(out[52:72], sum[:])
 	return out
@@ -58,22 +59,29 @@ func (w *bdbWriter) newPage(kind byte) uint32 {
 	p := make([]byte, w.pageSize)
 	number := uint32(len(w.pages))
 	w.stamp(p, number, kind)
-	le.PutUint16(p[22:], uint16(w.pageSize)) // all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
+	// all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
+	le.PutUint16(p[22:], uint16(w.pageSize))
 	w.pages = append(w.pages, p)
 	return number
 }
 
-// stamp writes the fields that all pages have. The log position 0/1 means that no log contains the page.
+// stamp writes the fields that all pages have. The log position 0/1 means that no log contains the
+// page.
 func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
 	le.PutUint32(p[4:], 1)
 	le.PutUint32(p[8:], number)
 	p[25] = kind
 }
 
-// bucket fills the page of a bucket, and further pages linked to it, with pairs in the order of their keys.
+// bucket fills the page of a bucket, and further pages linked to it, with pairs in the order of
+// their keys.
 func (w *bdbWriter) bucket(number uint32, records []Record) {
-	slices.SortFunc(records, func(a, b Record) int { return bytes.Compare(keyOf(a.Number), keyOf(b.Number)) })
-	free, entries := w.pageSize, 0
+	slices.SortFunc(
+		records,
+		func(a, b Record) int { return bytes.Compare(keyOf(a.Number), keyOf(b.Number)) },
+	)
+	free := w.pageSize
+	entries := 0
 	for _, r := range records {
 		key := append([]byte{bdbEntryInline}, keyOf(r.Number)...)
 		value := w.value(r.Blob)
@@ -81,7 +89,9 @@ func (w *bdbWriter) bucket(number uint32, records []Record) {
 			next := w.newPage(bdbPageHash)
 			le.PutUint32(w.pages[number][16:], next)
 			le.PutUint32(w.pages[next][12:], number)
-			number, free, entries = next, w.pageSize, 0
+			number = next
+			free = w.pageSize
+			entries = 0
 		}
 		p := w.pages[number]
 		for _, b := range [][]byte{key, value} {
@@ -95,8 +105,8 @@ func (w *bdbWriter) bucket(number uint32, records []Record) {
 	}
 }
 
-// value encodes a value: inline up to a quarter of a page, which is Berkeley DB's limit, otherwise on
-// overflow pages.
+// value encodes a value: inline up to a quarter of a page, which is Berkeley DB's limit, otherwise
+// on overflow pages.
 func (w *bdbWriter) value(blob []byte) []byte {
 	if len(blob) <= w.pageSize/4 {
 		return append([]byte{bdbEntryInline}, blob...)

@@ -30,22 +30,28 @@ type Record struct {
 	Header *rpmfile.Header // of Blob; the functions that read a file leave it out
 }
 
-// Contents is the content of a file: the records, after reading in any order, and the highest number ever
-// assigned.
+// Contents is the content of a file: the records, after reading in any order, and the highest
+// number ever assigned.
 type Contents struct {
 	Records []Record
 	Last    uint32
 }
 
-// Add appends a record after checking the bounds; total is increased by its size and counts the bytes of all
-// blobs. Errors are ErrFormat.
+// Add appends a record after checking the bounds; total is increased by its size and counts the
+// bytes of all blobs. Errors are ErrFormat.
 func (c *Contents) Add(r Record, total *int) error {
 	*total += len(r.Blob)
 	switch {
 	case r.Number == 0 || r.Number > MaxNumber:
 		return fmt.Errorf("%w: a package has the number %d", ErrFormat, r.Number)
 	case len(r.Blob) == 0 || len(r.Blob) > MaxBlob:
-		return fmt.Errorf("%w: the header of package %d has %d bytes, want 1 to %d", ErrFormat, r.Number, len(r.Blob), MaxBlob)
+		return fmt.Errorf(
+			"%w: the header of package %d has %d bytes, want 1 to %d",
+			ErrFormat,
+			r.Number,
+			len(r.Blob),
+			MaxBlob,
+		)
 	case *total > MaxBytes:
 		return fmt.Errorf("%w: headers of more than %d bytes", ErrFormat, MaxBytes)
 	case len(c.Records) == MaxRecords:

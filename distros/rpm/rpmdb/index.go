@@ -28,7 +28,8 @@ type index struct {
 	many   bool   // the entry is an array: sqlite also has an index by package
 	binary bool   // keys are bytes, not text: sqlite has no index by key
 	rich   bool   // rpm also indexes the names inside of rich dependencies
-	// triggers has, for the paths of file triggers, the numbers of the triggers that they belong to.
+	// triggers has, for the paths of file triggers, the numbers of the triggers that they belong
+	// to.
 	triggers rpmfile.Tag
 }
 
@@ -47,14 +48,20 @@ var indexes = []index{
 	{tag: rpmfile.TagSigMD5, table: "Sigmd5", binary: true},
 	{tag: rpmfile.TagSHA1Header, table: "Sha1header"},
 	{tag: tagFileTriggerName, table: "Filetriggername", many: true, triggers: tagFileTriggerIndex},
-	{tag: tagTransFileTriggerName, table: "Transfiletriggername", many: true, triggers: tagTransFileTriggerIndex},
+	{
+		tag:      tagTransFileTriggerName,
+		table:    "Transfiletriggername",
+		many:     true,
+		triggers: tagTransFileTriggerIndex,
+	},
 	{tag: tagRecommendName, table: "Recommendname", many: true, rich: true},
 	{tag: tagSuggestName, table: "Suggestname", many: true, rich: true},
 	{tag: tagSupplementName, table: "Supplementname", many: true, rich: true},
 	{tag: tagEnhanceName, table: "Enhancename", many: true, rich: true},
 }
 
-// posting is one item of an index for a package: a key, and the key's position in the header's entry.
+// posting is one item of an index for a package: a key, and the key's position in the header's
+// entry.
 type posting struct {
 	key      string
 	position uint32
@@ -63,11 +70,13 @@ type posting struct {
 // maxPostings is the upper bound for an index. A workstation with 5000 packages has 500000 files.
 const maxPostings = 8 << 20
 
-// postings returns the items of an index for a package, as rpm fills it (tag2index in rpm's lib/rpmdb.c).
+// postings returns the items of an index for a package, as rpm fills it (tag2index in rpm's
+// lib/rpmdb.c).
 func (x index) postings(h *rpmfile.Header) []posting {
 	keys := x.keys(h)
 	out := make([]posting, 0, len(keys))
-	flags, triggers := h.Ints(rpmfile.TagRequireFlags), h.Ints(x.triggers)
+	flags := h.Ints(rpmfile.TagRequireFlags)
+	triggers := h.Ints(x.triggers)
 	seen := map[string]bool{}
 	for i, key := range keys {
 		position := uint32(i)
@@ -119,20 +128,22 @@ func (x index) keys(h *rpmfile.Header) []string {
 
 // Bits of rpm's rpmds.h: the purposes of a requirement.
 const (
-	senseInstall = 1<<5 | 1<<7 | 1<<9 | 1<<10 | 1<<24 | 1<<26 // %posttrans, %pretrans, %pre, %post, rpmlib(...), keys
-	senseErase   = 1<<11 | 1<<12 | 1<<20 | 1<<21              // %preun, %postun, %preuntrans, %postuntrans
-	senseMeta    = 1 << 29
+	// %posttrans, %pretrans, %pre, %post, rpmlib(...), keys
+	senseInstall = 1<<5 | 1<<7 | 1<<9 | 1<<10 | 1<<24 | 1<<26
+	// %preun, %postun, %preuntrans, %postuntrans
+	senseErase = 1<<11 | 1<<12 | 1<<20 | 1<<21
+	senseMeta  = 1 << 29
 )
 
-// transient reports whether a requirement ends with the installation, so that no later search needs to find
-// it.
+// transient reports whether a requirement ends with the installation, so that no later search needs
+// to find it.
 func transient(flags uint64) bool {
 	return flags&senseInstall != 0 && flags&senseErase == 0 && flags&senseMeta == 0
 }
 
-// richNames returns the names in a rich dependency, sorted. Names in conditions begin with "!": when such a
-// package is installed, another one may be missing. A dependency that cannot be parsed has no names; rpm does
-// the same.
+// richNames returns the names in a rich dependency, sorted. Names in conditions begin with "!":
+// when such a package is installed, another one may be missing. A dependency that cannot be parsed
+// has no names; rpm does the same.
 func richNames(text string) []string {
 	r, err := rpmfile.ParseRequirement(text)
 	if err != nil {
@@ -159,7 +170,8 @@ func addNames(names map[string]bool, r rpmfile.Requirement, negative bool) {
 	for i, part := range r.Parts {
 		addNames(names, part, negative != (conditional && i == 1))
 		if conditional && i == 1 && len(r.Parts) == 3 {
-			addNames(names, part, negative) // with an else part, the condition matters in both cases
+			// with an else part, the condition matters in both cases
+			addNames(names, part, negative)
 		}
 	}
 }

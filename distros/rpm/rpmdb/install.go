@@ -7,13 +7,16 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// keyPackage is the name under which rpm records an imported key; its version is the end of the key's
-// fingerprint.
+// keyPackage is the name under which rpm records an imported key; its version is the end of the
+// key's fingerprint.
 const keyPackage = "gpg-pubkey"
 
-// install returns the packages after an installation. New packages get the next numbers, as with rpm.
+// install returns the packages after an installation. New packages get the next numbers, as with
+// rpm.
 func install(have Contents, installed []*rpmfile.Header) (Contents, error) {
-	packages, last, byName := slices.Clone(have.Records), have.Last, map[string][]int{}
+	packages := slices.Clone(have.Records)
+	last := have.Last
+	byName := map[string][]int{}
 	for i, p := range packages {
 		name := p.Header.Text(rpmfile.TagName)
 		byName[name] = append(byName[name], i)
@@ -42,8 +45,9 @@ func install(have Contents, installed []*rpmfile.Header) (Contents, error) {
 	return Contents{packages, last}, nil
 }
 
-// obsolete removes the packages of before that a new one obsoletes by name and version; for rpm, the names
-// that they provide do not count. Packages that are installed together do not obsolete each other.
+// obsolete removes the packages of before that a new one obsoletes by name and version; for rpm,
+// the names that they provide do not count. Packages that are installed together do not obsolete
+// each other.
 func obsolete(h *rpmfile.Header, before []Record) error {
 	if !h.Has(rpmfile.TagObsoleteName) {
 		return nil
@@ -72,21 +76,32 @@ func obsolete(h *rpmfile.Header, before []Record) error {
 	return nil
 }
 
-// recordable returns an error for a header that rpm would not find again, or that could not be read again.
+// recordable returns an error for a header that rpm would not find again, or that could not be read
+// again.
 func recordable(h *rpmfile.Header, last uint32) error {
 	switch {
 	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
 		return fmt.Errorf("%w: a package to record has no name, version or release", ErrFormat)
 	case len(h.Bytes()) > MaxBlob:
-		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), MaxBlob)
+		return fmt.Errorf(
+			"%w: the header of %s has %d bytes, want at most %d",
+			ErrFormat,
+			h.Text(rpmfile.TagName),
+			len(h.Bytes()),
+			MaxBlob,
+		)
 	case last >= MaxNumber:
-		return fmt.Errorf("%w: no number is left for %s; rpm --rebuilddb in the base gives new ones", ErrFormat, h.Text(rpmfile.TagName))
+		return fmt.Errorf(
+			"%w: no number is left for %s; rpm --rebuilddb in the base gives new ones",
+			ErrFormat,
+			h.Text(rpmfile.TagName),
+		)
 	}
 	return nil
 }
 
-// stamp returns the time at which a package was installed. ndb stores the time at which a header was written,
-// which is the same.
+// stamp returns the time at which a package was installed. ndb stores the time at which a header
+// was written, which is the same.
 func stamp(h *rpmfile.Header) uint32 {
 	t, _ := h.Int(rpmfile.TagInstallTime)
 	return uint32(t)
@@ -99,11 +114,16 @@ func replaces(h, old *rpmfile.Header) bool {
 		return false
 	}
 	const noarch = "noarch"
-	arch, oldArch := h.Text(rpmfile.TagArch), old.Text(rpmfile.TagArch)
+	arch := h.Text(rpmfile.TagArch)
+	oldArch := old.Text(rpmfile.TagArch)
 	if arch != oldArch && arch != noarch && oldArch != noarch {
 		return false
 	}
-	if h.Text(rpmfile.TagName) != keyPackage && !rpmfile.InstallOnly(h.Text(rpmfile.TagName), slices.Values(h.Texts(rpmfile.TagProvideName))) {
+	if h.Text(rpmfile.TagName) != keyPackage &&
+		!rpmfile.InstallOnly(
+			h.Text(rpmfile.TagName),
+			slices.Values(h.Texts(rpmfile.TagProvideName)),
+		) {
 		return true
 	}
 	epoch, _ := h.Int(rpmfile.TagEpoch)

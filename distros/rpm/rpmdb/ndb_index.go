@@ -7,10 +7,10 @@ import (
 	"math/bits"
 )
 
-// The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a
-// header of 32 bytes (magic, version, generation, pages of slots, page size, generation of Packages.db) and
-// slots of 16 bytes (magic with the use in its last byte, tag, first page, pages). The pages of each slot are
-// a hash table, see ndbTable.
+// The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a
+// container: a header of 32 bytes (magic, version, generation, pages of slots, page size,
+// generation of Packages.db) and slots of 16 bytes (magic with the use in its last byte, tag, first
+// page, pages). The pages of each slot are a hash table, see ndbTable.
 const (
 	ndbIndexMagic     = "RpmX"
 	ndbIndexSlotMagic = "Slo\x00"
@@ -50,9 +50,10 @@ func writeNDBIndex(packages []Record, generation uint32) ([]byte, error) {
 	return bytes.Join(out, nil), nil
 }
 
-// ndbTable is one hash table: a header of 64 bytes, slots of 12 bytes (first the 8 bytes of key and data of
-// all slots, then the 4 bytes of further data of all slots), and keys with their lengths before them. The
-// offset of a key in the table carries bits of its hash above those that offsets need, as a first check.
+// ndbTable is one hash table: a header of 64 bytes, slots of 12 bytes (first the 8 bytes of key and
+// data of all slots, then the 4 bytes of further data of all slots), and keys with their lengths
+// before them. The offset of a key in the table carries bits of its hash above those that offsets
+// need, as a first check.
 type ndbTable struct {
 	slots, more []byte
 	keys        []byte
@@ -62,9 +63,9 @@ type ndbTable struct {
 	tried       map[uint32]ndbPath
 }
 
-// ndbPath is the state of the search for a free slot that began at one slot. The next search from the same
-// slot continues there: otherwise thousands of files of one name, or keys made to have one hash, would take
-// quadratic time.
+// ndbPath is the state of the search for a free slot that began at one slot. The next search from
+// the same slot continues there: otherwise thousands of files of one name, or keys made to have one
+// hash, would take quadratic time.
 type ndbPath struct{ slot, step uint32 }
 
 type ndbPosting struct {
@@ -79,11 +80,13 @@ func newNDBTable(packages []Record, x index) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1) // at most half of them used, as in rpm
+	// at most half of them used, as in rpm
+	slots := uint32(4) << (bits.Len(uint(max(len(list), 256))) - 1)
 	size := ndbTableHead + int(slots)*12 + keyBytes + ndbKeyRoom
 	out := make([]byte, (size+ndbPage-1)/ndbPage*ndbPage)
 	t.slots, t.more = out[ndbTableHead:ndbTableHead+slots*8], out[ndbTableHead+slots*8:ndbTableHead+slots*12]
-	t.keys, t.mask = out[ndbTableHead+slots*12:], slots-1
+	t.keys = out[ndbTableHead+slots*12:]
+	t.mask = slots - 1
 	low := uint32(0x10000)
 	for low != 0 && uint64(low) < uint64(len(t.keys))+8192 {
 		low <<= 1
@@ -101,9 +104,12 @@ func newNDBTable(packages []Record, x index) ([]byte, error) {
 	return out, nil
 }
 
-// collect returns the postings of all packages, each once, and assigns every key its offset. Offset 0 is
-// never used.
-func (t *ndbTable) collect(packages []Record, x index) (list []ndbPosting, keyBytes int, err error) {
+// collect returns the postings of all packages, each once, and assigns every key its offset. Offset
+// 0 is never used.
+func (t *ndbTable) collect(
+	packages []Record,
+	x index,
+) (list []ndbPosting, keyBytes int, err error) {
 	keyBytes = 1
 	for _, p := range packages {
 		seen := map[posting]bool{}
@@ -131,7 +137,8 @@ func tooMany(x index) error {
 
 // put fills the first free slot on the path that the key's hash determines.
 func (t *ndbTable) put(p ndbPosting) {
-	hash, offset := ndbHash(p.key), t.offsets[p.key]
+	hash := ndbHash(p.key)
+	offset := t.offsets[p.key]
 	copy(t.keys[offset:], ndbKey(p.key))
 	at, ok := t.tried[hash&t.mask]
 	if !ok {
@@ -158,8 +165,8 @@ func ndbData(number, at uint32) (data, more uint32) {
 	return at | 1<<31, number
 }
 
-// ndbKey returns a key with its length before it: one byte, or 255 and two bytes, or three times 255 and four
-// bytes.
+// ndbKey returns a key with its length before it: one byte, or 255 and two bytes, or three times
+// 255 and four bytes.
 func ndbKey(key string) []byte {
 	n := len(key)
 	var out []byte

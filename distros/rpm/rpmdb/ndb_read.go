@@ -8,9 +8,10 @@ import (
 	"slices"
 )
 
-// The layout of Packages.db of rpm's ndb, version 0; all numbers are little endian. A header of 32 bytes
-// (magic, version, generation, pages of slots, next number) is followed by slots of 16 bytes (magic, number,
-// first block, blocks) up to the end of the pages of slots. The blobs follow, in blocks of 16 bytes:
+// The layout of Packages.db of rpm's ndb, version 0; all numbers are little endian. A header of 32
+// bytes (magic, version, generation, pages of slots, next number) is followed by slots of 16 bytes
+// (magic, number, first block, blocks) up to the end of the pages of slots. The blobs follow, in
+// blocks of 16 bytes:
 //
 //	magic, number, time, length   the header   zeros   Adler-32 of all that, length, magic
 const (
@@ -29,13 +30,15 @@ const (
 // ndbSlot is a package's location in the file.
 type ndbSlot struct{ number, first, blocks uint32 }
 
-// ReadNDB reads Packages.db. Slots whose blobs overlap and wrong checksums are errors. The generation is a
-// number that changes with every change of the file. Errors are ErrFormat.
+// ReadNDB reads Packages.db. Slots whose blobs overlap and wrong checksums are errors. The
+// generation is a number that changes with every change of the file. Errors are ErrFormat.
 func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	if len(data) < ndbPage || string(data[:4]) != ndbMagic {
 		return c, 0, fmt.Errorf("%w: no ndb file", ErrFormat)
 	}
-	version, pages, next := le.Uint32(data[4:]), le.Uint32(data[12:]), le.Uint32(data[16:])
+	version := le.Uint32(data[4:])
+	pages := le.Uint32(data[12:])
+	next := le.Uint32(data[16:])
 	if version != 0 {
 		return c, 0, fmt.Errorf("%w: ndb file of version %d, want 0", ErrFormat, version)
 	}
@@ -46,11 +49,21 @@ func ReadNDB(data []byte) (c Contents, generation uint32, err error) {
 	if err != nil {
 		return c, 0, err
 	}
-	end, total := int64(pages)*ndbPage, 0
+	end := int64(pages) * ndbPage
+	total := 0
 	for _, s := range slots {
-		at, size := int64(s.first)*ndbBlock, int64(s.blocks)*ndbBlock
+		at := int64(s.first) * ndbBlock
+		size := int64(s.blocks) * ndbBlock
 		if at < end || at+size > int64(len(data)) {
-			return c, 0, fmt.Errorf("%w: package %d lies at %d to %d, want it between %d and %d", ErrFormat, s.number, at, at+size, end, len(data))
+			return c, 0, fmt.Errorf(
+				"%w: package %d lies at %d to %d, want it between %d and %d",
+				ErrFormat,
+				s.number,
+				at,
+				at+size,
+				end,
+				len(data),
+			)
 		}
 		end = at + size
 		r, err := ndbBlob(data[at:end], s.number)
@@ -92,18 +105,32 @@ func ndbBlob(data []byte, number uint32) (Record, error) {
 	if len(data) < ndbBlobHead+ndbBlobTail || string(data[:4]) != ndbBlobMagic {
 		return Record{}, fmt.Errorf("%w: no blob", ErrFormat)
 	}
-	length, tail := le.Uint32(data[12:]), data[len(data)-ndbBlobTail:]
+	length := le.Uint32(data[12:])
+	tail := data[len(data)-ndbBlobTail:]
 	switch {
 	case le.Uint32(data[4:]) != number:
-		return Record{}, fmt.Errorf("%w: its blob is that of package %d", ErrFormat, le.Uint32(data[4:]))
+		return Record{}, fmt.Errorf(
+			"%w: its blob is that of package %d",
+			ErrFormat,
+			le.Uint32(data[4:]),
+		)
 	case int64(len(data)) != ndbBlobSize(int64(length)):
-		return Record{}, fmt.Errorf("%w: a header of %d bytes in a blob of %d", ErrFormat, length, len(data))
+		return Record{}, fmt.Errorf(
+			"%w: a header of %d bytes in a blob of %d",
+			ErrFormat,
+			length,
+			len(data),
+		)
 	case le.Uint32(tail[4:]) != length || !bytes.Equal(tail[8:], []byte(ndbBlobEnd)):
 		return Record{}, fmt.Errorf("%w: its blob has no end", ErrFormat)
 	case adler32.Checksum(data[:len(data)-ndbBlobTail]) != le.Uint32(tail):
 		return Record{}, fmt.Errorf("%w: its checksum is wrong", ErrFormat)
 	}
-	return Record{Number: number, Blob: data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length], Stamp: le.Uint32(data[8:])}, nil
+	return Record{
+		Number: number,
+		Blob:   data[ndbBlobHead : ndbBlobHead+length : ndbBlobHead+length],
+		Stamp:  le.Uint32(data[8:]),
+	}, nil
 }
 
 // ndbBlobSize returns the size of the blob for a header of length bytes, in whole blocks.

@@ -28,14 +28,16 @@ func WriteNDB(c Contents, generation uint32) []byte {
 	le.PutUint32(out[8:], generation)
 	le.PutUint32(out[12:], uint32(pages))
 	le.PutUint32(out[16:], c.Last+1)
-	slot, at := ndbHeader, pages*ndbPage
+	slot := ndbHeader
+	at := pages * ndbPage
 	for _, r := range c.Records {
 		blob := out[at : at+int(ndbBlobSize(int64(len(r.Blob))))]
 		le.PutUint32(out[slot+4:], r.Number)
 		le.PutUint32(out[slot+8:], uint32(at/ndbBlock))
 		le.PutUint32(out[slot+12:], uint32(len(blob)/ndbBlock))
 		putNDBBlob(blob, r)
-		slot, at = slot+ndbBlock, at+len(blob)
+		slot = slot + ndbBlock
+		at = at + len(blob)
 	}
 	for slot = ndbHeader; slot < pages*ndbPage; slot += ndbBlock {
 		copy(out[slot:], ndbSlotMagic)

@@ -25,10 +25,10 @@ const (
 	sqliteLimitSQL    = 1
 )
 
-// readSQLiteFile reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to merge the log
-// that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not copy a journal of the
-// other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can name files that SQLite would then
-// delete.
+// readSQLiteFile reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to
+// merge the log that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not
+// copy a journal of the other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can
+// name files that SQLite would then delete.
 func readSQLiteFile(root fs.FS, name string) (c Contents, detail uint32, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
@@ -39,15 +39,21 @@ func readSQLiteFile(root fs.FS, name string) (c Contents, detail uint32, err err
 	if err := copyFile(root, name, file); err != nil {
 		return c, 0, fmt.Errorf("copy it: %w", err)
 	}
-	if err := copyFile(root, name+"-wal", file+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := copyFile(root, name+"-wal", file+"-wal"); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return c, 0, fmt.Errorf("copy %s-wal: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
 	defer cancel()
-	err = withSQLite(ctx, file, []string{"trusted_schema=0", "cell_size_check=1", "mmap_size=0"}, func(conn *sql.Conn) error {
-		c, err = readSQLite(ctx, conn)
-		return err
-	})
+	err = withSQLite(
+		ctx,
+		file,
+		[]string{"trusted_schema=0", "cell_size_check=1", "mmap_size=0"},
+		func(conn *sql.Conn) error {
+			c, err = readSQLite(ctx, conn)
+			return err
+		},
+	)
 	switch {
 	case ctx.Err() != nil:
 		return c, 0, fmt.Errorf("read it: took more than %v: %w", sqliteTimeout, ctx.Err())
@@ -74,8 +80,14 @@ func copyFile(root fs.FS, name, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// withSQLite opens a file that this package wrote, sets pragmas, and passes the only connection to do.
-func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql.Conn) error) (err error) {
+// withSQLite opens a file that this package wrote, sets pragmas, and passes the only connection to
+// do.
+func withSQLite(
+	ctx context.Context,
+	file string,
+	pragmas []string,
+	do func(*sql.Conn) error,
+) (err error) {
 	source := url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath()}
 	db, err := sql.Open("sqlite", source.String())
 	if err != nil {
@@ -101,8 +113,8 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 	return do(conn)
 }
 
-// readSQLite reads the headers. The schema comes from the base, so Packages could be a view that never ends:
-// it has to be a table, and the number of rows and bytes is limited.
+// readSQLite reads the headers. The schema comes from the base, so Packages could be a view that
+// never ends: it has to be a table, and the number of rows and bytes is limited.
 func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	var kind, text string
 	row := conn.QueryRowContext(ctx, "SELECT type, sql FROM sqlite_master WHERE name = 'Packages'")
@@ -134,7 +146,8 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	if err := rows.Err(); err != nil {
 		return c, fmt.Errorf("read the table Packages: %w", err)
 	}
-	// The numbers of removed packages are not used again. If the table is missing, it does no harm if they are.
+	// The numbers of removed packages are not used again. If the table is missing, it does no harm
+	// if they are.
 	var last int64
 	row = conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'")
 	if err := row.Scan(&last); err == nil && last > 0 && last < MaxNumber {

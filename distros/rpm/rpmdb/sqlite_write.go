@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 )
 
-// writeSQLite makes a new rpmdb.sqlite: the base's file may have any schema, including triggers that would run on
-// each write. The new file does not use a write-ahead log, so that everyone who may read the file can read
-// the database: with a log, SQLite needs to write beside it. rpm switches to a log when it next writes.
+// writeSQLite makes a new rpmdb.sqlite: the base's file may have any schema, including triggers
+// that would run on each write. The new file does not use a write-ahead log, so that everyone who
+// may read the file can read the database: with a log, SQLite needs to write beside it. rpm
+// switches to a log when it next writes.
 func writeSQLite(c Contents, _ uint32) (files map[string][]byte, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
@@ -22,7 +23,12 @@ func writeSQLite(c Contents, _ uint32) (files map[string][]byte, err error) {
 	defer cancel()
 	file := filepath.Join(dir, sqliteFile)
 	// On failure the file is deleted, so nothing has to be synced to the disk.
-	pragmas := []string{"page_size=4096", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"}
+	pragmas := []string{
+		"page_size=4096",
+		"journal_mode=OFF",
+		"synchronous=OFF",
+		"locking_mode=EXCLUSIVE",
+	}
 	if err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) error { return fillSQLite(ctx, conn, c) }); err != nil {
 		return nil, err
 	}
@@ -33,7 +39,8 @@ func writeSQLite(c Contents, _ uint32) (files map[string][]byte, err error) {
 	return map[string][]byte{sqliteFile: data}, nil
 }
 
-// fillSQLite makes tables like rpm 4.16 to 4.20, and indexes after their tables are filled, which is faster.
+// fillSQLite makes tables like rpm 4.16 to 4.20, and indexes after their tables are filled, which
+// is faster.
 func fillSQLite(ctx context.Context, conn *sql.Conn, c Contents) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -68,14 +75,18 @@ func fillSQLite(ctx context.Context, conn *sql.Conn, c Contents) error {
 	return tx.Commit()
 }
 
-// fillSQLiteIndex makes one of the tables that find packages. The names in the statements are constants of
-// this package.
+// fillSQLiteIndex makes one of the tables that find packages. The names in the statements are
+// constants of this package.
 func fillSQLiteIndex(ctx context.Context, tx *sql.Tx, packages []Record, x index) error {
 	kind := "TEXT"
 	if x.binary {
 		kind = "BLOB"
 	}
-	create := fmt.Sprintf("CREATE TABLE '%s' (key '%s' NOT NULL, hnum INTEGER NOT NULL, idx INTEGER NOT NULL, FOREIGN KEY (hnum) REFERENCES 'Packages'(hnum))", x.table, kind)
+	create := fmt.Sprintf(
+		"CREATE TABLE '%s' (key '%s' NOT NULL, hnum INTEGER NOT NULL, idx INTEGER NOT NULL, FOREIGN KEY (hnum) REFERENCES 'Packages'(hnum))",
+		x.table,
+		kind,
+	)
 	if _, err := tx.ExecContext(ctx, create); err != nil {
 		return fmt.Errorf("%s: %w", create, err)
 	}

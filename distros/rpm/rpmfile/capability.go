@@ -8,15 +8,18 @@ import (
 	"strings"
 )
 
-// capabilityNames are the names of Linux's capabilities, in the order of their numbers (linux/capability.h).
-var capabilityNames = strings.Fields(`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable
+// capabilityNames are the names of Linux's capabilities, in the order of their numbers
+// (linux/capability.h).
+var capabilityNames = strings.Fields(
+	`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable
 	net_bind_service net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct
 	sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override
-	mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore`)
+	mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore`,
+)
 
 // capabilityXattr converts the text of a header, which has the format of cap_to_text(3)
-// ("cap_net_admin,cap_net_raw=ep"), to the value of the extended attribute security.capability (revision 2,
-// linux/capability.h). It returns nil if there are no capabilities.
+// ("cap_net_admin,cap_net_raw=ep"), to the value of the extended attribute security.capability
+// (revision 2, linux/capability.h). It returns nil if there are no capabilities.
 func capabilityXattr(text string) ([]byte, error) {
 	var permitted, inheritable, effective uint64
 	for clause := range strings.FieldsSeq(text) {

@@ -7,8 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/compression"
 )
 
-// decompress returns the unpacked payload. The header names the compression; without a name the payload is
-// either gzip or not compressed, which rpm lets zlib detect.
+// decompress returns the unpacked payload. The header names the compression; without a name the
+// payload is either gzip or not compressed, which rpm lets zlib detect.
 func (f *File) decompress(in *bufio.Reader, name string) (io.ReadCloser, error) {
 	if name == "" {
 		detected, err := compression.Detect(in)

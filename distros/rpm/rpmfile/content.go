@@ -23,7 +23,12 @@ func (p *payload) regular(i int, h *tar.Header, size int64) error {
 		} // otherwise it is the last name of an empty file
 	}
 	if size != x.size || g.primary >= 0 {
-		return fmt.Errorf("%w: %d bytes in the archive, the header says %d, once", ErrDigest, size, x.size)
+		return fmt.Errorf(
+			"%w: %d bytes in the archive, the header says %d, once",
+			ErrDigest,
+			size,
+			x.size,
+		)
 	}
 	if err := p.content(x, h); err != nil {
 		return err
@@ -40,18 +45,25 @@ func (p *payload) regular(i int, h *tar.Header, size int64) error {
 
 // link passes a further name of a file to add, as a hard link.
 func (p *payload) link(i int, g *linkGroup) error {
-	x, first := p.f.files[i], p.f.files[g.primary]
+	x := p.f.files[i]
+	first := p.f.files[g.primary]
 	if x.size != first.size || x.digest != first.digest {
-		return fmt.Errorf("%w: a name of the same file as %.200q, but the header says that they differ", ErrDigest, first.path)
+		return fmt.Errorf(
+			"%w: a name of the same file as %.200q, but the header says that they differ",
+			ErrDigest,
+			first.path,
+		)
 	}
 	h := p.tarHeader(i)
-	h.Typeflag, h.Linkname = tar.TypeLink, p.names[g.primary]
+	h.Typeflag = tar.TypeLink
+	h.Linkname = p.names[g.primary]
 	return p.add(h, bytes.NewReader(nil))
 }
 
 // content passes a file with its content to add, and compares the digest of the whole content.
 func (p *payload) content(x file, h *tar.Header) error {
-	h.Typeflag, h.Size = tar.TypeReg, x.size
+	h.Typeflag = tar.TypeReg
+	h.Size = x.size
 	if x.caps != "" {
 		value, err := capabilityXattr(x.caps)
 		if err != nil {
@@ -85,27 +97,40 @@ func (p *payload) content(x file, h *tar.Header) error {
 	return nil
 }
 
-// symlink passes a symbolic link to add. Its target must be the same in the header and in the archive.
+// symlink passes a symbolic link to add. Its target must be the same in the header and in the
+// archive.
 func (p *payload) symlink(x file, h *tar.Header, size int64) error {
 	if x.target == "" || h.Name == "" {
 		return fmt.Errorf("%w: a symbolic link without name or target", ErrUnsafePath)
 	}
 	if size != int64(len(x.target)) {
-		return fmt.Errorf("%w: the target in the archive has %d bytes, in the header it is %.200q", ErrDigest, size, x.target)
+		return fmt.Errorf(
+			"%w: the target in the archive has %d bytes, in the header it is %.200q",
+			ErrDigest,
+			size,
+			x.target,
+		)
 	}
 	got, err := io.ReadAll(&body{p: p})
 	if err != nil {
 		return err
 	}
 	if string(got) != x.target {
-		return fmt.Errorf("%w: links to %.200q in the archive, to %.200q in the header", ErrDigest, got, x.target)
+		return fmt.Errorf(
+			"%w: links to %.200q in the archive, to %.200q in the header",
+			ErrDigest,
+			got,
+			x.target,
+		)
 	}
-	h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, x.target, 0o777
+	h.Typeflag = tar.TypeSymlink
+	h.Linkname = x.target
+	h.Mode = 0o777
 	return p.add(h, bytes.NewReader(nil))
 }
 
-// body reads the content of a member. It marks errors, because add returns them to Payload, and hashes all
-// bytes.
+// body reads the content of a member. It marks errors, because add returns them to Payload, and
+// hashes all bytes.
 type body struct {
 	p  *payload
 	to hash.Hash // nil: not hashed

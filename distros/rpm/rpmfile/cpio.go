@@ -10,14 +10,15 @@ import (
 const (
 	cpioMagic   = "070701" // "newc": all numbers as eight hex digits, then the name
 	cpioChecked = "070702" // the same with a checksum, which is not checked: the digests are
-	// rpm's own format, of packages that rpm 6 makes in its own version: only the number of the file in the header's list
+	// rpm's own format, of packages that rpm 6 makes in its own version: only the number of the
+	// file in the header's list
 	cpioStripped = "07070X"
 	cpioTrailer  = "TRAILER!!!"
 	maxCPIOName  = 4096 + 2
 )
 
-// archive reads the cpio archives of packages. cavaliergopher/cpio is not used, because it reads broken
-// numbers as zero and does not know the stripped format.
+// archive reads the cpio archives of packages. cavaliergopher/cpio is not used, because it reads
+// broken numbers as zero and does not know the stripped format.
 type archive struct {
 	in   io.Reader
 	at   int64 // bytes read
@@ -31,8 +32,8 @@ type member struct {
 	size  int64  // -1: use the size in the header
 }
 
-// next skips the rest of the current member and reads the beginning of the next; it returns io.EOF at the
-// archive's own end mark.
+// next skips the rest of the current member and reads the beginning of the next; it returns io.EOF
+// at the archive's own end mark.
 func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a, a.left); err != nil {
 		return member{}, cut(err)
@@ -57,21 +58,27 @@ func (a *archive) next() (member, error) {
 		}
 		return member{index: int(n), size: -1}, err
 	}
-	return member{}, fmt.Errorf("%w: %q where a member of a cpio archive should begin", ErrFormat, magic)
+	return member{}, fmt.Errorf(
+		"%w: %q where a member of a cpio archive should begin",
+		ErrFormat,
+		magic,
+	)
 }
 
-// named reads inode, mode, owner, group, links, time, size, two devices of two numbers each, length of the
-// name, checksum, name. It returns only name and size: the package's header has all else, and the header is
-// signed.
+// named reads inode, mode, owner, group, links, time, size, two devices of two numbers each, length
+// of the name, checksum, name. It returns only name and size: the package's header has all else,
+// and the header is signed.
 func (a *archive) named() (member, error) {
 	var fields [13]int64
 	for i := range fields {
 		var err error
-		if fields[i], err = a.number(); err != nil {
+		fields[i], err = a.number()
+		if err != nil {
 			return member{}, err
 		}
 	}
-	size, length := fields[6], fields[11]
+	size := fields[6]
+	length := fields[11]
 	if length < 1 || length > maxCPIOName {
 		return member{}, fmt.Errorf("%w: the name of a member has %d bytes", ErrFormat, length)
 	}
@@ -124,7 +131,11 @@ func (a *archive) number() (int64, error) {
 	}
 	n, err := strconv.ParseUint(string(digits[:]), 16, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %q in a cpio archive is not a hexadecimal number", ErrFormat, digits)
+		return 0, fmt.Errorf(
+			"%w: %q in a cpio archive is not a hexadecimal number",
+			ErrFormat,
+			digits,
+		)
 	}
 	return int64(n), nil
 }

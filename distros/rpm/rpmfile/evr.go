@@ -16,8 +16,8 @@ type EVR struct {
 // maxEVR is the maximum length of a version in bytes, longer than any real one.
 const maxEVR = 1024
 
-// ParseEVR reads a version and checks it: the epoch is a number of 32 bits, the version is not empty, and no
-// part contains a blank or a control character. Errors are ErrFormat.
+// ParseEVR reads a version and checks it: the epoch is a number of 32 bits, the version is not
+// empty, and no part contains a blank or a control character. Errors are ErrFormat.
 func ParseEVR(s string) (EVR, error) {
 	v := splitEVR(s)
 	switch {
@@ -30,13 +30,17 @@ func ParseEVR(s string) (EVR, error) {
 	case v.Release == "" && strings.HasSuffix(s, "-"):
 		return EVR{}, fmt.Errorf("version %.80q: %w: nothing after the last hyphen", s, ErrFormat)
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return EVR{}, fmt.Errorf("version %.80q: %w: it has a blank or control character", s, ErrFormat)
+		return EVR{}, fmt.Errorf(
+			"version %.80q: %w: it has a blank or control character",
+			s,
+			ErrFormat,
+		)
 	}
 	return v, nil
 }
 
-// splitEVR splits a version like rpm: the epoch is the digits before a colon, the release follows the last
-// hyphen.
+// splitEVR splits a version like rpm: the epoch is the digits before a colon, the release follows
+// the last hyphen.
 func splitEVR(s string) EVR {
 	var v EVR
 	v.Version = s
@@ -45,7 +49,8 @@ func splitEVR(s string) EVR {
 		digits++
 	}
 	if digits < len(s) && s[digits] == ':' {
-		v.Epoch, v.Version = s[:digits], s[digits+1:]
+		v.Epoch = s[:digits]
+		v.Version = s[digits+1:]
 		if v.Epoch == "" {
 			v.Epoch = "0"
 		}
@@ -68,27 +73,32 @@ func (v EVR) String() string {
 	return s
 }
 
-// Compare returns -1, 0 or 1 if a is older than, as old as, or newer than b: first by epochs, then versions,
-// then releases. A missing epoch counts as 0, a missing release as older than any other. In a Relation a
-// missing release matches all releases: see Relation.Matches.
+// Compare returns -1, 0 or 1 if a is older than, as old as, or newer than b: first by epochs, then
+// versions, then releases. A missing epoch counts as 0, a missing release as older than any other.
+// In a Relation a missing release matches all releases: see Relation.Matches.
 func Compare(a, b EVR) int {
-	return cmp.Or(compareEpochs(a.Epoch, b.Epoch), CompareVersions(a.Version, b.Version), CompareVersions(a.Release, b.Release))
+	return cmp.Or(
+		compareEpochs(a.Epoch, b.Epoch),
+		CompareVersions(a.Version, b.Version),
+		CompareVersions(a.Release, b.Release),
+	)
 }
 
 func compareEpochs(a, b string) int {
 	return compareNumbers(strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0"))
 }
 
-// CompareVersions orders two versions, or two releases, like rpm. Sequences of digits compare as numbers,
-// sequences of letters by their bytes, and a number is newer than letters; all other characters only
-// separate. A tilde sorts before the end of the text, a caret after the end but before anything else. "1.0"
-// and "1_0" are equal. The result is -1, 0 or 1.
+// CompareVersions orders two versions, or two releases, like rpm. Sequences of digits compare as
+// numbers, sequences of letters by their bytes, and a number is newer than letters; all other
+// characters only separate. A tilde sorts before the end of the text, a caret after the end but
+// before anything else. "1.0" and "1_0" are equal. The result is -1, 0 or 1.
 func CompareVersions(a, b string) int {
 	if a == b {
 		return 0
 	}
 	for {
-		a, b = strings.TrimLeftFunc(a, separates), strings.TrimLeftFunc(b, separates)
+		a = strings.TrimLeftFunc(a, separates)
+		b = strings.TrimLeftFunc(b, separates)
 		beginning := begins(a)
 		if c := cmp.Compare(beginning, begins(b)); c != 0 {
 			return c
@@ -97,14 +107,16 @@ func CompareVersions(a, b string) int {
 		case end:
 			return 0
 		case tilde, caret:
-			a, b = a[1:], b[1:]
+			a = a[1:]
+			b = b[1:]
 			continue
 		}
 		kind := isAlpha
 		if isDigit(a[0]) {
 			kind = isDigit
 		}
-		na, nb := stretch(a, kind), stretch(b, kind)
+		na := stretch(a, kind)
+		nb := stretch(b, kind)
 		if nb == 0 { // one is a number and the other letters: the number is newer
 			if isDigit(a[0]) {
 				return 1
@@ -118,7 +130,8 @@ func CompareVersions(a, b string) int {
 		if c != 0 {
 			return c
 		}
-		a, b = a[na:], b[nb:]
+		a = a[na:]
+		b = b[nb:]
 	}
 }
 

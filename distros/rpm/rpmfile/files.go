@@ -39,8 +39,8 @@ type file struct {
 func (x file) kind() uint16 { return x.mode & modeKind }
 func (x file) ghost() bool  { return x.flags&flagGhost != 0 }
 
-// hashOf returns the hash function for rpm's number of an algorithm, which is OpenPGP's; false if it is
-// weaker than SHA-256. The default of headers is 1, MD5.
+// hashOf returns the hash function for rpm's number of an algorithm, which is OpenPGP's; false if
+// it is weaker than SHA-256. The default of headers is 1, MD5.
 func hashOf(algorithm uint64) (crypto.Hash, bool) {
 	h, ok := map[uint64]crypto.Hash{8: crypto.SHA256, 9: crypto.SHA384, 10: crypto.SHA512}[algorithm]
 	return h, ok
@@ -52,8 +52,8 @@ func (h *Header) fileHash() (crypto.Hash, bool) {
 	return hashOf(algorithm)
 }
 
-// payloadDigest returns the digest of the payload as it is stored in the file, in hex; "" if there is none,
-// or only a weak one.
+// payloadDigest returns the digest of the payload as it is stored in the file, in hex; "" if there
+// is none, or only a weak one.
 func (f *File) payloadDigest() (crypto.Hash, string) {
 	algorithm, _ := f.Header.Int(TagPayloadDigestAlgo)
 	h, ok := hashOf(algorithm)
@@ -78,7 +78,8 @@ func (h *Header) fileList() ([]file, error) {
 	all := make([]file, len(paths))
 	for i := range all {
 		all[i].path = paths[i]
-		all[i].id = [2]uint64{0, uint64(i) + 1<<32} // different for each file, until the header says otherwise
+		// different for each file, until the header says otherwise
+		all[i].id = [2]uint64{0, uint64(i) + 1<<32}
 	}
 	sizes := TagFileSizes
 	if h.Has(TagLongFileSizes) {
@@ -115,7 +116,8 @@ func (h *Header) fileList() ([]file, error) {
 		TagFileGroupName: func(x *file, s string) { x.group = s },
 		TagFileCaps:      func(x *file, s string) { x.caps = s },
 		TagFileDigests: func(x *file, s string) {
-			if s = strings.ToLower(s); counts && isHex(s, hash.Size()) {
+			s = strings.ToLower(s)
+			if counts && isHex(s, hash.Size()) {
 				x.digest = s
 			}
 		},
@@ -128,7 +130,13 @@ func (h *Header) fileList() ([]file, error) {
 // column passes each file its value in one array of the header, which may be missing.
 func column[T any](all []file, tag Tag, values []T, set func(*file, T)) error {
 	if len(values) != len(all) && len(values) > 0 {
-		return fmt.Errorf("%w: %d files, tag %d has %d values", ErrFormat, len(all), tag, len(values))
+		return fmt.Errorf(
+			"%w: %d files, tag %d has %d values",
+			ErrFormat,
+			len(all),
+			tag,
+			len(values),
+		)
 	}
 	for i, v := range values {
 		set(&all[i], v)

@@ -13,16 +13,18 @@ import (
 // minBits is the minimum length of an RSA or DSA key.
 const minBits = 2048
 
-// candidates returns the keys that may have made a signature. Primary keys without usage flags, which were
-// made before 2005, may sign; subkeys need the flag for signing, and must have confirmed that they belong to
-// their primary key.
+// candidates returns the keys that may have made a signature. Primary keys without usage flags,
+// which were made before 2005, may sign; subkeys need the flag for signing, and must have confirmed
+// that they belong to their primary key.
 func candidates(keys openpgp.EntityList, id uint64) (out []openpgp.Key) {
 	for _, key := range keys.KeysById(id) {
 		primary, _ := key.Entity.PrimarySelfSignature()
-		if primary == nil || key.SelfSignature == nil || key.SelfSignature.FlagsValid && !key.SelfSignature.FlagSign {
+		if primary == nil || key.SelfSignature == nil ||
+			key.SelfSignature.FlagsValid && !key.SelfSignature.FlagSign {
 			continue
 		}
-		if key.PublicKey != key.Entity.PrimaryKey && (!key.SelfSignature.FlagsValid || key.SelfSignature.EmbeddedSignature == nil) {
+		if key.PublicKey != key.Entity.PrimaryKey &&
+			(!key.SelfSignature.FlagsValid || key.SelfSignature.EmbeddedSignature == nil) {
 			continue
 		}
 		out = append(out, key)
@@ -30,8 +32,9 @@ func candidates(keys openpgp.EntityList, id uint64) (out []openpgp.Key) {
 	return out
 }
 
-// usable returns an error if a key was not valid for signing at the time of the signature. The present time
-// does not matter: packages are signed once and are installed years later, when the key may have expired.
+// usable returns an error if a key was not valid for signing at the time of the signature. The
+// present time does not matter: packages are signed once and are installed years later, when the
+// key may have expired.
 func usable(key openpgp.Key, at time.Time) error {
 	self, _ := key.Entity.PrimarySelfSignature()
 	primary := key.Entity.PrimaryKey
@@ -46,14 +49,17 @@ func usable(key openpgp.Key, at time.Time) error {
 		return errors.New("it was revoked")
 	}
 	if primary.KeyExpired(self, at) || subkey && key.PublicKey.KeyExpired(key.SelfSignature, at) {
-		return fmt.Errorf("it was not valid on %s, when it signed (expired, or not yet made)", at.UTC().Format(time.DateOnly))
+		return fmt.Errorf(
+			"it was not valid on %s, when it signed (expired, or not yet made)",
+			at.UTC().Format(time.DateOnly),
+		)
 	}
 	return nil
 }
 
-// revoked reports whether a key was revoked at a time. It uses all revocations of the key, of its primary key
-// and of its user name. A key that was replaced or retired was valid until then; a key that may have been
-// stolen never was, because a thief can write any date.
+// revoked reports whether a key was revoked at a time. It uses all revocations of the key, of its
+// primary key and of its user name. A key that was replaced or retired was valid until then; a key
+// that may have been stolen never was, because a thief can write any date.
 func revoked(key openpgp.Key, at time.Time) bool {
 	all := slices.Clone(key.Entity.Revocations)
 	if key.PublicKey != key.Entity.PrimaryKey {

@@ -1,6 +1,6 @@
-// Package rpmfile reads the formats of .rpm packages: versions and their order, dependencies, headers,
-// signatures and archives, without rpm. It treats all input as hostile: everything is bounded, and the names
-// of archive members cannot leave the folder that they are unpacked into.
+// Package rpmfile reads the formats of .rpm packages: versions and their order, dependencies,
+// headers, signatures and archives, without rpm. It treats all input as hostile: everything is
+// bounded, and the names of archive members cannot leave the folder that they are unpacked into.
 //
 // It does not run scripts, unpack to disk, or read repositories or the files of rpm's database
 // (distros/rpm/rpmdb), whose records are these headers.
@@ -22,10 +22,11 @@ import (
 var (
 	// ErrFormat says that bytes or a text violate the format, or exceed any real package.
 	ErrFormat = failure.New(failure.Content, "malformed")
-	// ErrUnsafePath says that a package has a file that would be outside of the folder it is unpacked into, or
-	// that is neither file, folder nor link.
+	// ErrUnsafePath says that a package has a file that would be outside of the folder it is
+	// unpacked into, or that is neither file, folder nor link.
 	ErrUnsafePath = failure.New(failure.Content, "unsafe member")
-	// ErrSignature says that no accepted key, valid at that time, has signed a package and with that its payload.
+	// ErrSignature says that no accepted key, valid at that time, has signed a package and with
+	// that its payload.
 	ErrSignature = failure.New(failure.Content, "no trusted signature")
 	// ErrDigest says that the payload or a file differs from its digest in the header.
 	ErrDigest = failure.New(failure.Content, "digest mismatch")
@@ -38,10 +39,12 @@ const (
 	headerMagic = "\x8e\xad\xe8\x01\x00\x00\x00\x00"
 )
 
-// File is a binary or source package, read in one pass from its start to its end: Open, then Payload once.
+// File is a binary or source package, read in one pass from its start to its end: Open, then
+// Payload once.
 type File struct {
-	Header    *Header            // the metadata
-	Signature *Header            // signatures and digests of the metadata and the payload; it is not signed itself
+	Header *Header // the metadata
+	// signatures and digests of the metadata and the payload; it is not signed itself
+	Signature *Header
 	XZ        compression.OpenXZ // opens an .xz payload; nil: in Go
 
 	in      *bufio.Reader
@@ -49,17 +52,17 @@ type File struct {
 	started bool // Payload was called
 }
 
-// Open reads a package up to the beginning of its payload: lead, signature header, header. It does not close
-// r. Errors in the package are ErrFormat; others are r's own. Before
-// Verify has succeeded nothing is authentic; the payload is not authentic before Payload has ended without an
-// error.
+// Open reads a package up to the beginning of its payload: lead, signature header, header. It does
+// not close r. Errors in the package are ErrFormat; others are r's own. Before Verify has succeeded
+// nothing is authentic; the payload is not authentic before Payload has ended without an error.
 func Open(r io.Reader) (*File, error) {
 	f := &File{in: bufio.NewReaderSize(r, 256<<10)}
 	if err := f.readLead(); err != nil {
 		return nil, fmt.Errorf("rpm: %w", err)
 	}
 	var err error
-	if f.Signature, err = f.readHeader(); err != nil {
+	f.Signature, err = f.readHeader()
+	if err != nil {
 		return nil, fmt.Errorf("rpm: signature header: %w", err)
 	}
 	if pad := -len(f.Signature.Bytes()) & 7; pad > 0 { // the magic before it has 8 bytes
@@ -67,7 +70,8 @@ func Open(r io.Reader) (*File, error) {
 			return nil, fmt.Errorf("rpm: after the signature header: %w", cut(err))
 		}
 	}
-	if f.Header, err = f.readHeader(); err != nil {
+	f.Header, err = f.readHeader()
+	if err != nil {
 		return nil, fmt.Errorf("rpm: header: %w", err)
 	}
 	if err := f.checkHeader(); err != nil {
@@ -84,7 +88,8 @@ func cut(err error) error {
 	return err
 }
 
-// readLead checks the first bytes. The header repeats everything else in them, and rpm itself ignores it.
+// readLead checks the first bytes. The header repeats everything else in them, and rpm itself
+// ignores it.
 func (f *File) readLead() error {
 	var lead [leadSize]byte
 	if _, err := io.ReadFull(f.in, lead[:]); err != nil {
@@ -93,16 +98,23 @@ func (f *File) readLead() error {
 	if string(lead[:4]) != leadMagic {
 		return fmt.Errorf("%w: it begins with %x, no package does", ErrFormat, lead[:4])
 	}
-	major, kind := lead[4], binary.BigEndian.Uint16(lead[6:])
+	major := lead[4]
+	kind := binary.BigEndian.Uint16(lead[6:])
 	signature := binary.BigEndian.Uint16(lead[78:])
 	if major < 3 || major > 4 || kind > 1 || signature != 5 {
-		return fmt.Errorf("%w: format %d, kind %d, signature type %d; want format 3 or 4, kind 0 or 1, type 5", ErrFormat, major, kind, signature)
+		return fmt.Errorf(
+			"%w: format %d, kind %d, signature type %d; want format 3 or 4, kind 0 or 1, type 5",
+			ErrFormat,
+			major,
+			kind,
+			signature,
+		)
 	}
 	return nil
 }
 
-// readHeader reads a header with its magic. It allocates memory as the data arrives, not as announced by the
-// first bytes.
+// readHeader reads a header with its magic. It allocates memory as the data arrives, not as
+// announced by the first bytes.
 func (f *File) readHeader() (*Header, error) {
 	var intro [len(headerMagic) + introSize]byte
 	if _, err := io.ReadFull(f.in, intro[:]); err != nil {
@@ -112,7 +124,8 @@ func (f *File) readHeader() (*Header, error) {
 		return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, intro[:len(headerMagic)])
 	}
 	sizes := intro[len(headerMagic):]
-	count, size := binary.BigEndian.Uint32(sizes), binary.BigEndian.Uint32(sizes[4:])
+	count := binary.BigEndian.Uint32(sizes)
+	size := binary.BigEndian.Uint32(sizes[4:])
 	if err := checkSizes(count, size); err != nil {
 		return nil, err
 	}
@@ -126,15 +139,22 @@ func (f *File) readHeader() (*Header, error) {
 // checkHeader checks that the region is the whole header, so that no part of it is unsigned.
 func (f *File) checkHeader() error {
 	if f.Header.regionIndex > 0 {
-		if tag, _, _, _ := f.Header.index(0); tag == TagHeaderSignatures || f.Header.regionIndex != f.Header.count() || f.Header.regionData != len(f.Header.store()) {
-			return fmt.Errorf("header: %w: there are entries outside of its immutable region", ErrFormat)
+		if tag, _, _, _ := f.Header.index(0); tag == TagHeaderSignatures ||
+			f.Header.regionIndex != f.Header.count() ||
+			f.Header.regionData != len(f.Header.store()) {
+			return fmt.Errorf(
+				"header: %w: there are entries outside of its immutable region",
+				ErrFormat,
+			)
 		}
 	}
 	var err error
-	if f.files, err = f.Header.fileList(); err != nil {
+	f.files, err = f.Header.fileList()
+	if err != nil {
 		return fmt.Errorf("header: %w", err)
 	}
-	if f.Header.Text(TagName) == "" || f.Header.Text(TagVersion) == "" || f.Header.Text(TagRelease) == "" {
+	if f.Header.Text(TagName) == "" || f.Header.Text(TagVersion) == "" ||
+		f.Header.Text(TagRelease) == "" {
 		return fmt.Errorf("header: %w: no name, version or release", ErrFormat)
 	}
 	return nil
@@ -145,5 +165,10 @@ func (f *File) signed() []byte { return append([]byte(headerMagic), f.Header.Byt
 
 // name returns the package's name for messages.
 func (f *File) name() string {
-	return fmt.Sprintf("%.100s-%.100s-%.100s", f.Header.Text(TagName), f.Header.Text(TagVersion), f.Header.Text(TagRelease))
+	return fmt.Sprintf(
+		"%.100s-%.100s-%.100s",
+		f.Header.Text(TagName),
+		f.Header.Text(TagVersion),
+		f.Header.Text(TagRelease),
+	)
 }

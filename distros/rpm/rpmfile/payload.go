@@ -25,18 +25,19 @@ const (
 // the key under which archive/tar stores the extended attribute
 const capabilityRecord = "SCHILY.xattr.security.capability"
 
-// Payload passes every file to add, in the order of the archive, and may be called once. Names are clean and
-// relative ("usr/bin/x"), and so are the targets of hard links; the root folder and ghosts are left out. The
-// only types are regular files, folders, symbolic links (with the targets of the package: the caller resolves
-// them inside of its tree) and hard links, which follow the file that they name. Anything else is
-// ErrUnsafePath. Uid and Gid are 0; the names of user and group are the package's. A file that belongs to a
-// user or group other than root loses its set-user or set-group bit, because it would now belong to root.
-// Capabilities are in PAXRecords. r is valid until add returns and need not be read.
+// Payload passes every file to add, in the order of the archive, and may be called once. Names are
+// clean and relative ("usr/bin/x"), and so are the targets of hard links; the root folder and
+// ghosts are left out. The only types are regular files, folders, symbolic links (with the targets
+// of the package: the caller resolves them inside of its tree) and hard links, which follow the
+// file that they name. Anything else is ErrUnsafePath. Uid and Gid are 0; the names of user and
+// group are the package's. A file that belongs to a user or group other than root loses its
+// set-user or set-group bit, because it would now belong to root. Capabilities are in PAXRecords. r
+// is valid until add returns and need not be read.
 //
-// All data comes from the header except the content of files, whose size and digest must match the header.
-// Every file of the header must occur once. Payload stops at the first error of add and returns it such that
-// errors.Is and errors.As find it; otherwise it reads the whole payload and compares its digest. Errors are
-// ErrFormat, ErrDigest, ErrUnsafePath, or the reader's own.
+// All data comes from the header except the content of files, whose size and digest must match the
+// header. Every file of the header must occur once. Payload stops at the first error of add and
+// returns it such that errors.Is and errors.As find it; otherwise it reads the whole payload and
+// compares its digest. Errors are ErrFormat, ErrDigest, ErrUnsafePath, or the reader's own.
 func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 	if f.started {
 		return fmt.Errorf("rpm %s: its payload was read already", f.name())
@@ -70,8 +71,8 @@ type payload struct {
 	limit   int64
 }
 
-// linkGroup is the names of one file. The archive has its content once, with the last name; archive/tar needs
-// it with the first.
+// linkGroup is the names of one file. The archive has its content once, with the last name;
+// archive/tar needs it with the first.
 type linkGroup struct {
 	members int
 	last    int   // the last of them in the header
@@ -106,7 +107,8 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 					g = &linkGroup{primary: -1}
 					p.groups[x.id] = g
 				}
-				g.members, g.last = g.members+1, i
+				g.members = g.members + 1
+				g.last = i
 			}
 		case modeLink:
 			p.limit += int64(len(x.target))
@@ -114,7 +116,8 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 	}
 	p.raw = &bounded.Source{Reader: f.in}
 	h, sum := f.payloadDigest()
-	if p.digest = sum; sum != "" {
+	p.digest = sum
+	if sum != "" {
 		p.counted = h.New()
 		p.raw.Reader = io.TeeReader(f.in, p.counted)
 	}
@@ -155,8 +158,8 @@ func (p *payload) run() error {
 	return p.finish(whole, below)
 }
 
-// finish reads to the end of the file. Only zeros may follow the archive; the decoders refuse what follows their
-// stream.
+// finish reads to the end of the file. Only zeros may follow the archive; the decoders refuse what
+// follows their stream.
 func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 	rest, err := io.ReadAll(whole) // it is limited
 	if err != nil {
@@ -176,7 +179,8 @@ func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 	return nil
 }
 
-// broken marks an error of decompression as ErrFormat, unless it is the error of the underlying reader.
+// broken marks an error of decompression as ErrFormat, unless it is the error of the underlying
+// reader.
 func (p *payload) broken(err error) error {
 	if p.raw.Err != nil {
 		return p.raw.Err
@@ -197,7 +201,8 @@ func (p *payload) member(m member) error {
 			return err
 		}
 		known := false
-		if i, known = p.byName[name]; !known {
+		i, known = p.byName[name]
+		if !known {
 			return fmt.Errorf("%w: the archive has %.200q, the header has not", ErrFormat, m.name)
 		}
 	}
@@ -219,7 +224,8 @@ func (p *payload) member(m member) error {
 	case modeRegular:
 		err = p.regular(i, h, m.size)
 	case modeFolder:
-		if h.Typeflag = tar.TypeDir; m.size > 0 {
+		h.Typeflag = tar.TypeDir
+		if m.size > 0 {
 			err = fmt.Errorf("%w: a folder of %d bytes", ErrFormat, m.size)
 		} else if h.Name != "" {
 			err = p.add(h, strings.NewReader(""))
@@ -235,8 +241,8 @@ func (p *payload) member(m member) error {
 	return nil
 }
 
-// strippedSize returns the size of a member in the stripped format: of a file with several names, the last
-// one has the content.
+// strippedSize returns the size of a member in the stripped format: of a file with several names,
+// the last one has the content.
 func (p *payload) strippedSize(i int) int64 {
 	x := p.f.files[i]
 	switch x.kind() {

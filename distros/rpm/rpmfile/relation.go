@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Relation is a name with a range of versions: something required, provided, conflicted with or obsoleted.
+// Relation is a name with a range of versions: something required, provided, conflicted with or
+// obsoleted.
 type Relation struct {
 	Name string
 	Op   string // "<", "<=", "=", ">=" or ">"; "" for any version
@@ -22,7 +23,8 @@ func (r Relation) String() string {
 
 // Bits of the flags that headers have for each dependency, besides those of the operators.
 const (
-	senseMissingOK = 1 << 19 // a recommendation; rpm 4.4 and SUSE's of that time write it among the requirements
+	// a recommendation; rpm 4.4 and SUSE's of that time write it among the requirements
+	senseMissingOK = 1 << 19
 	senseRPMLib    = 1 << 24 // a feature that rpm itself must have
 )
 
@@ -33,12 +35,13 @@ const (
 	equal
 )
 
-// operators are the operators by their bits; with all bits, or with less and greater, any version is meant.
+// operators are the operators by their bits; with all bits, or with less and greater, any version
+// is meant.
 var operators = []string{"", "<", ">", "", "=", "<=", ">=", ""}
 
-// Matches reports whether something provided meets the relation: the names are equal and the ranges overlap.
-// A side without a version matches every version (unlike in Debian). A side without a release stands for all
-// releases of its version if its range includes that version.
+// Matches reports whether something provided meets the relation: the names are equal and the ranges
+// overlap. A side without a version matches every version (unlike in Debian). A side without a
+// release stands for all releases of its version if its range includes that version.
 func (r Relation) Matches(provided Relation) bool {
 	if r.Name != provided.Name {
 		return false
@@ -46,8 +49,12 @@ func (r Relation) Matches(provided Relation) bool {
 	if r.Op == "" || provided.Op == "" {
 		return true
 	}
-	want, have := slices.Index(operators, r.Op), slices.Index(operators, provided.Op)
-	c := cmp.Or(compareEpochs(r.EVR.Epoch, provided.EVR.Epoch), CompareVersions(r.EVR.Version, provided.EVR.Version))
+	want := slices.Index(operators, r.Op)
+	have := slices.Index(operators, provided.Op)
+	c := cmp.Or(
+		compareEpochs(r.EVR.Epoch, provided.EVR.Epoch),
+		CompareVersions(r.EVR.Version, provided.EVR.Version),
+	)
 	if c == 0 {
 		switch {
 		case r.EVR.Release != "" && provided.EVR.Release != "":

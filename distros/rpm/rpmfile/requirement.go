@@ -40,11 +40,16 @@ func (r Requirement) String() string {
 	return "(" + strings.Join(words, " "+r.Kind+" ") + ")"
 }
 
-// ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a if b else
-// c)". Operators stand between blanks. Errors are ErrFormat.
+// ParseRequirement reads a dependency in rpm's syntax: "gcc", "glibc >= 2.17", "/usr/bin/perl", "(a
+// if b else c)". Operators stand between blanks. Errors are ErrFormat.
 func ParseRequirement(text string) (Requirement, error) {
 	if len(text) > maxRequirement {
-		return Requirement{}, fmt.Errorf("requirement %.80q: %w: longer than %d bytes", text, ErrFormat, maxRequirement)
+		return Requirement{}, fmt.Errorf(
+			"requirement %.80q: %w: longer than %d bytes",
+			text,
+			ErrFormat,
+			maxRequirement,
+		)
 	}
 	p := &requirementParser{rest: strings.TrimSpace(text)}
 	r, err := p.dependency(0)
@@ -65,7 +70,8 @@ func (p *requirementParser) skip() string {
 	return p.rest
 }
 
-// word returns the text up to the next blank, or up to a closing bracket that was not opened inside of it.
+// word returns the text up to the next blank, or up to a closing bracket that was not opened inside
+// of it.
 func (p *requirementParser) word() string {
 	p.skip()
 	open := 0
@@ -164,7 +170,8 @@ func (p *requirementParser) relation() (Relation, error) {
 	return r, nil
 }
 
-// checkName returns an error for an invalid name: a missing blank before an operator is the usual mistake.
+// checkName returns an error for an invalid name: a missing blank before an operator is the usual
+// mistake.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("there is no name")
@@ -179,7 +186,11 @@ func checkName(name string) error {
 		case c == ')':
 			open--
 		case (c == '<' || c == '>' || c == '=') && open == 0 && name[0] != '/':
-			return fmt.Errorf("the name %.80q has %q in it; put blanks around the operator", name, c)
+			return fmt.Errorf(
+				"the name %.80q has %q in it; put blanks around the operator",
+				name,
+				c,
+			)
 		}
 	}
 	if open != 0 {

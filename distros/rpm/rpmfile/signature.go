@@ -25,12 +25,13 @@ type signature struct {
 	v3      *signatureV3
 }
 
-// signatureV3 is a signature of version 3 (RFC 4880, 5.2.2). RHEL and its derivatives still sign with this
-// version; go-crypto reads only later ones.
+// signatureV3 is a signature of version 3 (RFC 4880, 5.2.2). RHEL and its derivatives still sign
+// with this version; go-crypto reads only later ones.
 type signatureV3 struct {
 	trailer []byte // hashed after the data
 	start   []byte // the first bytes of the digest
-	// rsa is the signature as a number; nil if it is of another kind, which nobody uses with strong digests.
+	// rsa is the signature as a number; nil if it is of another kind, which nobody uses with strong
+	// digests.
 	rsa []byte
 }
 
@@ -40,7 +41,8 @@ const tagSignature = 2 // OpenPGP's, of a packet
 func parseSignature(data []byte) (signature, error) {
 	in := bytes.NewReader(data)
 	raw, err := packet.NewOpaqueReader(in).Next()
-	if err == nil && in.Len() == 0 && raw.Tag == tagSignature && bytes.HasPrefix(raw.Contents, []byte{3}) {
+	if err == nil && in.Len() == 0 && raw.Tag == tagSignature &&
+		bytes.HasPrefix(raw.Contents, []byte{3}) {
 		return parseV3(raw.Contents)
 	}
 	in.Reset(data)
@@ -50,36 +52,61 @@ func parseSignature(data []byte) (signature, error) {
 	}
 	sig, ok := p.(*packet.Signature)
 	if !ok || in.Len() > 0 || sig.IssuerKeyId == nil {
-		return signature{}, errors.New("malformed signature: want one packet, a signature with a key id")
+		return signature{}, errors.New(
+			"malformed signature: want one packet, a signature with a key id",
+		)
 	}
 	if sig.SigType != packet.SigTypeBinary {
-		return signature{}, fmt.Errorf("a signature of type %#x, want one of binary data", sig.SigType)
+		return signature{}, fmt.Errorf(
+			"a signature of type %#x, want one of binary data",
+			sig.SigType,
+		)
 	}
 	for _, n := range sig.Notations {
 		if n.IsCritical {
 			return signature{}, fmt.Errorf("the signature has an unknown condition %.80q", n.Name)
 		}
 	}
-	return signature{keyID: *sig.IssuerKeyId, hash: sig.Hash, created: sig.CreationTime, v4: sig}, nil
+	return signature{
+		keyID:   *sig.IssuerKeyId,
+		hash:    sig.Hash,
+		created: sig.CreationTime,
+		v4:      sig,
+	}, nil
 }
 
 func parseV3(b []byte) (signature, error) {
-	// version, length 5, type, 4 bytes of time, 8 of key id, key algorithm, hash algorithm, 2 of the digest,
-	// bits, number
+	// version, length 5, type, 4 bytes of time, 8 of key id, key algorithm, hash algorithm, 2 of
+	// the digest, bits, number
 	if len(b) < 22 || b[1] != 5 || b[2] != byte(packet.SigTypeBinary) {
 		return signature{}, errors.New("malformed signature of version 3")
 	}
-	hashes := map[byte]crypto.Hash{1: crypto.MD5, 2: crypto.SHA1, 8: crypto.SHA256, 9: crypto.SHA384, 10: crypto.SHA512}
-	algorithm, number := packet.PublicKeyAlgorithm(b[15]), b[21:]
+	hashes := map[byte]crypto.Hash{
+		1:  crypto.MD5,
+		2:  crypto.SHA1,
+		8:  crypto.SHA256,
+		9:  crypto.SHA384,
+		10: crypto.SHA512,
+	}
+	algorithm := packet.PublicKeyAlgorithm(b[15])
+	number := b[21:]
 	isRSA := algorithm == packet.PubKeyAlgoRSA || algorithm == packet.PubKeyAlgoRSASignOnly
-	if bits := int(binary.BigEndian.Uint16(b[19:])); isRSA && (bits+7)/8 != len(number) || hashes[b[16]] == 0 {
-		return signature{}, fmt.Errorf("malformed signature of version 3: hash %d, %d bits in %d bytes", b[16], bits, len(number))
+	if bits := int(binary.BigEndian.Uint16(b[19:])); isRSA && (bits+7)/8 != len(number) ||
+		hashes[b[16]] == 0 {
+		return signature{}, fmt.Errorf(
+			"malformed signature of version 3: hash %d, %d bits in %d bytes",
+			b[16],
+			bits,
+			len(number),
+		)
 	}
 	if !isRSA {
 		number = nil
 	}
 	return signature{
-		keyID: binary.BigEndian.Uint64(b[7:]), hash: hashes[b[16]], created: time.Unix(int64(binary.BigEndian.Uint32(b[3:])), 0),
+		keyID: binary.BigEndian.Uint64(
+			b[7:],
+		), hash: hashes[b[16]], created: time.Unix(int64(binary.BigEndian.Uint32(b[3:])), 0),
 		v3: &signatureV3{trailer: b[2:7], start: b[17:19], rsa: number},
 	}, nil
 }
@@ -112,18 +139,27 @@ func (s signature) check(key *packet.PublicKey, data []byte) error {
 	return errors.New("the signature is longer than the key")
 }
 
-// signer finds the key that made the signature, checks that it is accepted, and returns its primary key's
-// fingerprint.
+// signer finds the key that made the signature, checks that it is accepted, and returns its primary
+// key's fingerprint.
 func (s signature) signer(keys pgp.Ring, fingerprints []string, data []byte) (string, error) {
 	if !pgp.Strong(s.hash) {
-		return "", fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
+		return "", fmt.Errorf(
+			"key %016X signed a weak digest (%v); such signatures can be forged",
+			s.keyID,
+			s.hash,
+		)
 	}
 	name := fmt.Sprintf("key %016X", s.keyID)
-	failure := fmt.Errorf("%s is not among the %d keys that are trusted here", name, len(keys.Fingerprints()))
+	failure := fmt.Errorf(
+		"%s is not among the %d keys that are trusted here",
+		name,
+		len(keys.Fingerprints()),
+	)
 	signer := ""
 	for _, key := range candidates(keys.Keys, s.keyID) {
 		primary := pgp.Fingerprint(key.Entity.PrimaryKey)
-		if len(fingerprints) > 0 && !slices.Contains(fingerprints, primary) && !slices.Contains(fingerprints, pgp.Fingerprint(key.PublicKey)) {
+		if len(fingerprints) > 0 && !slices.Contains(fingerprints, primary) &&
+			!slices.Contains(fingerprints, pgp.Fingerprint(key.PublicKey)) {
 			failure = fmt.Errorf("%s (%s) is trusted here, but not for this package", name, primary)
 			continue
 		}
@@ -150,9 +186,13 @@ func (s signature) signer(keys pgp.Ring, fingerprints []string, data []byte) (st
 func (s signature) usable(key openpgp.Key) error {
 	now := time.Now()
 	if s.created.After(now.Add(pgp.ClockSkew)) {
-		return fmt.Errorf("the signature is of the future, %s; is this machine's clock right?", s.created.UTC().Format(time.DateTime))
+		return fmt.Errorf(
+			"the signature is of the future, %s; is this machine's clock right?",
+			s.created.UTC().Format(time.DateTime),
+		)
 	}
-	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 && s.v4.SigExpired(now.Add(pgp.ClockSkew)) {
+	if s.v4 != nil && s.v4.SigLifetimeSecs != nil && *s.v4.SigLifetimeSecs > 0 &&
+		s.v4.SigExpired(now.Add(pgp.ClockSkew)) {
 		return errors.New("the signature has expired")
 	}
 	return usable(key, s.created)

@@ -1,7 +1,7 @@
 package rpmfile
 
-// Tag is the number of an entry of a header. In a package's signature header some numbers have another
-// meaning: see SigTag*.
+// Tag is the number of an entry of a header. In a package's signature header some numbers have
+// another meaning: see SigTag*.
 type Tag uint32
 
 // Type is the type of an entry's value.
@@ -21,7 +21,8 @@ const (
 	TypeI18NString  Type = 9 // a text for each language; the first is the untranslated one
 )
 
-// Tags of package headers that this project reads or writes. The numbers are those of rpm's rpmtag.h.
+// Tags of package headers that this project reads or writes. The numbers are those of rpm's
+// rpmtag.h.
 const (
 	TagHeaderImage       Tag = 61 // region of rpm 3
 	TagHeaderSignatures  Tag = 62 // region of signature headers

@@ -9,19 +9,25 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// Resolve returns the packages that must be added to a system, or upgraded in it, so that every want is met
-// with everything that it needs (Requires, not Recommends or Supplements), sorted by name, version and
-// architecture. A want is a requirement in rpm's syntax: "gcc", "gcc = 11.4.1-3.el9", "kernel-devel-uname-r =
-// 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or "name.architecture". Installed packages stay as
-// they are if possible. They are upgraded if a requirement or a conflict demands it, or replaced by a package
-// that obsoletes them; never removed and never downgraded.
+// Resolve returns the packages that must be added to a system, or upgraded in it, so that every
+// want is met with everything that it needs (Requires, not Recommends or Supplements), sorted by
+// name, version and architecture. A want is a requirement in rpm's syntax: "gcc", "gcc =
+// 11.4.1-3.el9", "kernel-devel-uname-r = 5.14.0-427.el9.x86_64", "/usr/bin/make", "(a or b)", or
+// "name.architecture". Installed packages stay as they are if possible. They are upgraded if a
+// requirement or a conflict demands it, or replaced by a package that obsoletes them; never removed
+// and never downgraded.
 //
-// The result is that of dnf with best=True and without weak dependencies: for a requested package, the newest
-// version from the best repository, or an error; for all others, the choice of libsolv's policy. The function
-// is pure: the result depends only on index, system and wants. Errors: *UnresolvableError, ErrSources for
-// wants that cannot be parsed, ErrIndex for requirements that cannot be parsed, and those of fetching lists
-// of files.
-func Resolve(ctx context.Context, x *rpm.Index, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
+// The result is that of dnf with best=True and without weak dependencies: for a requested package,
+// the newest version from the best repository, or an error; for all others, the choice of libsolv's
+// policy. The function is pure: the result depends only on index, system and wants. Errors:
+// *UnresolvableError, ErrSources for wants that cannot be parsed, ErrIndex for requirements that
+// cannot be parsed, and those of fetching lists of files.
+func Resolve(
+	ctx context.Context,
+	x *rpm.Index,
+	installed []rpmfile.Metadata,
+	want []string,
+) ([]rpm.Package, error) {
 	owned := func(path string) ([]*rpm.Package, error) { return x.Owners(ctx, path) }
 	u := newUniverse(x, owned, installed)
 	r, err := solve(ctx, u, want)
@@ -29,7 +35,8 @@ func Resolve(ctx context.Context, x *rpm.Index, installed []rpmfile.Metadata, wa
 		return nil, err
 	}
 	if len(u.guessed) > 0 && (err != nil || r.relied()) {
-		// Packages that were not examined were assumed to have a file: run again, with the lists of files.
+		// Packages that were not examined were assumed to have a file: run again, with the lists of
+		// files.
 		u = newUniverse(x, owned, installed)
 		u.lists = true
 		r, err = solve(ctx, u, want)
@@ -46,13 +53,14 @@ type resolution struct {
 	requests []int
 }
 
-// solve runs the solver. If preferences prevent a solution, it drops them, the last one first, and runs
-// again. It terminates, because each time more packages are exempt from preferences.
+// solve runs the solver. If preferences prevent a solution, it drops them, the last one first, and
+// runs again. It terminates, because each time more packages are exempt from preferences.
 func solve(ctx context.Context, u *universe, want []string) (*resolution, error) {
 	requests := make([][]clause, len(want))
 	for i, w := range want {
 		var err error
-		if requests[i], err = u.request(w); err != nil {
+		requests[i], err = u.request(w)
+		if err != nil {
 			return nil, err
 		}
 		for _, c := range requests[i] {
@@ -74,7 +82,8 @@ func solve(ctx context.Context, u *universe, want []string) (*resolution, error)
 
 // start adds the clauses of the requests and of the installed packages.
 func (r *resolution) start(requests []clause) error {
-	u, broken := r.s.u, -1
+	u := r.s.u
+	broken := -1
 	add := func(c clause) int {
 		c.literals = slices.Clone(c.literals)
 		n := len(r.s.clauses)
@@ -88,7 +97,15 @@ func (r *resolution) start(requests []clause) error {
 		r.requests = append(r.requests, add(c))
 	}
 	for n := 1; n <= u.installed; n++ {
-		u.stays[n] = add(clause{literals: u.ways[n], reason: byStaying, owner: n, text: u.all[n].Name, name: u.all[n].Name})
+		u.stays[n] = add(
+			clause{
+				literals: u.ways[n],
+				reason:   byStaying,
+				owner:    n,
+				text:     u.all[n].Name,
+				name:     u.all[n].Name,
+			},
+		)
 		list, err := u.rules(n)
 		if err != nil {
 			return err
@@ -105,8 +122,8 @@ func (r *resolution) start(requests []clause) error {
 	return nil
 }
 
-// giveUp drops the last preference among clauses that contradict each other. It returns false if there is
-// none.
+// giveUp drops the last preference among clauses that contradict each other. It returns false if
+// there is none.
 func (r *resolution) giveUp(proof []int) bool {
 	for _, i := range slices.Backward(proof) {
 		if c := &r.s.clauses[i]; c.reason == byPreference {
@@ -116,20 +133,21 @@ func (r *resolution) giveUp(proof []int) bool {
 	return false
 }
 
-// needless drops preferences that excluded packages which are in the solution all the same. It returns false
-// if there are none.
+// needless drops preferences that excluded packages which are in the solution all the same. It
+// returns false if there are none.
 func (r *resolution) needless() bool {
 	found := false
 	for i := range r.s.clauses {
-		if left := r.s.clauses[i].left; slices.ContainsFunc(left, r.s.isTrue) && r.s.u.giveUp(left) {
+		if left := r.s.clauses[i].left; slices.ContainsFunc(left, r.s.isTrue) &&
+			r.s.u.giveUp(left) {
 			found = true
 		}
 	}
 	return found
 }
 
-// giveUp exempts packages that a preference excluded from all preferences. It returns false if they were
-// exempt already.
+// giveUp exempts packages that a preference excluded from all preferences. It returns false if they
+// were exempt already.
 func (u *universe) giveUp(left []literal) bool {
 	news := false
 	for _, l := range left {
@@ -167,7 +185,10 @@ func (r *resolution) result() []rpm.Package {
 		}
 		out = append(out, q)
 	}
-	slices.SortFunc(out, func(a, b rpm.Package) int { return compareMetadata(&a.Metadata, &b.Metadata) })
+	slices.SortFunc(
+		out,
+		func(a, b rpm.Package) int { return compareMetadata(&a.Metadata, &b.Metadata) },
+	)
 	return out
 }
 

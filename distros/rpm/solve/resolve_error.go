@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// explain converts the solver's proof to a message: the most informative one of the clauses that contradict
-// each other, and the chain from a request to it. Other errors are returned unchanged.
+// explain converts the solver's proof to a message: the most informative one of the clauses that
+// contradict each other, and the chain from a request to it. Other errors are returned unchanged.
 func (r *resolution) explain(err error) error {
 	var un *unsolvable
 	if r == nil || !errors.As(err, &un) {
@@ -97,14 +97,17 @@ func (e *explanation) chain(n int) []string {
 	return out
 }
 
-// unmet returns an error for a requirement in the proof that no package meets; nil if there is none.
+// unmet returns an error for a requirement in the proof that no package meets; nil if there is
+// none.
 func (e *explanation) unmet() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
-			if c.reason != byRequire || c.owner != n || slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
+			if c.reason != byRequire || c.owner != n ||
+				slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
 				continue
 			}
-			if len(c.literals) > 1 { // a part of a rich dependency must not be in the system, but is
+			// a part of a rich dependency must not be in the system, but is
+			if len(c.literals) > 1 {
 				continue
 			}
 			return e.u.missing(e.chain(n), c.text, rpmfile.Relation{Name: c.name})
@@ -113,9 +116,14 @@ func (e *explanation) unmet() error {
 	return nil
 }
 
-// missing returns the error for a requirement that no package meets, with the packages that come close to it.
+// missing returns the error for a requirement that no package meets, with the packages that come
+// close to it.
 func (u *universe) missing(chain []string, text string, r rpmfile.Relation) error {
-	e := &distros.UnresolvableError{Chain: chain, Relation: text, Reason: "which no repository has; add the repository that has it"}
+	e := &distros.UnresolvableError{
+		Chain:    chain,
+		Relation: text,
+		Reason:   "which no repository has; add the repository that has it",
+	}
 	if r.Name == "" {
 		return e // it is a rich dependency
 	}
@@ -162,12 +170,13 @@ func provision(p *rpm.Package, name string) string {
 	return name
 }
 
-// excluding returns an error for two packages in the proof of which one excludes the other; nil if there are
-// none.
+// excluding returns an error for two packages in the proof of which one excludes the other; nil if
+// there are none.
 func (e *explanation) excluding() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
-			if len(c.literals) != 2 || c.literals[0] > 0 || c.literals[1] > 0 || !slices.Contains(c.literals, -literal(n)) {
+			if len(c.literals) != 2 || c.literals[0] > 0 || c.literals[1] > 0 ||
+				!slices.Contains(c.literals, -literal(n)) {
 				continue
 			}
 			verb := "conflicts with"
@@ -186,7 +195,14 @@ func (e *explanation) excluding() error {
 				target = n
 			}
 			err := &distros.UnresolvableError{Reason: fmt.Sprintf(
-				"which cannot be with %s (%s): %s %s %s, that is %s", e.u.all[other], e.state(other), e.u.all[c.owner], verb, c.text, e.u.all[target])}
+				"which cannot be with %s (%s): %s %s %s, that is %s",
+				e.u.all[other],
+				e.state(other),
+				e.u.all[c.owner],
+				verb,
+				c.text,
+				e.u.all[target],
+			)}
 			e.fill(err, n, e.u.all[n].String())
 			return err
 		}
@@ -221,7 +237,8 @@ func (e *explanation) fill(err *distros.UnresolvableError, n int, relation strin
 	}
 }
 
-// versions returns an error for two versions of a package that are both needed; nil if there are none.
+// versions returns an error for two versions of a package that are both needed; nil if there are
+// none.
 func (e *explanation) versions() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
@@ -229,11 +246,18 @@ func (e *explanation) versions() error {
 				continue
 			}
 			other := c.besides(n)
-			p, q := e.u.all[n], e.u.all[other]
-			err := &distros.UnresolvableError{Reason: fmt.Sprintf("which cannot be met together with %s (%s)", q, e.state(other))}
+			p := e.u.all[n]
+			q := e.u.all[other]
+			err := &distros.UnresolvableError{
+				Reason: fmt.Sprintf("which cannot be met together with %s (%s)", q, e.state(other)),
+			}
 			switch by := e.keeper(other, n); {
 			case q.pkg == nil && rpmfile.Compare(p.EVR, q.EVR) < 0:
-				err.Reason = fmt.Sprintf("which needs %s, but the newer %s is installed, and packages are not downgraded; use a newer repository or an older base", p, q)
+				err.Reason = fmt.Sprintf(
+					"which needs %s, but the newer %s is installed, and packages are not downgraded; use a newer repository or an older base",
+					p,
+					q,
+				)
 			case by != nil:
 				err.Reason += fmt.Sprintf(": %s needs %s", e.u.all[by.owner], by.text)
 			}
@@ -252,7 +276,8 @@ func (e *explanation) versions() error {
 // keeper returns a clause that needs one version of a package and not another one.
 func (e *explanation) keeper(n, not int) *clause {
 	for _, c := range e.proof {
-		if c.reason == byRequire && slices.Contains(c.literals, literal(n)) && !slices.Contains(c.literals, literal(not)) {
+		if c.reason == byRequire && slices.Contains(c.literals, literal(n)) &&
+			!slices.Contains(c.literals, literal(not)) {
 			return c
 		}
 	}

@@ -39,16 +39,24 @@ func (u *universe) request(want string) ([]clause, error) {
 	if !slices.ContainsFunc(options, func(l literal) bool { return u.all[l].pkg == nil }) {
 		options = u.best(options)
 	}
-	return []clause{{literals: options, reason: byRequest, text: want, name: req.Relation.Name}}, nil
+	return []clause{
+		{literals: options, reason: byRequest, text: want, name: req.Relation.Name},
+	}, nil
 }
 
-// wanted returns the packages that a request may mean: those with the name and those that obsolete them,
-// otherwise those with the name and the architecture, otherwise those that provide it.
+// wanted returns the packages that a request may mean: those with the name and those that obsolete
+// them, otherwise those with the name and the architecture, otherwise those that provide it.
 func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
-	options := slices.DeleteFunc(u.named(r.Name), func(l literal) bool { return !u.all[l].Meets(r) })
+	options := slices.DeleteFunc(
+		u.named(r.Name),
+		func(l literal) bool { return !u.all[l].Meets(r) },
+	)
 	if name, arch, ok := cutArch(r.Name); len(options) == 0 && ok {
 		r := rpmfile.Relation{Name: name, Op: r.Op, EVR: r.EVR}
-		options = slices.DeleteFunc(u.named(name), func(l literal) bool { return u.all[l].Arch != arch || !u.all[l].Meets(r) })
+		options = slices.DeleteFunc(
+			u.named(name),
+			func(l literal) bool { return u.all[l].Arch != arch || !u.all[l].Meets(r) },
+		)
 		if len(options) > 0 {
 			return options, nil
 		}
@@ -59,7 +67,10 @@ func (u *universe) wanted(r rpmfile.Relation) ([]literal, error) {
 	if r.Op == "" {
 		newest := u.best(slices.Clone(options))
 		over := func(m *rpmfile.Metadata) bool {
-			return slices.ContainsFunc(newest, func(l literal) bool { return supersedes(m, u.all[l].Metadata) })
+			return slices.ContainsFunc(
+				newest,
+				func(l literal) bool { return supersedes(m, u.all[l].Metadata) },
+			)
 		}
 		for n := 1; n <= u.installed; n++ {
 			if over(u.all[n].Metadata) {

@@ -8,13 +8,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// maxLiterals limits the literals of one requirement. The richest requirements of Fedora have some hundred;
-// every package that provides a part counts as one.
+// maxLiterals limits the literals of one requirement. The richest requirements of Fedora have some
+// hundred; every package that provides a part counts as one.
 const maxLiterals = 1 << 18
 
-// normal returns the clauses of a requirement, or of its negation, in conjunctive normal form: all of them
-// must hold. The operators have the meaning of rpm and libsolv: "a if b" is a or not b, "a unless b" is a and
-// not b.
+// normal returns the clauses of a requirement, or of its negation, in conjunctive normal form: all
+// of them must hold. The operators have the meaning of rpm and libsolv: "a if b" is a or not b, "a
+// unless b" is a and not b.
 func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, error) {
 	switch r.Kind {
 	case "", "with", "without":
@@ -40,7 +40,8 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	return nil, fmt.Errorf("%w: %s: unknown operator %q", distros.ErrIndex, r, r.Kind)
 }
 
-// combine returns the form of several requirements. All of them must hold, or one of them if anyOf is true.
+// combine returns the form of several requirements. All of them must hold, or one of them if anyOf
+// is true.
 func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([][]literal, error) {
 	var out [][]literal
 	for i, p := range parts {
@@ -54,7 +55,8 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([]
 		case i == 0:
 			out = form
 		default:
-			if out, err = either(out, form); err != nil {
+			out, err = either(out, form)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -62,8 +64,8 @@ func (u *universe) combine(parts []rpmfile.Requirement, negated, anyOf bool) ([]
 	return out, nil
 }
 
-// conditional returns "a if b [else c]" as (a or not b) and (b or c). "a unless b [else c]" is the same with
-// b negated, except that without c nothing may be installed if b is.
+// conditional returns "a if b [else c]" as (a or not b) and (b or c). "a unless b [else c]" is the
+// same with b negated, except that without c nothing may be installed if b is.
 func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal, error) {
 	unless := r.Kind == "unless"
 	then, err := u.normal(r.Parts[0], negated)
@@ -92,7 +94,8 @@ func (u *universe) conditional(r rpmfile.Requirement, negated bool) ([][]literal
 		if err != nil {
 			return nil, err
 		}
-		if second, err = either(other, is); err != nil {
+		second, err = either(other, is)
+		if err != nil {
 			return nil, err
 		}
 	case unless != negated: // the missing third part counts as false: "a unless b", and the negation of "a if b"
@@ -108,7 +111,11 @@ func either(a, b [][]literal) ([][]literal, error) {
 	for _, x := range a {
 		for _, y := range b {
 			if total += len(x) + len(y); total > maxLiterals {
-				return nil, fmt.Errorf("%w: a rich dependency becomes more than %d alternatives", distros.ErrIndex, maxLiterals)
+				return nil, fmt.Errorf(
+					"%w: a rich dependency becomes more than %d alternatives",
+					distros.ErrIndex,
+					maxLiterals,
+				)
 			}
 			out = append(out, slices.Concat(x, y))
 		}
@@ -138,7 +145,12 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 		case r.Kind == "or":
 			out = append(out, part...)
 		default:
-			return nil, fmt.Errorf("%w: %s: %q cannot be inside of with and without", distros.ErrIndex, r, r.Kind)
+			return nil, fmt.Errorf(
+				"%w: %s: %q cannot be inside of with and without",
+				distros.ErrIndex,
+				r,
+				r.Kind,
+			)
 		}
 	}
 	slices.Sort(out)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// literal is a statement about one package of the universe by its number: in the solution if positive, not in
-// it if negative.
+// literal is a statement about one package of the universe by its number: in the solution if
+// positive, not in it if negative.
 type literal int
 
 func (l literal) index() int {
@@ -44,18 +44,21 @@ const (
 	byPreference // may be dropped
 )
 
-// solver searches for a set of packages that meets all clauses. It works like libsolv, the solver of dnf and
-// zypper: it is a CDCL SAT solver whose free decisions follow a policy instead of statistics. So the results
-// are the same. Unlike in libsolv, the needs and conflicts of a package become clauses only when the package
-// is part of the solution, so that neither the whole repository nor its lists of files need to be read. The
-// first conflict with such a clause has the same effect as if the clause had existed before.
+// solver searches for a set of packages that meets all clauses. It works like libsolv, the solver
+// of dnf and zypper: it is a CDCL SAT solver whose free decisions follow a policy instead of
+// statistics. So the results are the same. Unlike in libsolv, the needs and conflicts of a package
+// become clauses only when the package is part of the solution, so that neither the whole
+// repository nor its lists of files need to be read. The first conflict with such a clause has the
+// same effect as if the clause had existed before.
 type solver struct {
-	u                 *universe
-	clauses           []clause
-	watches           [][]int // by literal.index: clauses that watch it
-	level             []int   // by package: 0 undecided, n in the solution since level n, -n excluded since level n
-	trail             []literal
-	why               []int // by position in trail: the clause that forces it, or -1 for a free decision
+	u       *universe
+	clauses []clause
+	watches [][]int // by literal.index: clauses that watch it
+	// by package: 0 undecided, n in the solution since level n, -n excluded since level n
+	level []int
+	trail []literal
+	// by position in trail: the clause that forces it, or -1 for a free decision
+	why               []int
 	limits            []int // by level-1: length of trail before the level
 	head              int   // position in trail up to which everything is propagated
 	expanded          []bool
@@ -112,13 +115,16 @@ func (s *solver) set(l literal, why int) {
 	s.why = append(s.why, why)
 }
 
-// add adds a clause and sets its last literal that can still hold, if there is only one. It returns the
-// clause if none can hold, otherwise -1. The clause must follow at the current level, not below: it contains
-// the negation of something decided there, or the current level is the root.
+// add adds a clause and sets its last literal that can still hold, if there is only one. It returns
+// the clause if none can hold, otherwise -1. The clause must follow at the current level, not
+// below: it contains the negation of something decided there, or the current level is the root.
 func (s *solver) add(c clause) int {
 	i := len(s.clauses)
 	s.grow()
-	slices.SortStableFunc(c.literals, func(a, b literal) int { return cmp.Compare(s.rank(b), s.rank(a)) })
+	slices.SortStableFunc(
+		c.literals,
+		func(a, b literal) int { return cmp.Compare(s.rank(b), s.rank(a)) },
+	)
 	s.clauses = append(s.clauses, c)
 	if len(c.literals) > 1 {
 		for _, l := range c.literals[:2] {
@@ -145,7 +151,8 @@ func (s *solver) rank(l literal) int {
 	return s.depth(l)
 }
 
-// propagate draws all conclusions from the decisions so far. It returns the clause that cannot be met, or -1.
+// propagate draws all conclusions from the decisions so far. It returns the clause that cannot be
+// met, or -1.
 func (s *solver) propagate() (int, error) {
 	for s.head < len(s.trail) {
 		l := s.trail[s.head]
@@ -164,7 +171,8 @@ func (s *solver) propagate() (int, error) {
 		conflict := -1
 		for _, r := range rules {
 			// A clause of one literal is not watched: it must be the one to learn from.
-			if c := s.include(r); c >= 0 && (conflict < 0 || len(s.clauses[c].literals) < len(s.clauses[conflict].literals)) {
+			if c := s.include(r); c >= 0 &&
+				(conflict < 0 || len(s.clauses[c].literals) < len(s.clauses[conflict].literals)) {
 				conflict = c
 			}
 		}
@@ -193,8 +201,8 @@ func (s *solver) include(c clause) int {
 	return s.add(c)
 }
 
-// visit examines the clauses that watch the negation of a literal that became true. It returns the clause
-// that cannot be met, or -1.
+// visit examines the clauses that watch the negation of a literal that became true. It returns the
+// clause that cannot be met, or -1.
 func (s *solver) visit(l literal) int {
 	n := (-l).index()
 	list := s.watches[n]

@@ -11,7 +11,8 @@ func (s *solver) revert(level int) {
 	for _, l := range s.trail[start:] {
 		s.level[l.pkg()] = 0
 	}
-	s.trail, s.why = s.trail[:start], s.why[:start]
+	s.trail = s.trail[:start]
+	s.why = s.why[:start]
 	s.limits = s.limits[:level-rootLevel]
 	s.head = min(s.head, start)
 	for n := len(s.branches); n > 0 && s.branches[n-1].level >= level; n-- {
@@ -19,12 +20,13 @@ func (s *solver) revert(level int) {
 	}
 }
 
-// analyze finds out why a clause cannot be met. It returns the clause to learn, of which all literals except
-// the first are false at the returned level.
+// analyze finds out why a clause cannot be met. It returns the clause to learn, of which all
+// literals except the first are false at the returned level.
 func (s *solver) analyze(conflict int) (clause, int) {
 	learnt := clause{from: []int{conflict}}
 	seen := make(map[int]bool)
-	open, at := 0, len(s.trail)
+	open := 0
+	at := len(s.trail)
 	look := func(c []literal, but literal) {
 		for _, l := range c {
 			if l == but || seen[l.pkg()] {
@@ -53,7 +55,8 @@ func (s *solver) analyze(conflict int) (clause, int) {
 		learnt.from = append(learnt.from, i)
 		look(s.clauses[i].literals, s.trail[at])
 	}
-	literals, back := []literal{-s.trail[at]}, rootLevel
+	literals := []literal{-s.trail[at]}
+	back := rootLevel
 	for _, l := range learnt.literals {
 		if d := s.depth(l); d > rootLevel {
 			literals = append(literals, l)
@@ -66,8 +69,8 @@ func (s *solver) analyze(conflict int) (clause, int) {
 	return learnt, back
 }
 
-// proof returns the clauses that contradict each other, in order: those that led to a conflict at the root.
-// It replaces learnt clauses by those that they follow from.
+// proof returns the clauses that contradict each other, in order: those that led to a conflict at
+// the root. It replaces learnt clauses by those that they follow from.
 func (s *solver) proof(conflict int) []int {
 	positions := map[literal]int{}
 	for at, l := range s.trail {

@@ -9,10 +9,10 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// choose sorts packages of which one is enough, the best first, and drops those that would never be chosen.
-// Its steps and their order are those of libsolv's policy: repositories of the best priority, best
-// architecture, newest version of each name, nothing that another package obsoletes; then by name, with
-// packages of which a newer version exists at the end.
+// choose sorts packages of which one is enough, the best first, and drops those that would never be
+// chosen. Its steps and their order are those of libsolv's policy: repositories of the best
+// priority, best architecture, newest version of each name, nothing that another package obsoletes;
+// then by name, with packages of which a newer version exists at the end.
 func (u *universe) choose(options []literal) []literal {
 	out := u.best(options)
 	if len(out) < 2 {
@@ -38,13 +38,18 @@ func (u *universe) best(options []literal) []literal {
 }
 
 func (u *universe) bestPriority(list []literal) []literal {
-	best, found := 0, false
+	best := 0
+	found := false
 	for _, l := range list {
 		if p := u.all[l].pkg; p != nil && (!found || p.Priority < best) {
-			best, found = p.Priority, true
+			best = p.Priority
+			found = true
 		}
 	}
-	return slices.DeleteFunc(list, func(l literal) bool { p := u.all[l].pkg; return p != nil && p.Priority > best })
+	return slices.DeleteFunc(
+		list,
+		func(l literal) bool { p := u.all[l].pkg; return p != nil && p.Priority > best },
+	)
 }
 
 // bestArch drops 32 bit packages if there is one of 64 bits; noarch packages stay in any case.
@@ -53,18 +58,32 @@ func (u *universe) bestArch(list []literal) []literal {
 	for _, l := range list {
 		best = max(best, wordSize(u.all[l].Arch))
 	}
-	return slices.DeleteFunc(list, func(l literal) bool { w := wordSize(u.all[l].Arch); return w != 0 && w != best })
+	return slices.DeleteFunc(
+		list,
+		func(l literal) bool { w := wordSize(u.all[l].Arch); return w != 0 && w != best },
+	)
 }
 
 // bestVersions keeps one package of each name, without those that another one obsoletes.
 func (u *universe) bestVersions(list []literal) []literal {
 	slices.SortFunc(list, func(a, b literal) int {
-		p, q := u.all[a], u.all[b]
+		p := u.all[a]
+		q := u.all[b]
 		return cmp.Or(
-			strings.Compare(p.Name, q.Name), rpmfile.Compare(q.EVR, p.EVR), cmp.Compare(rpm.ArchRank(p.Arch), rpm.ArchRank(q.Arch)),
-			boolsFirst(p.pkg == nil, q.pkg == nil), u.order(int(a), int(b)))
+			strings.Compare(
+				p.Name,
+				q.Name,
+			),
+			rpmfile.Compare(q.EVR, p.EVR),
+			cmp.Compare(rpm.ArchRank(p.Arch), rpm.ArchRank(q.Arch)),
+			boolsFirst(p.pkg == nil, q.pkg == nil),
+			u.order(int(a), int(b)),
+		)
 	})
-	list = slices.CompactFunc(list, func(a, b literal) bool { return u.all[a].Name == u.all[b].Name })
+	list = slices.CompactFunc(
+		list,
+		func(a, b literal) bool { return u.all[a].Name == u.all[b].Name },
+	)
 	if len(list) > 1 {
 		list = u.dropObsoleted(list)
 	}
@@ -85,16 +104,19 @@ func boolsFirst(a, b bool) int {
 	return 1
 }
 
-// dropObsoleted drops packages that another one of the list obsoletes, unless they obsolete each other.
+// dropObsoleted drops packages that another one of the list obsoletes, unless they obsolete each
+// other.
 func (u *universe) dropObsoleted(list []literal) []literal {
 	return slices.DeleteFunc(slices.Clone(list), func(l literal) bool {
 		return slices.ContainsFunc(list, func(m literal) bool {
-			return m != l && supersedes(u.all[m].Metadata, u.all[l].Metadata) && !u.reaches(list, l, m)
+			return m != l && supersedes(u.all[m].Metadata, u.all[l].Metadata) &&
+				!u.reaches(list, l, m)
 		})
 	})
 }
 
-// reaches reports whether one package of a list obsoletes another one, directly or through further ones.
+// reaches reports whether one package of a list obsoletes another one, directly or through further
+// ones.
 func (u *universe) reaches(list []literal, from, to literal) bool {
 	seen := map[literal]bool{from: true}
 	next := []literal{from}
@@ -134,8 +156,8 @@ func (u *universe) isOld(l literal) bool {
 	})
 }
 
-// sortByCommonProvides moves packages back if they provide older versions of something than others in the
-// list: java-17 comes before java-11 if java is needed.
+// sortByCommonProvides moves packages back if they provide older versions of something than others
+// in the list: java-17 comes before java-11 if java is needed.
 func (u *universe) sortByCommonProvides(list []literal) []literal {
 	type provision struct {
 		of literal
@@ -144,7 +166,8 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 	var all []provision
 	for _, l := range list {
 		for _, r := range u.all[l].Provides {
-			if (r.Op == "=" || r.Op == "<" || r.Op == "<=") && !(r.Op == "=" && looksLikeDigest(r.EVR.String())) {
+			if (r.Op == "=" || r.Op == "<" || r.Op == "<=") &&
+				!(r.Op == "=" && looksLikeDigest(r.EVR.String())) {
 				all = append(all, provision{l, r})
 			}
 		}
@@ -152,8 +175,12 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 	newest := func(a, b provision) int { // as ranges: the one that reaches higher comes first
 		return cmp.Or(-compareLoosely(a.r.EVR, b.r.EVR), boolsFirst(b.r.Op == "<", a.r.Op == "<"))
 	}
-	slices.SortStableFunc(all, func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) })
-	behind, bad := map[literal]int{}, 0
+	slices.SortStableFunc(
+		all,
+		func(a, b provision) int { return cmp.Or(strings.Compare(a.r.Name, b.r.Name), newest(a, b)) },
+	)
+	behind := map[literal]int{}
+	bad := 0
 	for i, p := range all {
 		if i == 0 || all[i-1].r.Name != p.r.Name {
 			bad = 0
@@ -171,7 +198,8 @@ func (u *universe) sortByCommonProvides(list []literal) []literal {
 // compareLoosely is Compare, except that a missing release equals every release.
 func compareLoosely(a, b rpmfile.EVR) int {
 	if a.Release == "" || b.Release == "" {
-		a.Release, b.Release = "", ""
+		a.Release = ""
+		b.Release = ""
 	}
 	return rpmfile.Compare(a, b)
 }

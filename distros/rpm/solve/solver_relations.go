@@ -6,8 +6,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// wordSize returns 64 or 32, and 0 for noarch. Packages of one name but different word sizes can be installed
-// together.
+// wordSize returns 64 or 32, and 0 for noarch. Packages of one name but different word sizes can be
+// installed together.
 func wordSize(arch string) int {
 	switch arch {
 	case "noarch":
@@ -28,15 +28,22 @@ func supersedes(p, other *rpmfile.Metadata) bool {
 		return false
 	}
 	self := rpmfile.Relation{Name: other.Name, Op: "=", EVR: other.EVR}
-	return slices.ContainsFunc(p.Obsoletes, func(r rpmfile.Relation) bool { return r.Matches(self) })
+	return slices.ContainsFunc(
+		p.Obsoletes,
+		func(r rpmfile.Relation) bool { return r.Matches(self) },
+	)
 }
 
 // replaces returns the installed packages that cannot stay if a package is installed.
 func (u *universe) replaces(n int) []int {
-	return slices.DeleteFunc(u.related(n), func(i int) bool { return u.all[n].beside && u.all[i].Name == u.all[n].Name })
+	return slices.DeleteFunc(
+		u.related(n),
+		func(i int) bool { return u.all[n].beside && u.all[i].Name == u.all[n].Name },
+	)
 }
 
-// related returns the installed packages of which a package is another version, or that it obsoletes.
+// related returns the installed packages of which a package is another version, or that it
+// obsoletes.
 func (u *universe) related(n int) (out []int) {
 	p := u.all[n]
 	if p.pkg == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// rules returns the clauses that hold once a package is in the solution. Problems that installed packages had
-// before are allowed.
+// rules returns the clauses that hold once a package is in the solution. Problems that installed
+// packages had before are allowed.
 func (u *universe) rules(n int) ([]clause, error) {
 	p := u.all[n]
 	var out []clause
@@ -29,11 +29,21 @@ func (u *universe) rules(n int) ([]clause, error) {
 		}
 		for _, c := range form {
 			// A package never conflicts with something that it provides itself.
-			if slices.Equal(c, []literal{-literal(n)}) || p.pkg == nil && !u.metBefore([][]literal{c}) {
+			if slices.Equal(c, []literal{-literal(n)}) ||
+				p.pkg == nil && !u.metBefore([][]literal{c}) {
 				continue
 			}
 			if c, always := tidy(append(slices.Clone(c), -literal(n))); !always {
-				out = append(out, clause{literals: c, reason: byConflict, owner: n, text: r.String(), name: r.Relation.Name})
+				out = append(
+					out,
+					clause{
+						literals: c,
+						reason:   byConflict,
+						owner:    n,
+						text:     r.String(),
+						name:     r.Relation.Name,
+					},
+				)
 			}
 		}
 	}
@@ -57,18 +67,33 @@ func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
 		if always {
 			continue
 		}
-		out = append(out, clause{literals: c, reason: byRequire, owner: n, text: r.String(), name: r.Relation.Name})
+		out = append(
+			out,
+			clause{
+				literals: c,
+				reason:   byRequire,
+				owner:    n,
+				text:     r.String(),
+				name:     r.Relation.Name,
+			},
+		)
 		if few := u.upgradesOnly(c); few != nil {
-			left := slices.DeleteFunc(slices.Clone(c), func(l literal) bool { return slices.Contains(few, l) })
-			out = append(out, clause{literals: few, reason: byPreference, owner: n, text: r.String(), left: left})
+			left := slices.DeleteFunc(
+				slices.Clone(c),
+				func(l literal) bool { return slices.Contains(few, l) },
+			)
+			out = append(
+				out,
+				clause{literals: few, reason: byPreference, owner: n, text: r.String(), left: left},
+			)
 		}
 	}
 	return out, nil
 }
 
-// upgradesOnly returns the clause without the packages that are new to the system, if an installed package or
-// an upgrade of it can meet the clause; nil if that makes no difference. Such clauses are dropped if they
-// cannot be met.
+// upgradesOnly returns the clause without the packages that are new to the system, if an installed
+// package or an upgrade of it can meet the clause; nil if that makes no difference. Such clauses
+// are dropped if they cannot be met.
 func (u *universe) upgradesOnly(c []literal) []literal {
 	var few []literal
 	var olds []int
@@ -98,15 +123,18 @@ func (u *universe) upgradesOnly(c []literal) []literal {
 	}
 	// If an installed package and all its upgrades meet the clause, it is met in any case.
 	for _, old := range olds {
-		if slices.ContainsFunc(u.ways[old], func(l literal) bool { return !slices.Contains(c, l) }) {
+		if slices.ContainsFunc(
+			u.ways[old],
+			func(l literal) bool { return !slices.Contains(c, l) },
+		) {
 			return few
 		}
 	}
 	return nil
 }
 
-// replaced returns the installed package that another one would replace, also if both may be installed; 0 if there is
-// none.
+// replaced returns the installed package that another one would replace, also if both may be
+// installed; 0 if there is none.
 func (u *universe) replaced(n int) int {
 	if n < 0 {
 		return 0
@@ -120,12 +148,15 @@ func (u *universe) replaced(n int) int {
 // metBefore reports whether the installed packages meet a requirement without any change.
 func (u *universe) metBefore(form [][]literal) bool {
 	return !slices.ContainsFunc(form, func(c []literal) bool {
-		return !slices.ContainsFunc(c, func(l literal) bool { return (l.pkg() <= u.installed) == (l > 0) })
+		return !slices.ContainsFunc(
+			c,
+			func(l literal) bool { return (l.pkg() <= u.installed) == (l > 0) },
+		)
 	})
 }
 
-// replacements returns the clauses that exclude two packages of which one replaces the other: because it
-// obsoletes it, or because both have the same name and are not installed side by side.
+// replacements returns the clauses that exclude two packages of which one replaces the other:
+// because it obsoletes it, or because both have the same name and are not installed side by side.
 func (u *universe) replacements(n int) []clause {
 	p := u.all[n]
 	var out []clause
@@ -133,7 +164,16 @@ func (u *universe) replacements(n int) []clause {
 		for _, l := range u.named(r.Name) {
 			other := u.all[l]
 			if (p.pkg != nil || other.pkg != nil) && supersedes(p.Metadata, other.Metadata) {
-				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byObsolete, owner: n, text: r.String(), name: r.Name})
+				out = append(
+					out,
+					clause{
+						literals: []literal{-literal(n), -l},
+						reason:   byObsolete,
+						owner:    n,
+						text:     r.String(),
+						name:     r.Name,
+					},
+				)
 			}
 		}
 	}
@@ -142,15 +182,24 @@ func (u *universe) replacements(n int) []clause {
 	}
 	for _, l := range u.named(p.Name) {
 		if int(l) != n && !together(p.Arch, u.all[l].Arch) {
-			out = append(out, clause{literals: []literal{-literal(n), -l}, reason: bySameName, owner: n, text: p.Name, name: p.Name})
+			out = append(
+				out,
+				clause{
+					literals: []literal{-literal(n), -l},
+					reason:   bySameName,
+					owner:    n,
+					text:     p.Name,
+					name:     p.Name,
+				},
+			)
 		}
 	}
 	return out
 }
 
-// stay returns the packages that can take an installed package's place, itself first: newer versions, and
-// packages that obsolete it. Packages are not downgraded, and their architecture does not change except from
-// or to noarch.
+// stay returns the packages that can take an installed package's place, itself first: newer
+// versions, and packages that obsolete it. Packages are not downgraded, and their architecture does
+// not change except from or to noarch.
 func (u *universe) stay(n int) []literal {
 	p := u.all[n]
 	out := []literal{literal(n)}
@@ -170,16 +219,24 @@ func (u *universe) stay(n int) []literal {
 	return out
 }
 
-// multilib returns the clause that a package of 32 bits, if there are some of 64 bits with its name, is installed
-// only together with the one of its version, as with libsolv (inferior architecture, lock-step); nil for others,
-// and for packages that were requested with their architecture.
+// multilib returns the clause that a package of 32 bits, if there are some of 64 bits with its
+// name, is installed only together with the one of its version, as with libsolv (inferior
+// architecture, lock-step); nil for others, and for packages that were requested with their
+// architecture.
 func (u *universe) multilib(n int) *clause {
 	p := u.all[n]
-	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
+	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 ||
+		slices.Contains(u.asked, literal(n)) {
 		return nil
 	}
 	text := p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR)
-	c := clause{literals: []literal{-literal(n)}, reason: byRequire, owner: n, text: text, name: p.Name}
+	c := clause{
+		literals: []literal{-literal(n)},
+		reason:   byRequire,
+		owner:    n,
+		text:     text,
+		name:     p.Name,
+	}
 	inferior := false
 	for _, l := range u.named(p.Name) {
 		q := u.all[l]

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// maxLearnt ends a search that finds no solution. Real repositories need fewer than a hundred learnt clauses.
+// maxLearnt ends a search that finds no solution. Real repositories need fewer than a hundred
+// learnt clauses.
 const maxLearnt = 20000
 
 // maxMinimized limits the attempts to make a solution smaller.
@@ -17,9 +18,9 @@ type unsolvable struct{ proof []int }
 
 func (*unsolvable) Error() string { return "unsolvable" }
 
-// run decides until everything is met: first the requests, then that installed packages stay, then the
-// requirements of all these. At last it tries to remove packages that were chosen before a better choice was
-// known.
+// run decides until everything is met: first the requests, then that installed packages stay, then
+// the requirements of all these. At last it tries to remove packages that were chosen before a
+// better choice was known.
 func (s *solver) run(ctx context.Context, requests []int) error {
 	s.grow()
 	if err := s.settle(); err != nil {
@@ -81,7 +82,10 @@ func (s *solver) settle() error {
 			return &unsolvable{proof: s.proof(conflict)}
 		}
 		if s.learnt++; s.learnt > maxLearnt {
-			return fmt.Errorf("resolve packages: gave up after %d dead ends; ask for exact versions", maxLearnt)
+			return fmt.Errorf(
+				"resolve packages: gave up after %d dead ends; ask for exact versions",
+				maxLearnt,
+			)
 		}
 		c, back := s.analyze(conflict)
 		s.revert(back)
@@ -89,8 +93,8 @@ func (s *solver) settle() error {
 	}
 }
 
-// nextRequest returns the packages that would meet a request which is not met yet, best first; nil if all are
-// met.
+// nextRequest returns the packages that would meet a request which is not met yet, best first; nil
+// if all are met.
 func (s *solver) nextRequest(requests []int) []literal {
 	for _, i := range requests {
 		options := s.open(i)
@@ -127,8 +131,8 @@ func (s *solver) nextInstalled() []literal {
 	return nil
 }
 
-// round visits all requirements that leave a choice until nothing is left to decide: first it decides those
-// for which the policy leaves one option only, then all.
+// round visits all requirements that leave a choice until nothing is left to decide: first it
+// decides those for which the policy leaves one option only, then all.
 type round struct {
 	level int // at its start; 0: it has not started
 	last  int // clause that was decided last; -1: none
@@ -138,8 +142,8 @@ type round struct {
 
 func newRound(s *solver) round { return round{level: s.current(), last: -1, put: -1} }
 
-// nextRequirement returns the packages that would meet a requirement of a package in the solution, best
-// first; nil if all are met.
+// nextRequirement returns the packages that would meet a requirement of a package in the solution,
+// best first; nil if all are met.
 func (s *solver) nextRequirement(r *round) []literal {
 	start := 0
 	if r.last >= 0 {
@@ -169,14 +173,14 @@ func (s *solver) nextRequirement(r *round) []literal {
 	}
 }
 
-// compareChoices is the order in which requirements are visited. It is that of libsolv: those of the last
-// package first.
+// compareChoices is the order in which requirements are visited. It is that of libsolv: those of
+// the last package first.
 func (s *solver) compareChoices(i, j int) int {
 	return slices.CompareFunc(s.ordered[i], s.ordered[j], s.u.compareLiterals)
 }
 
-// open returns the undecided packages that would meet a clause; nil if it is met, or not relevant yet because
-// one of the packages that it depends on is not in the solution.
+// open returns the undecided packages that would meet a clause; nil if it is met, or not relevant
+// yet because one of the packages that it depends on is not in the solution.
 func (s *solver) open(i int) []literal {
 	var out []literal
 	for _, l := range s.clauses[i].literals {
@@ -191,8 +195,9 @@ func (s *solver) open(i int) []literal {
 	return out
 }
 
-// minimize searches for a decision of which an alternative is now in the solution for another reason. It
-// decides for that alternative instead, for the earliest such decision, and returns false if there is none.
+// minimize searches for a decision of which an alternative is now in the solution for another
+// reason. It decides for that alternative instead, for the earliest such decision, and returns
+// false if there is none.
 func (s *solver) minimize() bool {
 	if s.minimized++; s.minimized > maxMinimized {
 		return false

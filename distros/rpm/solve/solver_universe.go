@@ -19,8 +19,8 @@ type solvable struct {
 
 func (p *solvable) String() string { return p.Name + " " + evrText(p.EVR) }
 
-// universe assigns numbers to packages: from 1 to the installed ones, then to those of the index when they
-// are first used.
+// universe assigns numbers to packages: from 1 to the installed ones, then to those of the index
+// when they are first used.
 type universe struct {
 	x         *rpm.Index
 	owned     func(path string) ([]*rpm.Package, error) // Index.Owners
@@ -33,26 +33,34 @@ type universe struct {
 	same      map[string]int   // installed packages by name, version and architecture
 	names     map[string][]int // installed packages by name
 	provided  map[string][]int // installed packages by what they provide, and by path
-	lists     bool             // the lists of files must be used even if an installed package has a file
-	guessed   map[int]bool     // packages assumed to have a file because an installed version of them has it
-	givenUp   map[literal]bool // packages that are exempt from all preferences
-	cache     map[rpmfile.Relation][]literal
+	// the lists of files must be used even if an installed package has a file
+	lists bool
+	// packages assumed to have a file because an installed version of them has it
+	guessed map[int]bool
+	givenUp map[literal]bool // packages that are exempt from all preferences
+	cache   map[rpmfile.Relation][]literal
 }
 
-// newUniverse returns a universe of the installed packages, without packages that have no architecture (keys)
-// and sources.
-func newUniverse(x *rpm.Index, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata) *universe {
+// newUniverse returns a universe of the installed packages, without packages that have no
+// architecture (keys) and sources.
+func newUniverse(
+	x *rpm.Index,
+	owned func(string) ([]*rpm.Package, error),
+	installed []rpmfile.Metadata,
+) *universe {
 	u := &universe{
 		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*rpm.Package]int{}, same: map[string]int{}, names: map[string][]int{},
 		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{},
 	}
 	list := make([]*rpmfile.Metadata, 0, len(installed))
 	for i := range installed {
-		if m := &installed[i]; m.Arch != "" && m.Arch != "src" && m.Arch != "nosrc" && m.Name != "gpg-pubkey" {
+		if m := &installed[i]; m.Arch != "" && m.Arch != "src" && m.Arch != "nosrc" &&
+			m.Name != "gpg-pubkey" {
 			list = append(list, m)
 		}
 	}
-	slices.SortStableFunc(list, compareMetadata) // so that the result does not depend on the order of the database
+	// so that the result does not depend on the order of the database
+	slices.SortStableFunc(list, compareMetadata)
 	for _, m := range list {
 		n := len(u.all)
 		u.all = append(u.all, &solvable{Metadata: m, beside: installsBeside(m)})
@@ -67,7 +75,8 @@ func newUniverse(x *rpm.Index, owned func(string) ([]*rpm.Package, error), insta
 		}
 	}
 	u.installed = len(u.all) - 1
-	u.stays, u.ways = make([]int, len(u.all)), make([][]literal, len(u.all))
+	u.stays = make([]int, len(u.all))
+	u.ways = make([][]literal, len(u.all))
 	for n := 1; n <= u.installed; n++ {
 		u.ways[n] = u.stay(n)
 	}
@@ -75,14 +84,20 @@ func newUniverse(x *rpm.Index, owned func(string) ([]*rpm.Package, error), insta
 }
 
 func compareMetadata(a, b *rpmfile.Metadata) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), rpmfile.Compare(a.EVR, b.EVR), strings.Compare(a.Arch, b.Arch))
+	return cmp.Or(
+		strings.Compare(a.Name, b.Name),
+		rpmfile.Compare(a.EVR, b.EVR),
+		strings.Compare(a.Arch, b.Arch),
+	)
 }
 
 func identity(m *rpmfile.Metadata) string { return m.Name + " " + evrText(m.EVR) + " " + m.Arch }
 
-// order compares packages by properties that do not depend on the order in which they got their numbers.
+// order compares packages by properties that do not depend on the order in which they got their
+// numbers.
 func (u *universe) order(a, b int) int {
-	p, q := u.all[a], u.all[b]
+	p := u.all[a]
+	q := u.all[b]
 	switch {
 	case p.pkg == nil && q.pkg == nil:
 		return a - b
@@ -91,7 +106,11 @@ func (u *universe) order(a, b int) int {
 	case q.pkg == nil:
 		return 1
 	}
-	return cmp.Or(compareMetadata(p.Metadata, q.Metadata), strings.Compare(p.pkg.Origin, q.pkg.Origin), cmp.Compare(a, b))
+	return cmp.Or(
+		compareMetadata(p.Metadata, q.Metadata),
+		strings.Compare(p.pkg.Origin, q.pkg.Origin),
+		cmp.Compare(a, b),
+	)
 }
 
 // compareLiterals compares literals as if the numbers followed order.
@@ -107,15 +126,16 @@ func (u *universe) compareLiterals(a, b literal) int {
 	return u.order(int(a), int(b))
 }
 
-// number returns the number of a package of the index; that of the installed package if it is the same; 0 if
-// the package is not considered.
+// number returns the number of a package of the index; that of the installed package if it is the
+// same; 0 if the package is not considered.
 func (u *universe) number(p *rpm.Package) int {
 	if n, ok := u.numbers[p]; ok {
 		return n
 	}
 	n := 0
 	if p.Arch != "src" && p.Arch != "nosrc" {
-		if n = u.same[identity(&p.Metadata)]; n != 0 {
+		n = u.same[identity(&p.Metadata)]
+		if n != 0 {
 			u.all[n].offered = true
 		} else {
 			n = len(u.all)
@@ -126,8 +146,8 @@ func (u *universe) number(p *rpm.Package) int {
 	return n
 }
 
-// add adds packages of the index to a list of packages; installed ones are left out, because their own data
-// has precedence.
+// add adds packages of the index to a list of packages; installed ones are left out, because their
+// own data has precedence.
 func (u *universe) add(to []literal, packages []*rpm.Package) []literal {
 	for _, p := range packages {
 		if n := u.number(p); n > u.installed {
@@ -162,7 +182,8 @@ func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
 	out = u.add(out, u.x.WhatProvides(r))
 	if strings.HasPrefix(r.Name, "/") && r.Op == "" {
 		var err error
-		if out, err = u.owners(r.Name, out); err != nil {
+		out, err = u.owners(r.Name, out)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -172,9 +193,9 @@ func (u *universe) providers(r rpmfile.Relation) ([]literal, error) {
 	return out, nil
 }
 
-// owners adds the owners of a path to the packages that provide it. Lists of files are large. So if an
-// installed package has the file, owners assumes that all versions of it have the file; Resolve checks
-// whether the solution depends on that.
+// owners adds the owners of a path to the packages that provide it. Lists of files are large. So if
+// an installed package has the file, owners assumes that all versions of it have the file; Resolve
+// checks whether the solution depends on that.
 func (u *universe) owners(path string, have []literal) ([]literal, error) {
 	if u.lists || len(have) == 0 {
 		packages, err := u.owned(path)

@@ -15,9 +15,10 @@ import (
 // maxWords bounds what an error quotes of a program's stderr, in bytes.
 const maxWords = 1 << 10
 
-// program connects to a daemon through kubectl, docker, podman, nerdctl or ssh: it runs "buildctl dial-stdio"
-// beside the daemon, and its stdin and stdout are the connection. BuildKit's own helpers start it, without a
-// shell; this type says why it ended. The methods of nil are those of an address without a program.
+// program connects to a daemon through kubectl, docker, podman, nerdctl or ssh: it runs "buildctl
+// dial-stdio" beside the daemon, and its stdin and stdout are the connection. BuildKit's own
+// helpers start it, without a shell; this type says why it ended. The methods of nil are those of
+// an address without a program.
 type program struct {
 	address, name, byHand string
 	connect               func(context.Context, string) (net.Conn, error)
@@ -32,8 +33,13 @@ func (p *program) find() error {
 		return nil
 	}
 	if _, err := exec.LookPath(p.name); err != nil {
-		return fmt.Errorf("the address %q of a buildkitd needs the program %s on this machine: %w: install %s, or give a daemon at tcp://HOST:PORT",
-			p.address, p.name, err, p.name)
+		return fmt.Errorf(
+			"the address %q of a buildkitd needs the program %s on this machine: %w: install %s, or give a daemon at tcp://HOST:PORT",
+			p.address,
+			p.name,
+			err,
+			p.name,
+		)
 	}
 	return nil
 }
@@ -46,7 +52,12 @@ func (p *program) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	c, err := p.connect(ctx, address)
 	if err != nil {
-		return nil, fmt.Errorf("start %s for the connection to buildkitd at %s: %w", p.name, p.address, err)
+		return nil, fmt.Errorf(
+			"start %s for the connection to buildkitd at %s: %w",
+			p.name,
+			p.address,
+			err,
+		)
 	}
 	return conn{c, p}, nil
 }
@@ -57,8 +68,8 @@ func (p *program) set(err error) {
 	p.last = err
 }
 
-// reason returns how the program ended, because gRPC's own error about it is long and has no type, and err if
-// none has ended.
+// reason returns how the program ended, because gRPC's own error about it is long and has no type,
+// and err if none has ended.
 func (p *program) reason(err error) error {
 	if p == nil {
 		return err
@@ -82,8 +93,8 @@ func (c conn) Read(p []byte) (int, error) {
 	return n, c.program.note(err)
 }
 
-// Write reads when the program takes nothing any more: the caller closes the connection at once when a write
-// fails, and the program's last words would be lost.
+// Write reads when the program takes nothing any more: the caller closes the connection at once
+// when a write fails, and the program's last words would be lost.
 func (c conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
@@ -93,8 +104,8 @@ func (c conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// note keeps the error of a program that has ended, in our words, and returns it. It returns other errors as they
-// are, such as the end of a stream after the program has succeeded.
+// note keeps the error of a program that has ended, in our words, and returns it. It returns other
+// errors as they are, such as the end of a stream after the program has succeeded.
 func (p *program) note(err error) error {
 	ended := p.explain(err)
 	if ended == nil {
@@ -104,7 +115,8 @@ func (p *program) note(err error) error {
 	return ended
 }
 
-// explain reads the error of BuildKit's helper, which is only text. It returns nil for other errors.
+// explain reads the error of BuildKit's helper, which is only text. It returns nil for other
+// errors.
 func (p *program) explain(err error) error {
 	if err == nil {
 		return nil
@@ -127,7 +139,10 @@ var klog = regexp.MustCompile(`(?m)^[EWI]\d{4} .*\n`)
 
 // oneLine returns the end of a text without characters that could change a terminal.
 func oneLine(text string) string {
-	words := strings.FieldsFunc(klog.ReplaceAllString(text, ""), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
+	words := strings.FieldsFunc(
+		klog.ReplaceAllString(text, ""),
+		func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) },
+	)
 	clean := strings.Join(words, " ")
 	if len(clean) > maxWords {
 		clean = "..." + strings.ToValidUTF8(clean[len(clean)-maxWords:], "")
@@ -135,7 +150,8 @@ func oneLine(text string) string {
 	return clean
 }
 
-// advice is what to do about a program whose words are not enough; docs/build.md says what the frequent ones mean.
+// advice is what to do about a program whose words are not enough; docs/build.md says what the
+// frequent ones mean.
 func (p *program) advice() string {
 	return "try by hand whether this works and asks nothing: " + p.byHand
 }

@@ -16,31 +16,43 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// storeID is the name of our content store in a session. BuildKit's cache key contains it as part of the
-// source's digest, so it must never change.
+// storeID is the name of our content store in a session. BuildKit's cache key contains it as part
+// of the source's digest, so it must never change.
 const storeID = "driver-root"
 
-// Time for a daemon to end a cancelled step before Run returns without its confirmation: it sees the cancelled
-// call, or the closed connection.
+// Time for a daemon to end a cancelled step before Run returns without its confirmation: it sees
+// the cancelled call, or the closed connection.
 const patience = 1500 * time.Millisecond
 
 // definition returns a step as LLB, whose result is the content of the output folder.
 func definition(ctx context.Context, s runner.Step, r *root) (*llb.Definition, error) {
-	base := llb.OCILayout("driver/root@"+r.manifest.String(), llb.OCIStore("", storeID), llb.WithCustomName("root of "+s.Name))
-	opts := []llb.RunOption{llb.Args(s.Args), llb.Dir("/"), llb.Network(llb.NetModeNone), llb.Security(llb.SecurityModeSandbox), llb.WithCustomName(s.Name)}
+	base := llb.OCILayout(
+		"driver/root@"+r.manifest.String(),
+		llb.OCIStore("", storeID),
+		llb.WithCustomName("root of "+s.Name),
+	)
+	opts := []llb.RunOption{
+		llb.Args(s.Args),
+		llb.Dir("/"),
+		llb.Network(llb.NetModeNone),
+		llb.Security(llb.SecurityModeSandbox),
+		llb.WithCustomName(s.Name),
+	}
 	for _, v := range s.Env {
 		k, value, _ := strings.Cut(v, "=")
 		opts = append(opts, llb.AddEnv(k, value))
 	}
-	def, err := base.Run(opts...).AddMount(s.Output, llb.Scratch()).Marshal(ctx, llb.Platform(r.platform))
+	def, err := base.Run(opts...).
+		AddMount(s.Output, llb.Scratch()).
+		Marshal(ctx, llb.Platform(r.platform))
 	if err != nil {
 		return nil, fmt.Errorf("describe the step to BuildKit: %w", err)
 	}
 	return def, nil
 }
 
-// attempt runs one step. Errors: *runner.FailedError; runner.ErrUnavailable when the daemon and not the step is
-// the cause; ctx's cause; others are errors of this process.
+// attempt runs one step. Errors: *runner.FailedError; runner.ErrUnavailable when the daemon and not
+// the step is the cause; ctx's cause; others are errors of this process.
 func (d *Daemon) attempt(ctx context.Context, s runner.Step, root *root, dir string, lines *runner.Lines) (err error) {
 	def, err := definition(ctx, s, root)
 	if err != nil {
@@ -56,8 +68,8 @@ func (d *Daemon) attempt(ctx context.Context, s runner.Step, root *root, dir str
 			d.OnLine(d.Address + ": " + s.Name + ": " + line)
 		}
 	}}
-	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve that cannot
-	// write to it never returns.
+	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve
+	// that cannot write to it never returns.
 	status := make(chan *client.SolveStatus)
 	drained := make(chan struct{})
 	go func() {
@@ -90,14 +102,16 @@ func (d *Daemon) attempt(ctx context.Context, s runner.Step, root *root, dir str
 	case err != nil:
 		return d.explain(ctx, s, lines, err)
 	default:
-		if err = collect(ctx, received, dir); err == nil {
+		err = collect(ctx, received, dir)
+		if err == nil {
 			return nil
 		}
 	}
 	return fmt.Errorf("step %s on buildkitd at %s: %w", s.Name, d.Address, err)
 }
 
-// printed passes on what the command of a step printed, by the name of its vertex, and whether it was cached.
+// printed passes on what the command of a step printed, by the name of its vertex, and whether it
+// was cached.
 func printed(status <-chan *client.SolveStatus, name string, lines *runner.Lines) {
 	var command digest.Digest
 	cached := false
@@ -106,7 +120,8 @@ func printed(status <-chan *client.SolveStatus, name string, lines *runner.Lines
 			if v.Name != name {
 				continue
 			}
-			if command = v.Digest; v.Cached && !cached {
+			command = v.Digest
+			if v.Cached && !cached {
 				cached = true
 				lines.Add(0, []byte("cached\n"))
 			}

@@ -23,17 +23,21 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// root is the root of a step in BuildKit's form: an image manifest and its config. They depend only on the
-// layers' digests and the architecture, so that the same layers have the same digest everywhere and hit a
-// daemon's cache.
+// root is the root of a step in BuildKit's form: an image manifest and its config. They depend only
+// on the layers' digests and the architecture, so that the same layers have the same digest
+// everywhere and hit a daemon's cache.
 type root struct {
 	platform ocispecs.Platform
 	manifest digest.Digest
-	blobs    map[digest.Digest]v1.Layer // layers, manifest and config, by the digest of the compressed bytes
+	// layers, manifest and config, by the digest of the compressed bytes
+	blobs map[digest.Digest]v1.Layer
 }
 
 func newRoot(arch string, layers []v1.Layer) (*root, error) {
-	r := &root{platform: ocispecs.Platform{OS: "linux", Architecture: arch}, blobs: map[digest.Digest]v1.Layer{}}
+	r := &root{
+		platform: ocispecs.Platform{OS: "linux", Architecture: arch},
+		blobs:    map[digest.Digest]v1.Layer{},
+	}
 	var adds []mutate.Addendum
 	for i, l := range layers {
 		mt, err := layer.OCIMediaType(l) // whatever made the layer
@@ -47,12 +51,18 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 		adds = append(adds, mutate.Addendum{Layer: l, MediaType: mt})
 		r.blobs[digest.Digest(sum.String())] = l
 	}
-	img, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
-		&v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}})
+	img, err := mutate.ConfigFile(
+		mutate.ConfigMediaType(
+			mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+			types.OCIConfigJSON,
+		),
+		&v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}},
+	)
 	if err != nil {
 		return nil, err
 	}
-	if img, err = mutate.Append(img, adds...); err != nil {
+	img, err = mutate.Append(img, adds...)
+	if err != nil {
 		return nil, err
 	}
 	for _, part := range []func() ([]byte, error){img.RawConfigFile, img.RawManifest} {
@@ -66,8 +76,8 @@ func newRoot(arch string, layers []v1.Layer) (*root, error) {
 	return r, nil
 }
 
-// store serves the blobs of one root to a daemon, through the daemon's session with this process, and nothing
-// else of this machine. It is a read-only containerd content store.
+// store serves the blobs of one root to a daemon, through the daemon's session with this process,
+// and nothing else of this machine. It is a read-only containerd content store.
 type store struct {
 	readOnly
 
@@ -90,7 +100,11 @@ func (s *store) failure() error {
 func (s *store) Info(_ context.Context, dgst digest.Digest) (content.Info, error) {
 	l, ok := s.root.blobs[dgst]
 	if !ok {
-		return content.Info{}, fmt.Errorf("blob %s of the step's root: %w", dgst, errdefs.ErrNotFound)
+		return content.Info{}, fmt.Errorf(
+			"blob %s of the step's root: %w",
+			dgst,
+			errdefs.ErrNotFound,
+		)
 	}
 	size, err := l.Size()
 	return content.Info{Digest: dgst, Size: size}, err
@@ -106,7 +120,8 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	kind, _ := l.MediaType() // newRoot has asked
 	s.mu.Lock()              // one copy at a time
 	defer s.mu.Unlock()
-	if kind.IsLayer() && !slices.Contains(s.told, desc.Digest) { // the first step on a remote daemon may take minutes before its command runs
+	// the first step on a remote daemon may take minutes before its command runs
+	if kind.IsLayer() && !slices.Contains(s.told, desc.Digest) {
 		s.told = append(s.told, desc.Digest)
 		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", desc.Digest, float64(info.Size)/1e6))
 	}
@@ -121,8 +136,8 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	return blob{f, f, info.Size}, nil
 }
 
-// open opens a layer for reading at any offset: a file directly, another from a temporary copy without a name, of
-// which nothing is left even after a crash.
+// open opens a layer for reading at any offset: a file directly, another from a temporary copy
+// without a name, of which nothing is left even after a crash.
 func (s *store) open(ctx context.Context, l v1.Layer) (_ *os.File, err error) {
 	rc, err := l.Compressed()
 	if err != nil {
@@ -136,7 +151,8 @@ func (s *store) open(ctx context.Context, l v1.Layer) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = os.Remove(f.Name()); err == nil {
+	err = os.Remove(f.Name())
+	if err == nil {
 		_, err = io.Copy(f, rootfs.Cancellable(ctx, rc))
 	}
 	if err != nil {
@@ -145,8 +161,8 @@ func (s *store) open(ctx context.Context, l v1.Layer) (_ *os.File, err error) {
 	return f, nil
 }
 
-// blob is a content.ReaderAt. Its size is the manifest's; for the daemon a shorter file ends too early, which it
-// reports.
+// blob is a content.ReaderAt. Its size is the manifest's; for the daemon a shorter file ends too
+// early, which it reports.
 type blob struct {
 	io.ReaderAt
 	io.Closer

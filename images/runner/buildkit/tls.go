@@ -15,17 +15,23 @@ import (
 
 // TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
 type TLS struct {
-	CA         string // PEM file: CAs for the daemon's certificate; "": those that this machine trusts
+	// PEM file: CAs for the daemon's certificate; "": those that this machine trusts
+	CA         string
 	Cert, Key  string // PEM files: the client certificate, which a daemon with --tlscacert requires
 	ServerName string // the name in the daemon's certificate; "": the host of the address
-	Dir        string // folder with ca.pem, cert.pem, key.pem or ca.crt, tls.crt, tls.key; instead of CA, Cert and Key
+	// folder with ca.pem, cert.pem, key.pem or ca.crt, tls.crt, tls.key; instead of CA, Cert and
+	// Key
+	Dir string
 }
 
-// DefaultTLS returns the TLS of the environment: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY,
-// BUILDKIT_TLS_SERVERNAME and BUILDKIT_TLS_DIR, named after the options of buildctl.
+// DefaultTLS returns the TLS of the environment: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT,
+// BUILDKIT_TLS_KEY, BUILDKIT_TLS_SERVERNAME and BUILDKIT_TLS_DIR, named after the options of
+// buildctl.
 func DefaultTLS() TLS {
 	return TLS{
-		CA: os.Getenv("BUILDKIT_TLS_CACERT"), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
+		CA: os.Getenv(
+			"BUILDKIT_TLS_CACERT",
+		), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
 		ServerName: os.Getenv("BUILDKIT_TLS_SERVERNAME"), Dir: os.Getenv("BUILDKIT_TLS_DIR"),
 	}
 }
@@ -41,7 +47,8 @@ func (t TLS) options(host string) ([]client.ClientOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range []string{t.CA, t.Cert, t.Key} { // BuildKit's client reads them whole, whatever they are
+	// BuildKit's client reads them whole, whatever they are
+	for _, file := range []string{t.CA, t.Cert, t.Key} {
 		if file == "" {
 			continue
 		}
@@ -63,7 +70,9 @@ func (t TLS) options(host string) ([]client.ClientOpt, error) {
 func (t TLS) resolve() (TLS, error) {
 	switch {
 	case t.Dir == "" && (t.Cert == "") != (t.Key == ""):
-		return t, errors.New("a client certificate and its key are needed together: only one of them is given")
+		return t, errors.New(
+			"a client certificate and its key are needed together: only one of them is given",
+		)
 	case t.Dir == "":
 		return t, nil
 	case t.CA != "" || t.Cert != "" || t.Key != "":
@@ -78,7 +87,11 @@ func (t TLS) resolve() (TLS, error) {
 			}
 		}
 		if *to == "" {
-			return t, fmt.Errorf("the TLS folder %s has neither of %s", t.Dir, strings.Join(names[:], " and "))
+			return t, fmt.Errorf(
+				"the TLS folder %s has neither of %s",
+				t.Dir,
+				strings.Join(names[:], " and "),
+			)
 		}
 	}
 	return t, nil

@@ -15,24 +15,36 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// errLost says that the same step may succeed on the same address: another daemon may answer there, or the same one
-// again.
+// errLost says that the same step may succeed on the same address: another daemon may answer there,
+// or the same one again.
 var errLost = errors.New("was lost while it worked")
 
-// explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
-// must be alive.
+// explain classifies a solve's error: failure of the command, trouble of the daemon, or something
+// else. ctx must be alive.
 func (d *Daemon) explain(ctx context.Context, s runner.Step, lines *runner.Lines, err error) error {
 	lost := func(reason error) error {
-		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s %w: %w", d.Address, errLost, reason))
+		return unavailable(
+			"step "+s.Name,
+			fmt.Errorf("buildkitd at %s %w: %w", d.Address, errLost, reason),
+		)
 	}
 	var exit *gateway.ExitError
 	code := grpcerrors.Code(err)
-	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends its steps
+	// not by us: a daemon that is stopped ends its steps
+	ended := strings.Contains(err.Error(), context.Canceled.Error())
 	switch {
 	case errors.As(err, &exit) && !ended:
 		return d.failed(s, lines, exit)
-	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
-		return unavailable("step "+s.Name, fmt.Errorf("the disk of buildkitd at %s is full: %w: free it there with buildctl prune, or give the daemon a larger one (--root)", d.Address, err))
+	case strings.Contains(err.Error(), unix.ENOSPC.Error()),
+		strings.Contains(err.Error(), unix.EDQUOT.Error()):
+		return unavailable(
+			"step "+s.Name,
+			fmt.Errorf(
+				"the disk of buildkitd at %s is full: %w: free it there with buildctl prune, or give the daemon a larger one (--root)",
+				d.Address,
+				err,
+			),
+		)
 	case ended, code == codes.Unavailable, code == codes.Canceled:
 		return lost(d.program.reason(err))
 	}
@@ -45,23 +57,39 @@ func (d *Daemon) explain(ctx context.Context, s runner.Step, lines *runner.Lines
 	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, d.Address, err)
 }
 
-// failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a shell
-// does. When it could not start a command, it prints the reason on a line of its own and returns code 1.
-func (d *Daemon) failed(s runner.Step, lines *runner.Lines, exit *gateway.ExitError) *runner.FailedError {
-	f := &runner.FailedError{Step: s.Name, Runner: d.String(), Code: int(exit.ExitCode), Tail: lines.Tail()}
+// failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a
+// shell does. When it could not start a command, it prints the reason on a line of its own and
+// returns code 1.
+func (d *Daemon) failed(
+	s runner.Step,
+	lines *runner.Lines,
+	exit *gateway.ExitError,
+) *runner.FailedError {
+	f := &runner.FailedError{
+		Step:   s.Name,
+		Runner: d.String(),
+		Code:   int(exit.ExitCode),
+		Tail:   lines.Tail(),
+	}
 	last := ""
 	if n := len(f.Tail); n > 0 {
 		last = f.Tail[n-1]
 	}
 	switch {
 	case exit.ExitCode == gateway.UnknownExitStatus && exit.Err != nil:
-		f.Code, f.Err = -1, exit.Err
+		f.Code = -1
+		f.Err = exit.Err
 	case exit.ExitCode == 1 && strings.HasPrefix(last, "runc run failed: "):
-		f.Code, f.Err = -1, errors.New(last)
+		f.Code = -1
+		f.Err = errors.New(last)
 	case exit.ExitCode == 128+uint32(unix.SIGKILL):
-		f.Code, f.Err = -1, errors.New("signal 9 (killed): most likely the memory of the daemon's machine was at an end")
+		f.Code = -1
+		f.Err = errors.New(
+			"signal 9 (killed): most likely the memory of the daemon's machine was at an end",
+		)
 	case exit.ExitCode > 128 && exit.ExitCode <= 128+64:
-		f.Code, f.Err = -1, fmt.Errorf("signal %d (%v)", exit.ExitCode-128, unix.Signal(exit.ExitCode-128))
+		f.Code = -1
+		f.Err = fmt.Errorf("signal %d (%v)", exit.ExitCode-128, unix.Signal(exit.ExitCode-128))
 	}
 	return f
 }
@@ -79,8 +107,8 @@ func (d *Daemon) advice(err error) string {
 	return ": " + d.program.advice()
 }
 
-// advice is that of a socket. The texts on the left come from gRPC, the kernel and crypto/tls, which offer them
-// only as text.
+// advice is that of a socket. The texts on the left come from gRPC, the kernel and crypto/tls,
+// which offer them only as text.
 func advice(err error) string {
 	text := err.Error()
 	for _, a := range []struct{ sign, do string }{

@@ -1,17 +1,19 @@
 //go:build linux
 
-// Package chroot runs steps on this machine: it unpacks the layers into a private folder, and the command
-// gets that folder as its root, in namespaces of its own, without network, devices, capabilities or new
-// privileges. It works only on Linux and only for the architecture of the machine.
+// Package chroot runs steps on this machine: it unpacks the layers into a private folder, and the
+// command gets that folder as its root, in namespaces of its own, without network, devices,
+// capabilities or new privileges. It works only on Linux and only for the architecture of the
+// machine.
 //
-// The process that sets up the namespaces is this same program, started again (Init). It is process 1 of the
-// step's pid namespace and dies with the program that started it, so that nothing keeps running or stays
-// mounted, whatever happens.
+// The process that sets up the namespaces is this same program, started again (Init). It is process
+// 1 of the step's pid namespace and dies with the program that started it, so that nothing keeps
+// running or stays mounted, whatever happens.
 //
-// Root runs steps as root. Other users run them in a user namespace in which their own id is 0. No further
-// ids are mapped: the runner does not unpack owners of files, and a command without capabilities cannot
-// change ids, so a range of ids would only leave files that the user cannot remove. This is not a sandbox for
-// hostile programs of unknown origin, because the kernel is shared.
+// Root runs steps as root. Other users run them in a user namespace in which their own id is 0. No
+// further ids are mapped: the runner does not unpack owners of files, and a command without
+// capabilities cannot change ids, so a range of ids would only leave files that the user cannot
+// remove. This is not a sandbox for hostile programs of unknown origin, because the kernel is
+// shared.
 package chroot
 
 import (
@@ -36,9 +38,9 @@ var _ runner.Runner = (*Runner)(nil)
 // folderPrefix begins the names of the folders of steps.
 const folderPrefix = "step-"
 
-// New prepares the folder for roots, and removes folders of dead owners from it. Each running step needs a
-// gigabyte or so there, which is freed at its end. New does not test whether this machine lets it run anything:
-// see Supported.
+// New prepares the folder for roots, and removes folders of dead owners from it. Each running step
+// needs a gigabyte or so there, which is freed at its end. New does not test whether this machine
+// lets it run anything: see Supported.
 func New(work string) (*Runner, error) {
 	work, err := filepath.Abs(work)
 	if err == nil {
@@ -56,8 +58,8 @@ func New(work string) (*Runner, error) {
 // String is "chroot".
 func (r *Runner) String() string { return "chroot" }
 
-// Supported returns nil if this user can run steps on this machine, or else the reason. It sets up an empty
-// root like that of a step and removes it. The error wraps runner.ErrUnavailable.
+// Supported returns nil if this user can run steps on this machine, or else the reason. It sets up
+// an empty root like that of a step and removes it. The error wraps runner.ErrUnavailable.
 func Supported() (err error) {
 	work, err := os.MkdirTemp("", "chroot-probe-")
 	if err != nil {
@@ -74,10 +76,20 @@ func Supported() (err error) {
 }
 
 // Run executes a step: see runner.Runner.
-func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) (err error) {
+func (r *Runner) Run(
+	ctx context.Context,
+	s runner.Step,
+	dir string,
+	output func(line string),
+) (err error) {
 	if s.Arch != runtime.GOARCH {
-		return fmt.Errorf("%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
-			s.Name, runner.ErrUnavailable, runtime.GOARCH, s.Arch)
+		return fmt.Errorf(
+			"%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
+			s.Name,
+			runner.ErrUnavailable,
+			runtime.GOARCH,
+			s.Arch,
+		)
 	}
 	defer func() {
 		if err != nil && ctx.Err() != nil {
@@ -116,15 +128,19 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func
 	return nil
 }
 
-// runnable refuses a file system from which the kernel would not start programs; the error would otherwise
-// look as if the command itself had no permission.
+// runnable refuses a file system from which the kernel would not start programs; the error would
+// otherwise look as if the command itself had no permission.
 func runnable(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if fs.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("%w: %s is mounted noexec, so no program starts from it: name another folder, or use BuildKit", runner.ErrUnavailable, dir)
+		return fmt.Errorf(
+			"%w: %s is mounted noexec, so no program starts from it: name another folder, or use BuildKit",
+			runner.ErrUnavailable,
+			dir,
+		)
 	}
 	return nil
 }

@@ -23,8 +23,9 @@ const (
 	maxConfig = 16 << 20
 )
 
-// Init must be the first call of main, and of TestMain, in a program that uses a Runner. It returns at once,
-// except in the process that a Runner starts: there it sets up the root, runs the command, and never returns.
+// Init must be the first call of main, and of TestMain, in a program that uses a Runner. It returns
+// at once, except in the process that a Runner starts: there it sets up the root, runs the command,
+// and never returns.
 func Init() {
 	if os.Args[0] != innerName {
 		return
@@ -74,18 +75,25 @@ func innerStep() (status, error) {
 	}
 	pid, err := startCommand(c)
 	if err != nil {
-		return status{Ready: true, Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))}, nil
+		return status{
+			Ready: true,
+			Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err)),
+		}, nil
 	}
 	return reap(pid)
 }
 
-// startCommand starts the command. driver-build unpacked its program; a child of driver-build that does not
-// execute its own program yet, for another step, may still have the file open for writing (ETXTBSY, "text file
-// busy"; https://go.dev/issue/22315). That ends within milliseconds.
+// startCommand starts the command. driver-build unpacked its program; a child of driver-build that
+// does not execute its own program yet, for another step, may still have the file open for writing
+// (ETXTBSY, "text file busy"; https://go.dev/issue/22315). That ends within milliseconds.
 func startCommand(c config) (pid int, err error) {
 	const tries, pause = 200, 10 * time.Millisecond
 	for range tries {
-		pid, err = syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}})
+		pid, err = syscall.ForkExec(
+			c.Args[0],
+			c.Args,
+			&syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}},
+		)
 		if !errors.Is(err, unix.ETXTBSY) {
 			break
 		}
@@ -105,8 +113,8 @@ func explainStart(err error) string {
 	}
 }
 
-// closeOnExec hides from the command every descriptor that this process inherited, including those that the
-// process which started driver-build left open in it.
+// closeOnExec hides from the command every descriptor that this process inherited, including those
+// that the process which started driver-build left open in it.
 func closeOnExec() error {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -120,8 +128,8 @@ func closeOnExec() error {
 	return nil
 }
 
-// reap waits for the command and, as process 1 must, for every orphan until then. When this process ends, the
-// kernel kills the processes that still run in the background.
+// reap waits for the command and, as process 1 must, for every orphan until then. When this process
+// ends, the kernel kills the processes that still run in the background.
 func reap(command int) (status, error) {
 	for {
 		var ws unix.WaitStatus

@@ -17,7 +17,11 @@ func Init() {}
 
 // Supported returns why no step can run on this machine. The error wraps runner.ErrUnavailable.
 func Supported() error {
-	return fmt.Errorf("%w: a chroot of this kind needs Linux, and this is %s", runner.ErrUnavailable, runtime.GOOS)
+	return fmt.Errorf(
+		"%w: a chroot of this kind needs Linux, and this is %s",
+		runner.ErrUnavailable,
+		runtime.GOOS,
+	)
 }
 
 // New returns no runner: see Supported.

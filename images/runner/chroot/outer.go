@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// config is what the inner process reads from a pipe. No other process can read it, and it cannot leak into a
-// command's arguments or environment.
+// config is what the inner process reads from a pipe. No other process can read it, and it cannot
+// leak into a command's arguments or environment.
 type config struct {
 	Root string   // absolute path of the folder that becomes the root
 	Args []string // empty: set everything up, run nothing
@@ -38,7 +38,12 @@ type status struct {
 const maxStatus = 64 << 10
 
 // execute runs the command in the unpacked root and returns nil or the way in which it failed.
-func (r *Runner) execute(ctx context.Context, s runner.Step, root string, output func(string)) error {
+func (r *Runner) execute(
+	ctx context.Context,
+	s runner.Step,
+	root string,
+	output func(string),
+) error {
 	lines := runner.NewLines(output)
 	st, err := runInner(ctx, config{Root: root, Args: s.Args, Env: s.Env}, lines)
 	if err != nil {
@@ -49,7 +54,9 @@ func (r *Runner) execute(ctx context.Context, s runner.Step, root string, output
 	case st.Start != "":
 		failed.Err = errors.New(st.Start)
 	case sig == unix.SIGKILL:
-		failed.Err = errors.New("it was killed by SIGKILL: nearly always the kernel does that when the machine runs out of memory (its log says so): use fewer jobs or a larger machine")
+		failed.Err = errors.New(
+			"it was killed by SIGKILL: nearly always the kernel does that when the machine runs out of memory (its log says so): use fewer jobs or a larger machine",
+		)
 	case sig != 0:
 		failed.Err = fmt.Errorf("it was killed by %s (%s)", unix.SignalName(sig), sig)
 	case st.Code != 0:
@@ -60,12 +67,12 @@ func (r *Runner) execute(ctx context.Context, s runner.Step, root string, output
 	return failed
 }
 
-// runInner starts the inner process and waits for its end. When the context ends, it kills the process, and the
-// kernel then kills everything in its pid namespace: when runInner returns, nothing of the step runs and nothing is
-// mounted.
+// runInner starts the inner process and waits for its end. When the context ends, it kills the
+// process, and the kernel then kills everything in its pid namespace: when runInner returns,
+// nothing of the step runs and nothing is mounted.
 func runInner(ctx context.Context, c config, lines *runner.Lines) (status, error) {
-	// The kernel sends the parent-death signal when the thread that started the process ends: so the thread must
-	// stay.
+	// The kernel sends the parent-death signal when the thread that started the process ends: so
+	// the thread must stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -80,18 +87,26 @@ func runInner(ctx context.Context, c config, lines *runner.Lines) (status, error
 	}
 	defer statusRead.Close()
 	cmd := command(ctx, configRead, statusWrite)
-	cmd.Stdout, cmd.Stderr = lines, lines
-	if err = errors.Join(cmd.Start(), configRead.Close(), statusWrite.Close()); err != nil {
+	cmd.Stdout = lines
+	cmd.Stderr = lines
+	err = errors.Join(cmd.Start(), configRead.Close(), statusWrite.Close())
+	if err != nil {
 		if ctx.Err() != nil {
 			return status{}, context.Cause(ctx)
 		}
-		return status{}, fmt.Errorf("%w: start a process in namespaces of its own: %w: %s", runner.ErrUnavailable, err, advice)
+		return status{}, fmt.Errorf(
+			"%w: start a process in namespaces of its own: %w: %s",
+			runner.ErrUnavailable,
+			err,
+			advice,
+		)
 	}
 	err = json.NewEncoder(configWrite).Encode(c)
 	if errors.Is(err, unix.EPIPE) {
 		err = nil // it died: its status or its exit tells more
 	}
-	if err = errors.Join(err, configWrite.Close()); err != nil {
+	err = errors.Join(err, configWrite.Close())
+	if err != nil {
 		_ = cmd.Process.Kill() // it waits for its configuration
 	}
 	raw, readErr := io.ReadAll(io.LimitReader(statusRead, maxStatus))
@@ -99,7 +114,8 @@ func runInner(ctx context.Context, c config, lines *runner.Lines) (status, error
 	if ctx.Err() != nil {
 		return status{}, context.Cause(ctx)
 	}
-	if err = errors.Join(err, readErr); err != nil {
+	err = errors.Join(err, readErr)
+	if err != nil {
 		return status{}, fmt.Errorf("set up the step: %w", err)
 	}
 	return interpretStatus(raw, waitErr)
@@ -113,7 +129,12 @@ func interpretStatus(raw []byte, waitErr error) (status, error) {
 	var st status
 	if err := json.Unmarshal(raw, &st); err == nil {
 		if !st.Ready {
-			return st, fmt.Errorf("%w: set up the root: %s: %s", runner.ErrUnavailable, st.Setup, advice)
+			return st, fmt.Errorf(
+				"%w: set up the root: %s: %s",
+				runner.ErrUnavailable,
+				st.Setup,
+				advice,
+			)
 		}
 		return st, nil
 	}
@@ -126,14 +147,18 @@ func interpretStatus(raw []byte, waitErr error) (status, error) {
 	if waitErr == nil {
 		waitErr = errors.New("exit code 0")
 	}
-	return st, fmt.Errorf("the process that sets up the root ended without a word: %w: a program that uses this package calls chroot.Init first", waitErr)
+	return st, fmt.Errorf(
+		"the process that sets up the root ended without a word: %w: a program that uses this package calls chroot.Init first",
+		waitErr,
+	)
 }
 
-// command describes the inner process: this program in new namespaces. It has no environment and no terminal,
-// so that Ctrl-C reaches only driver-build, which then decides.
+// command describes the inner process: this program in new namespaces. It has no environment and no
+// terminal, so that Ctrl-C reaches only driver-build, which then decides.
 func command(ctx context.Context, configRead, statusWrite *os.File) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	// A program without Init fails at once because of the unknown flag and does not do its usual work.
+	// A program without Init fails at once because of the unknown flag and does not do its usual
+	// work.
 	cmd.Args = []string{innerName, "--inner-process-of-chroot"}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -148,13 +173,17 @@ func command(ctx context.Context, configRead, statusWrite *os.File) *exec.Cmd {
 		return cmd
 	}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: os.Getuid(), Size: 1},
+	}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: os.Getgid(), Size: 1},
+	}
 	return cmd
 }
 
-// privileged reports whether this process may make namespaces without a user namespace: it is root with
-// CAP_SYS_ADMIN.
+// privileged reports whether this process may make namespaces without a user namespace: it is root
+// with CAP_SYS_ADMIN.
 func privileged() bool {
 	if os.Geteuid() != 0 {
 		return false

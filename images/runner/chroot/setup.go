@@ -14,10 +14,11 @@ import (
 // devices are all devices that a step gets in /dev. A compiler needs no others.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
-// setUp turns the unpacked folder into the root of this process and removes its privileges. It runs in fresh
-// namespaces and changes nothing on the machine.
+// setUp turns the unpacked folder into the root of this process and removes its privileges. It runs
+// in fresh namespaces and changes nothing on the machine.
 func setUp(c config) error {
-	// When the machine runs out of memory, the kernel kills the step before the program that can report it.
+	// When the machine runs out of memory, the kernel kills the step before the program that can
+	// report it.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return err
 	}
@@ -48,8 +49,8 @@ func setUp(c config) error {
 	return nil
 }
 
-// loopback starts lo, the only interface of the new network namespace, as container runtimes do: programs
-// that connect to themselves work, nothing else is reachable.
+// loopback starts lo, the only interface of the new network namespace, as container runtimes do:
+// programs that connect to themselves work, nothing else is reachable.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -84,8 +85,8 @@ func makeDev(dev string) error {
 	return nil
 }
 
-// pivot makes a folder, which is a mount, the root of this mount namespace and detaches the old root with all
-// its mounts.
+// pivot makes a folder, which is a mount, the root of this mount namespace and detaches the old
+// root with all its mounts.
 func pivot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return err
@@ -103,8 +104,9 @@ func pivot(root string) error {
 // maxFiles bounds the open files of a process.
 const maxFiles = 65536
 
-// limit sets the resource limits of this process, which the command inherits. It sets no limit of processes,
-// because that one counts all processes of a user on the machine, and does not hold for root.
+// limit sets the resource limits of this process, which the command inherits. It sets no limit of
+// processes, because that one counts all processes of a user on the machine, and does not hold for
+// root.
 func limit() error {
 	for which, most := range map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles} {
 		var now unix.Rlimit
@@ -119,11 +121,11 @@ func limit() error {
 	return nil
 }
 
-// dropPrivileges removes every capability from this thread for good, and so from the command that the thread
-// starts.
+// dropPrivileges removes every capability from this thread for good, and so from the command that
+// the thread starts.
 func dropPrivileges() error {
-	// No process of the step, which may have the same user, can inspect this one, which has files of the machine
-	// open.
+	// No process of the step, which may have the same user, can inspect this one, which has files
+	// of the machine open.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ const (
 // mountPoints are the folders of a root that the runner mounts something on.
 var mountPoints = []string{"proc", "dev", "tmp"}
 
-// unpack writes a step's layers into an empty folder and creates the mount points and the output folder. It
-// returns the path of that folder, relative to the root and without links.
+// unpack writes a step's layers into an empty folder and creates the mount points and the output
+// folder. It returns the path of that folder, relative to the root and without links.
 func unpack(ctx context.Context, root string, s runner.Step) (output string, err error) {
 	u := &unpacker{root: root}
 	for i, l := range s.Layers {
@@ -54,9 +54,14 @@ func unpack(ctx context.Context, root string, s runner.Step) (output string, err
 	}
 	output = strings.TrimPrefix(filepath.Join(dir, path.Base(s.Output)), root+"/")
 	if runner.Covered("/" + output) {
-		return "", fmt.Errorf("the output folder %s leads to /%s, where something is mounted", s.Output, output)
+		return "", fmt.Errorf(
+			"the output folder %s leads to /%s, where something is mounted",
+			s.Output,
+			output,
+		)
 	}
-	if err = os.MkdirAll(dir, 0o755); err == nil {
+	err = os.MkdirAll(dir, 0o755)
+	if err == nil {
 		err = emptyFolder(filepath.Join(root, output))
 	}
 	if err != nil {
@@ -78,8 +83,9 @@ func emptyFolder(at string) error {
 
 // unpacker applies layers to a root.
 type unpacker struct {
-	root  string          // absolute, without links
-	own   map[string]bool // paths of the current layer and their parents: its markers do not touch them
+	root string // absolute, without links
+	// paths of the current layer and their parents: its markers do not touch them
+	own   map[string]bool
 	count int
 	bytes int64
 }
@@ -98,7 +104,14 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(r, sum), 256<<10)
 	u.own = map[string]bool{}
-	_, err = archive.Apply(ctx, u.root, in, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
+	_, err = archive.Apply(
+		ctx,
+		u.root,
+		in,
+		archive.WithNoSameOwner(),
+		archive.WithFilter(u.accept),
+		archive.WithConvertWhiteout(u.mark),
+	)
 	if err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
@@ -109,18 +122,27 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
-		return fmt.Errorf("its content is sha256:%s, not %s as its image says: it is damaged, remove it from the cache or pull it again", got, want)
+		return fmt.Errorf(
+			"its content is sha256:%s, not %s as its image says: it is damaged, remove it from the cache or pull it again",
+			got,
+			want,
+		)
 	}
 	return nil
 }
 
-// accept says whether a member is unpacked, and with what. It ignores owners, extended attributes and setuid
-// bits, because no compiler reads them, and skips devices, FIFOs and sockets. The owner, who runs the step,
-// always gets access: the command has no capability to override modes.
+// accept says whether a member is unpacked, and with what. It ignores owners, extended attributes
+// and setuid bits, because no compiler reads them, and skips devices, FIFOs and sockets. The owner,
+// who runs the step, always gets access: the command has no capability to override modes.
 func (u *unpacker) accept(hdr *tar.Header) (bool, error) {
-	u.count, u.bytes = u.count+1, u.bytes+max(hdr.Size, 0)
+	u.count = u.count + 1
+	u.bytes = u.bytes + max(hdr.Size, 0)
 	if u.count > maxEntries || u.bytes > maxBytes {
-		return false, fmt.Errorf("the root is too large: more than %d files or %d bytes", maxEntries, int64(maxBytes))
+		return false, fmt.Errorf(
+			"the root is too large: more than %d files or %d bytes",
+			maxEntries,
+			int64(maxBytes),
+		)
 	}
 	if err := rootfs.CheckMember(hdr); err != nil {
 		return false, err
@@ -129,12 +151,16 @@ func (u *unpacker) accept(hdr *tar.Header) (bool, error) {
 	if hdr.Typeflag == tar.TypeDir {
 		access = 0o700
 	}
-	hdr.Mode, hdr.PAXRecords = hdr.Mode&0o777|access, nil
-	return slices.Contains([]byte{tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink}, hdr.Typeflag), nil
+	hdr.Mode = hdr.Mode&0o777 | access
+	hdr.PAXRecords = nil
+	return slices.Contains(
+		[]byte{tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink},
+		hdr.Typeflag,
+	), nil
 }
 
-// mark records what the layer has, or follows a marker, which hides what lower layers have. at is the path of
-// the member without links in its folders.
+// mark records what the layer has, or follows a marker, which hides what lower layers have. at is
+// the path of the member without links in its folders.
 func (u *unpacker) mark(_ *tar.Header, at string) (isMember bool, err error) {
 	switch hidden, err := rootfs.ParseMarker(filepath.Base(at)); {
 	case err != nil:
@@ -150,7 +176,8 @@ func (u *unpacker) mark(_ *tar.Header, at string) (isMember bool, err error) {
 	return true, nil
 }
 
-// hide removes what lower layers have at a path. Nothing there is no error, as for the kernel's overlays.
+// hide removes what lower layers have at a path. Nothing there is no error, as for the kernel's
+// overlays.
 func (u *unpacker) hide(at string) error {
 	if !u.own[at] {
 		return os.RemoveAll(at)

@@ -16,15 +16,23 @@ import (
 // maxTrees bounds how many folders one tree of headers may lead to. Debian's leads to three.
 const maxTrees = 16
 
-// Copy copies the headers, with every folder that they link to, into the new folder dir, which must not exist
-// and serves as their root. It returns the headers as found there. Headers outside the container's own root
-// need this, such as the host's below /proc/1/root: make cannot work in a folder whose path does not begin at
-// make's root, and such a folder cannot be bound into another mount namespace. The headers of one kernel are
-// about 60 MB. After an error nothing is left.
+// Copy copies the headers, with every folder that they link to, into the new folder dir, which must
+// not exist and serves as their root. It returns the headers as found there. Headers outside the
+// container's own root need this, such as the host's below /proc/1/root: make cannot work in a
+// folder whose path does not begin at make's root, and such a folder cannot be bound into another
+// mount namespace. The headers of one kernel are about 60 MB. After an error nothing is left.
 func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("copy the headers of kernel %s from the %s: %w", h.Release, h.Origin, err), os.RemoveAll(dir))
+			err = errors.Join(
+				fmt.Errorf(
+					"copy the headers of kernel %s from the %s: %w",
+					h.Release,
+					h.Origin,
+					err,
+				),
+				os.RemoveAll(dir),
+			)
 		}
 	}()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -46,12 +54,18 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 		}
 		done[tree] = true
 		// Links stay as they are; the folders outside of the tree that they lead to are copied too.
-		err := copyAll(ctx, filepath.Join(h.RootDir, tree), root, tree, func(_ *os.Root, path string) error {
-			if outside := h.linkedFolder(tree, path); outside != "" {
-				todo = append(todo, outside)
-			}
-			return nil
-		})
+		err := copyAll(
+			ctx,
+			filepath.Join(h.RootDir, tree),
+			root,
+			tree,
+			func(_ *os.Root, path string) error {
+				if outside := h.linkedFolder(tree, path); outside != "" {
+					todo = append(todo, outside)
+				}
+				return nil
+			},
+		)
 		if err != nil {
 			return Headers{}, err
 		}
@@ -67,8 +81,9 @@ func (h Headers) inRoot(path string) string {
 	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.RootDir, "/")), "/")
 }
 
-// CopyTree copies folders, regular files, and links that stay inside the tree, from src into the folder to of
-// dst. It clones files where the file system can share blocks, and else copies them. What is there already stays.
+// CopyTree copies folders, regular files, and links that stay inside the tree, from src into the
+// folder to of dst. It clones files where the file system can share blocks, and else copies them.
+// What is there already stays.
 func CopyTree(ctx context.Context, src string, dst *os.Root, to string) error {
 	return copyAll(ctx, src, dst, to, func(root *os.Root, path string) error {
 		_, err := root.Stat(path) // os.Root refuses a link that leads out of the tree
@@ -77,7 +92,13 @@ func CopyTree(ctx context.Context, src string, dst *os.Root, to string) error {
 }
 
 // copyAll is CopyTree with a call of link for each symbolic link.
-func copyAll(ctx context.Context, from string, into *os.Root, to string, link func(src *os.Root, path string) error) error {
+func copyAll(
+	ctx context.Context,
+	from string,
+	into *os.Root,
+	to string,
+	link func(src *os.Root, path string) error,
+) error {
 	src, err := os.OpenRoot(from)
 	if err != nil {
 		return err
@@ -105,14 +126,18 @@ func copyAll(ctx context.Context, from string, into *os.Root, to string, link fu
 			err = copyFile(src, dst, path)
 		case fs.ModeSymlink:
 			var target string
-			if err = link(src, path); err == nil {
+			err = link(src, path)
+			if err == nil {
 				target, err = src.Readlink(path)
 			}
 			if err == nil {
 				err = dst.Symlink(target, path)
 			}
 		default:
-			err = fmt.Errorf("%s is neither a file nor a folder nor a link", filepath.Join(src.Name(), path))
+			err = fmt.Errorf(
+				"%s is neither a file nor a folder nor a link",
+				filepath.Join(src.Name(), path),
+			)
 		}
 		if errors.Is(err, fs.ErrExist) { // an earlier tree of headers lies inside this one
 			return nil
@@ -121,8 +146,8 @@ func copyAll(ctx context.Context, from string, into *os.Root, to string, link fu
 	})
 }
 
-// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a file, the
-// file's folder); "" if there is none.
+// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a
+// file, the file's folder); "" if there is none.
 func (h Headers) linkedFolder(tree, link string) string {
 	path, err := kmod.Within(h.RootDir, filepath.Join(tree, link))
 	if err != nil {
@@ -132,28 +157,31 @@ func (h Headers) linkedFolder(tree, link string) string {
 		path = filepath.Dir(path)
 	}
 	path = h.inRoot(path)
-	if path == tree || strings.HasPrefix(path, tree+"/") || !strings.HasPrefix(path, "usr/") || strings.Count(path, "/") < 2 {
+	if path == tree || strings.HasPrefix(path, tree+"/") || !strings.HasPrefix(path, "usr/") ||
+		strings.Count(path, "/") < 2 {
 		return "" // inside the tree, or not a folder of headers: never all of /usr/lib
 	}
 	return path
 }
 
-// linkBuild creates lib/modules/<release>/build and source, so that Find finds the copied trees there.
+// linkBuild creates lib/modules/<release>/build and source, so that Find finds the copied trees
+// there.
 func (h Headers) linkBuild(dir string) error {
 	modulesDir := filepath.Join(dir, "lib/modules", h.Release)
 	if err := os.MkdirAll(modulesDir, 0o755); err != nil {
 		return err
 	}
 	for name, path := range map[string]string{"build": h.Build, "source": h.Source} {
-		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(modulesDir, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(modulesDir, name)); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyFile copies a regular file of a tree, with its executable bits, to the same path of another one, where
-// it must not exist.
+// copyFile copies a regular file of a tree, with its executable bits, to the same path of another
+// one, where it must not exist.
 func copyFile(src, dst *os.Root, path string) (err error) {
 	in, err := src.Open(path)
 	if err != nil {

@@ -18,28 +18,34 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 )
 
-// splitPath matches the path of the second half of a split tree in the Makefile of the first half: "include
-// /usr/src/linux-headers-…-common/Makefile" since Debian 10, "MAKEARGS := -C /usr/src/linux-headers-…-common
-// O=…" before.
-var splitPath = lazyregexp.New(`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/[^\s$]+?)(?:/Makefile)?(?:\s|$)`)
+// splitPath matches the path of the second half of a split tree in the Makefile of the first half:
+// "include /usr/src/linux-headers-…-common/Makefile" since Debian 10, "MAKEARGS := -C
+// /usr/src/linux-headers-…-common O=…" before.
+var splitPath = lazyregexp.New(
+	`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/[^\s$]+?)(?:/Makefile)?(?:\s|$)`,
+)
 
-// findSource returns the folder with the plain headers. place is the path of the build folder, relative to
-// the root.
+// findSource returns the folder with the plain headers. place is the path of the build folder,
+// relative to the root.
 func (h Headers) findSource(buildDir string) (string, error) {
 	build := strings.TrimPrefix(h.Build, h.RootDir)
 	candidates := []string{build, strings.TrimSuffix(buildDir, "/build") + "/source"}
 	if m := splitPath().FindSubmatch(bounded.Head(filepath.Join(h.Build, "Makefile"), 1<<20)); m != nil {
 		candidates = append(candidates, string(m[1]))
 	}
-	candidates = append(candidates, build+"/source") // kbuild leaves this link in a folder given with O=
+	// kbuild leaves this link in a folder given with O=
+	candidates = append(candidates, build+"/source")
 	for _, c := range candidates {
 		dir, err := kmod.Within(h.RootDir, c)
-		if err == nil && isFile(filepath.Join(dir, "include/linux/module.h")) && isFile(filepath.Join(dir, "Makefile")) {
+		if err == nil && isFile(filepath.Join(dir, "include/linux/module.h")) &&
+			isFile(filepath.Join(dir, "Makefile")) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("the part with the plain headers (include/linux) is missing: install the package that this one depends on " +
-		"(Debian: linux-headers-…-common)")
+	return "", errors.New(
+		"the part with the plain headers (include/linux) is missing: install the package that this one depends on " +
+			"(Debian: linux-headers-…-common)",
+	)
 }
 
 // absoluteSource matches paths below /usr/src that the tree's own Makefile names.
@@ -47,14 +53,17 @@ var absoluteSource = lazyregexp.New(`/usr/src/([A-Za-z0-9][A-Za-z0-9._+~-]*)`)
 
 // Link prepares root, in which the compile will run, for headers in another root: the trees of some
 // distributions name their other half by an absolute path (Debian: "include
-// /usr/src/linux-headers-…-common/Makefile"). Link creates the missing links below root's usr/src and
-// lib/modules/<release>, never replaces anything, and returns the links that it created, so that the caller
-// can remove them. For headers that are already in root it does nothing.
+// /usr/src/linux-headers-…-common/Makefile"). Link creates the missing links below root's usr/src
+// and lib/modules/<release>, never replaces anything, and returns the links that it created, so
+// that the caller can remove them. For headers that are already in root it does nothing.
 func (h Headers) Link(root string) (made []string, err error) {
 	if filepath.Clean(h.RootDir) == filepath.Clean(root) {
 		return nil, nil
 	}
-	links := map[string]string{"/lib/modules/" + h.Release + "/build": h.Build, "/lib/modules/" + h.Release + "/source": h.Source}
+	links := map[string]string{
+		"/lib/modules/" + h.Release + "/build":  h.Build,
+		"/lib/modules/" + h.Release + "/source": h.Source,
+	}
 	names := []string{filepath.Base(h.Build), filepath.Base(h.Source)}
 	for _, m := range absoluteSource().FindAllSubmatch(bounded.Head(filepath.Join(h.Build, "Makefile"), 1<<20), 64) {
 		names = append(names, string(m[1]))
@@ -65,11 +74,13 @@ func (h Headers) Link(root string) (made []string, err error) {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(links)) {
-		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new link.
+		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new
+		// link.
 		dir, err := continuity.RootPath(root, filepath.Dir(path))
 		link := filepath.Join(dir, filepath.Base(path))
 		if err == nil {
-			if err = os.MkdirAll(dir, 0o755); err == nil {
+			err = os.MkdirAll(dir, 0o755)
+			if err == nil {
 				err = os.Symlink(links[path], link)
 			}
 		}
@@ -80,7 +91,12 @@ func (h Headers) Link(root string) (made []string, err error) {
 		// The host's folder is mounted there, read-only. Nothing that is compiled needs the link.
 		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"):
 		default:
-			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
+			return made, fmt.Errorf(
+				"link the headers of kernel %s from %s: %w",
+				h.Release,
+				h.Origin,
+				err,
+			)
 		}
 	}
 	return made, nil

@@ -31,10 +31,18 @@ const (
 )
 
 // pemKinds has the kinds of PEM's labels; blocks with other labels are skipped.
-var pemKinds = map[string]kind{"CERTIFICATE": kindCertificate, "X509 CERTIFICATE": kindCertificate, "RSA PRIVATE KEY": kindPKCS1,
-	"EC PRIVATE KEY": kindSEC1, "PRIVATE KEY": kindPKCS8, "ENCRYPTED PRIVATE KEY": kindEncrypted,
-	"ENCRYPTED SIGSTORE PRIVATE KEY": kindSigstore, "ENCRYPTED COSIGN PRIVATE KEY": kindSigstore,
-	"PUBLIC KEY": kindPublic, "RSA PUBLIC KEY": kindPublicRSA}
+var pemKinds = map[string]kind{
+	"CERTIFICATE":                    kindCertificate,
+	"X509 CERTIFICATE":               kindCertificate,
+	"RSA PRIVATE KEY":                kindPKCS1,
+	"EC PRIVATE KEY":                 kindSEC1,
+	"PRIVATE KEY":                    kindPKCS8,
+	"ENCRYPTED PRIVATE KEY":          kindEncrypted,
+	"ENCRYPTED SIGSTORE PRIVATE KEY": kindSigstore,
+	"ENCRYPTED COSIGN PRIVATE KEY":   kindSigstore,
+	"PUBLIC KEY":                     kindPublic,
+	"RSA PUBLIC KEY":                 kindPublicRSA,
+}
 
 // item is one key or certificate of a file.
 type item struct {
@@ -70,7 +78,9 @@ func parseItems(data []byte) ([]item, error) {
 		}
 		data = rest
 		if strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
-			return nil, errors.New("its private key is encrypted in the old PEM way, which protects it badly: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW")
+			return nil, errors.New(
+				"its private key is encrypted in the old PEM way, which protects it badly: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW",
+			)
 		}
 		if k := pemKinds[block.Type]; k != "" {
 			items = append(items, item{k, block.Bytes})
@@ -80,13 +90,17 @@ func parseItems(data []byte) ([]item, error) {
 		return items, nil
 	}
 	if len(data) > 1 && data[0] == 0x30 && data[1] == 0x80 {
-		return nil, errors.New("it is BER of indefinite length: convert it with openssl, for PKCS#12: openssl pkcs12 -in OLD -out NEW.pem")
+		return nil, errors.New(
+			"it is BER of indefinite length: convert it with openssl, for PKCS#12: openssl pkcs12 -in OLD -out NEW.pem",
+		)
 	}
-	return nil, errors.New("it holds no key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12, X.509 or a public key, nor a key of cosign")
+	return nil, errors.New(
+		"it holds no key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12, X.509 or a public key, nor a key of cosign",
+	)
 }
 
-// sniff returns the kind of a piece of DER by the types of its first fields; "" for anything else, such as
-// text.
+// sniff returns the kind of a piece of DER by the types of its first fields; "" for anything else,
+// such as text.
 func sniff(der []byte) kind {
 	in := cryptobyte.String(der)
 	var fields cryptobyte.String
@@ -94,7 +108,8 @@ func sniff(der []byte) kind {
 	if !in.ReadASN1(&fields, asn1.SEQUENCE) {
 		return ""
 	}
-	if fields.PeekASN1Tag(asn1.SEQUENCE) { // algorithm and ciphertext, or the signed part and the rest
+	// algorithm and ciphertext, or the signed part and the rest
+	if fields.PeekASN1Tag(asn1.SEQUENCE) {
 		switch ok := fields.SkipASN1(asn1.SEQUENCE); {
 		case ok && fields.PeekASN1Tag(asn1.OCTET_STRING):
 			return kindEncrypted

@@ -31,12 +31,26 @@ const (
 )
 
 var (
-	prfs = map[string]func() hash.Hash{"": sha1.New /* the standard's default */, "1.2.840.113549.2.7": sha1.New, "1.2.840.113549.2.8": sha256.New224,
-		"1.2.840.113549.2.9": sha256.New, "1.2.840.113549.2.10": sha512.New384, "1.2.840.113549.2.11": sha512.New}
-	keySizes = map[string]int{"2.16.840.1.101.3.4.1.2": 16, "2.16.840.1.101.3.4.1.22": 24, "2.16.840.1.101.3.4.1.42": 32, oidTripleDES: 24} // all CBC
+	prfs = map[string]func() hash.Hash{
+		"":                    sha1.New, /* the standard's default */
+		"1.2.840.113549.2.7":  sha1.New,
+		"1.2.840.113549.2.8":  sha256.New224,
+		"1.2.840.113549.2.9":  sha256.New,
+		"1.2.840.113549.2.10": sha512.New384,
+		"1.2.840.113549.2.11": sha512.New,
+	}
+	// all CBC
+	keySizes = map[string]int{
+		"2.16.840.1.101.3.4.1.2":  16,
+		"2.16.840.1.101.3.4.1.22": 24,
+		"2.16.840.1.101.3.4.1.42": 32,
+		oidTripleDES:              24,
+	}
 )
 
-var errEncryption = errors.New("it is encrypted in a way that is not supported: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW")
+var errEncryption = errors.New(
+	"it is encrypted in a way that is not supported: convert it with: openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW",
+)
 
 // encryptedKey is an EncryptedPrivateKeyInfo, with the parameters of PBES2.
 type encryptedKey struct {
@@ -65,8 +79,8 @@ func decode(der []byte, into any) bool {
 	return err == nil && len(rest) == 0
 }
 
-// decryptPKCS8 decrypts an EncryptedPrivateKeyInfo as openssl writes it: PBES2 with PBKDF2 or scrypt, and
-// AES or triple DES.
+// decryptPKCS8 decrypts an EncryptedPrivateKeyInfo as openssl writes it: PBES2 with PBKDF2 or
+// scrypt, and AES or triple DES.
 func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	var key encryptedKey
 	var scheme pbes2
@@ -74,12 +88,16 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	if !decode(der, &key) {
 		return nil, errors.New("it is damaged")
 	}
-	if key.Algorithm.Algorithm.String() != oidPBES2 || !decode(key.Algorithm.Parameters.FullBytes, &scheme) {
+	if key.Algorithm.Algorithm.String() != oidPBES2 ||
+		!decode(key.Algorithm.Parameters.FullBytes, &scheme) {
 		return nil, errEncryption
 	}
-	oid, newBlock, blockSize := scheme.Cipher.Algorithm.String(), aes.NewCipher, aes.BlockSize
+	oid := scheme.Cipher.Algorithm.String()
+	newBlock := aes.NewCipher
+	blockSize := aes.BlockSize
 	if oid == oidTripleDES {
-		newBlock, blockSize = des.NewTripleDESCipher, des.BlockSize
+		newBlock = des.NewTripleDESCipher
+		blockSize = des.BlockSize
 	}
 	size := keySizes[oid]
 	if size == 0 || !decode(scheme.Cipher.Parameters.FullBytes, &iv) || len(iv) != blockSize {
@@ -112,7 +130,8 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	if padding == 0 || padding > blockSize {
 		return nil, fmt.Errorf("decrypt it: %w", ErrPassphrase)
 	}
-	// A wrong passphrase gives noise whose last byte can look right; the parser of the content finds that.
+	// A wrong passphrase gives noise whose last byte can look right; the parser of the content
+	// finds that.
 	private, err := x509.ParsePKCS8PrivateKey(plain[:len(plain)-padding])
 	if err != nil {
 		return nil, fmt.Errorf("decrypt it: %w (or it is damaged)", ErrPassphrase)
@@ -120,8 +139,8 @@ func decryptPKCS8(der []byte, pass Passphrase) (any, error) {
 	return private, nil
 }
 
-// derive derives the key from a passphrase with the file's parameters. These are bounded, so that a hostile
-// file cannot keep the program busy.
+// derive derives the key from a passphrase with the file's parameters. These are bounded, so that a
+// hostile file cannot keep the program busy.
 func derive(kdf pkix.AlgorithmIdentifier, phrase []byte, size int) ([]byte, error) {
 	switch kdf.Algorithm.String() {
 	case oidPBKDF2:
@@ -136,8 +155,11 @@ func derive(kdf pkix.AlgorithmIdentifier, phrase []byte, size int) ([]byte, erro
 		return pbkdf2.Key(h, string(phrase), p.Salt, p.Rounds, size)
 	case oidScrypt:
 		var p scryptParameters
-		if !decode(kdf.Parameters.FullBytes, &p) || p.Cost < 2 || p.BlockSize < 1 || p.Parallel < 1 || p.Parallel > 16 ||
-			p.Cost > maxMemory/128 || p.BlockSize > maxMemory/128/p.Cost {
+		if !decode(kdf.Parameters.FullBytes, &p) || p.Cost < 2 || p.BlockSize < 1 ||
+			p.Parallel < 1 ||
+			p.Parallel > 16 ||
+			p.Cost > maxMemory/128 ||
+			p.BlockSize > maxMemory/128/p.Cost {
 			return nil, errEncryption
 		}
 		return scrypt.Key(phrase, p.Salt, p.Cost, p.BlockSize, p.Parallel, size)

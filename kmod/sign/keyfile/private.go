@@ -1,5 +1,6 @@
-// Package keyfile reads files of keys: private keys in all common formats, public keys, and certificates. It
-// finds a format by content. It neither makes keys nor decides which of them to trust.
+// Package keyfile reads files of keys: private keys in all common formats, public keys, and
+// certificates. It finds a format by content. It neither makes keys nor decides which of them to
+// trust.
 package keyfile
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Passphrase returns the passphrase of a private key; a nil Passphrase has none. LoadPrivate calls it once,
-// and only when the key is encrypted. The caller removes a newline at the end of a passphrase file.
+// Passphrase returns the passphrase of a private key; a nil Passphrase has none. LoadPrivate calls
+// it once, and only when the key is encrypted. The caller removes a newline at the end of a
+// passphrase file.
 type Passphrase func() ([]byte, error)
 
 // maxPassphrase bounds the file of a passphrase, in bytes.
 const maxPassphrase = 4 << 10
 
-// PassphraseFile returns the passphrase in a file, without the end of its line. The file is read when the
-// passphrase is needed.
+// PassphraseFile returns the passphrase in a file, without the end of its line. The file is read
+// when the passphrase is needed.
 func PassphraseFile(path string) Passphrase {
 	return func() (pass []byte, err error) {
 		pass, err = bounded.File(path, maxPassphrase)
@@ -37,10 +39,10 @@ func PassphraseFile(path string) Passphrase {
 // ErrPassphrase says that a key could not be decrypted: there was no passphrase, or a wrong one.
 var ErrPassphrase = errors.New("the passphrase is missing or wrong")
 
-// LoadPrivate reads a private key and the certificates that its file also has. It finds the format by
-// content, not by name: PEM or DER of PKCS#8 (also encrypted), PKCS#1 or SEC1, PKCS#12, or the encrypted PEM
-// of cosign and sigstore. The key is RSA, ECDSA or Ed25519; LoadPrivate does not decide which of them are of
-// use. It reads at most 1 MiB; no error shows the content of the file.
+// LoadPrivate reads a private key and the certificates that its file also has. It finds the format
+// by content, not by name: PEM or DER of PKCS#8 (also encrypted), PKCS#1 or SEC1, PKCS#12, or the
+// encrypted PEM of cosign and sigstore. The key is RSA, ECDSA or Ed25519; LoadPrivate does not
+// decide which of them are of use. It reads at most 1 MiB; no error shows the content of the file.
 func LoadPrivate(file string, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	items, err := readItems(file)
 	if err != nil {
@@ -66,18 +68,24 @@ func private(items []item, pass Passphrase) (crypto.Signer, []*x509.Certificate,
 			certs = append(certs, cert)
 		case !item.private(): // a public key beside the private one
 		case key != nil:
-			return nil, nil, errors.New("it holds more than one private key: give a file with the one to sign with")
+			return nil, nil, errors.New(
+				"it holds more than one private key: give a file with the one to sign with",
+			)
 		default:
 			var with []*x509.Certificate
 			var err error
-			if key, with, err = item.open(pass); err != nil {
+			key, with, err = item.open(pass)
+			if err != nil {
 				return nil, nil, err
 			}
 			certs = append(certs, with...)
 		}
 	}
 	if key == nil {
-		return nil, nil, fmt.Errorf("it holds a %s and no private key: give the private key, which signs", items[0].kind)
+		return nil, nil, fmt.Errorf(
+			"it holds a %s and no private key: give the private key, which signs",
+			items[0].kind,
+		)
 	}
 	return key, certs, nil
 }
@@ -111,8 +119,9 @@ func (i item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) 
 	return signer, certs, nil
 }
 
-// decryptSigstore decrypts what cosign writes: PKCS#8 in a secret box, whose key is derived with scrypt. Like
-// openPKCS12 it tries the empty passphrase if none is given. The library bounds the parameters of scrypt.
+// decryptSigstore decrypts what cosign writes: PKCS#8 in a secret box, whose key is derived with
+// scrypt. Like openPKCS12 it tries the empty passphrase if none is given. The library bounds the
+// parameters of scrypt.
 func decryptSigstore(box []byte, pass Passphrase) (any, error) {
 	phrase, err := pass.orEmpty()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// LoadPublic reads the public keys of a file: PEM with one or more, or DER, of public keys (PKIX) and
-// certificates. A certificate must be valid now; its issuer is not looked at, because the caller trusts the
-// file. Without an error there is at least one key.
+// LoadPublic reads the public keys of a file: PEM with one or more, or DER, of public keys (PKIX)
+// and certificates. A certificate must be valid now; its issuer is not looked at, because the
+// caller trusts the file. Without an error there is at least one key.
 func LoadPublic(file string, now time.Time) ([]crypto.PublicKey, error) {
 	items, err := readItems(file)
 	if err != nil {
@@ -28,8 +28,11 @@ func LoadPublic(file string, now time.Time) ([]crypto.PublicKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("load the public key %s: it holds a private key (%s) and no public one: write the public key with: openssl pkey -in KEY -pubout -out K.pub, or cosign public-key --key KEY",
-			file, items[0].kind)
+		return nil, fmt.Errorf(
+			"load the public key %s: it holds a private key (%s) and no public one: write the public key with: openssl pkey -in KEY -pubout -out K.pub, or cosign public-key --key KEY",
+			file,
+			items[0].kind,
+		)
 	}
 	return keys, nil
 }
@@ -46,18 +49,27 @@ func (i item) public(now time.Time) (crypto.PublicKey, error) {
 	case err != nil:
 		return nil, fmt.Errorf("its certificate: %w", err)
 	case now.After(cert.NotAfter):
-		return nil, fmt.Errorf("its certificate expired on %s: %w", cert.NotAfter.UTC().Format(time.DateOnly), ErrExpired)
+		return nil, fmt.Errorf(
+			"its certificate expired on %s: %w",
+			cert.NotAfter.UTC().Format(time.DateOnly),
+			ErrExpired,
+		)
 	case now.Before(cert.NotBefore):
-		return nil, fmt.Errorf("its certificate is not valid before %s: is the clock of this machine right?", cert.NotBefore.UTC().Format(time.DateOnly))
+		return nil, fmt.Errorf(
+			"its certificate is not valid before %s: is the clock of this machine right?",
+			cert.NotBefore.UTC().Format(time.DateOnly),
+		)
 	}
 	return cert.PublicKey, nil
 }
 
 // ErrExpired says that a certificate with a public key is no longer valid.
-var ErrExpired = errors.New("give one that is valid, or the public key alone if you trust it without a date")
+var ErrExpired = errors.New(
+	"give one that is valid, or the public key alone if you trust it without a date",
+)
 
-// LoadCertificates reads the certificates of a file: PEM with one or more (it skips keys and other blocks),
-// or DER. Without an error there is at least one.
+// LoadCertificates reads the certificates of a file: PEM with one or more (it skips keys and other
+// blocks), or DER. Without an error there is at least one.
 func LoadCertificates(file string) ([]*x509.Certificate, error) {
 	items, err := readItems(file)
 	if err != nil {
@@ -76,9 +88,15 @@ func LoadCertificates(file string) ([]*x509.Certificate, error) {
 	}
 	if len(certs) == 0 {
 		if items[0].kind == kindPKCS12 {
-			return nil, fmt.Errorf("load the certificate %s: it is PKCS#12: take the certificate out with: openssl pkcs12 -in FILE -nokeys -out cert.pem", file)
+			return nil, fmt.Errorf(
+				"load the certificate %s: it is PKCS#12: take the certificate out with: openssl pkcs12 -in FILE -nokeys -out cert.pem",
+				file,
+			)
 		}
-		return nil, fmt.Errorf("load the certificate %s: it holds a private key and no certificate", file)
+		return nil, fmt.Errorf(
+			"load the certificate %s: it holds a private key and no certificate",
+			file,
+		)
 	}
 	return certs, nil
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
-// Open returns a signer with the private key that the URI names and the key's certificate, as signatures of
-// modules need it. The certificate comes from certFile (see keyfile.LoadCertificates) or, when certFile is
-// "", from the token (the one with the key's id). Everything else is as with OpenKey.
+// Open returns a signer with the private key that the URI names and the key's certificate, as
+// signatures of modules need it. The certificate comes from certFile (see keyfile.LoadCertificates)
+// or, when certFile is "", from the token (the one with the key's id). Everything else is as with
+// OpenKey.
 func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 	u, ctx, key, err := open(text, pass)
 	if err != nil {
@@ -33,18 +34,21 @@ func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Clos
 		signer, err = sign.NewSigner(key, certs...)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err), ctx.Close())
+		return nil, nil, errors.Join(
+			fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err),
+			ctx.Close(),
+		)
 	}
 	return signer, ctx, nil
 }
 
-// OpenKey returns the private key that the URI names; it needs no certificate. The PIN comes from the file
-// that the URI's pin-source names, or else from pass. Close ends the session with the token; call it after
-// the last signature.
+// OpenKey returns the private key that the URI names; it needs no certificate. The PIN comes from
+// the file that the URI's pin-source names, or else from pass. Close ends the session with the
+// token; call it after the last signature.
 //
-// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
-// the token's library by module-path. Every given property must match, and exactly one token and one key may
-// match.
+// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object
+// or id, and the token's library by module-path. Every given property must match, and exactly one
+// token and one key may match.
 func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, error) {
 	_, ctx, key, err := open(text, pass)
 	if err != nil {
@@ -53,8 +57,12 @@ func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, er
 	return key, ctx, nil
 }
 
-func open(text string, pass keyfile.Passphrase) (u uri, ctx *crypto11.Context, _ crypto11.Signer, err error) {
-	if u, err = parse(text); err != nil {
+func open(
+	text string,
+	pass keyfile.Passphrase,
+) (u uri, ctx *crypto11.Context, _ crypto11.Signer, err error) {
+	u, err = parse(text)
+	if err != nil {
 		return u, nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
 	}
 	defer func() {
@@ -74,7 +82,9 @@ func open(text string, pass keyfile.Passphrase) (u uri, ctx *crypto11.Context, _
 		return u, nil, nil, err
 	}
 	// Signatures are made one after the other, so a few sessions suffice.
-	ctx, err = crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
+	ctx, err = crypto11.Configure(
+		&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4},
+	)
 	switch code := pkcs11.Error(0); {
 	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
 		return u, nil, nil, fmt.Errorf("%w (tried once)", ErrPIN)
@@ -88,13 +98,20 @@ func open(text string, pass keyfile.Passphrase) (u uri, ctx *crypto11.Context, _
 		return u, ctx, nil, fmt.Errorf("look for the key: %w", err)
 	}
 	if len(keys) != 1 {
-		return u, ctx, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
+		return u, ctx, nil, fmt.Errorf(
+			"%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)",
+			len(keys),
+		)
 	}
 	return u, ctx, keys[0], nil
 }
 
 // certificates returns at least one certificate when there is no error.
-func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile string) ([]*x509.Certificate, error) {
+func (u uri) certificates(
+	ctx *crypto11.Context,
+	key crypto11.Signer,
+	certFile string,
+) ([]*x509.Certificate, error) {
 	if certFile != "" {
 		return keyfile.LoadCertificates(certFile)
 	}
@@ -113,13 +130,15 @@ func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile s
 		return nil, fmt.Errorf("look for the key's certificate: %w", err)
 	}
 	if cert == nil {
-		return nil, errors.New("the token has no certificate with the key's id: give the certificate's file, or write it into the token (pkcs11-tool --write-object)")
+		return nil, errors.New(
+			"the token has no certificate with the key's id: give the certificate's file, or write it into the token (pkcs11-tool --write-object)",
+		)
 	}
 	return []*x509.Certificate{cert}, nil
 }
 
-// findSlot asks the library which tokens it has, and returns the slot of the one that the URI names. crypto11
-// finds a token by one property only, and the URIs that tools print have several.
+// findSlot asks the library which tokens it has, and returns the slot of the one that the URI
+// names. crypto11 finds a token by one property only, and the URIs that tools print have several.
 func (u uri) findSlot() (slot int, err error) {
 	if st, err := os.Stat(u.module); err != nil {
 		return 0, fmt.Errorf("the token's library: %w", err)
@@ -128,7 +147,9 @@ func (u uri) findSlot() (slot int, err error) {
 	}
 	lib := pkcs11.New(u.module)
 	if lib == nil {
-		return 0, errors.New("the token's library cannot be loaded: is it a PKCS#11 library for this machine?")
+		return 0, errors.New(
+			"the token's library cannot be loaded: is it a PKCS#11 library for this machine?",
+		)
 	}
 	defer lib.Destroy()
 	switch started := lib.Initialize(); {
@@ -149,9 +170,14 @@ func (u uri) findSlot() (slot int, err error) {
 		if err != nil || info.Flags&pkcs11.CKF_TOKEN_INITIALIZED == 0 {
 			continue // an empty or broken slot is not the one that the URI names
 		}
-		names = append(names, fmt.Sprintf("%q (serial %s, slot-id %d)", info.Label, info.SerialNumber, s))
-		if (u.slot == nil || *u.slot == s) && matchesProperty(u.token, info.Label) && matchesProperty(u.serial, info.SerialNumber) &&
-			matchesProperty(u.model, info.Model) && matchesProperty(u.manufacturer, info.ManufacturerID) {
+		names = append(
+			names,
+			fmt.Sprintf("%q (serial %s, slot-id %d)", info.Label, info.SerialNumber, s),
+		)
+		if (u.slot == nil || *u.slot == s) && matchesProperty(u.token, info.Label) &&
+			matchesProperty(u.serial, info.SerialNumber) &&
+			matchesProperty(u.model, info.Model) &&
+			matchesProperty(u.manufacturer, info.ManufacturerID) {
 			found = append(found, s)
 		}
 	}
@@ -159,9 +185,15 @@ func (u uri) findSlot() (slot int, err error) {
 	case len(found) == 1:
 		return int(found[0]), nil
 	case len(names) == 0:
-		return 0, errors.New("the library has no token: is it plugged in, and may this user use it?")
+		return 0, errors.New(
+			"the library has no token: is it plugged in, and may this user use it?",
+		)
 	}
-	return 0, fmt.Errorf("%d tokens match, one must: the library has %s", len(found), strings.Join(names, ", "))
+	return 0, fmt.Errorf(
+		"%d tokens match, one must: the library has %s",
+		len(found),
+		strings.Join(names, ", "),
+	)
 }
 
 func matchesProperty(want, have string) bool { return want == "" || want == have }

@@ -22,13 +22,15 @@ type uri struct {
 // maxURI bounds the length of a URI, in bytes.
 const maxURI = 8192
 
-// parse parses "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so". Errors never
-// show the URI, because it may have a PIN in it by mistake.
+// parse parses "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so".
+// Errors never show the URI, because it may have a PIN in it by mistake.
 func parse(text string) (uri, error) {
 	var u uri
 	rest, ok := strings.CutPrefix(text, "pkcs11:")
 	if !ok || len(text) > maxURI {
-		return u, errors.New("it is not a PKCS#11 URI: pkcs11:token=NAME;object=KEY?module-path=/PATH/LIBRARY.so")
+		return u, errors.New(
+			"it is not a PKCS#11 URI: pkcs11:token=NAME;object=KEY?module-path=/PATH/LIBRARY.so",
+		)
 	}
 	path, query, _ := strings.Cut(rest, "?")
 	seen := map[string]bool{}
@@ -43,13 +45,19 @@ func parse(text string) (uri, error) {
 		return u, err
 	}
 	if u.module == "" {
-		return u, errors.New("it does not name the token's library: add ?module-path=/PATH/LIBRARY.so")
+		return u, errors.New(
+			"it does not name the token's library: add ?module-path=/PATH/LIBRARY.so",
+		)
 	}
 	if u.object == "" && len(u.id) == 0 {
-		return u, errors.New("it does not name a key: add object=LABEL or id=%01 (pkcs11-tool --list-objects --login shows them)")
+		return u, errors.New(
+			"it does not name a key: add object=LABEL or id=%01 (pkcs11-tool --list-objects --login shows them)",
+		)
 	}
 	if u.token == "" && u.serial == "" && u.slot == nil {
-		return u, errors.New("it does not name a token: add token=LABEL, serial=NUMBER or slot-id=NUMBER (pkcs11-tool --list-slots shows them)")
+		return u, errors.New(
+			"it does not name a token: add token=LABEL, serial=NUMBER or slot-id=NUMBER (pkcs11-tool --list-slots shows them)",
+		)
 	}
 	return u, nil
 }
@@ -66,7 +74,10 @@ func attributes(text, separator string, each func(name, value string) error) err
 		}
 		value, err := url.PathUnescape(value)
 		if err != nil {
-			return fmt.Errorf("the value of %q has a %% that is not followed by two hex digits", name)
+			return fmt.Errorf(
+				"the value of %q has a %% that is not followed by two hex digits",
+				name,
+			)
 		}
 		if err := each(name, value); err != nil {
 			return err
@@ -79,7 +90,13 @@ func (u *uri) set(name, value string) error {
 	if strings.ContainsRune(value, 0) && name != "id" {
 		return fmt.Errorf("the value of %q has a zero byte", name)
 	}
-	texts := map[string]*string{"token": &u.token, "manufacturer": &u.manufacturer, "model": &u.model, "serial": &u.serial, "object": &u.object}
+	texts := map[string]*string{
+		"token":        &u.token,
+		"manufacturer": &u.manufacturer,
+		"model":        &u.model,
+		"serial":       &u.serial,
+		"object":       &u.object,
+	}
 	if field := texts[name]; field != nil {
 		*field = value
 		return nil
@@ -109,13 +126,20 @@ func (u *uri) set(name, value string) error {
 			value = after
 		}
 		if !filepath.IsAbs(value) {
-			return errors.New("pin-source is not the absolute path of a file: pin-source=file:/PATH")
+			return errors.New(
+				"pin-source is not the absolute path of a file: pin-source=file:/PATH",
+			)
 		}
 		u.pinFile = filepath.Clean(value)
 	case "pin-value":
-		return errors.New("it has the PIN itself in pin-value, where every process of the machine can read it: put it into a file and use pin-source=file:/PATH, or give the passphrase")
+		return errors.New(
+			"it has the PIN itself in pin-value, where every process of the machine can read it: put it into a file and use pin-source=file:/PATH, or give the passphrase",
+		)
 	default:
-		return fmt.Errorf("its attribute %q is not known here: there are token, serial, manufacturer, model, slot-id, object, id, type, module-path, pin-source", name)
+		return fmt.Errorf(
+			"its attribute %q is not known here: there are token, serial, manufacturer, model, slot-id, object, id, type, module-path, pin-source",
+			name,
+		)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Command kube is etcd and the programs of one Kubernetes release in one binary. The name by which it is
-// started selects the program, or else its first argument does. Only the tests of the chart and of the
-// cluster run it; no part of the product does.
+// Command kube is etcd and the programs of one Kubernetes release in one binary. The name by which
+// it is started selects the program, or else its first argument does. Only the tests of the chart
+// and of the cluster run it; no part of the product does.
 package main
 
 import (
@@ -29,14 +29,19 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs take arguments, the first of which is the program's own name, and return the exit status.
+// programs take arguments, the first of which is the program's own name, and return the exit
+// status.
 var programs = map[string]func(args []string) int{
 	"etcd":                    func(args []string) int { etcdmain.Main(args); return 0 },
 	"kube-apiserver":          server(apiserver.NewAPIServerCommand),
 	"kube-controller-manager": server(controllers.NewControllerManagerCommand),
-	"kube-scheduler":          server(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kubelet":                 server(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-	"kubectl":                 client,
+	"kube-scheduler": server(
+		func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	),
+	"kubelet": server(
+		func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+	),
+	"kubectl": client,
 }
 
 func main() {
@@ -49,7 +54,11 @@ func main() {
 	}
 	if !known {
 		names := strings.Join(slices.Sorted(maps.Keys(programs)), ", ")
-		fmt.Fprintf(os.Stderr, "kube: start it by a link with the name of a program, or give that name as its first argument: %s\n", names)
+		fmt.Fprintf(
+			os.Stderr,
+			"kube: start it by a link with the name of a program, or give that name as its first argument: %s\n",
+			names,
+		)
 		os.Exit(2)
 	}
 	os.Args = args // cobra and etcd read the arguments from os.Args

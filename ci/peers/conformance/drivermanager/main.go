@@ -1,15 +1,17 @@
-// Program drivermanager does to a node what NVIDIA's k8s-driver-manager v0.12 does to it as the init container
-// of the GPU Operator 26.7's driver pods, with the same verbs, variables, order and exit codes. NVIDIA's own
-// program is not available as a Go module where the tests are made; this one was written for them after its
-// sources (cmd/driver-manager/main.go).
+// Program drivermanager does to a node what NVIDIA's k8s-driver-manager v0.12 does to it as the
+// init container of the GPU Operator 26.7's driver pods, with the same verbs, variables, order and
+// exit codes. NVIDIA's own program is not available as a Go module where the tests are made; this
+// one was written for them after its sources (cmd/driver-manager/main.go).
 //
 // usage: drivermanager uninstall_driver | preflight_check
 //
-// It is as blind as the original where that matters to a driver: it does not look for processes that hold the
-// driver, goes on with the next module when one cannot be unloaded, detaches only the uppermost mount of the
-// driver root, and deletes NVIDIA's pid file although a driver may hold its lock.
+// It is as blind as the original where that matters to a driver: it does not look for processes
+// that hold the driver, goes on with the next module when one cannot be unloaded, detaches only the
+// uppermost mount of the driver root, and deletes NVIDIA's pid file although a driver may hold its
+// lock.
 //
-// It leaves out what guests of the lab never have: a cluster, a driver on the host, nouveau, vfio-pci.
+// It leaves out what guests of the lab never have: a cluster, a driver on the host, nouveau,
+// vfio-pci.
 package main
 
 import (
@@ -41,8 +43,8 @@ func main() {
 	}
 }
 
-// uninstall prepares the node for the driver that the pod's other container brings. A driver of the same
-// digest stays.
+// uninstall prepares the node for the driver that the pod's other container brings. A driver of the
+// same digest stays.
 func uninstall() error {
 	digest := os.Getenv("DRIVER_CONFIG_DIGEST")
 	stored, err := os.ReadFile("/run/nvidia/nvidia-driver.state")
@@ -68,8 +70,8 @@ func loaded(module string) bool {
 	return err == nil
 }
 
-// unload unloads what it can, in the original's order, and returns the errors of the rest. nvidia_drm is not
-// among the modules.
+// unload unloads what it can, in the original's order, and returns the errors of the rest.
+// nvidia_drm is not among the modules.
 func unload() error {
 	var all error
 	for _, name := range []string{"nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "nvidia_fs", "nvidia_vgpu_vfio", "gdrdrv", "nvidia"} {
@@ -84,20 +86,26 @@ func unload() error {
 	return all
 }
 
-// cleanRoot unmounts the driver root and deletes NVIDIA's pid file. Releases after v0.12 also delete the
-// files by which validator and startup probe say that the driver is ready. The unmount is that of moby's
-// mount.RecursiveUnmount: one lazy unmount of the root, which takes the mounts below it along; other mounts
-// at the root stay.
+// cleanRoot unmounts the driver root and deletes NVIDIA's pid file. Releases after v0.12 also
+// delete the files by which validator and startup probe say that the driver is ready. The unmount
+// is that of moby's mount.RecursiveUnmount: one lazy unmount of the root, which takes the mounts
+// below it along; other mounts at the root stay.
 func cleanRoot() error {
 	const root, validations = "/run/nvidia/driver", "/run/nvidia/validations/"
-	if err := unix.Unmount(root, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unmount(root, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", root, err)
 	}
 	files, err := filepath.Glob(validations + "*-ready")
 	if err != nil {
 		return err
 	}
-	files = append(files, validations+".driver-ctr-ready", validations+".driver-daemons-status", "/run/nvidia/nvidia-driver.pid")
+	files = append(
+		files,
+		validations+".driver-ctr-ready",
+		validations+".driver-daemons-status",
+		"/run/nvidia/nvidia-driver.pid",
+	)
 	for _, path := range files {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Printf("failed to remove %s: %v", path, err)

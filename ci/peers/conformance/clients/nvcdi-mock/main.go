@@ -1,10 +1,10 @@
-// Command nvcdi-mock writes the CDI specification that NVIDIA's library nvcdi makes of a driver root when
-// NVML reports GPUs of a DGX A100, which no machine of the project has. NVML is go-nvml's mock. Everything
-// else is the real library, above all the search in the driver root. It also runs the library's code for
-// graphics, which management mode leaves out.
+// Command nvcdi-mock writes the CDI specification that NVIDIA's library nvcdi makes of a driver
+// root when NVML reports GPUs of a DGX A100, which no machine of the project has. NVML is go-nvml's
+// mock. Everything else is the real library, above all the search in the driver root. It also runs
+// the library's code for graphics, which management mode leaves out.
 //
-// It prints the specification as JSON on stdout and the library's own log on stderr. It does not judge either
-// of them: package conformance does.
+// It prints the specification as JSON on stdout and the library's own log on stderr. It does not
+// judge either of them: package conformance does.
 package main
 
 import (
@@ -25,10 +25,17 @@ func main() {
 	dev := flag.String("dev-root", "/", "the folder whose dev holds the device nodes")
 	gpus := flag.Int("gpus", 8, "how many GPUs NVML reports; their device nodes have to be there")
 	version := flag.String("driver-version", "", "the version that NVML reports (required)")
-	hook := flag.String("nvidia-cdi-hook-path", "/usr/bin/nvidia-cdi-hook", "the hook program that the specification names")
+	hook := flag.String(
+		"nvidia-cdi-hook-path",
+		"/usr/bin/nvidia-cdi-hook",
+		"the hook program that the specification names",
+	)
 	flag.Parse()
 	if *version == "" || *gpus < 1 || *gpus > 32 || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "nvcdi-mock: --driver-version is required, --gpus is 1 to 32, and there are no arguments")
+		fmt.Fprintln(
+			os.Stderr,
+			"nvcdi-mock: --driver-version is required, --gpus is 1 to 32, and there are no arguments",
+		)
 		os.Exit(2)
 	}
 	if err := write(*root, *dev, *hook, machine(*gpus, *version)); err != nil {
@@ -55,8 +62,8 @@ func write(root, dev, hook string, lib nvml.Interface) error {
 	return json.NewEncoder(os.Stdout).Encode(spec.Raw())
 }
 
-// machine is the mock with two answers added that it lacks: it knows the devices, but not whether one of them
-// is a MIG slice.
+// machine is the mock with two answers added that it lacks: it knows the devices, but not whether
+// one of them is a MIG slice.
 func machine(n int, version string) nvml.Interface {
 	machine := dgxa100.NewWithGPUs(gpus.Multiple(n, gpus.A100_SXM4_40GB)...)
 	machine.DriverVersion = version

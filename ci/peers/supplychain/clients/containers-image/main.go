@@ -1,10 +1,11 @@
-// Command containers-image asks containers/image, the library of Podman, CRI-O and Skopeo, whether a policy
-// accepts an image.
+// Command containers-image asks containers/image, the library of Podman, CRI-O and Skopeo, whether
+// a policy accepts an image.
 //
 //	containers-image accept POLICY REGISTRIES.D HOST/PATH:TAG
 //
-// As the library's copy of an image does, accept looks at the manifest for this machine where the name is
-// that of an index. The exit code is 3 where the policy refuses the image. Registries may speak plain HTTP.
+// As the library's copy of an image does, accept looks at the manifest for this machine where the
+// name is that of an index. The exit code is 3 where the policy refuses the image. Registries may
+// speak plain HTTP.
 package main
 
 import (
@@ -53,8 +54,12 @@ func accept(ctx context.Context, policyFile, registries, name string) error {
 	if err != nil {
 		return err
 	}
-	system := &types.SystemContext{RegistriesDirPath: registries, DockerInsecureSkipTLSVerify: types.OptionalBoolTrue,
-		SystemRegistriesConfPath: "/dev/null", SystemRegistriesConfDirPath: registries}
+	system := &types.SystemContext{
+		RegistriesDirPath:           registries,
+		DockerInsecureSkipTLSVerify: types.OptionalBoolTrue,
+		SystemRegistriesConfPath:    "/dev/null",
+		SystemRegistriesConfDirPath: registries,
+	}
 	source, err := reference.NewImageSource(ctx, system)
 	if err != nil {
 		return err
@@ -71,7 +76,11 @@ func accept(ctx context.Context, policyFile, registries, name string) error {
 }
 
 // instance returns the image, or that of an index for this machine.
-func instance(ctx context.Context, system *types.SystemContext, source types.ImageSource) (*image.UnparsedImage, error) {
+func instance(
+	ctx context.Context,
+	system *types.SystemContext,
+	source types.ImageSource,
+) (*image.UnparsedImage, error) {
 	whole := image.UnparsedInstance(source, nil)
 	raw, kind, err := whole.Manifest(ctx)
 	if err != nil || !manifest.MIMETypeIsMultiImage(kind) {

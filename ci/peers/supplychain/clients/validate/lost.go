@@ -11,8 +11,8 @@ import (
 // relations are members of SPDX that the library turns into relationships.
 var relations = []string{"documentDescribes", "hasFiles"}
 
-// lost compares a document with what the library wrote after it had read it. Members that are missing there
-// are unknown to the library: misspelt, or not of this version of the format.
+// lost compares a document with what the library wrote after it had read it. Members that are
+// missing there are unknown to the library: misspelt, or not of this version of the format.
 func lost(before, after []byte) error {
 	var a, b any
 	if err := errors.Join(json.Unmarshal(before, &a), json.Unmarshal(after, &b)); err != nil {
@@ -22,7 +22,8 @@ func lost(before, after []byte) error {
 	members(b, "", func(path string) { known[path] = true })
 	var unknown []string
 	members(a, "", func(path string) {
-		if !known[path] && !slices.Contains(relations, path[strings.LastIndex(path, ".")+1:]) && !slices.Contains(unknown, path) {
+		if !known[path] && !slices.Contains(relations, path[strings.LastIndex(path, ".")+1:]) &&
+			!slices.Contains(unknown, path) {
 			unknown = append(unknown, path)
 		}
 	})
@@ -33,7 +34,8 @@ func lost(before, after []byte) error {
 	return nil
 }
 
-// members calls yield with the path of each member that says something. Elements of arrays have one path.
+// members calls yield with the path of each member that says something. Elements of arrays have one
+// path.
 func members(value any, path string, yield func(string)) {
 	switch v := value.(type) {
 	case map[string]any:

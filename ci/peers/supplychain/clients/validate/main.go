@@ -1,9 +1,11 @@
-// Command validate reads a document with the library of the format's own project and prints what it refuses:
+// Command validate reads a document with the library of the format's own project and prints what it
+// refuses:
 //
 //	validate spdx|cyclonedx|statement|provenance|openvex FILE
 //
-// spdx is SPDX JSON, cyclonedx CycloneDX JSON, statement any in-toto statement v1, provenance one with an
-// SLSA provenance v1, openvex an OpenVEX document. A member that the library does not know is an error too.
+// spdx is SPDX JSON, cyclonedx CycloneDX JSON, statement any in-toto statement v1, provenance one
+// with an SLSA provenance v1, openvex an OpenVEX document. A member that the library does not know
+// is an error too.
 package main
 
 import (
@@ -20,8 +22,13 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-var kinds = map[string]func([]byte) error{"spdx": validateSPDX, "cyclonedx": validateCycloneDX, "statement": validateStatement,
-	"provenance": validateProvenance, "openvex": validateOpenVEX}
+var kinds = map[string]func([]byte) error{
+	"spdx":       validateSPDX,
+	"cyclonedx":  validateCycloneDX,
+	"statement":  validateStatement,
+	"provenance": validateProvenance,
+	"openvex":    validateOpenVEX,
+}
 
 func main() {
 	if len(os.Args) != 3 || kinds[os.Args[1]] == nil {
