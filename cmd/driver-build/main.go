@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/plancmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 	"github.com/driver-container/driver-container/node/cli"
@@ -62,7 +63,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 		{"Build", []*cobra.Command{build, newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newPushCmd(a)}},
 		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newSBOMCmd(a)}},
 		{"Fleet and CI", []*cobra.Command{
-			newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
+			newCheckCmd(a), plancmd.NewPlan(a), plancmd.NewFleet(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		}},
 		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
 		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newVersionCmd(a)}},

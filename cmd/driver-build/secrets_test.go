@@ -30,7 +30,7 @@ var secretCalls = []string{
 	"sign-modules VALUE --module-key KEY --output oci:o", "bundle create VALUE --repository h.example/a --output b.tar",
 	"bundle import b.tar --to VALUE --allow-unsigned", "bundle have VALUE",
 	"inspect 127.0.0.1:9/a:1 --registry-mirror 127.0.0.1:9=VALUE", "inspect 127.0.0.1:9/a:1 --registry-mirror VALUE=127.0.0.1:8",
-	"kernels --os debian12 --matrix MATRIX --mirror deb.debian.org=VALUE", "drivers --releases VALUE --redist none", "drivers --redist VALUE --releases none",
+	"kernels --os debian12 --matrix MATRIX --mirror packages.example=VALUE", "drivers --releases VALUE --redist none", "drivers --redist VALUE --releases none",
 	"drivers --releases VALUE --redist none --progress json", "doctor --mirror VALUE", "doctor --builder tcp://VALUE -o json", "doctor --builder ssh://VALUE",
 	"doctor --builder unix:///x?token=" + secret, "DRIVER_BUILD_REPOSITORY=VALUE doctor", "DRIVER_BUILD_REPOSITORY=VALUE plan --matrix MATRIX",
 	"plan --matrix REPOSITORY", "check --matrix REPOSITORY", "report --matrix REPOSITORY --html -", "list --matrix REPOSITORY", "doctor --matrix REPOSITORY",
@@ -39,9 +39,10 @@ var secretCalls = []string{
 }
 
 // TestSecrets: no password and no token of a URL is in anything that a command prints, whichever flag or argument it is given to.
+// Some flags name a file or folder that is written, so the test has a working directory of its own and cannot run in parallel.
 func TestSecrets(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
+	t.Chdir(dir)
 	files := wrongFiles(t, dir)
 	matrix := require.Value(os.ReadFile(files.Replace("MATRIX")))(t)
 	quiet := func(args []string) {

@@ -38,8 +38,7 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Source keeps an error of its reader, which whoever decodes the content may replace by an error of
-// its own.
+// Source keeps an error of its reader. A decoder above it may replace that error by one of its own.
 type Source struct {
 	io.Reader
 	Err error // other than io.EOF

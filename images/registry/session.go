@@ -77,8 +77,7 @@ func (c *Client) session(e endpoint, scope string) *session {
 
 func (c *Client) newSession(e endpoint, scope string) *session {
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
-	if e.plain { // HTTPS is tried first
-		// it was a name before
+	if e.plain { // HTTPS is tried first. The error is nil: the registry has this name already
 		e.repo.Registry, _ = name.NewRegistry(e.repo.RegistryStr(), name.Insecure)
 	}
 	s := &session{endpoint: e, Client: c, scopes: []string{e.repo.Scope(scope)}}
@@ -154,7 +153,7 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := loggedIn.Do(req.Clone(req.Context()))
-	if failed, ok := errors.AsType[*url.Error](err); ok { // whoever called adds the URL
+	if failed, ok := errors.AsType[*url.Error](err); ok { // the caller adds the URL
 		err = failed.Err
 	}
 	return resp, s.statusError(err)

@@ -17,7 +17,7 @@ import (
 // consumers expect that (modules are added to it, sidecars write into its usr/src). So only files
 // are linked that are replaced and never written to: libraries, firmware and data of packages below
 // usr/lib and usr/share, and large files below usr, which are programs. Not linked are scripts that
-// a person may edit, lists that a tool updates, setuid programs, whose mode somebody may want to
+// a person may edit, lists that a tool updates, setuid programs, whose mode an administrator may
 // change, and files that others may write to. This package writes only to new files of a root.
 //
 // The removal of a name does not affect other names, so Prune and the runtime's removal of the

@@ -190,8 +190,7 @@ func (a *Agent) allowDriver(ctx context.Context) error {
 	})
 }
 
-// errLost says that somebody removed our record. That person has undone the changes or decided to
-// keep them.
+// errLost says that another program or a person removed our record. The changes are theirs now.
 var errLost = errors.New("its annotation " + Annotation + " was removed or replaced")
 
 // ownRecord returns this pod's record of the node.

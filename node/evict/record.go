@@ -50,7 +50,7 @@ var labelValue = lazyregexp.New(`^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`)
 // maxRecord is many times the size of a record with all operands.
 const maxRecord = 16 << 10
 
-// parseRecord reads what an earlier instance wrote and somebody may have edited: it accepts only
+// parseRecord reads what an earlier instance wrote. A person may have edited it, so it accepts only
 // labels that this program pauses.
 func parseRecord(text string) (record, error) {
 	var r record

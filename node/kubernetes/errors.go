@@ -10,7 +10,7 @@ import (
 )
 
 // Errors for errors.Is. The first three also match fs.ErrPermission or fs.ErrNotExist: to ask again
-// is useless until somebody changes the cluster.
+// is useless while the cluster stays as it is.
 var (
 	ErrForbidden = errors.New("not allowed") // 401, 403
 	ErrNotFound  = errors.New("not found")   // 404

@@ -89,7 +89,7 @@ func Path(run string) string { return filepath.Join(run, "driver-entrypoint.lock
 // LegacyPath returns the path of the lock file of NVIDIA's container, in the same folder.
 func LegacyPath(run string) string { return filepath.Join(run, "nvidia-driver.pid") }
 
-// Held returns who holds the lock of a node and whether somebody does. It looks at our file in run
+// Held returns who holds the lock of a node; the bool is false if nobody does. It looks at our file in run
 // and, if nobody has locked that, at run itself: an instance whose file was removed by force still
 // holds the folder.
 func Held(run string) (Holder, bool, error) {

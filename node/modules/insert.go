@@ -66,7 +66,7 @@ func (s Stack) insertOne(ctx context.Context, m status.Module) error {
 	return err
 }
 
-// ErrRemains marks a load that could not be undone, because somebody already used what had been
+// ErrRemains marks a load that could not be undone, because a program already used what had been
 // loaded.
 var ErrRemains = errors.New("half of the modules remain")
 

@@ -1,4 +1,4 @@
-package main
+package plancmd
 
 import (
 	"cmp"
@@ -43,7 +43,8 @@ const (
 	moduleImages = "modules"
 )
 
-func newFleetCmd(a *session.App) *cobra.Command {
+// NewFleet returns the command fleet.
+func NewFleet(a *session.App) *cobra.Command {
 	var o fleetFlags
 	cmd := &cobra.Command{
 		Use: "fleet [FILE]", Short: "Say which driver each node gets: images, pools, reasons", Long: fleetLong, Args: cobra.MaximumNArgs(1),

@@ -1,4 +1,6 @@
-package main
+// Package plancmd is the commands of driver-build that say which images are missing and build
+// nothing: plan asks the matrix, fleet the nodes of a cluster.
+package plancmd
 
 import (
 	"context"
@@ -25,7 +27,8 @@ or fewer; --all means every one.
 --format github prints the matrix of a GitHub workflow, gitlab a child pipeline whose jobs extend .driver-build with the flags of
 the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. ci/templates has whole pipelines.`
 
-func newPlanCmd(a *session.App) *cobra.Command {
+// NewPlan returns the command plan.
+func NewPlan(a *session.App) *cobra.Command {
 	var o flags.Common
 	var cert string
 	cmd := &cobra.Command{
