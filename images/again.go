@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -64,11 +65,13 @@ func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 
 // Fresh is a builder that takes content from the cache of this one, and no layer that an earlier
 // build made. records is the path of an empty folder.
-func (b *Builder) Fresh(records string) *Builder {
-	env := b.Env
-	env.Store = b.Store.WithRecords(records)
+func (b *Builder) Fresh(records string) *Builder { return b.with(b.Store.WithRecords(records)) }
+
+// with is a builder with the settings of this one and another store, which has made nothing yet.
+func (b *Builder) with(store *fetch.Store) *Builder {
 	return &Builder{
-		Planner:  Planner{Env: env, Registry: b.Registry, Observe: b.Observe},
+		Store: store, Fetch: b.Fetch, Registry: b.Registry, Observe: b.Observe,
+		Jobs: b.Jobs, XZ: b.XZ, Machine: b.Machine, AllowRollback: b.AllowRollback,
 		Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles,
 	}
 }

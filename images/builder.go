@@ -11,6 +11,7 @@ package images
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -19,21 +20,38 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/driver-container/driver-container/distros/compression"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // Builder makes images. It is safe for concurrent use: targets that share a layer make it once.
 type Builder struct {
-	Planner
+	Store    *fetch.Store  // downloads and finished layers
+	Fetch    *fetch.Client // of packages, drivers and other files
+	Registry *registry.Client
+	Observe  progress.Observer // nil: nobody looks
+
+	Jobs          int                   // downloads and packages unpacked at a time; 0: 4
+	XZ            compression.XZProgram // "": in Go
+	Machine       fs.FS                 // as in packages.Env
+	AllowRollback bool                  // accept an index of packages that is older than one seen before
+
 	// the programs that go into the entrypoint layer
 	Binaries func(arch string) ([]recipe.Binary, error)
 	Info     recipe.BuilderInfo
+
+	// Finished finds finished layers in registries; nil: every layer is made on this machine.
+	Finished *layer.Finder
 
 	// Runner returns the runner that compiles modules. Build calls it only if there are modules to
 	// compile; nil: Build cannot compile.
@@ -44,10 +62,21 @@ type Builder struct {
 	// that another party made for these modules; nil: Signer signs
 	Signed *kernelmodules.Signatures
 
+	// layers in the making, by key, and errors of those that could not be made
+	making    layer.Once[v1.Layer]
+	outlines  layer.Once[*rootfs.Members]
 	bases     layer.Once[*registry.Opened]
 	unpacking layer.Once[driverLayers] // by archive
 	compiling sync.Once                // makes slots
 	slots     *semaphore.Weighted
+}
+
+// env is what packages are found and read with.
+func (b *Builder) env() packages.Env {
+	return packages.Env{
+		Store: b.Store, Fetch: b.Fetch, Jobs: b.Jobs, XZ: b.XZ,
+		Machine: b.Machine, AllowRollback: b.AllowRollback,
+	}
 }
 
 // Plan pins what goes into the image of a target. It reads the base and the signed package indexes

@@ -27,7 +27,7 @@ func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
 		if err != nil {
 			return false, err
 		}
-		reader, err := packages.NewReader(b.Env, sources(r), lower)
+		reader, err := packages.NewReader(b.env(), sources(r), lower)
 		if err != nil {
 			return false, err
 		}
@@ -35,7 +35,7 @@ func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
 			return func(done, total int64) { step.Progress(path.Base(url), done, total) }
 		}
 		eg, ctx := errgroup.WithContext(ctx)
-		eg.SetLimit(b.AtOnce())
+		eg.SetLimit(b.env().AtOnce())
 		get := func(client *fetch.Client, f fetch.File) error {
 			_, _, err := client.Get(ctx, f, bytesOf(f.URL))
 			return err

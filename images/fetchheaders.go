@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -13,11 +14,14 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// FetchHeaders downloads, by env, what a node with this image downloads to compile for kernels: the
+// FetchHeaders downloads, by a client, what a node with this image downloads to compile for kernels: the
 // signed heads and the indexes of the image's own repositories, and the header packages. It returns
 // the kernels that they have; one that they lack is no error. Other errors: ErrNotCompiling, and
 // those of Plan.
-func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env) (found []string, err error) {
+func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, client *fetch.Client) (found []string, err error) {
+	env := b.env()
+	env.Store = client.Store
+	env.Fetch = client
 	err = b.step(ref, "kernel headers", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
 		t, info, err := compiling(ctx, ref, img, spool, step)
 		if err != nil {

@@ -31,13 +31,13 @@ type HeadersKernel struct {
 // images and each kernel once. The content of an image is read once and then kept in the cache by
 // its digest. Errors: headersimage.ErrUnsuitable, those of registry.Client.Base, those of package
 // rootfs.
-func (p *Planner) HeadersKernels(
+func (b *Builder) HeadersKernels(
 	ctx context.Context,
 	refs []string,
 	arch string,
 ) (all []HeadersKernel, err error) {
 	for _, ref := range refs {
-		found, image, err := p.openHeadersImage(ctx, ref, arch)
+		found, image, err := b.openHeadersImage(ctx, ref, arch)
 		if err == nil {
 			err = found.Check()
 		}
@@ -61,18 +61,18 @@ func (p *Planner) HeadersKernels(
 
 // openHeadersImage reads what an image can compile for. Its layers are downloaded only if the cache
 // does not know the image yet.
-func (p *Planner) openHeadersImage(
+func (b *Builder) openHeadersImage(
 	ctx context.Context,
 	ref, arch string,
 ) (found headersimage.Contents, image recipe.Base, err error) {
-	step := p.Observe.Begin(ref, "kernels of the image")
+	step := b.Observe.Begin(ref, "kernels of the image")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
-	base, err := p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
+	base, err := b.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
 	if err == nil {
-		found, cached = headersimage.Cached(p.Store, base.Digest.String())
+		found, cached = headersimage.Cached(b.Store, base.Digest.String())
 		if !cached {
-			base, err = p.Registry.Open(
+			base, err = b.Registry.Open(
 				ctx,
 				ref,
 				registry.OpenOptions{Arch: arch, Part: registry.Layers},
@@ -95,7 +95,7 @@ func (p *Planner) openHeadersImage(
 		image.Location = ref
 	}
 	if !cached {
-		found, err = headersimage.Read(ctx, p.Store, base.Image, image.Digest, arch, step)
+		found, err = headersimage.Read(ctx, b.Store, base.Image, image.Digest, arch, step)
 	}
 	for _, b := range found.Broken {
 		step.Note(fmt.Sprintf("kernel %s is left out: %s", b.Kernel, b.Reason))
@@ -104,7 +104,7 @@ func (p *Planner) openHeadersImage(
 }
 
 // headersImages pins the images of the kernels of a plan.
-func (p *Planner) headersImages(
+func (b *Builder) headersImages(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
@@ -113,7 +113,7 @@ func (p *Planner) headersImages(
 	if len(o.KernelFrom) == 0 || len(o.Kernels) == 0 {
 		return nil, nil
 	}
-	offered, err := p.HeadersKernels(ctx, o.KernelFrom, t.Arch)
+	offered, err := b.HeadersKernels(ctx, o.KernelFrom, t.Arch)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -76,10 +75,7 @@ func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	client := require.Value(registry.New(registry.Options{Store: store, Attempts: 2, Backoff: time.Millisecond}))(t)
 	t.Cleanup(client.Close)
 	return &Builder{
-		Planner: Planner{
-			Env:      packages.Env{Store: store, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}},
-			Registry: client,
-		},
+		Store: store, Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Registry: client,
 		Info: recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programtest.Make(t, ""),
 	}
 }

@@ -29,12 +29,12 @@ type DatedKernel struct {
 // newest first and of one version the usual flavour first. The driver of the target does not
 // matter. Where the repositories have kernels as well as headers, headers without their kernel (old
 // ones that were left behind) do not count. It downloads no package. Errors are those of Plan.
-func (p *Planner) Kernels(
+func (b *Builder) Kernels(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
 ) ([]distros.Kernel, error) {
-	offered, _, err := p.offeredKernels(ctx, t, o)
+	offered, _, err := b.offeredKernels(ctx, t, o)
 	var list []distros.Kernel
 	for _, k := range offered {
 		list = append(list, k.Kernel)
@@ -44,20 +44,20 @@ func (p *Planner) Kernels(
 
 // DatedKernels is Kernels with one more request for each kernel, for its date. Where a date is not
 // known it is left out, with a note.
-func (p *Planner) DatedKernels(
+func (b *Builder) DatedKernels(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
 ) ([]DatedKernel, error) {
-	offered, repos, err := p.offeredKernels(ctx, t, o)
+	offered, repos, err := b.offeredKernels(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
-	step := p.Observe.Begin(t.System.ID+" "+t.Arch, "dates of the kernels")
+	step := b.Observe.Begin(t.System.ID+" "+t.Arch, "dates of the kernels")
 	list := make([]DatedKernel, len(offered))
 	missing := make([]error, len(offered))
 	var eg errgroup.Group
-	eg.SetLimit(p.AtOnce())
+	eg.SetLimit(b.env().AtOnce())
 	for i, k := range offered {
 		list[i].Kernel = k.Kernel
 		eg.Go(func() error {
@@ -81,18 +81,18 @@ func (p *Planner) DatedKernels(
 	return list, step.End(false, nil)
 }
 
-func (p *Planner) offeredKernels(
+func (b *Builder) offeredKernels(
 	ctx context.Context, t matrix.Target, o recipe.Options,
 ) (list []packages.Kernel, repos packages.Repositories, err error) {
-	err = p.step(
+	err = b.step(
 		t.System.ID+" "+t.Arch,
 		"kernels",
 		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-			_, repos, err = p.open(ctx, t, o, spool, step)
+			_, repos, err = b.open(ctx, t, o, spool, step)
 			if err != nil {
 				return false, err
 			}
-			list, cached, err = p.indexedKernels(ctx, t, repos, step)
+			list, cached, err = b.indexedKernels(ctx, t, repos, step)
 			return cached, err
 		},
 	)
@@ -101,12 +101,12 @@ func (p *Planner) offeredKernels(
 
 // indexedKernels reads the indexes, which takes most of the time, unless they have not changed
 // since the last call.
-func (p *Planner) indexedKernels(
+func (b *Builder) indexedKernels(
 	ctx context.Context, t matrix.Target, repos packages.Repositories, step *progress.Step,
 ) (list []packages.Kernel, cached bool, err error) {
 	cached = true
 	list, err = remembered(
-		p,
+		b,
 		layer.Key("kernels", t.Distro.ID(), t.Arch, repos.Digest()),
 		func() ([]packages.Kernel, error) {
 			cached = false

@@ -201,7 +201,7 @@ func (b *Builder) unpackedLayer(
 			}
 			var all []packages.Unpacked
 			if len(pkgs) > 0 {
-				reader, err := packages.NewReader(b.Env, sources(r), lower)
+				reader, err := packages.NewReader(b.env(), sources(r), lower)
 				if err == nil {
 					all, err = reader.Unpack(ctx, pkgs, spool, step)
 				}

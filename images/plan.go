@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -20,40 +18,28 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Planner finds the pins of images. Env and Registry are needed.
-type Planner struct {
-	packages.Env
-	Registry *registry.Client
-	Observe  progress.Observer
-
-	// Finished finds finished layers in registries; nil: every layer is made on this machine.
-	Finished *layer.Finder
-
-	// layers in the making, by key, and errors of those that could not be made
-	making   layer.Once[v1.Layer]
-	outlines layer.Once[*rootfs.Members]
-}
-
 // Layers are those of the cache.
-func (p *Planner) Layers() layer.Cache {
+func (b *Builder) Layers() layer.Cache {
 	return layer.Cache{
-		Store:    p.Store,
-		Observe:  p.Observe,
-		Making:   &p.making,
-		Outlines: &p.outlines,
-		Finder:   p.Finished,
+		Store:    b.Store,
+		Observe:  b.Observe,
+		Making:   &b.making,
+		Outlines: &b.outlines,
+		Finder:   b.Finished,
 	}
 }
 
-// Cached is a planner that asks no server: what it needs is in the cache already, or is
+// Cached is a builder that asks no server: what it plans with is in the cache already, or is
 // fetch.ErrOffline.
-func (p *Planner) Cached() (*Planner, error) {
-	client, err := registry.New(registry.Options{Store: p.Store, Offline: true})
+func (b *Builder) Cached() (*Builder, error) {
+	client, err := registry.New(registry.Options{Store: b.Store, Offline: true})
 	if err != nil {
 		return nil, err
 	}
-	cached := &Planner{Env: p.Env, Registry: client, Observe: p.Observe, Finished: p.Finished}
-	cached.Fetch = &fetch.Client{Store: p.Store, Offline: true}
+	cached := b.with(b.Store)
+	cached.Registry = client
+	cached.Fetch = &fetch.Client{Store: b.Store, Offline: true}
+	cached.Finished = b.Finished
 	return cached, nil
 }
 
@@ -66,7 +52,7 @@ func (e *OpenError) Unwrap() error { return e.Err }
 
 // FindPins finds what goes into the image of a target. It reads the base and the signed package
 // indexes and downloads no package and no driver. What keeps it from reading them is an *OpenError.
-func (p *Planner) FindPins(
+func (b *Builder) FindPins(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
@@ -75,33 +61,33 @@ func (p *Planner) FindPins(
 	if err != nil {
 		return pins, err
 	}
-	return pins, p.step(
+	return pins, b.step(
 		r.Target(),
 		"plan",
 		func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
-			base, repos, err := p.open(ctx, t, o, spool, step)
+			base, repos, err := b.open(ctx, t, o, spool, step)
 			if err != nil {
 				return false, &OpenError{err}
 			}
-			pins, err = p.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step)
+			pins, err = b.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step)
 			if err != nil {
 				// Images that ask the same share this error, so it does not name one of them.
 				return false, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
 			}
 			pins.Base = base
-			pins.Toolkits, err = p.headersImages(ctx, t, o, step)
+			pins.Toolkits, err = b.headersImages(ctx, t, o, step)
 			return false, err
 		},
 	)
 }
 
 // step is a step of the work that reads images, whose contents go into the spool.
-func (p *Planner) step(
+func (b *Builder) step(
 	target, name string,
 	work func(*rootfs.Spool, *progress.Step) (cached bool, err error),
 ) error {
-	step := p.Observe.Await(target, name)
-	spool, err := rootfs.NewSpool(p.Store.Dir())
+	step := b.Observe.Await(target, name)
+	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
 		return step.End(false, err)
 	}
@@ -110,7 +96,7 @@ func (p *Planner) step(
 }
 
 // open reads the base of a target and opens the repositories that its configuration names.
-func (p *Planner) open(
+func (b *Builder) open(
 	ctx context.Context,
 	t matrix.Target,
 	o recipe.Options,
@@ -118,7 +104,7 @@ func (p *Planner) open(
 	step *progress.Step,
 ) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
-	base, err := p.Registry.Open(
+	base, err := b.Registry.Open(
 		ctx,
 		ref,
 		registry.OpenOptions{Arch: t.Arch, Part: registry.Layers},
@@ -142,20 +128,20 @@ func (p *Planner) open(
 	if oci.IsLocal(ref) {
 		found.Name = "" // a path of this machine has no place in an image
 	}
-	tree, err := packages.ReadBase(ctx, p.Layers(), base.Image, found.Digest, spool, step)
+	tree, err := packages.ReadBase(ctx, b.Layers(), base.Image, found.Digest, spool, step)
 	if err != nil {
 		return found, nil, err
 	}
 	if err := packages.CheckSystem(tree, t.Distro); err != nil {
 		return found, nil, fmt.Errorf("base %s: %w", ref, err)
 	}
-	repos, err = packages.Open(ctx, p.Env, packages.SourcesOf(t, o), tree)
+	repos, err = packages.Open(ctx, b.env(), packages.SourcesOf(t, o), tree)
 	return found, repos, err
 }
 
 // resolve finds packages, unless an earlier plan of equal base, repositories and wants has found
 // them.
-func (p *Planner) resolve(
+func (b *Builder) resolve(
 	ctx context.Context,
 	base string,
 	repos packages.Repositories,
@@ -164,7 +150,7 @@ func (p *Planner) resolve(
 	step *progress.Step,
 ) (pins recipe.Pins, err error) {
 	return remembered(
-		p,
+		b,
 		layer.Key("plan", base, repos.Digest(), driver, w),
 		func() (recipe.Pins, error) { return packages.Resolve(ctx, repos, w, driver, step) },
 	)
@@ -172,13 +158,13 @@ func (p *Planner) resolve(
 
 // remembered returns the cached value of a key. If there is none it calls find and caches its
 // result.
-func remembered[T any](p *Planner, key string, find func() (T, error)) (found T, err error) {
-	if _, ok := p.Store.Lookup("plan", key, &found); ok {
+func remembered[T any](b *Builder, key string, find func() (T, error)) (found T, err error) {
+	if _, ok := b.Store.Lookup("plan", key, &found); ok {
 		return found, nil
 	}
 	found, err = find()
 	if err != nil {
 		return found, err
 	}
-	return found, p.Store.Note("plan", key, "", found)
+	return found, b.Store.Note("plan", key, "", found)
 }

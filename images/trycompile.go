@@ -136,7 +136,7 @@ func (b *Builder) kernelFor(
 	}
 	repos, err := packages.Open(
 		ctx,
-		b.Env,
+		b.env(),
 		packages.SourcesOf(t, recipe.Options{Kernels: []string{release}}),
 		tree,
 	)

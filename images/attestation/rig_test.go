@@ -22,7 +22,6 @@ import (
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -57,8 +56,8 @@ func machine(t *testing.T) *images.Builder {
 	t.Cleanup(client.Close)
 	files := &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}
 	return &images.Builder{
-		Planner: images.Planner{Env: packages.Env{Store: store, Fetch: files}, Registry: client},
-		Info:    recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programtest.Make(t, "one"),
+		Store: store, Fetch: files, Registry: client,
+		Info: recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programtest.Make(t, "one"),
 	}
 }
 

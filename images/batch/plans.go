@@ -19,7 +19,7 @@ import (
 // resolved once.
 type Plans struct {
 	*images.Builder
-	cached  *images.Planner              // asks no server
+	cached  *images.Builder              // asks no server
 	opened  layer.Once[recipe.Pins]      // of the first image of a platform
 	kernels layer.Once[[]distros.Kernel] // by platform
 	pins    layer.Once[recipe.Pins]      // by platform and request

@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -160,23 +159,15 @@ func Connect(c Connection) (*images.Builder, error) {
 	files := &fetch.Client{
 		Store: r.Store, HTTP: client, Offline: r.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: r.Attempts, Backoff: r.Backoff,
 	}
-	env := packages.Env{
-		Store:         r.Store,
-		Fetch:         files,
-		Jobs:          r.Jobs,
-		Machine:       os.DirFS("/"),
-		AllowRollback: c.AllowRollback,
+	b := &images.Builder{
+		Store: r.Store, Fetch: files, Registry: registries, Observe: c.Observe,
+		Jobs: r.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback,
+		Binaries: c.Programs, Info: c.Info,
 	}
 	if !c.NoHelpers {
-		env.XZ = compression.FindXZ()
+		b.XZ = compression.FindXZ()
 	}
-	return &images.Builder{
-		Planner: images.Planner{
-			Env:      env,
-			Registry: registries,
-			Observe:  c.Observe,
-		}, Binaries: c.Programs, Info: c.Info,
-	}, nil
+	return b, nil
 }
 
 // httpClient trusts the authorities of a file besides the system's, for package mirrors and driver

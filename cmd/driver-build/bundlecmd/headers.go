@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/workdir"
 )
@@ -47,7 +46,6 @@ func (o *createFlags) mirror(
 	if err != nil {
 		return none, err
 	}
-	env := s.Env
 	client := *s.Fetch
 	plain := http.Client{}
 	if s.Fetch.HTTP != nil {
@@ -56,9 +54,7 @@ func (o *createFlags) mirror(
 	plain.Transport = &bundle.Recorder{Dir: mirror, Next: plain.Transport}
 	client.Store = store
 	client.HTTP = &plain
-	env.Store = store
-	env.Fetch = &client
-	found, err := o.headersOf(ctx, s, env, artifacts)
+	found, err := o.headersOf(ctx, s, &client, artifacts)
 	if err != nil {
 		return none, err
 	}
@@ -77,7 +73,7 @@ func (o *createFlags) mirror(
 func (o *createFlags) headersOf(
 	ctx context.Context,
 	s *session.Session,
-	env packages.Env,
+	client *fetch.Client,
 	artifacts []bundle.Artifact,
 ) (found []string, err error) {
 	refs := o.Images
@@ -101,7 +97,7 @@ func (o *createFlags) headersOf(
 			if err != nil {
 				return nil, err
 			}
-			some, err := s.FetchHeaders(ctx, ref, base, o.headers, env)
+			some, err := s.FetchHeaders(ctx, ref, base, o.headers, client)
 			if err != nil && !errors.Is(err, images.ErrNotCompiling) {
 				return nil, err
 			}
