@@ -91,12 +91,8 @@ func (s *session) listsReferrers(ctx context.Context, subject v1.Hash) (bool, er
 	if known != nil {
 		return *known, nil
 	}
-	_, err := s.listed(ctx, subject)
-	known = s.lists.Load()
-	if known != nil {
-		return *known, nil
-	}
-	return false, err
+	_, has, err := s.listed(ctx, subject)
+	return has, err
 }
 
 // tagChange adds to the manifest under a tag.

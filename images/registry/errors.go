@@ -106,12 +106,12 @@ func remedy(op, host string, err error) string {
 	case op == "push" && answer != nil && (code == http.StatusBadRequest || code == http.StatusUnsupportedMediaType):
 		return text + "; it may not take manifests of this kind"
 	}
-	hint := statusHint(op, host, code, answer != nil && answer.refused)
+	hint := statusHint(op, host, code, answer != nil && answer.refused())
 	switch {
 	case hint == "":
 		return text
-	case answer != nil && answer.Message != "": // the registry's own words come first
-		return fmt.Sprintf("it says %q: %s", answer.Message, hint)
+	case answer != nil && answer.words() != "": // the registry's own words come first
+		return fmt.Sprintf("it says %q: %s", answer.words(), hint)
 	}
 	return hint
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -156,13 +155,9 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 // referrers lists what refers to a subject, sorted by digest, by the referrers API or else by the
 // fallback tag. What a registry says of a manifest is not used.
 func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
-	all, err := s.listed(ctx, subject)
-	if lacksReferrersAPI(err) {
-		var index []byte
-		index, err = s.tagged(ctx, oci.ReferrersTag(subject))
-		if err == nil && index != nil {
-			all, err = readReferrers(nil, index)
-		}
+	all, has, err := s.listed(ctx, subject)
+	if err == nil && !has {
+		all, err = s.listedByTag(ctx, subject)
 	}
 	if err != nil {
 		return nil, &itemError{"referrers of " + subject.String(), err}
@@ -170,31 +165,44 @@ func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descript
 	return oci.SortDigests(all), nil
 }
 
+// listedByTag reads the index under the fallback tag.
+func (s *session) listedByTag(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	index, err := s.tagged(ctx, oci.ReferrersTag(subject))
+	if err != nil || index == nil {
+		return nil, err
+	}
+	return readReferrers(nil, index)
+}
+
 // listed asks the referrers API, and keeps whether the registry has it.
-func (s *session) listed(ctx context.Context, subject v1.Hash) (all []v1.Descriptor, err error) {
-	noAPI := &StatusError{Code: http.StatusNotFound, referrers: true}
+func (s *session) listed(
+	ctx context.Context,
+	subject v1.Hash,
+) (all []v1.Descriptor, has bool, err error) {
 	known := s.lists.Load()
 	if known != nil && !*known {
-		return nil, noAPI
+		return nil, false, nil
 	}
+	has = true
 	index := string(types.OCIImageIndex)
-	err = s.pages(
-		ctx,
-		s.url("referrers", subject.String()),
-		index,
-		func(page []byte, mediaType string) (err error) {
-			if mediaType != index {
-				return noAPI // it answers whatever it is asked
-			}
-			all, err = readReferrers(all, page)
-			return err
-		},
-	)
-	has := err == nil
-	if has || lacksReferrersAPI(err) {
-		s.lists.Store(&has)
+	from := s.url("referrers", subject.String())
+	err = s.pages(ctx, from, index, func(page []byte, mediaType string) (err error) {
+		if mediaType != index {
+			has = false // it answers whatever it is asked
+			return nil
+		}
+		all, err = readReferrers(all, page)
+		return err
+	})
+	if lacksReferrersAPI(err) {
+		has = false
+		err = nil
 	}
-	return all, err
+	if err != nil {
+		return nil, false, err
+	}
+	s.lists.Store(&has)
+	return all, has, nil
 }
 
 // readReferrers adds the entries of an index.

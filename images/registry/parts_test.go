@@ -65,17 +65,17 @@ func TestMirrorNames(t *testing.T) {
 
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
-	nobody := session{guard: &guard{}}
-	long := nobody.statusError(&transport.Error{StatusCode: 502, Errors: []transport.Diagnostic{{Code: "X", Message: strings.Repeat("m", 1000)}}})
+	answered := func(code int) error { return statusError(&transport.Error{StatusCode: code}, 0) }
+	long := statusError(&transport.Error{StatusCode: 502, Errors: []transport.Diagnostic{{Code: "X", Message: strings.Repeat("m", 1000)}}}, 0)
 	for want, err := range map[string]error{
 		"502 Bad Gateway (X mmm":           long,
-		"refuses requests of this size":    &StatusError{Code: 413},
-		"do not allow to push to":          &StatusError{Code: 403},
-		"does not take images there":       &StatusError{Code: 404},
+		"refuses requests of this size":    answered(413),
+		"do not allow to push to":          answered(403),
+		"does not take images there":       answered(404),
 		"--insecure-registry":              http.ErrSchemeMismatch,
 		"it speaks plain HTTP":             tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
 		"//host/v2/x\": no route":          errors.New("GET \"https://me:" + secret + "@host/v2/x?token=" + secret + "\": no route"),
-		"blob x: it answered 500 Internal": &itemError{"blob x", &StatusError{Code: 500}},
+		"blob x: it answered 500 Internal": &itemError{"blob x", answered(500)},
 	} {
 		got := wrapped(t.Context(), "push", "host/x:1", "host", err)
 		text := got.Error()

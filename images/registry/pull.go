@@ -161,22 +161,25 @@ func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) 
 		tag = h.String()
 	}
 	raw, err := s.manifest(ctx, tag, h)
-	if err == nil {
-		_, err = p.opts.Store.Put(raw)
+	if err != nil {
+		return nil, err
 	}
+	_, err = p.opts.Store.Put(raw)
 	return raw, err
 }
 
 // headManifest asks for the digest of a tag. It is zero when the registry does not state it.
-func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
-	resp, err := s.ask(ctx, http.MethodHead, s.url("manifests", identifier), acceptable)
+func (s *session) headManifest(ctx context.Context, identifier string) (h v1.Hash, err error) {
+	got, err := s.send(ctx, request{
+		method: http.MethodHead, to: s.url("manifests", identifier), accept: acceptable,
+	})
 	if statusOf(err) == http.StatusMethodNotAllowed {
-		return v1.Hash{}, nil
+		return h, nil
 	}
 	if err != nil {
-		return v1.Hash{}, err
+		return h, err
 	}
-	h, err := v1.NewHash(resp.Header.Get("Docker-Content-Digest"))
+	h, err = v1.NewHash(got.Header.Get("Docker-Content-Digest"))
 	if err != nil || h.Algorithm != "sha256" {
 		return v1.Hash{}, nil //nolint:nilerr // the header is optional
 	}
@@ -186,17 +189,21 @@ func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash,
 // manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want
 // unless that is zero.
 func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) ([]byte, error) {
-	to := s.url("manifests", identifier)
-	raw, err := s.document(ctx, to, oci.MaxManifest)
-	if h := oci.HashOf(raw); err == nil && want != (v1.Hash{}) && h != want {
+	from := s.url("manifests", identifier)
+	got, err := s.get(ctx, from, acceptable)
+	if err != nil {
+		return nil, err
+	}
+	if len(got.body) > oci.MaxManifest {
+		return nil, fmt.Errorf("it sent a document of more than %d bytes", oci.MaxManifest)
+	}
+	h := oci.HashOf(got.body)
+	if want != (v1.Hash{}) && h != want {
 		return nil, &fetch.MismatchError{
-			URL:     to,
-			Want:    want.Hex,
-			Got:     h.Hex,
-			GotSize: int64(len(raw)),
+			URL: from, Want: want.Hex, Got: h.Hex, GotSize: int64(len(got.body)),
 		}
 	}
-	return raw, err
+	return got.body, nil
 }
 
 // tagged reads the manifest under a tag; without one it is nil.
@@ -206,29 +213,17 @@ func (s *session) tagged(ctx context.Context, tag string) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		err = &itemError{"tag " + tag, err}
+		return nil, &itemError{"tag " + tag, err}
 	}
-	return raw, err
+	return raw, nil
 }
 
 // config downloads a blob into memory and verifies it.
 func (s *session) config(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	return oci.ReadBlob(oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
-		raw, err := s.document(ctx, s.url("blobs", d.Digest.String()), oci.MaxConfig)
-		return io.NopCloser(bytes.NewReader(raw)), err
+		got, err := s.get(ctx, s.url("blobs", d.Digest.String()), "")
+		return io.NopCloser(bytes.NewReader(got.body)), err
 	}}, oci.MaxConfig)
-}
-
-func (s *session) document(ctx context.Context, from string, limit int) ([]byte, error) {
-	resp, err := s.ask(ctx, http.MethodGet, from, acceptable)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := io.ReadAll(resp.Body)
-	if err == nil && len(raw) > limit {
-		err = fmt.Errorf("it sent a document of more than %d bytes", limit)
-	}
-	return raw, err
 }
 
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -272,21 +271,13 @@ func (p *push) count(b oci.Blob, s State) {
 // none, or a registry that keeps no list. Pusher.Put of go-containerregistry does not tell the
 // subject, and changes the list in its own way, so that what others add at the same time is lost.
 func (p *push) put(ctx context.Context, under string, d oci.Document) (subject string, err error) {
-	req, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPut,
-		p.s.url("manifests", under),
-		bytes.NewReader(d.Raw),
-	)
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", string(d.Desc.MediaType))
-	resp, err := p.s.Do(req)
+	got, err := p.s.send(ctx, request{
+		method: http.MethodPut, to: p.s.url("manifests", under), content: d,
+	})
 	if err != nil {
 		return "", &itemError{"manifest " + under, err}
 	}
-	stored := resp.Header.Get("Docker-Content-Digest")
+	stored := got.Header.Get("Docker-Content-Digest")
 	if stored != "" && stored != d.Desc.Digest.String() {
 		return "", &itemError{
 			"manifest " + under,
@@ -294,5 +285,5 @@ func (p *push) put(ctx context.Context, under string, d oci.Document) (subject s
 		}
 	}
 	p.reportState("manifest "+under, "", d.Desc.Size, Done)
-	return resp.Header.Get("OCI-Subject"), nil
+	return got.Header.Get("OCI-Subject"), nil
 }

@@ -86,24 +86,19 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := p.s.ask(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), "")
+	begun, err := p.s.send(ctx, request{
+		method: http.MethodPost, to: p.s.url("blobs", "uploads/"),
+	})
 	if err != nil {
 		return p.fail(ctx, err)
 	}
-	location, err := resp.Location()
-	if err == nil {
-		p.s.abandon(ctx, location.String())
+	location, err := begun.Location()
+	if err != nil {
+		return nil //nolint:nilerr // it may push; there is nothing to cancel
 	}
-	return nil
-}
-
-// abandon tells the registry that an upload will not continue. If that fails, the registry drops
-// the upload later by itself.
-func (s *session) abandon(ctx context.Context, location string) {
+	// If that fails, the registry drops the upload later by itself.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, location, http.NoBody)
-	if err == nil {
-		_, _ = s.once(ctx, req)
-	}
+	_, _ = p.s.once(ctx, request{method: http.MethodDelete, to: location.String()})
+	return nil
 }

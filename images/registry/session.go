@@ -19,11 +19,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // maxAnswer bounds an answer that is read into memory, in bytes. Registries accept manifests of up
 // to 4 MiB.
 const maxAnswer = 8 << 20
+
+// maxComplaint bounds what is read of an answer that refuses, in bytes.
+const maxComplaint = 32 << 10
 
 // limits are the deadlines of a client. Tests have shorter ones.
 type limits struct {
@@ -85,12 +89,8 @@ func (c *Client) newSession(e endpoint, scope string) *session {
 	return s
 }
 
-// try calls f until it succeeds, cannot succeed, or has failed too often.
-func (c *Client) try(ctx context.Context, attempts int, f func(context.Context) error) error {
-	return c.tryUnless(ctx, attempts, isFinal, f)
-}
-
-func (c *Client) tryUnless(
+// try calls f until it succeeds, fails in a way that is final, or has failed too often.
+func (c *Client) try(
 	ctx context.Context,
 	attempts int,
 	final func(error) bool,
@@ -159,70 +159,76 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, s.statusError(err)
 }
 
-// Do sends a request that has no blob, again where that can help. It returns the whole answer; one
-// with another status than success is a *StatusError.
-func (s *session) Do(req *http.Request) (resp *http.Response, err error) {
-	err = s.try(req.Context(), s.attempts, func(ctx context.Context) (err error) {
-		resp, err = s.once(ctx, req)
-		return err
-	})
-	return resp, err
+// statusError is that of an answer to a request of go-containerregistry.
+func (s *session) statusError(err error) error {
+	return statusError(err, time.Duration(s.guard.pause.Load()))
 }
 
-func (s *session) once(ctx context.Context, req *http.Request) (*http.Response, error) {
+// request is one that has no blob.
+type request struct {
+	method, to string
+	accept     string       // the types of documents that are wanted; "": any
+	content    oci.Document // is sent; the zero value: nothing is
+}
+
+// answer is the whole answer to a request.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// send sends a request, again where that can help. An answer with another status than success is a
+// *StatusError.
+func (s *session) send(ctx context.Context, r request) (got answer, err error) {
+	err = s.try(ctx, s.attempts, isFinal, func(ctx context.Context) (err error) {
+		got, err = s.once(ctx, r)
+		return err
+	})
+	return got, err
+}
+
+// get is send of GET. accept lists the types of documents that are wanted; "": any.
+func (s *session) get(ctx context.Context, from, accept string) (answer, error) {
+	return s.send(ctx, request{method: http.MethodGet, to: from, accept: accept})
+}
+
+func (s *session) once(ctx context.Context, r request) (got answer, err error) {
 	limit := s.limits.request
-	if req.Method == http.MethodPut {
+	if r.method == http.MethodPut {
 		limit = s.limits.commit
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	req = req.Clone(ctx)
-	if req.GetBody != nil {
-		body, err := req.GetBody()
-		if err != nil {
-			return nil, err
-		}
-		req.Body = body
-	}
-	resp, err := s.RoundTrip(req)
+	req, err := http.NewRequestWithContext(ctx, r.method, r.to, bytes.NewReader(r.content.Raw))
 	if err != nil {
-		return nil, err
+		return got, err
 	}
-	return answer(resp)
-}
-
-// answer reads an answer.
-func answer(resp *http.Response) (*http.Response, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	err = errors.Join(err, resp.Body.Close())
-	if resp.StatusCode >= http.StatusBadRequest {
-		return nil, newStatusError(resp, body)
+	req.Header = http.Header{}
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
 	}
+	if r.content.Raw != nil {
+		req.Header.Set("Content-Type", string(r.content.Desc.MediaType))
+	}
+	got.Response, err = s.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return got, err
 	}
-	if len(body) > maxAnswer {
-		return nil, final(fmt.Errorf("it sent a document of more than %d bytes", maxAnswer))
+	defer got.Body.Close()
+	if got.StatusCode >= http.StatusBadRequest {
+		got.Body = io.NopCloser(io.LimitReader(got.Body, maxComplaint))
+		return got, statusError(transport.CheckError(got.Response), fetch.RetryAfter(got.Response))
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp, nil
-}
-
-// ask sends a request without a body. accept lists the types of documents that are wanted; "": any.
-func (s *session) ask(ctx context.Context, method, to, accept string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, to, http.NoBody)
-	if err != nil {
-		return nil, err
+	got.body, err = io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
+	if len(got.body) > maxAnswer {
+		return got, final(fmt.Errorf("it sent a document of more than %d bytes", maxAnswer))
 	}
-	if accept != "" {
-		req.Header.Set("Accept", accept)
-	}
-	return s.Do(req)
+	return got, err
 }
 
 // hasBlob says whether the repository has a blob.
 func (s *session) hasBlob(ctx context.Context, digest string) (bool, error) {
-	_, err := s.ask(ctx, http.MethodHead, s.url("blobs", digest), "")
+	_, err := s.send(ctx, request{method: http.MethodHead, to: s.url("blobs", digest)})
 	if statusOf(err) == http.StatusNotFound {
 		return false, nil
 	}
@@ -257,23 +263,20 @@ func (s *session) pages(
 ) error {
 	at := first
 	for range maxPages {
-		resp, err := s.ask(ctx, http.MethodGet, at, accept)
+		page, err := s.get(ctx, at, accept)
 		if err != nil {
 			return err
 		}
-		page, err := io.ReadAll(resp.Body)
-		if err == nil {
-			err = read(page, resp.Header.Get("Content-Type"))
-		}
+		err = read(page.body, page.Header.Get("Content-Type"))
 		if err != nil {
 			return err
 		}
-		next := nextPage.FindStringSubmatch(strings.Join(resp.Header["Link"], ","))
+		next := nextPage.FindStringSubmatch(strings.Join(page.Header["Link"], ","))
 		if next == nil {
 			return nil
 		}
-		following, err := resp.Request.URL.Parse(next[1])
-		if err != nil || following.Host != resp.Request.URL.Host {
+		following, err := page.Request.URL.Parse(next[1])
+		if err != nil || following.Host != page.Request.URL.Host {
 			return final(
 				fmt.Errorf("its link to the next page is malformed: %q", printable(next[1])),
 			)

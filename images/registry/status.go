@@ -2,12 +2,12 @@ package registry
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -27,85 +27,90 @@ var noReferrersAPI = []int{
 
 // StatusError is an answer with another status than success.
 type StatusError struct {
-	Code       int    // the HTTP status
-	Message    string // the registry's message, cleaned and shortened; may be empty
+	answer     *transport.Error
 	retryAfter time.Duration
-	refused    bool // user and password
-	lacksBlob  bool // that a manifest names
-	referrers  bool // it answers a request for referrers
-	upload     bool // it answers a request that sends something
+}
+
+// statusError makes a *StatusError of an answer as go-containerregistry reads it. pause is what the
+// registry asked to wait. Other errors stay.
+func statusError(err error, pause time.Duration) error {
+	answer, ok := errors.AsType[*transport.Error](err)
+	// a server of HTTPS has an answer for plain HTTP, which is tried after it
+	if !ok || isCertificate(err) {
+		return err
+	}
+	return &StatusError{answer, pause}
 }
 
 // RetryAfter is the pause that the registry requested; 0 if none.
 func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
 
 func (e *StatusError) Error() string {
-	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
-	if e.Message != "" {
-		s += " (" + e.Message + ")"
+	text := fmt.Sprintf(
+		"it answered %d %s", e.answer.StatusCode, http.StatusText(e.answer.StatusCode),
+	)
+	words := e.words()
+	if words != "" {
+		text += " (" + words + ")"
 	}
-	return s
+	return text
 }
 
 // Is makes errors.Is(err, fs.ErrNotExist) true for 404.
 func (e *StatusError) Is(target error) bool {
-	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
+	return target == fs.ErrNotExist && e.answer.StatusCode == http.StatusNotFound
 }
 
-// lacksReferrersAPI says whether an error is the answer of a registry without the referrers API.
-func lacksReferrersAPI(err error) bool {
-	answer, ok := errors.AsType[*StatusError](err)
-	return ok && answer.referrers && slices.Contains(noReferrersAPI, answer.Code)
-}
-
-// newStatusError makes an error of an answer, with the beginning of its body.
-func newStatusError(resp *http.Response, body []byte) *StatusError {
-	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
-	e.judge(resp.Request)
-	// its errors are those of "Error Codes" in the OCI distribution specification
-	var document transport.Error
-	if json.Unmarshal(body, &document) == nil && len(document.Errors) > 0 {
-		e.tell(document.Errors)
-		return e
-	}
-	if !strings.Contains(resp.Header.Get("Content-Type"), "html") {
-		e.Message = plainWords(string(body))
-	}
-	return e
-}
-
-// judge keeps what the request says about the answer to it.
-func (e *StatusError) judge(req *http.Request) {
-	if req == nil {
-		return
-	}
-	e.refused = e.Code == http.StatusUnauthorized &&
-		strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
-	e.referrers = strings.Contains(req.URL.Path, "/referrers/")
-	e.upload = req.Method == http.MethodPatch || req.Method == http.MethodPut
-}
-
-// tell keeps what a registry says.
-func (e *StatusError) tell(all []transport.Diagnostic) {
-	var words []string
-	for _, said := range all {
-		e.lacksBlob = e.lacksBlob || said.Code == transport.ManifestBlobUnknownErrorCode
+// words returns what the registry says, cleaned and shortened; it may be empty. A page of HTML says
+// nothing.
+func (e *StatusError) words() string {
+	var all []string
+	for _, said := range e.answer.Errors {
 		text := string(said.Code) + " " + said.Message
 		detail, ok := said.Detail.(string)
 		if ok && detail != said.Message {
 			text += " " + detail
 		}
-		words = append(words, strings.TrimSpace(text))
+		all = append(all, strings.TrimSpace(text))
 	}
-	e.Message = printable(strings.Join(words, "; "))
-}
-
-// plainWords returns a text that is no page of HTML.
-func plainWords(text string) string {
-	if strings.HasPrefix(strings.TrimSpace(text), "<") {
+	if len(all) > 0 {
+		return printable(strings.Join(all, "; "))
+	}
+	code := e.answer.StatusCode
+	before := fmt.Sprintf("%d %s: ", code, http.StatusText(code))
+	_, body, _ := strings.Cut(e.answer.Error(), before)
+	if strings.HasPrefix(strings.TrimSpace(body), "<") {
 		return ""
 	}
-	return printable(text)
+	return printable(body)
+}
+
+// request is what the registry answered; never nil.
+func (e *StatusError) request() *http.Request {
+	if e.answer.Request == nil {
+		return &http.Request{URL: &url.URL{}}
+	}
+	return e.answer.Request
+}
+
+// refused says that the registry does not accept the user and the password.
+func (e *StatusError) refused() bool {
+	sent := e.request().Header.Get("Authorization")
+	return e.answer.StatusCode == http.StatusUnauthorized && strings.HasPrefix(sent, "Basic ")
+}
+
+// lacksBlob says that the registry misses a blob that a manifest names.
+func (e *StatusError) lacksBlob() bool {
+	return slices.ContainsFunc(e.answer.Errors, func(said transport.Diagnostic) bool {
+		return said.Code == transport.ManifestBlobUnknownErrorCode
+	})
+}
+
+// lacksReferrersAPI says whether an error is the answer of a registry without the referrers API.
+func lacksReferrersAPI(err error) bool {
+	answer, ok := errors.AsType[*StatusError](err)
+	return ok && strings.Contains(answer.request().URL.Path, "/referrers/") &&
+		slices.Contains(noReferrersAPI, answer.answer.StatusCode)
 }
 
 // statusOf returns the HTTP status of an error, 0 if it has none.
@@ -114,28 +119,11 @@ func statusOf(err error) int {
 	var fetched *fetch.StatusError // of a blob
 	switch {
 	case errors.As(err, &own):
-		return own.Code
+		return own.answer.StatusCode
 	case errors.As(err, &fetched):
 		return fetched.Code
 	}
 	return 0
-}
-
-// statusError makes a *StatusError of an answer that go-containerregistry got; other errors stay.
-func (s *session) statusError(err error) error {
-	answer, ok := errors.AsType[*transport.Error](err)
-	// a server of HTTPS has an answer for plain HTTP, which is tried after it
-	if !ok || isCertificate(err) {
-		return err
-	}
-	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.guard.pause.Load())}
-	e.judge(answer.Request)
-	e.tell(answer.Errors)
-	if len(answer.Errors) == 0 {
-		_, said, _ := strings.Cut(answer.Error(), http.StatusText(answer.StatusCode)+": ")
-		e.Message = plainWords(said)
-	}
-	return e
 }
 
 // finalError marks an error that no further attempt can cure.
@@ -156,10 +144,12 @@ func isFinal(err error) bool {
 	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind:
 	// another client may push the same blob at this moment (seen with docker-registry 2.8, which
 	// rewrites the link to it in place).
-	if answer, ok := errors.AsType[*StatusError](err); ok && answer.lacksBlob {
+	answer, ok := errors.AsType[*StatusError](err)
+	if ok && answer.lacksBlob() {
 		return false
 	}
-	if code := statusOf(err); code != 0 {
+	code := statusOf(err)
+	if code != 0 {
 		return code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 	}
 	return errors.As(err, &dns) && dns.IsNotFound

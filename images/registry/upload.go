@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +61,7 @@ func (p *push) transfer(ctx context.Context, b oci.Blob) (State, error) {
 		}
 	}
 	hopeless := func(err error) bool { return isFinal(err) && !lostUpload(err) }
-	err = p.tryUnless(
+	err = p.try(
 		ctx,
 		p.opts.Attempts,
 		hopeless,
@@ -123,17 +124,16 @@ func (p *push) upload(ctx context.Context, layer v1.Layer, sent *sentBlob) error
 // than we do. Beginning again helps in both cases.
 func lostUpload(err error) bool {
 	answer, ok := errors.AsType[*StatusError](err)
-	if !ok || !answer.upload {
+	if !ok {
 		return false
 	}
-	switch answer.Code {
-	case http.StatusNotFound,
-		http.StatusBadRequest,
-		http.StatusConflict,
-		http.StatusRequestedRangeNotSatisfiable:
-		return true
+	sends := []string{http.MethodPatch, http.MethodPut}
+	lost := []int{
+		http.StatusNotFound, http.StatusBadRequest, http.StatusConflict,
+		http.StatusRequestedRangeNotSatisfiable,
 	}
-	return false
+	return slices.Contains(sends, answer.request().Method) &&
+		slices.Contains(lost, answer.answer.StatusCode)
 }
 
 // sentBlob is a blob that is sent, as a [partial.CompressedLayer].
