@@ -130,8 +130,8 @@ func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 func checkRecord(t *testing.T, tree *rootfs.Tree) {
 	t.Helper()
 	db := require.Value(rpmdb.Read(tree.OpenFS()))(t)
-	if db.Kind() != "sqlite" || !tree.Exists("var/lib/rpm/rpmdb.sqlite") {
-		t.Errorf("a database of %s, not of sqlite in var/lib/rpm", db.Kind())
+	if db.Backend() != "sqlite" || !tree.Exists("var/lib/rpm/rpmdb.sqlite") {
+		t.Errorf("a database of %s, not of sqlite in var/lib/rpm", db.Backend())
 	}
 	all := db.Packages()
 	i := slices.IndexFunc(all, func(h *rpmfile.Header) bool { return h.Text(rpmfile.TagName) == "gcc" })
@@ -182,7 +182,7 @@ func TestRPMBases(t *testing.T) {
 			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
 			db, err := rpmdb.Read(tree.OpenFS())
-			if err != nil || db.Kind() != c.kind || !tree.Exists(c.file) {
+			if err != nil || db.Backend() != c.kind || !tree.Exists(c.file) {
 				t.Fatalf("%+v, %v", db, err)
 			}
 			all := installedRPMs(t, tree)

@@ -16,24 +16,20 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// TooLargeError is the error for content beyond the limit.
-type TooLargeError struct {
-	Limit int64 // in bytes
-}
+// ErrTooLarge is the error for content beyond the limit.
+var ErrTooLarge = failure.New(failure.Content, "larger")
 
-func (e *TooLargeError) Error() string { return fmt.Sprintf("larger than %d bytes", e.Limit) }
+// TooLarge returns ErrTooLarge with the limit, in bytes.
+func TooLarge(limit int64) error { return fmt.Errorf("%w than %d bytes", ErrTooLarge, limit) }
 
-// FailureKind says what the command makes of it.
-func (*TooLargeError) FailureKind() failure.Kind { return failure.Content }
-
-// Read returns all that r gives. More than limit bytes are a [*TooLargeError].
+// Read returns all that r gives. More than limit bytes are a [ErrTooLarge].
 func Read(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, &TooLargeError{limit}
+		return nil, TooLarge(limit)
 	}
 	return data, nil
 }
@@ -159,7 +155,7 @@ func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
 }
 
 // Contains reports whether content has a text. It keeps a megabyte of it in memory. If the text is
-// not in the first limit bytes and more follow, the error is a [*TooLargeError].
+// not in the first limit bytes and more follow, the error is a [ErrTooLarge].
 func Contains(r io.Reader, text string, limit int64) (bool, error) {
 	r = io.LimitReader(r, limit+1)
 	buf := make([]byte, 1<<20)
@@ -171,7 +167,7 @@ func Contains(r io.Reader, text string, limit int64) (bool, error) {
 		seen += int64(n)
 		switch {
 		case seen > limit:
-			return false, &TooLargeError{limit}
+			return false, TooLarge(limit)
 		case bytes.Contains(all, []byte(text)):
 			return true, nil
 		case errors.Is(err, io.EOF):
@@ -187,7 +183,7 @@ func readAndClose(f fs.File, name string, limit int64) (data []byte, err error) 
 	defer f.Close()       //nolint:errcheck // opened for reading
 	const page = 64 << 10 // the size that files of sysfs state, whatever they hold
 	if st, serr := f.Stat(); serr == nil && st.Size() > max(limit, page) {
-		err = &TooLargeError{limit}
+		err = TooLarge(limit)
 	} else {
 		data, err = Read(f, limit)
 	}

@@ -25,7 +25,7 @@ func TestLimit(t *testing.T) {
 	} {
 		assert.Equalf(t, "four", string(require.Value(read(4))(t)), "at the limit")
 		_, err := read(3)
-		if tooLarge, ok := errors.AsType[*TooLargeError](err); !ok || tooLarge.Limit != 3 {
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v", err)
 		}
 		assert.ErrorContains(t, err, "f: larger than 3 bytes")

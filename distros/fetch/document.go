@@ -98,20 +98,20 @@ func originOf(resp *http.Response, u *url.URL) origin {
 
 func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
 	data, err := bounded.Read(r, limit)
-	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+	if errors.Is(err, bounded.ErrTooLarge) {
 		return nil, tooLarge(name, limit)
 	}
 	return data, err
 }
 
 func tooLarge(name string, limit int64) error {
-	return &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)}
+	return &localError{fmt.Errorf("%s: %w", name, bounded.TooLarge(limit))}
 }
 
 // Import downloads content with an unknown digest, of at most limit bytes, into the store and
 // returns its sha256 and size: it serves to find out what to pin. Every attempt begins with the
 // first byte, and nothing shows that the content is authentic. Errors are those of Get, and
-// ErrTooLarge.
+// bounded.ErrTooLarge.
 func (c *Client) Import(
 	ctx context.Context,
 	rawURL string,

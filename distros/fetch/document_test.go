@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 func TestLatest(t *testing.T) {
@@ -79,7 +80,7 @@ func TestLatestBounds(t *testing.T) {
 		if got, err := c.Latest(t.Context(), url, 1000); err != nil || digest(got) != digest(data) {
 			t.Errorf("Latest(%s, 1000) = %d bytes, %v", url, len(got), err)
 		}
-		assert.ErrorIsf(t, assert.Err(c.Latest(t.Context(), url, 999)), ErrTooLarge, "Latest(%s, 999)", url)
+		assert.ErrorIsf(t, assert.Err(c.Latest(t.Context(), url, 999)), bounded.ErrTooLarge, "Latest(%s, 999)", url)
 	}
 	assert.ErrorIsf(t, assert.Err(c.Latest(t.Context(), "file:///nonexistent", 10)), fs.ErrNotExist, "Latest(missing file)")
 }
@@ -114,7 +115,7 @@ func TestImport(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, data, 0o600))
 	sum, _, err = c.Import(t.Context(), "file://"+file, 300_000, nil)
 	assert.Equalf(t, digest(data), sum, "a local file: %v", err)
-	for url, want := range map[string]error{"file://" + file: ErrTooLarge, srv.URL + "/cut": ErrTooLarge, srv.URL + "/gone": fs.ErrNotExist, "file:///no/such": fs.ErrNotExist} {
+	for url, want := range map[string]error{"file://" + file: bounded.ErrTooLarge, srv.URL + "/cut": bounded.ErrTooLarge, srv.URL + "/gone": fs.ErrNotExist, "file:///no/such": fs.ErrNotExist} {
 		_, _, err := c.Import(t.Context(), url, 299_999, nil)
 		assert.ErrorIsf(t, err, want, "%s", url)
 	}

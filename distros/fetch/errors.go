@@ -22,9 +22,6 @@ var ErrOffline = failure.New(
 	"not in the cache, and downloads are switched off (--offline)",
 )
 
-// ErrTooLarge says that a document is larger than its reader allows.
-var ErrTooLarge = failure.New(failure.Content, "larger than allowed")
-
 // errStalled is the cause that ends a transfer in which no byte arrived for too long.
 var errStalled = errors.New("no byte arrived for too long")
 

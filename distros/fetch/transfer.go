@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // transfer appends to part until the server says that the file is complete, and retries where that
@@ -83,7 +85,7 @@ func (c *Client) attempt(
 				return nil // too large: the caller detects it
 			case part.size >= limit:
 				return &localError{
-					fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge),
+					fmt.Errorf("given up: %w", bounded.TooLarge(limit)),
 				}
 			case total > 0 && part.size < total, part.size < f.Size && endless(resp):
 				return io.ErrUnexpectedEOF

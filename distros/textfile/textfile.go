@@ -24,11 +24,11 @@ func Read(path string, limit int64) ([]byte, error) {
 }
 
 // Decode returns a text of at most limit bytes. Text without a byte order mark stays as it is. Larger text is a
-// [*bounded.TooLargeError]: what has two bytes in UTF-16 may have three in UTF-8.
+// [bounded.ErrTooLarge]: what has two bytes in UTF-16 may have three in UTF-8.
 func Decode(data []byte, limit int64) ([]byte, error) {
 	text, _, err := transform.Bytes(byteOrder(), data)
 	if err == nil && int64(len(text)) > limit {
-		err = &bounded.TooLargeError{Limit: limit}
+		err = bounded.TooLarge(limit)
 	}
 	return text, err
 }

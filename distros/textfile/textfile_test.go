@@ -64,7 +64,7 @@ func TestNotText(t *testing.T) {
 		assert.Equal(t, text, string(got))
 	}
 	_, err := Decode(encodings["UTF-16LE"]("€€€€"), 11)
-	if _, ok := errors.AsType[*bounded.TooLargeError](err); !ok {
+	if !errors.Is(err, bounded.ErrTooLarge) {
 		t.Errorf("12 bytes of UTF-8: %v", err)
 	}
 	broken := errors.New("broken pipe")

@@ -64,7 +64,7 @@ func readManifest(dir string) (*manifest, error) {
 		return nil, err
 	}
 	raw, err := bounded.File(path, maxManifest)
-	if _, large := errors.AsType[*bounded.TooLargeError](err); large {
+	if errors.Is(err, bounded.ErrTooLarge) {
 		err = corrupt("%s: %v", ManifestName, err)
 	}
 	if err != nil {

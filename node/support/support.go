@@ -82,7 +82,7 @@ func (p Part) read() ([]byte, error) {
 	select {
 	case err := <-done:
 		if text.More {
-			err = errors.Join(err, &bounded.TooLargeError{Limit: maxPart})
+			err = errors.Join(err, bounded.TooLarge(maxPart))
 		}
 		return text.Kept, err
 	case <-time.After(partWait):

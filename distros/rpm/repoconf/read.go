@@ -19,7 +19,7 @@ const (
 // ReadFile reads a whole file of at most limit bytes.
 func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	data, err := bounded.FSFile(root, name, limit)
-	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+	if errors.Is(err, bounded.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", distros.ErrSources, err)
 	}
 	return data, err

@@ -1,23 +1,17 @@
 package rpmdb
 
 import (
-	"fmt"
+	"encoding/binary"
 	"math/bits"
 )
 
-// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. A page begins
-// with these fields, given as offset, name and size:
-//
-//	0 log position (8)   8 its number (4)   12 previous (4)   16 next (4)
-//	20 entries (2)   22 first used byte (2)   24 level (1)   25 type (1)
-//
-// In hash pages, the offsets of entries follow, 2 bytes each; entries fill the page from its end
-// downwards, with keys at even and values at odd indexes. Overflow pages have the number of their
-// bytes at 22 and the bytes from 26.
+// The layout of Berkeley DB's hash files, versions 8 to 10, as far as rpm uses it. In hash pages,
+// the offsets of entries follow the head, 2 bytes each; entries fill the page from its end
+// downwards, with keys at even and values at odd indexes. Overflow pages have bytes instead.
 const (
 	bdbMagic      = 0x061561
-	bdbMetaBytes  = 512
 	bdbPageHeader = 26
+	bdbNoLog      = 1 << 32 // the log position 0/1: no log contains the page
 
 	bdbPageHashUnsorted = 2 // of version 8
 	bdbPageOverflow     = 7
@@ -33,63 +27,55 @@ const (
 
 // bdbMeta is the first page of a hash file.
 type bdbMeta struct {
-	version   uint32
-	pageSize  int
-	lastPage  uint32
-	maxBucket uint32
-	spares    [bdbSpares]uint32
+	Log                             uint64
+	Number                          uint32
+	Magic, Version, PageSize        uint32
+	Encryption, Type, Flags, Unused uint8
+	Free, LastPage                  uint32
+	More                            [4]uint32
+	ID                              [20]byte
+	MaxBucket, HighMask, LowMask    uint32
+	Fill, Pairs, CharKey            uint32
+	Spares                          [bdbSpares]uint32
 }
 
-func parseBDB(data []byte) (bdbMeta, error) {
-	var m bdbMeta
-	if len(data) < bdbMetaBytes {
-		return m, fmt.Errorf("%w: %d bytes are less than its first page", ErrFormat, len(data))
+// bdbHead is what every other page begins with.
+type bdbHead struct {
+	Log                    uint64
+	Number, Previous, Next uint32
+	Entries                uint16
+	Used                   uint16 // offset of the first used byte; of overflow pages, the number of bytes
+	Level, Type            uint8
+}
+
+// bdbPage is a page of a hash file.
+type bdbPage struct {
+	bdbHead
+	bytes []byte // all of it
+}
+
+func parseBDB(data []byte) (m bdbMeta, err error) {
+	_, err = binary.Decode(data, le, &m)
+	if err != nil {
+		return m, damaged("%d bytes are less than its first page", len(data))
 	}
-	if le.Uint32(data[12:]) != bdbMagic {
-		return m, fmt.Errorf("%w: no hash file of Berkeley DB", ErrFormat)
-	}
-	m.version = le.Uint32(data[16:])
-	size := le.Uint32(data[20:])
-	m.lastPage, m.maxBucket = le.Uint32(data[32:]), le.Uint32(data[72:])
-	for i := range m.spares {
-		m.spares[i] = le.Uint32(data[96+4*i:])
-	}
+	pages := int64(m.LastPage) + 1
 	switch {
-	case m.version < 8 || m.version > 10:
-		return m, fmt.Errorf("%w: hash file of version %d, want 8 to 10", ErrFormat, m.version)
-	case size < 512 || size > 65536 || bits.OnesCount32(size) != 1:
-		return m, fmt.Errorf("%w: pages of %d bytes", ErrFormat, size)
-	case data[24] != 0 || data[25] != bdbPageMeta || data[26] != 0:
-		return m, fmt.Errorf(
-			"%w: first page of type %d with encryption %d and flags %#x",
-			ErrFormat,
-			data[25],
-			data[24],
-			data[26],
-		)
-	case int64(m.lastPage)+1 > int64(len(data))/int64(size):
-		return m, fmt.Errorf(
-			"%w: %d pages of %d bytes announced, the file has %d bytes",
-			ErrFormat,
-			int64(m.lastPage)+1,
-			size,
-			len(data),
-		)
-	case m.maxBucket >= m.lastPage:
-		return m, fmt.Errorf(
-			"%w: %d buckets in %d pages",
-			ErrFormat,
-			int64(m.maxBucket)+1,
-			m.lastPage,
-		)
+	case m.Magic != bdbMagic || m.Version < 8 || m.Version > 10:
+		return m, damaged("no hash file of Berkeley DB of version 8 to 10")
+	case m.Encryption != 0 || m.Type != bdbPageMeta || m.Flags != 0:
+		return m, damaged("its pages are encrypted, or have checksums")
+	case m.PageSize < 512 || m.PageSize > 65536 || bits.OnesCount32(m.PageSize) != 1:
+		return m, damaged("pages of %d bytes", m.PageSize)
+	case pages > int64(len(data))/int64(m.PageSize) || m.MaxBucket >= m.LastPage:
+		return m, damaged("it announces %d pages and has %d bytes", pages, len(data))
 	}
-	m.pageSize = int(size)
 	return m, nil
 }
 
 // bucketPage returns the first page of a bucket. The sum may wrap around; readers check the result.
 func (m *bdbMeta) bucketPage(bucket uint32) uint32 {
-	return bucket + m.spares[min(bits.Len32(bucket), bdbSpares-1)]
+	return bucket + m.Spares[min(bits.Len32(bucket), bdbSpares-1)]
 }
 
 // bdbHash is the hash function that distributes keys over buckets: FNV-1 without its offset.

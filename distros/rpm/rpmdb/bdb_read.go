@@ -1,6 +1,10 @@
 package rpmdb
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
 
 // bdbReader reads a hash file in memory. It visits every page at most once, over all buckets and
 // values. A cycle, or a page that two owners share, is an error. Time and memory are therefore
@@ -21,77 +25,63 @@ func ReadBDB(data []byte) (c Contents, pageSize uint32, err error) {
 	if err != nil {
 		return c, 0, err
 	}
-	r := &bdbReader{bdbMeta: meta, data: data, seen: make([]bool, int(meta.lastPage)+1)}
-	for bucket := range meta.maxBucket + 1 {
-		if err := r.bucket(bucket); err != nil {
+	r := &bdbReader{bdbMeta: meta, data: data, seen: make([]bool, int(meta.LastPage)+1)}
+	for bucket := range meta.MaxBucket + 1 {
+		err = r.bucket(bucket)
+		if err != nil {
 			return c, 0, fmt.Errorf("bucket %d: %w", bucket, err)
 		}
 	}
-	return r.out, uint32(meta.pageSize), nil
+	return r.out, meta.PageSize, nil
 }
 
-// page returns a page and marks it as visited.
-func (r *bdbReader) page(number uint32) ([]byte, error) {
-	if number == 0 || number > r.lastPage {
-		return nil, fmt.Errorf("%w: page %d of %d", ErrFormat, number, r.lastPage)
-	}
-	if r.seen[number] {
-		return nil, fmt.Errorf("%w: page %d is used twice", ErrFormat, number)
+// page returns a page of one of some types and marks it as visited.
+func (r *bdbReader) page(number uint32, types ...uint8) (p bdbPage, err error) {
+	if number == 0 || number > r.LastPage || r.seen[number] {
+		return p, damaged("page %d does not exist, or is used twice", number)
 	}
 	r.seen[number] = true
-	at := int(number) * r.pageSize
-	p := r.data[at : at+r.pageSize]
-	if got := le.Uint32(p[8:]); got != number {
-		return nil, fmt.Errorf("%w: page %d says that it is page %d", ErrFormat, number, got)
+	size := int(r.PageSize)
+	p.bytes = r.data[int(number)*size:][:size]
+	_, err = binary.Decode(p.bytes, le, &p.bdbHead)
+	if err != nil || p.Number != number || !slices.Contains(types, p.Type) {
+		return p, damaged("page %d says that it is page %d of type %d", number, p.Number, p.Type)
 	}
 	return p, nil
 }
 
 func (r *bdbReader) bucket(bucket uint32) error {
 	for next := r.bucketPage(bucket); next != 0; {
-		p, err := r.page(next)
+		p, err := r.page(next, bdbPageHash, bdbPageHashUnsorted)
 		if err != nil {
 			return err
 		}
-		if p[25] != bdbPageHash && p[25] != bdbPageHashUnsorted {
-			return fmt.Errorf("%w: page %d is of type %d, want a hash page", ErrFormat, next, p[25])
-		}
-		if err := r.entries(p); err != nil {
+		err = r.entries(p)
+		if err != nil {
 			return fmt.Errorf("page %d: %w", next, err)
 		}
-		next = le.Uint32(p[16:])
+		next = p.Next
 	}
 	return nil
 }
 
 // entries reads the pairs of keys and values of a hash page.
-func (r *bdbReader) entries(p []byte) error {
-	n := int(le.Uint16(p[20:]))
+func (r *bdbReader) entries(p bdbPage) error {
+	n := int(p.Entries)
 	first := bdbPageHeader + 2*n
-	if n%2 != 0 || first > r.pageSize {
-		return fmt.Errorf("%w: %d entries", ErrFormat, n)
+	end := len(p.bytes)
+	if n%2 != 0 || first > end {
+		return damaged("%d entries", n)
 	}
-	end := r.pageSize
+	offset := func(i int) int { return int(le.Uint16(p.bytes[bdbPageHeader+2*i:])) }
 	for i := 0; i < n; i += 2 {
-		keyAt := int(le.Uint16(p[bdbPageHeader+2*i:]))
-		valueAt := int(le.Uint16(p[bdbPageHeader+2*i+2:]))
-		if keyAt >= end || valueAt >= keyAt || valueAt < first {
-			return fmt.Errorf(
-				"%w: entry %d at %d and %d, want them below %d and not below %d",
-				ErrFormat,
-				i,
-				keyAt,
-				valueAt,
-				end,
-				first,
-			)
+		keyAt := offset(i)
+		valueAt := offset(i + 1)
+		if keyAt != end-5 || p.bytes[keyAt] != bdbEntryInline || valueAt >= keyAt || valueAt < first {
+			return damaged("entry %d is not a package's number and header", i)
 		}
-		key := p[keyAt:end]
-		value := p[valueAt:keyAt]
-		if len(key) != 5 || key[0] != bdbEntryInline {
-			return fmt.Errorf("%w: the key of entry %d is no package number", ErrFormat, i)
-		}
-		if err := r.pair(le.Uint32(key[1:]), value); err != nil {
+		err := r.pair(le.Uint32(p.bytes[keyAt+1:]), p.bytes[valueAt:keyAt])
+		if err != nil {
 			return err
 		}
 		end = valueAt
@@ -104,56 +94,43 @@ func (r *bdbReader) pair(number uint32, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("package %d: %w", number, err)
 	}
-	if number == 0 {
-		if len(blob) != 4 {
-			return fmt.Errorf("%w: the highest number takes %d bytes", ErrFormat, len(blob))
-		}
-		r.out.Last = max(r.out.Last, le.Uint32(blob))
-		return nil
+	if number != 0 {
+		return r.out.Add(Record{Number: number, Blob: blob}, &r.total)
 	}
-	return r.out.Add(Record{Number: number, Blob: blob}, &r.total)
+	if len(blob) != 4 {
+		return damaged("the highest number takes %d bytes", len(blob))
+	}
+	r.out.Last = max(r.out.Last, le.Uint32(blob))
+	return nil
 }
 
 // value returns the bytes of a value, in the page or collected from overflow pages.
 func (r *bdbReader) value(value []byte) ([]byte, error) {
-	switch {
-	case value[0] == bdbEntryInline:
+	if value[0] == bdbEntryInline {
 		return value[1:], nil
-	case value[0] != bdbEntryOverflow || len(value) != bdbOverflowBytes:
-		return nil, fmt.Errorf(
-			"%w: a value of type %d and %d bytes",
-			ErrFormat,
-			value[0],
-			len(value),
-		)
 	}
-	next := le.Uint32(value[4:])
-	length := le.Uint32(value[8:])
-	if int64(length) > min(MaxBlob, int64(len(r.data))) {
-		return nil, fmt.Errorf("%w: a value of %d bytes", ErrFormat, length)
+	if value[0] != bdbEntryOverflow || len(value) != bdbOverflowBytes {
+		return nil, damaged("a value of type %d and %d bytes", value[0], len(value))
+	}
+	length := int(le.Uint32(value[8:]))
+	if length > min(MaxBlob, len(r.data)) {
+		return nil, damaged("a value of %d bytes", length)
 	}
 	blob := make([]byte, 0, length)
-	for next != 0 {
-		p, err := r.page(next)
+	for next := le.Uint32(value[4:]); next != 0; {
+		p, err := r.page(next, bdbPageOverflow)
 		if err != nil {
 			return nil, err
 		}
-		n := int(le.Uint16(p[22:]))
-		if p[25] != bdbPageOverflow || bdbPageHeader+n > r.pageSize || len(blob)+n > int(length) {
-			return nil, fmt.Errorf(
-				"%w: page %d of type %d holds %d bytes of a value of %d",
-				ErrFormat,
-				next,
-				p[25],
-				n,
-				length,
-			)
+		end := bdbPageHeader + int(p.Used)
+		if end > len(p.bytes) {
+			return nil, damaged("page %d holds %d bytes", next, p.Used)
 		}
-		blob = append(blob, p[bdbPageHeader:bdbPageHeader+n]...)
-		next = le.Uint32(p[16:])
+		blob = append(blob, p.bytes[bdbPageHeader:end]...)
+		next = p.Next
 	}
-	if len(blob) != int(length) {
-		return nil, fmt.Errorf("%w: %d bytes of a value of %d", ErrFormat, len(blob), length)
+	if len(blob) != length {
+		return nil, damaged("%d bytes of a value of %d", len(blob), length)
 	}
 	return blob, nil
 }

@@ -19,7 +19,7 @@ const bdbCharKey = "%$sniglet^&\x00"
 // data that does not fit.
 type bdbWriter struct {
 	pageSize int
-	pages    [][]byte
+	pages    []*bdbPage // the first one is that of the file
 }
 
 // WriteBDB returns a file Packages of version 9, which Berkeley DB 4.6 and later read, with the
@@ -31,77 +31,84 @@ func WriteBDB(c Contents, pageSize uint32) []byte {
 	for int(n)*bdbPerBucket < len(c.Records) {
 		n *= 2
 	}
-	w.pages = append(w.pages, make([]byte, w.pageSize)) // the first page, filled in at the end
-	for range n {
-		w.newPage(bdbPageHash)
-	}
+	w.add(bdbPageMeta, nil)
 	buckets := make([][]Record, n)
+	for range n {
+		w.add(bdbPageHash, nil)
+	}
 	for _, r := range append([]Record{{Blob: keyOf(c.Last)}}, c.Records...) {
 		b := bdbHash(keyOf(r.Number)) & (n - 1)
 		buckets[b] = append(buckets[b], r)
 	}
 	for b, records := range buckets {
-		w.bucket(uint32(b)+1, records)
+		w.bucket(w.pages[b+1], records)
 	}
-	w.meta(n, uint32(len(c.Records)+1))
-	out := bytes.Join(w.pages, nil)
-	// Berkeley DB identifies files by 20 bytes that must differ between files and need not be
-	// random.
-	sum := sha256.Sum256(out)
-	copy(out[52:72], sum[:])
-	return out
+	meta := bdbMeta{
+		Log: bdbNoLog, Magic: bdbMagic, Version: 9, PageSize: pageSize, Type: bdbPageMeta,
+		LastPage: uint32(len(w.pages) - 1), MaxBucket: n - 1, HighMask: n - 1, LowMask: n/2 - 1,
+		Pairs: uint32(len(c.Records) + 1), CharKey: bdbHash([]byte(bdbCharKey)),
+	}
+	for i := range bits.Len32(n-1) + 1 {
+		meta.Spares[i] = 1
+	}
+	return w.file(meta)
 }
 
 func keyOf(n uint32) []byte { return le.AppendUint32(nil, n) }
 
-// newPage appends an empty page and returns its number.
-func (w *bdbWriter) newPage(kind byte) uint32 {
-	p := make([]byte, w.pageSize)
-	number := uint32(len(w.pages))
-	w.stamp(p, number, kind)
-	// all of it free; 65536 does not fit and is written as 0, as in Berkeley DB
-	le.PutUint16(p[22:], uint16(w.pageSize))
-	w.pages = append(w.pages, p)
-	return number
+// file returns all pages. Berkeley DB identifies files by 20 bytes that must differ between files
+// and need not be random.
+func (w *bdbWriter) file(meta bdbMeta) []byte {
+	var out []byte
+	for _, p := range w.pages {
+		put(p.bytes, p.bdbHead)
+		out = append(out, p.bytes...)
+	}
+	clear(out[:bdbPageHeader])
+	put(out, meta)
+	sum := sha256.Sum256(out)
+	copy(meta.ID[:], sum[:])
+	put(out, meta)
+	return out
 }
 
-// stamp writes the fields that all pages have. The log position 0/1 means that no log contains the
-// page.
-func (w *bdbWriter) stamp(p []byte, number uint32, kind byte) {
-	le.PutUint32(p[4:], 1)
-	le.PutUint32(p[8:], number)
-	p[25] = kind
+// add appends an empty page, as the one that follows another if that is not nil. All of it is free;
+// 65536 does not fit and is written as 0, as in Berkeley DB.
+func (w *bdbWriter) add(kind uint8, previous *bdbPage) *bdbPage {
+	p := &bdbPage{bytes: make([]byte, w.pageSize)}
+	p.bdbHead = bdbHead{
+		Log: bdbNoLog, Number: uint32(len(w.pages)), Used: uint16(w.pageSize), Type: kind,
+	}
+	if previous != nil {
+		p.Previous = previous.Number
+		previous.Next = p.Number
+	}
+	w.pages = append(w.pages, p)
+	return p
 }
 
 // bucket fills the page of a bucket, and further pages linked to it, with pairs in the order of
 // their keys.
-func (w *bdbWriter) bucket(number uint32, records []Record) {
+func (w *bdbWriter) bucket(p *bdbPage, records []Record) {
 	slices.SortFunc(
 		records,
 		func(a, b Record) int { return bytes.Compare(keyOf(a.Number), keyOf(b.Number)) },
 	)
 	free := w.pageSize
-	entries := 0
 	for _, r := range records {
 		key := append([]byte{bdbEntryInline}, keyOf(r.Number)...)
 		value := w.value(r.Blob)
-		if free-len(key)-len(value) < bdbPageHeader+2*(entries+2) {
-			next := w.newPage(bdbPageHash)
-			le.PutUint32(w.pages[number][16:], next)
-			le.PutUint32(w.pages[next][12:], number)
-			number = next
+		if free-len(key)-len(value) < bdbPageHeader+2*(int(p.Entries)+2) {
+			p = w.add(bdbPageHash, p)
 			free = w.pageSize
-			entries = 0
 		}
-		p := w.pages[number]
 		for _, b := range [][]byte{key, value} {
 			free -= len(b)
-			copy(p[free:], b)
-			le.PutUint16(p[bdbPageHeader+2*entries:], uint16(free))
-			entries++
+			copy(p.bytes[free:], b)
+			le.PutUint16(p.bytes[bdbPageHeader+2*int(p.Entries):], uint16(free))
+			p.Entries++
 		}
-		le.PutUint16(p[20:], uint16(entries))
-		le.PutUint16(p[22:], uint16(free))
+		p.Used = uint16(free)
 	}
 }
 
@@ -111,42 +118,13 @@ func (w *bdbWriter) value(blob []byte) []byte {
 	if len(blob) <= w.pageSize/4 {
 		return append([]byte{bdbEntryInline}, blob...)
 	}
-	entry := make([]byte, bdbOverflowBytes)
-	entry[0] = bdbEntryOverflow
-	le.PutUint32(entry[8:], uint32(len(blob)))
-	previous := uint32(0)
+	entry := le.AppendUint32([]byte{bdbEntryOverflow, 0, 0, 0}, uint32(len(w.pages)))
+	var p *bdbPage
 	for part := range slices.Chunk(blob, w.pageSize-bdbPageHeader) {
-		number := w.newPage(bdbPageOverflow)
-		p := w.pages[number]
-		le.PutUint32(p[12:], previous)
-		le.PutUint16(p[20:], 1) // number of users of the value
-		le.PutUint16(p[22:], uint16(len(part)))
-		copy(p[bdbPageHeader:], part)
-		if previous == 0 {
-			le.PutUint32(entry[4:], number)
-		} else {
-			le.PutUint32(w.pages[previous][16:], number)
-		}
-		previous = number
+		p = w.add(bdbPageOverflow, p)
+		p.Entries = 1 // number of users of the value
+		p.Used = uint16(len(part))
+		copy(p.bytes[bdbPageHeader:], part)
 	}
-	return entry
-}
-
-// meta writes the first page.
-func (w *bdbWriter) meta(buckets, pairs uint32) {
-	p := w.pages[0]
-	w.stamp(p, 0, bdbPageMeta)
-	put := func(at int, v uint32) { le.PutUint32(p[at:], v) }
-	put(12, bdbMagic)
-	put(16, 9)
-	put(20, uint32(w.pageSize))
-	put(32, uint32(len(w.pages)-1))
-	put(72, buckets-1)
-	put(76, buckets-1)   // mask of the existing buckets
-	put(80, buckets/2-1) // mask of half of them
-	put(88, pairs)
-	put(92, bdbHash([]byte(bdbCharKey)))
-	for i := range bits.Len32(buckets-1) + 1 {
-		put(96+4*i, 1)
-	}
+	return le.AppendUint32(entry, uint32(len(blob)))
 }

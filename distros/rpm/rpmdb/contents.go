@@ -11,6 +11,10 @@ import (
 // ErrFormat means that a database is damaged, of an unknown version, or larger than the bounds.
 var ErrFormat = failure.New(failure.Content, "not a valid rpm database")
 
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+}
+
 // Upper bounds for files that are read.
 const (
 	MaxBytes   = 512 << 20 // of a database file, and of all blobs together
@@ -43,19 +47,11 @@ func (c *Contents) Add(r Record, total *int) error {
 	*total += len(r.Blob)
 	switch {
 	case r.Number == 0 || r.Number > MaxNumber:
-		return fmt.Errorf("%w: a package has the number %d", ErrFormat, r.Number)
+		return damaged("a package has the number %d", r.Number)
 	case len(r.Blob) == 0 || len(r.Blob) > MaxBlob:
-		return fmt.Errorf(
-			"%w: the header of package %d has %d bytes, want 1 to %d",
-			ErrFormat,
-			r.Number,
-			len(r.Blob),
-			MaxBlob,
-		)
-	case *total > MaxBytes:
-		return fmt.Errorf("%w: headers of more than %d bytes", ErrFormat, MaxBytes)
-	case len(c.Records) == MaxRecords:
-		return fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
+		return damaged("the header of package %d has %d bytes", r.Number, len(r.Blob))
+	case *total > MaxBytes || len(c.Records) == MaxRecords:
+		return damaged("more than %d packages, or %d bytes of headers", MaxRecords, MaxBytes)
 	}
 	c.Records = append(c.Records, r)
 	c.Last = max(c.Last, r.Number)

@@ -39,12 +39,7 @@ func Read(root fs.FS) (*Database, error) {
 	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(a.Number, b.Number) })
 	for i, r := range records {
 		if i > 0 && r.Number == records[i-1].Number {
-			return nil, fmt.Errorf(
-				"rpm database %s: %w: two packages have the number %d",
-				name,
-				ErrFormat,
-				r.Number,
-			)
+			return nil, fmt.Errorf("rpm database %s: %w", name, damaged("two packages have the number %d", r.Number))
 		}
 		records[i].Header, err = rpmfile.ParseHeader(r.Blob)
 		if err != nil {
@@ -60,8 +55,8 @@ func Read(root fs.FS) (*Database, error) {
 	return d, nil
 }
 
-// Kind returns rpm's name of the format: "bdb", "ndb" or "sqlite".
-func (d *Database) Kind() string { return d.format.kind }
+// Backend returns rpm's name of the format: "bdb", "ndb" or "sqlite".
+func (d *Database) Backend() string { return d.format.backend }
 
 // Packages returns the installed packages in the order of their numbers, which is the order of
 // installation. Imported keys are among them: packages with the name gpg-pubkey, without files.
@@ -117,7 +112,7 @@ func (d *Database) With(
 	}
 	files, err := d.format.write(after, d.detail)
 	if err != nil {
-		return nil, nil, fmt.Errorf("rpm database %s: write %s: %w", d.folder, d.Kind(), err)
+		return nil, nil, fmt.Errorf("rpm database %s: write %s: %w", d.folder, d.Backend(), err)
 	}
 	changed = map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

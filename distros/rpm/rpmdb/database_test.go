@@ -19,7 +19,7 @@ import (
 // system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
-	i := slices.IndexFunc(formats(), func(f format) bool { return f.kind == kind })
+	i := slices.IndexFunc(formats(), func(f format) bool { return f.backend == kind })
 	d := &Database{folder: folders[1], format: formats()[i]}
 	if kind == "bdb" {
 		d.detail = 4096
@@ -90,7 +90,6 @@ func TestWithRefuses(t *testing.T) {
 			_, _, err := d.With([]*rpmfile.Header{header(t, entry(rpmfile.TagVersion, "1"))})
 			return err
 		},
-		"nil":           func() error { _, _, err := d.With([]*rpmfile.Header{nil}); return err },
 		"no number":     func() error { _, _, err := full.With([]*rpmfile.Header{made(t, "b 1-1 noarch")}); return err },
 		"zero value":    func() error { _, _, err := d.With([]*rpmfile.Header{{}}); return err },
 		"no folder":     func() error { _, err := Read(fstest.MapFS{"var/lib/rpm": {Data: []byte("x")}}); return err },
@@ -127,8 +126,8 @@ func TestPlaces(t *testing.T) {
 		"usr/lib/sysimage/rpm/pubkeys/a.key": {},
 	}
 	d := read(t, both)
-	if d.Kind() != "ndb" || d.folder != "usr/lib/sysimage/rpm" || names(d.Packages())[0] != "new 1-1 noarch" {
-		t.Errorf("%s in %s: %v", d.Kind(), d.folder, names(d.Packages()))
+	if d.Backend() != "ndb" || d.folder != "usr/lib/sysimage/rpm" || names(d.Packages())[0] != "new 1-1 noarch" {
+		t.Errorf("%s in %s: %v", d.Backend(), d.folder, names(d.Packages()))
 	}
 	changed, removed, err := d.With(nil)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package rpmdb
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -40,7 +39,7 @@ func install(have Contents, installed []*rpmfile.Header) (Contents, error) {
 	}
 	packages = slices.DeleteFunc(packages, func(p Record) bool { return p.Header == nil })
 	if len(packages) > MaxRecords {
-		return have, fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
+		return have, damaged("more than %d packages", MaxRecords)
 	}
 	return Contents{packages, last}, nil
 }
@@ -79,23 +78,14 @@ func obsolete(h *rpmfile.Header, before []Record) error {
 // recordable returns an error for a header that rpm would not find again, or that could not be read
 // again.
 func recordable(h *rpmfile.Header, last uint32) error {
+	name := h.Text(rpmfile.TagName)
 	switch {
-	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
-		return fmt.Errorf("%w: a package to record has no name, version or release", ErrFormat)
+	case name == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
+		return damaged("a package to record has no name, version or release")
 	case len(h.Bytes()) > MaxBlob:
-		return fmt.Errorf(
-			"%w: the header of %s has %d bytes, want at most %d",
-			ErrFormat,
-			h.Text(rpmfile.TagName),
-			len(h.Bytes()),
-			MaxBlob,
-		)
+		return damaged("the header of %s has more than %d bytes", name, MaxBlob)
 	case last >= MaxNumber:
-		return fmt.Errorf(
-			"%w: no number is left for %s; rpm --rebuilddb in the base gives new ones",
-			ErrFormat,
-			h.Text(rpmfile.TagName),
-		)
+		return damaged("no number is left for %s; rpm --rebuilddb in the base gives new ones", name)
 	}
 	return nil
 }

@@ -18,9 +18,9 @@ var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 // format is one of the formats of a database. Its detail is what is kept of the base's file besides
 // the packages: the page size of bdb, the generation of ndb.
 type format struct {
-	kind string // rpm's name of it
-	file string // by which it is recognised
-	read func(root fs.FS, name string) (c Contents, detail uint32, err error)
+	backend string // rpm's name of it
+	file    string // by which it is recognised
+	read    func(root fs.FS, name string) (c Contents, detail uint32, err error)
 	// write returns all files of a database with these packages, which are sorted by number. The
 	// keys are the names of the files in the database's folder.
 	write func(c Contents, detail uint32) (map[string][]byte, error)
@@ -55,9 +55,11 @@ func locate(root fs.FS) (*Database, error) {
 			return nil, err
 		}
 		for _, f := range formats() {
-			if info, err := fs.Stat(root, path.Join(folder, f.file)); err == nil &&
-				info.Mode().IsRegular() &&
-				info.Size() > 0 {
+			info, err := fs.Stat(root, path.Join(folder, f.file))
+			if err != nil {
+				continue
+			}
+			if info.Mode().IsRegular() && info.Size() > 0 {
 				return &Database{folder: folder, files: databaseFiles(list), format: f}, nil
 			}
 		}
@@ -93,14 +95,19 @@ func databaseFiles(list []fs.DirEntry) []string {
 func inMemory(
 	read func(data []byte) (Contents, uint32, error),
 ) func(fs.FS, string) (Contents, uint32, error) {
-	return func(root fs.FS, name string) (Contents, uint32, error) {
-		data, err := bounded.FSFile(root, name, MaxBytes)
-		if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
-			err = fmt.Errorf("%w: %w", ErrFormat, err)
-		}
+	return func(root fs.FS, name string) (c Contents, detail uint32, err error) {
+		data, err := readFile(root, name)
 		if err != nil {
-			return Contents{}, 0, err
+			return c, 0, err
 		}
 		return read(data)
 	}
+}
+
+func readFile(root fs.FS, name string) ([]byte, error) {
+	data, err := bounded.FSFile(root, name, MaxBytes)
+	if errors.Is(err, bounded.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return data, err
 }

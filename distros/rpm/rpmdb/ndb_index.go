@@ -1,11 +1,6 @@
 package rpmdb
 
-import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
 // The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a
 // container: a header of 32 bytes (magic, version, generation, pages of slots, page size,
@@ -23,31 +18,22 @@ const (
 
 // writeNDBIndex writes Index.db for the packages of a Packages.db of the same generation.
 func writeNDBIndex(packages []Record, generation uint32) ([]byte, error) {
-	head := make([]byte, ndbPage)
-	for at := 0; at < ndbPage; at += ndbIndexSlotSize {
-		copy(head[at:], ndbIndexSlotMagic)
+	out := make([]byte, ndbPage)
+	for at := ndbIndexHead; at < ndbPage; at += ndbIndexSlotSize {
+		copy(out[at:], ndbIndexSlotMagic)
 	}
-	clear(head[:ndbIndexHead])
-	copy(head, ndbIndexMagic)
-	le.PutUint32(head[8:], uint32(len(indexes)))
-	le.PutUint32(head[12:], 1)
-	le.PutUint32(head[16:], ndbPage)
-	le.PutUint32(head[20:], generation)
-	out := [][]byte{head}
-	first := 1
+	head := []uint32{word(ndbIndexMagic), 0, uint32(len(indexes)), 1, ndbPage, generation}
+	put(out, head)
 	for i, x := range indexes {
 		t, err := newNDBTable(packages, x)
 		if err != nil {
 			return nil, err
 		}
-		slot := head[ndbIndexHead+i*ndbIndexSlotSize:]
-		le.PutUint32(slot[4:], uint32(x.tag))
-		le.PutUint32(slot[8:], uint32(first))
-		le.PutUint32(slot[12:], uint32(len(t)/ndbPage))
-		first += len(t) / ndbPage
-		out = append(out, t)
+		place := []uint32{uint32(x.tag), uint32(len(out) / ndbPage), uint32(len(t) / ndbPage)}
+		put(out[ndbIndexHead+i*ndbIndexSlotSize+4:], place)
+		out = append(out, t...)
 	}
-	return bytes.Join(out, nil), nil
+	return out, nil
 }
 
 // ndbTable is one hash table: a header of 64 bytes, slots of 12 bytes (first the 8 bytes of key and
@@ -95,12 +81,8 @@ func newNDBTable(packages []Record, x index) ([]byte, error) {
 	for _, p := range list {
 		t.put(p)
 	}
-	copy(out, ndbTableMagic)
-	le.PutUint32(out[8:], 1)
-	le.PutUint32(out[12:], slots)
-	le.PutUint32(out[16:], uint32(len(list)))
-	le.PutUint32(out[24:], t.high)
-	le.PutUint32(out[28:], uint32(keyBytes))
+	count := uint32(len(list))
+	put(out, []uint32{word(ndbTableMagic), 0, 1, slots, count, 0, t.high, uint32(keyBytes)})
 	return out, nil
 }
 
@@ -132,7 +114,7 @@ func (t *ndbTable) collect(
 }
 
 func tooMany(x index) error {
-	return fmt.Errorf("%w: more than %d entries for the index %s", ErrFormat, maxPostings, x.table)
+	return damaged("more than %d entries for the index %s", maxPostings, x.table)
 }
 
 // put fills the first free slot on the path that the key's hash determines.
@@ -176,7 +158,7 @@ func ndbKey(key string) []byte {
 	case n < 65535:
 		out = []byte{255, byte(n), byte(n >> 8)}
 	default:
-		out = binary.LittleEndian.AppendUint32([]byte{255, 255, 255}, uint32(n))
+		out = le.AppendUint32([]byte{255, 255, 255}, uint32(n))
 	}
 	return append(out, key...)
 }
@@ -185,15 +167,10 @@ func ndbKey(key string) []byte {
 func ndbHash(key string) uint32 {
 	const m = 0x5bd1e995
 	h := uint32(len(key)) * m
-	for ; len(key) >= 4; key = key[4:] {
-		h += uint32(key[0]) | uint32(key[1])<<8 | uint32(key[2])<<16 | uint32(key[3])<<24
-		h *= m
-		h ^= h >> 16
-	}
-	if len(key) > 0 {
-		for i := range len(key) {
-			h += uint32(key[i]) << (8 * i)
-		}
+	for ; key != ""; key = key[min(4, len(key)):] {
+		var part [4]byte
+		copy(part[:], key)
+		h += le.Uint32(part[:])
 		h *= m
 		h ^= h >> 16
 	}

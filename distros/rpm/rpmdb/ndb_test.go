@@ -54,7 +54,7 @@ func TestNDBHostile(t *testing.T) {
 		"number 0": func(b []byte) {
 			le.PutUint32(b[slot+4:], 0)
 			le.PutUint32(b[blob+4:], 0)
-			le.PutUint32(b[blob+size-ndbBlobTail:], adler32.Checksum(b[blob:blob+size-ndbBlobTail]))
+			le.PutUint32(b[blob+size-ndbTailSize:], adler32.Checksum(b[blob:blob+size-ndbTailSize]))
 		},
 		"blob magic":  put32(blob, 0),
 		"length":      put32(blob+12, 1<<32-1),

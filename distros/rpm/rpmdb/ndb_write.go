@@ -1,6 +1,7 @@
 package rpmdb
 
 import (
+	"encoding/binary"
 	"hash/adler32"
 )
 
@@ -14,45 +15,31 @@ func writeNDB(c Contents, generation uint32) (map[string][]byte, error) {
 	return map[string][]byte{"Packages.db": WriteNDB(c, generation), "Index.db": found}, nil
 }
 
+// put encodes a structure at the beginning of a place that has room for it.
+func put(to []byte, value any) { _, _ = binary.Encode(to, le, value) }
+
 // WriteNDB returns a Packages.db: as many pages of slots as needed, and the blobs without gaps. The
 // generation must differ from that of the base and equal that of Index.db.
 func WriteNDB(c Contents, generation uint32) []byte {
 	const perPage = ndbPage / ndbBlock
 	pages := (len(c.Records) + ndbHeader/ndbBlock + perPage - 1) / perPage
-	size := int64(pages) * ndbPage
-	for _, r := range c.Records {
-		size += ndbBlobSize(int64(len(r.Blob)))
+	out := make([]byte, pages*ndbPage)
+	put(out, ndbHead{word(ndbMagic), 0, generation, uint32(pages), c.Last + 1})
+	for slot := ndbHeader; slot < pages*ndbPage; slot += ndbBlock {
+		put(out[slot:], word(ndbSlotMagic))
 	}
-	out := make([]byte, size)
-	copy(out, ndbMagic)
-	le.PutUint32(out[8:], generation)
-	le.PutUint32(out[12:], uint32(pages))
-	le.PutUint32(out[16:], c.Last+1)
-	slot := ndbHeader
-	at := pages * ndbPage
-	for _, r := range c.Records {
-		blob := out[at : at+int(ndbBlobSize(int64(len(r.Blob))))]
-		le.PutUint32(out[slot+4:], r.Number)
-		le.PutUint32(out[slot+8:], uint32(at/ndbBlock))
-		le.PutUint32(out[slot+12:], uint32(len(blob)/ndbBlock))
-		putNDBBlob(blob, r)
-		slot = slot + ndbBlock
-		at = at + len(blob)
-	}
-	for slot = ndbHeader; slot < pages*ndbPage; slot += ndbBlock {
-		copy(out[slot:], ndbSlotMagic)
+	for i, r := range c.Records {
+		length := uint32(len(r.Blob))
+		blob := make([]byte, ndbBlobSize(int64(length)))
+		body := blob[:len(blob)-ndbTailSize]
+		put(body, ndbBlobHead{word(ndbBlobMagic), r.Number, r.Stamp, length})
+		copy(body[ndbBlock:], r.Blob)
+		put(blob[len(body):], ndbBlobTail{adler32.Checksum(body), length, word(ndbBlobEnd)})
+		slot := ndbSlot{
+			word(ndbSlotMagic), r.Number, uint32(len(out) / ndbBlock), uint32(len(blob) / ndbBlock),
+		}
+		put(out[ndbHeader+i*ndbBlock:], slot)
+		out = append(out, blob...)
 	}
 	return out
-}
-
-func putNDBBlob(out []byte, r Record) {
-	copy(out, ndbBlobMagic)
-	le.PutUint32(out[4:], r.Number)
-	le.PutUint32(out[8:], r.Stamp)
-	le.PutUint32(out[12:], uint32(len(r.Blob)))
-	copy(out[ndbBlobHead:], r.Blob)
-	tail := out[len(out)-ndbBlobTail:]
-	le.PutUint32(tail, adler32.Checksum(out[:len(out)-ndbBlobTail]))
-	le.PutUint32(tail[4:], uint32(len(r.Blob)))
-	copy(tail[8:], ndbBlobEnd)
 }

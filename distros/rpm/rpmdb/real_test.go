@@ -46,7 +46,7 @@ func TestSystems(t *testing.T) {
 			data := systemFile(t, s.name)
 			system := rooted(path.Base(s.name), data)
 			d := read(t, system)
-			assert.Same(t, []any{s.kind, s.packages, s.last, s.keys}, []any{d.Kind(), len(d.Packages()), int(d.contents.Last), len(d.Keys())})
+			assert.Same(t, []any{s.kind, s.packages, s.last, s.keys}, []any{d.Backend(), len(d.Packages()), int(d.contents.Last), len(d.Keys())})
 			assert.Equalf(t, true, slices.Equal(bytesOf(d.Packages()), readKnown(t, path.Base(s.name), data)), "the known library reads the same headers")
 			added := made(t, "zlib-test 1-1 x86_64")
 			changed, removed, err := d.With([]*rpmfile.Header{added})
@@ -55,8 +55,8 @@ func TestSystems(t *testing.T) {
 			}
 			now := read(t, apply(system, changed, removed))
 			assert.Samef(t, append(names(d.Packages()), "zlib-test 1-1 x86_64"), names(now.Packages()), "after With")
-			if now.contents.Last != d.contents.Last+1 || now.Kind() != d.Kind() || now.folder != d.folder {
-				t.Errorf("after With: %s in %s, last number %d", now.Kind(), now.folder, now.contents.Last)
+			if now.contents.Last != d.contents.Last+1 || now.Backend() != d.Backend() || now.folder != d.folder {
+				t.Errorf("after With: %s in %s, last number %d", now.Backend(), now.folder, now.contents.Last)
 			}
 			want := bytesOf(now.Packages())
 			if s.kind == "bdb" { // the known library reads only large values

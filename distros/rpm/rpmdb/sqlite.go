@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -25,59 +24,51 @@ const (
 	sqliteLimitSQL    = 1
 )
 
+// inFolder passes a file of a new folder to do, and removes the folder afterwards.
+func inFolder(do func(ctx context.Context, file string) error) error {
+	dir, err := os.MkdirTemp("", "rpmdb-")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
+	defer cancel()
+	err = do(ctx, filepath.Join(dir, sqliteFile))
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it took more than %v: %w", sqliteTimeout, ctx.Err())
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
 // readSQLiteFile reads rpmdb.sqlite from a copy, because SQLite needs a file of its own, and has to
 // merge the log that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not
 // copy a journal of the other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can
 // name files that SQLite would then delete.
 func readSQLiteFile(root fs.FS, name string) (c Contents, detail uint32, err error) {
-	dir, err := os.MkdirTemp("", "rpmdb-")
-	if err != nil {
-		return c, 0, fmt.Errorf("copy it: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := filepath.Join(dir, sqliteFile)
-	if err := copyFile(root, name, file); err != nil {
-		return c, 0, fmt.Errorf("copy it: %w", err)
-	}
-	if err := copyFile(root, name+"-wal", file+"-wal"); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
-		return c, 0, fmt.Errorf("copy %s-wal: %w", name, err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), sqliteTimeout)
-	defer cancel()
-	err = withSQLite(
-		ctx,
-		file,
-		[]string{"trusted_schema=0", "cell_size_check=1", "mmap_size=0"},
-		func(conn *sql.Conn) error {
+	err = inFolder(func(ctx context.Context, file string) error {
+		for _, ending := range []string{"", "-wal"} {
+			data, err := readFile(root, name+ending)
+			if ending != "" && errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("copy it: %w", err)
+			}
+			err = os.WriteFile(file+ending, data, 0o600)
+			if err != nil {
+				return fmt.Errorf("copy it: %w", err)
+			}
+		}
+		pragmas := []string{"trusted_schema=0", "cell_size_check=1", "mmap_size=0"}
+		err := withSQLite(ctx, file, pragmas, func(conn *sql.Conn) (err error) {
 			c, err = readSQLite(ctx, conn)
 			return err
-		},
-	)
-	switch {
-	case ctx.Err() != nil:
-		return c, 0, fmt.Errorf("read it: took more than %v: %w", sqliteTimeout, ctx.Err())
-	case err != nil && !errors.Is(err, ErrFormat):
-		return c, 0, fmt.Errorf("%w: %w", ErrFormat, err)
-	}
+		})
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		return nil
+	})
 	return c, 0, err
-}
-
-func copyFile(root fs.FS, name, to string) error {
-	in, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // read only
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	n, err := io.Copy(out, io.LimitReader(in, MaxBytes+1))
-	if err == nil && n > MaxBytes {
-		err = fmt.Errorf("%w: more than %d bytes", ErrFormat, MaxBytes)
-	}
-	return errors.Join(err, out.Close())
 }
 
 // withSQLite opens a file that this package wrote, sets pragmas, and passes the only connection to
@@ -107,7 +98,7 @@ func withSQLite(
 	}
 	for _, p := range pragmas {
 		if _, err := conn.ExecContext(ctx, "PRAGMA "+p); err != nil {
-			return fmt.Errorf("PRAGMA %s: %w", strings.SplitN(p, "=", 2)[0], err)
+			return fmt.Errorf("PRAGMA %s: %w", p, err)
 		}
 	}
 	return do(conn)
@@ -131,15 +122,13 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	defer rows.Close() //nolint:errcheck // rows.Err is looked at
 	total := 0
 	for rows.Next() {
-		var number int64
-		var blob []byte
-		if err := rows.Scan(&number, &blob); err != nil {
+		var r Record
+		err = rows.Scan(&r.Number, &r.Blob)
+		if err != nil {
 			return c, fmt.Errorf("read the table Packages: %w", err)
 		}
-		if number <= 0 || number > MaxNumber {
-			return c, fmt.Errorf("%w: a package has the number %d", ErrFormat, number)
-		}
-		if err := c.Add(Record{Number: uint32(number), Blob: blob}, &total); err != nil {
+		err = c.Add(r, &total)
+		if err != nil {
 			return c, err
 		}
 	}

@@ -57,7 +57,7 @@ func (i item) private() bool {
 // readItems reads a file of keys and certificates and returns at least one item.
 func readItems(path string) ([]item, error) {
 	data, err := bounded.File(path, maxKeyFile)
-	if _, large := errors.AsType[*bounded.TooLargeError](err); large {
+	if errors.Is(err, bounded.ErrTooLarge) {
 		err = fmt.Errorf("%w: it holds no key or certificate", err)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ const maxPassphrase = 4 << 10
 func PassphraseFile(path string) Passphrase {
 	return func() (pass []byte, err error) {
 		pass, err = bounded.File(path, maxPassphrase)
-		if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+		if errors.Is(err, bounded.ErrTooLarge) {
 			err = fmt.Errorf("%w: it should hold a passphrase only", err)
 		}
 		return bytes.TrimRight(pass, "\r\n"), err
