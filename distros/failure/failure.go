@@ -61,3 +61,11 @@ func KindOf(err error) Kind {
 	}
 	return kind
 }
+
+// Wrap adds to an error what was attempted, unless the error is nil. A function with several errors
+// of one attempt defers it: defer failure.Wrap(&err, "read %s", file).
+func Wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}

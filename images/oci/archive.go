@@ -31,12 +31,12 @@ type member struct {
 // openArchive indexes the members of a tar file, which are read in place. Each of them opens the
 // file again, so there is nothing to close; an error of kind Content if the file is no longer what
 // was indexed.
-func openArchive(name string) (_ files, err error) {
+func openArchive(name string) (files, error) {
 	f, err := bounded.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer f.Close()
 	indexed, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -53,21 +53,14 @@ func openArchive(name string) (_ files, err error) {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, failure.Errorf(
-				failure.Content,
-				"%w: the archive must stay until the command ends",
-				err,
+				failure.Content, "%w: the archive must stay until the command ends", err,
 			)
 		}
-		if now, err := f.Stat(); err != nil || now.Size() != indexed.Size() ||
-			!now.ModTime().Equal(indexed.ModTime()) {
-			return nil, errors.Join(
-				failure.Errorf(
-					failure.Content,
-					"%s was changed while it was in use: run the command again",
-					name,
-				),
-				err,
-				f.Close(),
+		now, err := f.Stat()
+		if err != nil || now.Size() != indexed.Size() || !now.ModTime().Equal(indexed.ModTime()) {
+			f.Close()
+			return nil, failure.Errorf(
+				failure.Content, "%s was changed while it was in use: run the command again", name,
 			)
 		}
 		return section{io.NewSectionReader(f, m.offset, m.size), f}, nil

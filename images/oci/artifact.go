@@ -105,22 +105,17 @@ func (d Document) blob() Blob {
 }
 
 // ReadBlob reads a blob of at most limit bytes and verifies it.
-func ReadBlob(b Blob, limit int64) (_ []byte, err error) {
-	if b.Desc.Size > limit {
-		return nil, fmt.Errorf(
-			"blob %s has %d bytes; at most %d are read",
-			b.Desc.Digest,
-			b.Desc.Size,
-			limit,
-		)
+func ReadBlob(b Blob, limit int64) ([]byte, error) {
+	d := b.Desc
+	if d.Size > limit {
+		return nil, fmt.Errorf("blob %s has %d bytes; at most %d are read", d.Digest, d.Size, limit)
 	}
 	r, err := b.Open()
 	if err != nil {
 		return nil, err
 	}
-	v := Verify(r, b.Desc, "blob")
-	defer func() { err = errors.Join(err, v.Close()) }()
-	return io.ReadAll(v)
+	defer r.Close()
+	return io.ReadAll(Verify(r, d, "blob"))
 }
 
 // Verifier returns an error with the last bytes of its content if the content does not match the
@@ -133,10 +128,11 @@ type Verifier struct {
 	size  int64
 }
 
-// Verify returns a reader of r that compares size and digest with a descriptor. where is for
-// messages.
+// Verify returns a reader of r that compares size and digest with a descriptor; a size of -1 is not
+// known. where is for messages.
 func Verify(r io.ReadCloser, d v1.Descriptor, where string) *Verifier {
-	if v, ok := r.(*Verifier); ok && v.Desc.Digest == d.Digest && v.Desc.Size == d.Size {
+	v, ok := r.(*Verifier)
+	if ok && v.Desc.Digest == d.Digest && v.Desc.Size == d.Size {
 		return v
 	}
 	return &Verifier{ReadCloser: r, Desc: d, where: where, hash: sha256.New()}
@@ -146,22 +142,17 @@ func (v *Verifier) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.hash.Write(p[:n])
 	v.size += int64(n)
-	if v.size >= v.Desc.Size || errors.Is(err, io.EOF) {
-		if bad := v.check(); bad != nil {
-			return n, bad
-		}
+	whole := v.Desc.Size >= 0 && v.size >= v.Desc.Size
+	if !whole && !errors.Is(err, io.EOF) {
+		return n, err
 	}
-	return n, err
-}
-
-// check compares what was read so far; the error is a *fetch.MismatchError.
-func (v *Verifier) check() error {
 	got := hex.EncodeToString(v.hash.Sum(nil))
-	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
-		return nil
+	if got == v.Desc.Digest.Hex && (v.Desc.Size < 0 || v.size == v.Desc.Size) {
+		return n, err
 	}
-	return &fetch.MismatchError{
-		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got, WantSize: v.Desc.Size, GotSize: v.size, Named: true,
+	return n, &fetch.MismatchError{
+		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got,
+		WantSize: v.Desc.Size, GotSize: v.size, Named: true,
 	}
 }
 
@@ -190,7 +181,7 @@ func StoreBlobs(s *fetch.Store) Blobs {
 }
 
 // Document reads a manifest or a config of at most limit bytes and verifies it.
-func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
+func (b Blobs) Document(h v1.Hash, limit int64) ([]byte, error) {
 	if b.manifest != nil {
 		return b.manifest(h)
 	}
@@ -201,19 +192,10 @@ func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	raw, err := bounded.Read(r, limit)
+	defer r.Close()
+	raw, err := bounded.Read(Verify(r, v1.Descriptor{Digest: h, Size: -1}, b.where), limit)
 	if err != nil {
 		return nil, fmt.Errorf("read %s in %s: %w", h, b.where, err)
-	}
-	if got := HashOf(raw); got != h {
-		return nil, &fetch.MismatchError{
-			URL:     b.where + " (" + h.String() + ")",
-			Want:    h.Hex,
-			Got:     got.Hex,
-			GotSize: int64(len(raw)),
-			Named:   true,
-		}
 	}
 	return raw, nil
 }

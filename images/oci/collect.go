@@ -33,6 +33,14 @@ type Content struct {
 // Top returns the document that names all others: the manifest or the index.
 func (c *Content) Top() Document { return c.Documents[len(c.Documents)-1] }
 
+// Subjects returns what something can belong to: an index before its manifests.
+func (c *Content) Subjects() (all []v1.Hash) {
+	for _, d := range slices.Backward(c.Documents) {
+		all = append(all, d.Desc.Digest)
+	}
+	return all
+}
+
 // Collect returns everything that belongs to an artifact of any kind. It opens no blob.
 func Collect(t Artifact) (*Content, error) {
 	c := collector{seen: map[v1.Hash]bool{}}
@@ -57,16 +65,21 @@ func partsOf(t Artifact) parts {
 	case *stored:
 		p := parts{artifact: t.named, blob: t.blobs.open}
 		// on this machine: elsewhere the config would have to be downloaded
-		if t.blobs.manifest == nil {
-			if img, err := newImage(t.raw, t.blobs); err == nil {
-				p.names = namesWithArch(img)
-				p.blob = img.open
-			}
+		if t.blobs.manifest != nil {
+			return p
 		}
-		return p
+		img, err := newImage(t.raw, t.blobs)
+		if err != nil {
+			return p // another artifact
+		}
+		return parts{names: namesWithArch(img), blob: img.open}
 	case v1.Image:
 		return parts{names: namesWithArch(t), blob: func(d v1.Descriptor) (io.ReadCloser, error) {
-			if config, err := t.RawConfigFile(); err == nil && HashOf(config) == d.Digest {
+			config, err := t.RawConfigFile()
+			if err != nil {
+				return nil, err
+			}
+			if HashOf(config) == d.Digest {
 				return io.NopCloser(bytes.NewReader(config)), nil
 			}
 			l, err := t.LayerByDigest(d.Digest)
@@ -112,24 +125,23 @@ func (c *collector) add(t Artifact, depth int) error {
 		return nil
 	}
 	c.seen[d.Desc.Digest] = true
-	if c.bytes += len(raw); len(c.Documents) >= maxDocuments || c.bytes > maxDocumentBytes {
+	c.bytes += len(raw)
+	if len(c.Documents) >= maxDocuments || c.bytes > maxDocumentBytes {
 		return fmt.Errorf(
-			"it has more than %d manifests or %d bytes of them",
-			maxDocuments,
-			maxDocumentBytes,
+			"it has more than %d manifests or %d bytes of them", maxDocuments, maxDocumentBytes,
 		)
 	}
 	index, err := kindOf(raw)
-	if err == nil && index {
-		err = c.addIndex(raw, partsOf(t), depth)
-	} else if err == nil {
-		err = c.addManifest(d, partsOf(t))
-	}
 	if err != nil {
 		return err
 	}
+	if index {
+		err = c.addIndex(raw, partsOf(t), depth)
+	} else {
+		err = c.addManifest(d, partsOf(t))
+	}
 	c.Documents = append(c.Documents, d)
-	return nil
+	return err
 }
 
 // addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list
@@ -140,28 +152,31 @@ func (c *collector) addIndex(raw []byte, p parts, depth int) error {
 		return fmt.Errorf("the index is malformed: %w", err)
 	}
 	for _, d := range m.Manifests {
-		if err := checkDescriptor(d); err != nil {
-			return fmt.Errorf("the index is malformed: %w", err)
-		}
-		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() &&
-			!d.MediaType.IsSchema1() {
-			if p.blob == nil {
-				return fmt.Errorf("%s in the index: its type is %q", d.Digest, d.MediaType)
-			}
-			c.addBlob(d, p)
-			continue
-		}
-		if c.seen[d.Digest] {
-			continue
-		}
-		t, err := p.artifact(d)
-		if err == nil {
-			err = c.add(t, depth-1)
-		}
+		err := c.addEntry(d, p, depth)
 		if err != nil {
 			return fmt.Errorf("%s in the index: %w", d.Digest, err)
 		}
 	}
+	return nil
+}
+
+func (c *collector) addEntry(d v1.Descriptor, p parts, depth int) error {
+	err := checkDescriptor(d)
+	if err != nil || c.seen[d.Digest] {
+		return err
+	}
+	mt := d.MediaType
+	if mt == "" || mt.IsImage() || mt.IsIndex() || mt.IsSchema1() {
+		t, err := p.artifact(d)
+		if err != nil {
+			return err
+		}
+		return c.add(t, depth-1)
+	}
+	if p.blob == nil {
+		return fmt.Errorf("its type is %q", mt)
+	}
+	c.addBlob(d, p)
 	return nil
 }
 

@@ -36,19 +36,26 @@ func checkUnpacked(r io.ReadCloser, want v1.Hash) io.ReadCloser {
 	content, copied := io.Pipe()
 	c := &checking{io.TeeReader(r, copied), r, copied, make(chan error, 1)}
 	go func() {
-		sum := sha256.New()
-		unpacked, err := Decompress(content)
-		if err == nil {
-			_, err = io.Copy(sum, unpacked)
-		}
-		if err == nil {
-			err = CheckDiffID(sum, want)
-		}
+		err := checkContent(content, want)
 		_ = content.CloseWithError(err) // never fails
 		c.done <- err
 		close(c.done)
 	}()
 	return c
+}
+
+// checkContent compares what a layer unpacks to.
+func checkContent(content io.ReadCloser, want v1.Hash) error {
+	unpacked, err := Decompress(content)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, unpacked)
+	if err != nil {
+		return err
+	}
+	return CheckDiffID(sum, want)
 }
 
 func (c *checking) Read(p []byte) (int, error) {
@@ -69,14 +76,14 @@ func (c *checking) Close() error {
 func Decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(source, 256<<10)
 	kind, err := compression.Detect(in)
-	if err == nil {
-		var out io.ReadCloser
-		out, err = compression.NewReader(in, kind)
-		if err == nil {
-			return &unpacked{out, in, source}, nil
-		}
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
 	}
-	return nil, errors.Join(err, source.Close())
+	out, err := compression.NewReader(in, kind)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	return &unpacked{out, in, source}, nil
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -93,7 +92,7 @@ func (l LocalRef) docker(ctx context.Context) ([]byte, Blobs, error) {
 	}, err
 }
 
-func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error) {
+func dockerPick(entries tarball.Manifest, tag string) (found tarball.Descriptor, err error) {
 	var tags []string
 	for _, e := range entries {
 		tags = append(tags, e.RepoTags...)
@@ -102,18 +101,13 @@ func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error
 		}
 	}
 	slices.Sort(tags)
+	all := strings.Join(tags, ", ")
 	switch {
 	case tag != "":
-		return tarball.Descriptor{}, absentf(
-			"it holds no image %s, only: %s",
-			tag,
-			strings.Join(tags, ", "),
-		)
+		return found, absentf("it holds no image %s, only: %s", tag, all)
 	case len(entries) != 1:
-		return tarball.Descriptor{}, fmt.Errorf(
-			"it holds %d images: name one by its tag, of: %s",
-			len(entries),
-			strings.Join(tags, ", "),
+		return found, fmt.Errorf(
+			"it holds %d images: name one by its tag, of: %s", len(entries), all,
 		)
 	}
 	return entries[0], nil
@@ -121,12 +115,9 @@ func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error
 
 // sameTag compares full names, so that debian:12 finds docker.io/library/debian:12.
 func sameTag(have, want string) bool {
-	if want == "" || have == want {
-		return want != ""
-	}
 	h, err1 := name.NewTag(have)
 	w, err2 := name.NewTag(want)
-	return err1 == nil && err2 == nil && h.Name() == w.Name()
+	return want != "" && (have == want || err1 == nil && err2 == nil && h.Name() == w.Name())
 }
 
 // dockerLayer describes a layer. An uncompressed one has its diff ID as digest. A compressed one,
@@ -140,7 +131,7 @@ func (f files) dockerLayer(
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer r.Close()
 	in := bufio.NewReader(r)
 	kind, err := compression.Detect(in)
 	if err != nil {
@@ -150,14 +141,20 @@ func (f files) dockerLayer(
 	d.MediaType = types.OCIUncompressedLayer
 	if kind != "" {
 		sum := sha256.New()
-		if err := fetch.Copy(ctx, sum, in, nil); err != nil {
+		err := fetch.Copy(ctx, sum, in, nil)
+		if err != nil {
 			return d, err
 		}
-		d.Digest = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-		d.MediaType = map[string]types.MediaType{compression.Gzip: types.OCILayer, compression.Zstd: types.OCILayerZStd}[kind]
+		d.Digest.Hex = hex.EncodeToString(sum.Sum(nil))
+		d.MediaType = compressedTypes[kind]
 	}
-	if s, ok := r.(section); ok {
+	s, ok := r.(section)
+	if ok {
 		d.Size = s.Size()
 	}
 	return d, checkDescriptor(d)
+}
+
+var compressedTypes = map[string]types.MediaType{
+	compression.Gzip: types.OCILayer, compression.Zstd: types.OCILayerZStd,
 }

@@ -26,53 +26,47 @@ func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) ([]byte,
 
 // entry selects an entry by tag; without a tag, the only entry, or the only one that can be for
 // linux/arch. What belongs to images does not count then, unless there is nothing else.
-func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+func (l LocalRef) entry(arch string, entries []v1.Descriptor) (found v1.Descriptor, err error) {
+	fits := func(d v1.Descriptor) bool { return hasTag(d, l.tag) }
 	if l.tag == "" {
 		entries = imageEntries(entries)
+		fits = func(d v1.Descriptor) bool {
+			p := d.Platform
+			return len(entries) == 1 || arch == "" || p == nil ||
+				p.OS == "linux" && p.Architecture == arch
+		}
 	}
 	var match []v1.Descriptor
 	var names []string
 	for _, d := range entries {
-		if n := d.Annotations[RefNameAnnotation]; n != "" {
-			names = append(names, n)
+		name := d.Annotations[RefNameAnnotation]
+		if name != "" {
+			names = append(names, name)
 		}
-		other := arch != "" && d.Platform != nil &&
-			(d.Platform.OS != "linux" || d.Platform.Architecture != arch)
-		if slices.ContainsFunc(match, func(m v1.Descriptor) bool { return m.Digest == d.Digest }) {
-			continue // the same image under another tag
-		}
-		if l.tag != "" && hasTag(d, l.tag) || l.tag == "" && (len(entries) == 1 || !other) {
+		known := slices.ContainsFunc(match, func(m v1.Descriptor) bool { return m.Digest == d.Digest })
+		if !known && fits(d) { // the same image may have another tag
 			match = append(match, d)
 		}
 	}
 	slices.Sort(names)
 	have := strings.Join(names, ", ")
+	twice := cmp.Or(nameTwice(match), l.tag)
 	switch {
 	case len(match) == 1:
 		return match[0], nil
-	case len(match) > 1 && nameTwice(match) != "":
-		return v1.Descriptor{}, malformed(
-			"it holds several images named %s: programs choose different ones",
-			nameTwice(match),
-		)
-	case len(match) > 1 && l.tag == "":
-		return v1.Descriptor{}, failure.Errorf(
-			failure.Usage,
-			"it holds several images: name one as %s:%s:TAG, of: %s",
-			l.kind,
-			l.Path,
-			have,
+	case len(match) > 1 && twice != "":
+		return found, malformed(
+			"it holds several images named %s: programs choose different ones", twice,
 		)
 	case len(match) > 1:
-		return v1.Descriptor{}, malformed(
-			"it holds %d images named %s: programs choose different ones",
-			len(match),
-			l.tag,
+		return found, failure.Errorf(
+			failure.Usage, "it holds several images: name one as %s:%s:TAG, of: %s",
+			l.kind, l.Path, have,
 		)
 	case l.tag != "":
-		return v1.Descriptor{}, absentf("it holds no image named %s, only: %s", l.tag, have)
+		return found, absentf("it holds no image named %s, only: %s", l.tag, have)
 	}
-	return v1.Descriptor{}, absentf("it holds no image for linux/%s", arch)
+	return found, absentf("it holds no image for linux/%s", arch)
 }
 
 // nameTwice returns a name that several entries have, "" for none.
@@ -99,12 +93,11 @@ func hasTag(d v1.Descriptor, tag string) bool {
 func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 	var images, named []v1.Descriptor
 	for _, d := range all {
-		if d.ArtifactType != "" || d.Annotations[SubjectAnnotation] != "" ||
-			attachmentTag(d) != "" {
+		if d.ArtifactType != "" || d.Annotations[SubjectAnnotation] != "" || attachmentTag(d) != "" {
 			continue
 		}
 		images = append(images, d)
-		if d.Annotations[RefNameAnnotation] != "" || d.Annotations[ContainerdNameAnnotation] != "" {
+		if nameOf(d) != "" {
 			named = append(named, d)
 		}
 	}
@@ -115,6 +108,11 @@ func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 		return images
 	}
 	return all
+}
+
+// nameOf returns the name of an entry, "" if it has none.
+func nameOf(d v1.Descriptor) string {
+	return cmp.Or(d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation])
 }
 
 // LocalTags returns the tags in a layout or an OCI archive, in its order, each with the digest that
@@ -130,9 +128,7 @@ func LocalTags(ref string) (tags []string, digests []v1.Hash, err error) {
 		return nil, nil, l.failed(err)
 	}
 	for _, d := range imageEntries(index.Manifests) {
-		_, tag := splitTag(
-			cmp.Or(d.Annotations[RefNameAnnotation], d.Annotations[ContainerdNameAnnotation]),
-		)
+		_, tag := splitTag(nameOf(d))
 		tags = append(tags, tag)
 		digests = append(digests, d.Digest)
 	}

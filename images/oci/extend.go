@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
@@ -20,65 +21,74 @@ import (
 func (a Attachment) Extend(
 	existing []byte,
 	config func(v1.Descriptor) ([]byte, error),
-) (Attachment, error) {
-	out, err := a.extend(existing, config)
-	if err != nil {
-		return Attachment{}, fmt.Errorf("extend %s: %w", a.Tag, err)
-	}
-	return out, nil
-}
-
-func (a Attachment) extend(existing []byte, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
-	if index, err := kindOf(existing); err != nil || index {
-		return a, errors.Join(errors.New("what is there is no manifest of signatures or attestations"), err)
-	}
+) (out Attachment, err error) {
+	defer failure.Wrap(&err, "extend %s", a.Tag)
 	m, err := parseGeneric(existing)
 	if err != nil {
-		return a, err
+		return out, err
 	}
 	mine, err := parseGeneric(a.Manifest.Raw)
 	if err != nil {
-		return a, err
+		return out, err
 	}
-	out := Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: NewDocument(existing, mediaTypeOf(existing))}
+	manifest := NewDocument(existing, mediaTypeOf(existing))
+	out = Attachment{Subject: a.Subject, Tag: a.Tag, Manifest: manifest}
 	for _, l := range mine.Layers {
-		if slices.ContainsFunc(m.Layers, func(o v1.Descriptor) bool {
-			return o.Digest == l.Digest && o.MediaType == l.MediaType && maps.Equal(o.Annotations, l.Annotations)
+		if slices.ContainsFunc(m.Layers, func(there v1.Descriptor) bool {
+			return there.Digest == l.Digest && there.MediaType == l.MediaType &&
+				maps.Equal(there.Annotations, l.Annotations)
 		}) {
 			continue
 		}
 		i := slices.IndexFunc(a.Blobs, func(b Blob) bool { return b.Desc.Digest == l.Digest })
 		if i < 0 {
-			return a, fmt.Errorf("its layer %s is missing", l.Digest)
+			return out, fmt.Errorf("its layer %s is missing", l.Digest)
 		}
 		m.Layers = append(m.Layers, l)
 		out.Blobs = append(out.Blobs, a.Blobs[i])
 	}
 	if len(out.Blobs) > 0 {
-		if m.Config.MediaType.IsConfig() {
-			b, err := addDiffIDs(m.Config, config, out.Blobs)
-			if err != nil {
-				return a, err
-			}
-			m.Config = b.Desc
-			out.Blobs = append(out.Blobs, b)
-		}
-		both := map[string]string{}
-		maps.Copy(both, mine.Annotations)
-		maps.Copy(both, m.Annotations)
-		m.Annotations = both
-		raw, err := json.Marshal(m)
+		err := out.rewrite(m, mine.Annotations, config)
 		if err != nil {
-			return a, err
+			return out, err
 		}
-		out.Manifest = NewDocument(raw, out.Manifest.Desc.MediaType)
-	}
-	if len(out.Manifest.Raw) > MaxManifest {
-		return a, fmt.Errorf("the manifest would have %d layers and more than %d bytes", len(m.Layers), MaxManifest)
 	}
 	out.Manifest.Desc.ArtifactType = m.ArtifactType
 	out.Manifest.Desc.Annotations = m.Annotations
 	return out, nil
+}
+
+// rewrite makes the manifest of layers that were added. Annotations that are there stay.
+func (a *Attachment) rewrite(
+	m *v1.Manifest,
+	annotations map[string]string,
+	config func(v1.Descriptor) ([]byte, error),
+) error {
+	if m.Config.MediaType.IsConfig() {
+		b, err := addDiffIDs(m.Config, config, a.Blobs)
+		if err != nil {
+			return err
+		}
+		m.Config = b.Desc
+		a.Blobs = append(a.Blobs, b)
+	}
+	both := maps.Clone(annotations)
+	if both == nil {
+		both = map[string]string{}
+	}
+	maps.Copy(both, m.Annotations)
+	m.Annotations = both
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(raw) > MaxManifest {
+		return fmt.Errorf(
+			"the manifest would have %d layers and more than %d bytes", len(m.Layers), MaxManifest,
+		)
+	}
+	a.Manifest = NewDocument(raw, a.Manifest.Desc.MediaType)
+	return nil
 }
 
 // addDiffIDs returns a config that lists further layers, and keeps every other field. They are not
@@ -87,25 +97,29 @@ func addDiffIDs(
 	d v1.Descriptor,
 	config func(v1.Descriptor) ([]byte, error),
 	layers []Blob,
-) (Blob, error) {
+) (b Blob, err error) {
 	raw, err := config(d)
 	if err != nil {
-		return Blob{}, err
+		return b, err
 	}
+	defer failure.Wrap(&err, "its config is malformed")
 	doc, err := strictjson.Decode[map[string]json.RawMessage](raw)
+	if err != nil {
+		return b, err
+	}
 	rootfs := v1.RootFS{Type: "layers"}
-	if err == nil && doc["rootfs"] != nil {
+	if doc["rootfs"] != nil {
 		rootfs, err = strictjson.Decode[v1.RootFS](doc["rootfs"])
 	}
 	if err != nil || doc == nil {
-		return Blob{}, errors.Join(errors.New("its config is malformed"), err)
+		return b, errors.Join(errors.New("it is no object"), err)
 	}
 	for _, b := range layers {
 		rootfs.DiffIDs = append(rootfs.DiffIDs, b.Desc.Digest)
 	}
 	doc["rootfs"], err = json.Marshal(rootfs)
 	if err != nil {
-		return Blob{}, err
+		return b, err
 	}
 	raw, err = json.Marshal(doc)
 	return BytesBlob(d.MediaType, raw, d.Annotations), err

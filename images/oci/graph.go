@@ -48,22 +48,25 @@ func newGraph() *graph {
 	}
 }
 
-func (g *graph) put(all ...Blob) {
-	for _, b := range all {
+func (g *graph) put(blobs []Blob, documents ...Document) {
+	for _, d := range documents {
+		blobs = append(blobs, d.blob())
+	}
+	for _, b := range blobs {
 		g.blobs[b.Desc.Digest] = b
 	}
 }
 
-// add adds an artifact under a name, which it takes from any other entry.
+// add adds an artifact under a name, which it takes from any other entry; nil is none.
 func (g *graph) add(t Artifact, tag, fullName string) error {
+	if t == nil {
+		return nil
+	}
 	all, err := Collect(t)
 	if err != nil {
 		return err
 	}
-	g.put(all.Blobs...)
-	for _, d := range all.Documents {
-		g.put(d.blob())
-	}
+	g.put(all.Blobs, all.Documents...)
 	entry, err := all.entry()
 	if err != nil {
 		return err
@@ -130,26 +133,22 @@ func (g *graph) attach(all []Attachment) error {
 			return a.Tag != "" && attachmentTag(d) == a.Tag ||
 				a.Tag == "" && d.Digest == a.Manifest.Desc.Digest
 		})
-		switch {
-		case at < 0:
+		if at < 0 {
 			g.index.Manifests = append(g.index.Manifests, a.entry())
-		case a.Tag != "":
+		} else if a.Tag != "" {
 			there := g.index.Manifests[at]
 			raw, err := g.read(there)
-			if err == nil {
-				a, err = a.Extend(raw, g.read)
+			if err != nil {
+				return err
 			}
+			a, err = a.Extend(raw, g.read)
 			if err != nil {
 				return err
 			}
 			delete(g.blobs, there.Digest) // of an attachment before this one
 			g.index.Manifests[at] = a.entry()
 		}
-		g.put(a.Manifest.blob())
-		g.put(a.Blobs...)
-		for _, d := range a.Nested {
-			g.put(d.blob())
-		}
+		g.put(a.Blobs, append(a.Nested, a.Manifest)...)
 	}
 	return nil
 }

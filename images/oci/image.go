@@ -19,7 +19,7 @@ type image struct {
 	stored
 	config   []byte
 	manifest *v1.Manifest
-	diffIDs  []v1.Hash
+	layers   []v1.Layer
 }
 
 // NewImage parses a verified manifest and reads its config.
@@ -32,26 +32,28 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &image{stored: stored{raw, b}, manifest: m}
-	i.config, err = b.Document(m.Config.Digest, MaxConfig)
-	if err == nil {
-		err = checkSize(m.Config, i.config)
-	}
+	config, err := b.Document(m.Config.Digest, MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
-	cf, err := strictjson.Decode[v1.ConfigFile](i.config)
+	err = checkSize(m.Config, config)
+	if err != nil {
+		return nil, fmt.Errorf("read the image config: %w", err)
+	}
+	cf, err := strictjson.Decode[v1.ConfigFile](config)
 	if err != nil {
 		return nil, fmt.Errorf("the image config %s is malformed: %w", m.Config.Digest, err)
 	}
-	i.diffIDs = cf.RootFS.DiffIDs
-	if have, want := len(i.diffIDs), len(m.Layers); have != want {
+	diffIDs := cf.RootFS.DiffIDs
+	if len(diffIDs) != len(m.Layers) {
 		return nil, malformed(
 			"the image config %s lists %d layers, its manifest %d: not a container image",
-			m.Config.Digest,
-			have,
-			want,
+			m.Config.Digest, len(diffIDs), len(m.Layers),
 		)
+	}
+	i := &image{stored: stored{raw, b}, config: config, manifest: m}
+	for n, d := range m.Layers {
+		i.layers = append(i.layers, &layer{d, diffIDs[n], b})
 	}
 	return i, nil
 }
@@ -60,43 +62,40 @@ func (i *image) Manifest() (*v1.Manifest, error)           { return i.manifest.D
 func (i *image) ConfigName() (v1.Hash, error)              { return i.manifest.Config.Digest, nil }
 func (i *image) RawConfigFile() ([]byte, error)            { return i.config, nil }
 func (i *image) ConfigFile() (*v1.ConfigFile, error)       { return partial.ConfigFile(i) }
-func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) { return i.find(h, i.diffIDs) }
+func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) { return i.find(h, v1.Layer.DiffID) }
 
 func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
 		return partial.ConfigLayer(i)
 	}
-	digests := make([]v1.Hash, len(i.manifest.Layers))
-	for n, d := range i.manifest.Layers {
-		digests[n] = d.Digest
-	}
-	return i.find(h, digests)
+	return i.find(h, v1.Layer.Digest)
 }
 
-func (i *image) find(h v1.Hash, all []v1.Hash) (v1.Layer, error) {
-	if n := slices.Index(all, h); n >= 0 {
-		return &layer{i.manifest.Layers[n], i.diffIDs[n], i.blobs}, nil
+func (i *image) find(h v1.Hash, of func(v1.Layer) (v1.Hash, error)) (v1.Layer, error) {
+	for _, l := range i.layers {
+		have, err := of(l)
+		if err != nil || have == h {
+			return l, err
+		}
 	}
 	return nil, fmt.Errorf("the image has no layer %s", h)
 }
 
-func (i *image) Layers() ([]v1.Layer, error) {
-	out := make([]v1.Layer, len(i.diffIDs))
-	for n := range out {
-		out[n] = &layer{i.manifest.Layers[n], i.diffIDs[n], i.blobs}
-	}
-	return out, nil
-}
+func (i *image) Layers() ([]v1.Layer, error) { return slices.Clone(i.layers), nil }
 
 // open returns a blob of the image. At the end of a layer it has compared what the layer unpacks
 // to.
 func (i *image) open(d v1.Descriptor) (io.ReadCloser, error) {
 	r, err := i.blobs.open(d)
-	if n := slices.IndexFunc(i.manifest.Layers, func(l v1.Descriptor) bool { return l.Digest == d.Digest }); n >= 0 &&
-		err == nil {
-		return checkUnpacked(r, i.diffIDs[n]), nil
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	l, err := i.find(d.Digest, v1.Layer.Digest)
+	if err != nil {
+		return r, nil //nolint:nilerr // the config
+	}
+	diffID, err := l.DiffID()
+	return checkUnpacked(r, diffID), err
 }
 
 // layer is one layer of an image.
@@ -164,10 +163,12 @@ func LayerNames(img v1.Image) map[v1.Hash]string {
 // namesWithArch is LayerNames for an artifact that may have images for several architectures.
 func namesWithArch(img v1.Image) map[v1.Hash]string {
 	names := LayerNames(img)
-	if config, err := img.ConfigFile(); err == nil && config.Architecture != "" {
-		for digest := range names {
-			names[digest] += " " + config.Architecture
-		}
+	config, err := img.ConfigFile()
+	if err != nil || config.Architecture == "" {
+		return names
+	}
+	for digest := range names {
+		names[digest] += " " + config.Architecture
 	}
 	return names
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/strictjson"
@@ -36,21 +37,20 @@ const layoutJobs = 4
 // Content is verified while it is written. A blob that is there with its size, and has not changed
 // since the index was written, stays as it is and is not read. One that changed later is hashed,
 // and replaced if it is damaged.
+//
+// Package layout of go-containerregistry does none of this: it writes the index in place, takes a
+// blob of the right size for the right one, and knows no other writer.
 func WriteLayout(
 	ctx context.Context,
 	dir, tag string,
 	t Artifact,
 	attachments ...Attachment,
-) error {
-	if err := writeLayout(ctx, dir, tag, t, attachments); err != nil {
-		return fmt.Errorf("write OCI layout %s: %w", dir, outfile.DiskFull(dir, err))
-	}
-	return nil
-}
-
-func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments []Attachment) (err error) {
+) (err error) {
+	defer failure.Wrap(&err, "write OCI layout %s", dir)
+	defer func() { err = outfile.DiskFull(dir, err) }()
 	store := filepath.Join(dir, "blobs", "sha256")
-	if err := os.MkdirAll(store, 0o755); err != nil {
+	err = os.MkdirAll(store, 0o755)
+	if err != nil {
 		return err
 	}
 	unlock, err := outfile.LockFolder(ctx, dir)
@@ -59,43 +59,31 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	g, err := readGraph(dir)
-	if err == nil && t != nil {
-		err = g.add(t, tag, "")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = g.attach(attachments)
+	err = g.add(t, tag, "")
+	if err != nil {
+		return err
 	}
+	err = g.attach(attachments)
 	if err != nil {
 		return err
 	}
 	outfile.Sweep(store, ".")
-	var index unix.Stat_t
-	_ = unix.Stat(filepath.Join(dir, "index.json"), &index) // no index: everything there is hashed
-	indexed := index.Ctim.Nano()
-	var written atomic.Bool
-	jobs, jctx := errgroup.WithContext(ctx)
-	jobs.SetLimit(layoutJobs)
-	for _, b := range g.blobs {
-		jobs.Go(func() error {
-			path := filepath.Join(store, b.Desc.Digest.Hex)
-			if b.intact(jctx, path, indexed) {
-				return nil
-			}
-			written.Store(true)
-			return outfile.ReplaceSwept(path, func(w io.Writer) error { return b.Copy(jctx, w, nil) })
-		})
-	}
-	if err := jobs.Wait(); err != nil {
+	written, err := g.writeBlobs(ctx, dir, store)
+	if err != nil {
 		return err
 	}
-	if err := replaceText(dir, "oci-layout", []byte(LayoutVersion)); err != nil {
+	err = replaceText(dir, "oci-layout", []byte(LayoutVersion))
+	if err != nil {
 		return err
 	}
 	raw, err := g.rawIndex()
 	if err != nil {
 		return err
 	}
-	if !written.Load() {
+	if !written {
 		return replaceText(dir, "index.json", raw)
 	}
 	// The index gets a later time than every blob, so that the next build reads none of them.
@@ -107,6 +95,28 @@ func writeLayout(ctx context.Context, dir, tag string, t Artifact, attachments [
 	return writeText(dir, "index.json", raw)
 }
 
+// writeBlobs writes those blobs that the layout lacks, and says whether there were any.
+func (g *graph) writeBlobs(ctx context.Context, dir, store string) (bool, error) {
+	var index unix.Stat_t
+	_ = unix.Stat(filepath.Join(dir, "index.json"), &index) // no index: everything there is hashed
+	indexed := index.Ctim.Nano()
+	var written atomic.Bool
+	jobs, ctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(layoutJobs)
+	for _, b := range g.blobs {
+		jobs.Go(func() error {
+			path := filepath.Join(store, b.Desc.Digest.Hex)
+			if b.intact(ctx, path, indexed) {
+				return nil
+			}
+			written.Store(true)
+			return outfile.ReplaceSwept(path, func(w io.Writer) error { return b.Copy(ctx, w, nil) })
+		})
+	}
+	err := jobs.Wait()
+	return written.Load(), err
+}
+
 // clockTick is longer than the step of the clock by which a file system notes times.
 const clockTick = 20 * time.Millisecond
 
@@ -114,21 +124,25 @@ const clockTick = 20 * time.Millisecond
 // read.
 func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
 	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
-		st.Size != b.Desc.Size {
+	err := unix.Stat(path, &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != b.Desc.Size {
 		return false
 	}
+	if st.Ctim.Nano() < indexed {
+		return true
+	}
 	b.Open = func() (io.ReadCloser, error) { return bounded.Open(path) }
-	return st.Ctim.Nano() < indexed || b.Copy(ctx, io.Discard, nil) == nil
+	damage := b.Copy(ctx, io.Discard, nil)
+	return damage == nil
 }
 
 // replaceText writes a small file of a layout, unless it has that text.
 func replaceText(dir, name string, text []byte) error {
-	if have, err := folder(dir).read(name, int64(len(text))); err == nil &&
-		bytes.Equal(have, text) {
-		return nil
+	have, err := folder(dir).read(name, int64(len(text)))
+	if err != nil || !bytes.Equal(have, text) {
+		return writeText(dir, name, text)
 	}
-	return writeText(dir, name, text)
+	return nil
 }
 
 func writeText(dir, name string, text []byte) error {
@@ -153,26 +167,25 @@ func readGraph(dir string) (*graph, error) {
 	g.index, err = strictjson.Decode[v1.IndexManifest](raw)
 	if err != nil {
 		return nil, fmt.Errorf(
-			"its index.json is malformed: %w; remove the folder to begin a new layout",
-			err,
+			"its index.json is malformed: %w; remove the folder to begin a new layout", err,
 		)
 	}
 	if g.index.SchemaVersion != 2 {
-		err = fmt.Errorf(
+		return nil, fmt.Errorf(
 			"its index.json has schema version %d, want 2; write to another folder",
 			g.index.SchemaVersion,
 		)
 	}
-	return g, err
+	return g, nil
 }
 
 // Copy writes a blob to w. It returns an error if the blob does not match its descriptor. progress
 // is that of [fetch.Copy].
-func (b Blob) Copy(ctx context.Context, w io.Writer, progress func(int64)) (err error) {
+func (b Blob) Copy(ctx context.Context, w io.Writer, progress func(int64)) error {
 	r, err := b.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer r.Close()
 	return fetch.Copy(ctx, w, Verify(r, b.Desc, "blob"), progress)
 }

@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -82,17 +81,18 @@ func ParseLocal(text string) (LocalRef, bool) {
 // registry, in whose place a folder of the same name must not come.
 func Named(text string) string {
 	host, _, path := strings.Cut(text, "/")
-	if IsLocal(text) ||
-		path && strings.Trim(host, ".") != "" &&
-			(host == "localhost" || strings.ContainsAny(host, ".:")) {
+	isHost := path && strings.Trim(host, ".") != "" &&
+		(host == "localhost" || strings.ContainsAny(host, ".:"))
+	if IsLocal(text) || isHost {
 		return text
 	}
 	for _, kind := range kinds {
 		l, _ := ParseLocal(kind + ":" + text)
 		err := l.Check()
-		if err == nil || failure.KindOf(err) == failure.Content {
-			return l.text
+		if err != nil && failure.KindOf(err) != failure.Content {
+			continue
 		}
+		return l.text
 	}
 	return text
 }
@@ -101,22 +101,19 @@ func Named(text string) string {
 func (l LocalRef) Tag() string { return l.tag }
 
 func (l LocalRef) failed(err error) error {
-	if _, there := os.Lstat(l.Path); there != nil {
-		name, _, _ := strings.Cut(l.Path, ":")
-		return absentf(
-			"read %s: there is no %s here; a build writes it with --output %s:%s: run this in the folder of that build, or give the path",
-			l.text,
-			name,
-			l.kind,
-			name,
-		)
+	_, missing := os.Lstat(l.Path)
+	if missing == nil {
+		return fmt.Errorf("read %s: %w", l.text, err)
 	}
-	return fmt.Errorf("read %s: %w", l.text, err)
+	name, _, _ := strings.Cut(l.Path, ":")
+	return absentf(
+		"read %s: there is no %s here; a build writes it with --output %s:%s: run this in the folder of that build, or give the path",
+		l.text, name, l.kind, name,
+	)
 }
 
 // Check says why the path holds no image, by its index alone.
-func (l LocalRef) Check() error {
-	var err error
+func (l LocalRef) Check() (err error) {
 	if l.kind == "docker-archive" {
 		_, _, err = l.dockerEntries()
 	} else {
@@ -198,12 +195,12 @@ func folder(dir string) files {
 	return func(name string) (io.ReadCloser, error) { return bounded.Open(filepath.Join(dir, name)) }
 }
 
-func (f files) read(name string, limit int64) (_ []byte, err error) {
+func (f files) read(name string, limit int64) ([]byte, error) {
 	r, err := f(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer r.Close()
 	return bounded.Read(r, limit)
 }
 

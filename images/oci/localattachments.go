@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
@@ -19,19 +20,12 @@ import (
 // it and, for an index, to each of its manifests: entries that name a subject, whatever wrote them,
 // .sig and .att, and the entries of indexes of referrers. Referrers of referrers follow what they
 // refer to. A docker-archive has none.
-func LocalAttachments(ctx context.Context, ref string) ([]Attachment, error) {
+func LocalAttachments(ctx context.Context, ref string) (out []Attachment, err error) {
 	l, ok := ParseLocal(ref)
 	if !ok || l.kind == "docker-archive" {
 		return nil, nil
 	}
-	all, err := l.attachments(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read what belongs to %s: %w", ref, err)
-	}
-	return all, nil
-}
-
-func (l LocalRef) attachments(ctx context.Context) (out []Attachment, err error) {
+	defer failure.Wrap(&err, "read what belongs to %s", ref)
 	index, b, err := l.index()
 	if err != nil {
 		return nil, err
@@ -49,14 +43,12 @@ func (l LocalRef) attachments(ctx context.Context) (out []Attachment, err error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := f.add(d.Digest, attachmentTag(d)); err != nil {
+		err := f.add(d.Digest, attachmentTag(d))
+		if err != nil {
 			return nil, err
 		}
 	}
-	var subjects []v1.Hash
-	for _, d := range slices.Backward(content.Documents) { // an index before its manifests
-		subjects = append(subjects, d.Desc.Digest)
-	}
+	subjects := content.Subjects()
 	for i := 0; i < len(subjects); i++ {
 		for _, a := range f.of(subjects[i]) {
 			out = append(out, a)
@@ -101,11 +93,12 @@ func (f *finder) add(h v1.Hash, tag string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the layout does not have everything
 	}
-	if f.size += len(raw); err == nil && f.size > maxDocumentBytes {
-		err = fmt.Errorf("its manifests have more than %d bytes", maxDocumentBytes)
-	}
 	if err != nil {
 		return err
+	}
+	f.size += len(raw)
+	if f.size > maxDocumentBytes {
+		return fmt.Errorf("its manifests have more than %d bytes", maxDocumentBytes)
 	}
 	if tag != "" && path.Ext(tag) == "" {
 		list, err := parseReferrers(raw)
@@ -113,16 +106,15 @@ func (f *finder) add(h v1.Hash, tag string) error {
 			return fmt.Errorf("%s: %w", tag, err)
 		}
 		for _, d := range list.Manifests {
-			if err := f.add(d.Digest, ""); err != nil {
+			err := f.add(d.Digest, "")
+			if err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	subject := v1.Hash{
-		Algorithm: "sha256",
-		Hex:       strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-"),
-	}
+	hex := strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")
+	subject := v1.Hash{Algorithm: "sha256", Hex: hex}
 	if tag == "" {
 		doc, err := strictjson.Decode[attached](raw)
 		if err != nil || doc.Subject.Digest.Hex == "" {

@@ -3,6 +3,7 @@ package oci
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,10 +80,12 @@ func kindOf(raw []byte) (index bool, err error) {
 // documents may omit it.
 func mediaTypeOf(raw []byte) types.MediaType {
 	doc, err := strictjson.Decode[outline](raw)
-	if err == nil && doc.MediaType != "" {
+	switch {
+	case err != nil:
+		return types.OCIManifestSchema1
+	case doc.MediaType != "":
 		return doc.MediaType
-	}
-	if index, err := kindOf(raw); err == nil && index {
+	case doc.Manifests != nil:
 		return types.OCIImageIndex
 	}
 	return types.OCIManifestSchema1
@@ -94,42 +97,43 @@ func ChooseManifest(
 	ref, arch string,
 	top []byte,
 	load func(v1.Descriptor) ([]byte, error),
-) ([]byte, error) {
+) (_ []byte, err error) {
+	defer func() {
+		_, platform := errors.AsType[*PlatformError](err) // it names ref
+		if !platform {
+			failure.Wrap(&err, "%s", ref)
+		}
+	}()
 	for range maxDepth {
 		index, err := kindOf(top)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", ref, err)
+			return nil, err
 		}
 		if !index || arch == "" {
 			return top, nil
 		}
 		doc, err := strictjson.Decode[v1.IndexManifest](top)
 		if err != nil {
-			return nil, fmt.Errorf("%s: the index is malformed: %w", ref, err)
+			return nil, fmt.Errorf("the index is malformed: %w", err)
 		}
 		next, err := pick(ref, arch, doc.Manifests)
 		if err != nil {
 			return nil, err
 		}
-		top, err = loadChecked(next, load)
+		err = checkDescriptor(next)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", ref, err)
+			return nil, err
+		}
+		top, err = load(next)
+		if err != nil {
+			return nil, err
+		}
+		err = checkSize(next, top)
+		if err != nil {
+			return nil, err
 		}
 	}
-	return nil, malformed("%s: indexes within indexes, more than %d deep", ref, maxDepth)
-}
-
-// loadChecked loads a document, and compares it with its descriptor.
-func loadChecked(d v1.Descriptor, load func(v1.Descriptor) ([]byte, error)) ([]byte, error) {
-	err := checkDescriptor(d)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := load(d)
-	if err != nil {
-		return nil, err
-	}
-	return raw, checkSize(d, raw)
+	return nil, malformed("indexes within indexes, more than %d deep", maxDepth)
 }
 
 // pick returns the entry for linux/arch. Of several variants it takes the most basic one, because
@@ -193,9 +197,10 @@ func checkSize(d v1.Descriptor, raw []byte) error {
 // of an image as the image's config does.
 func (b Blobs) named(d v1.Descriptor) ([]byte, error) {
 	raw, err := b.Document(d.Digest, MaxManifest)
-	if err == nil {
-		err = checkSize(d, raw)
+	if err != nil {
+		return nil, err
 	}
+	err = checkSize(d, raw)
 	if err != nil || b.manifest != nil || d.Platform == nil || d.Platform.OS == "unknown" {
 		return raw, err
 	}
@@ -207,9 +212,17 @@ func (b Blobs) named(d v1.Descriptor) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := v1.Platform{OS: cmp.Or(cf.OS, d.Platform.OS), Architecture: cf.Architecture, Variant: cmp.Or(cf.Variant, d.Platform.Variant)}
-	if is.OS != d.Platform.OS || is.Architecture != d.Platform.Architecture || d.Platform.Variant != "" && is.Variant != d.Platform.Variant {
-		return nil, fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
+	want := d.Platform
+	is := v1.Platform{
+		OS:           cmp.Or(cf.OS, want.OS),
+		Architecture: cf.Architecture,
+		Variant:      cmp.Or(cf.Variant, want.Variant),
+	}
+	if is.OS != want.OS || is.Architecture != want.Architecture ||
+		want.Variant != "" && is.Variant != want.Variant {
+		return nil, fmt.Errorf(
+			"%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, want,
+		)
 	}
 	return raw, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
@@ -32,34 +33,25 @@ func WriteOCIArchive(
 	file, repository, tag string,
 	t Artifact,
 	attachments ...Attachment,
-) error {
-	members, err := layoutMembers(repository, tag, t, attachments)
-	if err == nil {
-		err = writeTar(ctx, file, members)
-	}
+) (err error) {
+	defer failure.Wrap(&err, "write OCI archive %s", file)
+	full, err := newTag(repository + ":" + tag)
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
-	}
-	return nil
-}
-
-func layoutMembers(
-	repository, tag string,
-	t Artifact,
-	attachments []Attachment,
-) (map[string]Blob, error) {
-	full, err := name.NewTag(repository + ":" + tag)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not repository:tag: %w", repository+":"+tag, err)
+		return err
 	}
 	g := newGraph()
-	if err := g.add(t, tag, strings.Replace(full.Name(), name.DefaultRegistry+"/", "docker.io/", 1)); err != nil {
-		return nil, err
+	err = g.add(t, tag, strings.Replace(full.Name(), name.DefaultRegistry+"/", "docker.io/", 1))
+	if err != nil {
+		return err
 	}
-	if err := g.attach(attachments); err != nil {
-		return nil, err
+	err = g.attach(attachments)
+	if err != nil {
+		return err
 	}
 	index, err := g.rawIndex()
+	if err != nil {
+		return err
+	}
 	members := map[string]Blob{
 		"index.json": BytesBlob("", index, nil),
 		"oci-layout": BytesBlob("", []byte(LayoutVersion), nil),
@@ -67,61 +59,57 @@ func layoutMembers(
 	for h, b := range g.blobs {
 		members["blobs/sha256/"+h.Hex] = b
 	}
-	return members, err
+	return writeTar(ctx, file, members)
+}
+
+func newTag(ref string) (name.Tag, error) {
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return tag, fmt.Errorf("%q is not repository:tag: %w", ref, err)
+	}
+	return tag, nil
 }
 
 // WriteDockerArchive writes an image as `docker save` does, for `docker load`. ref (repository:tag)
 // is the name that the image gets there. It accepts an index with one image. Layers must be gzip or
 // uncompressed, because docker does not load others from such archives. For other layers and for
 // several images the error is ErrNotForDocker.
-func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error {
-	members, err := dockerMembers(ref, t)
-	if err == nil {
-		err = writeTar(ctx, file, members)
-	}
+//
+// Package tarball of go-containerregistry writes the same format, but does not verify what it
+// writes, and does not end with ctx.
+func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) (err error) {
+	defer failure.Wrap(&err, "write docker-archive %s", file)
+	tag, err := newTag(ref)
 	if err != nil {
-		return fmt.Errorf("write docker-archive %s: %w", file, err)
-	}
-	return nil
-}
-
-func dockerMembers(ref string, t Artifact) (map[string]Blob, error) {
-	tag, err := name.NewTag(ref)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not repository:tag: %w", ref, err)
+		return err
 	}
 	all, err := Collect(t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(all.images) != 1 {
-		return nil, fmt.Errorf(
+		return fmt.Errorf(
 			"%w: it takes one image, this index has %d; name one architecture, or write an oci-archive",
-			ErrNotForDocker,
-			len(all.images),
+			ErrNotForDocker, len(all.images),
 		)
 	}
 	m, err := parseGeneric(all.images[0].Raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// The name as docker shows it: without docker's own registry.
-	shown := strings.TrimPrefix(
-		strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"),
-		"library/",
-	)
+	shown := strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/")
 	e := tarball.Descriptor{
 		Config:   m.Config.Digest.Hex + ".json",
-		RepoTags: []string{shown},
+		RepoTags: []string{strings.TrimPrefix(shown, "library/")},
 		Layers:   []string{},
 	}
 	members := map[string]Blob{}
 	for _, b := range all.Blobs {
 		if b.Desc.MediaType == types.OCILayerZStd {
-			return nil, fmt.Errorf(
+			return fmt.Errorf(
 				"%w: layer %s is zstd; build with --compression gzip, or write an oci-archive",
-				ErrNotForDocker,
-				b.Desc.Digest,
+				ErrNotForDocker, b.Desc.Digest,
 			)
 		}
 		members[dockerMember(b.Desc)] = b
@@ -130,8 +118,11 @@ func dockerMembers(ref string, t Artifact) (map[string]Blob, error) {
 		e.Layers = append(e.Layers, dockerMember(d))
 	}
 	raw, err := json.Marshal(tarball.Manifest{e})
+	if err != nil {
+		return err
+	}
 	members["manifest.json"] = BytesBlob("", raw, nil)
-	return members, err
+	return writeTar(ctx, file, members)
 }
 
 func dockerMember(d v1.Descriptor) string {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
@@ -47,30 +48,20 @@ func ParseOutputs(texts []string) ([]Output, error) {
 func ParseOutput(text string) (Output, error) {
 	kind, path, _ := strings.Cut(text, ":")
 	o := Output{Kind: kind, Path: path}
-	if !slices.Contains(kinds, kind) {
+	if !slices.Contains(kinds, kind) || path == "" {
 		return o, fmt.Errorf(
-			"%q: %q is not known: give oci:DIR, oci-archive:FILE or docker-archive:FILE",
-			text,
-			kind,
-		)
-	}
-	if path == "" {
-		return o, fmt.Errorf(
-			"%q names no path: give oci:DIR, oci-archive:FILE or docker-archive:FILE",
-			text,
+			"%q is no output: give oci:DIR, oci-archive:FILE or docker-archive:FILE", text,
 		)
 	}
 	if strings.ContainsRune(path, 0) {
 		return o, fmt.Errorf("%q has a NUL byte in its path", text)
 	}
 	_, rest := existing(path)
-	if name, tag, ok := strings.Cut(rest, ":"); ok {
+	name, tag, ok := strings.Cut(rest, ":")
+	if ok {
 		return o, fmt.Errorf(
 			"%s: %q is taken for a tag, but images get theirs from driver and system: give %s:%s",
-			o,
-			tag,
-			kind,
-			strings.TrimSuffix(path, rest)+name,
+			o, tag, kind, strings.TrimSuffix(path, rest)+name,
 		)
 	}
 	return o, nil
@@ -78,40 +69,38 @@ func ParseOutput(text string) (Output, error) {
 
 // existing splits a path into the longest part that exists and the rest of the text.
 func existing(path string) (there, rest string) {
-	for there = path; ; there = filepath.Dir(there) {
-		if _, err := os.Lstat(there); err == nil || there == "." || there == "/" {
-			break
-		}
+	there = path
+	_, err := os.Lstat(there)
+	for err != nil && there != "." && there != "/" {
+		there = filepath.Dir(there)
+		_, err = os.Lstat(there)
 	}
 	return there, strings.TrimPrefix(path, there)
 }
 
 // Check says why nothing can be written there, before the work on the image begins. It creates a
 // temporary file and removes it.
-func (o Output) Check() error {
-	if err := o.check(); err != nil {
-		return fmt.Errorf("%s: %w", o, err)
-	}
-	return nil
-}
-
-func (o Output) check() error {
+func (o Output) Check() (err error) {
+	defer failure.Wrap(&err, "%s", o)
 	if o.Kind != "oci" {
 		return outfile.Check(o.Path)
 	}
 	there, _ := existing(filepath.Join(o.Path, "blobs", "sha256"))
-	if err := outfile.CheckFolder(there); err != nil {
+	err = outfile.CheckFolder(there)
+	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(o.Path); errors.Is(err, fs.ErrNotExist) {
+	_, err = os.Lstat(o.Path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is created
 	}
 	for _, name := range []string{"oci-layout", "index.json"} {
-		if err := outfile.CheckReplace(filepath.Join(o.Path, name)); err != nil {
+		err := outfile.CheckReplace(filepath.Join(o.Path, name))
+		if err != nil {
 			return err
 		}
 	}
-	_, err := readGraph(o.Path)
+	_, err = readGraph(o.Path)
 	return err
 }
 
@@ -145,30 +134,19 @@ func (o Output) Write(
 	attachments ...Attachment,
 ) (ref string, err error) {
 	repository = cmp.Or(repository, "driver")
+	ref = o.String() + ":" + tag
 	switch o.Kind {
 	case "oci":
-		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t, attachments...)
+		return ref, WriteLayout(ctx, o.Path, tag, t, attachments...)
 	case "oci-archive":
-		return o.String() + ":" + tag, WriteOCIArchive(
-			ctx,
-			o.Path,
-			repository,
-			tag,
-			t,
-			attachments...)
-	default:
-		if len(attachments) > 0 {
-			return "", fmt.Errorf(
-				"write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive",
-				o,
-				ErrNotForDocker,
-			)
-		}
-		return o.String() + ":" + repository + ":" + tag, WriteDockerArchive(
-			ctx,
-			o.Path,
-			repository+":"+tag,
-			t,
+		return ref, WriteOCIArchive(ctx, o.Path, repository, tag, t, attachments...)
+	}
+	if len(attachments) > 0 {
+		return "", fmt.Errorf(
+			"write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive",
+			o, ErrNotForDocker,
 		)
 	}
+	named := repository + ":" + tag
+	return o.String() + ":" + named, WriteDockerArchive(ctx, o.Path, named, t)
 }

@@ -233,7 +233,7 @@ func TestOutputs(t *testing.T) {
 	for text, want := range map[string]string{
 		"oci:" + in("layout"): "", "oci:" + in("new/layout"): "", "oci-archive:" + in("x.tar"): "", "docker-archive:" + in("file"): "", "oci:" + in("with:colon"): "",
 		"oci-archive:" + in("with:colon/x.tar"): "", "docker-archive:/dev/null": "",
-		"": "is not known", "dist": "is not known", "oci:": "no path", "tar:x": "is not known", "oci:a\x00b": "NUL",
+		"": "is no output", "dist": "is no output", "oci:": "is no output", "tar:x": "is no output", "oci:a\x00b": "NUL",
 		"oci:" + in("x:tag"): "give oci:" + in("x"), "docker-archive:" + in("x.tar:team/driver:1"): "give docker-archive:" + in("x.tar"), "oci:x:tag": "give oci:x",
 		"oci-archive:" + in("with:colon/x.tar:1"): "give oci-archive:" + in("with:colon/x.tar"),
 		"oci:" + in("file"):                       "no folder", "oci:" + in("file/x"): "no folder", "oci:" + in("linked"): "a link", "oci:" + in("blocked"): "no folder", "oci:" + in("old"): "schema version 1, want 2",

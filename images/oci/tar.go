@@ -17,17 +17,17 @@ type Member struct {
 // Each content is compared with its descriptor on the way. progress, if there is one, is called
 // often, with the bytes that are written.
 func WriteTar(ctx context.Context, w io.Writer, members []Member, progress func(done int64)) error {
+	if progress == nil {
+		progress = func(int64) {}
+	}
 	out := tar.NewWriter(w)
 	done := int64(0)
 	for _, m := range members {
 		err := out.WriteHeader(TarHeader(m.Name, m.Blob.Desc.Size))
-		if err == nil {
-			err = m.Blob.Copy(ctx, out, func(now int64) {
-				if progress != nil {
-					progress(done + now)
-				}
-			})
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
 		}
+		err = m.Blob.Copy(ctx, out, func(now int64) { progress(done + now) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}

@@ -96,10 +96,7 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 	if err != nil {
 		return nil, p.fail(err)
 	}
-	var subjects []v1.Hash
-	for _, d := range slices.Backward(content.Documents) { // an index before its manifests
-		subjects = append(subjects, d.Desc.Digest)
-	}
+	subjects := content.Subjects()
 	f := finder{pull: p, seen: map[v1.Hash]bool{}}
 	for range maxReferrerDepth {
 		subjects, err = f.level(ctx, subjects)
