@@ -69,7 +69,7 @@ var schemas = map[string]printed{
 	},
 	"fleet": {
 		"What a fleet needs, as driver-build fleet -o json prints it",
-		reflect.TypeFor[fleet.Plan](),
+		reflect.TypeFor[fleet.Recommendation](),
 		false,
 	},
 	"recipe": {

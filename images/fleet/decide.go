@@ -52,8 +52,11 @@ func (m *machine) tag() string {
 	return tag
 }
 
+// served reports whether a machine gets a driver.
+func (m *machine) served() bool { return m.code == "" }
+
 // free reports whether a machine gets a driver and has no pool yet.
-func (m *machine) free() bool { return m.code == "" && !m.pooled }
+func (m *machine) free() bool { return m.served() && !m.pooled }
 
 // refuse takes the driver from a machine.
 func (m *machine) refuse(code, format string, args ...any) {
@@ -66,8 +69,8 @@ func (m *machine) refuse(code, format string, args ...any) {
 	}
 }
 
-// Decide makes the plan of a fleet.
-func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
+// Recommend says what each node of a fleet gets.
+func Recommend(m *matrix.Matrix, nodes []Node, o Options) (*Recommendation, error) {
 	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
@@ -77,20 +80,18 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 		targets: map[string][]matrix.Target{},
 		known:   map[string]machine{},
 	}
-	p := &Plan{
+	r := &Recommendation{
 		Schema:  Schema,
 		Nodes:   len(nodes),
-		Images:  []Image{},
+		Images:  []NeededImage{},
 		Pools:   []Pool{},
 		Without: []Without{},
 		hit:     map[string]bool{},
 		Managed: o.Managed,
 	}
-	var all []*machine
-	nodes = slices.SortedFunc(
-		slices.Values(nodes),
-		func(a, b Node) int { return cmp.Compare(a.Name, b.Name) },
-	)
+	var all machines
+	byName := func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }
+	nodes = slices.SortedFunc(slices.Values(nodes), byName)
 	for i := range nodes {
 		one := c.choose(&nodes[i])
 		if driver := one.Driver(); driver != "" && (one.code == NoGPU || one.code == GPUUnknown) {
@@ -104,89 +105,101 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 		all = append(all, one)
 	}
 	if slices.ContainsFunc(all, func(m *machine) bool { return m.Labels != nil }) {
-		p.choosePools(all, o)
+		r.choosePools(all, o)
 	}
-	p.collect(c, all)
-	p.noteHits(all)
-	p.warnOfSwitches(all)
-	return p, nil
+	r.collect(c, all)
+	r.noteHits(all)
+	return r, nil
 }
 
-// grouped returns the element of a list with a key, which is made at its first use.
-func grouped[T any](list *[]T, position map[string]int, key string, first func() T) *T {
-	at, ok := position[key]
-	if !ok {
-		at = len(*list)
-		position[key] = at
-		*list = append(*list, first())
+// collect says what the machines need: each image once, and each reason, hint and warning once with
+// the names of its nodes.
+func (r *Recommendation) collect(c *chooser, all machines) {
+	served := all.where((*machine).served)
+	for _, g := range served.by(c.tags) {
+		r.Images = append(r.Images, c.image(g))
 	}
-	return &(*list)[at]
-}
-
-// collect adds what the machines need, each image once, and what is to be said of them.
-func (p *Plan) collect(c *chooser, all []*machine) {
-	images := map[string]int{}
-	without := map[string]int{}
-	hints := map[string]int{}
-	// nodes by warnings: what stands before and after their names
-	warned := map[[2]string][]string{}
-	warn := func(m *machine, before, after string) {
-		text := [2]string{before, after}
-		warned[text] = append(warned[text], m.Name)
+	for _, g := range served.by(c.hints) {
+		r.Hints = append(r.Hints, Hint{Text: g.key, Nodes: g.nodes.names()})
 	}
-	for _, m := range all {
-		if m.code != "" {
-			w := grouped(&p.Without, without, m.code+"\x00"+m.reason, func() Without { return Without{Code: m.code, Reason: m.reason} })
-			w.Nodes = append(w.Nodes, m.Name)
-			if driver := m.Driver(); driver != "" && !slices.Contains(w.Running, driver) {
-				w.Running = append(w.Running, driver)
-			}
-			continue
-		}
-		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m, m.tag(), m.kernel) })
-		im.add(m)
-		if tag := m.setTag(c.options); tag != "" {
-			grouped(&p.Images, images, tag, func() Image { return c.image(m, tag, m.Kernel) }).add(m)
-		}
-		for _, text := range []string{c.heldBack(m), osrelease.Hint(m.OSImage, m.Kernel), m.unnamed(), c.maybeManaged(m)} {
-			if text != "" {
-				hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
-				hint.Nodes = append(hint.Nodes, m.Name)
-			}
-		}
-		if m.need.unknown != "" {
-			warn(m, m.need.unknown+" of ", " is "+gpus.TakenForNew)
-		}
-		if m.GPUs.Unnamed != "" {
-			warn(m, "the label "+m.GPUs.Unnamed+" of ", " names no known GPU: all that it says is that there is one")
-		}
-		if !m.readsZstd() {
-			warn(m, m.Runtime+" of ", " does not read images of --compression zstd: give them images of --compression gzip")
-		}
-		for _, t := range m.Taints {
-			if !slices.Contains(p.Taints, t) && t.keepsOff() {
-				p.Taints = append(p.Taints, t)
-			}
-		}
+	for _, g := range served.by((*machine).warnings) {
+		names := strings.Join(g.nodes.names(), ", ")
+		r.Warnings = append(r.Warnings, strings.Replace(g.key, theNodes, names, 1))
 	}
-	for i := range p.Images {
-		p.Images[i].close()
+	for _, g := range all.by((*machine).refusals) {
+		r.Without = append(r.Without, Without{
+			Code:    g.nodes[0].code,
+			Reason:  g.nodes[0].reason,
+			Nodes:   g.nodes.names(),
+			Running: g.nodes.running(),
+		})
 	}
-	for text, nodes := range warned {
-		p.Warnings = append(p.Warnings, text[0]+strings.Join(nodes, ", ")+text[1])
+	for _, m := range served {
+		r.Taints = append(r.Taints, m.Taints...)
 	}
-	slices.Sort(p.Warnings)
-	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
-	slices.SortFunc(p.Without, func(a, b Without) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason)) })
-	slices.SortFunc(p.Taints, func(a, b Taint) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
+	r.Taints = slices.DeleteFunc(r.Taints, func(t Taint) bool { return !t.keepsOff() })
+	slices.SortFunc(r.Taints, Taint.compare)
+	r.Taints = slices.Compact(r.Taints)
+	slices.Sort(r.Warnings)
+	slices.SortFunc(r.Images, func(a, b NeededImage) int { return cmp.Compare(a.Tag, b.Tag) })
+	slices.SortFunc(r.Without, func(a, b Without) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason))
 	})
 }
 
+// compare orders taints by key, value and effect.
+func (t Taint) compare(other Taint) int {
+	return cmp.Or(
+		cmp.Compare(t.Key, other.Key),
+		cmp.Compare(t.Value, other.Value),
+		cmp.Compare(t.Effect, other.Effect),
+	)
+}
+
+// refusals returns the code and reason for which a machine gets no driver.
+func (m *machine) refusals() []string {
+	if m.served() {
+		return nil
+	}
+	return []string{m.code + " " + m.reason}
+}
+
+// theNodes stands for the names of nodes in a warning.
+const theNodes = "\x00"
+
+// warnings say what may be wrong with a driver for a machine.
+func (m *machine) warnings() (all []string) {
+	if m.need.unknown != "" {
+		all = append(all, m.need.unknown+" of "+theNodes+" is "+gpus.TakenForNew)
+	}
+	if m.GPUs.Unnamed != "" {
+		all = append(all, "the label "+m.GPUs.Unnamed+" of "+theNodes+
+			" names no known GPU: all that it says is that there is one")
+	}
+	if !m.readsZstd() {
+		all = append(all, m.Runtime+" of "+theNodes+
+			" does not read images of --compression zstd: give them images of --compression gzip")
+	}
+	if lacking := m.lacks(m.target); len(lacking) > 0 {
+		all = append(all, fmt.Sprintf("%s: driver %s comes without %s, which the matrix does not have: %s. "+
+			"Choose one whose components driver-build list shows without a question mark",
+			theNodes, m.target.Driver.Version, strings.Join(lacking, " and "), consequence))
+	}
+	return all
+}
+
+// hints say what machines with a driver could do better.
+func (c *chooser) hints(m *machine) []string {
+	all := []string{c.heldBack(m), osrelease.Hint(m.OSImage, m.Kernel), m.unnamed(), c.maybeManaged(m)}
+	return slices.DeleteFunc(all, isEmpty)
+}
+
+func isEmpty(text string) bool { return text == "" }
+
 // Unserved are the machines with a GPU that get nothing.
-func (p *Plan) Unserved() []Without {
+func (r *Recommendation) Unserved() []Without {
 	return slices.DeleteFunc(
-		slices.Clone(p.Without),
+		slices.Clone(r.Without),
 		func(w Without) bool { return slices.Contains(elsewhere, w.Code) },
 	)
 }
@@ -206,10 +219,10 @@ func CheckReason(code string) error {
 
 // CheckServed returns an error if a machine with a GPU gets nothing, for a reason that is not
 // accepted. "all" accepts every reason.
-func (p *Plan) CheckServed(accepted []string) error {
+func (r *Recommendation) CheckServed(accepted []string) error {
 	count := 0
 	codes := []string(nil)
-	for _, w := range p.Unserved() {
+	for _, w := range r.Unserved() {
 		if !slices.Contains(accepted, w.Code) && !slices.Contains(accepted, "all") {
 			count += len(w.Nodes)
 			codes = append(codes, w.Code)

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,31 +97,6 @@ func (m *machine) refuseFabric(t matrix.Target) {
 	)
 }
 
-// warnOfSwitches warns of drivers without components that machines need: they were named, or the
-// systems load their modules.
-func (p *Plan) warnOfSwitches(all []*machine) {
-	nodes := map[string][]string{} // by driver and components
-	for _, m := range all {
-		lacking := m.lacks(m.target)
-		if m.code == "" && len(lacking) > 0 {
-			what := m.target.Driver.Version + " comes without " + strings.Join(lacking, " and ")
-			nodes[what] = append(nodes[what], m.Name)
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(nodes)) {
-		p.Warnings = append(
-			p.Warnings,
-			fmt.Sprintf(
-				"%s: driver %s, which the matrix does not have: %s. Choose one whose components "+
-					"driver-build list shows without a question mark",
-				strings.Join(nodes[what], ", "),
-				what,
-				consequence,
-			),
-		)
-	}
-}
-
 // unnamed says what may go wrong on a machine whose GPU nothing names; "" if nothing may.
 func (m *machine) unnamed() string {
 	fabric := m.target.Driver.Components.Lacks(m.target.Arch, []string{matrix.FabricManager})
@@ -138,11 +112,11 @@ func (m *machine) unnamed() string {
 }
 
 // noteHits notes which advisories are about a machine that gets their driver.
-func (p *Plan) noteHits(all []*machine) {
+func (r *Recommendation) noteHits(all machines) {
 	for _, m := range all {
 		for _, a := range m.target.Driver.Advisories {
 			if m.hits(a) {
-				p.hit[m.target.Driver.Version+" "+a.ID] = true
+				r.hit[m.target.Driver.Version+" "+a.ID] = true
 			}
 		}
 	}
@@ -150,10 +124,10 @@ func (p *Plan) noteHits(all []*machine) {
 
 // Targets are what the images are made of. Their drivers have the advisories that are about all
 // nodes, or about one that gets the driver.
-func (p *Plan) Targets() (all []matrix.Target) {
-	for i := range p.Images {
-		for _, t := range p.Images[i].targets {
-			other := func(a matrix.Advisory) bool { return a.Nodes != nil && !p.hit[t.Driver.Version+" "+a.ID] }
+func (r *Recommendation) Targets() (all []matrix.Target) {
+	for i := range r.Images {
+		for _, t := range r.Images[i].targets {
+			other := func(a matrix.Advisory) bool { return a.Nodes != nil && !r.hit[t.Driver.Version+" "+a.ID] }
 			t.Driver.Advisories = slices.DeleteFunc(slices.Clone(t.Driver.Advisories), other)
 			all = append(all, t)
 		}

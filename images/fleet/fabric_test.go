@@ -75,7 +75,7 @@ func TestSwitches(t *testing.T) {
 			o.Drivers = []string{rapid.SampledFrom(m.Drivers).Draw(rt, "driver").Version}
 		}
 		joined, others := drawMany(rt, "joined", switched), drawMany(rt, "other", alone)
-		p := require.Value(fleet.Decide(m, append(joined, others...), o))(rt)
+		p := require.Value(fleet.Recommend(m, append(joined, others...), o))(rt)
 		checkPlan(rt, append(joined, others...), p)
 		warnings := strings.Join(p.Warnings, "\n")
 		for _, im := range p.Images {
@@ -91,8 +91,8 @@ func TestSwitches(t *testing.T) {
 				}
 			}
 		}
-		before := require.Value(fleet.Decide(whole, others, o))(rt)
-		after := require.Value(fleet.Decide(m, others, o))(rt)
+		before := require.Value(fleet.Recommend(whole, others, o))(rt)
+		after := require.Value(fleet.Recommend(m, others, o))(rt)
 		assert.Same(rt, require.Value(json.Marshal(before.Images))(rt), require.Value(json.Marshal(after.Images))(rt))
 		assert.Same(rt, require.Value(json.Marshal(before.Pools))(rt), require.Value(json.Marshal(after.Pools))(rt))
 	})
@@ -108,12 +108,12 @@ func TestUnnamed(t *testing.T) {
 		return item(name, labels, "6.1.0-56-amd64", "Debian GNU/Linux 12 (bookworm)")
 	}
 	all := parse(t, []string{node("a", "nvidia.com/gpu.present"), node("b", nfd+"pci-0302_10de_1eb8.present")})
-	p := require.Value(fleet.Decide(m, all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(t)
 	assert.Equal(t, 0, len(p.Hints))
 	for i := range m.Drivers {
 		m.Drivers[i].Components = nil
 	}
-	p = require.Value(fleet.Decide(m, all, fleet.Options{At: at}))(t)
+	p = require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(t)
 	assert.Equal(t, 1, len(p.Hints))
 	assert.Same(t, []string{"a"}, p.Hints[0].Nodes)
 	assert.ErrorContains(t, errors.New(p.Hints[0].Text), "nothing says which GPU it has, and driver 595.91.07 comes without the fabric manager")
@@ -135,7 +135,7 @@ func TestAdvisoriesOfNodes(t *testing.T) {
 		}
 	}
 	hit := []map[string]string{{"node.kubernetes.io/instance-type": "p6e-gb200.36xlarge"}}
-	warnings := func(p *fleet.Plan) []batch.Warning {
+	warnings := func(p *fleet.Recommendation) []batch.Warning {
 		j := batch.Judge(p.Targets(), at)
 		return j.Warnings
 	}
@@ -145,13 +145,13 @@ func TestAdvisoriesOfNodes(t *testing.T) {
 			o.Drivers = []string{"595.91.07"}
 		}
 		others := append(drawMany(rt, "joined", switched), drawMany(rt, "other", alone)...)
-		without := require.Value(fleet.Decide(m, others, o))(rt)
-		with := require.Value(fleet.Decide(&bad, others, o))(rt)
+		without := require.Value(fleet.Recommend(m, others, o))(rt)
+		with := require.Value(fleet.Recommend(&bad, others, o))(rt)
 		assert.Same(rt, require.Value(json.Marshal(without))(rt), require.Value(json.Marshal(with))(rt))
 		assert.Same(rt, warnings(without), warnings(with))
 
 		hits := drawMany(rt, "hit", hit)
-		with = require.Value(fleet.Decide(&bad, append(others, hits...), o))(rt)
+		with = require.Value(fleet.Recommend(&bad, append(others, hits...), o))(rt)
 		warned := slices.ContainsFunc(warnings(with), func(w batch.Warning) bool { return w.Kind == driverinfo.KnownBad })
 		want := false
 		for _, im := range with.Images {

@@ -48,7 +48,7 @@ func TestRecorded(t *testing.T) {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
 				all := read(t, name+".json")
-				p := require.Value(fleet.Decide(rows(t), all, o))(t)
+				p := require.Value(fleet.Recommend(rows(t), all, o))(t)
 				checkPlan(t, all, p)
 				text := require.Value(json.MarshalIndent(p, "", "  "))(t)
 				goldentest.Compare(t, "testdata/golden/"+name+kind+".json", string(text)+"\n")
@@ -65,7 +65,7 @@ func TestRecorded(t *testing.T) {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	all := read(t, "hosts.txt")
-	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at}))(t)
 	checkPlan(t, all, p)
 	goldentest.Compare(t, "testdata/golden/hosts.json", string(require.Value(json.MarshalIndent(p, "", "  "))(t))+"\n")
 	assert.Equalf(t, 0, len(p.Pools), "pools")
@@ -75,7 +75,7 @@ func TestHosts(t *testing.T) {
 // checkPlan checks what every plan promises: each machine has an image or a reason, and the pools' selectors
 // choose exactly the nodes that they are for. It evaluates selectors as a scheduler does, with the labels of
 // the list.
-func checkPlan(t rapid.TB, all []fleet.Node, p *fleet.Plan) {
+func checkPlan(t rapid.TB, all []fleet.Node, p *fleet.Recommendation) {
 	t.Helper()
 	places := map[string][]string{}
 	for _, im := range p.Images {
@@ -120,7 +120,7 @@ func checkPlan(t rapid.TB, all []fleet.Node, p *fleet.Plan) {
 }
 
 // chooses evaluates a pool's selector and the chart's affinity.
-func chooses(p *fleet.Plan, pool fleet.Pool, n fleet.Node) bool {
+func chooses(p *fleet.Recommendation, pool fleet.Pool, n fleet.Node) bool {
 	if n.Labels == nil {
 		return false
 	}
@@ -135,8 +135,8 @@ func chooses(p *fleet.Plan, pool fleet.Pool, n fleet.Node) bool {
 	return has(pool.NodeSelector) && (len(pool.AnyOf) == 0 || slices.ContainsFunc(pool.AnyOf, has)) && p.ByChart(n.Labels)
 }
 
-// TestGPUs: what GPUs need by their number, their name, or the label of driver-build gpus, which is a limit only
-// where a generation ends. What is in no list gets the newest driver with the open modules, and a warning.
+// TestGPUs: what GPUs need by their number, their name, or the labels of driver-build gpus. What is in no list gets
+// the newest driver with the open modules, and a warning.
 func TestGPUs(t *testing.T) {
 	t.Parallel()
 	device := func(number string) string {
@@ -145,12 +145,10 @@ func TestGPUs(t *testing.T) {
 	m := rows(t)
 	release := require.Value(releases.RequireCUDA(m, "12.0"))(t)
 	for label, want := range map[string]string{
-		`"nvidia.com/driver.branch": "R470"`: "ubuntu2204-r470 470.256.02 ", `"nvidia.com/driver.branch": "R580"`: "ubuntu2204-r580 580.173.02 ",
-		`"nvidia.com/driver.branch": "R595"`: "ubuntu2204 595.91.07 ", `"nvidia.com/driver.branch": "R610"`: "ubuntu2204 595.91.07 ",
-		`"nvidia.com/driver.branch": "none"`:                                                  "no driver drives all of its GPUs, say its labels (nvidia.com/driver.last-branch=none)",
+		`"nvidia.com/driver.last-branch": "R580"`:                                             "ubuntu2204-r580 580.173.02 ",
 		`"nvidia.com/driver.last-branch": "none"`:                                             "no driver drives all of its GPUs, say its labels (nvidia.com/driver.last-branch=none)",
 		`"nvidia.com/driver.last-branch": "R470", "nvidia.com/driver.modules": "proprietary"`: "ubuntu2204-r470 470.256.02 ",
-		`"nvidia.com/driver.branch": "R615", "nvidia.com/driver.modules": "any"`:              "ubuntu2204 595.91.07 ",
+		`"nvidia.com/driver.modules": "any"`:                                                  "ubuntu2204 595.91.07 ",
 		`"nvidia.com/driver.modules": "open", "nvidia.com/gpu.generation": "blackwell"`:       "ubuntu2204-open 595.91.07 open",
 		device("1eb8"): "ubuntu2204 595.91.07 ", device("3182"): "ubuntu2204-open-hgx 595.91.07 open",
 		device("3041"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list", device("3041") + "," + device("1eb8"): "ubuntu2204-new 610.57.04 open 10de:3041 of a is not in the list",
@@ -167,7 +165,7 @@ func TestGPUs(t *testing.T) {
 		if strings.Contains(label, "cuda") {
 			o.CUDA = &release
 		}
-		p := require.Value(fleet.Decide(m, all, o))(t)
+		p := require.Value(fleet.Recommend(m, all, o))(t)
 		checkPlan(t, all, p)
 		got := ""
 		if len(p.Pools) == 1 {
@@ -193,7 +191,7 @@ func TestRuntimes(t *testing.T) {
 	} {
 		items = append(items, strings.Replace(ubuntuNode(fmt.Sprintf("n%d", i), "1eb8"), `"osImage"`, `"containerRuntimeVersion": "`+version+`", "osImage"`, 1))
 	}
-	p := require.Value(fleet.Decide(rows(t), parse(t, items), fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), parse(t, items), fleet.Options{At: at}))(t)
 	assert.Samef(t, []string{
 		"containerd://1.4.13 of n0, n10 does not read images of --compression zstd: give them images of --compression gzip",
 		"docker://20.10.7 of n4 does not read images of --compression zstd: give them images of --compression gzip",
@@ -221,7 +219,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := require.Value(fleet.Decide(m, t4, c.o))(t)
+			p := require.Value(fleet.Recommend(m, t4, c.o))(t)
 			checkPlan(t, t4, p)
 			tag, why := "", ""
 			if len(p.Images) > 0 {
@@ -236,7 +234,7 @@ func TestOptions(t *testing.T) {
 	}
 	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "of the drivers that may be chosen, none that runs CUDA 13.0 is made for debian12 on amd64"} {
 		release := require.Value(releases.RequireCUDA(rows(t), version))(t)
-		p := require.Value(fleet.Decide(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
+		p := require.Value(fleet.Recommend(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
 		got := ""
 		if len(p.Images) > 0 {
 			got = p.Images[0].Tag
@@ -245,6 +243,6 @@ func TestOptions(t *testing.T) {
 		}
 		assert.Equalf(t, want, got, "CUDA %s", version)
 	}
-	_, err := fleet.Decide(m, t4, fleet.Options{At: at, Drivers: []string{"1.2.3"}})
+	_, err := fleet.Recommend(m, t4, fleet.Options{At: at, Drivers: []string{"1.2.3"}})
 	assert.ErrorContains(t, err, `1.2.3`)
 }

@@ -14,62 +14,58 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// image is an image for a machine, before it is added. kernel is the one whose modules it has, if
-// it has any.
-func (c *chooser) image(m *machine, tag, kernel string) Image {
-	d := m.target.Driver
-	im := Image{
-		Tag:    tag,
-		System: m.target.System.ID,
-		Driver: d.Version,
-		CUDA:   releases.CUDAOf(d.Version, d.CUDA),
-		Kernel: kernel,
+// tags returns the tags of the images that a machine needs.
+func (c *chooser) tags(m *machine) []string {
+	return slices.DeleteFunc([]string{m.tag(), m.setTag(c.options)}, isEmpty)
+}
+
+// image is the image of a tag for the machines that need it.
+func (c *chooser) image(g group) NeededImage {
+	first := g.nodes[0]
+	d := first.target.Driver
+	im := NeededImage{
+		Tag:     g.key,
+		System:  first.target.System.ID,
+		Driver:  d.Version,
+		CUDA:    releases.CUDAOf(d.Version, d.CUDA),
+		Kernel:  first.kernel,
+		Nodes:   g.nodes.names(),
+		GPUs:    g.nodes.each(func(m *machine) string { return m.need.String() }),
+		Kernels: g.nodes.each(func(m *machine) string { return m.Node.Kernel }),
+		Archs:   g.nodes.each(func(m *machine) string { return m.target.Arch }),
+		modules: strings.HasSuffix(g.key, recipe.ModulesSuffix),
 	}
-	im.modules = strings.HasSuffix(tag, recipe.ModulesSuffix)
+	if im.modules {
+		im.Kernel = first.Node.Kernel
+	}
 	if c.options.CUDA != nil {
 		im.RunsCUDA = string(batch.RunsCUDA(d, *c.options.CUDA).Support)
+	}
+	for _, arch := range im.Archs {
+		i := slices.IndexFunc(g.nodes, func(m *machine) bool { return m.target.Arch == arch })
+		im.targets = append(im.targets, g.nodes[i].target)
+	}
+	if im.Kernel != "" {
+		im.Flavours = g.nodes.flavours()
 	}
 	return im
 }
 
-// add adds a machine that gets the image.
-func (im *Image) add(m *machine) {
-	im.Nodes, im.GPUs, im.Kernels = append(
-		im.Nodes,
-		m.Name,
-	), append(
-		im.GPUs,
-		m.need.String(),
-	), append(
-		im.Kernels,
-		m.Kernel,
-	)
-	if !slices.Contains(im.Archs, m.target.Arch) {
-		im.Archs = append(im.Archs, m.target.Arch)
-		im.targets = append(im.targets, m.target)
+// flavours returns those that modules for these machines are compiled in, nil if a build compiles
+// them anyway.
+func (all machines) flavours() []string {
+	target := all[0].target
+	target.Flavours = target.Driver.Flavours
+	preferred := all.each(func(m *machine) string { return m.flavours[0] })
+	preferred = recipe.PreferredFlavours(preferred, target.Driver.Version)
+	if slices.Equal(preferred, recipe.CompiledFlavours(target, nil)) {
+		return nil
 	}
-	if im.Kernel != "" && !slices.Contains(im.Flavours, m.flavours[0]) {
-		im.Flavours = append(im.Flavours, m.flavours[0])
-	}
-}
-
-// close puts an image's lists in order. The flavour that a build compiles anyway needs no mention.
-func (im *Image) close() {
-	for _, list := range []*[]string{&im.Archs, &im.GPUs, &im.Kernels} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
-	slices.SortFunc(im.targets, func(a, b matrix.Target) int { return cmp.Compare(a.Arch, b.Arch) })
-	whole := im.targets[0]
-	whole.Flavours = whole.Driver.Flavours
-	im.Flavours = recipe.PreferredFlavours(im.Flavours, im.Driver)
-	if slices.Equal(im.Flavours, recipe.CompiledFlavours(whole, nil)) || len(im.Flavours) == 0 {
-		im.Flavours = nil
-	}
+	return preferred
 }
 
 // group is the image as a build has it.
-func (im *Image) group() batch.Group {
+func (im *NeededImage) group() batch.Group {
 	g := batch.Group{Tag: im.Tag}
 	for _, t := range im.targets {
 		t.Flavours = t.Driver.Flavours
@@ -85,20 +81,20 @@ func (im *Image) group() batch.Group {
 	return g
 }
 
-// Groups are the images as builds have them, in the order of the plan.
-func (p *Plan) Groups() (all []batch.Group) {
-	for i := range p.Images {
-		all = append(all, p.Images[i].group())
+// Groups are the images as builds have them, in their order.
+func (r *Recommendation) Groups() (all []batch.Group) {
+	for i := range r.Images {
+		all = append(all, r.Images[i].group())
 	}
 	return all
 }
 
 // Tasks are the builds that are due: of images that the registry lacks, or of all if it was not
 // asked. The flags of the batch are repeated in their arguments.
-func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
+func (r *Recommendation) Tasks(b batch.Batch) ([]status.Task, error) {
 	tasks := []status.Task{}
-	for i := range p.Images {
-		im := &p.Images[i]
+	for i := range r.Images {
+		im := &r.Images[i]
 		if im.Asked && len(im.Missing) == 0 {
 			continue
 		}
@@ -131,10 +127,10 @@ func (m *machine) setTag(o Options) string {
 }
 
 // AddModuleImages gives pools the images of modules that the registry has. It has been asked.
-func (p *Plan) AddModuleImages(repository string) {
-	for i := range p.Pools {
-		pool := &p.Pools[i]
-		for _, im := range p.Images {
+func (r *Recommendation) AddModuleImages(repository string) {
+	for i := range r.Pools {
+		pool := &r.Pools[i]
+		for _, im := range r.Images {
 			if slices.Contains(pool.sets, im.Tag) && im.Asked &&
 				!slices.Contains(im.Missing, pool.arch) {
 				pool.ModuleImages = append(pool.ModuleImages, repository+":"+im.Tag)
@@ -160,23 +156,16 @@ func (c *chooser) heldBack(m *machine) string {
 		g, _ := gpus.Lookup(device)
 		return cmp.Or(matrix.Major(g.LastBranch), 1<<30)
 	}
+	oldest := slices.MinFunc(m.GPUs.Devices, func(a, b uint16) int { return last(a) - last(b) })
+	isOld := func(device uint16) bool { return last(device) == last(oldest) }
+	isNew := func(device uint16) bool { return !isOld(device) }
 	n := *m.Node
-	old := m.GPUs
-	n.GPUs.Devices = nil
-	old.Devices = nil
-	for _, device := range m.GPUs.Devices {
-		if slices.ContainsFunc(
-			m.GPUs.Devices,
-			func(other uint16) bool { return last(other) < last(device) },
-		) {
-			n.GPUs.Devices = append(n.GPUs.Devices, device)
-		} else {
-			old.Devices = append(old.Devices, device)
-		}
-	}
+	n.GPUs.Devices = slices.DeleteFunc(slices.Clone(m.GPUs.Devices), isOld)
 	if len(n.GPUs.Devices) == 0 {
 		return ""
 	}
+	old := m.GPUs
+	old.Devices = slices.DeleteFunc(slices.Clone(m.GPUs.Devices), isNew)
 	without := c.choose(&n)
 	if without.code != "" ||
 		matrix.CompareVersions(without.target.Driver.Version, m.target.Driver.Version) <= 0 {

@@ -25,13 +25,11 @@ const (
 	LabelKernelMinor = nfd + "kernel-version.minor"
 )
 
-// The labels of the rules of driver-build gpus. labelBranch is read for one release more: it moved
-// with each new branch.
+// The labels of the rules of driver-build gpus.
 const (
 	labelModules    = "nvidia.com/driver.modules"
 	labelLast       = "nvidia.com/driver.last-branch"
 	labelGeneration = "nvidia.com/gpu.generation"
-	labelBranch     = "nvidia.com/driver.branch"
 )
 
 // keptPrefixes and keptKeys are the labels that count: for a decision, or because a selector may
@@ -83,8 +81,7 @@ type GPUs struct {
 	// It says no more than that there is one.
 	Unnamed string
 	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", the last
-	// branch that drives the GPUs, and "open". Branch is "" if current branches do; rules before
-	// 0.4.0 said the newest one then.
+	// branch that drives the GPUs, "" if current branches do, and "open".
 	Branch, Modules string
 	HostDriver      bool // the node has a driver that no container brought
 	VGPU            bool // the node is a virtual machine with a vGPU
@@ -107,8 +104,8 @@ func discovered(labels map[string]string) bool {
 }
 
 // hasChartLabel reports whether a node has a label by which the chart finds nodes with a GPU.
-func (p *Plan) hasChartLabel(labels map[string]string) bool {
-	return discovered(labels) || labels[labelPresent] == "true" && (p.Managed || !onEKS(labels))
+func (r *Recommendation) hasChartLabel(labels map[string]string) bool {
+	return discovered(labels) || labels[labelPresent] == "true" && (r.Managed || !onEKS(labels))
 }
 
 // labelWorkload is a label of the GPU Operator: what the GPUs of a node are for.
@@ -127,14 +124,14 @@ const (
 // says. The chart's pods stay off such nodes: no selector could leave them out.
 func hostDriver(labels map[string]string) bool { return labels[labelDeploy] == preInstalled }
 
-// ByChart reports whether the chart's affinity chooses a node, with the plan's values nfd.enabled
+// ByChart reports whether the chart's affinity chooses a node, with the chart's values nfd.enabled
 // and managedDrivers.
-func (p *Plan) ByChart(labels map[string]string) bool {
+func (r *Recommendation) ByChart(labels map[string]string) bool {
 	if slices.Contains(forMachines, labels[labelWorkload]) || hostDriver(labels) ||
-		!p.Managed && isManaged(labels) {
+		!r.Managed && isManaged(labels) {
 		return false
 	}
-	return !p.NFD || p.hasChartLabel(labels)
+	return !r.NFD || r.hasChartLabel(labels)
 }
 
 // Driver returns the version of the driver that serves the node, as the driver's own labels say, or
@@ -168,7 +165,7 @@ const driverNames = "NVIDIA-"
 // gpusOf reads the labels of a node. announced says that its device plugin has announced GPUs.
 func gpusOf(labels map[string]string, announced bool) GPUs {
 	g := GPUs{
-		Branch:     cmp.Or(labels[labelLast], labels[labelBranch]),
+		Branch:     labels[labelLast],
 		Modules:    labels[labelModules],
 		HostDriver: hostDriver(labels),
 		Switches:   hasSwitches(labels),
@@ -184,7 +181,7 @@ func gpusOf(labels map[string]string, announced bool) GPUs {
 		g.Machines = kind
 	}
 	switch {
-	case (&Plan{}).hasChartLabel(labels):
+	case (&Recommendation{}).hasChartLabel(labels):
 		g.Presence = Present
 		g.Label = ""
 	case labels[labelPresent] == "true":

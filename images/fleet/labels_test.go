@@ -35,7 +35,7 @@ func gets(t rapid.TB, labels map[string]string) string {
 
 // freeText are labels whose text anyone may write.
 func freeText() []string {
-	keys := []string{labelProduct, labelLast, labelBranch, labelModules, "nvidia.com/gpu.family", labelGeneration}
+	keys := []string{labelProduct, labelLast, labelModules, "nvidia.com/gpu.family", labelGeneration}
 	for _, c := range cloudGPUs {
 		if c.names {
 			keys = append(keys, c.key)
@@ -57,7 +57,7 @@ func says(key, text string) bool {
 	switch key {
 	case labelProduct:
 		return len(gpus.Named(text)) > 0 || strings.HasPrefix(text, driverNames) || namesVGPU(text)
-	case labelLast, labelBranch:
+	case labelLast:
 		return text == "none" || slices.ContainsFunc(gpus.All(), lastBranch)
 	case labelModules:
 		return text == matrix.Open || text == matrix.Proprietary

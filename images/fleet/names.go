@@ -45,7 +45,7 @@ func (d *partition) named() map[string][]part {
 func (d *partition) name(p part) string {
 	m := p.nodes[0]
 	switch {
-	case m.unusual, !d.plan.NFD && groupLabel(p.selector) != "": // there will be more groups
+	case m.unusual, !d.result.NFD && groupLabel(p.selector) != "": // there will be more groups
 		return shortName(p.title(), selectorText(p.selector))
 	case m.host != "":
 		return shortName(p.title(), m.ID+" "+m.host)

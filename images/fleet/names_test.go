@@ -20,7 +20,7 @@ func selectorOf(t rapid.TB, m *matrix.Matrix, all []fleet.Node, o fleet.Options,
 	var alone []string
 	for _, n := range all {
 		if slices.Contains(pool.Nodes, n.Name) {
-			p := require.Value(fleet.Decide(m, []fleet.Node{n}, o))(t)
+			p := require.Value(fleet.Recommend(m, []fleet.Node{n}, o))(t)
 			alone = append(alone, poolsOf(p)[n.Name])
 		}
 	}
@@ -43,8 +43,8 @@ func TestOthersChangeNoName(t *testing.T) {
 			stay := c.draw(rt, "stay", 8)
 			before := append(slices.Clone(stay), c.draw(rt, "leave", 4)...)
 			after := append(slices.Clone(stay), c.draw(rt, "join", 4)...)
-			first := require.Value(fleet.Decide(m, before, o))(rt)
-			second := require.Value(fleet.Decide(m, after, o))(rt)
+			first := require.Value(fleet.Recommend(m, before, o))(rt)
+			second := require.Value(fleet.Recommend(m, after, o))(rt)
 			names := map[string]string{}
 			for _, pool := range first.Pools {
 				names[selectorOf(rt, m, before, o, pool)] = pool.Name
@@ -106,7 +106,7 @@ func poolsOfDevices(t *testing.T, devices []string) map[string]string {
 		items = append(items, ubuntuNode(device+"-"+string(rune('a'+i)), device))
 	}
 	all := parse(t, items)
-	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Recommend(rows(t), all, fleet.Options{At: at}))(t)
 	checkPlan(t, all, p)
 	pools := map[string]string{}
 	for node, pool := range poolsOf(p) {

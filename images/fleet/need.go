@@ -66,15 +66,12 @@ func gpusNeed(g GPUs) need {
 	return n
 }
 
-// labelled is the GPU that labels describe. The former label was the newest branch of a matrix that
-// drives the GPU: it is a limit only if it is the last branch of a generation, and not because that
-// matrix had no newer one.
+// labelled is the GPU that labels describe. Any text may be in them: a branch that is not the last
+// one of any GPU says nothing.
 func labelled(g GPUs) gpus.GPU {
 	last := ""
-	if slices.ContainsFunc(
-		gpus.All(),
-		func(known gpus.GPU) bool { return known.LastBranch == g.Branch },
-	) {
+	isLast := func(known gpus.GPU) bool { return known.LastBranch == g.Branch }
+	if slices.ContainsFunc(gpus.All(), isLast) {
 		last = g.Branch
 	}
 	flavours := []string{matrix.Proprietary, matrix.Open}

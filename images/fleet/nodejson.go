@@ -64,9 +64,33 @@ type list struct {
 	names map[string]bool
 }
 
-// readJSON reads a List, a NodeList or a single Node, one node after the other.
+// readJSON reads a List, a NodeList or a single Node.
 func readJSON(r io.Reader) ([]Node, error) {
 	l := list{names: map[string]bool{}}
+	err := l.read(r)
+	if err != nil {
+		return nil, l.damaged(err)
+	}
+	return l.nodes, nil
+}
+
+// damaged says after which node the input is wrong.
+func (l *list) damaged(err error) error {
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.Err != nil {
+		err = wrong.Err
+	}
+	where := "before its first node"
+	if n := len(l.nodes); n > 0 {
+		where = fmt.Sprintf("after %d nodes, the last of which is %s", n, l.nodes[n-1].Name)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends %s: it was cut off, ask again", ErrFormat, where)
+	}
+	return fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
+}
+
+// read reads one node after the other.
+func (l *list) read(r io.Reader) error {
 	each := json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *item) error {
 		var o object
 		if err := json.UnmarshalDecode(d, &o); err != nil {
@@ -85,43 +109,30 @@ func readJSON(r io.Reader) ([]Node, error) {
 	})
 	in := jsontext.NewDecoder(r)
 	var o object
-	err := json.UnmarshalDecode(in, &o, json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal)))
-	if err == nil {
-		err = l.close(&o)
+	all := json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal))
+	if err := json.UnmarshalDecode(in, &o, all); err != nil {
+		return err
 	}
-	if err == nil {
-		err = atEnd(in)
+	if err := l.close(&o); err != nil {
+		return err
 	}
-	if err == nil {
-		return l.nodes, nil
-	}
-	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.Err != nil {
-		err = wrong.Err
-	}
-	where := "before its first node"
-	if n := len(l.nodes); n > 0 {
-		where = fmt.Sprintf("after %d nodes, the last of which is %s", n, l.nodes[n-1].Name)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("%w: it ends %s: it was cut off, ask again", ErrFormat, where)
-	}
-	return nil, fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
+	return atEnd(in)
 }
 
 // atEnd returns an error if another document follows. JSON lines are not read: nothing would show
 // that lines are missing.
 func atEnd(in *jsontext.Decoder) error {
 	_, err := in.ReadToken()
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		return nil
-	case err == nil:
-		return errors.New(
-			"another document follows, as in JSON lines: give one list, as kubectl get nodes -o json prints it, " +
-				"or make one of the nodes: jq -s '{kind: \"List\", items: .}'",
-		)
 	}
-	return fmt.Errorf("after the list: %w", err)
+	if err != nil {
+		return fmt.Errorf("after the list: %w", err)
+	}
+	return errors.New(
+		"another document follows, as in JSON lines: give one list, as kubectl get nodes -o json prints it, " +
+			"or make one of the nodes: jq -s '{kind: \"List\", items: .}'",
+	)
 }
 
 // close checks the outermost object, which may be a node itself.

@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // partition divides the nodes of a cluster into pools.
 type partition struct {
-	all         []*machine
-	plan        *Plan
+	all         machines
+	result      *Recommendation
 	precompiled bool
 	// systems that are chosen by their whole version: a node has no label with the major one
 	whole map[string]bool
@@ -24,17 +23,17 @@ type partition struct {
 // part are the nodes that a selector chooses.
 type part struct {
 	selector map[string]string
-	nodes    []*machine
+	nodes    machines
 }
 
 // choosePools finds selectors that choose exactly the nodes that get a driver, and each of them
 // once. A node that no selector can choose alone gets nothing instead.
-func (p *Plan) choosePools(all []*machine, o Options) {
-	p.NFD = slices.ContainsFunc(
+func (r *Recommendation) choosePools(all machines, o Options) {
+	r.NFD = slices.ContainsFunc(
 		all,
-		func(m *machine) bool { return m.code == "" && p.hasChartLabel(m.Labels) },
+		func(m *machine) bool { return m.code == "" && r.hasChartLabel(m.Labels) },
 	)
-	d := &partition{all: all, plan: p, precompiled: o.Precompiled, whole: map[string]bool{}}
+	d := &partition{all: all, result: r, precompiled: o.Precompiled, whole: map[string]bool{}}
 	d.refuseUnlabelled()
 	for _, b := range d.bases() {
 		if slices.ContainsFunc(b.own, (*machine).free) {
@@ -43,9 +42,9 @@ func (p *Plan) choosePools(all []*machine, o Options) {
 		}
 	}
 	for name, parts := range d.named() {
-		p.Pools = append(p.Pools, newPool(name, parts, o))
+		r.Pools = append(r.Pools, newPool(name, parts, o))
 	}
-	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // add makes parts pools.
@@ -61,25 +60,15 @@ func (d *partition) add(parts ...part) {
 // base are all nodes that a selector chooses by what they are.
 type base struct {
 	part
-	own []*machine // the nodes that it was made for
+	own machines // the nodes that it was made for
 }
 
 // bases returns the selectors of all nodes that get a driver, those first that choose most.
-func (d *partition) bases() []base {
-	position := map[string]int{}
-	all := []base{}
-	for _, m := range d.all {
-		if m.code != "" {
-			continue
-		}
-		sel := d.base(m)
-		b := grouped(
-			&all,
-			position,
-			selectorText(sel),
-			func() base { return base{part: part{selector: sel, nodes: d.matching(sel)}} },
-		)
-		b.own = append(b.own, m)
+func (d *partition) bases() (all []base) {
+	selector := func(m *machine) []string { return []string{selectorText(d.base(m))} }
+	for _, g := range d.all.where((*machine).served).by(selector) {
+		sel := d.base(g.nodes[0])
+		all = append(all, base{part: part{selector: sel, nodes: d.matching(sel)}, own: g.nodes})
 	}
 	slices.SortFunc(all, func(a, b base) int {
 		return cmp.Or(
@@ -117,10 +106,10 @@ func (d *partition) base(m *machine) map[string]string {
 	if m.host != "" {
 		take(LabelHostModules)
 	}
-	if !d.plan.NFD {
+	if !d.result.NFD {
 		take(m.GPUs.Label)
 	}
-	if !d.plan.NFD || m.Labels[LabelOSID] == "" {
+	if !d.result.NFD || m.Labels[LabelOSID] == "" {
 		take(groupLabel(m.Labels))
 	}
 	return sel
@@ -155,18 +144,15 @@ func (d *partition) versionKey(m *machine) string {
 }
 
 // matching returns the nodes that a selector and the chart's own rule choose.
-func (d *partition) matching(sel map[string]string) (found []*machine) {
-	for _, m := range d.all {
-		ok := d.plan.ByChart(m.Labels)
+func (d *partition) matching(sel map[string]string) machines {
+	return d.all.where(func(m *machine) bool {
+		ok := d.result.ByChart(m.Labels)
 		for key, value := range sel {
 			got, has := m.Labels[key]
 			ok = ok && has && got == value
 		}
-		if ok {
-			found = append(found, m)
-		}
-	}
-	return found
+		return ok
+	})
 }
 
 // newPool is what the chart needs for parts that get the same.
@@ -181,26 +167,14 @@ func newPool(name string, parts []part, o Options) Pool {
 	if m.host != "" {
 		pool.Modules = "host"
 	}
+	var all machines
 	for _, p := range parts {
-		for _, m := range p.nodes {
-			pool.add(m, o)
-		}
+		all = append(all, p.nodes...)
 	}
-	slices.Sort(pool.Nodes)
-	slices.Sort(pool.sets)
-	slices.SortFunc(pool.Running, matrix.CompareVersions)
+	pool.Nodes = all.names()
+	pool.Running = all.running()
+	pool.sets = all.each(func(m *machine) string { return m.setTag(o) })
 	return pool
-}
-
-// add notes a node of the pool.
-func (p *Pool) add(m *machine, o Options) {
-	p.Nodes = append(p.Nodes, m.Name)
-	if tag := m.setTag(o); tag != "" && !slices.Contains(p.sets, tag) {
-		p.sets = append(p.sets, tag)
-	}
-	if version := m.Driver(); version != "" && !slices.Contains(p.Running, version) {
-		p.Running = append(p.Running, version)
-	}
 }
 
 // factor writes selectors as one: the labels that all of them want, and those that differ.
@@ -257,9 +231,9 @@ func (d *partition) unlabelled(m *machine, systems bool) string {
 	kernel := m.Labels[LabelKernel]
 	system := m.Labels[LabelOSID]
 	switch {
-	case d.plan.NFD && !d.plan.hasChartLabel(m.Labels), systems && system == "":
+	case d.result.NFD && !d.result.hasChartLabel(m.Labels), systems && system == "":
 		return "node feature discovery has not labelled it yet: ask again later"
-	case !d.plan.NFD && m.GPUs.Label == "":
+	case !d.result.NFD && m.GPUs.Label == "":
 		return "no label says that it has a GPU: install node feature discovery"
 	case d.precompiled && m.host == "" && kernel == "":
 		return fmt.Sprintf(

@@ -51,7 +51,7 @@ func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
 		}
 		maybe(nfd+"pci-0302_10de_"+rapid.SampledFrom(deviceNumbers).Draw(t, "gpu")+".present", "true", "true")
 		maybe(nfd+"pci-0302_10de_2330.present", "true")
-		maybe("nvidia.com/driver.branch", "R470", "R580", "R610")
+		maybe("nvidia.com/driver.last-branch", "R470", "R580", "R390")
 		maybe("nvidia.com/driver.version.full", "595.91.07", "")
 		maybe("nvidia.com/gpu.deploy.driver", "pre-installed")
 		maybe("nvidia.com/gpu.product", "Tesla-T4", "Tesla-K80")
@@ -117,7 +117,7 @@ func parse(t rapid.TB, items []string) []fleet.Node {
 }
 
 // poolsOf returns the pool of each node that has one.
-func poolsOf(p *fleet.Plan) map[string]string {
+func poolsOf(p *fleet.Recommendation) map[string]string {
 	pools := map[string]string{}
 	for _, pool := range p.Pools {
 		for _, n := range pool.Nodes {
@@ -139,9 +139,9 @@ func TestJoins(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
 			o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
 			here := draw.here(rt, "here", 10)
-			before := require.Value(fleet.Decide(m, here, o))(rt)
+			before := require.Value(fleet.Recommend(m, here, o))(rt)
 			all := append(here, draw.newcomers(rt, "new", 3)...)
-			after := require.Value(fleet.Decide(m, all, o))(rt)
+			after := require.Value(fleet.Recommend(m, all, o))(rt)
 			checkPlan(rt, all, after)
 			pools := poolsOf(after)
 			for n := range poolsOf(before) {
@@ -172,8 +172,8 @@ func TestNoMachines(t *testing.T) {
 	m := rows(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		some := rapid.SliceOfNDistinct(rapid.SampledFrom(noMachines), 1, -1, rapid.ID).Draw(rt, "no machines")
-		decide := func(all []fleet.Node) (p *fleet.Plan, values, unserved string) {
-			p = require.Value(fleet.Decide(m, all, fleet.Options{At: at}))(rt)
+		decide := func(all []fleet.Node) (p *fleet.Recommendation, values, unserved string) {
+			p = require.Value(fleet.Recommend(m, all, fleet.Options{At: at}))(rt)
 			checkPlan(rt, all, p)
 			var text strings.Builder
 			err := p.WriteValues(&text, "h.example/a")
@@ -210,8 +210,8 @@ func TestAnyFleet(t *testing.T) {
 		all := drawNodes(rt, "n", 14)
 		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled"), Managed: rapid.Bool().Draw(rt, "managed")}
 		o.Beside = !o.Precompiled && rapid.Bool().Draw(rt, "modules beside")
-		decide := func(all []fleet.Node) (*fleet.Plan, string) {
-			p, err := fleet.Decide(m, all, o)
+		decide := func(all []fleet.Node) (*fleet.Recommendation, string) {
+			p, err := fleet.Recommend(m, all, o)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -250,24 +250,24 @@ func TestAnyFleet(t *testing.T) {
 func TestNamesStay(t *testing.T) {
 	t.Parallel()
 	all := read(t, "kubeadm.json")
-	find := func(p *fleet.Plan, node string) string {
+	find := func(p *fleet.Recommendation, node string) string {
 		i := slices.IndexFunc(p.Pools, func(pool fleet.Pool) bool { return slices.Contains(pool.Nodes, node) })
 		if i < 0 {
 			return ""
 		}
 		return p.Pools[i].Name
 	}
-	whole, err := fleet.Decide(rows(t), all, fleet.Options{At: at})
+	whole, err := fleet.Recommend(rows(t), all, fleet.Options{At: at})
 	assert.NoError(t, err)
 	for _, n := range all {
 		want := find(whole, n.Name)
 		if want == "" {
 			continue
 		}
-		alone, err := fleet.Decide(rows(t), []fleet.Node{n}, fleet.Options{At: at})
+		alone, err := fleet.Recommend(rows(t), []fleet.Node{n}, fleet.Options{At: at})
 		assert.NoError(t, err)
 		assert.Equalf(t, want, find(alone, n.Name), "the pool of %s, alone", n.Name)
-		other, err := fleet.Decide(rows(t), all, fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}})
+		other, err := fleet.Recommend(rows(t), all, fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}})
 		assert.NoError(t, err)
 		if got := find(other, n.Name); got != "" {
 			assert.Equalf(t, want, got, "the pool of %s, with other drivers", n.Name)

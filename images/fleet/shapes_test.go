@@ -19,12 +19,12 @@ type shape struct {
 }
 
 // decide makes the plan of a cluster with these nodes, which are called a, b and so on.
-func decide(t *testing.T, shapes ...shape) *fleet.Plan {
+func decide(t *testing.T, shapes ...shape) *fleet.Recommendation {
 	t.Helper()
 	return decideWith(t, rows(t), fleet.Options{At: at}, shapes...)
 }
 
-func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape) *fleet.Plan {
+func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape) *fleet.Recommendation {
 	t.Helper()
 	var items []string
 	for i, s := range shapes {
@@ -36,13 +36,13 @@ func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape
 		items = append(items, item(string(rune('a'+i)), labels, s.kernel, s.image))
 	}
 	all := parse(t, items)
-	p := require.Value(fleet.Decide(m, all, o))(t)
+	p := require.Value(fleet.Recommend(m, all, o))(t)
 	checkPlan(t, all, p)
 	return p
 }
 
 // place returns the driver of a plan's only pool, and the code of its only reason.
-func place(p *fleet.Plan) string {
+func place(p *fleet.Recommendation) string {
 	var words []string
 	for _, pool := range p.Pools {
 		words = append(words, pool.Driver)

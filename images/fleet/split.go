@@ -12,10 +12,12 @@ import (
 const byDevice = nfd + "pci-"
 
 // ofRules are labels of the rules of driver-build gpus, which no new driver moves. Keys with a
-// comma between them count together. The former ones are last: rules that have not been applied
-// again make no others.
+// comma between them count together.
 var ofRules = []string{
-	labelModules, labelLast, labelGeneration, labelGeneration + "," + labelModules, labelBranch, labelBranch + "," + labelModules,
+	labelModules,
+	labelLast,
+	labelGeneration,
+	labelGeneration + "," + labelModules,
 }
 
 // ofGPU is what labels say of the GPUs before a driver runs: those rules, and the names of clouds.
@@ -54,7 +56,7 @@ func setting(m *machine) string         { return m.settings }
 func settingAndClass(m *machine) string { return m.class }
 
 // same reports whether some nodes are free and have the same answer to a question.
-func same(some []*machine, q question) bool {
+func same(some machines, q question) bool {
 	return !slices.ContainsFunc(
 		some,
 		func(m *machine) bool { return !m.free() || q(m) != q(some[0]) },
@@ -125,17 +127,8 @@ func (p part) divisions() iter.Seq[[]part] {
 // parts divides nodes by the values of labels, the largest part first. Nodes that lack one are in
 // no part.
 func (p part) parts(keys string) (parts []part) {
-	position := map[string]int{}
-	for _, m := range p.nodes {
-		for _, value := range m.values(keys) {
-			of := grouped(
-				&parts,
-				position,
-				value,
-				func() part { return part{selector: m.narrow(p.selector, keys, value)} },
-			)
-			of.nodes = append(of.nodes, m)
-		}
+	for _, g := range p.nodes.by(func(m *machine) []string { return m.values(keys) }) {
+		parts = append(parts, part{g.nodes[0].narrow(p.selector, keys, g.key), g.nodes})
 	}
 	slices.SortStableFunc(
 		parts,
@@ -207,7 +200,7 @@ func deviceLabels(n *Node) (found []string) {
 // which node is in the way. Nodes in a pool of another base keep it.
 func (d *partition) refuseAlike(b base) {
 	reasons := map[string]machine{}
-	left := slices.DeleteFunc(slices.Clone(b.own), func(m *machine) bool { return !m.free() })
+	left := b.own.where((*machine).free)
 	for _, m := range left {
 		if _, ok := reasons[m.class]; !ok {
 			reasons[m.class] = alike(*m, b.nodes)
@@ -220,7 +213,7 @@ func (d *partition) refuseAlike(b base) {
 }
 
 // alike returns a machine with the reason: from which other nodes labels do not tell it.
-func alike(m machine, among []*machine) machine {
+func alike(m machine, among machines) machine {
 	differs := func(other *machine) bool { return other.code != "" || other.settings != m.settings }
 	other := slices.IndexFunc(among, func(o *machine) bool { return differs(o) && !m.told(o) })
 	if other < 0 {

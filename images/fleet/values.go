@@ -62,20 +62,20 @@ const valuesHead = `# Written by driver-build fleet. It changes only when the fl
 
 // WriteValues writes values of the chart. Without any pool it writes nothing, and that is an error:
 // the chart would give all nodes one driver. repository may be "".
-func (p *Plan) WriteValues(w io.Writer, repository string) error {
-	if len(p.Pools) == 0 {
+func (r *Recommendation) WriteValues(w io.Writer, repository string) error {
+	if len(r.Pools) == 0 {
 		return failure.New(failure.Some, "no node of a cluster gets a driver")
 	}
-	v := values{Pools: p.Pools, Managed: p.Managed}
+	v := values{Pools: r.Pools, Managed: r.Managed}
 	if repository != "" {
 		v.Image = map[string]string{"repository": repository}
 	}
-	if !p.NFD {
+	if !r.NFD {
 		v.NFD = map[string]bool{"enabled": false}
 	}
-	if len(p.Taints) > 0 {
+	if len(r.Taints) > 0 {
 		v.Tolerations = slices.Clone(tolerated)
-		for _, t := range p.Taints {
+		for _, t := range r.Taints {
 			v.Tolerations = append(
 				v.Tolerations,
 				toleration{Key: t.Key, Operator: "Equal", Value: t.Value, Effect: t.Effect},

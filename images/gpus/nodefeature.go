@@ -13,11 +13,6 @@ import (
 // perLine is how many device numbers a line of the rule has.
 const perLine = 16
 
-// formerBranch is what the label nvidia.com/driver.branch said last of GPUs that current branches
-// drive. It was the newest branch of the matrix, so that it moved with each. It stays for one
-// release, for selectors that have it.
-const formerBranch = "R615"
-
 // nodeFeatureRule is the rule. Its classes are those of GPUs, as driver-entrypoint counts them: VGA
 // and 3D controllers; other display controllers (0380) are no GPUs for it. Its first rule makes the
 // labels of PCI devices, which a configuration of Node Feature Discovery may make, or make without
@@ -48,7 +43,6 @@ spec:
       labels:
         nvidia.com/gpu.generation: "{{ .Word }}"
         nvidia.com/driver.modules: "{{ .Modules }}"
-        nvidia.com/driver.branch: "{{ if .Driven }}{{ $.Former }}{{ else }}none{{ end }}"
       vars:
 {{- range .Variables }}
         {{ . }}: "true"
@@ -74,9 +68,6 @@ spec:
     - name: nvidia-driver.last-{{ . }}
       labels:
         nvidia.com/driver.last-branch: "{{ . }}"
-{{- if lt . $.Former }}
-        nvidia.com/driver.branch: "{{ . }}"
-{{- end }}
       matchFeatures:
         - feature: rule.matched
           matchExpressions: {{ "{" }}last_{{ . }}: {op: IsTrue}}
@@ -92,7 +83,6 @@ spec:
       labels:
         nvidia.com/driver.last-branch: "none"
         nvidia.com/driver.modules: "none"
-        nvidia.com/driver.branch: "none"
         nvidia.com/driver.conflict: "true"
       matchAny:
 {{- end }}
@@ -112,7 +102,7 @@ func Write(w io.Writer) error { return writeRules(w, All()) }
 func writeRules(w io.Writer, list []GPU) error {
 	all := groups(list, GPU.facts)
 	return nodeFeatureRule.Execute(w, map[string]any{
-		"Groups": all, "Conflicts": conflicts(all), "Branches": lastBranches(all), "Former": formerBranch,
+		"Groups": all, "Conflicts": conflicts(all), "Branches": lastBranches(all),
 		"Flavours": []string{matrix.Open, matrix.Proprietary},
 	})
 }

@@ -2,7 +2,6 @@ package gpus
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,11 +165,8 @@ func TestWrite(t *testing.T) {
 	}
 	for _, g := range append(slices.Clone(All()), Unknown(0xfffe)) {
 		labels := rules.label(g.Device)
-		former := cmp.Or(g.Last(), formerBranch)
-		want := []string{strings.ToLower(g.Generation), g.Modules(), g.Last(), former}
-		got := []string{
-			labels["nvidia.com/gpu.generation"], labels["nvidia.com/driver.modules"], labels["nvidia.com/driver.last-branch"], labels["nvidia.com/driver.branch"],
-		}
+		want := []string{strings.ToLower(g.Generation), g.Modules(), g.Last()}
+		got := []string{labels["nvidia.com/gpu.generation"], labels["nvidia.com/driver.modules"], labels["nvidia.com/driver.last-branch"]}
 		assert.Samef(t, want, got, "labels of %s %s", g.ID(), g.Name)
 	}
 }

@@ -143,7 +143,7 @@ func TestFleetExample(t *testing.T) {
 	}
 	m := require.Value(matrix.Parse("matrix.yaml", []byte(testfile.Read(t, recorded+"matrix.yaml"))))(t)
 	all := require.Value(fleet.ReadNodes(strings.NewReader(job.Kubectl("get", "nodes", "-o", "json"))))(t)
-	plan := require.Value(fleet.Decide(m, all, fleet.Options{At: time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)}))(t)
+	plan := require.Value(fleet.Recommend(m, all, fleet.Options{At: time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)}))(t)
 	var values strings.Builder
 	require.NoError(t, plan.WriteValues(&values, "registry.example.com/gpu/driver"))
 	assert.Equalf(t, testfile.Read(t, recorded+"golden/kubeadm.yaml"), values.String(), "the values")

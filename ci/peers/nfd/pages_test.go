@@ -54,7 +54,7 @@ func TestConfigurations(t *testing.T) {
 		for rules, with := range map[string]bool{"rules": true, "": false} {
 			t.Run(pci+rules, func(t *testing.T) {
 				labels := label(t, binary, with, pci, machines)
-				p := require.Value(fleet.Decide(m, list(t, labels), fleet.Options{At: time.Now()}))(t)
+				p := require.Value(fleet.Recommend(m, list(t, labels), fleet.Options{At: time.Now()}))(t)
 				drivers := map[string]string{}
 				for _, pool := range p.Pools {
 					for name, of := range labels {

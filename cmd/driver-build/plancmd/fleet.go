@@ -100,7 +100,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err != nil {
 		return err
 	}
-	p, err := fleet.Decide(m, all, fleet.Options{
+	p, err := fleet.Recommend(m, all, fleet.Options{
 		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled == wholeImages, Beside: beside, Managed: o.managed,
 		CUDA: o.CUDA, At: o.Day,
 	})
@@ -125,7 +125,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 
 // checkServed names the nodes with a GPU that get nothing, where another program reads what is
 // printed. It is an error if one gets nothing for a reason that --allow-unserved does not name.
-func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
+func (o *fleetFlags) checkServed(a *session.App, p *fleet.Recommendation) error {
 	if a.Format == "table" { // has them all
 		return nil
 	}
@@ -168,7 +168,7 @@ func askRegistry(
 	ctx context.Context,
 	a *session.App,
 	m *matrix.Matrix,
-	p *fleet.Plan,
+	p *fleet.Recommendation,
 	repository string,
 ) error {
 	return a.With(
@@ -186,7 +186,7 @@ func askRegistry(
 	)
 }
 
-func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
+func (o *fleetFlags) print(a *session.App, p *fleet.Recommendation) error {
 	switch a.Format {
 	case "json":
 		return a.JSON(p)
@@ -205,7 +205,7 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
 
 // printTable prints what people want to know: which nodes get what, who gets nothing and why, and
 // the commands that build what is missing.
-func (o *fleetFlags) printTable(a *session.App, p *fleet.Plan, tasks []status.Task) error {
+func (o *fleetFlags) printTable(a *session.App, p *fleet.Recommendation, tasks []status.Task) error {
 	out := a.Stdout
 	var rows [][]string
 	for i := range p.Images {
@@ -241,7 +241,7 @@ func (o *fleetFlags) printTable(a *session.App, p *fleet.Plan, tasks []status.Ta
 }
 
 // registryState says whether the registry has an image.
-func registryState(im *fleet.Image) string {
+func registryState(im *fleet.NeededImage) string {
 	switch {
 	case len(im.Missing) > 0 && len(im.Missing) < len(im.Archs):
 		return "lacks " + strings.Join(im.Missing, ",")

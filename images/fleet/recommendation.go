@@ -1,8 +1,8 @@
-// Package fleet decides which driver goes on which machine: nodes and a matrix go in, a [Plan]
+// Package fleet decides which driver goes on which machine: nodes and a matrix go in, a [Recommendation]
 // comes out. It says which images the machines need, which pools of the chart choose these
 // machines, and which machines get nothing, with the reason.
 //
-// It asks no registry (package status does) and builds nothing. A plan is the same for the same
+// It asks no registry (package status does) and builds nothing. A recommendation is the same for the same
 // nodes in any order.
 package fleet
 
@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images/releases"
 )
 
-// Schema is the version of the shape of a plan.
+// Schema is the version of the shape of a recommendation.
 const Schema = 1
 
 // Options restrict what may be chosen.
@@ -28,12 +28,12 @@ type Options struct {
 	At      time.Time      // decides which branches are still supported
 }
 
-// Plan is what a fleet needs.
-type Plan struct {
-	Schema int     `json:"schema"`
-	Nodes  int     `json:"nodes"`  // how many were read
-	Images []Image `json:"images"` // needed, by tag
-	Pools  []Pool  `json:"pools"`  // of the chart, by name; none for hosts without a cluster
+// Recommendation is what a fleet needs.
+type Recommendation struct {
+	Schema int           `json:"schema"`
+	Nodes  int           `json:"nodes"`  // how many were read
+	Images []NeededImage `json:"images"` // needed, by tag
+	Pools  []Pool        `json:"pools"`  // of the chart, by name; none for hosts without a cluster
 	// Without are the machines that get no driver, by reason.
 	Without []Without `json:"without"`
 	// NFD says that the chart's own rule finds the nodes with a GPU: the labels of node feature
@@ -50,8 +50,8 @@ type Plan struct {
 	hit map[string]bool // advisories that hit a node, by driver and id
 }
 
-// Image is an image that machines need.
-type Image struct {
+// NeededImage is an image that machines need.
+type NeededImage struct {
 	Tag    string `json:"tag"`
 	System string `json:"os"`
 	Driver string `json:"driver"`
