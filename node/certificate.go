@@ -12,14 +12,14 @@ import (
 
 // leaveCertificate writes the certificate of a key that the kernel does not know into a file that
 // mokutil on the host can read.
-func (n *Node) leaveCertificate(checks []preflight.Check) {
+func (n *Node) leaveCertificate(checks []preflight.Check, m ModuleSet) {
 	for _, c := range checks {
 		if c.Status != preflight.Blocked || c.Signatures == nil || c.Signatures.Enrol == "" {
 			continue
 		}
-		cert := n.Supplier.Signer(n.found, n.source)
+		cert := n.Supplier.Signer(m.Set, m.Source)
 		if cert == nil {
-			cert = n.found.SigningCertificate()
+			cert = m.Set.SigningCertificate()
 		}
 		if cert == nil {
 			return
@@ -33,7 +33,7 @@ func (n *Node) leaveCertificate(checks []preflight.Check) {
 			n.warn("the certificate of %s could not be left for mokutil: %v", sign.Owner(cert), err)
 			return
 		}
-		n.log.Info("certificate written for mokutil", "certificate", sign.Owner(cert), "path", path)
+		n.Log.Info("certificate written for mokutil", "certificate", sign.Owner(cert), "path", path)
 		if !n.HostStorage {
 			n.warn(
 				"%s is not a folder of the host: copy %s out of the container, or mount it",

@@ -5,10 +5,6 @@ import (
 	"fmt"
 )
 
-// ErrStopped says that a signal ended a start. What had been put up is taken down again; that is no
-// failure.
-var ErrStopped = errors.New("stopped")
-
 // ErrLeft says that the driver was left in place because it is in use. A stop that may do so
 // (config.BusyDetach) does not return it.
 var ErrLeft = errors.New("left in place")

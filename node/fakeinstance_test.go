@@ -32,6 +32,7 @@ type instance struct {
 	extra     []string // files of a set besides the usual ones
 	signer    *x509.Certificate
 	holds     bool // the lock
+	began     bool // it has had the lock
 	daemon    bool
 	killed    bool
 	served    bool

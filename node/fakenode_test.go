@@ -308,7 +308,7 @@ func (i *instance) Acquire(ctx context.Context, waits func(lock.Holder)) (Lock, 
 			if i.locked {
 				return lock.ErrHeld
 			}
-			i.locked, i.holds, i.lockFile = true, true, ""
+			i.locked, i.holds, i.began, i.lockFile = true, true, true, ""
 			return nil
 		})
 		if err == nil {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,51 +11,59 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
+// byHost reports whether the node's system brings the modules.
+func (n *Node) byHost() bool { return n.cfg.Modules == config.ModulesHost }
+
 // surveyHost is the rest of the survey with config.ModulesHost: the node's own system loads the
 // modules, and the loaded driver stays as it is. What is not the driver of this image, or half of
 // one, preflight refuses.
-func (n *Node) surveyHost() (err error) {
-	n.found = nil
-	n.source = ""
-	n.loaded = verdict{Adopted: true}
-	n.want = Want{Driver: n.Info.Driver, Release: n.Release}
-	if text, _ := n.hostUnfit(); text != "" {
-		return nil
+func (n *Node) surveyHost(facts Facts) (Facts, error) {
+	facts.Loaded = verdict{Adopted: true}
+	facts.Want = Want{Driver: n.Info.Driver, Release: n.Release}
+	text, _ := n.hostUnfit()
+	if text != "" {
+		return facts, nil
 	}
-	n.want.Flavour, err = n.Kernel.Flavour()
+	flavour, err := n.Kernel.Flavour()
 	if err != nil {
-		return err
+		return facts, err
 	}
-	loaded := func(name string) bool {
-		there, lerr := n.isLoaded(underscores(name))
-		err = errors.Join(err, lerr)
-		return there
+	facts.Want.Flavour = flavour
+	facts.Want.Modules, _, err = n.loadedOf(driverinfo.Modules())
+	if err != nil {
+		return facts, err
 	}
-	for _, name := range driverinfo.Modules() {
-		if loaded(name) {
-			n.want.Modules = append(n.want.Modules, name)
-			n.compareParams(underscores(name))
+	for _, name := range facts.Want.Modules {
+		n.compareParams(underscores(name), facts.Options)
+	}
+	companions, lacking, err := n.loadedOf(modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy))
+	if err != nil {
+		return facts, err
+	}
+	facts.Want.Companions = companions
+	for _, name := range lacking {
+		n.warn("%s is asked for, and the system of this node, which brings the modules, "+
+			"has not loaded it", name)
+	}
+	n.Log.Info("the system of this node brings the modules", "driver", facts.Want.Driver,
+		"flavour", flavour, "kernel", n.Release, "modules", facts.Want.Modules)
+	return facts, nil
+}
+
+// loadedOf divides modules into those that are loaded and the others.
+func (n *Node) loadedOf(names []string) (loaded, others []string, err error) {
+	for _, name := range names {
+		there, err := isLoaded(n.Kernel, underscores(name))
+		if err != nil {
+			return nil, nil, err
+		}
+		if there {
+			loaded = append(loaded, name)
+		} else {
+			others = append(others, name)
 		}
 	}
-	for _, name := range modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy) {
-		if loaded(name) {
-			n.want.Companions = append(n.want.Companions, name)
-		} else if err == nil {
-			n.warn("%s is asked for, and the system of this node, which brings the modules, has not loaded it", name)
-		}
-	}
-	n.log.Info(
-		"the system of this node brings the modules",
-		"driver",
-		n.want.Driver,
-		"flavour",
-		n.want.Flavour,
-		"kernel",
-		n.Release,
-		"modules",
-		n.want.Modules,
-	)
-	return err
+	return loaded, others, nil
 }
 
 // hostUnfit says why the driver that the node's system loaded cannot be served from this image, and
@@ -64,22 +71,15 @@ func (n *Node) surveyHost() (err error) {
 func (n *Node) hostUnfit() (text, fix string) {
 	for _, name := range driverinfo.RequiredModules() {
 		live, err := n.Kernel.Module(underscores(name))
-		switch {
-		case err != nil:
-			return fmt.Sprintf(
-					"the node's own system is to bring the modules (--modules=host), and %s is not loaded: %v",
-					name,
-					err,
-				),
-				"Load it there (modprobe " + name + "), or leave --modules out."
-		case foreign(live, n.Info.Driver):
-			return fmt.Sprintf(
-					"the node's own system loaded %s of driver %s, this image has driver %s",
-					name,
-					live.Version,
-					n.Info.Driver,
-				),
-				"Use the image of driver " + live.Version + "."
+		if err != nil {
+			text = fmt.Sprintf("the node's own system is to bring the modules (--modules=host), "+
+				"and %s is not loaded: %v", name, err)
+			return text, "Load it there (modprobe " + name + "), or leave --modules out."
+		}
+		if foreign(live, n.Info.Driver) {
+			text = fmt.Sprintf("the node's own system loaded %s of driver %s, "+
+				"this image has driver %s", name, live.Version, n.Info.Driver)
+			return text, "Use the image of driver " + live.Version + "."
 		}
 	}
 	return "", ""
@@ -87,29 +87,26 @@ func (n *Node) hostUnfit() (text, fix string) {
 
 // compareParams warns of parameters that are configured here and that the system's module does not
 // have.
-func (n *Node) compareParams(name string) {
+func (n *Node) compareParams(name string, options kmod.Options) {
 	shown, err := n.Kernel.Params(name)
 	if err != nil { // nothing is shown of it
 		return
 	}
-	if diff := kmod.Differences(n.options.For(name), shown); len(diff) > 0 {
-		n.warn(
-			"%s: the system of this node loaded it with other parameters: %s; set them there (/etc/modprobe.d)",
-			name,
-			strings.Join(diff, ", "),
-		)
+	differing := kmod.Differences(options.For(name), shown)
+	if len(differing) > 0 {
+		n.warn("%s: the system of this node loaded it with other parameters: %s; "+
+			"set them there (/etc/modprobe.d)", name, strings.Join(differing, ", "))
 	}
 }
 
 // hostModules returns the record of the modules that the node's system loaded.
-func (n *Node) hostModules() (all []status.Module) {
-	for _, name := range n.want.Modules {
-		if live, err := n.Kernel.Module(underscores(name)); err == nil {
-			all = append(all, status.Module{Name: live.Name, SrcVersion: live.SrcVersion})
+func (n *Node) hostModules(w Want) (all []status.Module) {
+	for _, name := range w.Modules {
+		live, err := n.Kernel.Module(underscores(name))
+		if err != nil {
+			continue
 		}
+		all = append(all, status.Module{Name: live.Name, SrcVersion: live.SrcVersion})
 	}
 	return all
 }
-
-// byHost reports whether the node's system brings the modules.
-func (n *Node) byHost() bool { return n.cfg.Modules == config.ModulesHost }

@@ -29,7 +29,7 @@ func TestHostModules(t *testing.T) {
 		w.bring(t, v535)
 		before := maps.Clone(w.modules)
 		e := w.run(life{version: v535, param: "NVreg_A=1"}, func(n *Node) {
-			n.served = func() {
+			n.Served = func() {
 				st := n.Snapshot()
 				assert.Equal(t, status.FromHost, st.Up.Source)
 				assert.Equal(t, 3, len(st.Up.Modules))
@@ -106,11 +106,15 @@ func TestLeaveCertificate(t *testing.T) {
 	cert := server.Certificate()
 	leave := func(dir string, set *kbuild.Set, c preflight.Check) (left []byte, said string) {
 		var log logtest.Log
-		n := &Node{cfg: config.Config{StateDir: dir}, log: log.Logger(), Machine: Machine{Supplier: &instance{}}, choice: choice{found: set}, status: status.NewStore(status.Snapshot{}, nil, nil)}
+		n := &Node{
+			cfg:     config.Config{StateDir: dir},
+			Machine: Machine{Supplier: &instance{}},
+			Options: Options{Log: log.Logger(), Status: status.NewStore(status.Snapshot{}, nil, nil)},
+		}
 		if set == nil { // a key is mounted
 			n.Supplier = &instance{signer: cert}
 		}
-		n.leaveCertificate([]preflight.Check{c})
+		n.leaveCertificate([]preflight.Check{c}, ModuleSet{Set: set})
 		left, _ = os.ReadFile(filepath.Join(dir, preflight.CertificateFile))
 		return left, log.String()
 	}

@@ -149,9 +149,12 @@ func (w *world) begin(l life) (*instance, *Node) {
 	log := slog.New(slog.DiscardHandler)
 	return i, &Node{
 		Machine: Machine{Info: info, Release: "6.1.0-1-amd64", Kernel: i, Roots: i, Supplier: i, Hardware: fakeHardware{i}, StartDaemons: i.Start, TakeLock: i.Acquire},
-		cfg:     cfg, log: log, now: time.Now, served: func() {}, ended: func() {},
+		Options: Options{
+			Log: log, Served: func() {}, Ended: func() {},
+			Status: status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
+		},
+		cfg:     cfg,
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
-		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
 	}
 }
 
@@ -204,7 +207,7 @@ func (w *world) run(l life, edit ...func(*Node)) end {
 	}()
 	<-done
 	i.over()
-	e := end{err: err, took: time.Since(begin), began: n.lock != nil, served: i.served, killed: i.killed, disturbed: i.disturbed, meddled: i.meddled, ops: slices.Clone(w.ops[first:])}
+	e := end{err: err, took: time.Since(begin), began: i.began, served: i.served, killed: i.killed, disturbed: i.disturbed, meddled: i.meddled, ops: slices.Clone(w.ops[first:])}
 	if w.saved != nil {
 		e.status = *w.saved
 	}

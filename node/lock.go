@@ -14,41 +14,21 @@ import (
 )
 
 // takeLock makes this the only instance on the node. Before that nothing is written anywhere.
-func (n *Node) takeLock(ctx context.Context) error {
-	lock, err := n.TakeLock(ctx, n.waitsForLock)
+func (n *Node) takeLock(ctx context.Context, _ Held) (Held, error) {
+	held, err := n.TakeLock(ctx, func(h lock.Holder) {
+		n.Status.Lock(status.Waiting, "waiting for the node's lock, held by "+h.String())
+	})
 	if err != nil {
-		return err
+		return Held{}, err
 	}
-	n.lock = lock
-	old := n.status.Predecessor()
-	n.prev = onHost(old.Up)
+	old := n.Status.Predecessor()
 	if old.State != "" && old.State != status.Absent {
-		n.log.Info(
-			"predecessor found",
-			"left",
-			describe(old.Up),
-			"state",
-			old.State,
-			"reason",
-			old.Reason,
-		)
+		n.Log.Info("predecessor found", "left", describe(old.Up), "state", old.State,
+			"reason", old.Reason)
 	}
-	n.status.Change(func(st *status.Snapshot) {
-		st.State = status.Starting
-		st.Phase = ""
-		st.Reason = ""
-		st.Up = old.Up
-		st.LastFailure = old.LastFailure
-	})
-	return errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
-}
-
-// waitsForLock sets in this instance's own status what it waits for. The node's status file belongs
-// to the holder.
-func (n *Node) waitsForLock(h lock.Holder) {
-	n.status.ChangeUnsaved(func(st *status.Snapshot) {
-		st.State, st.WaitsFor, st.Phase, st.Reason = status.Waiting, status.ForLock, status.LockPhase, "waiting for the node's lock, held by "+h.String()
-	})
+	n.Status.Begin(old)
+	err = errors.Join(n.markers.NotReady(), n.markers.RemoveUnfinished())
+	return Held{Lock: held, Previous: onHost(old.Up)}, err
 }
 
 func describe(d *status.Driver) string {
@@ -63,7 +43,9 @@ func (n *Node) signsOfLife(end <-chan struct{}) error {
 	if n.instanceFile == "" {
 		return nil
 	}
-	if err := atomicwriter.WriteFile(n.instanceFile, []byte(n.status.Get().Instance+"\n"), 0o644); err != nil {
+	name := []byte(n.Status.Get().Instance + "\n")
+	err := atomicwriter.WriteFile(n.instanceFile, name, 0o644)
+	if err != nil {
 		return fmt.Errorf("write the name of this instance: %w", err)
 	}
 	go n.beat(end)
@@ -77,7 +59,7 @@ func (n *Node) beat(end <-chan struct{}) {
 		select {
 		case <-end:
 			return
-		case now := <-time.After(untilNext(n.now())):
+		case now := <-time.After(untilNext(time.Now())):
 			_ = os.Chtimes(n.instanceFile, now, now)
 		}
 	}

@@ -19,64 +19,54 @@ const checkEvery = time.Minute
 
 // preflight returns an error with everything that is in the way of the driver, before anything is
 // changed. With config.PreflightWait it waits instead until nothing is in the way.
-func (n *Node) preflight(ctx context.Context) error {
-	begin := n.now()
-	log := n.log
+func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
+	begin := time.Now()
+	again := n.logging(slog.New(onlyWarnings{n.Log.Handler()})) // it finds most of the same
+	check := n
 	last := ""
-	defer func() { n.log = log }()
-	for said := 0; ; {
+	for {
 		before := n.fingerprint()
-		err := n.checkNode(ctx)
-		warnings := n.status.Get().Warnings
-		if last != "" { // n.log is silent
-			for _, text := range warnings[said:] {
-				log.Warn(text) //nolint:sloglint // the sentence is also in the status
-			}
+		err := check.checkNode(ctx, facts)
+		if err == nil && last != "" {
+			n.Status.Set(status.Starting, "")
+			n.Log.Info("nothing prevents the driver any more", "driver", facts.Want.Driver,
+				"flavour", facts.Want.Flavour, "gpus", len(facts.GPUs),
+				"duration", time.Since(begin).Round(time.Second))
 		}
-		said = len(warnings)
-		if n.cfg.OnPreflight != config.PreflightWait ||
-			err != nil && !errors.As(err, new(*preflight.BlockedError)) {
-			return err
+		blocked := errors.As(err, new(*preflight.BlockedError))
+		if !blocked || n.cfg.OnPreflight != config.PreflightWait {
+			return facts, err
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return facts, ctx.Err()
 		}
-		if err == nil {
-			break
+		// recorded too: the node has no driver because a start cannot succeed
+		n.Status.Fail(n.failure(err))
+		n.Status.Wait(status.ForPreflight, err.Error(), nil)
+		if err.Error() != last {
+			last = err.Error()
+			n.Log.Error("waiting for a fit node", "every", checkEvery, "reason", err)
 		}
-		n.showBlocked(err)
-		if text := err.Error(); text != last {
-			last = text
-			log.Error("waiting for a fit node", "every", checkEvery, "reason", err)
-			n.log = slog.New(slog.DiscardHandler) // the next checks find most of the same
+		err = n.awaitChange(ctx, before)
+		if err != nil {
+			return facts, err
 		}
-		if err := n.awaitChange(ctx, before); err != nil {
-			return err
-		}
-		if err := n.survey(ctx); err != nil {
-			return err
+		check = again
+		facts, err = again.survey(ctx, facts.Previous)
+		if err != nil {
+			return facts, err
 		}
 	}
-	if last != "" {
-		n.status.Set(status.Starting, "")
-		log.Info(
-			"nothing prevents the driver any more",
-			"driver",
-			n.want.Driver,
-			"flavour",
-			n.want.Flavour,
-			"gpus",
-			len(n.gpus),
-			"duration",
-			n.now().Sub(begin).Round(time.Second),
-		)
-	}
-	return nil
 }
 
+// onlyWarnings leaves out what is less than a warning.
+type onlyWarnings struct{ slog.Handler }
+
+func (onlyWarnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
 // checkNode runs the checks once.
-func (n *Node) checkNode(ctx context.Context) error {
-	checks := n.Hardware.Preflight(ctx, n.facts())
+func (n *Node) checkNode(ctx context.Context, facts Facts) error {
+	checks := n.Hardware.Preflight(ctx, n.input(facts))
 	for _, c := range checks {
 		if c.Status == preflight.Warning {
 			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
@@ -84,25 +74,15 @@ func (n *Node) checkNode(ctx context.Context) error {
 	}
 	err := preflight.Blocking(checks)
 	if err != nil {
-		n.leaveCertificate(checks)
+		n.leaveCertificate(checks, facts.ModuleSet)
 	}
 	return err
-}
-
-// showBlocked sets in the status what the instance waits for. The failure is recorded too: the node
-// has no driver because a start cannot succeed.
-func (n *Node) showBlocked(err error) {
-	n.status.Change(func(st *status.Snapshot) {
-		st.State, st.WaitsFor, st.Ready, st.Reason, st.LastFailure = status.Waiting, status.ForPreflight, false, err.Error(), n.failure(
-			err,
-		)
-	})
 }
 
 // awaitChange returns nil when the node should be checked again: after some time, or as soon as the
 // fingerprint is not the one from before.
 func (n *Node) awaitChange(ctx context.Context, before string) error {
-	for end := n.now().Add(checkEvery); n.now().Before(end); {
+	for begin := time.Now(); time.Since(begin) < checkEvery; {
 		if !daemons.Sleep(ctx, watchEvery) {
 			return ctx.Err()
 		}

@@ -11,61 +11,55 @@ import (
 
 // recover removes what no driver uses: if none is loaded, every mount and everything that was made
 // for one. What a loaded driver has stays as it is until the phases replace and root, however it is
-// mounted.
-func (n *Node) recover(ctx context.Context) error {
+// mounted. It returns the record of what is left.
+func (n *Node) recover(ctx context.Context, previous *status.Driver) (*status.Driver, error) {
 	layers, err := n.Roots.Mounted()
 	if err != nil {
-		return err
+		return previous, err
 	}
-	loaded, err := n.isLoaded("nvidia")
+	loaded, err := isLoaded(n.Kernel, "nvidia")
 	if err != nil {
-		return err
+		return previous, err
 	}
 	path := status.RootPath(n.cfg.Run)
 	if loaded {
 		if layers > 1 {
-			n.warn(
-				"%d driver roots are stacked on %s; one root takes their place when the driver is served",
-				layers,
-				path,
-			)
+			n.warn("%d driver roots are stacked on %s; "+
+				"one root takes their place when the driver is served", layers, path)
 		}
-		return nil
+		return previous, nil
 	}
-	err = n.sweep(ctx, layers > 0)
-	if err != nil || layers == 0 {
-		return err
+	err = n.sweep(ctx, previous, layers > 0)
+	if err != nil {
+		return previous, err
 	}
-	n.log.Warn(
-		"a driver root is mounted but no driver is loaded, removing it",
-		"path",
-		path,
-		"layers",
-		layers,
-	)
-	return n.Roots.Unmount(ctx)
+	if layers == 0 {
+		return nil, nil
+	}
+	n.Log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", path,
+		"layers", layers)
+	return nil, n.Roots.Unmount(ctx)
 }
 
 // sweep removes what a predecessor put up for modules that are not loaded any more. The status
 // names it until it is removed.
-func (n *Node) sweep(ctx context.Context, mounted bool) error {
-	if n.prev != nil || mounted {
+func (n *Node) sweep(ctx context.Context, previous *status.Driver, mounted bool) error {
+	if previous != nil || mounted {
 		err := n.Roots.ClearFirmware()
 		if err != nil {
 			return err
 		}
 	}
-	if n.prev != nil {
-		n.stack().DeleteInTree(ctx, n.prev.InTree)
-		n.removeNodes(n.prev.Nodes)
+	if previous != nil {
+		n.stack().DeleteInTree(ctx, previous.InTree)
+		n.removeNodes(previous.Nodes)
 	}
-	n.prev = nil
-	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
+	n.Status.Record(nil)
 	return nil
 }
 
-func (n *Node) isLoaded(module string) (bool, error) {
-	_, err := n.Kernel.Module(module)
+func isLoaded(k Kernel, module string) (bool, error) {
+	_, err := k.Module(module)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

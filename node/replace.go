@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,51 +16,39 @@ import (
 // replace takes an older driver down, now that everything is ready for the new one. While the older
 // one is in use, the instance waits, is not ready and names the holders; it neither ends nor starts
 // again. For modules of an adopted driver that differ it only waits: load replaces them.
-func (n *Node) replace(ctx context.Context) error {
-	if err := n.unloadNouveau(ctx); err != nil {
-		return err
-	}
-	loaded, err := n.isLoaded("nvidia")
-	if err != nil || !loaded || n.loaded.Adopted && len(n.loaded.Differing) == 0 {
-		return err
-	}
-	old, err := n.loadedDriver()
+func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error) {
+	up = Served{Staged: staged}
+	err = n.unloadNouveau(ctx)
 	if err != nil {
-		return err
+		return up, err
 	}
-	if !n.loaded.Adopted {
-		_, err = wayBack(old)
+	loaded, err := isLoaded(n.Kernel, "nvidia")
+	if err != nil || !loaded || staged.Loaded.Adopted && len(staged.Loaded.Differing) == 0 {
+		return up, err
 	}
+	old, err := n.loadedDriver(staged.Previous)
 	if err != nil {
-		n.warn(
-			"driver %s cannot be put back if %s does not start: %v",
-			old.Version,
-			n.want.Driver,
-			err,
-		)
+		return up, err
 	}
-	n.blocked = false
-	if err := n.awaitSafeLoad(ctx, old); err != nil {
-		return err
+	r := replacement{Node: n, Staged: staged, old: old}
+	err = r.await(ctx)
+	if err != nil || staged.Loaded.Adopted {
+		return up, err
 	}
-	if err := n.waitUntilFree(ctx, old); err != nil {
-		return err
+	n.Log.Info("unloading the driver", "driver", old.Version)
+	up.Replaced = old
+	err = n.unload(ctx, old)
+	if err != nil {
+		return up, err
 	}
-	n.status.Set(status.Starting, "")
-	if n.loaded.Adopted {
-		return nil
+	up.Previous = nil // nothing of it is left
+	up.Steps = append(up.Steps, restoreStep)
+	err = errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx))
+	if err != nil {
+		return up, err
 	}
-	n.log.Info("unloading the driver", "driver", old.Version)
-	n.replaced = old
-	if err := n.unload(ctx, old); err != nil {
-		return err
-	}
-	n.up = append(n.up, n.restoring(old))
-	if err := errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx)); err != nil {
-		return err
-	}
-	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
-	return nil
+	n.Status.Record(nil)
+	return up, nil
 }
 
 // unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again,
@@ -78,49 +65,71 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 		return err
 	}
 	for _, m := range stack {
-		if err := n.Kernel.Delete(ctx, m.Name); err != nil {
-			return fmt.Errorf(
-				"unload nouveau, which drives the GPUs now: %w; stop what uses it (a console or display server), or blacklist it and reboot",
-				err,
-			)
+		err := n.Kernel.Delete(ctx, m.Name)
+		if err != nil {
+			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; "+
+				"stop what uses it (a console or display server), or blacklist it and reboot", err)
 		}
-		n.log.Info("unloaded", "module", m.Name)
+		n.Log.Info("unloaded", "module", m.Name)
 	}
 	return nil
 }
 
 // loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the
 // kernel shows it.
-func (n *Node) loadedDriver() (status.Driver, error) {
+func (n *Node) loadedDriver(recorded *status.Driver) (status.Driver, error) {
 	m, err := n.Kernel.Module("nvidia")
 	if err != nil {
 		return status.Driver{}, err
 	}
-	if n.prev != nil && n.prev.Version == m.Version {
-		return *n.prev, nil
+	if recorded != nil && recorded.Version == m.Version {
+		return *recorded, nil
 	}
 	flavour, err := n.Kernel.Flavour()
 	return status.Driver{Version: m.Version, Flavour: flavour}, err
 }
 
-// waitUntilFree waits, and returns nil when the old driver could be unloaded at once.
-func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
-	var said time.Time
+// replacement waits until a loaded driver can make place for another one.
+type replacement struct {
+	*Node
+	Staged
+	old     status.Driver
+	blocked bool // it was in use once
+}
+
+// await waits for permission and for users.
+func (r *replacement) await(ctx context.Context) error {
+	if !r.Loaded.Adopted {
+		_, err := wayBack(r.old)
+		if err != nil {
+			r.warn("driver %s cannot be put back if %s does not start: %v",
+				r.old.Version, r.Want.Driver, err)
+		}
+	}
+	err := r.awaitSafeLoad(ctx)
+	if err != nil {
+		return err
+	}
+	err = r.awaitUsers(ctx)
+	if err != nil {
+		return err
+	}
+	r.Status.Set(status.Starting, "")
+	return nil
+}
+
+// awaitUsers returns nil when the old driver could be unloaded at once.
+func (r *replacement) awaitUsers(ctx context.Context) error {
+	var logged time.Time
 	for {
-		err := n.removable(ctx)
-		busy, ok := errors.AsType[*modules.InUseError](err)
-		switch {
-		case err == nil:
-			n.status.Change(func(st *status.Snapshot) { st.Holders = nil })
-			return nil
-		case !ok:
+		busy, err := r.users(ctx)
+		if busy == nil {
 			return err
 		}
-		n.countBlocked()
-		n.status.Wait(status.ForHolders, n.mustGo(old)+": "+busy.Error(), busy.Holders)
-		if n.now().Sub(said) >= 30*time.Second {
-			said = n.now()
-			n.log.Info("waiting to replace the driver", "driver", old.Version, "reason", busy)
+		r.Status.Wait(status.ForHolders, r.mustGo()+": "+busy.Error(), busy.Holders)
+		if time.Since(logged) >= logEvery {
+			logged = time.Now()
+			r.Log.Info("waiting to replace the driver", "driver", r.old.Version, "reason", busy)
 		}
 		if !daemons.Sleep(ctx, tick) {
 			return ctx.Err()
@@ -128,37 +137,37 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	}
 }
 
+// logEvery is how often a wait for holders is logged.
+const logEvery = 30 * time.Second
+
+// users returns what is in the way of the modules that have to go, nil if nothing is: of an adopted
+// driver only the holders of the modules that differ.
+func (r *replacement) users(ctx context.Context) (*modules.InUseError, error) {
+	var err error
+	if r.Loaded.Adopted {
+		err = r.stack().Removable(ctx, r.Loaded.Differing...)
+	} else {
+		err = r.free(ctx, status.Driver{Modules: r.old.Modules}, nil)
+	}
+	busy, inUse := errors.AsType[*modules.InUseError](err)
+	if !inUse {
+		return nil, err
+	}
+	if !r.blocked {
+		r.blocked = true
+		r.Status.Count(countBlocked)
+	}
+	return busy, nil
+}
+
+// countBlocked counts a stop or replacement that finds the driver in use, once.
+func countBlocked(c *status.Counters) { c.BlockedUnloads++ }
+
 // mustGo returns what has to be unloaded, and why, for messages.
-func (n *Node) mustGo(old status.Driver) string {
-	if n.loaded.Adopted {
-		return fmt.Sprintf(
-			"driver %s cannot be completed yet: %s",
-			old.Version,
-			strings.Join(n.loaded.Reasons, "; "),
-		)
+func (r *replacement) mustGo() string {
+	if r.Loaded.Adopted {
+		return fmt.Sprintf("driver %s cannot be completed yet: %s",
+			r.old.Version, strings.Join(r.Loaded.Reasons, "; "))
 	}
-	return fmt.Sprintf("driver %s must go before %s can be loaded", old.Version, n.want.Driver)
-}
-
-// countBlocked counts each stop or replacement that finds the driver in use once.
-func (n *Node) countBlocked() {
-	if !n.blocked {
-		n.blocked = true
-		n.status.Change(func(st *status.Snapshot) { st.Counters.BlockedUnloads++ })
-	}
-}
-
-// restoring returns the step that restores the old driver if the new one fails. A stop drops the
-// step: then no driver is wanted.
-func (n *Node) restoring(old status.Driver) step {
-	return step{name: restoreStep, down: func(ctx context.Context) error {
-		n.restored = &RollbackError{Old: old.Version, Restore: n.restore(ctx, old)}
-		return nil // trying again would not help
-	}}
-}
-
-const restoreStep = "restore"
-
-func (n *Node) dropRestore() {
-	n.up = slices.DeleteFunc(n.up, func(s step) bool { return s.name == restoreStep })
+	return fmt.Sprintf("driver %s must go before %s can be loaded", r.old.Version, r.Want.Driver)
 }

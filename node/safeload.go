@@ -10,7 +10,6 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
-	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -40,40 +39,40 @@ const (
 // awaitSafeLoad waits until others have freed the node for another driver, if permission is needed.
 // If it cannot ask, it warns, and returns: the caller then waits only for the holders, as it does
 // without safe load.
-func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error) {
-	if n.safeLoad == nil {
+func (r *replacement) awaitSafeLoad(ctx context.Context) (err error) {
+	if r.SafeLoad == nil {
 		return nil
 	}
-	begin := n.now()
+	begin := time.Now()
 	asked := false
 	open := true
 	last := ""
 	defer func() {
 		if open {
-			n.withdrawSafeLoad(ctx)
+			r.withdrawSafeLoad(ctx)
 		}
 	}()
 	for {
-		granted, err := n.safeLoad.Ask(ctx)
+		granted, err := r.SafeLoad.Ask(ctx)
 		useless := errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case granted:
 			open = false
-			n.log.Info("safe load given", "duration", n.now().Sub(begin).Round(time.Second))
+			r.Log.Info("safe load given", "duration", time.Since(begin).Round(time.Second))
 			return nil
 		case err == nil:
 			asked = true
-		case useless, !asked && n.now().Sub(begin) >= safeLoadTries:
+		case useless, !asked && time.Since(begin) >= safeLoadTries:
 			open = !useless
-			n.warn("%s: %v; going on without it: driver %s is replaced as soon as nobody uses it", n.safeLoad, err, old.Version)
+			r.warn("%s: %v; going on without it: driver %s is replaced as soon as nobody uses it", r.SafeLoad, err, r.old.Version)
 			return nil
 		case err.Error() != last:
 			last = err.Error()
-			n.log.Warn("safe load not asked for, trying again", "error", err)
+			r.Log.Warn("safe load not asked for, trying again", "error", err)
 		}
-		if err := n.showSafeLoad(ctx, old); err != nil {
+		if err := r.showSafeLoad(ctx); err != nil {
 			return err
 		}
 		if !daemons.Sleep(ctx, safeLoadEvery+rand.N(safeLoadEvery/4)) { //nolint:gosec // it spreads the load of many nodes, and is no secret
@@ -83,32 +82,31 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 }
 
 // withdrawSafeLoad withdraws the request, even if ctx has ended, but within a few seconds.
-func (n *Node) withdrawSafeLoad(ctx context.Context) {
+func (r *replacement) withdrawSafeLoad(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), safeLoadWithdraw)
 	defer cancel()
-	if err := n.safeLoad.Withdraw(ctx); err != nil {
-		n.warn("%s could not be taken back: %v", n.safeLoad, err)
+	err := r.SafeLoad.Withdraw(ctx)
+	if err != nil {
+		r.warn("%s could not be taken back: %v", r.SafeLoad, err)
 	}
 }
 
 // showSafeLoad sets in the status what the instance waits for, and which processes hold the driver
 // meanwhile: people who drain the node need to know.
-func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
-	err := n.removable(ctx)
-	busy, inUse := errors.AsType[*modules.InUseError](err)
-	if err != nil && !inUse {
+func (r *replacement) showSafeLoad(ctx context.Context) error {
+	busy, err := r.users(ctx)
+	if err != nil {
 		return err
 	}
-	reason := fmt.Sprintf("%s: waiting for %s", n.mustGo(old), n.safeLoad)
+	reason := fmt.Sprintf("%s: waiting for %s", r.mustGo(), r.SafeLoad)
 	var holders []kmod.Holder
 	if busy != nil {
-		n.countBlocked()
 		reason = reason + "; " + busy.Error()
 		holders = busy.Holders
 	}
-	if n.status.Get().State != status.Waiting {
-		n.log.Info("waiting for safe load", "reason", reason)
+	if r.Status.Get().State != status.Waiting {
+		r.Log.Info("waiting for safe load", "reason", reason)
 	}
-	n.status.Wait(status.ForSafeLoad, reason, holders)
+	r.Status.Wait(status.ForSafeLoad, reason, holders)
 	return nil
 }

@@ -86,7 +86,7 @@ func TestSafeLoad(t *testing.T) {
 				var seen status.Snapshot
 				var warnings []string
 				e := w.run(life{version: v535, asks: test.asks}, func(n *Node) {
-					n.safeLoad = f
+					n.SafeLoad = f
 					w.at(10*time.Second, func() { seen = *w.saved })
 					w.at(test.asks-time.Second, func() { warnings = w.saved.Warnings })
 					if test.given > 0 {
@@ -108,9 +108,9 @@ func TestSafeLoad(t *testing.T) {
 	t.Run("not needed", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			f := &fakeSafeLoad{w: w}
-			w.run(life{version: v535}, func(n *Node) { n.safeLoad = f })
+			w.run(life{version: v535}, func(n *Node) { n.SafeLoad = f })
 			w.leave(v535)
-			e := w.run(life{version: v535}, func(n *Node) { n.safeLoad = f })
+			e := w.run(life{version: v535}, func(n *Node) { n.SafeLoad = f })
 			assert.Equal(t, true, e.served)
 			assert.Equalf(t, 0, f.asks, "it asked")
 		})
@@ -142,9 +142,9 @@ func TestGrace(t *testing.T) {
 				var log logtest.Log
 				asked := 0
 				edit := func(n *Node) {
-					n.cfg.Grace, n.log = c.flag, log.Logger()
+					n.cfg.Grace, n.Log = c.flag, log.Logger()
 					if c.ask != nil {
-						n.askGrace = func(ctx context.Context) (time.Duration, error) { asked++; return c.ask(ctx) }
+						n.Grace = func(ctx context.Context) (time.Duration, error) { asked++; return c.ask(ctx) }
 					}
 				}
 				w.run(life{version: v535}, edit)

@@ -80,7 +80,7 @@ func TestBeat(t *testing.T) {
 		w.locked = true
 		_, n := w.begin(life{version: v535})
 		n.instanceFile = filepath.Join(w.dir, "instance")
-		n.status.ChangeUnsaved(func(st *status.Snapshot) { st.Instance = rand.Text() })
+		n.Status.ChangeUnsaved(func(st *status.Snapshot) { st.Instance = rand.Text() })
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		w.at(9*time.Minute, func() {
@@ -100,8 +100,8 @@ func TestVerbs(t *testing.T) {
 		saved := w.saved
 		_, n := w.begin(life{version: v535})
 		checks, err := n.Preflight(t.Context())
-		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers || n.prev.Version != v470 {
-			t.Errorf("%v, %v, %v", checks, n.prev, err)
+		if err != nil || len(checks) != 1 || checks[0].Name != preflight.Headers {
+			t.Errorf("%v, %v", checks, err)
 		}
 		for _, want := range []string{status.Compiled, "cache"} {
 			_, n := w.begin(life{version: v535})
@@ -127,7 +127,7 @@ func TestUnload(t *testing.T) {
 			}} {
 			prepare()
 			i, n := w.begin(life{version: v535})
-			n.log = log.Logger()
+			n.Log = log.Logger()
 			if err := n.Unload(t.Context(), t.Context()); err != nil || w.outcome() != absent {
 				t.Errorf("error %v, %s", err, w.outcome())
 			}
@@ -183,7 +183,7 @@ func TestLinesAsJSON(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var lines bytes.Buffer
 		w.leave(v470)
-		w.run(life{version: v535}, func(n *Node) { n.log = cli.Log(&lines, "json") })
+		w.run(life{version: v535}, func(n *Node) { n.Log = cli.Log(&lines, "json") })
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"unloading the driver","phase":"replace","driver":"470.256.02"}`)
 		assert.Contains(t, lines.String(), `"level":"INFO","msg":"driver unloaded, root unmounted"}`)
 	})
@@ -242,7 +242,7 @@ func TestSnapshotOfALife(t *testing.T) {
 		ended := make(chan struct{})
 		e := w.run(life{version: v535}, func(node *Node) {
 			n, i = node, node.Kernel.(*instance)
-			n.ended = func() { last, locked = n.Snapshot(), i.holds }
+			n.Ended = func() { last, locked = n.Snapshot(), i.holds }
 			go func() {
 				defer close(ended)
 				for {
@@ -276,7 +276,7 @@ func TestStopOfHangingModule(t *testing.T) {
 		t.Run(module, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.hangs = module
-				e := w.run(life{version: v535}, func(n *Node) { n.askGrace = nil })
+				e := w.run(life{version: v535}, func(n *Node) { n.Grace = nil })
 				took := e.took - 12*time.Second
 				if took > 20*time.Second || !errors.Is(e.err, kmod.ErrStuck) || e.status.State != status.Failed {
 					t.Errorf("%s after the signal: %v, state %s", took, e.err, e.status.State)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
@@ -12,74 +11,86 @@ import (
 // serveRoot replaces the served root by the root of this driver, and makes the kernel search in it
 // for firmware. From here on this instance takes an adopted driver down: first its modules, then
 // its root.
-func (n *Node) serveRoot(ctx context.Context) error {
-	n.up = append(n.up, n.rootStep())
-	if n.loaded.Adopted {
-		n.takeOver()
-		n.up = append(n.up, n.modulesStep())
-	} else {
-		n.driver = n.record
+func (n *Node) serveRoot(ctx context.Context, up Served) (Served, error) {
+	up.Steps = append(up.Steps, rootStep)
+	up.Driver = up.Record
+	if up.Loaded.Adopted {
+		up.Driver = n.adopt(up.Staged)
+		up.Steps = append(up.Steps, modulesStep)
 	}
-	dir, err := n.putRoot(ctx)
+	dir, err := n.putRoot(ctx, up.Staged)
 	if err != nil {
-		return err
+		return up, err
 	}
-	if n.driver.RootID == "" || dir == n.record.RootDir {
-		n.driver.RootID = n.record.RootID
+	if up.Driver.RootID == "" || dir == up.Record.RootDir {
+		up.Driver.RootID = up.Record.RootID
 	}
-	n.driver.RootDir = dir
+	up.Driver.RootDir = dir
 	// before the path: a successor clears it even if another program has unmounted the root
-	n.showDriver()
-	n.setFirmware()
-	return nil
+	n.record(up.Driver)
+	up.Driver.Firmware = n.setFirmware()
+	return up, nil
 }
 
-func (n *Node) rootStep() step {
-	return step{name: "root", down: func(ctx context.Context) error {
-		return errors.Join(n.Roots.ClearFirmware(), n.Roots.Unmount(ctx))
-	}}
+// adopt returns a predecessor's record of the driver, as far as it is still true.
+func (n *Node) adopt(staged Staged) status.Driver {
+	d := status.Driver{Signer: staged.Record.Signer}
+	if staged.Previous != nil && staged.Previous.Version != "" {
+		d = *staged.Previous
+	}
+	d.Version = staged.Want.Driver
+	d.Flavour = staged.Want.Flavour
+	if n.byHost() {
+		d.Modules = n.hostModules(staged.Want)
+		d.Source = status.FromHost
+		return d
+	}
+	d.Modules = stillLoaded(n.Kernel, d.Modules, staged.files())
+	if d.Source == "" || d.Source == status.FromHost {
+		d.Source = status.Adopted
+	}
+	return d
 }
 
-// setFirmware makes the kernel look for firmware in the root. Only GPUs with a GSP need that.
-func (n *Node) setFirmware() {
+// setFirmware makes the kernel look for firmware in the root, and reports whether it does. Only
+// GPUs with a GSP need that.
+func (n *Node) setFirmware() bool {
 	err := twice(n.Roots.Firmware)
 	if err != nil {
 		n.warn("firmware: %v", err)
 	}
-	n.driver.Firmware = err == nil
+	return err == nil
 }
 
 // putRoot keeps the root that a predecessor serves if it is of this driver, and mounts ours
 // otherwise. It returns the folder of the root that is served.
-func (n *Node) putRoot(ctx context.Context) (dir string, err error) {
-	if n.loaded.Adopted {
+func (n *Node) putRoot(ctx context.Context, staged Staged) (dir string, err error) {
+	if staged.Loaded.Adopted {
 		dir, err = n.Roots.Adopt(ctx)
 		if err == nil || ctx.Err() != nil {
 			return dir, ctx.Err()
 		}
-		n.log.Info("the driver root is served again", "reason", err)
+		n.Log.Info("the driver root is served again", "reason", err)
 	}
 	err = n.Roots.Unmount(ctx)
 	if err != nil {
 		return "", err
 	}
-	return n.record.RootDir, n.mountRoot(ctx, n.record.RootDir)
+	return staged.Record.RootDir, n.mountRoot(ctx, staged.ModuleSet, staged.Record.RootDir)
 }
 
-func (n *Node) mountRoot(ctx context.Context, dir string) error {
+func (n *Node) mountRoot(ctx context.Context, m ModuleSet, dir string) error {
 	// all modules, including those that this program does not load: a sidecar may need
 	// nvidia-peermem
-	if n.found != nil {
-		err := n.Roots.AddModules(ctx, dir, n.found.Modules)
+	if m.Set != nil {
+		err := n.Roots.AddModules(ctx, dir, m.Set.Modules)
 		if err != nil {
 			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
-		err = n.Roots.SetOptions(dir, n.options)
+		err = n.Roots.SetOptions(dir, m.Options)
 		if err != nil {
-			n.warn(
-				"modprobe inside of the driver root will not know the parameters of modules: %v",
-				err,
-			)
+			n.warn("modprobe inside of the driver root will not know the parameters of modules: %v",
+				err)
 		}
 	}
 	err := n.Roots.Mount(ctx, dir)
@@ -90,45 +101,25 @@ func (n *Node) mountRoot(ctx context.Context, dir string) error {
 }
 
 // makeNodes makes the device files. They are removed together with the modules.
-func (n *Node) makeNodes(ctx context.Context) error {
-	return n.Hardware.CreateNodes(ctx, func(missing []devices.Node) {
-		n.driver.Nodes = devices.Union(n.driver.Nodes, missing)
-		n.showDriver()
+func (n *Node) makeNodes(ctx context.Context, up Served) (Served, error) {
+	err := n.Hardware.CreateNodes(ctx, func(missing []devices.Node) {
+		up.Driver.Nodes = devices.Union(up.Driver.Nodes, missing)
+		n.record(up.Driver)
 	})
+	return up, err
 }
 
 // startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one
 // does not start, the node is not ready, and the watch tries again: ending would only restart the
 // container.
-func (n *Node) startDaemons(ctx context.Context) error {
-	if err := n.tryDaemons(ctx); err != nil && ctx.Err() != nil {
-		return ctx.Err()
+func (n *Node) startDaemons(ctx context.Context, up Served) (Served, error) {
+	up.Daemons, up.DaemonsErr = n.StartDaemons(ctx)
+	if up.DaemonsErr != nil && ctx.Err() != nil {
+		return up, ctx.Err()
 	}
-	n.up = append(n.up, step{
-		name: "daemons",
-		down: func(ctx context.Context) error {
-			if n.daemons == nil {
-				return nil
-			}
-			if err := n.daemons.Stop(ctx); err != nil {
-				return fmt.Errorf("stop the daemons: %w", err)
-			}
-			n.daemons = nil
-			n.status.Change(func(st *status.Snapshot) { st.Daemons = nil })
-			return nil
-		},
-		redo: n.tryDaemons,
-	})
-	return nil
-}
-
-func (n *Node) tryDaemons(ctx context.Context) error {
-	d, err := n.StartDaemons(ctx)
-	n.daemonsErr = err
-	if err != nil {
-		return err
+	up.Steps = append(up.Steps, daemonsStep)
+	if up.Daemons != nil {
+		n.Status.Daemons(up.Daemons.States())
 	}
-	n.daemons = d
-	n.status.Change(func(st *status.Snapshot) { st.Daemons = d.States() })
-	return nil
+	return up, nil
 }

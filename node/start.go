@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -18,118 +19,136 @@ import (
 func (n *Node) Run(ctx, stopCtx context.Context) error {
 	end := make(chan struct{})
 	defer close(end)
-	if err := n.signsOfLife(end); err != nil {
+	err := n.signsOfLife(end)
+	if err != nil {
 		return err
 	}
+	var asked atomic.Pointer[time.Time]
 	defer context.AfterFunc(ctx, func() {
-		at := n.now()
-		n.asked.Store(&at)
+		now := time.Now()
+		asked.Store(&now)
 	})()
-	err := n.start(ctx)
-	if n.lock == nil { // it never had the node: there is nothing to take down
+	lock, up, err := n.start(ctx)
+	if lock == nil { // it never had the node: there is nothing to take down
 		if ctx.Err() != nil {
-			n.log.Info("stopped while waiting for the lock; nothing was touched")
+			n.Log.Info("stopped while waiting for the lock; nothing was touched")
 			return nil
 		}
-		n.status.ChangeUnsaved(func(st *status.Snapshot) {
-			st.State, st.Phase, st.Reason = status.Failed, status.LockPhase, err.Error()
-		})
+		n.Status.Lock(status.Failed, err.Error())
 		n.writeTermination(err)
 		return err
 	}
 	if err == nil {
-		n.watch(ctx)
+		n.watch(ctx, lock, &up)
 	}
 	if ctx.Err() != nil && !errors.Is(err, kmod.ErrStuck) {
-		err = ErrStopped // an interruption by a signal is no failure
+		err = nil // an interruption by a signal is no failure
 	}
-	err = n.stop(stopCtx, err)
-	n.ended()
-	return errors.Join(err, n.lock.Release())
+	e := ending{Node: n, up: &up, cause: err}
+	if at := asked.Load(); at != nil {
+		e.begin = *at // a module that hung has taken a part of the time
+	}
+	err = e.stop(stopCtx)
+	n.Ended()
+	return errors.Join(err, lock.Release())
 }
 
 // start brings the driver up, below the shim (node/shim), which is process 1 and outlives this
 // process; Run watches afterwards. Before replace nothing that works is touched. The root comes
 // before the modules: the kernel looks for the driver's firmware in it. What a phase puts up it
-// adds to Node.up, or undoes it itself before it returns an error: stop takes the same list down,
-// backwards.
-func (n *Node) start(ctx context.Context) error {
+// adds to Served.Steps, or undoes it itself before it returns an error: a stop takes the same list
+// down, backwards.
+func (n *Node) start(ctx context.Context) (lock Lock, up Served, err error) {
+	var held Held
+	var facts Facts
+	var staged Staged
+	begin := time.Now()
+	// what each phase is called, takes and makes
 	prepare := []phase{
-		{status.LockPhase, n.takeLock}, // become the only instance on the node
-		{"recover", n.recover},         // look at mounts and record: what no driver uses goes
-		{
-			"survey",
-			n.survey,
-		}, // look at GPUs, kernel and loaded driver: what is needed, what is there
-		{"preflight", n.preflight}, // check that this node can run the driver
-		{"modules", n.getModules},  // take them from the image or the cache, or compile them
-		{"stage", n.stage},         // copy the driver root to the host's storage
-		{
-			status.ReplacePhase,
-			n.replace,
-		}, // wait for users and permission, then take an older driver down
+		// become the only instance on the node
+		part(status.LockPhase, &held, &held, (*Node).takeLock),
+		// look at mounts and record: what no driver uses goes
+		part("recover", &held.Previous, &held.Previous, (*Node).recover),
+		// look at GPUs, kernel and loaded driver: what is needed, what is there
+		part("survey", &held.Previous, &facts, (*Node).survey),
+		// check that this node can run the driver
+		part("preflight", &facts, &facts, (*Node).preflight),
+		// take them from the image or the cache, or compile them
+		part("modules", &facts, &facts, (*Node).getModules),
+		// copy the driver root to the host's storage
+		part("stage", &facts, &staged, (*Node).stage),
+		// wait for users and permission, then take an older driver down
+		part(status.ReplacePhase, &staged, &up, (*Node).replace),
 	}
 	finish := []phase{
-		{"daemons", n.startDaemons},
-		{"verify", n.verify}, // ask the GPUs
+		part("daemons", &up, &up, (*Node).startDaemons),
+		part("verify", &up, &up, (*Node).verify), // ask the GPUs
 	}
-	return n.inTurn(ctx, slices.Concat(prepare, n.putUp(), finish))
+	err = n.inTurn(ctx, slices.Concat(prepare, putUp(&up), finish))
+	if up.Record.Version == "" { // replace was not reached
+		up.Previous = held.Previous
+	}
+	if err == nil {
+		n.Log.Info("the driver is up", "driver", up.Driver.Version, "flavour", up.Driver.Flavour,
+			"kernel", n.Release, "duration", time.Since(begin).Round(time.Millisecond))
+	}
+	return held.Lock, up, err
 }
 
-// putUp has the phases by which the new driver takes its place. If one fails, restore puts the
-// older driver back by the same phases.
-func (n *Node) putUp() []phase {
+// putUp has the phases by which a driver takes its place: the new one in a start, the older one
+// when a start has failed.
+func putUp(up *Served) []phase {
 	return []phase{
-		{"root", n.serveRoot},
-		{"load", n.load},
-		{"companions", n.loadCompanions},
-		{"nodes", n.makeNodes}, // make the device files
+		part("root", up, up, (*Node).serveRoot),
+		part("load", up, up, (*Node).load),
+		part("companions", up, up, (*Node).loadCompanions),
+		part("nodes", up, up, (*Node).makeNodes), // make the device files
 	}
 }
 
 // phase is one part of a start.
 type phase struct {
 	name string // one of status.Phases
-	run  func(ctx context.Context) error
+	run  func(ctx context.Context, n *Node) error
 }
 
-// inTurn runs the phases until one fails or ctx ends.
+// part is a phase that takes one value and makes another. What it made counts also with an error.
+func part[In, Out any](
+	name string,
+	in *In,
+	out *Out,
+	run func(n *Node, ctx context.Context, in In) (Out, error),
+) phase {
+	return phase{name, func(ctx context.Context, n *Node) (err error) {
+		*out, err = run(n, ctx, *in)
+		return err
+	}}
+}
+
+// inTurn runs the phases until one fails or ctx ends. What they log has the phase's name.
 func (n *Node) inTurn(ctx context.Context, phases []phase) error {
-	begin := n.now()
-	log := n.log
-	defer func() { n.log = log }()
 	for i, p := range phases {
-		if err := ctx.Err(); err != nil {
+		err := ctx.Err()
+		if err != nil {
 			return err
 		}
-		since := n.now()
-		n.log = log.With("phase", p.name)
-		err := p.run(ctx)
-		took := n.now().Sub(since).Round(time.Millisecond)
-		if n.lock != nil {
-			n.status.Change(func(st *status.Snapshot) {
-				st.Phases = append(st.Phases, status.Timing{Phase: p.name, Seconds: took.Seconds()})
-				if err == nil && i+1 < len(phases) {
-					st.Phase = phases[i+1].name
-				}
-			})
+		begin := time.Now()
+		err = p.run(ctx, n.logging(n.Log.With("phase", p.name)))
+		took := time.Since(begin).Round(time.Millisecond)
+		next := ""
+		switch {
+		case err != nil:
+			next = p.name
+		case i+1 < len(phases):
+			next = phases[i+1].name
+		}
+		if err == nil || p.name != status.LockPhase { // without the lock the file is another's
+			n.Status.EndPhase(p.name, took, next)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		log.Info("phase finished", "phase", p.name, "duration", took)
+		n.Log.Info("phase finished", "phase", p.name, "duration", took)
 	}
-	n.status.Change(func(st *status.Snapshot) { st.Phase = "" })
-	log.Info(
-		"the driver is up",
-		"driver",
-		n.driver.Version,
-		"flavour",
-		n.driver.Flavour,
-		"kernel",
-		n.Release,
-		"duration",
-		n.now().Sub(begin).Round(time.Millisecond),
-	)
 	return nil
 }

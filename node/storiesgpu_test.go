@@ -118,7 +118,7 @@ func TestFabric(t *testing.T) {
 			"failed: GPU 00000000:05:00.0: Timeout", "20s", "80s")},
 		"does not count": {probe.Fabric{State: probe.FabricInProgress}, fabric.Ignore, fmt.Sprintf(failing, "19s", status.Serving, "Ready:true", "20s", "80s")},
 	} {
-		stories(t, map[string]string{name: c.story}, func(n *Node) { n.Kernel.(*instance).fabric, n.registration.Who = &c.fabric, c.who })
+		stories(t, map[string]string{name: c.story}, func(n *Node) { n.Kernel.(*instance).fabric, n.cfg.Fabric = &c.fabric, c.who })
 	}
 }
 

@@ -75,7 +75,7 @@ func (w *world) tell(t *testing.T, story string, edit ...func(*Node)) {
 		case first == "end":
 			last := filepath.Join(w.dir, "termination")
 			require.NoError(t, os.WriteFile(last, nil, 0o600))
-			prepare := func(n *Node) { n.cfg.Termination, n.log = last, log.Logger() }
+			prepare := func(n *Node) { n.cfg.Termination, n.Log = last, log.Logger() }
 			e := w.run(l, slices.Concat([]func(*Node){prepare}, edit, during)...)
 			text := w.lifeText(t, e, last)
 			if (e.err != nil) != (strings.Contains(rest, "error") && !strings.HasPrefix(rest, "log ")) || due > 0 {

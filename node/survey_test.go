@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -20,6 +21,19 @@ import (
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
+
+// found supplies a set of modules of the image, or none.
+type found struct {
+	Supplier
+	set *kbuild.Set
+}
+
+func (f found) Find(context.Context, Want) (*kbuild.Set, string, error) {
+	if f.set == nil {
+		return nil, "", kbuild.ErrMiss
+	}
+	return f.set, status.FromImage, nil
+}
 
 // TestNarrow checks that a set which lacks modules that its builder left out is loaded without them, unless
 // they were requested.
@@ -49,19 +63,22 @@ func TestNarrow(t *testing.T) {
 		{"nothing found", nil, config.Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
 		var said logtest.Log
-		n := &Node{cfg: c.cfg, log: said.Logger(), choice: choice{found: c.set, source: status.FromImage}, status: status.NewStore(status.Snapshot{}, nil, nil)}
-		n.want = n.modules("open", "6.1.0-56-amd64", true)
-		err := n.narrow()
+		n := &Node{
+			Machine: Machine{Supplier: found{set: c.set}},
+			Options: Options{Log: said.Logger(), Status: status.NewStore(status.Snapshot{}, nil, nil)},
+			cfg:     c.cfg,
+		}
+		m, err := n.find(t.Context(), ModuleSet{Want: n.want("open", "6.1.0-56-amd64", true)})
 		if err == nil {
-			err = n.checkParams()
+			err = m.checkParams("/drivers")
 		}
 		switch {
 		case c.err != "":
 			if err == nil || !strings.Contains(err.Error(), c.err) || c.cfg.DRM != errors.Is(err, config.ErrConfig) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(said.String(), c.says):
-			t.Errorf("%s: %v, %v, %s", c.name, n.want.Modules, err, &said)
+		case err != nil || strings.Join(m.Want.Modules, " ") != c.want || !strings.Contains(said.String(), c.says):
+			t.Errorf("%s: %v, %v, %s", c.name, m.Want.Modules, err, &said)
 		}
 	}
 }
@@ -82,7 +99,7 @@ func TestInUseError(t *testing.T) {
 func TestWriteTermination(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "termination-log")
-	n := &Node{cfg: config.Config{Termination: file}, log: logtest.New(t)}
+	n := &Node{cfg: config.Config{Termination: file}, Options: Options{Log: logtest.New(t)}}
 	n.writeTermination(errors.New("x"))
 	assert.Errorf(t, assert.Err(os.Stat(file)), "outside of Kubernetes nothing is written")
 	for _, test := range []struct {

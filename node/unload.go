@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -11,65 +10,35 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// free returns nil when every module of the driver could be unloaded, else an *InUseError that
-// names the holders. Our own daemons do not count: they are stopped first.
-func (n *Node) free(ctx context.Context) error {
-	var ours []int
-	if n.daemons != nil {
-		ours = n.daemons.PIDs()
+// free returns nil when every module of a driver could be unloaded, else an *InUseError that names
+// the holders. Our own daemons do not count: they are stopped first.
+func (n *Node) free(ctx context.Context, d status.Driver, ours Daemons) error {
+	var pids []int
+	if ours != nil {
+		pids = ours.PIDs()
 	}
-	holders, err := n.Kernel.Holders(ctx, func(pid int) bool { return slices.Contains(ours, pid) })
+	holders, err := n.Kernel.Holders(ctx, func(pid int) bool { return slices.Contains(pids, pid) })
 	if err != nil {
 		return err
 	}
-	// then the modules stay, and the host's own programs do not use our root
-	byHost := n.driver.Source == status.FromHost
-	holders = slices.DeleteFunc(
-		holders,
-		func(h kmod.Holder) bool { return byHost && h.Container == "" && h.Pod == "" },
-	)
+	byHost := d.Source == status.FromHost
+	if byHost { // its modules stay, and the host's own programs do not use our root
+		holders = slices.DeleteFunc(holders, func(h kmod.Holder) bool {
+			return h.Container == "" && h.Pod == ""
+		})
+	}
 	if len(holders) > 0 {
 		return &modules.InUseError{Holders: holders}
 	}
-	if byHost {
-		return nil
-	}
-	if len(ours) > 0 { // they raise the counts too, and their part cannot be distinguished
+	// daemons raise the counts of the modules too, and their part cannot be distinguished
+	if byHost || len(pids) > 0 {
 		return nil
 	}
 	stack, err := n.stack().Loaded("nvidia")
 	if err != nil {
 		return err
 	}
-	if err := modules.Unreferenced(stack); err != nil {
-		return n.nameLoaders(stack, n.driver, err)
-	}
-	return nil
-}
-
-// removable returns nil when the modules that have to go for the wanted driver could be unloaded, else an
-// *InUseError that names the holders: of an adopted driver only those of the modules that differ.
-func (n *Node) removable(ctx context.Context) error {
-	if !n.loaded.Adopted {
-		return n.free(ctx)
-	}
-	stack, err := n.stack().Loaded(n.loaded.Differing...)
-	if err == nil {
-		err = modules.Unreferenced(stack)
-	}
-	busy, ok := errors.AsType[*modules.InUseError](err)
-	if !ok {
-		return err
-	}
-	all, err := n.Kernel.Holders(ctx, func(int) bool { return false })
-	busy.Holders = slices.DeleteFunc(
-		slices.Clone(all),
-		func(h kmod.Holder) bool { return !h.Holds(busy.Module) },
-	)
-	if len(busy.Holders) == 0 { // under names that do not show the module
-		busy.Holders = all
-	}
-	return errors.Join(busy, err)
+	return noted(modules.Unreferenced(stack), modules.Foreign(stack, d.Modules))
 }
 
 // unload removes every module that uses nvidia, then nvidia, then the modules of the kernel that
@@ -80,19 +49,21 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 		return err
 	}
 	_, err = n.stack().Delete(ctx, stack, d)
-	err = n.nameLoaders(stack, d, err)
+	notes := modules.Foreign(stack, d.Modules)
 	if err != nil {
-		return err
+		return noted(err, notes)
+	}
+	if notes != "" {
+		n.Log.Warn("unloaded with the driver", "reason", notes)
 	}
 	n.sweepCompanions(ctx)
 	n.stack().DeleteInTree(ctx, d.InTree)
 	n.removeNodes(d.Nodes)
-	n.prev = nil // nothing of it is left
 	return nil
 }
 
 func (n *Node) sweepCompanions(ctx context.Context) {
-	err := twice(func() error { return n.group().Sweep(ctx) })
+	err := twice(func() error { return modules.Group{Kernel: n.Kernel}.Sweep(ctx) })
 	if err != nil {
 		n.warn("%v", err)
 	}
@@ -100,7 +71,8 @@ func (n *Node) sweepCompanions(ctx context.Context) {
 
 // removeNodes only warns if it fails: a device file without a driver harms nobody.
 func (n *Node) removeNodes(nodes []devices.Node) {
-	if err := twice(func() error { return n.Hardware.RemoveNodes(nodes) }); err != nil {
+	err := twice(func() error { return n.Hardware.RemoveNodes(nodes) })
+	if err != nil {
 		n.warn("remove device files: %v", err)
 	}
 }

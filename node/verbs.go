@@ -10,24 +10,30 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
+// withoutLock returns the same instance for a verb that does not hold the lock: the status file
+// belongs to another one.
+func (n *Node) withoutLock() *Node {
+	other := *n
+	other.Status = n.Status.InMemory()
+	return &other
+}
+
 // Preflight returns the checks of a start. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
-	n.prev = onHost(n.status.Predecessor().Up)
-	n.status = n.status.InMemory()
-	if err := n.survey(ctx); err != nil {
+	previous := onHost(n.Status.Predecessor().Up)
+	n = n.withoutLock()
+	facts, err := n.survey(ctx, previous)
+	if err != nil {
 		return nil, err
 	}
-	return n.Hardware.Preflight(ctx, n.facts()), nil
+	return n.Hardware.Preflight(ctx, n.input(facts)), nil
 }
 
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns
 // where they came from. It loads nothing and needs no GPU.
-func (n *Node) Compile(
-	ctx context.Context,
-	release string,
-) (set *kbuild.Set, source string, err error) {
-	n.prev = onHost(n.status.Predecessor().Up)
-	n.status = n.status.InMemory()
+func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string, error) {
+	previous := onHost(n.Status.Predecessor().Up)
+	n = n.withoutLock()
 	if release == "" {
 		release = n.Release
 	}
@@ -39,61 +45,53 @@ func (n *Node) Compile(
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
-	n.log.Info(
-		"driver chosen",
-		"driver",
-		n.Info.Driver,
-		"flavour",
-		flavour,
-		"kernel",
-		release,
-		"reason",
-		reason,
-	)
-	n.want = n.modules(flavour, release, false)
-	set, source, err = n.Supplier.Find(ctx, n.want)
-	switch {
-	case err == nil:
-		n.found = set
-		n.source = source
-	case !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)):
-		return nil, "", err
-	}
-	err = n.makeModules(ctx)
-	if err == nil && n.fresh {
-		n.found, err = n.Supplier.Keep(ctx, n.found, n.needed())
-	}
+	n.Log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release,
+		"reason", reason)
+	m := ModuleSet{Info: n.Info, Want: n.want(flavour, release, false)}
+	m.Set, m.Source, err = n.Supplier.Find(ctx, m.Want)
 	if err != nil {
-		return nil, "", err
+		m.Set = nil
+		if !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
+			return nil, "", err
+		}
 	}
-	return n.found, n.source, nil
+	m, err = n.makeModules(ctx, m)
+	if err != nil || !m.Fresh {
+		return m.Set, m.Source, err
+	}
+	set, err := n.Supplier.Keep(ctx, m.Set, needed(previous))
+	return set, m.Source, err
 }
 
 // Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock,
 // stopCtx the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the
 // driver is in use.
 func (n *Node) Unload(ctx, stopCtx context.Context) error {
-	if err := n.takeLock(ctx); err != nil {
-		return err
-	}
-	err := n.unloadLeft(ctx, stopCtx)
-	return errors.Join(err, n.lock.Release())
-}
-
-func (n *Node) unloadLeft(ctx, stopCtx context.Context) error {
-	if err := n.recover(ctx); err != nil {
-		return err
-	}
-	loaded, err := n.isLoaded("nvidia")
+	held, err := n.takeLock(ctx, Held{})
 	if err != nil {
 		return err
 	}
+	return errors.Join(n.unloadLeft(ctx, stopCtx, held), held.Lock.Release())
+}
+
+func (n *Node) unloadLeft(ctx, stopCtx context.Context, held Held) error {
+	previous, err := n.recover(ctx, held.Previous)
+	if err != nil {
+		return err
+	}
+	loaded, err := isLoaded(n.Kernel, "nvidia")
+	if err != nil {
+		return err
+	}
+	up := Served{}
+	up.Previous = previous
 	if loaded {
-		n.driver, err = n.loadedDriver()
+		up.Driver, err = n.loadedDriver(previous)
 		if err != nil {
 			return err
 		}
-		n.up = append(n.up, n.rootStep(), n.modulesStep())
+		up.Steps = []step{rootStep, modulesStep}
 	}
-	return n.stop(stopCtx, nil)
+	e := ending{Node: n, up: &up}
+	return e.stop(stopCtx)
 }

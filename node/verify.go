@@ -14,75 +14,93 @@ import (
 	"github.com/driver-container/driver-container/node/vgpu"
 )
 
+// observer looks at a driver that is up, and says whether it is ready.
+type observer struct {
+	*Node
+	up *Served
+}
+
 // verify asks the driver itself. A driver that answers with another version is a failure. A GPU
 // that does not come up keeps the node not ready or is a warning, as configured; it is asked again
 // while the instance runs.
-func (n *Node) verify(ctx context.Context) error {
-	n.dropRestore() // the new driver is in place: from here on a stop ends without a driver
-	n.lookAtGPUs()
-	reason, err := n.askDriver(ctx)
-	reason, err = n.awaitFabric(ctx, reason, err)
+func (n *Node) verify(ctx context.Context, up Served) (Served, error) {
+	up.dropRestore() // the new driver is in place: from here on a stop ends without a driver
+	up.Seen.Fabric.Who = n.cfg.Fabric
+	o := observer{Node: n, up: &up}
+	o.lookAtGPUs()
+	reason, err := o.askDriver(ctx)
 	if err != nil {
-		return err
+		return up, err
 	}
-	n.announce(reason)
-	return nil
+	reason, err = o.awaitFabric(ctx, reason)
+	if err != nil {
+		return up, err
+	}
+	o.announce(reason)
+	return up, nil
 }
 
 // askDriver returns the reason why the driver is not ready ("": it is ready), or an error if it
 // cannot become ready.
-func (n *Node) askDriver(ctx context.Context) (string, error) {
-	if n.daemons == nil && n.daemonsErr != nil {
-		if err := n.tryDaemons(ctx); err != nil {
-			return err.Error(), ctx.Err()
+func (o *observer) askDriver(ctx context.Context) (string, error) {
+	if o.up.DaemonsErr != nil {
+		o.up.Daemons, o.up.DaemonsErr = o.StartDaemons(ctx)
+		if o.up.DaemonsErr != nil {
+			return o.up.DaemonsErr.Error(), ctx.Err()
 		}
 	}
-	if reason := n.daemonsDown(); reason != "" {
-		return reason, nil
+	down := o.daemonsDown()
+	if down != "" {
+		return down, nil
 	}
-	if n.watched.None() {
-		return n.gpuReason(), nil
+	seen := &o.up.Seen.GPUs
+	if seen.None() {
+		return o.gpuReason(), nil
 	}
-	answer, err := n.Hardware.Ask(ctx)
+	answer, err := o.Hardware.Ask(ctx)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	switch {
-	case errors.As(err, new(*daemons.HungError)):
-		return strings.Join(append(n.watched.Lost(), err.Error()), "; "), nil
-	case errors.Is(err, probe.ErrLost) && answer.Driver != "": // the answer has the other GPUs
-	case err != nil:
-		return "", fmt.Errorf("ask the driver: %w", err)
-	case answer.Driver != "" && answer.Driver != n.want.Driver:
-		return "", fmt.Errorf(
-			"the driver says that it is version %s, loaded is %s: the libraries in this image and the kernel modules do not belong together",
-			answer.Driver,
-			n.want.Driver,
-		)
+	if errors.As(err, new(*daemons.HungError)) {
+		return strings.Join(append(seen.Lost(), err.Error()), "; "), nil
 	}
-	n.watched.Answered(answer)
-	return n.gpuReason(), nil
+	partly := errors.Is(err, probe.ErrLost) && answer.Driver != "" // it has the other GPUs
+	if err != nil && !partly {
+		return "", fmt.Errorf("ask the driver: %w", err)
+	}
+	if err == nil && answer.Driver != "" && answer.Driver != o.up.Want.Driver {
+		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: "+
+			"the libraries in this image and the kernel modules do not belong together",
+			answer.Driver, o.up.Want.Driver)
+	}
+	seen.Answered(answer)
+	return o.gpuReason(), nil
 }
 
 // gpuReason sets the GPUs in the status, and returns the reason why the driver is not ready because
 // of one.
-func (n *Node) gpuReason() string {
-	gpus, broken := n.watched.States(n.Hardware.Reasons)
-	n.status.Change(
-		func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.Last.CUDA) },
-	)
+func (o *observer) gpuReason() string {
+	seen := &o.up.Seen
+	gpus, broken := seen.GPUs.States(o.Hardware.Reasons)
+	last := seen.GPUs.Last
+	o.Status.GPUs(gpus, last.CUDA)
 	var reasons []string
-	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == config.GPUWarn {
-		n.warn("%s", text)
-	} else if text != "" {
-		reasons = append(reasons, text+" (--gpu-init=warn serves the others all the same)")
+	add := func(text string) {
+		if text != "" {
+			reasons = append(reasons, text)
+		}
 	}
-	if text := n.registration.Judge(n.now(), n.watched.Last.Devices, n.warn); text != "" {
-		reasons = append(reasons, text)
+	if len(broken) > 0 {
+		text := strings.Join(broken, "; ")
+		if o.cfg.GPUInit == config.GPUWarn {
+			o.warn("%s", text)
+		} else {
+			add(text + " (--gpu-init=warn serves the others all the same)")
+		}
 	}
-	if text := vgpu.Unlicensed(n.watched.Last.Devices); text != "" &&
-		n.cfg.VGPULicence == vgpu.LicenceRequire {
-		reasons = append(reasons, text)
+	add(seen.Fabric.Judge(time.Now(), last.Devices, o.warn))
+	if o.cfg.VGPULicence == vgpu.LicenceRequire {
+		add(vgpu.Unlicensed(last.Devices))
 	}
 	return strings.Join(reasons, "; ")
 }
@@ -92,72 +110,54 @@ const fabricEvery = 2 * time.Second
 
 // awaitFabric examines the driver again while its GPUs register with the fabric. When that takes
 // too long, the start goes on with a node that is not ready.
-func (n *Node) awaitFabric(ctx context.Context, reason string, err error) (string, error) {
-	for err == nil && reason != "" && n.registration.Expected(n.now()) {
-		n.status.Change(func(st *status.Snapshot) { st.Reason = reason })
+func (o *observer) awaitFabric(ctx context.Context, reason string) (string, error) {
+	for reason != "" && o.up.Seen.Fabric.Expected(time.Now()) {
+		o.Status.Explain(reason, nil)
 		if !daemons.Sleep(ctx, fabricEvery) {
 			return "", ctx.Err()
 		}
-		reason, err = n.askDriver(ctx)
+		var err error
+		reason, err = o.askDriver(ctx)
+		if err != nil {
+			return "", err
+		}
 	}
-	return reason, err
+	return reason, nil
 }
 
-func (n *Node) daemonsDown() string {
-	if n.daemons == nil {
+func (o *observer) daemonsDown() string {
+	if o.up.Daemons == nil {
 		return ""
 	}
-	states := n.daemons.States()
-	n.status.Change(func(st *status.Snapshot) { st.Daemons = states })
+	states := o.up.Daemons.States()
+	o.Status.Daemons(states)
 	return daemons.Down(states)
 }
 
 // announce writes whether the driver is ready, and returns the reason why it is not. If it is not,
 // it writes the markers first; if it is, it writes them last. A marker that cannot be written is
 // such a reason: the driver works, and the watch announces it again later.
-func (n *Node) announce(reason string) string {
+func (o *observer) announce(reason string) string {
 	if reason == "" {
-		reason = n.announceReady()
+		err := o.markers.Ready()
+		if err == nil {
+			o.up.Seen.Unmarked = false
+			o.Status.Set(status.Serving, "")
+			d := o.up.Driver
+			o.Log.Info("ready", "driver", d.Version, "flavour", d.Flavour, "kernel", o.Release)
+			return ""
+		}
+		reason = fmt.Sprintf("the driver works, and the markers of readiness cannot be written: %v",
+			err)
 	}
-	if reason == "" {
-		return ""
+	if o.Status.Get().Reason != reason {
+		o.Log.Error("not ready", "reason", reason)
 	}
-	if n.status.Get().Reason != reason {
-		n.log.Error("not ready", "reason", reason)
-	}
-	err := n.markers.NotReady()
-	n.unmarked = err != nil
-	if n.unmarked {
-		n.warn("markers: %v", err)
-	}
-	n.status.Set(status.Degraded, reason)
-	return reason
-}
-
-// announceReady returns why the markers of readiness cannot be written; "" if they are, and the
-// status says it.
-func (n *Node) announceReady() string {
-	err := n.markers.Ready()
+	err := o.markers.NotReady()
+	o.up.Seen.Unmarked = err != nil
 	if err != nil {
-		return fmt.Sprintf(
-			"the driver works, and the markers of readiness cannot be written: %v",
-			err,
-		)
+		o.warn("markers: %v", err)
 	}
-	n.status.Change(func(st *status.Snapshot) {
-		st.State = status.Serving
-		st.Ready = true
-		st.Reason = ""
-		st.Holders = nil
-	})
-	n.log.Info(
-		"ready",
-		"driver",
-		n.driver.Version,
-		"flavour",
-		n.driver.Flavour,
-		"kernel",
-		n.Release,
-	)
-	return ""
+	o.Status.Set(status.Degraded, reason)
+	return reason
 }

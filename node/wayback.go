@@ -17,39 +17,9 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// The way back is the way there with another choice: the root and the modules of the record.
+// The way back is the way there with another driver: the root and the modules of the record.
 // Another container can go it only with files that outlive theirs, so every start keeps its modules
 // on the host before it loads them.
-
-// keepOnHost lets the modules of the choice be files of the host: those of the image are in its
-// staged root, those of a mounted image go into the cache. Modules that were made here follow when
-// they have been loaded.
-func (n *Node) keepOnHost(ctx context.Context) error {
-	if n.found == nil || n.fresh || n.record.RootDir == "" {
-		return nil
-	}
-	switch n.source {
-	case status.FromImage:
-		set := *n.found
-		set.Modules = slices.Clone(set.Modules)
-		for i, f := range set.Modules {
-			set.Modules[i].Path = inRoot(n.record.RootDir, f.Path)
-		}
-		n.found = &set
-	case status.FromMounted:
-		set, err := n.Supplier.Keep(ctx, n.found, n.needed())
-		if err != nil {
-			n.warn(
-				"the modules cannot be kept on the host, so driver %s cannot be put back if a later one fails: %v",
-				n.want.Driver,
-				err,
-			)
-			return ctx.Err()
-		}
-		n.found = set
-	}
-	return nil
-}
 
 // inRoot returns the copy of a container's file in its staged root; the file itself if there is
 // none.
@@ -76,123 +46,103 @@ func onHost(d *status.Driver) *status.Driver {
 	return &found
 }
 
-// needed returns the paths of all files that a way back may need.
-func (n *Node) needed() (paths []string) {
-	drivers := []status.Driver{n.driver, n.replaced}
-	if n.prev != nil {
-		drivers = append(drivers, *n.prev)
-	}
-	for _, d := range drivers {
-		paths = append(paths, d.RootDir)
-		for _, m := range d.Modules {
-			paths = append(paths, m.File)
-		}
-	}
-	return slices.DeleteFunc(paths, func(path string) bool { return path == "" })
-}
-
-// wayBack returns the choice of a driver that is recorded, or why its files are not at hand.
-// Companions without files are left out.
-func wayBack(d status.Driver) (choice, error) {
+// wayBack returns a driver that is recorded as one that can be put up, or why its files are not at
+// hand. Companions without files are left out.
+func wayBack(d status.Driver) (Staged, error) {
 	switch {
 	case d.Source == status.FromHost:
-		return choice{}, errors.New(
+		return Staged{}, errors.New(
 			"the node's own system had loaded it; load it there again (modprobe)",
 		)
 	case len(d.Modules) == 0:
-		return choice{}, errors.New(
-			"it was not loaded by this program, so its files are not known; start its container again",
-		)
+		return Staged{}, errors.New("it was not loaded by this program, " +
+			"so its files are not known; start its container again")
 	case d.RootDir == "":
-		return choice{}, errors.New(
-			"its root ended with its container, which had no storage of the host " +
-				"(/var/lib/nvidia-driver, hostStateDir); start its container again",
-		)
+		return Staged{}, errors.New("its root ended with its container, which had no storage of " +
+			"the host (/var/lib/nvidia-driver, hostStateDir); start its container again")
 	}
 	_, err := os.Stat(d.RootDir)
 	if err != nil {
-		return choice{}, fmt.Errorf("its root is gone: %w; start its container again", err)
+		return Staged{}, fmt.Errorf("its root is gone: %w; start its container again", err)
 	}
 	own, companions := modules.Split(d.Modules)
 	err = modules.CheckFiles(own)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf(
-			"its modules were files of its container, which has ended: %w; start its container again",
-			err,
-		)
+		err = fmt.Errorf("its modules were files of its container, which has ended: %w; "+
+			"start its container again", err)
 	}
 	if err != nil {
-		return choice{}, err
+		return Staged{}, err
 	}
 	companions = slices.DeleteFunc(companions, func(m status.Module) bool {
 		return modules.CheckFiles([]status.Module{m}) != nil
 	})
-	return chosenBefore(d, own, companions), nil
+	return restage(d, own, companions), nil
 }
 
-// chosenBefore is the choice that the instance of a record had made.
-func chosenBefore(d status.Driver, own, companions []status.Module) choice {
-	c := choice{options: kmod.Options{}, found: &kbuild.Set{}, source: d.Source, record: d}
-	c.record.Modules = nil // the phases record what they put up
-	c.record.InTree = nil
-	c.record.Nodes = nil
-	c.want.Driver = d.Version
-	c.want.Flavour = d.Flavour
+// restage returns a recorded driver as its own instance had staged it.
+func restage(d status.Driver, own, companions []status.Module) (staged Staged) {
+	staged.Options = kmod.Options{}
+	staged.Source = d.Source
+	staged.Want.Driver = d.Version
+	staged.Want.Flavour = d.Flavour
+	staged.Record = d
+	staged.Record.Modules = nil // the phases record what they put up
+	staged.Record.InTree = nil
+	staged.Record.Nodes = nil
+	set := &kbuild.Set{}
 	for _, m := range slices.Concat(own, companions) {
-		params := map[string]string{}
-		for _, p := range m.Params {
-			name, _, _ := strings.Cut(p, "=")
-			params[name] = ""
-		}
-		c.options[m.Name] = m.Params
-		c.found.Modules = append(
-			c.found.Modules,
-			kbuild.File{Name: m.Name, Path: m.File, SHA256: m.SHA256,
-				Info: kmod.Info{
-					Name:       m.Name,
-					Version:    m.Version,
-					SrcVersion: m.SrcVersion,
-					Depends:    d.InTree,
-					Params:     params,
-				}},
-		)
+		staged.Options[m.Name] = m.Params
+		set.Modules = append(set.Modules, moduleFile(m, d.InTree))
 	}
+	staged.Set = set
 	for _, m := range own {
-		c.want.Modules = append(c.want.Modules, m.Name)
+		staged.Want.Modules = append(staged.Want.Modules, m.Name)
 	}
 	for _, m := range companions {
 		name := strings.TrimSuffix(filepath.Base(m.File), ".ko")
-		c.want.Companions = append(c.want.Companions, name)
-		c.info.Companions = append(
-			c.info.Companions,
-			driverinfo.Companion{Name: name, Version: m.Version},
-		)
+		staged.Want.Companions = append(staged.Want.Companions, name)
+		c := driverinfo.Companion{Name: name, Version: m.Version}
+		staged.Info.Companions = append(staged.Info.Companions, c)
 	}
-	return c
+	return staged
 }
 
-// restore puts the old driver up again. What fails is tried once more, because nothing else is left
-// to try.
-func (n *Node) restore(ctx context.Context, old status.Driver) error {
-	back, err := wayBack(old)
-	if err != nil {
-		return err
+// moduleFile returns a recorded module as a file of a set. It knows the parameters that it was
+// loaded with.
+func moduleFile(m status.Module, depends []string) kbuild.File {
+	params := map[string]string{}
+	for _, p := range m.Params {
+		name, _, _ := strings.Cut(p, "=")
+		params[name] = ""
 	}
-	there := n.choice
-	up := n.up
-	defer func() {
-		n.choice = there
-		n.up = up
-	}()
-	n.choice = back
-	n.up = nil
-	return twice(func() error {
-		for _, p := range n.putUp() {
-			err := p.run(ctx)
+	info := kmod.Info{
+		Name:       m.Name,
+		Version:    m.Version,
+		SrcVersion: m.SrcVersion,
+		Depends:    depends,
+		Params:     params,
+	}
+	return kbuild.File{Name: m.Name, Path: m.File, SHA256: m.SHA256, Info: info}
+}
+
+// restore puts the driver up again that this instance had replaced. What fails is tried once more,
+// because nothing else is left to try.
+func (n *Node) restore(ctx context.Context, old status.Driver) (back Served, err error) {
+	staged, err := wayBack(old)
+	if err != nil {
+		return back, err
+	}
+	err = twice(func() error {
+		back = Served{Staged: staged}
+		for _, p := range putUp(&back) {
+			err := p.run(ctx, n)
 			if err != nil {
-				return errors.Join(fmt.Errorf("%s: %w", p.name, err), n.tryDown(ctx))
+				down := ending{Node: n, up: &back}
+				return errors.Join(fmt.Errorf("%s: %w", p.name, err), down.tryDown(ctx))
 			}
 		}
 		return nil
 	})
+	return back, err
 }

@@ -35,6 +35,27 @@ func Unreferenced(stack []kmod.Module) error {
 	return nil
 }
 
+// Removable returns nil when modules and all that use them could be unloaded, else an *InUseError
+// that names the holders.
+func (s Stack) Removable(ctx context.Context, names ...string) error {
+	stack, err := s.Loaded(names...)
+	if err != nil {
+		return err
+	}
+	busy, inUse := errors.AsType[*InUseError](Unreferenced(stack))
+	if !inUse {
+		return nil
+	}
+	all, err := s.Kernel.Holders(ctx, func(int) bool { return false })
+	busy.Holders = slices.DeleteFunc(slices.Clone(all), func(h kmod.Holder) bool {
+		return !h.Holds(busy.Module)
+	})
+	if len(busy.Holders) == 0 { // under names that do not show the module
+		busy.Holders = all
+	}
+	return errors.Join(busy, err)
+}
+
 // Delete removes modules of a driver. When the kernel refuses to remove one half way, the removed
 // ones are loaded again: all of them are removed, or none.
 func (s Stack) Delete(

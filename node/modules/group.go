@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
@@ -211,14 +212,15 @@ func loadedBy(live kmod.Module) string {
 	return fmt.Sprintf("%s %s was loaded by another program, perhaps by a sidecar of the GPU Operator (gds, gdrcopy)", live.Name, live.Version)
 }
 
-// Foreign says which of the loaded companions another program loaded.
-func Foreign(stack []kmod.Module, recorded []status.Module) (notes []string) {
+// Foreign says which of the loaded companions another program loaded; "" if there are none.
+func Foreign(stack []kmod.Module, recorded []status.Module) string {
+	var notes []string
 	for _, m := range stack {
 		if (status.Module{Name: m.Name}).Companion() && !Named(recorded, m.Name) {
 			notes = append(notes, loadedBy(m))
 		}
 	}
-	return notes
+	return strings.Join(notes, "; ")
 }
 
 // unload unloads a companion that an earlier instance loaded and that is not wanted any more.

@@ -165,8 +165,8 @@ type Driver struct {
 	Firmware bool `json:"firmware"`
 }
 
-// ReportCUDA records the version of CUDA that the driver itself reports; "" changes nothing.
-func (st *Snapshot) ReportCUDA(version string) {
+// reportCUDA records the version of CUDA that the driver itself reports; "" changes nothing.
+func (st *Snapshot) reportCUDA(version string) {
 	if st.Up == nil || version == "" {
 		return
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/driver-container/driver-container/kmod"
 )
 
 // Store keeps the status of an instance up to date. It is safe for use by several goroutines.
@@ -127,26 +125,6 @@ func (s *Store) reportSave(err error) {
 		s.log.Warn("status not written", "error", err)
 	}
 	s.unsaved = err != nil
-}
-
-// Set changes state and reason, the most frequent change.
-func (s *Store) Set(state State, reason string) {
-	s.Change(func(st *Snapshot) {
-		st.State = state
-		st.Ready = state == Serving
-		st.Reason = reason
-	})
-}
-
-// Wait sets what the instance waits for, and the processes that are in its way.
-func (s *Store) Wait(what, reason string, holders []kmod.Holder) {
-	s.Change(func(st *Snapshot) {
-		st.State = Waiting
-		st.WaitsFor = what
-		st.Ready = false
-		st.Reason = reason
-		st.Holders = holders
-	})
 }
 
 // Get returns a copy that the caller may keep.
