@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -50,23 +51,27 @@ var (
 // with Chart.yaml, or of the archive that `helm package` makes, whose bytes stay. The same chart
 // gives the same digest. Its repository is below origin.
 func ReadChart(origin, file string) (a Artifact, err error) {
-	pack := func(name string) ([]byte, error) { return packChart(file, name) }
-	meta, err := bounded.File(filepath.Join(file, chartFile), maxMeta)
-	if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
-		var archive []byte
-		archive, err = bounded.File(file, maxChart)
-		if err == nil {
-			meta, err = findMeta(archive)
-		}
-		pack = func(string) ([]byte, error) { return archive, nil }
-	}
-	if err == nil {
-		a, err = newChart(origin, meta, pack)
-	}
+	defer failure.Wrap(&err, "read the chart %s", file)
+	info, err := os.Stat(file)
 	if err != nil {
-		err = fmt.Errorf("read the chart %s: %w", file, err)
+		return a, err
 	}
-	return a, err
+	if info.IsDir() {
+		meta, err := bounded.File(filepath.Join(file, chartFile), maxMeta)
+		if err != nil {
+			return a, err
+		}
+		return newChart(origin, meta, func(name string) ([]byte, error) { return packChart(file, name) })
+	}
+	archive, err := bounded.File(file, maxChart)
+	if err != nil {
+		return a, err
+	}
+	meta, err := findMeta(archive)
+	if err != nil {
+		return a, err
+	}
+	return newChart(origin, meta, func(string) ([]byte, error) { return archive, nil })
 }
 
 // findMeta reads Chart.yaml in an archive, at DIR/Chart.yaml.
@@ -81,7 +86,8 @@ func findMeta(archive []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("it is no archive of a chart with a Chart.yaml: %w", err)
 		}
-		if dir, base := path.Split(h.Name); base == chartFile && strings.Count(dir, "/") == 1 {
+		dir, base := path.Split(h.Name)
+		if base == chartFile && strings.Count(dir, "/") == 1 {
 			return io.ReadAll(io.LimitReader(r, maxMeta))
 		}
 	}
@@ -96,10 +102,10 @@ func newChart(
 ) (a Artifact, err error) {
 	fields := map[string]any{}
 	err = yaml.Unmarshal(meta, &fields)
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(fields)
+	if err != nil {
+		return a, fmt.Errorf("its Chart.yaml is malformed: %w", err)
 	}
+	text, err := json.Marshal(fields)
 	if err != nil {
 		return a, fmt.Errorf("its Chart.yaml is malformed: %w", err)
 	}
@@ -108,8 +114,7 @@ func newChart(
 	if !chartName.MatchString(name) || !chartVersion.MatchString(version) {
 		return a, fmt.Errorf(
 			"its Chart.yaml has the name %q and the version %q, which are no name and version of a chart",
-			name,
-			version,
+			name, version,
 		)
 	}
 	packed, err := archive(name)
@@ -126,8 +131,13 @@ func newChart(
 		},
 	})
 	return Artifact{
-		Kind: Chart, Title: name + " " + version, Repository: origin + "/charts/" + name, Tags: []string{strings.ReplaceAll(version, "+", "_")},
-		Content: &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}},
+		Kind:       Chart,
+		Title:      name + " " + version,
+		Repository: origin + "/charts/" + name,
+		Tags:       []string{strings.ReplaceAll(version, "+", "_")},
+		Content: &oci.Content{
+			Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d},
+		},
 	}, err
 }
 
@@ -147,31 +157,33 @@ func packChart(dir, name string) ([]byte, error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		if skip, err := ignored.MatchesOrParentMatches(file); skip || err != nil {
+		skip, err := ignored.MatchesOrParentMatches(file)
+		if err != nil || skip {
 			return err
 		}
 		if !d.Type().IsRegular() {
 			return fmt.Errorf("%s is no regular file", file)
 		}
 		content, err := bounded.File(filepath.Join(dir, file), maxChart)
-		size = size + len(content)
-		files = files + 1
+		if err != nil {
+			return err
+		}
+		size += len(content)
+		files++
 		if size > maxChart || files > maxFiles {
 			return fmt.Errorf("it has more than %d bytes or %d files", maxChart, maxFiles)
 		}
-		h := tar.Header{
+		err = w.WriteHeader(&tar.Header{
 			Typeflag: tar.TypeReg,
 			Name:     name + "/" + file,
 			Size:     int64(len(content)),
 			Mode:     0o644,
 			ModTime:  time.Unix(0, 0),
+		})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.WriteHeader(&h)
-		}
-		if err == nil {
-			_, err = w.Write(content)
-		}
+		_, err = w.Write(content)
 		return err
 	})
 	err = errors.Join(err, w.Close(), z.Close())

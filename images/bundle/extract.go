@@ -54,24 +54,30 @@ func (b *Bundle) buildInputs() []v1.Descriptor {
 // The bundle was checked.
 func (b *Bundle) Adopt(ctx context.Context, store *fetch.Store) error {
 	for _, d := range b.buildInputs() {
-		f := fetch.File{
-			URL:    "bundle:" + d.Digest.String(),
-			SHA256: d.Digest.Hex,
-			SHA512: d.Annotations[sha512Annotation],
-			Size:   d.Size,
-		}
-		if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
-			continue
-		}
-		r, err := b.open(d)
-		if err == nil {
-			err = errors.Join(store.Adopt(ctx, f, r), r.Close())
-		}
+		err := b.adopt(ctx, store, d)
 		if err != nil {
 			return fmt.Errorf("put %s into the cache: %w", d.Digest, err)
 		}
 	}
 	return nil
+}
+
+func (b *Bundle) adopt(ctx context.Context, store *fetch.Store, d v1.Descriptor) error {
+	f := fetch.File{
+		URL:    "bundle:" + d.Digest.String(),
+		SHA256: d.Digest.Hex,
+		SHA512: d.Annotations[sha512Annotation],
+		Size:   d.Size,
+	}
+	if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
+		return nil
+	}
+	r, err := b.open(d)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return store.Adopt(ctx, f, r)
 }
 
 // heads are files that a client of a repository reads first: they come when everything that they
@@ -95,22 +101,29 @@ func (b *Bundle) Extract(ctx context.Context, kind Kind, dir string) error {
 	}
 	defer root.Close()
 	all, _ := b.graph.files(kind)
-	for _, last := range []bool{false, true} {
-		for _, d := range all {
-			name := d.Annotations[TitleAnnotation]
-			if slices.Contains(heads, path.Base(name)) != last {
-				continue
-			}
-			if err := b.extract(ctx, root, name, d); err != nil {
-				return fmt.Errorf("write %s in %s: %w", name, dir, err)
-			}
+	slices.SortStableFunc(all, func(x, y v1.Descriptor) int { return readFirst(x) - readFirst(y) })
+	for _, d := range all {
+		err := b.extract(ctx, root, d)
+		if err != nil {
+			return fmt.Errorf("write %s in %s: %w", d.Annotations[TitleAnnotation], dir, err)
 		}
 	}
 	return nil
 }
 
-func (b *Bundle) extract(ctx context.Context, root *os.Root, name string, d v1.Descriptor) error {
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+// readFirst is 1 for a file that a client of a repository reads before others, which has to be
+// written after them.
+func readFirst(d v1.Descriptor) int {
+	if slices.Contains(heads, path.Base(d.Annotations[TitleAnnotation])) {
+		return 1
+	}
+	return 0
+}
+
+func (b *Bundle) extract(ctx context.Context, root *os.Root, d v1.Descriptor) error {
+	name := d.Annotations[TitleAnnotation]
+	err := root.MkdirAll(path.Dir(name), 0o755)
+	if err != nil {
 		return err
 	}
 	mode := os.FileMode(0o644)
@@ -124,11 +137,8 @@ func (b *Bundle) extract(ctx context.Context, root *os.Root, name string, d v1.D
 	}
 	content := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return b.open(d) }}
 	err = errors.Join(content.Copy(ctx, f, nil), f.Sync(), f.Close())
-	if err == nil {
-		err = root.Rename(temporary, name)
-	}
 	if err != nil {
 		return errors.Join(err, root.Remove(temporary))
 	}
-	return nil
+	return root.Rename(temporary, name)
 }

@@ -42,37 +42,37 @@ func collect(
 ) (*graph, error) {
 	g := &graph{sizes: map[v1.Hash]int64{}, users: map[v1.Hash][]string{}}
 	from := oci.RemoteBlobs("the bundle", func(h v1.Hash) ([]byte, error) {
-		if raw, ok := documents[h]; ok {
-			return raw, nil
+		raw, ok := documents[h]
+		if !ok {
+			return nil, fmt.Errorf("%s is none of its documents", h)
 		}
-		return nil, fmt.Errorf("%s is none of its documents", h)
+		return raw, nil
 	}, open)
 	for _, i := range items {
-		artifact, err := oci.NewArtifact(documents[i.Descriptor.Digest], from)
-		if err == nil {
-			err = g.add(i, artifact)
-		}
+		err := g.add(i, documents[i.Descriptor.Digest], from)
 		if err != nil {
 			return nil, fmt.Errorf("item %s in %s: %w", i.Descriptor.Digest, i.Repository, err)
 		}
 	}
-	return g, nil
+	return g, checkFiles(g)
 }
 
-func (g *graph) add(i Item, artifact oci.Artifact) error {
+func (g *graph) add(i Item, raw []byte, from oci.Blobs) error {
+	artifact, err := oci.NewArtifact(raw, from)
+	if err != nil {
+		return err
+	}
 	content, err := oci.Collect(artifact)
 	if err != nil {
 		return err
 	}
 	p := part{Item: i, Content: content}
-	if top := content.Top().Desc; top.MediaType != i.Descriptor.MediaType ||
-		top.Size != i.Descriptor.Size {
+	listed := i.Descriptor
+	top := content.Top().Desc
+	if top.MediaType != listed.MediaType || top.Size != listed.Size {
 		return fmt.Errorf(
 			"it is %q of %d bytes on the list, and %q of %d itself",
-			i.Descriptor.MediaType,
-			i.Descriptor.Size,
-			top.MediaType,
-			top.Size,
+			listed.MediaType, listed.Size, top.MediaType, top.Size,
 		)
 	}
 	if i.Subject != nil {
@@ -84,26 +84,29 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 			return fmt.Errorf("it belongs to %s on the list: %w", i.Subject, err)
 		}
 	}
+	g.parts = append(g.parts, p)
 	for _, d := range content.Documents {
-		err = g.use(err, i.Repository, d.Desc, &g.documents)
+		err := g.use(i.Repository, d.Desc, &g.documents)
+		if err != nil {
+			return err
+		}
 	}
 	for _, b := range content.Blobs {
-		err = g.use(err, i.Repository, b.Desc, &g.blobs)
+		err := g.use(i.Repository, b.Desc, &g.blobs)
+		if err != nil {
+			return err
+		}
 	}
-	g.parts = append(g.parts, p)
-	return err
+	return nil
 }
 
-// use adds a user of a document or a blob, and puts it into all unless it was there, or there was
-// an error.
-func (g *graph) use(err error, repository string, d v1.Descriptor, all *[]Blob) error {
+// use adds a user of a document or a blob, and puts it into all unless it was there.
+func (g *graph) use(repository string, d v1.Descriptor, all *[]Blob) error {
 	size, known := g.sizes[d.Digest]
-	switch {
-	case err != nil:
-		return err
-	case known && size != d.Size:
+	if known && size != d.Size {
 		return fmt.Errorf("%s is said to have %d bytes, and %d", d.Digest, size, d.Size)
-	case !known && d.Digest != emptyConfig.Desc.Digest:
+	}
+	if !known && d.Digest != emptyConfig.Desc.Digest {
 		*all = append(*all, Blob{d.Digest, d.Size})
 	}
 	g.sizes[d.Digest] = d.Size

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -31,32 +30,34 @@ const fileType types.MediaType = "application/octet-stream"
 
 // fromFile reads a file's digest. Its content is read again when the bundle is written. The title
 // is the file's name, and a program stays one, unless a title is given.
-func fromFile(ctx context.Context, name, title string) (_ oci.Blob, err error) {
+func fromFile(ctx context.Context, name, title string) (b oci.Blob, err error) {
 	f, err := bounded.Open(name)
 	if err != nil {
-		return oci.Blob{}, err
+		return b, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return oci.Blob{}, err
+		return b, err
 	}
 	sum := sha256.New()
 	size := int64(0)
-	if err := fetch.Copy(ctx, sum, f, func(n int64) { size = n }); err != nil {
-		return oci.Blob{}, fmt.Errorf("read %s: %w", name, err)
+	err = fetch.Copy(ctx, sum, f, func(n int64) { size = n })
+	if err != nil {
+		return b, fmt.Errorf("read %s: %w", name, err)
 	}
-	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-	d := v1.Descriptor{
-		MediaType:   fileType,
-		Digest:      h,
-		Size:        size,
-		Annotations: map[string]string{TitleAnnotation: cmp.Or(title, filepath.Base(name))},
-	}
+	annotations := map[string]string{TitleAnnotation: cmp.Or(title, filepath.Base(name))}
 	if title == "" && info.Mode()&0o111 != 0 {
-		d.Annotations[executableAnnotation] = "true"
+		annotations[executableAnnotation] = "true"
 	}
-	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
+	b.Desc = v1.Descriptor{
+		MediaType:   fileType,
+		Digest:      v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))},
+		Size:        size,
+		Annotations: annotations,
+	}
+	b.Open = func() (io.ReadCloser, error) { return os.Open(name) }
+	return b, nil
 }
 
 // filesArtifact makes the artifact of files, sorted by title.

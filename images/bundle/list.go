@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
@@ -79,23 +80,19 @@ func (l *List) present() (here []Blob) {
 
 // Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when
 // Decode would refuse them.
-func (l *List) Encode() ([]byte, error) {
+func (l *List) Encode() (raw []byte, err error) {
+	defer failure.Wrap(&err, "make the bundle's list")
 	l.Schema = schema
-	raw, err := json.Marshal(l)
-	if err == nil {
-		err = l.check()
+	raw, err = json.Marshal(l)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && len(raw) > MaxDocument {
-		err = fmt.Errorf(
-			"it has %d bytes, at most %d are allowed: make several bundles",
-			len(raw),
-			MaxDocument,
+	if len(raw) > MaxDocument {
+		return nil, fmt.Errorf(
+			"it has %d bytes, at most %d are allowed: make several bundles", len(raw), MaxDocument,
 		)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("make the bundle's list: %w", err)
-	}
-	return raw, nil
+	return raw, l.check()
 }
 
 // Decode reads bundle.json strictly: its bytes are those that Encode writes. Its errors are

@@ -51,15 +51,14 @@ func Open(from io.Reader) (*Bundle, error) {
 		}
 	}
 	b.graph, err = collect(b.List.Items, b.documents, b.open)
-	if err == nil {
-		err = checkFiles(b.graph)
-	}
-	if err == nil &&
-		(!slices.Equal(b.graph.documents, b.List.Documents) || !slices.Equal(b.graph.blobs, b.List.Blobs)) {
-		err = errors.New("its documents and blobs are not those that its items need")
-	}
 	if err != nil {
 		return nil, finding(RuleList, "", "%v", err)
+	}
+	if !slices.Equal(b.graph.documents, b.List.Documents) ||
+		!slices.Equal(b.graph.blobs, b.List.Blobs) {
+		return nil, finding(
+			RuleList, "", "its documents and blobs are not those that its items need",
+		)
 	}
 	at := b.tar.at + b.tar.pad
 	for _, p := range b.List.present() {
@@ -71,104 +70,113 @@ func Open(from io.Reader) (*Bundle, error) {
 
 // readHead reads what comes before the documents: index.json and the bundle's manifest, which are
 // the only ones that its list and its signature can have, and these.
-func (b *Bundle) readHead() (err error) {
-	next := func(name string) (raw []byte) {
-		if err == nil {
-			raw, err = b.member(name)
-		}
-		return raw
-	}
-	layout := next(layoutName)
-	index := next(indexName)
-	if err == nil && string(layout) != oci.LayoutVersion {
-		err = finding(RuleDamaged, layoutName, "its content is not that of a layout")
-	}
-	if err == nil && !bytes.Contains(index, []byte(MediaType)) {
-		err = finding(
-			RuleIndex,
-			indexName,
-			"it names no bundle: it is an OCI layout of another program",
-		)
-	}
-	manifest := next("")
-	b.Raw = next("")
+func (b *Bundle) readHead() error {
+	head, err := b.readMembers(layoutName, indexName)
 	if err != nil {
 		return err
 	}
+	if string(head[0]) != oci.LayoutVersion {
+		return finding(RuleDamaged, layoutName, "its content is not that of a layout")
+	}
+	index := head[1]
+	if !bytes.Contains(index, []byte(MediaType)) {
+		return finding(
+			RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program",
+		)
+	}
+	own, err := b.readMembers("", "")
+	if err != nil {
+		return err
+	}
+	b.Raw = own[1]
 	b.List, err = Decode(b.Raw)
 	if err != nil {
 		return err
 	}
 	want, err := manifestOf(b.Raw)
-	if err != nil || !bytes.Equal(want.Raw, manifest) {
+	if err != nil || !bytes.Equal(want.Raw, own[0]) {
 		return finding(RuleList, "", "the bundle's manifest is not that of its list")
 	}
 	b.Manifest = want.Desc
-	next(blobFolder + emptyConfig.Desc.Digest.Hex)
-	var signed *v1.Descriptor
-	if bytes.Contains(
-		index,
-		[]byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`),
-	) {
-		b.Signed = true
-		signed = &b.signature.Manifest.Desc
-		manifest := next("")
-		content := next("")
-		if err == nil {
-			err = b.setSignature(manifest, content)
-		}
-	}
+	_, err = b.readMembers(blobFolder + emptyConfig.Desc.Digest.Hex)
 	if err != nil {
 		return err
 	}
-	if computed, err := b.List.index(b.Manifest, signed); err != nil ||
-		!bytes.Equal(index, computed) {
+	subject := `"` + oci.SubjectAnnotation + `":"` + want.Desc.Digest.String() + `"`
+	b.Signed = bytes.Contains(index, []byte(subject))
+	var signed *v1.Descriptor
+	if b.Signed {
+		err := b.readSignature()
+		if err != nil {
+			return err
+		}
+		signed = &b.signature.Manifest.Desc
+	}
+	computed, err := b.List.index(b.Manifest, signed)
+	if err != nil || !bytes.Equal(index, computed) {
 		return finding(RuleIndex, indexName, "it is not that of the list")
 	}
 	return nil
 }
 
-// setSignature takes the signature's manifest and its sigstore bundle.
-func (b *Bundle) setSignature(manifest, content []byte) error {
-	artifact, err := oci.NewArtifact(
-		manifest,
-		oci.RemoteBlobs("the bundle", nil, func(v1.Descriptor) (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(content)), nil
-		}),
-	)
-	if err == nil {
-		b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
+// readMembers reads the next members, see member.
+func (b *Bundle) readMembers(names ...string) (all [][]byte, err error) {
+	for _, name := range names {
+		raw, err := b.member(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, raw)
 	}
+	return all, nil
+}
+
+// readSignature reads the signature's manifest and its sigstore bundle.
+func (b *Bundle) readSignature() error {
+	signed, err := b.readMembers("", "")
+	if err != nil {
+		return err
+	}
+	content := oci.RemoteBlobs("the bundle", nil, func(v1.Descriptor) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(signed[1])), nil
+	})
+	artifact, err := oci.NewArtifact(signed[0], content)
+	if err != nil {
+		return finding(RuleSignature, "", "its manifest is malformed: %v", err)
+	}
+	b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
 	if err != nil {
 		return finding(
-			RuleSignature,
-			"",
-			"its manifest is not that of a signature of this bundle: %v",
-			err,
+			RuleSignature, "", "its manifest is not that of a signature of this bundle: %v", err,
 		)
 	}
 	return nil
 }
 
 // member reads the next member, which is small. want is its name, "" for any that is its digest.
-func (b *Bundle) member(want string) (raw []byte, err error) {
+func (b *Bundle) member(want string) ([]byte, error) {
 	name, size, err := b.tar.next()
 	switch {
 	case errors.Is(err, io.EOF):
-		err = finding(RuleMissing, want, "it is not in the file")
-	case err == nil && name != want && want != "":
-		err = finding(RuleArchive, want, "%q is in its place", name)
-	case err == nil && size > MaxDocument:
-		err = finding(RuleSize, name, "it has %d bytes, at most %d are allowed", size, MaxDocument)
+		return nil, finding(RuleMissing, want, "it is not in the file")
+	case err != nil:
+		return nil, err
+	case name != want && want != "":
+		return nil, finding(RuleArchive, want, "%q is in its place", name)
+	case size > MaxDocument:
+		return nil, finding(
+			RuleSize, name, "it has %d bytes, at most %d are allowed", size, MaxDocument,
+		)
 	}
-	if err == nil {
-		raw, err = io.ReadAll(&b.tar)
+	raw, err := io.ReadAll(&b.tar)
+	if err != nil {
+		return nil, err
 	}
-	if got := oci.HashOf(raw); err == nil && want != layoutName && want != indexName &&
-		name != blobFolder+got.Hex {
-		err = finding(RuleDamaged, name, "its content has the digest %s", got)
+	got := oci.HashOf(raw)
+	if want != layoutName && want != indexName && name != blobFolder+got.Hex {
+		return nil, finding(RuleDamaged, name, "its content has the digest %s", got)
 	}
-	return raw, err
+	return raw, nil
 }
 
 // VerifySignature says, as a [Finding], why no key signed the bundle. Without keys it does not
@@ -182,9 +190,10 @@ func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 		subject.Attachments = []oci.Attachment{b.signature}
 	}
 	reports, err := signature.Verify([]signature.Subject{subject}, keys)
-	if err == nil {
-		err = reports[0].Err()
+	if err != nil {
+		return finding(RuleSignature, "", "%v", err)
 	}
+	err = reports[0].Err()
 	if err != nil {
 		return finding(RuleSignature, "", "%v", err)
 	}

@@ -86,11 +86,13 @@ func (b *body) Read(p []byte) (int, error) {
 // Close keeps the file if it is whole.
 func (b *body) Close() error {
 	err := errors.Join(b.ReadCloser.Close(), b.file.Close())
-	if err == nil && b.err == nil && (b.done == b.want || b.want < 0 && b.end) {
-		err = os.MkdirAll(filepath.Dir(b.to), 0o755)
-		if err == nil {
-			return os.Rename(b.file.Name(), b.to)
-		}
+	whole := b.done == b.want || b.want < 0 && b.end
+	if err != nil || b.err != nil || !whole {
+		return errors.Join(err, os.Remove(b.file.Name()))
 	}
-	return errors.Join(err, os.Remove(b.file.Name()))
+	err = os.MkdirAll(filepath.Dir(b.to), 0o755)
+	if err != nil {
+		return errors.Join(err, os.Remove(b.file.Name()))
+	}
+	return os.Rename(b.file.Name(), b.to)
 }

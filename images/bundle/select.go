@@ -34,33 +34,59 @@ func selectAll(artifacts []Artifact) (*selection, error) {
 	s := &selection{documents: map[v1.Hash][]byte{}, blobs: map[v1.Hash]oci.Blob{}}
 	var all []entry
 	for _, a := range artifacts {
-		s.put(a.Content.Blobs, a.Content.Documents...)
-		all = append(all, entry{Item: Item{Kind: a.Kind, Title: a.Title, Repository: a.Repository, Tags: a.Tags, Descriptor: a.Content.Top().Desc}})
-		depth := map[v1.Hash]int{}
-		for _, d := range a.Content.Documents {
-			depth[d.Desc.Digest] = 1
+		entries, err := s.entries(a)
+		if err != nil {
+			return nil, err
 		}
-		for _, x := range a.Attachments { // they are given after what they belong to
-			if depth[x.Subject] == 0 {
-				return nil, fmt.Errorf("%s in %s belongs to %s, which is not selected", x.Manifest.Desc.Digest, a.Repository, x.Subject)
-			}
-			depth[x.Manifest.Desc.Digest] = depth[x.Subject] + 1
-			s.put(x.Blobs, append(x.Nested, x.Manifest)...)
-			e := entry{Item{Kind: kindOf(x), Repository: a.Repository, Subject: &x.Subject, Descriptor: x.Manifest.Desc}, depth[x.Subject]}
-			if x.Tag != "" {
-				e.Tags = []string{x.Tag}
-			}
-			all = append(all, e)
-		}
+		all = append(all, entries...)
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Repository, b.Repository),
-			slices.Compare(a.Tags, b.Tags), compareHash(a.Descriptor.Digest, b.Descriptor.Digest))
+		return cmp.Or(
+			a.depth-b.depth,
+			slices.Index(kinds, a.Kind)-slices.Index(kinds, b.Kind),
+			strings.Compare(a.Repository, b.Repository),
+			slices.Compare(a.Tags, b.Tags),
+			compareHash(a.Descriptor.Digest, b.Descriptor.Digest),
+		)
 	})
 	for _, e := range all {
 		s.add(e.Item)
 	}
 	return s, nil
+}
+
+// entries puts the content of an artifact into the selection, and returns it and what belongs to
+// it.
+func (s *selection) entries(a Artifact) ([]entry, error) {
+	s.put(a.Content.Blobs, a.Content.Documents...)
+	all := []entry{{Item: Item{
+		Kind:       a.Kind,
+		Title:      a.Title,
+		Repository: a.Repository,
+		Tags:       a.Tags,
+		Descriptor: a.Content.Top().Desc,
+	}}}
+	depth := map[v1.Hash]int{}
+	for _, d := range a.Content.Documents {
+		depth[d.Desc.Digest] = 1
+	}
+	for _, x := range a.Attachments { // they are given after what they belong to
+		d := x.Manifest.Desc
+		below := depth[x.Subject]
+		if below == 0 {
+			return nil, fmt.Errorf(
+				"%s in %s belongs to %s, which is not selected", d.Digest, a.Repository, x.Subject,
+			)
+		}
+		depth[d.Digest] = below + 1
+		s.put(x.Blobs, append(x.Nested, x.Manifest)...)
+		i := Item{Kind: kindOf(x), Repository: a.Repository, Subject: &x.Subject, Descriptor: d}
+		if x.Tag != "" {
+			i.Tags = []string{x.Tag}
+		}
+		all = append(all, entry{i, below})
+	}
+	return all, nil
 }
 
 func compareHash(a, b v1.Hash) int { return strings.Compare(a.Hex, b.Hex) }

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -23,19 +24,16 @@ type Stock struct {
 // DecodeStock reads a stock, or the list of an earlier bundle. Its errors are of kind
 // failure.Usage.
 func DecodeStock(raw []byte) (Stock, error) {
-	if l, err := Decode(raw); err == nil {
+	l, notList := Decode(raw)
+	if notList == nil {
 		m, err := manifestOf(raw)
 		return Stock{Source: m.Desc.Digest.String(), Blobs: l.Blobs}, err
 	}
 	s, err := strictjson.Decode[Stock](raw)
-	if err == nil && s.Source == "" {
-		err = errors.New("it names no source")
-	}
-	if err != nil {
+	if err != nil || s.Source == "" {
 		return Stock{}, failure.Errorf(
-			failure.Usage,
-			"it is neither the list of a bundle nor that of a repository: %w",
-			err,
+			failure.Usage, "it is neither the list of a bundle nor that of a repository: %w",
+			cmp.Or(err, errors.New("it names no source")),
 		)
 	}
 	return s, nil

@@ -43,33 +43,34 @@ type Plan struct {
 
 // Prepare makes the plan of a bundle. It opens no blob. The error is of kind failure.Usage when the
 // artifacts make no bundle.
-func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error) {
+func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Plan, err error) {
+	defer failure.Wrap(&err, "make the bundle")
 	s, err := selectAll(artifacts)
 	if err != nil {
-		return nil, failure.Errorf(failure.Usage, "make the bundle: %w", err)
+		return nil, failure.Of(failure.Usage, err)
 	}
-	p := &Plan{List: &List{Created: o.Created, Tool: o.Tool, Origin: o.Origin, Items: s.items}}
-	g, err := collect(
-		s.items,
-		s.documents,
-		func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() },
-	)
-	if err == nil {
-		err = checkFiles(g)
-	}
-	var list []byte
-	if err == nil {
-		p.List.Documents, p.List.Blobs, p.List.Absent = g.documents, g.blobs, known(
-			g.blobs,
-			o.Since,
-		)
-		list, err = p.List.Encode()
-	}
+	open := func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() }
+	g, err := collect(s.items, s.documents, open)
 	if err != nil {
-		return nil, failure.Errorf(failure.Usage, "make the bundle: %w", err)
+		return nil, failure.Of(failure.Usage, err)
 	}
-	if err := p.addOwn(ctx, o.Sign, list); err != nil {
-		return nil, fmt.Errorf("make the bundle: %w", err)
+	l := &List{
+		Created:   o.Created,
+		Tool:      o.Tool,
+		Origin:    o.Origin,
+		Items:     s.items,
+		Documents: g.documents,
+		Blobs:     g.blobs,
+		Absent:    known(g.blobs, o.Since),
+	}
+	list, err := l.Encode()
+	if err != nil {
+		return nil, failure.Of(failure.Usage, err)
+	}
+	p = &Plan{List: l, Size: trailerSize}
+	err = p.addOwn(ctx, o.Sign, list)
+	if err != nil {
+		return nil, err
 	}
 	for _, d := range p.List.Documents {
 		p.add(oci.BytesBlob("", s.documents[d.Digest], nil))
@@ -77,7 +78,6 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 	for _, b := range p.List.present() {
 		p.add(s.blobs[b.Digest])
 	}
-	p.Size = trailerSize
 	for _, m := range p.members {
 		p.Size += oci.MemberSize(m.Blob.Desc.Size)
 	}
@@ -128,13 +128,15 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 
 // Write writes the bundle. Blobs stream from where they are, each compared with its digest on the
 // way. progress, if there is one, is called often, with the bytes that are written and all of them.
-func (p *Plan) Write(ctx context.Context, w io.Writer, progress func(done, total int64)) error {
+func (p *Plan) Write(
+	ctx context.Context,
+	w io.Writer,
+	progress func(done, total int64),
+) (err error) {
+	defer failure.Wrap(&err, "write the bundle")
 	var written func(int64)
 	if progress != nil {
 		written = func(done int64) { progress(done, p.Size) }
 	}
-	if err := oci.WriteTar(ctx, w, p.members, written); err != nil {
-		return fmt.Errorf("write the bundle: %w", err)
-	}
-	return nil
+	return oci.WriteTar(ctx, w, p.members, written)
 }
