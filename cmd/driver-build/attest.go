@@ -158,7 +158,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	if err != nil {
 		return err
 	}
-	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		for _, ref := range refs {
 			image, err := attestation.Open(ctx, s.Registry.Target(), ref)
 			if err != nil {

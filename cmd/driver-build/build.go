@@ -21,7 +21,8 @@ import (
 
 // buildFlags are the flags of the main command.
 type buildFlags struct {
-	flags.Common
+	request     flags.Request
+	policy      flags.Policy
 	output      flags.Output
 	dryRun      bool
 	recipe      string // FILE
@@ -32,7 +33,9 @@ type buildFlags struct {
 	layers      flags.LayerCache
 	public      flags.PublicRegistry
 
-	again *recipe.Recipe // of --recipe
+	batch   *batch.Batch
+	mirrors map[string][]string // of registries, in the matrix
+	again   *recipe.Recipe      // of --recipe
 	// What images get, without tags and documents.
 	plan     attestation.Plan
 	recorded attestation.Record
@@ -46,11 +49,16 @@ func buildCommand(a *session.App, name string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, flags.Programs, flags.Judged, "source profile lock repository")
-	session.Describe(f, "repository", "`REGISTRY/PATH` to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
-	session.Describe(f, "profile", "`NAME`: full has all user-mode libraries but X's; compute what CUDA, NVML, OpenCL and video need; "+
-		"cuda what CUDA and NVML need; cuda-tu10x, cuda-ga10x one firmware; modules nothing: only those of --kernel (default: the matrix's)")
-	session.Choice(f, &o.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Sources.AddSourceTo(f)
+	o.request.Kernels.AddTo(f)
+	o.request.Programs.AddTo(f)
+	o.request.Profile.AddTo(f)
+	o.request.Lock.AddTo(f)
+	o.request.Repository.AddTo(f, "push to")
+	o.policy.AddTo(f)
+	session.Choice(f, &o.request.Compression, "compression", "", "of the layers; auto is zstd, but gzip for old systems, --kmm and docker-archive: auto, gzip or zstd")
 	o.output.AddTo(f, "push to the repository, tagged <driver>-<os>")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	f.StringVar(&o.recipe, "recipe", "", "`FILE` with a recipe, as --dry-run prints it, or a provenance: build it again, instead of images of the matrix")
@@ -68,19 +76,36 @@ const maxRecipe = 16 << 20
 
 // choose finds the targets: those that the flags select of the matrix, or the one of the recipe.
 func (o *buildFlags) choose(a *session.App) error {
-	if o.recipe == "" {
-		_, err := o.Choose(a)
+	if o.recipe != "" {
+		return o.readRecipe(a)
+	}
+	m, err := o.request.Targets.Load(a)
+	if err != nil {
 		return err
 	}
-	s := &o.Selection
-	if len(s.Systems)+len(s.Drivers)+len(s.Archs)+len(s.Flavours) > 0 || s.All || o.Given.Profile != "" || o.Given.LockFile != "" || o.Sources.Mirror != "" || o.Kernels.Compile() {
+	o.mirrors = m.Defaults.Mirrors
+	o.batch, err = o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
+	}
+	return o.batch.Select(m)
+}
+
+// readRecipe reads the recipe of --recipe, which takes the place of a selection.
+func (o *buildFlags) readRecipe(a *session.App) error {
+	s := &o.request.Targets.Selection
+	kernels := batch.Kernels(o.request.Kernels)
+	if len(s.Systems)+len(s.Drivers)+len(s.Archs)+len(s.Flavours) > 0 || s.All ||
+		o.request.Profile.Name != "" || o.request.Lock.File != "" || o.request.Sources.Mirror != "" ||
+		kernels.Compile() {
 		return session.Usagef("--recipe says what is built: leave out what selects images (--os, --driver, --arch, --flavour, --all, --kernel), " +
 			"--profile, --lock and --mirror")
 	}
 	text, err := textfile.Read(o.recipe, maxRecipe)
-	if err == nil {
-		o.again, err = documents.ReadRecipe(text)
+	if err != nil {
+		return session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
+	o.again, err = documents.ReadRecipe(text)
 	if err != nil {
 		return session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
@@ -89,27 +114,32 @@ func (o *buildFlags) choose(a *session.App) error {
 		System: matrix.System{ID: r.System}, Driver: matrix.Driver{Version: r.Driver, Branch: r.Branch, VGPU: r.VGPU},
 		Arch: r.Arch, Distro: r.Distro, Flavours: r.Flavours,
 	}
-	return o.Take(a, []matrix.Target{target}, string(r.Profile))
+	o.batch, err = o.request.Batch(a, matrix.Defaults{Profile: string(r.Profile)})
+	if err != nil {
+		return err
+	}
+	o.batch.Targets = []matrix.Target{target}
+	return nil
 }
 
 // check finds mistakes in the flags about what becomes of images.
 func (o *buildFlags) check(ctx context.Context, getenv func(string) string) (err error) {
-	o.output.Repository = o.Repository
-	if o.output.Push && o.Repository == "" {
+	o.output.Repository = o.batch.Repository
+	if o.output.Push && o.batch.Repository == "" {
 		return session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	}
-	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(ctx, getenv), o.signer.Check(o.Kernels.Compile() || o.recipe != ""),
-		o.public.CheckTargets(o.Targets, o.pushed(), o.layers.To), o.imageSigner.Check(false)); err != nil {
+	if err := errors.Join(o.output.Parse(o.dryRun), o.runners.Check(ctx, getenv), o.signer.Check(o.batch.Kernels.Compile() || o.recipe != ""),
+		o.public.CheckTargets(o.batch.Targets, o.pushed(), o.layers.To), o.imageSigner.Check(false)); err != nil {
 		return err
 	}
-	if o.Plan.Compression == "" && o.output.Docker() {
-		o.Plan.Compression = recipe.Gzip
+	if o.batch.Plan.Compression == "" && o.output.Docker() {
+		o.batch.Plan.Compression = recipe.Gzip
 	}
 	o.recorded, err = o.record.Check(getenv, o.imageSigner.Given())
 	if err != nil {
 		return err
 	}
-	o.recorded.Repository = o.Repository
+	o.recorded.Repository = o.batch.Repository
 	o.plan.Format = o.imageSigner.Format
 	if o.imageSigner.Given() || !o.recorded.Empty() {
 		return o.output.CheckAttached(o.imageSigner.Given(), o.plan.Format)
@@ -122,14 +152,19 @@ func (o *buildFlags) pushed() string {
 	if !o.output.Push {
 		return ""
 	}
-	return o.Repository
+	return o.batch.Repository
 }
 
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
-	if err := o.choose(a); err != nil {
+	err = o.policy.Check()
+	if err != nil {
 		return err
 	}
-	for _, t := range o.Targets {
+	err = o.choose(a)
+	if err != nil {
+		return err
+	}
+	for _, t := range o.batch.Targets {
 		for _, rule := range t.Overridden {
 			a.Warnings(t.Tag() + " " + t.Arch + ": built although " + rule)
 		}
@@ -153,23 +188,31 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err != nil {
 		return err
 	}
-	o.WarnOfFabric(a)
-	if err := o.Report(a, o.Targets, true); err != nil {
+	flags.WarnOfFabric(a, o.batch)
+	err = o.policy.Report(a, o.batch.Targets, true)
+	if err != nil {
 		return err
 	}
-	if o.Lock != nil {
-		o.recorded.Run.Lock = documents.Resource{Name: filepath.Base(o.Lock.File), Digest: map[string]string{"sha256": o.Lock.SHA256}}
+	if lock := o.batch.Lock; lock != nil {
+		o.recorded.Run.Lock = documents.Resource{
+			Name:   filepath.Base(lock.File),
+			Digest: map[string]string{"sha256": lock.SHA256},
+		}
 	}
 	o.output.Announce(a, o.dryRun)
-	return o.With(ctx, a, true, func(ctx context.Context, s *session.Session) error {
+	programs, err := o.request.Programs.Find(ctx, a, o.batch.Targets, true)
+	if err != nil {
+		return err
+	}
+	return a.Connect(ctx, o.mirrors, programs, func(ctx context.Context, s *session.Session) error {
 		s.Signer = signer
 		if o.output.Push && !o.dryRun {
-			if err := s.Registry.CheckPush(ctx, o.Repository); err != nil {
+			if err := s.Registry.CheckPush(ctx, o.batch.Repository); err != nil {
 				return err
 			}
 		}
 		if o.again != nil {
-			if err := s.Localize(o.again, o.Sources.Base, o.Plan.Source); err != nil {
+			if err := s.Localize(o.again, o.request.Sources.Base, o.batch.Plan.Source); err != nil {
 				return err
 			}
 		}
@@ -186,7 +229,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 // repositories know which kernels are meant.
 func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err error) {
 	if signer != nil {
-		o.Plan.Signer = signer.Certificate
+		o.batch.Plan.Signer = signer.Certificate
 	}
 	if r := o.again; r != nil {
 		is := ""
@@ -197,8 +240,8 @@ func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err erro
 			return nil, session.Usagef("--recipe: its modules are signed by the key of the certificate with the SHA-256 %q, and this build signs with %q: give its --module-key, "+
 				"or check the image with driver-build verify --rebuild, which takes the signatures over", r.Signer, is)
 		}
-		groups = []batch.Group{{Tag: r.Tag, Aliases: r.Aliases, Images: []batch.Image{{Target: o.Targets[0], Recipe: r}}}}
-	} else if groups, err = o.NamedGroups(); err != nil || groups == nil {
+		groups = []batch.Group{{Tag: r.Tag, Aliases: r.Aliases, Images: []batch.Image{{Target: o.batch.Targets[0], Recipe: r}}}}
+	} else if groups, err = o.batch.NamedGroups(); err != nil || groups == nil {
 		return nil, err
 	}
 	return groups, o.checkGroups(groups)
@@ -206,7 +249,7 @@ func (o *buildFlags) groups(signer *sign.Signer) (groups []batch.Group, err erro
 
 // checkGroups refuses what the outputs cannot hold.
 func (o *buildFlags) checkGroups(groups []batch.Group) error {
-	zstd := o.Plan.Compression == recipe.Zstd || o.again != nil && o.again.Compression == recipe.Zstd
+	zstd := o.batch.Plan.Compression == recipe.Zstd || o.again != nil && o.again.Compression == recipe.Zstd
 	return o.output.CheckContent(len(groups), len(groups[0].Images), zstd)
 }
 
@@ -217,7 +260,7 @@ func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Sessi
 		return err
 	}
 	if groups == nil {
-		groups, err = o.Groups(o.Offered(ctx, plans))
+		groups, err = o.batch.Groups(o.batch.Offered(ctx, plans))
 		if err == nil {
 			err = o.checkGroups(groups)
 		}
@@ -227,13 +270,13 @@ func (o *buildFlags) build(ctx context.Context, a *session.App, s *session.Sessi
 	}
 	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {
 		if o.dryRun {
-			return o.Recipes(ctx, plans, g, func(r *recipe.Recipe) error {
+			return o.batch.Recipes(ctx, plans, g, func(r *recipe.Recipe) error {
 				text, err := json.MarshalIndent(r.Public(), "", "  ")
 				a.Result(string(text))
 				return err
 			})
 		}
-		built, err := o.Build(ctx, plans, g)
+		built, err := o.batch.Build(ctx, plans, g)
 		if err != nil {
 			return err
 		}

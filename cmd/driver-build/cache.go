@@ -89,56 +89,68 @@ func openCache(a *session.App) (*fetch.Store, error) {
 	return fetch.OpenStore(dir)
 }
 
+// fetchFlags are the flags of the command fetch.
+type fetchFlags struct {
+	request flags.Request
+	only    string
+}
+
 func newFetchCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var only string
+	var o fetchFlags
 	cmd := &cobra.Command{
 		Use: "fetch --os SYSTEM --driver VERSION", Short: "Download everything that targets need into the cache", Args: cobra.NoArgs,
 		Long: "Download base images, packages and drivers of targets into the cache and verify them, so that a build can follow with\n" +
 			"--offline. Prints one line a file: sha256:DIGEST, the path in the cache and the address it came from.",
 		Example: "  driver-build fetch --os ubuntu22.04 --driver 580.178.04 --cache /media/cache\n" +
 			"  driver-build fetch --os ubuntu22.04 --driver 580.178.04 --kernel latest --only base",
-		RunE: func(cmd *cobra.Command, _ []string) error { return fetchAll(cmd.Context(), a, &o, only) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels, "source lock")
-	session.Describe(f, "base", "base `IMAGE` instead of the row's")
-	session.Describe(
-		f,
-		"mirror",
-		"package mirror instead of the addresses in the base's configuration: `URL` or PREFIX=URL",
-	)
-	f.StringVar(&only, "only", "", "`base`: nothing but the base images")
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Sources.AddSourceTo(f)
+	o.request.Kernels.AddTo(f)
+	o.request.Lock.AddTo(f)
+	f.StringVar(&o.only, "only", "", "`base`: nothing but the base images")
 	return cmd
 }
 
-func fetchAll(ctx context.Context, a *session.App, o *flags.Common, only string) error {
-	o.Given.Profile = string(recipe.Full)
-	m, err := o.Choose(a)
+func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
+	if o.only != "" && o.only != "base" {
+		return session.Usagef("--only %q is not known: use base", o.only)
+	}
+	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
 	}
-	if only != "" && only != "base" {
-		return session.Usagef("--only %q is not known: use base", only)
+	o.request.Profile.Name = string(recipe.Full)
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
 	}
-	groups, err := o.NamedGroups()
+	err = b.Select(m)
+	if err != nil {
+		return err
+	}
+	groups, err := b.NamedGroups()
 	if err != nil {
 		return err
 	}
 	programs := a.Programs(ctx, nil) // a program that is missing is nothing to download
-	if only == "" {
-		if _, err := batch.CheckPrograms(programs, o.Targets); err != nil {
+	if o.only == "" {
+		_, err = batch.CheckPrograms(programs, b.Targets)
+		if err != nil {
 			return err
 		}
 	}
-	return a.With(
+	return a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
 		programs,
 		func(ctx context.Context, s *session.Session) error {
 			plans, err := batch.NewPlans(s.Builder)
 			if err == nil && groups == nil {
-				groups, err = o.Groups(o.Offered(ctx, plans))
+				groups, err = b.Groups(b.Offered(ctx, plans))
 			}
 			if err != nil {
 				return err
@@ -150,7 +162,7 @@ func fetchAll(ctx context.Context, a *session.App, o *flags.Common, only string)
 				}
 				a.Result(line + " " + d.Name)
 			}
-			return o.Fetch(ctx, plans, groups, only == "base", show)
+			return b.Fetch(ctx, plans, groups, o.only == "base", show)
 		},
 	)
 }

@@ -21,57 +21,82 @@ still there; and whether the registry has the image. With --kernel-from, headers
 modules for their newest kernel. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
+// checkFlags are the flags of the command check.
+type checkFlags struct {
+	request flags.Request
+	policy  flags.Policy
+}
+
 func newCheckCmd(a *session.App) *cobra.Command {
-	var o flags.Common
+	var o checkFlags
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say which images could be built now, and what is in the way", Long: checkLong, Args: cobra.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(
-		f,
-		flags.Targets,
-		flags.Sources,
-		flags.Programs,
-		flags.Judged,
-		"repository kernel-from lock",
-	)
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Programs.AddTo(f)
+	o.request.Repository.AddTo(f, "look for images in")
+	o.request.Kernels.AddFromTo(f)
+	o.request.Lock.AddTo(f)
+	o.policy.AddTo(f)
 	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
-func check(ctx context.Context, a *session.App, o *flags.Common) error {
-	m, err := o.Load(a)
+func (o *checkFlags) run(ctx context.Context, a *session.App) error {
+	err := o.policy.Check()
 	if err != nil {
 		return err
 	}
-	pairs, err := batch.Pairs(m, o.Selection)
+	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
 	}
-	batch.JudgePairs(m, pairs, o.Day, nil)
-	o.Targets = batch.Targets(pairs)
-	if err := o.OpenLock(); err != nil {
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
+	}
+	pairs, err := batch.Pairs(m, b.Selection)
+	if err != nil {
+		return err
+	}
+	batch.JudgePairs(m, pairs, o.policy.Day, nil)
+	b.Targets = batch.Targets(pairs)
+	err = b.OpenLock()
+	if err != nil {
+		return err
+	}
+	programs, err := o.request.Programs.Find(ctx, a, b.Targets, false)
+	if err != nil {
 		return err
 	}
 	var rows []status.Checked
-	if err := o.With(ctx, a, false, func(ctx context.Context, s *session.Session) (err error) {
-		rows, err = status.Check(ctx, &o.Batch, s.Builder, pairs)
-		return err
-	}); err != nil {
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		programs,
+		func(ctx context.Context, s *session.Session) (err error) {
+			rows, err = status.Check(ctx, b, s.Builder, pairs)
+			return err
+		},
+	)
+	if err != nil {
 		return err
 	}
-	if err := printChecked(a, rows); err != nil {
+	err = printChecked(a, rows)
+	if err != nil {
 		return err
 	}
-	denied := o.Report(a, o.Targets, true)
+	denied := o.policy.Report(a, b.Targets, true)
 	if n := len(slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })); n > 0 {
 		return errors.Join(
 			fmt.Errorf(
 				"%d of %d pairs cannot be built: %w",
 				n,
-				len(o.Targets),
+				len(b.Targets),
 				batch.ErrSomeFailed,
 			),
 			denied,

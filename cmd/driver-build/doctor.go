@@ -28,50 +28,77 @@ driver is downloaded, and no question takes longer than 20 seconds.
 Exit code 3 if something is at fault. A warning is about some builds only. driver-build check asks whether each pair of the matrix
 can be built, with its package repositories and the driver's archive.`
 
+// doctorFlags are the flags of the command doctor.
+type doctorFlags struct {
+	matrix     flags.Matrix
+	selection  matrix.Selection
+	repository flags.Repository
+	runners    flags.Runners
+}
+
 func newDoctorCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var runners flags.Runners
+	var o doctorFlags
+	s := &o.selection
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Ask what works from this machine", Long: doctorLong, Args: cobra.NoArgs,
 		Example: "  driver-build doctor\n  driver-build doctor --repository registry.example.com/gpu/driver --builder tcp://buildkitd:1234 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), a, &o, &runners) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "os arch matrix repository")
-	session.Describe(
-		f,
+	f.StringSliceVar(
+		&s.Systems,
 		"os",
+		nil,
 		"only the bases of this `SYSTEM` (repeatable; default: those of the matrix)",
 	)
-	session.Describe(f, "arch", "`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)")
-	session.Describe(
-		f,
-		"repository",
-		"`REGISTRY/PATH` that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)",
+	f.StringSliceVar(
+		&s.Archs,
+		"arch",
+		nil,
+		"`ARCH` of the images: amd64 or arm64 (repeatable; default amd64)",
 	)
-	runners.AddTo(f)
+	o.matrix.AddTo(f)
+	o.repository.AddTo(f, "push to")
+	o.runners.AddTo(f)
 	session.Format(f, &a.Format, "table or json")
 	return cmd
 }
 
-func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners) error {
-	m, err := o.Load(a)
-	if err == nil {
-		_, err = m.Select(
-			matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true},
-		)
+func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
+	err := o.runners.Check(ctx, a.Getenv)
+	if err != nil {
+		return err
 	}
-	if err := errors.Join(err, runners.Check(ctx, a.Getenv)); err != nil {
+	m, err := o.matrix.Load(a, nil)
+	if err != nil {
+		return err
+	}
+	selection := o.selection
+	selection.All = true
+	_, err = m.Select(selection)
+	if err != nil {
 		return session.Usage(err)
 	}
+	repository := a.Repository(o.repository.Name, m.Defaults)
+	err = batch.CheckRepository(repository)
+	if err != nil {
+		return err
+	}
 	var found []*session.Finding
-	if err := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		found = ask(ctx, func(ask asker) {
-			askHere(ctx, ask, a, o, runners, s.Store.Dir())
-			askRegistries(ask, s, o, m, a.Offline)
-		})
-		return ctx.Err()
-	}); err != nil {
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) error {
+			found = ask(ctx, func(ask asker) {
+				o.askHere(ctx, ask, a, s.Store.Dir())
+				o.askBases(ask, s, m, a.Offline)
+				askRepository(ask, s, repository)
+			})
+			return ctx.Err()
+		},
+	)
+	if err != nil {
 		return err
 	}
 	faults := 0
@@ -124,12 +151,10 @@ func ask(ctx context.Context, questions func(asker)) (found []*session.Finding) 
 }
 
 // askHere asks about this machine.
-func askHere(
+func (o *doctorFlags) askHere(
 	ctx context.Context,
 	ask asker,
 	a *session.App,
-	o *flags.Common,
-	runners *flags.Runners,
 	cache string,
 ) {
 	const least = 2 << 30 // bytes: what a build of one image takes, with some to spare
@@ -156,15 +181,15 @@ func askHere(
 			), err
 		},
 	)
-	need := map[bool]string{true: "fault", false: "warning"}[runners.Named()]
+	need := map[bool]string{true: "fault", false: "warning"}[o.runners.Named()]
 	ask(
 		"compile",
 		need,
 		"make one of the two work if images with --kernel are built here; other images need neither",
-		func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) },
+		func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) },
 	)
 	find := a.Programs(ctx, &programs.Finder{Present: true})
-	for _, arch := range (matrix.Selection{Archs: o.Selection.Archs}).ArchsOf(matrix.System{}) {
+	for _, arch := range (matrix.Selection{Archs: o.selection.Archs}).ArchsOf(matrix.System{}) {
 		const fix = "take driver-build and its programs from one release or one build, in one folder"
 		ask("programs "+arch, "fault", fix, func(context.Context) (string, error) {
 			found, err := find(arch)
@@ -176,14 +201,19 @@ func askHere(
 	}
 }
 
-// askRegistries asks each registry that bases come from, through its mirrors, for the base of its
-// first system, and whether images can be pushed.
-func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) {
+// askBases asks each registry that bases come from, through its mirrors, for the base of its first
+// system.
+func (o *doctorFlags) askBases(
+	ask asker,
+	s *session.Session,
+	m *matrix.Matrix,
+	offline bool,
+) {
 	known := map[string]bool{}
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
 		// the matrix has checked its references
-		if err != nil || offline || !batch.Wanted(o.Selection.Systems, system.ID) {
+		if err != nil || offline || !batch.Wanted(o.selection.Systems, system.ID) {
 			continue
 		}
 		host := strings.Replace(ref.Context().RegistryStr(), name.DefaultRegistry, "docker.io", 1)
@@ -204,10 +234,17 @@ func askRegistries(ask asker, s *session.Session, o *flags.Common, m *matrix.Mat
 			},
 		)
 	}
-	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
-		fix := "log in with docker login " + host + ", trust its authority with --ca, ask its owner for the right to push to "
-		ask("repository", "fault", fix+o.Repository, func(ctx context.Context) (string, error) {
-			return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
-		})
+}
+
+// askRepository asks whether images can be pushed.
+func askRepository(ask asker, s *session.Session, repository string) {
+	if repository == "" {
+		return
 	}
+	host, _, _ := strings.Cut(repository, "/")
+	fix := "log in with docker login " + host + ", trust its authority with --ca, " +
+		"ask its owner for the right to push to " + repository
+	ask("repository", "fault", fix, func(ctx context.Context) (string, error) {
+		return repository + " accepts pushes", s.Registry.CheckPush(ctx, repository)
+	})
 }

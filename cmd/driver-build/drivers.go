@@ -22,7 +22,10 @@ import (
 
 // driversFlags are the flags of the command.
 type driversFlags struct {
-	flags.Common
+	matrix   flags.Matrix
+	releases flags.Releases
+	cuda     flags.CUDA
+	policy   flags.Policy
 	branches []string
 	redist   []string
 	lagging  bool
@@ -45,7 +48,10 @@ func newDriversCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "matrix releases cuda", flags.Judged)
+	o.matrix.AddTo(f)
+	o.releases.AddTo(f)
+	o.cuda.AddTo(f)
+	o.policy.AddTo(f)
 	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
 	session.Hide(f, "redist")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
@@ -59,38 +65,53 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
 		}
 	}
-	m, err := o.Load(a)
+	err := o.policy.Check()
 	if err != nil {
 		return err
 	}
-	if o.At == "" {
-		o.Day, err = a.Now()
+	if o.policy.At == "" {
+		o.policy.Day, err = a.Now()
 		if err != nil {
 			return err
 		}
 	}
+	m, err := o.matrix.Load(a, nil)
+	if err != nil {
+		return err
+	}
+	cuda, err := o.cuda.Find(a, m)
+	if err != nil {
+		return err
+	}
 	var known *releases.Table
 	var notes []string
-	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		known, notes, err = knownDrivers(ctx, a, s, o.Releases)
-		if err == nil {
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) (err error) {
+			known, notes, err = knownDrivers(ctx, a, s, o.releases.Location)
+			if err != nil {
+				return err
+			}
 			known, err = o.withManifests(ctx, a, s, m, known)
-		}
-		return err
-	})
+			return err
+		},
+	)
 	a.Notes(notes...)
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, o.Day, o.CUDA, o.branches, o.lagging)
+	rows, err := known.Coverage(m, o.policy.Day, cuda, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}
-	if err := o.print(a, rows); err != nil {
+	err = o.print(a, rows)
+	if err != nil {
 		return err
 	}
-	if o.CUDA != nil {
-		a.Notes(o.CUDA.Explain())
+	if cuda != nil {
+		a.Notes(cuda.Explain())
 	}
 	return errors.Join(o.behind(rows), o.denied(a, m, rows))
 }
@@ -118,10 +139,10 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 // shown.
 func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
 	targets, err := m.Select(matrix.Selection{All: true, Archs: batch.Archs()})
-	if err != nil || !o.Denies() { // the table has all that is known
+	if err != nil || len(o.policy.Deny) == 0 { // the table has all that is known
 		return err
 	}
-	return o.Report(a, slices.DeleteFunc(targets, func(t matrix.Target) bool {
+	return o.policy.Report(a, slices.DeleteFunc(targets, func(t matrix.Target) bool {
 		return !slices.ContainsFunc(rows, func(r releases.Coverage) bool { return slices.Contains(r.Matrix, t.Driver.Version) })
 	}), false)
 }
@@ -180,7 +201,7 @@ func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag 
 // print prints branches, or the releases of those that were named.
 func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	runs := "" // the title of a column that is there with --cuda
-	if o.CUDA != nil {
+	if o.cuda.Version != "" {
 		runs = "RUNS IT"
 	}
 	if len(o.branches) > 0 && a.Format == "table" {

@@ -16,7 +16,7 @@ import (
 )
 
 func newGPUsCmd(a *session.App) *cobra.Command {
-	var o flags.Common
+	var file flags.Matrix
 	var rule bool
 	cmd := &cobra.Command{
 		Use: "gpus [ID|NAME...]", Short: "Say which driver is for which GPU",
@@ -37,7 +37,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 			if rule {
 				return gpus.Write(a.Stdout)
 			}
-			m, err := o.Load(a)
+			m, err := file.Load(a, nil)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "matrix")
+	file.AddTo(f)
 	session.Format(f, &a.Format, "table or json")
 	f.BoolVar(
 		&rule,

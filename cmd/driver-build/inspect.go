@@ -85,7 +85,7 @@ func withImage(
 	o registry.OpenOptions,
 	f func(context.Context, *session.Session, *registry.Opened) error,
 ) error {
-	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		base, err := s.Registry.Open(ctx, ref, o)
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func newSBOMCmd(a *session.App) *cobra.Command {
 			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var document []byte
-			err := a.With(
+			err := a.Connect(
 				cmd.Context(),
 				nil,
 				nil,

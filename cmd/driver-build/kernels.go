@@ -15,9 +15,16 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
+// kernelsFlags are the flags of the command kernels.
+type kernelsFlags struct {
+	request flags.Request
+	query   status.KernelQuery
+}
+
 func newKernelsCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var q status.KernelQuery
+	var o kernelsFlags
+	q := &o.query
+	s := &o.request.Targets.Selection
 	cmd := &cobra.Command{
 		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: cobra.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
@@ -27,13 +34,28 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 			"the image names as its own; package of the JSON is the folder with the headers.",
 		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
 			"  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 580.178.04 --repository registry.example.com/gpu/driver",
-		RunE: func(cmd *cobra.Command, _ []string) error { return listKernels(cmd.Context(), a, &o, q) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "os arch driver matrix repository", flags.Sources)
-	session.Describe(
-		f,
+	f.StringSliceVar(
+		&s.Systems,
+		"os",
+		nil,
+		"operating `SYSTEM`, such as ubuntu22.04 (repeatable)",
+	)
+	f.StringSliceVar(
+		&s.Archs,
+		"arch",
+		nil,
+		"`ARCH`: amd64 or arm64 (repeatable; default amd64)",
+	)
+	o.request.Targets.Matrix.AddTo(f)
+	o.request.Repository.AddTo(f, "look for images in")
+	o.request.Sources.AddTo(f)
+	f.StringSliceVar(
+		&s.Drivers,
 		"driver",
+		nil,
 		"driver `VERSION` to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)",
 	)
 	f.StringArrayVar(
@@ -55,20 +77,26 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.KernelQuery) error {
-	m, err := o.Load(a)
+func (o *kernelsFlags) run(ctx context.Context, a *session.App) error {
+	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
 	}
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
+	}
+	q := o.query
 	q.Matrix = m
-	q.Selection = o.Selection
-	q.Repository = o.Repository
-	q.Plan = o.Plan
-	if err := q.Check(); err != nil {
+	q.Selection = b.Selection
+	q.Repository = b.Repository
+	q.Plan = b.Plan
+	err = q.Check()
+	if err != nil {
 		return err
 	}
 	var rows []status.OfferedKernel
-	failed := a.With(
+	failed := a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
 		nil,

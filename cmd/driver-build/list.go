@@ -12,9 +12,16 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 )
 
+// listFlags are the flags of the command list.
+type listFlags struct {
+	targets  flags.Targets
+	policy   flags.Policy
+	cuda     flags.CUDA
+	excluded bool
+}
+
 func newListCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var excluded bool
+	var o listFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pairs of the matrix", Args: cobra.NoArgs,
 		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.\n\n" +
@@ -24,39 +31,50 @@ func newListCmd(a *session.App) *cobra.Command {
 			"support (LTS). If the fabric manager of such a driver is not known, the best one for machines with NVLink switches is marked too.\n\n" +
 			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
 		Example: "  driver-build list\n  driver-build list --os ubuntu22.04 --excluded\n  driver-build list --driver 580.178.04 -o json\n  driver-build list --cuda 12.8",
-		RunE:    func(*cobra.Command, []string) error { return list(a, &o, excluded) },
+		RunE:    func(*cobra.Command, []string) error { return o.run(a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Judged, "cuda")
-	session.Describe(f, "arch", "`ARCH`: amd64 or arm64 (repeatable; default both)")
+	o.targets.AddTo(f)
+	o.policy.AddTo(f)
+	o.cuda.AddTo(f)
 	session.Format(f, &a.Format, "table, json or yaml")
-	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
+	f.BoolVar(&o.excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }
 
-func list(a *session.App, o *flags.Common, excluded bool) error {
-	m, err := o.Load(a)
+func (o *listFlags) run(a *session.App) error {
+	err := o.policy.Check()
 	if err != nil {
 		return err
 	}
-	if len(o.Selection.Archs) == 0 {
-		o.Selection.Archs = batch.Archs() // a list shows what there is
-	}
-	pairs, err := batch.Pairs(m, o.Selection)
+	m, err := o.targets.Load(a)
 	if err != nil {
 		return err
 	}
-	batch.JudgePairs(m, pairs, o.Day, o.CUDA)
-	if !excluded {
+	cuda, err := o.cuda.Find(a, m)
+	if err != nil {
+		return err
+	}
+	selection := o.targets.Selection
+	if len(selection.Archs) == 0 {
+		selection.Archs = batch.Archs() // a list shows what there is
+	}
+	pairs, err := batch.Pairs(m, selection)
+	if err != nil {
+		return err
+	}
+	batch.JudgePairs(m, pairs, o.policy.Day, cuda)
+	if !o.excluded {
 		pairs = slices.DeleteFunc(pairs, func(p batch.Pair) bool { return p.Excluded != "" })
 	}
-	if err := printPairs(a, pairs, o.CUDA != nil); err != nil {
+	err = printPairs(a, pairs, cuda != nil)
+	if err != nil {
 		return err
 	}
-	if o.CUDA != nil {
-		a.Notes(o.CUDA.Explain())
+	if cuda != nil {
+		a.Notes(cuda.Explain())
 	}
-	return o.Report(a, batch.Targets(pairs), false)
+	return o.policy.Report(a, batch.Targets(pairs), false)
 }
 
 func printPairs(a *session.App, pairs []batch.Pair, asked bool) error {

@@ -28,14 +28,19 @@ const lockExample = `  driver-build lock
   driver-build lock --check            # exit code 3 if it is not complete
   driver-build lock --check --update   # the same if anything is newer`
 
+// lockFlags are the flags of the command lock.
+type lockFlags struct {
+	request flags.Request
+	update  batch.LockUpdate
+	check   bool
+}
+
 func newLockCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var u batch.LockUpdate
-	var check bool
+	var o lockFlags
 	cmd := &cobra.Command{
 		Use: "lock [--update [TARGET...]]", Short: "Pin what images are made from in matrix.lock", Long: lockLong, Example: lockExample,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 && !u.Update {
+			if len(args) > 0 && !o.update.Update {
 				return session.Usagef(
 					"unexpected argument %q: targets follow --update; select others with --os and --driver",
 					args[0],
@@ -44,21 +49,28 @@ func newLockCmd(a *session.App) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u.Names = args
-			return lock(cmd.Context(), a, &o, &u, check)
+			o.update.Names = args
+			return o.run(cmd.Context(), a)
 		},
 	}
 	f := cmd.Flags()
-	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels)
-	f.StringVar(&u.File, "lock", "", "`FILE` to write (default: matrix.lock beside matrix.yaml)")
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Kernels.AddTo(f)
+	f.StringVar(
+		&o.update.File,
+		"lock",
+		"",
+		"`FILE` to write (default: matrix.lock beside matrix.yaml)",
+	)
 	f.BoolVar(
-		&u.Update,
+		&o.update.Update,
 		"update",
 		false,
 		"resolve again: everything selected, or the TARGETs given",
 	)
 	f.BoolVar(
-		&check,
+		&o.check,
 		"check",
 		false,
 		"write nothing; print what would change, with exit code 3 when anything would",
@@ -66,38 +78,49 @@ func newLockCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func lock(
-	ctx context.Context,
-	a *session.App,
-	o *flags.Common,
-	u *batch.LockUpdate,
-	check bool,
-) error {
+func (o *lockFlags) run(ctx context.Context, a *session.App) error {
+	u := &o.update
 	if u.File == "none" {
 		return session.Usagef("--lock none is for builds: give a file")
 	}
-	o.Whole()
-	m, err := o.Choose(a)
+	o.request.Targets.SelectAllByDefault()
+	m, err := o.request.Targets.Load(a)
 	if err != nil {
 		return err
 	}
-	o.Plan = recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
-	u.Batch = o.Batch
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
+	}
+	err = b.Select(m)
+	if err != nil {
+		return err
+	}
+	b.Plan = recipe.Options{Base: b.Plan.Base, Mirror: b.Plan.Mirror}
+	u.Batch = *b
 	u.Matrix = m
-	u.File = batch.LockPath(u.File, o.Given.MatrixFile)
-	if !check {
-		if err := outfile.Check(u.File); err != nil {
+	u.File = batch.LockPath(u.File, b.Given.MatrixFile)
+	if !o.check {
+		err = outfile.Check(u.File)
+		if err != nil {
 			return session.Usagef("--lock: %w", err)
 		}
 	}
-	if err := u.Read(); err != nil {
+	err = u.Read()
+	if err != nil {
 		return err
 	}
 	var now *lockfile.Lock
-	if err := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		now, err = u.Resolve(ctx, s.Builder)
-		return err
-	}); err != nil {
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		nil,
+		func(ctx context.Context, s *session.Session) (err error) {
+			now, err = u.Resolve(ctx, s.Builder)
+			return err
+		},
+	)
+	if err != nil {
 		return err
 	}
 	changes := u.Changes(now)
@@ -105,7 +128,7 @@ func lock(
 		fmt.Fprintln(a.Stdout, line)
 	}
 	switch {
-	case !check:
+	case !o.check:
 		return u.Write(ctx, now, changes)
 	case len(changes) > 0:
 		return fmt.Errorf("%s is not up to date: %w", u.File, batch.ErrSomeFailed)

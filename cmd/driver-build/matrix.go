@@ -25,7 +25,8 @@ import (
 
 // addDriverFlags are the flags of the command add-driver.
 type addDriverFlags struct {
-	flags.Common
+	matrix   flags.Matrix
+	releases flags.Releases
 	entry    releases.Entry
 	redist   string
 	download bool
@@ -60,7 +61,8 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "matrix releases")
+	o.matrix.AddTo(f)
+	o.releases.AddTo(f)
 	f.StringSliceVar(
 		&o.entry.Archs,
 		"arch",
@@ -83,7 +85,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 // run finds out what an entry needs, and prints it.
 func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	e := &o.entry
-	m, err := o.Load(a)
+	m, err := o.matrix.Load(a, nil)
 	if err != nil {
 		return err
 	}
@@ -94,12 +96,12 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	failed := a.With(
+	failed := a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
 		nil,
 		func(ctx context.Context, s *session.Session) (err error) {
-			e.Source, err = sourceOf(a, s, "--releases", o.Releases)
+			e.Source, err = sourceOf(a, s, "--releases", o.releases.Location)
 			if err != nil {
 				return err
 			}

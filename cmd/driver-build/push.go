@@ -70,7 +70,7 @@ func push(
 	public flags.PublicRegistry,
 ) error {
 	var total registry.Stats
-	err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	err := a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)
 		if err != nil {
 			return session.Usage(err)

@@ -21,56 +21,70 @@ on any web server, mailed, printed.
 Whether an image is out of date is said when there is a lock, or with --compare, which asks the package repositories as plan does.
 Without --os and --driver the whole matrix is meant. SOURCE_DATE_EPOCH sets the time on the page.`
 
+// reportFlags are the flags of the command report.
+type reportFlags struct {
+	request  flags.Request
+	policy   flags.Policy
+	cuda     flags.CUDA
+	releases flags.Releases
+	options  status.ReportOptions
+	file     string
+}
+
 func newReportCmd(a *session.App) *cobra.Command {
-	var o flags.Common
-	var r status.ReportOptions
-	var file string
+	var o reportFlags
 	cmd := &cobra.Command{
 		Use: "report --html FILE", Short: "Write a page that shows what is built of the matrix", Long: reportLong, Args: cobra.NoArgs,
 		Example: "  driver-build report --html index.html --repository registry.example.com/gpu/driver\n  driver-build report --html - --os ubuntu22.04 > ubuntu22.04.html",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return report(cmd.Context(), a, &o, r, file) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(
-		f,
-		flags.Targets,
-		flags.Sources,
-		flags.Programs,
-		flags.Judged,
-		"profile repository releases lock cuda",
-	)
-	session.Describe(
-		f,
-		"repository",
-		"`REGISTRY/PATH` to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)",
-	)
-	f.StringVar(&file, "html", "", "`FILE` to write, - for stdout")
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Programs.AddTo(f)
+	o.request.Profile.AddTo(f)
+	o.request.Repository.AddTo(f, "look for images in")
+	o.request.Lock.AddTo(f)
+	o.policy.AddTo(f)
+	o.cuda.AddTo(f)
+	o.releases.AddTo(f)
+	f.StringVar(&o.file, "html", "", "`FILE` to write, - for stdout")
 	session.CheckUnless(f, "-", outfile.Check, "html")
-	f.BoolVar(&r.Compare, "compare", false, "plan every image, to tell which are out of date")
-	f.StringVar(&r.Title, "title", "", "heading of the page (default NVIDIA driver images)")
+	f.BoolVar(&o.options.Compare, "compare", false, "plan every image, to tell which are out of date")
+	f.StringVar(&o.options.Title, "title", "", "heading of the page (default NVIDIA driver images)")
 	session.Hide(f, "title", "compare")
 	return cmd
 }
 
-func report(
-	ctx context.Context,
-	a *session.App,
-	o *flags.Common,
-	r status.ReportOptions,
-	file string,
-) error {
-	if file == "" {
+func (o *reportFlags) run(ctx context.Context, a *session.App) error {
+	if o.file == "" {
 		return session.Usagef("give --html FILE, or --html - for stdout")
 	}
-	selection := o.Selection
-	o.Selection.All = true
-	m, err := o.Choose(a)
+	err := o.policy.Check()
+	if err != nil {
+		return err
+	}
+	m, err := o.request.Targets.Load(a)
+	if err != nil {
+		return err
+	}
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return err
+	}
+	selection := b.Selection
+	b.Selection.All = true
+	err = b.Select(m)
+	if err != nil {
+		return err
+	}
+	r := o.options
+	r.CUDA, err = o.cuda.Find(a, m)
 	if err != nil {
 		return err
 	}
 	r.Tool = "driver-build " + session.BuildInfo().Version
 	r.Matrix = m
-	r.CUDA = o.CUDA
 	r.Time, err = a.Now()
 	if err != nil {
 		return err
@@ -79,36 +93,55 @@ func report(
 	if err != nil {
 		return err
 	}
-	if err := o.OpenLock(); err != nil {
+	err = b.OpenLock()
+	if err != nil {
+		return err
+	}
+	programs, err := o.request.Programs.Find(ctx, a, b.Targets, false)
+	if err != nil {
 		return err
 	}
 	var notes []string
-	if a.Offline && o.Repository != "" {
-		o.Repository = ""
+	if a.Offline && b.Repository != "" {
+		b.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
 	var shown status.Page
-	if err := o.With(ctx, a, false, func(ctx context.Context, s *session.Session) error {
-		known, fresh, err := knownDrivers(ctx, a, s, o.Releases)
-		if err != nil {
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		programs,
+		func(ctx context.Context, s *session.Session) error {
+			known, fresh, err := knownDrivers(ctx, a, s, o.releases.Location)
+			if err != nil {
+				return err
+			}
+			notes = append(notes, fresh...)
+			r.Releases = known
+			shown, err = status.Report(ctx, b, s.Builder, pairs, r)
 			return err
-		}
-		notes = append(notes, fresh...)
-		r.Releases = known
-		shown, err = status.Report(ctx, &o.Batch, s.Builder, pairs, r)
-		return err
-	}); err != nil {
+		},
+	)
+	if err != nil {
 		return err
 	}
 	shown.Notes = slices.Concat(notes, shown.Notes)
 	a.Notes(shown.Notes...)
-	if file == "-" {
-		err = shown.Write(a.Stdout)
-	} else if err = outfile.Write(ctx, file, shown.Write); err != nil {
-		err = fmt.Errorf("write %s: %w", file, err)
-	}
+	err = o.write(ctx, a, shown)
 	if err != nil {
 		return err
 	}
-	return o.Report(a, o.Targets, true)
+	return o.policy.Report(a, b.Targets, true)
+}
+
+// write writes the page to the file, or to stdout.
+func (o *reportFlags) write(ctx context.Context, a *session.App, page status.Page) error {
+	if o.file == "-" {
+		return page.Write(a.Stdout)
+	}
+	err := outfile.Write(ctx, o.file, page.Write)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", o.file, err)
+	}
+	return nil
 }

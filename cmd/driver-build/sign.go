@@ -172,7 +172,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	if err != nil {
 		return err
 	}
-	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			err := o.public.CheckImage(ctx, s, ref, o.output.Repository)
 			if err == nil {

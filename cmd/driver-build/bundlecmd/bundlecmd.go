@@ -182,7 +182,7 @@ func newHave(a *session.App) *cobra.Command {
 			"them out.",
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(
+			return a.Connect(
 				cmd.Context(),
 				nil,
 				nil,

@@ -34,7 +34,7 @@ same bytes if SOURCE_DATE_EPOCH is its time. --since leaves out what the site ha
 // createFlags are the flags of bundle create.
 type createFlags struct {
 	bundle.Selection
-	targets flags.Common
+	targets flags.Targets
 	output  string
 	files   []string
 	since   []string
@@ -59,7 +59,7 @@ func newCreate(a *session.App) *cobra.Command {
 	f.StringVar(&o.Origin, "repository", "", "`REGISTRY/PATH` of the images; the import puts another name in its place")
 	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this `SYSTEM` (repeatable)")
 	f.StringSliceVar(&o.targets.Selection.Drivers, "driver", nil, "of the repository, only images of this driver `VERSION` (repeatable)")
-	o.targets.AddTo(f, "matrix")
+	o.targets.Matrix.AddTo(f)
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: `DIR`, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base `IMAGE` to take along, REGISTRY/PATH:TAG (repeatable)")
 	session.Images(f, "base")
@@ -97,7 +97,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err != nil {
 		return err
 	}
-	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
 		if err != nil {
 			return err
@@ -138,7 +138,8 @@ func (o *createFlags) check() error {
 
 // selectTags makes --os and --driver choose among the tags of the repository.
 func (o *createFlags) selectTags(a *session.App) error {
-	if len(o.targets.Selection.Systems)+len(o.targets.Selection.Drivers) == 0 {
+	s := &o.targets.Selection
+	if len(s.Systems)+len(s.Drivers) == 0 {
 		return nil
 	}
 	if len(o.Images) > 0 {
@@ -146,14 +147,20 @@ func (o *createFlags) selectTags(a *session.App) error {
 			"--os and --driver choose among the images of --repository: name no images, or leave them out",
 		)
 	}
-	o.targets.Selection.All = true
-	o.targets.Selection.Archs = batch.Archs() // a tag may be of any
-	if _, err := o.targets.Choose(a); err != nil {
+	m, err := o.targets.Load(a)
+	if err != nil {
+		return err
+	}
+	s.All = true
+	s.Archs = batch.Archs() // a tag may be of any
+	b := batch.Batch{Selection: *s}
+	err = b.Select(m)
+	if err != nil {
 		return err
 	}
 	o.Keep = func(tag string) bool {
 		return slices.ContainsFunc(
-			o.targets.Targets,
+			b.Targets,
 			func(t matrix.Target) bool { return recipe.HasTag(t, tag) },
 		)
 	}

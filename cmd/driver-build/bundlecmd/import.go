@@ -124,7 +124,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 			return err
 		}
 	}
-	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+	return a.Connect(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if b == nil {
 			var err error
 			b, err = bundle.Open(a.Input(ctx))

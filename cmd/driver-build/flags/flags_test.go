@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -25,13 +24,14 @@ func TestProgramsFind(t *testing.T) {
 		}
 		return all, nil
 	}}
-	c := Common{Batch: batch.Batch{Targets: []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}}}}
-	err := c.With(t.Context(), a, true, nil)
-	assert.ErrorContains(t, err, "--jobs 0") // the session that comes next
+	targets := []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}}
+	var p Programs
+	_, err := p.Find(t.Context(), a, targets, true)
+	require.NoError(t, err)
 	assert.Equal(t, `warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
 `, stderr.String())
 	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
-	err = c.With(t.Context(), a, true, nil)
+	_, err = p.Find(t.Context(), a, targets, true)
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
 	assert.ErrorContains(t, err, "not there")
 }
@@ -48,14 +48,16 @@ func TestArchitectures(t *testing.T) {
 		{nil, []string{"6.1.0-56-arm64", "latest"}, []string{"amd64"}},
 		{[]string{"arm64"}, []string{"6.1.0-56-amd64"}, []string{"arm64"}},
 	} {
-		o := Common{Batch: batch.Batch{
+		o := Request{Kernels: Kernels{Specs: c.kernels}, Targets: Targets{
+			Matrix:    Matrix{"../../../matrix.yaml"},
 			Selection: matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: c.given},
-			Kernels:   batch.Kernels{Specs: c.kernels}, Given: batch.Given{MatrixFile: "../../../matrix.yaml"},
 		}}
-		_, err := o.Choose(&session.App{Stderr: io.Discard, Getenv: func(string) string { return "" }})
-		require.NoError(t, err)
+		a := &session.App{Stderr: io.Discard, Getenv: func(string) string { return "" }}
+		m := require.Value(o.Targets.Load(a))(t)
+		b := require.Value(o.Batch(a, m.Defaults))(t)
+		require.NoError(t, b.Select(m))
 		var archs []string
-		for _, target := range o.Targets {
+		for _, target := range b.Targets {
 			archs = append(archs, target.Arch)
 		}
 		assert.Same(t, c.want, archs)

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/status"
@@ -31,7 +32,9 @@ with a GPU gets no driver, they print nothing and end with exit code 7; all such
 
 // fleetFlags are the flags of the command.
 type fleetFlags struct {
-	flags.Common
+	request     flags.Request
+	policy      flags.Policy
+	cuda        flags.CUDA
 	precompiled string // "", wholeImages or moduleImages
 	allow       []string
 	managed     bool
@@ -46,6 +49,7 @@ const (
 // NewFleet returns the command fleet.
 func NewFleet(a *session.App) *cobra.Command {
 	var o fleetFlags
+	s := &o.request.Targets.Selection
 	cmd := &cobra.Command{
 		Use: "fleet [FILE]", Short: "Say which driver each node gets: images, pools, reasons", Long: fleetLong, Args: cobra.MaximumNArgs(1),
 		Example: "  kubectl get nodes -o json | driver-build fleet\n  driver-build fleet nodes.json --precompiled --repository registry.example.com/gpu/driver --format github\n" +
@@ -53,12 +57,23 @@ func NewFleet(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	o.AddTo(f, "driver flavour matrix cuda repository", flags.Judged)
-	session.Describe(
-		f,
+	f.StringSliceVar(
+		&s.Drivers,
 		"driver",
-		"driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)",
+		nil,
+		"driver `VERSION` that may be chosen, or a branch: its newest in the matrix (repeatable; "+
+			"default every one of the matrix)",
 	)
+	f.StringSliceVar(
+		&s.Flavours,
+		"flavour",
+		nil,
+		"`FLAVOUR` of the kernel modules: proprietary or open (repeatable; default all of the driver)",
+	)
+	o.request.Targets.Matrix.AddTo(f)
+	o.request.Repository.AddTo(f, "look for images in")
+	o.cuda.AddTo(f)
+	o.policy.AddTo(f)
 	session.Mode(
 		f,
 		&o.precompiled,
@@ -86,12 +101,24 @@ func NewFleet(a *session.App) *cobra.Command {
 }
 
 func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) error {
-	m, err := o.Load(a)
+	err := o.policy.Check()
+	if err != nil {
+		return err
+	}
+	m, err := o.request.Targets.Load(a)
+	if err != nil {
+		return err
+	}
+	cuda, err := o.cuda.Find(a, m)
+	if err != nil {
+		return err
+	}
+	b, err := o.request.Batch(a, m.Defaults)
 	if err != nil {
 		return err
 	}
 	beside := o.precompiled == moduleImages
-	if beside && a.Format == "values" && (o.Repository == "" || a.Offline) {
+	if beside && a.Format == "values" && (b.Repository == "" || a.Offline) {
 		return session.Usagef(
 			"values with --precompiled=modules have the images that the registry has: give --repository, and not --offline",
 		)
@@ -101,8 +128,13 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	p, err := fleet.Recommend(m, all, fleet.Options{
-		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled == wholeImages, Beside: beside, Managed: o.managed,
-		CUDA: o.CUDA, At: o.Day,
+		Drivers:     b.Selection.Drivers,
+		Flavours:    b.Selection.Flavours,
+		Precompiled: o.precompiled == wholeImages,
+		Beside:      beside,
+		Managed:     o.managed,
+		CUDA:        cuda,
+		At:          o.policy.Day,
 	})
 	if err != nil {
 		return err
@@ -112,15 +144,17 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if unserved != nil && a.Format != "json" {
 		return unserved
 	}
-	if o.Repository != "" && !a.Offline && (a.Format != "values" || beside) {
-		if err := askRegistry(ctx, a, m, p, o.Repository); err != nil {
+	if b.Repository != "" && !a.Offline && (a.Format != "values" || beside) {
+		err = askRegistry(ctx, a, m, p, b.Repository)
+		if err != nil {
 			return err
 		}
 	}
-	if err := o.print(a, p); err != nil {
+	err = printFleet(a, p, b)
+	if err != nil {
 		return err
 	}
-	return errors.Join(unserved, o.Report(a, p.Targets(), true))
+	return errors.Join(unserved, o.policy.Report(a, p.Targets(), true))
 }
 
 // checkServed names the nodes with a GPU that get nothing, where another program reads what is
@@ -171,7 +205,7 @@ func askRegistry(
 	p *fleet.Recommendation,
 	repository string,
 ) error {
-	return a.With(
+	return a.Connect(
 		ctx,
 		m.Defaults.Mirrors,
 		nil,
@@ -186,16 +220,16 @@ func askRegistry(
 	)
 }
 
-func (o *fleetFlags) print(a *session.App, p *fleet.Recommendation) error {
+func printFleet(a *session.App, p *fleet.Recommendation, b *batch.Batch) error {
 	switch a.Format {
 	case "json":
 		return a.JSON(p)
 	case "values":
-		return p.WriteValues(a.Stdout, o.Repository)
+		return p.WriteValues(a.Stdout, b.Repository)
 	}
-	tasks, err := p.Tasks(o.Batch)
+	tasks, err := p.Tasks(*b)
 	if a.Format == "table" {
-		return o.printTable(a, p, tasks) // without commands, if a name cannot be a word of one
+		return printTable(a, p, b.Repository, tasks) // without commands, if a name cannot be a word of one
 	}
 	if err != nil {
 		return err
@@ -205,14 +239,19 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Recommendation) error {
 
 // printTable prints what people want to know: which nodes get what, who gets nothing and why, and
 // the commands that build what is missing.
-func (o *fleetFlags) printTable(a *session.App, p *fleet.Recommendation, tasks []status.Task) error {
+func printTable(
+	a *session.App,
+	p *fleet.Recommendation,
+	repository string,
+	tasks []status.Task,
+) error {
 	out := a.Stdout
 	var rows [][]string
 	for i := range p.Images {
 		im := &p.Images[i]
 		var pools, running []string
 		for _, pool := range p.Pools {
-			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, o.Repository+":"+im.Tag) {
+			if pool.Tag == im.Tag || slices.Contains(pool.ModuleImages, repository+":"+im.Tag) {
 				pools = append(pools, pool.Name)
 				running = append(running, pool.Running...)
 			}

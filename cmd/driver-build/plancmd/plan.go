@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
@@ -27,27 +28,34 @@ or fewer; --all means every one.
 --format github prints the matrix of a GitHub workflow, gitlab a child pipeline whose jobs extend .driver-build with the flags of
 the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. ci/templates has whole pipelines.`
 
+// planFlags are the flags of the command plan.
+type planFlags struct {
+	request flags.Request
+	policy  flags.Policy
+	cuda    flags.CUDA
+	cert    string // file of a certificate
+}
+
 // NewPlan returns the command plan.
 func NewPlan(a *session.App) *cobra.Command {
-	var o flags.Common
-	var cert string
+	var o planFlags
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Say which images have to be built now, as a matrix for CI", Long: planLong, Args: cobra.NoArgs,
 		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os ubuntu22.04 --kernel latest --format github",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return plan(cmd.Context(), a, &o, cert) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.AddTo(
-		f,
-		flags.Targets,
-		flags.Sources,
-		flags.Kernels,
-		flags.Programs,
-		flags.Judged,
-		"repository profile lock cuda",
-	)
+	o.request.Targets.AddTo(f)
+	o.request.Sources.AddTo(f)
+	o.request.Kernels.AddTo(f)
+	o.request.Programs.AddTo(f)
+	o.request.Repository.AddTo(f, "look for images in")
+	o.request.Profile.AddTo(f)
+	o.request.Lock.AddTo(f)
+	o.policy.AddTo(f)
+	o.cuda.AddTo(f)
 	f.StringVar(
-		&cert,
+		&o.cert,
 		"module-cert",
 		"",
 		"FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time",
@@ -56,46 +64,85 @@ func NewPlan(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) error {
-	chosen := o.Selection.All || len(o.Selection.Systems)+len(o.Selection.Drivers) > 0
-	o.Whole()
-	m, err := o.Choose(a)
+// batch returns the images that the flags mean, and the matrix that they are chosen from.
+func (o *planFlags) batch(a *session.App) (*batch.Batch, *matrix.Matrix, error) {
+	s := o.request.Targets.Selection
+	chosen := s.All || len(s.Systems)+len(s.Drivers) > 0
+	o.request.Targets.SelectAllByDefault()
+	m, err := o.request.Targets.Load(a)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	switch n := len(o.Targets); {
-	case n > status.MaxGitHubJobs && !chosen:
-		return session.Usagef(
-			"plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller matrix.yaml "+
-				"(driver-build matrix init writes one), or give --all",
-			n,
+	b, err := o.request.Batch(a, m.Defaults)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = b.Select(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(b.Targets) > status.MaxGitHubJobs && !chosen {
+		return nil, nil, session.Usagef(
+			"plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller "+
+				"matrix.yaml (driver-build matrix init writes one), or give --all",
+			len(b.Targets),
 		)
-	case o.Repository == "":
-		return session.Usagef(
-			"give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix",
+	}
+	if b.Repository == "" {
+		return nil, nil, session.Usagef(
+			"give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the " +
+				"environment, or defaults.repository in the matrix",
 		)
-	case cert != "" && !o.Kernels.Compile():
+	}
+	cuda, err := o.cuda.Find(a, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cuda != nil {
+		err = b.LimitToCUDA(*cuda)
+	}
+	return b, m, err
+}
+
+func (o *planFlags) run(ctx context.Context, a *session.App) error {
+	kernels := batch.Kernels(o.request.Kernels)
+	if o.cert != "" && !kernels.Compile() {
 		return session.Usagef(
 			"--module-cert is about modules that are compiled ahead of time: give --kernel too",
 		)
-	case cert != "": // it is part of the content of an image
-		o.Plan.Signer, err = flags.Certificate(cert)
+	}
+	err := o.policy.Check()
+	if err != nil {
+		return err
+	}
+	b, m, err := o.batch(a)
+	if err != nil {
+		return err
+	}
+	if o.cert != "" { // it is part of the content of an image
+		b.Plan.Signer, err = flags.Certificate(o.cert)
 		if err != nil {
 			return err
 		}
 	}
-	if err := o.LimitToCUDA(); err != nil {
+	groups, err := b.NamedGroups()
+	if err != nil {
 		return err
 	}
-	groups, err := o.NamedGroups()
+	programs, err := o.request.Programs.Find(ctx, a, b.Targets, true)
 	if err != nil {
 		return err
 	}
 	var due status.Builds
-	err = o.With(ctx, a, true, func(ctx context.Context, s *session.Session) (err error) {
-		due, err = status.Due(ctx, &o.Batch, s.Builder, groups)
-		return err
-	})
+	err = a.Connect(
+		ctx,
+		m.Defaults.Mirrors,
+		programs,
+		func(ctx context.Context, s *session.Session) (err error) {
+			due, err = status.Due(ctx, b, s.Builder, groups)
+			return err
+		},
+	)
 	printLeft(a, due.Left)
 	if err != nil {
 		return err
@@ -104,15 +151,20 @@ func plan(ctx context.Context, a *session.App, o *flags.Common, cert string) err
 		a.Notes(fmt.Sprintf("all %d images are up to date", due.Checked))
 	}
 	for i, t := range due.Tasks {
-		if n := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == t.Driver }); n >= 0 {
-			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], o.Day)
+		n := slices.IndexFunc(
+			m.Drivers,
+			func(d matrix.Driver) bool { return d.Version == t.Driver },
+		)
+		if n >= 0 {
+			due.Tasks[i].Advisories = releases.Notes(m.Drivers[n], o.policy.Day)
 		}
 	}
-	if err := printTasks(a, due.Tasks); err != nil {
+	err = printTasks(a, due.Tasks)
+	if err != nil {
 		return err
 	}
-	o.WarnOfFabric(a)
-	return o.Report(a, o.Targets, true)
+	flags.WarnOfFabric(a, b)
+	return o.policy.Report(a, b.Targets, true)
 }
 
 // printLeft says which images the plan leaves out, once for each cause.

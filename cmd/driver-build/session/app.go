@@ -33,6 +33,10 @@ type App struct {
 	Jobs    int  // --jobs: downloads, unpacking and uploads at a time
 	Offline bool // --offline
 
+	CAFile          string   // --ca
+	Insecure        bool     // --insecure-registry
+	RegistryMirrors []string // --registry-mirror: HOST=MIRROR
+
 	// Of commands with these flags.
 	MountFrom []string // repositories that a push may take blobs from
 	Format    string   // of what is printed: table, json and others; see the function Format
@@ -48,9 +52,6 @@ type App struct {
 
 	cache    string
 	progress string
-	insecure bool
-	caFile   string
-	mirrors  []string // of registries, HOST=MIRROR
 	rollback bool
 	inGo     bool // --no-helpers
 	begun    bool // the command runs: its arguments are right
@@ -77,7 +78,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 		"download nothing: use what is in the cache; pushes work",
 	)
 	f.BoolVar(
-		&a.insecure,
+		&a.Insecure,
 		"insecure-registry",
 		false,
 		"allow registries without TLS or with a certificate nobody vouches for",
@@ -95,13 +96,13 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 		"decompress in Go only, not with the machine's xz program; the result is the same",
 	)
 	f.StringVar(
-		&a.caFile,
+		&a.CAFile,
 		"ca",
 		"",
 		"PEM `FILE` of certificate authorities to trust besides the system's (default $"+caVariable+")",
 	)
 	f.StringArrayVar(
-		&a.mirrors,
+		&a.RegistryMirrors,
 		"registry-mirror",
 		nil,
 		"`HOST=MIRROR`: ask MIRROR before HOST for base images (repeatable)",
@@ -109,7 +110,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	Hide(f, "allow-rollback", "no-helpers")
 }
 
-// Session is a command's connection to cache, network and terminal, open while App.With runs.
+// Session is a command's connection to cache, network and terminal, open while App.Connect runs.
 type Session struct {
 	*images.Builder
 	Publisher *layer.Finder // adds finished layers to registries; nil: the command does not
@@ -117,10 +118,10 @@ type Session struct {
 	transfers *transfers
 }
 
-// With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries;
+// Connect opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries;
 // those of the command line come first. programs are those that images get; nil is for commands
 // that plan no image.
-func (a *App) With(
+func (a *App) Connect(
 	ctx context.Context,
 	mirrors map[string][]string,
 	programs batch.Programs,
@@ -189,7 +190,7 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	s := &Session{display: d, transfers: &transfers{observe: d.Observe, open: map[string]*progress.Step{}}}
 	s.Builder, err = batch.Connect(batch.Connection{
 		Registry: registry.Options{
-			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all,
+			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.Insecure, CAFile: cmp.Or(a.CAFile, a.Getenv(caVariable)), Mirrors: all,
 			MountFrom: a.MountFrom, Attempts: a.Attempts, Backoff: a.Backoff, Progress: s.transfers.Event,
 		},
 		Cache: dir, AllowRollback: a.rollback, NoHelpers: a.inGo, Programs: programs, Info: BuildInfo(), Observe: d.Observe,

@@ -68,10 +68,17 @@ func (a *App) Input(ctx context.Context) io.Reader {
 }
 
 // Notes prints what the user should know on stderr. It is called when the display has ended, after
-// With.
+// Connect.
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
 		fmt.Fprintln(a.Stderr, visible("note: "+n))
+	}
+}
+
+// Note prints a note, unless it is empty.
+func (a *App) Note(note string) {
+	if note != "" {
+		a.Notes(note)
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *App) CacheDir() (string, error) {
 // Mirrors are the mirrors of registries: those of the command line, then those of the matrix.
 func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error) {
 	all := map[string][]string{}
-	for _, m := range a.mirrors {
+	for _, m := range a.RegistryMirrors {
 		host, mirror, ok := strings.Cut(m, "=")
 		if !ok || host == "" || mirror == "" {
 			return nil, Usagef(
@@ -68,13 +68,10 @@ func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error)
 	return all, nil
 }
 
-// Complete notes the flags of every command that a proposed command repeats, and the repository of
-// images: that of the flag, else of the environment, else of the matrix.
-func (a *App) Complete(b *batch.Batch, d matrix.Defaults) {
-	b.Given.CAFile = a.caFile
-	b.Given.Insecure = a.insecure
-	b.Given.Mirrors = a.mirrors
-	b.Repository = cmp.Or(b.Repository, a.Getenv(repositoryVariable), d.Repository)
+// Repository is the repository of images: that of the flag, else of the environment, else of the
+// matrix.
+func (a *App) Repository(flag string, defaults matrix.Defaults) string {
+	return cmp.Or(flag, a.Getenv(repositoryVariable), defaults.Repository)
 }
 
 // Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal

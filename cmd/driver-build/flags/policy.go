@@ -1,0 +1,118 @@
+package flags
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// Policy says which warnings make a command fail, and on which day ends of life are looked at.
+type Policy struct {
+	Deny []string  // kinds of warnings, or all
+	At   string    // a day; "": today
+	Day  time.Time // of At; after Check
+}
+
+// AddTo declares the flags.
+func (p *Policy) AddTo(f *pflag.FlagSet) {
+	f.StringSliceVar(
+		&p.Deny,
+		"deny",
+		nil,
+		"`KIND` of warning that makes the command fail with exit code 3: end-of-life, known-bad, "+
+			"kernel-broken or all (repeatable)",
+	)
+	f.StringVar(&p.At, "at", "", "YYYY-MM-DD: judge ends of life on that day (default today)")
+	session.Check(f, releases.CheckWarningKind, "deny")
+	session.Hide(f, "at")
+}
+
+// Check finds the day.
+func (p *Policy) Check() (err error) {
+	p.Day = time.Now()
+	if p.At == "" {
+		return nil
+	}
+	p.Day, err = time.Parse(time.DateOnly, p.At)
+	if err != nil {
+		return session.Usagef("--at %q is no day, such as 2026-06-30", p.At)
+	}
+	return nil
+}
+
+// Report prints what is known of the drivers of targets on stderr, and returns the error of --deny.
+// kernels says that kernels that break a driver are printed too. With --progress quiet nothing is
+// printed unless there is an error.
+func (p *Policy) Report(a *session.App, targets []matrix.Target, kernels bool) error {
+	kinds := p.Deny
+	if slices.Contains(kinds, "all") {
+		kinds = releases.WarningKinds()
+	}
+	judgement := batch.Judge(targets, p.Day)
+	denied := judgement.Deny(kinds)
+	if a.Quiet() && denied == nil {
+		return nil
+	}
+	var without []string
+	if !kernels {
+		without = []string{driverinfo.KernelBroken}
+	}
+	a.Warnings(judgement.Texts(without...)...)
+	a.Notes(judgement.Notices...)
+	return denied
+}
+
+// WarnOfFabric prints a warning for each driver that --driver names and that has no fabric manager.
+func WarnOfFabric(a *session.App, b *batch.Batch) {
+	if !a.Quiet() {
+		a.Warnings(batch.WithoutFabric(b.Targets, b.Selection)...)
+	}
+}
+
+// CUDA is a release of CUDA that drivers should run.
+type CUDA struct{ Version string }
+
+// AddTo declares --cuda.
+func (c *CUDA) AddTo(f *pflag.FlagSet) {
+	f.StringVar(
+		&c.Version,
+		"cuda",
+		"",
+		"`MAJOR.MINOR` of CUDA: say how each driver runs it; plan and fleet leave out drivers that do "+
+			"not",
+	)
+}
+
+// Find returns what is known of the release, nil without --cuda.
+func (c *CUDA) Find(a *session.App, m *matrix.Matrix) (*releases.CUDA, error) {
+	if c.Version == "" {
+		return nil, nil //nolint:nilnil // no release is asked for
+	}
+	release, err := releases.RequireCUDA(m, c.Version)
+	if err != nil {
+		return nil, session.Usagef("--cuda: %w", err)
+	}
+	a.Note(release.Lacking(m))
+	return &release, nil
+}
+
+// Releases says where NVIDIA's list of releases is read.
+type Releases struct{ Location string } // file, URL or none; "": NVIDIA's own
+
+// AddTo declares --releases.
+func (r *Releases) AddTo(f *pflag.FlagSet) {
+	f.StringVar(
+		&r.Location,
+		"releases",
+		"",
+		"`FILE` or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone "+
+			"(default NVIDIA's own, where it can be reached)",
+	)
+}
