@@ -16,7 +16,7 @@ import (
 )
 
 // TestCluster runs what the pages do in a cluster, in the order of the pages, with a real API server and
-// controllers. The kubelet of its one node is simulated, so no driver runs: Elsewhere names the tests with a
+// controllers. The kubelet of its one node is simulated, so no driver runs: elsewhere.yaml names the tests with a
 // node for commands that ask the driver.
 func TestCluster(t *testing.T) {
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})

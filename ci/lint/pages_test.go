@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
@@ -20,38 +22,57 @@ var (
 	byCluster = []string{"kubectl", "helm"}
 )
 
+// triedElsewhere returns the content of elsewhere.yaml: reasons by page and by how a command begins.
+func triedElsewhere(t *testing.T) (all map[string]map[string]string) {
+	t.Helper()
+	text := []byte(testfile.Read(t, "elsewhere.yaml"))
+	require.NoError(t, yaml.Load(text, &all, yaml.WithUniqueKeys()))
+	return all
+}
+
+// isTried says whether one of the reasons is about a command.
+func isTried(reasons map[string]string, command string) bool {
+	for begin := range reasons {
+		if strings.HasPrefix(command, begin) {
+			return true
+		}
+	}
+	return false
+}
+
 // commands returns the commands of a page that a test runs.
 func commands(t *testing.T, name string, programs []string) []Command {
 	t.Helper()
 	page := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
+	reasons := triedElsewhere(t)[name]
 	return slices.DeleteFunc(page, func(c Command) bool {
 		first, _, _ := strings.Cut(c.Text, " ")
-		return elsewhere(name, c.Text) != "" || !slices.Contains(programs, first)
+		return isTried(reasons, c.Text) || !slices.Contains(programs, first)
 	})
 }
 
-// TestEveryCommand: a command of a task page is run here, or Elsewhere says where it is tried; and Elsewhere
+// TestEveryCommand: a command of a task page is run here, or elsewhere.yaml says where it is tried; and that file
 // has no command that the page does not have, and names no test that does not exist.
 func TestEveryCommand(t *testing.T) {
 	t.Parallel()
-	tests := declaredTests(t)
+	tests, reasons := declaredTests(t), triedElsewhere(t)
 	named := regexp.MustCompile(`\bTest[0-9A-Z]\w*`)
 	for _, name := range Names {
 		all := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
 		assert.Equalf(t, true, len(all) > 0, "docs/%s.md has commands that are found", name)
 		for _, c := range all {
 			first, _, _ := strings.Cut(c.Text, " ")
-			here := elsewhere(name, c.Text) == ""
+			here := !isTried(reasons[name], c.Text)
 			if here && !slices.Contains(slices.Concat(byBuilds, byCluster), first) {
-				t.Errorf("docs/%s.md:%d: no test runs %q: add it to Elsewhere, with the test that tries it", name, c.Line, c.Text)
+				t.Errorf("docs/%s.md:%d: no test runs %q: add it to elsewhere.yaml, with the test that tries it", name, c.Line, c.Text)
 			}
 			if reason := unfit(c.Text); here && reason != "" {
-				t.Errorf("docs/%s.md:%d: a test must not run %q, because it %s: add it to Elsewhere", name, c.Line, c.Text, reason)
+				t.Errorf("docs/%s.md:%d: a test must not run %q, because it %s: add it to elsewhere.yaml", name, c.Line, c.Text, reason)
 			}
 		}
-		for text, reason := range Elsewhere[name] {
+		for text, reason := range reasons[name] {
 			if !slices.ContainsFunc(all, func(c Command) bool { return strings.HasPrefix(c.Text, text) }) {
-				t.Errorf("Elsewhere has %q, which docs/%s.md does not have", text, name)
+				t.Errorf("elsewhere.yaml has %q, which docs/%s.md does not have", text, name)
 			}
 			assert.Equalf(t, true, reason != "", "docs/%s.md: %q has a reason", name, text)
 			for _, test := range named.FindAllString(reason, -1) {
@@ -59,8 +80,8 @@ func TestEveryCommand(t *testing.T) {
 			}
 		}
 	}
-	for name := range Elsewhere {
-		assert.Equalf(t, true, slices.Contains(Names, name), "Elsewhere has a page %s that there is", name)
+	for name := range reasons {
+		assert.Equalf(t, true, slices.Contains(Names, name), "elsewhere.yaml has a page %s that there is", name)
 	}
 }
 

@@ -31,13 +31,14 @@ const recipe = "3"
 func Rocky(t testing.TB, headers Headers) *System {
 	t.Helper()
 	var names []string
-	for _, s := range catalogue() {
-		names = append(names, s.debs...)
+	for _, p := range catalogue(t) {
+		names = append(names, p.Debs...)
 	}
 	debs := candidates(t, append([]string{"download"}, names...)...)
 	inputs := []string{
 		recipe,
-		fmt.Sprint(systemFiles, catalogue(), debs, unused, unpackScript),
+		string(rocky9),
+		fmt.Sprint(systemFiles, debs, unused, unpackScript),
 		headers.Release,
 	}
 	dir := keep(t, "rocky9", inputs, func(dir string) { makeRocky(t, headers, debs, dir) })
