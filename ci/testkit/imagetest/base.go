@@ -84,8 +84,8 @@ func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
 	lib := "lib/" + triplet(arch)
 	newLibc := s.libc + "+u1"
 	deb := func(name, version, fields string, files ...repotest.File) repotest.Deb {
-		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
-			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
+		files = append(files, text("usr/share/doc/"+name+"/copyright", "free\n"),
+			text("usr/share/doc/"+name+"/changelog.gz", "old\n"), text("usr/share/man/man1/"+name+".1.gz", "manual\n"))
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
 		if s.homepage != "" {
 			control += "\nHomepage: " + s.homepage
@@ -95,11 +95,11 @@ func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
 	program := func(name string) repotest.File { return program(name, arch, name) }
 	list := []repotest.Deb{
 		deb("libtirpc3", "1.3.3", "Depends: libc6\n", library("usr/"+lib+"/libtirpc.so.3.0.0", arch, "libtirpc.so.3", "", "libc.so.6"),
-			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
+			link("usr/"+lib+"/libtirpc.so.3", "libtirpc.so.3.0.0")),
 		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),
 	}
 	libc := deb("libc6", newLibc, "Multi-Arch: same\n", library(lib+"/libc.so.6", arch, "libc.so.6", newLibc),
-		repotest.File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})
+		text("etc/ld.so.conf.d/libc.conf", "# folders\n"))
 	libc.Extra = map[string]string{
 		"md5sums":   "d41d8cd98f00b204e9800998ecf8427e  lib/libc.so.6\nd41d8cd98f00b204e9800998ecf8427e  usr/share/man/man1/libc6.1.gz\n",
 		"conffiles": "/etc/ld.so.conf.d/libc.conf\n", "postinst": "#!/bin/sh\nexit 1\n", "triggers": "interest ldconfig\n",
@@ -112,11 +112,11 @@ func (s system) toolchain(t testing.TB, arch string) []repotest.Deb {
 		switch {
 		case strings.HasPrefix(name, "gcc-"):
 			list = append(list, deb(name, "12.2.0-14", "Depends: cpp, libgcc1 (>= 5) | libgcc-s1\n", program("usr/bin/"+triplet(arch)+"-"+name),
-				repotest.File{Name: "usr/bin/" + name, Link: triplet(arch) + "-" + name}))
+				link("usr/bin/"+name, triplet(arch)+"-"+name)))
 		case name == "kmod":
-			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), repotest.File{Name: "sbin/modprobe", Link: "/bin/kmod"}))
+			list = append(list, deb(name, "30", "Depends: libc6\n", program("bin/kmod"), link("sbin/modprobe", "/bin/kmod")))
 		case name == "libc6-dev":
-			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
+			list = append(list, deb(name, newLibc, "Depends: libc6 (= "+newLibc+")\n", text("usr/include/stdio.h", "/* */\n")))
 		case strings.HasPrefix(name, "lib"):
 			list = append(list, deb(name, "0.188", "", library("usr/"+lib+"/"+name+".so", arch, name+".so", "")))
 		default:
@@ -137,9 +137,9 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 		bin = "usr/bin"
 		sbin = "usr/sbin"
 		for _, dir := range []string{"bin", "sbin", "lib"} {
-			files = append(files, repotest.File{Name: dir, Link: "usr/" + dir})
+			files = append(files, link(dir, "usr/"+dir))
 		}
-		files = append(files, repotest.File{Name: "var/run", Link: "/run"})
+		files = append(files, link("var/run", "/run"))
 	}
 	for _, name := range []string{bin + "/sh", bin + "/mkdir", bin + "/cat", bin + "/mv", bin + "/rm", sbin + "/ldconfig"} {
 		files = append(files, program(name, arch, name))
@@ -148,33 +148,30 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 	var key bytes.Buffer
 	require.NoError(w.t, w.key.Serialize(&key))
 	for i := range s.extraFiles {
-		files = append(files, repotest.File{Name: fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), Body: s.id})
+		files = append(files, text(fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), s.id))
 	}
 	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +
 		"Package: libgcc1\nStatus: install ok installed\nVersion: 1:12\nArchitecture: %[2]s\nDescription: runtime\n"
 	files = append(files,
 		library(lib+"/libc.so.6", arch, "libc.so.6", ""),
 		library(lib+"/libold.so.1", arch, "libold.so.1", ""),
-		repotest.File{Name: "var/lib/dpkg/status", Body: fmt.Sprintf(status, s.libc, arch)},
-		repotest.File{Name: "var/lib/dpkg/info/libc6:" + arch + ".list", Body: fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))},
-		repotest.File{Name: "usr/share/keyrings/test.gpg", Body: key.String()},
+		text("var/lib/dpkg/status", fmt.Sprintf(status, s.libc, arch)),
+		text("var/lib/dpkg/info/libc6:"+arch+".list", fmt.Sprintf("/.\n/lib\n/lib/%s\n/lib/%[1]s/libc.so.6\n/lib/%[1]s/libold.so.1\n", triplet(arch))),
+		text("usr/share/keyrings/test.gpg", key.String()),
 	)
 	files = append(files, s.osRelease()...)
 	if s.merged {
-		return append(files, repotest.File{Name: "etc/apt/sources.list.d/debian.sources", Body: fmt.Sprintf(
-			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)})
+		return append(files, text("etc/apt/sources.list.d/debian.sources", fmt.Sprintf(
+			"Types: deb\nURIs: %s/%s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/test.gpg\n", w.URL, s.family, s.suite)))
 	}
-	return append(files, repotest.File{Name: "etc/apt/sources.list", Body: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)})
+	return append(files, text("etc/apt/sources.list", fmt.Sprintf("deb [signed-by=/usr/share/keyrings/test.gpg] %s/%s %s main\n", w.URL, s.family, s.suite)))
 }
 
 func (s system) osRelease() []repotest.File {
 	id, _, _ := strings.Cut(s.id, s.version)
 	return []repotest.File{
-		{
-			Name: "usr/lib/os-release",
-			Body: fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version),
-		},
-		{Name: "etc/os-release", Link: "../usr/lib/os-release"},
+		text("usr/lib/os-release", fmt.Sprintf("ID=%s\nVERSION_ID=\"%s\"\n", id, s.version)),
+		link("etc/os-release", "../usr/lib/os-release"),
 	}
 }
 

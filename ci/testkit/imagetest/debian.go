@@ -34,7 +34,7 @@ func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 		return f
 	}
 	pack := func(component, name, v string, files ...repotest.File) repotest.Deb {
-		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "the licence of " + name + "\n"})
+		files = append(files, text("usr/share/doc/"+name+"/copyright", "the licence of "+name+"\n"))
 		return repotest.Deb{
 			Component: component, Files: files,
 			Control: fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nDepends: nvidia-alternative\nDescription: %s for tests", name, v, arch, name),
@@ -44,10 +44,10 @@ func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 	library := func(name, stem string) repotest.Deb {
 		f := as(lib+stem+".so."+version, current+stem+".so."+version)
 		f.Mode = 0o644
-		return pack("non-free", name, v, f, repotest.File{Name: current + stem + ".so.1", Link: stem + ".so." + version}, repotest.File{Name: current + stem + ".so", Link: stem + ".so.1"})
+		return pack("non-free", name, v, f, link(current+stem+".so.1", stem+".so."+version), link(current+stem+".so", stem+".so.1"))
 	}
 	allocator := library("libnvidia-allocator1", "libnvidia-allocator")
-	allocator.Files = append(allocator.Files, repotest.File{Name: current + "nvidia-drm_gbm.so", Link: "libnvidia-allocator.so." + version})
+	allocator.Files = append(allocator.Files, link(current+"nvidia-drm_gbm.so", "libnvidia-allocator.so."+version))
 	persistenced := repotest.File{Name: "usr/bin/nvidia-persistenced", Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: []string{"libc.so.6", "libtirpc.so.3"}}.Bytes())}
 	const doc = "usr/share/nvidia-driver/"
 	return []repotest.Deb{
@@ -59,9 +59,9 @@ func debianDriver(t testing.TB, version, arch string) []repotest.Deb {
 		pack("contrib", "nvidia-opencl-common", v, as("etc/OpenCL/vendors/nvidia.icd", "etc/OpenCL/vendors/nvidia.icd")),
 		pack("non-free", "nvidia-vulkan-common", v, as("etc/vulkan/icd.d/nvidia_icd.json", "usr/share/vulkan/icd.d/nvidia_icd.json")),
 		pack("non-free", "nvidia-smi", v, as("usr/bin/nvidia-smi", "usr/lib/nvidia/current/nvidia-smi"), as("usr/bin/nvidia-debugdump", "usr/lib/nvidia/current/nvidia-debugdump"),
-			repotest.File{Name: "usr/lib/nvidia/current/nvidia-smi.1.gz", Body: "manual"}),
+			text("usr/lib/nvidia/current/nvidia-smi.1.gz", "manual")),
 		pack("non-free", "nvidia-driver-bin", v, as("usr/share/nvidia/nvidia-application-profiles-"+version+"-rc", "usr/share/nvidia/nvidia-application-profiles-"+version+"-rc")),
-		pack("non-free", "nvidia-driver", v, repotest.File{Name: "usr/share/doc/nvidia-driver/supported-gpus.json.gz", Body: string(repotest.Compress(t, ".gz", []byte(have[doc+"supported-gpus.json"].Body)))}),
+		pack("non-free", "nvidia-driver", v, text("usr/share/doc/nvidia-driver/supported-gpus.json.gz", string(repotest.Compress(t, ".gz", []byte(have[doc+"supported-gpus.json"].Body))))),
 		pack("non-free-firmware", "firmware-nvidia-gsp", v, as(doc+"firmware/nvidia/"+version+"/gsp_ga10x.bin", "lib/firmware/nvidia/"+version+"/gsp_ga10x.bin")),
 		pack("non-free", "nvidia-kernel-source", v, debianKernel(t, "nvidia-kernel")),
 		pack("contrib", "nvidia-open-kernel-source", v, debianKernel(t, "nvidia-open-kernel")),
@@ -75,10 +75,7 @@ func debianKernel(t testing.TB, name string) repotest.File {
 	files := kernelSources("modules/" + name + "/")
 	files = append(
 		files,
-		repotest.File{Name: "modules/" + name + "/debian/rules", Body: "# not wanted\n"},
+		text("modules/"+name+"/debian/rules", "# not wanted\n"),
 	)
-	return repotest.File{
-		Name: "usr/src/" + strings.TrimSuffix(name, "-source") + ".tar.xz",
-		Body: string(repotest.Compress(t, ".xz", repotest.Tar(t, "", files))),
-	}
+	return text("usr/src/"+strings.TrimSuffix(name, "-source")+".tar.xz", string(repotest.Compress(t, ".xz", repotest.Tar(t, "", files))))
 }

@@ -26,7 +26,7 @@ func DriverFiles(version, arch string) []repotest.File {
 	program := func(name string) repotest.File { return program("usr/bin/"+name, arch, name+version) }
 	files := []repotest.File{
 		library(lib, "libcuda", "libcuda.so.1", arch, "libc.so.6"),
-		{Name: lib + "libcuda.so.1", Link: "libcuda.so." + version},
+		link(lib+"libcuda.so.1", "libcuda.so."+version),
 		library(lib, "libnvidia-ml", "libnvidia-ml.so.1", arch, "libc.so.6"),
 		library(lib, "libnvidia-ptxjitcompiler", "libnvidia-ptxjitcompiler.so.1", arch, "libc.so.6"),
 		library(lib, "libnvidia-cfg", "libnvidia-cfg.so.1", arch, "libc.so.6"),
@@ -34,22 +34,22 @@ func DriverFiles(version, arch string) []repotest.File {
 		library(lib, "libnvidia-gtk3", "libnvidia-gtk3.so."+version, arch, "libgtk-3.so.0"),
 		library(lib+"vdpau/", "libvdpau_nvidia", "libvdpau_nvidia.so.1", arch, "libc.so.6"),
 		program("nvidia-smi"), program("nvidia-debugdump"), program("nvidia-persistenced"), program("nvidia-settings"), program("nvidia-modprobe"),
-		{Name: "licenses/LICENSE", Body: "NVIDIA's licence of " + version + "\n"},
-		{Name: "etc/OpenCL/vendors/nvidia.icd", Body: "libnvidia-opencl.so.1\n"},
-		{Name: "etc/vulkan/icd.d/nvidia_icd.json", Body: "{}\n"},
-		{Name: "usr/share/nvidia/nvidia-application-profiles-" + version + "-rc", Body: "{}\n"},
+		text("licenses/LICENSE", "NVIDIA's licence of "+version+"\n"),
+		text("etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1\n"),
+		text("etc/vulkan/icd.d/nvidia_icd.json", "{}\n"),
+		text("usr/share/nvidia/nvidia-application-profiles-"+version+"-rc", "{}\n"),
 	}
 	files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel/")...)
 	if arch == "amd64" {
-		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), repotest.File{Name: "usr/lib/i386-linux-gnu/libcuda.so.1", Link: "libcuda.so." + version})
+		files = append(files, library("usr/lib/i386-linux-gnu/", "libcuda", "libcuda.so.1", "i386"), link("usr/lib/i386-linux-gnu/libcuda.so.1", "libcuda.so."+version))
 	}
 	if version != OldDriver {
 		files = append(files, kernelSources("usr/src/nvidia-"+version+"/kernel-open/")...)
 		files = append(files,
 			library(lib, "libnvidia-allocator", "libnvidia-allocator.so.1", arch, "libc.so.6"),
-			repotest.File{Name: lib + "libnvidia-allocator.so.1", Link: "libnvidia-allocator.so." + version},
-			repotest.File{Name: "usr/share/nvidia-driver/firmware/nvidia/" + version + "/gsp_ga10x.bin", Body: "firmware " + version},
-			repotest.File{Name: "usr/share/nvidia-driver/supported-gpus.json", Body: `{"chips":[]}` + "\n"})
+			link(lib+"libnvidia-allocator.so.1", "libnvidia-allocator.so."+version),
+			text("usr/share/nvidia-driver/firmware/nvidia/"+version+"/gsp_ga10x.bin", "firmware "+version),
+			text("usr/share/nvidia-driver/supported-gpus.json", `{"chips":[]}`+"\n"))
 	}
 	return files
 }
@@ -65,21 +65,18 @@ func GuestFiles(version, arch string) []repotest.File {
 			Mode: 0o755,
 			Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes()),
 		},
-		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
-		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},
-		{Name: "etc/nvidia/nvidia-topologyd.conf.template", Body: "#\n"},
+		link(lib+"libgrid.so", "libgrid.so.1"),
+		text("etc/nvidia/gridd.conf.template", "FeatureType=0\n"),
+		text("etc/nvidia/nvidia-topologyd.conf.template", "#\n"),
 	}
 }
 
 func kernelSources(dir string) []repotest.File {
 	return []repotest.File{
-		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"},
-		{Name: dir + "Makefile", Body: "all:\n"},
-		{Name: dir + "nvidia/nv.c", Body: "int x;\n"},
-		{
-			Name: dir + "nvidia/nvidia-sources.Kbuild",
-			Body: "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n",
-		},
+		text(dir+"Kbuild", "obj-m += nvidia.o\n"),
+		text(dir+"Makefile", "all:\n"),
+		text(dir+"nvidia/nv.c", "int x;\n"),
+		text(dir+"nvidia/nvidia-sources.Kbuild", "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n"),
 	}
 }
 

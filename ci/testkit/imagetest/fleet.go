@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/driver-container/driver-container/ci/testkit/repotest"
 )
 
 // Fleet says how large the world of a large matrix is.
@@ -62,10 +60,7 @@ func NewFleet(t testing.TB, f Fleet) *World {
 		if f.Payload > 0 {
 			files = append(
 				files,
-				repotest.File{
-					Name: "usr/share/nvidia-driver/firmware/nvidia/" + version + "/gsp_tu10x.bin",
-					Body: version + noise,
-				},
+				text("usr/share/nvidia-driver/firmware/nvidia/"+version+"/gsp_tu10x.bin", version+noise),
 			)
 		}
 		w.PutRun(version, "amd64", Run(t, version, "amd64", files, nil))

@@ -49,13 +49,13 @@ func kernels() []repotest.Deb {
 	}
 	list := []repotest.Deb{pack("linux-kbuild-6.1", "amd64", "Depends: libc6\n", repotest.File{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755})}
 	for _, release := range []string{Kernel, CloudKernel, OldKernel} {
-		list = append(list, pack("linux-image-"+release, "amd64", "", repotest.File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
+		list = append(list, pack("linux-image-"+release, "amd64", "", text("boot/vmlinuz-"+release, "kernel")),
 			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",
-				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
-				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/config/kernel.release", Body: release + "\n"},
-				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
-				repotest.File{Name: "usr/src/linux-headers-" + release + "/Makefile", Body: "all:\n"},
-				repotest.File{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release}))
+				text("usr/src/linux-headers-"+release+"/include/config/auto.conf", "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"),
+				text("usr/src/linux-headers-"+release+"/include/config/kernel.release", release+"\n"),
+				text("usr/src/linux-headers-"+release+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n"),
+				text("usr/src/linux-headers-"+release+"/Makefile", "all:\n"),
+				link("lib/modules/"+release+"/build", "/usr/src/linux-headers-"+release)))
 	}
 	return list
 }

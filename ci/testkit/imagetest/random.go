@@ -22,7 +22,7 @@ func RandomTar(t testing.TB, name string, n int) []byte {
 	seed := [32]byte{}
 	copy(seed[:], name)
 	require.Value(rand.NewChaCha8(seed).Read(content))(t)
-	return repotest.RawTar(t, repotest.File{Name: name, Body: string(content)})
+	return repotest.RawTar(t, text(name, string(content)))
 }
 
 // RandomImage returns an image for linux/arch with layers of RandomTar. Other names give other

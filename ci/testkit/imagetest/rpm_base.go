@@ -54,7 +54,7 @@ func (s *RPMSystem) PushBase() {
 	files = append(files, s.Files...)
 	database := s.records(installed)
 	for _, path := range slices.Sorted(maps.Keys(database)) {
-		files = append(files, repotest.File{Name: path, Body: string(database[path])})
+		files = append(files, text(path, string(database[path])))
 	}
 	if s.Change != nil {
 		files = s.Change(files)

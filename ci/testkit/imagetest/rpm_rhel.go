@@ -20,19 +20,13 @@ func rhel(w *World) *RPMSystem {
 	s.install(".el9")
 	s.Files = append(
 		s.Files,
-		repotest.File{
-			Name: "etc/os-release",
-			Body: "ID=\"rhel\"\nVERSION_ID=\"9.8\"\n",
-		},
-		repotest.File{Name: "etc/dnf/dnf.conf", Body: "[main]\ngpgcheck=1\n"},
-		repotest.File{
-			Name: "etc/yum.repos.d/ubi.repo",
-			Body: fmt.Sprintf(
-				"[ubi-9-baseos-rpms]\nname=UBI\nbaseurl=%s/rhel9/\ngpgkey=file:///%s\n",
-				w.URL,
-				RPMKey,
-			),
-		},
+		text("etc/os-release", "ID=\"rhel\"\nVERSION_ID=\"9.8\"\n"),
+		text("etc/dnf/dnf.conf", "[main]\ngpgcheck=1\n"),
+		text("etc/yum.repos.d/ubi.repo", fmt.Sprintf(
+			"[ubi-9-baseos-rpms]\nname=UBI\nbaseurl=%s/rhel9/\ngpgkey=file:///%s\n",
+			w.URL,
+			RPMKey,
+		)),
 	)
 	s.toolchain(".el9")
 	s.Packages = append(

@@ -10,28 +10,22 @@ import (
 func Headers(release string) []repotest.File {
 	dir := "usr/src/linux-headers-" + release + "/"
 	return []repotest.File{
-		{
-			Name: dir + "include/config/auto.conf",
-			Body: "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n",
-		},
-		{Name: dir + "include/config/kernel.release", Body: "6.1.192\n"},
-		{
-			Name: dir + "include/generated/utsrelease.h",
-			Body: "#define UTS_RELEASE \"" + release + "\"\n",
-		},
-		{Name: dir + "include/generated/autoconf.h", Body: "/* */\n"},
-		{Name: dir + "Module.symvers", Body: "0x0\tx\n"},
-		{Name: dir + "scripts", Link: "../../lib/linux-kbuild-6.1/scripts"},
-		{Name: "usr/lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release},
+		text(dir+"include/config/auto.conf", "CONFIG_X86_64=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n"),
+		text(dir+"include/config/kernel.release", "6.1.192\n"),
+		text(dir+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n"),
+		text(dir+"include/generated/autoconf.h", "/* */\n"),
+		text(dir+"Module.symvers", "0x0\tx\n"),
+		link(dir+"scripts", "../../lib/linux-kbuild-6.1/scripts"),
+		link("usr/lib/modules/"+release+"/build", "/usr/src/linux-headers-"+release),
 	}
 }
 
 // ToolkitFiles returns the files of an image with headers of kernels and their compiler.
 func ToolkitFiles(releases ...string) []repotest.File {
 	files := []repotest.File{
-		{Name: "lib", Link: "usr/lib"},
+		link("lib", "usr/lib"),
 		{Name: "usr/bin/gcc-12", Body: "compiler", Mode: 0o755},
-		{Name: "usr/bin/gcc", Link: "gcc-12"},
+		link("usr/bin/gcc", "gcc-12"),
 		{Name: "usr/bin/make", Body: "make", Mode: 0o755},
 		{Name: "usr/lib/linux-kbuild-6.1/scripts/mod/modpost", Body: "program", Mode: 0o755},
 	}
