@@ -53,7 +53,7 @@ func TestDistroless(t *testing.T) {
 	slices.Sort(installed)
 	slices.Sort(pinned)
 	assert.Same(t, strings.Join(pinned, "\n"), strings.Join(installed, "\n"))
-	bill := string(document(t, documents.SPDX, documents.Model{Images: []*documents.Image{billed(t, r.b, img, planned)}}))
+	bill := string(document(t, documents.SPDX, documents.Model{Images: []*documents.ImageContent{billed(t, r.b, img, planned)}}))
 	owned := map[string]bool{}
 	for _, e := range require.Value(tree.ReadDir("var/lib/dpkg/info"))(t) {
 		if list := "var/lib/dpkg/info/" + e.Name(); strings.HasSuffix(list, ".list") {

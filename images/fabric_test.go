@@ -153,7 +153,7 @@ func TestFabricBilled(t *testing.T) {
 		}
 	})
 	planned, img := made(t, r.b, target, recipe.Options{})
-	m := documents.Model{Images: []*documents.Image{billed(t, r.b, img, planned)}}
+	m := documents.Model{Images: []*documents.ImageContent{billed(t, r.b, img, planned)}}
 	doc := readSPDX(t, document(t, documents.SPDX, m))
 	licences := map[string]string{}
 	for _, p := range doc.Packages {

@@ -31,7 +31,7 @@ func sbomGolden(t *testing.T, w *imagetest.World, name string, document []byte) 
 }
 
 // billed reads an image, and adds its recipe if there is one.
-func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *documents.Image {
+func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *documents.ImageContent {
 	t.Helper()
 	i := require.Value(documents.ReadImage(t.Context(), b.Layers(), "x", img))(t)
 	if r != nil {
@@ -70,12 +70,12 @@ func TestSBOMGolden(t *testing.T) {
 	r, _ := precompiledRig(t)
 	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true, Epoch: 1700000000, Base: r.Base("debian12")})
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	known := documents.Model{Name: "driver", Images: []*documents.Image{billed(t, r.b, img, planned)}}
+	known := documents.Model{Name: "driver", Images: []*documents.ImageContent{billed(t, r.b, img, planned)}}
 	readSPDX(t, document(t, documents.SPDX, known))
 	sbomGolden(t, r.World, "sbom.spdx.json", document(t, documents.SPDX, known))
 	sbomGolden(t, r.World, "sbom.cdx.json", document(t, documents.CycloneDX, known))
 	assert.Equal(t, true, slices.ContainsFunc(known.Packages(), func(p string) bool { return strings.HasPrefix(p, "pkg:deb/debian/kmod@") }))
-	alone := documents.Model{Images: []*documents.Image{billed(t, r.b, img, nil)}}
+	alone := documents.Model{Images: []*documents.ImageContent{billed(t, r.b, img, nil)}}
 	readSPDX(t, document(t, documents.SPDX, alone))
 	sbomGolden(t, r.World, "sbom-alone.spdx.json", document(t, documents.SPDX, alone))
 }
@@ -98,7 +98,7 @@ func TestSBOMFindsAll(t *testing.T) {
 	} {
 		img := require.Value(c.b.Build(t.Context(), c.planned))(t)
 		i := billed(t, c.b, img, c.planned)
-		doc := readSPDX(t, document(t, documents.SPDX, documents.Model{Images: []*documents.Image{i}}))
+		doc := readSPDX(t, document(t, documents.SPDX, documents.Model{Images: []*documents.ImageContent{i}}))
 		byName := map[string]*spdx.Package{}
 		for _, p := range doc.Packages {
 			if len(p.PackageExternalReferences) > 0 && strings.HasPrefix(p.PackageExternalReferences[0].Locator, c.purl) {
@@ -115,7 +115,7 @@ func TestSBOMFindsAll(t *testing.T) {
 				t.Errorf("%s: %s %s is %+v", what, p.Name, p.Version, found)
 			}
 		}
-		text := string(document(t, documents.SPDX, documents.Model{Images: []*documents.Image{i}}))
+		text := string(document(t, documents.SPDX, documents.Model{Images: []*documents.ImageContent{i}}))
 		if run := c.planned.Source.Runfile; run != nil {
 			assert.Contains(t, text, `"downloadLocation": "`+run.URL)
 			assert.Contains(t, text, "checksum=sha256:"+run.SHA256)
@@ -141,8 +141,8 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	other := *one
 	other.Arch = "arm64"
 	for _, f := range []documents.Format{documents.SPDX, documents.CycloneDX} {
-		want := document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.Image{one, &other}})
-		assert.Same(t, string(want), string(document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.Image{&other, two}})))
+		want := document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.ImageContent{one, &other}})
+		assert.Same(t, string(want), string(document(t, f, documents.Model{Index: "sha256:1", Images: []*documents.ImageContent{&other, two}})))
 	}
 }
 

@@ -119,7 +119,7 @@ var schemas = map[string]printed{
 	},
 	"bundle-verify": {
 		"Findings about a bundle, as driver-build bundle verify -o json prints them",
-		reflect.TypeFor[bundle.Finding](),
+		reflect.TypeFor[bundle.Fault](),
 		true,
 	},
 	"cache": {

@@ -145,7 +145,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs)); err != nil {
 		return err
 	}
-	plan := attestation.Plan{Format: o.signer.Format}
+	plan := attestation.Publication{Format: o.signer.Format}
 	plan.Documents, err = o.documents(ctx, a)
 	if err != nil {
 		return session.Usage(err)
@@ -224,8 +224,8 @@ func (o *attestFlags) documents(
 // writeRequest writes what an offline signer needs.
 func (o *attestFlags) writeRequest(
 	a *session.App,
-	plan attestation.Plan,
-	image *attestation.Image,
+	plan attestation.Publication,
+	image *attestation.Finished,
 	public crypto.PublicKey,
 ) error {
 	request, _, err := plan.Request(image.Artifact, image.Have)
@@ -246,8 +246,8 @@ func attach(
 	ctx context.Context,
 	a *session.App,
 	s *session.Session,
-	plan attestation.Plan,
-	image *attestation.Image,
+	plan attestation.Publication,
+	image *attestation.Finished,
 	ref string,
 ) error {
 	all, err := plan.Attachments(ctx, image.Artifact, image.Have)

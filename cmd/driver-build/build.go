@@ -37,8 +37,8 @@ type buildFlags struct {
 	mirrors map[string][]string // of registries, in the matrix
 	again   *recipe.Recipe      // of --recipe
 	// What images get, without tags and documents.
-	plan     attestation.Plan
-	recorded attestation.Record
+	plan     attestation.Publication
+	recorded attestation.BuildDocuments
 }
 
 // buildCommand is the command that builds, under a name.

@@ -199,7 +199,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if err != nil {
 			return err
 		}
-		return o.publish(ctx, a, s, signed, attestation.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
+		return o.publish(ctx, a, s, signed, attestation.Publication{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
 	})
 }
 
@@ -225,7 +225,7 @@ func (o *signFlags) publish(
 	a *session.App,
 	s *session.Session,
 	signed []v1.Image,
-	plan attestation.Plan,
+	plan attestation.Publication,
 ) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {

@@ -82,7 +82,7 @@ func SBOM(raw []byte) (Document, error) {
 	return Document{Type: format.PredicateType(), Body: raw, Referrer: format.MediaType()}, nil
 }
 
-// VEX makes a document of statements about vulnerabilities in the format OpenVEX. Plan.CheckVEX
+// VEX makes a document of statements about vulnerabilities in the format OpenVEX. Publication.CheckVEX
 // checks it.
 func VEX(raw []byte) (Document, error) { return NewDocument(documents.VEXType, raw) }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// Image is a finished image or index, with what it has.
-type Image struct {
+// Finished is a finished image or index, with what it has.
+type Finished struct {
 	Digest     v1.Hash
 	Tag        string   // in the reference; "": it has none
 	Repository string   // REGISTRY/PATH; "": it is on this machine
@@ -36,12 +36,12 @@ type Image struct {
 }
 
 // Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
-func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err error) {
+func Open(ctx context.Context, c *registry.Client, ref string) (i *Finished, err error) {
 	opened, err := c.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return nil, err
 	}
-	i = &Image{ref: ref, Artifact: opened.Artifact, Digest: opened.Digest}
+	i = &Finished{ref: ref, Artifact: opened.Artifact, Digest: opened.Digest}
 	if local, ok := oci.ParseLocal(ref); ok {
 		i.Tag = local.Tag()
 		tags, digests, err := oci.LocalTags(ref)
@@ -75,7 +75,7 @@ func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err er
 }
 
 // Attach adds attachments to the image where it is. An archive is written again.
-func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) (err error) {
+func (i *Finished) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) (err error) {
 	if len(all) == 0 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 // For returns the plan for an image: signatures state repository, or else that of the image, with
 // the tags of the image and further ones. The documents are about the images for archs, or, if
 // there are none, about the index and all images in it.
-func (p Plan) For(i *Image, repository string, tags, archs []string) (Plan, error) {
+func (p Publication) For(i *Finished, repository string, tags, archs []string) (Publication, error) {
 	p.Repository = cmp.Or(repository, i.Repository)
 	p.Tags = slices.Clone(i.Tags)
 	for _, tag := range tags {
@@ -156,7 +156,7 @@ func (p Plan) For(i *Image, repository string, tags, archs []string) (Plan, erro
 }
 
 // images returns the digests of the images in an index that are for archs.
-func (i *Image) images(archs []string) (found []v1.Hash, err error) {
+func (i *Finished) images(archs []string) (found []v1.Hash, err error) {
 	raw, err := i.Artifact.RawManifest()
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 
 // CheckVEX checks documents of OpenVEX: each statement must be about the image or a package in it.
 // The image is read only if a statement names a package.
-func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
+func (p Publication) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Finished) error {
 	var digests []string
 	for _, s := range i.subjects {
 		digests = append(digests, s.Descriptor.Digest.String())

@@ -22,8 +22,8 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// Plan says what is attached to an artifact.
-type Plan struct {
+// Publication says what is attached to an artifact.
+type Publication struct {
 	Signer     signature.Signer // nil: nothing is signed, and only referrers are attached
 	Format     signature.Format
 	Repository string   // REGISTRY/PATH that signatures state
@@ -32,11 +32,11 @@ type Plan struct {
 }
 
 // Empty says whether there is nothing to attach.
-func (p Plan) Empty() bool { return p.Signer == nil && len(p.Documents) == 0 }
+func (p Publication) Empty() bool { return p.Signer == nil && len(p.Documents) == 0 }
 
 // Request returns what is to be signed of an artifact that has these attachments, and the referrers
 // with documents that it lacks.
-func (p Plan) Request(
+func (p Publication) Request(
 	t oci.Artifact,
 	have []oci.Attachment,
 ) (r signature.Request, referrers []oci.Attachment, err error) {
@@ -78,7 +78,7 @@ func (p Plan) Request(
 
 // Attachments returns what is to be attached to an artifact that has those attachments: nothing
 // that it has already, as far as the signer's key tells.
-func (p Plan) Attachments(
+func (p Publication) Attachments(
 	ctx context.Context,
 	t oci.Artifact,
 	have []oci.Attachment,
@@ -104,7 +104,7 @@ func subjects(t oci.Artifact, have []oci.Attachment) ([]signature.Subject, error
 // Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move
 // last, when the signatures are there: an admission controller never sees the tag of an image
 // without them.
-func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) error {
+func (p Publication) Push(ctx context.Context, c *registry.Client, t oci.Artifact) error {
 	if !p.Empty() {
 		digest, err := t.Digest()
 		if err != nil {
@@ -132,7 +132,7 @@ func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) erro
 
 // Write writes an artifact to an output, with what the plan attaches, under all tags; an archive
 // holds only the first. It returns the references.
-func (p Plan) Write(
+func (p Publication) Write(
 	ctx context.Context,
 	out oci.Output,
 	t oci.Artifact,

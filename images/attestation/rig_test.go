@@ -97,7 +97,7 @@ func (w *world) publish(t *testing.T, artifact oci.Artifact, all ...statement) s
 	pinned := strings.TrimSuffix(ref, ":image") + "@" + digest.String()
 	for _, s := range all {
 		about := require.Value(s.about.Digest())(t)
-		plan := attestation.Plan{Repository: strings.TrimSuffix(ref, ":image"), Format: signature.Legacy,
+		plan := attestation.Publication{Repository: strings.TrimSuffix(ref, ":image"), Format: signature.Legacy,
 			Signer: require.Value(signature.NewKeySigner(s.key))(t), Documents: []attestation.Document{
 				{Subjects: []v1.Hash{about}, Type: documents.ProvenanceType, Body: []byte(s.body)}}}
 		have := require.Value(w.b.Registry.Attachments(t.Context(), pinned))(t)

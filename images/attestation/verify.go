@@ -73,7 +73,7 @@ func (t Trust) Check() error {
 // artifact and every image in it must have a good signature; the artifact, which the reference
 // names, must be signed under that name and have the required attestations. Its error means that
 // keys are of no use or that something could not be read.
-func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
+func (t Trust) Verify(i *Finished) (findings []verify.Finding, err error) {
 	reports, err := signature.Verify(i.subjects, t.Keys)
 	if err != nil {
 		return nil, err
@@ -107,14 +107,14 @@ func finding(severity verify.Severity, rule, format string, args ...any) verify.
 
 // named judges the names that the good signatures state: a tag can be moved to another image that
 // is signed.
-func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
+func (t Trust) named(i *Finished, r signature.Report) []verify.Finding {
 	find := func(severity verify.Severity, format string, args ...any) []verify.Finding {
 		return []verify.Finding{finding(severity, signatureRule, format, args...)}
 	}
 	states := func(fits func(identity string) bool) bool {
 		return slices.ContainsFunc(
 			r.Signatures,
-			func(f signature.Finding) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) },
+			func(f signature.Verdict) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) },
 		)
 	}
 	_, names := signed(r.Signatures)
@@ -157,9 +157,9 @@ func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 }
 
 // attested says whether there is a good attestation of a type, or of a version of it.
-func attested(all []signature.Finding, kind string) bool {
+func attested(all []signature.Verdict, kind string) bool {
 	types := append([]string{kind}, predicateTypes[kind]...)
-	return slices.ContainsFunc(all, func(f signature.Finding) bool {
+	return slices.ContainsFunc(all, func(f signature.Verdict) bool {
 		return f.Err == nil &&
 			slices.ContainsFunc(
 				types,
@@ -224,7 +224,7 @@ func findingsOf(r signature.Report) (findings []verify.Finding) {
 }
 
 // signed returns the keys of the good signatures, and the names that they state.
-func signed(all []signature.Finding) (signers, names string) {
+func signed(all []signature.Verdict) (signers, names string) {
 	var keys, identities []string
 	for _, f := range all {
 		if f.Err != nil {

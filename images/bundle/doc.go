@@ -12,7 +12,7 @@
 // blobs that its items need, index.json, the header of each member. A signature of the bundle's
 // manifest therefore covers every byte.
 //
-//   - [Gather] finds what a bundle is made of; [Prepare] and [Plan.Write] make it.
+//   - [Gather] finds what a bundle is made of; [Prepare] and [Prepared.Write] make it.
 //   - [Open] reads a file or a pipe up to the first blob; [Check] verifies all of a file.
 //   - [Bundle.Import] pushes it into a registry, [Bundle.Extract] and [Bundle.Adopt] write files.
 package bundle

@@ -8,5 +8,5 @@ import (
 
 // Drain reads all of a pipe.
 func (b *Bundle) Drain(ctx context.Context) error {
-	return b.pass(ctx, func(context.Context, oci.Blob) error { return nil }, func(f Finding) error { return f })
+	return b.pass(ctx, func(context.Context, oci.Blob) error { return nil }, func(f Fault) error { return f })
 }

@@ -17,12 +17,12 @@ import (
 
 // Complete says what of the inputs of builds or of a mirror is not in the file, before anything of
 // it is written.
-func (b *Bundle) Complete(kind Kind) error {
+func (b *Bundle) Complete(kind ItemKind) error {
 	all, _ := b.graph.files(kind)
 	if kind == Inputs {
 		all = append(all, b.buildInputs()...)
 	} else if len(all) == 0 {
-		return finding(RuleMissing, "", "it has no kernel headers; bundle create --headers takes them along")
+		return fault(RuleMissing, "", "it has no kernel headers; bundle create --headers takes them along")
 	}
 	for _, d := range all {
 		if _, err := b.open(d); err != nil {
@@ -94,7 +94,7 @@ var heads = []string{
 // Extract writes the files of a kind, except downloads, into a folder that exists, each under its
 // title. A file appears whole, no link in the folder leads out of it, and a mirror that nodes read
 // meanwhile stays usable. The bundle was checked.
-func (b *Bundle) Extract(ctx context.Context, kind Kind, dir string) error {
+func (b *Bundle) Extract(ctx context.Context, kind ItemKind, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ var (
 )
 
 // CheckPath says why an import would not write a file of an item of this kind.
-func CheckPath(kind Kind, title string) error {
+func CheckPath(kind ItemKind, title string) error {
 	shape := inputPart
 	least := 1
 	most := maxFolders + 1
@@ -63,7 +63,7 @@ func CheckPath(kind Kind, title string) error {
 
 // files returns the files of all items of a kind whose layers are files, and apart from them the
 // downloads.
-func (g *graph) files(kind Kind) (files, downloads []v1.Descriptor) {
+func (g *graph) files(kind ItemKind) (files, downloads []v1.Descriptor) {
 	for _, p := range g.parts {
 		if p.Kind != kind {
 			continue
@@ -83,7 +83,7 @@ func (g *graph) files(kind Kind) (files, downloads []v1.Descriptor) {
 
 // checkFiles says which file an import could not write, or would write over another.
 func checkFiles(g *graph) error {
-	for _, kind := range []Kind{Inputs, Headers} {
+	for _, kind := range []ItemKind{Inputs, Headers} {
 		files, downloads := g.files(kind)
 		for _, d := range downloads {
 			if !sha512Hex.MatchString(d.Annotations[sha512Annotation]) {

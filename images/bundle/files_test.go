@@ -77,7 +77,7 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
 	for _, c := range []struct {
-		kind  bundle.Kind
+		kind  bundle.ItemKind
 		good  bool
 		paths []string
 	}{
@@ -98,7 +98,7 @@ func TestPaths(t *testing.T) {
 			assert.Equal(t, fmt.Sprint(n), string(require.Value(os.ReadFile(filepath.Join(dir, p)))(t)))
 		}
 	}
-	for kind, bad := range map[bundle.Kind][]string{
+	for kind, bad := range map[bundle.ItemKind][]string{
 		bundle.Inputs:  {"", "..", "../x", "/x", "x/", "a//b", "a/../x", ".git/x", "a/.x", `a\..\x`, "a b", "a\n", "a:b", "1/2/3/4/5/6/7/8/9/x", long + "x"},
 		bundle.Headers: {"", "a", "../a/b", "a/../b", "/a/b", "a//b", "a/.b", "a/b\x00", "a/" + long + "x", strings.Repeat("a/", 40) + "b", `a\b/c`, "a/-b"},
 	} {
@@ -110,7 +110,7 @@ func TestPaths(t *testing.T) {
 }
 
 // imported makes a bundle of files, whose contents are their numbers, and writes them into a folder.
-func imported(t *testing.T, kind bundle.Kind, paths []string) (dir string, err error) {
+func imported(t *testing.T, kind bundle.ItemKind, paths []string) (dir string, err error) {
 	t.Helper()
 	artifact := bundle.Artifact{Kind: kind, Repository: bundletest.Origin, Content: bundletest.Files(t, paths...)}
 	plan, err := bundle.Prepare(t.Context(), bundletest.Options(t), []bundle.Artifact{artifact})

@@ -36,7 +36,7 @@ type File struct{ Path, Title string }
 // source is an artifact to take along: a reference, and the digest of a document that it must have;
 // zero: any.
 type source struct {
-	kind   Kind
+	kind   ItemKind
 	ref    string
 	digest v1.Hash
 }
@@ -193,7 +193,7 @@ func (g *gatherer) artifact(ctx context.Context, from source) error {
 
 // place returns the repository and the tag that an artifact has at the origin. A base of this
 // machine has none and gets some.
-func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag string, err error) {
+func (g *gatherer) place(kind ItemKind, ref string, h v1.Hash) (repository, tag string, err error) {
 	l, ok := oci.ParseLocal(ref)
 	if !ok {
 		repository, tag, _ = imagename.Split(ref)

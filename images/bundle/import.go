@@ -146,7 +146,7 @@ func (t *transfer) pushBlobs(ctx context.Context) error {
 	here := t.bundle.List.present()
 	var err error
 	if t.bundle.file == nil {
-		err = t.bundle.pass(ctx, t.pushBlob, func(f Finding) error { return f })
+		err = t.bundle.pass(ctx, t.pushBlob, func(f Fault) error { return f })
 	} else {
 		err = t.parallel(ctx, len(here), func(ctx context.Context, n int) error {
 			d := v1.Descriptor{Digest: here[n].Digest, Size: here[n].Size}

@@ -6,28 +6,28 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Kind says what an item is. It decides whether the item has a name in index.json; everything else
+// ItemKind says what an item is. It decides whether the item has a name in index.json; everything else
 // of it is for people.
-type Kind string
+type ItemKind string
 
 // The kinds of items. Image and Base are container images, all others are not.
 const (
-	Image Kind = "image"
-	Base  Kind = "base" // an image that is needed to build others
-	Chart Kind = "chart"
+	Image ItemKind = "image"
+	Base  ItemKind = "base" // an image that is needed to build others
+	Chart ItemKind = "chart"
 	// files that images are built from: matrix, lock, packages, archives, programs
-	Inputs      Kind = "inputs"
-	Headers     Kind = "headers"
-	Signature   Kind = "signature"
-	Attestation Kind = "attestation" // several statements at once, as in a .att tag
-	SBOM        Kind = "sbom"
-	Provenance  Kind = "provenance"
-	VEX         Kind = "vex"
-	Referrer    Kind = "referrer" // any other attachment
+	Inputs      ItemKind = "inputs"
+	Headers     ItemKind = "headers"
+	Signature   ItemKind = "signature"
+	Attestation ItemKind = "attestation" // several statements at once, as in a .att tag
+	SBOM        ItemKind = "sbom"
+	Provenance  ItemKind = "provenance"
+	VEX         ItemKind = "vex"
+	Referrer    ItemKind = "referrer" // any other attachment
 )
 
 // kinds is the order of items in a list: images first, so that their layers are sent first.
-var kinds = []Kind{
+var kinds = []ItemKind{
 	Image,
 	Base,
 	Chart,
@@ -43,10 +43,10 @@ var kinds = []Kind{
 
 // named says whether an item of the kind has a name in index.json. containerd refuses an archive in
 // which anything but an image has one.
-func (k Kind) named() bool { return k == Image || k == Base }
+func (k ItemKind) named() bool { return k == Image || k == Base }
 
 // kindOf is the kind of an attachment, by its tag, its artifact type and its annotations.
-func kindOf(a oci.Attachment) Kind {
+func kindOf(a oci.Attachment) ItemKind {
 	switch a.Tag {
 	case oci.SignatureTag(a.Subject):
 		return Signature
@@ -59,7 +59,7 @@ func kindOf(a oci.Attachment) Kind {
 	}
 	for _, known := range []struct {
 		part string
-		kind Kind
+		kind ItemKind
 	}{
 		{"sigstore.dev/cosign/sign", Signature},
 		{"cncf.notary.signature", Signature},

@@ -34,7 +34,7 @@ type List struct {
 
 // Item is a manifest or an index that has a place in a repository.
 type Item struct {
-	Kind       Kind     `json:"kind"`
+	Kind       ItemKind `json:"kind"`
 	Title      string   `json:"title,omitempty"` // for people
 	Repository string   `json:"repository"`      // at the origin, with its registry
 	Tags       []string `json:"tags,omitempty"`
@@ -100,7 +100,7 @@ func (l *List) Encode() (raw []byte, err error) {
 func Decode(raw []byte) (*List, error) {
 	l, err := decode(raw)
 	if err != nil {
-		return nil, finding(RuleList, "", "its list (bundle.json): %v", err)
+		return nil, fault(RuleList, "", "its list (bundle.json): %v", err)
 	}
 	return l, nil
 }

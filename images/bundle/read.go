@@ -32,7 +32,7 @@ type Bundle struct {
 
 // Open reads everything up to the first blob, in the order of the archive, and verifies it, except
 // for the signature. from is a *io.SectionReader, whose blobs can be read in any order, or a pipe.
-// The first thing that is wrong ends it; such an error is a [Finding].
+// The first thing that is wrong ends it; such an error is a [Fault].
 func Open(from io.Reader) (*Bundle, error) {
 	b := &Bundle{
 		documents: map[v1.Hash][]byte{},
@@ -52,11 +52,11 @@ func Open(from io.Reader) (*Bundle, error) {
 	}
 	b.graph, err = collect(b.List.Items, b.documents, b.open)
 	if err != nil {
-		return nil, finding(RuleList, "", "%v", err)
+		return nil, fault(RuleList, "", "%v", err)
 	}
 	if !slices.Equal(b.graph.documents, b.List.Documents) ||
 		!slices.Equal(b.graph.blobs, b.List.Blobs) {
-		return nil, finding(
+		return nil, fault(
 			RuleList, "", "its documents and blobs are not those that its items need",
 		)
 	}
@@ -76,11 +76,11 @@ func (b *Bundle) readHead() error {
 		return err
 	}
 	if string(head[0]) != oci.LayoutVersion {
-		return finding(RuleDamaged, layoutName, "its content is not that of a layout")
+		return fault(RuleDamaged, layoutName, "its content is not that of a layout")
 	}
 	index := head[1]
 	if !bytes.Contains(index, []byte(MediaType)) {
-		return finding(
+		return fault(
 			RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program",
 		)
 	}
@@ -95,7 +95,7 @@ func (b *Bundle) readHead() error {
 	}
 	want, err := manifestOf(b.Raw)
 	if err != nil || !bytes.Equal(want.Raw, own[0]) {
-		return finding(RuleList, "", "the bundle's manifest is not that of its list")
+		return fault(RuleList, "", "the bundle's manifest is not that of its list")
 	}
 	b.Manifest = want.Desc
 	_, err = b.readMembers(blobFolder + emptyConfig.Desc.Digest.Hex)
@@ -114,7 +114,7 @@ func (b *Bundle) readHead() error {
 	}
 	computed, err := b.List.index(b.Manifest, signed)
 	if err != nil || !bytes.Equal(index, computed) {
-		return finding(RuleIndex, indexName, "it is not that of the list")
+		return fault(RuleIndex, indexName, "it is not that of the list")
 	}
 	return nil
 }
@@ -142,11 +142,11 @@ func (b *Bundle) readSignature() error {
 	})
 	artifact, err := oci.NewArtifact(signed[0], content)
 	if err != nil {
-		return finding(RuleSignature, "", "its manifest is malformed: %v", err)
+		return fault(RuleSignature, "", "its manifest is malformed: %v", err)
 	}
 	b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
 	if err != nil {
-		return finding(
+		return fault(
 			RuleSignature, "", "its manifest is not that of a signature of this bundle: %v", err,
 		)
 	}
@@ -158,13 +158,13 @@ func (b *Bundle) member(want string) ([]byte, error) {
 	name, size, err := b.tar.next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, finding(RuleMissing, want, "it is not in the file")
+		return nil, fault(RuleMissing, want, "it is not in the file")
 	case err != nil:
 		return nil, err
 	case name != want && want != "":
-		return nil, finding(RuleArchive, want, "%q is in its place", name)
+		return nil, fault(RuleArchive, want, "%q is in its place", name)
 	case size > MaxDocument:
-		return nil, finding(
+		return nil, fault(
 			RuleSize, name, "it has %d bytes, at most %d are allowed", size, MaxDocument,
 		)
 	}
@@ -174,12 +174,12 @@ func (b *Bundle) member(want string) ([]byte, error) {
 	}
 	got := oci.HashOf(raw)
 	if want != layoutName && want != indexName && name != blobFolder+got.Hex {
-		return nil, finding(RuleDamaged, name, "its content has the digest %s", got)
+		return nil, fault(RuleDamaged, name, "its content has the digest %s", got)
 	}
 	return raw, nil
 }
 
-// VerifySignature says, as a [Finding], why no key signed the bundle. Without keys it does not
+// VerifySignature says, as a [Fault], why no key signed the bundle. Without keys it does not
 // matter who did.
 func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 	if len(keys) == 0 {
@@ -191,11 +191,11 @@ func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 	}
 	reports, err := signature.Verify([]signature.Subject{subject}, keys)
 	if err != nil {
-		return finding(RuleSignature, "", "%v", err)
+		return fault(RuleSignature, "", "%v", err)
 	}
 	err = reports[0].Err()
 	if err != nil {
-		return finding(RuleSignature, "", "%v", err)
+		return fault(RuleSignature, "", "%v", err)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func verified(d v1.Descriptor, from io.Reader) io.ReadCloser {
 
 // Summary is an item for people.
 type Summary struct {
-	Kind   Kind
+	Kind   ItemKind
 	Name   string // repository and tags; of an attachment what it belongs to
 	Digest v1.Hash
 	Bytes  int64 // of the blobs that it names, in the bundle or not

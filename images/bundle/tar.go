@@ -53,12 +53,12 @@ func (m *members) next() (name string, size int64, err error) {
 			return "", 0, err
 		}
 		if n, _ := io.CopyN(io.Discard, m.from, 1); n > 0 {
-			return "", 0, finding(RuleArchive, "", "something follows the end of the archive")
+			return "", 0, fault(RuleArchive, "", "something follows the end of the archive")
 		}
 		return "", 0, io.EOF
 	}
 	if m.n++; m.n > maxMembers {
-		return "", 0, finding(RuleArchive, "", "it has more than %d members", maxMembers)
+		return "", 0, fault(RuleArchive, "", "it has more than %d members", maxMembers)
 	}
 	h, err := tar.NewReader(bytes.NewReader(block[:])).Next()
 	var want bytes.Buffer
@@ -66,7 +66,7 @@ func (m *members) next() (name string, size int64, err error) {
 		err = tar.NewWriter(&want).WriteHeader(oci.TarHeader(h.Name, h.Size))
 	}
 	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
-		return "", 0, finding(
+		return "", 0, fault(
 			RuleArchive,
 			"",
 			"byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage",
@@ -105,14 +105,14 @@ func (m *members) zeros(n int64) error {
 		return err
 	}
 	if b != [blockSize]byte{} {
-		return finding(RuleArchive, "", "byte %d: bytes between members are not zero", m.at-n)
+		return fault(RuleArchive, "", "byte %d: bytes between members are not zero", m.at-n)
 	}
 	return nil
 }
 
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return finding(RuleArchive, "", "it is cut off")
+		return fault(RuleArchive, "", "it is cut off")
 	}
 	return err
 }

@@ -21,12 +21,12 @@ func Check(
 	file *io.SectionReader,
 	keys []crypto.PublicKey,
 	progress func(done, total int64),
-) (*Bundle, []Finding, error) {
-	var all []Finding
-	found := func(f Finding) { all = append(all, f) }
+) (*Bundle, []Fault, error) {
+	var all []Fault
+	found := func(f Fault) { all = append(all, f) }
 	b, err := Open(file)
 	if err == nil {
-		if wrong, ok := errors.AsType[Finding](b.VerifySignature(keys)); ok {
+		if wrong, ok := errors.AsType[Fault](b.VerifySignature(keys)); ok {
 			all = append(all, wrong)
 		}
 		err = b.pass(ctx, func(ctx context.Context, blob oci.Blob) error {
@@ -38,7 +38,7 @@ func Check(
 			})
 			if wrong, ok := errors.AsType[*fetch.MismatchError](err); ok {
 				found(
-					finding(
+					fault(
 						RuleDamaged,
 						blobFolder+blob.Desc.Digest.Hex,
 						"its content has the digest sha256:%s",
@@ -48,9 +48,9 @@ func Check(
 				return nil
 			}
 			return err
-		}, func(f Finding) error { found(f); return nil })
+		}, func(f Fault) error { found(f); return nil })
 	}
-	if wrong, ok := errors.AsType[Finding](err); ok {
+	if wrong, ok := errors.AsType[Fault](err); ok {
 		return b, append(all, wrong), nil
 	}
 	return b, all, err
@@ -62,7 +62,7 @@ func Check(
 func (b *Bundle) pass(
 	ctx context.Context,
 	use func(context.Context, oci.Blob) error,
-	found func(Finding) error,
+	found func(Fault) error,
 ) error {
 	wanted := b.List.present()
 	next := 0
@@ -81,10 +81,10 @@ func (b *Bundle) pass(
 		n, listed := at[name]
 		switch {
 		case !listed:
-			err = found(finding(RuleExtra, name, "it is in the file, and not on its list"))
+			err = found(fault(RuleExtra, name, "it is in the file, and not on its list"))
 		case wanted[n].Size != size:
 			err = found(
-				finding(
+				fault(
 					RuleSize,
 					name,
 					"it has %d bytes, and %d on the list",
@@ -93,7 +93,7 @@ func (b *Bundle) pass(
 				),
 			)
 		case n < next:
-			err = found(finding(RuleArchive, name, "it is not in its place"))
+			err = found(fault(RuleArchive, name, "it is not in its place"))
 		default:
 			next = n + 1
 			err = b.passBlob(ctx, wanted[n], use)
@@ -108,7 +108,7 @@ func (b *Bundle) pass(
 	}
 	for _, w := range wanted {
 		if _, missing := at[blobFolder+w.Digest.Hex]; missing {
-			if err := found(finding(RuleMissing, blobFolder+w.Digest.Hex, "it is on the list with %d bytes, and not in the file", w.Size)); err != nil {
+			if err := found(fault(RuleMissing, blobFolder+w.Digest.Hex, "it is on the list with %d bytes, and not in the file", w.Size)); err != nil {
 				return err
 			}
 		}

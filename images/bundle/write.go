@@ -15,7 +15,7 @@ import (
 // Artifact is an image, an index or anything else with a place in a repository, and what belongs to
 // it.
 type Artifact struct {
-	Kind        Kind
+	Kind        ItemKind
 	Title       string // for people: of a chart its name and version
 	Repository  string // at the origin, with its registry
 	Tags        []string
@@ -32,8 +32,8 @@ type Options struct {
 	Sign    signature.Signer // nil: unsigned
 }
 
-// Plan is a bundle that is known in every byte except the content of its blobs.
-type Plan struct {
+// Prepared is a bundle that is known in every byte except the content of its blobs.
+type Prepared struct {
 	List     *List
 	Manifest v1.Descriptor // of the bundle
 	Size     int64         // of the file, in bytes
@@ -43,7 +43,7 @@ type Plan struct {
 
 // Prepare makes the plan of a bundle. It opens no blob. The error is of kind failure.Usage when the
 // artifacts make no bundle.
-func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Plan, err error) {
+func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Prepared, err error) {
 	defer failure.Wrap(&err, "make the bundle")
 	s, err := selectAll(artifacts)
 	if err != nil {
@@ -67,7 +67,7 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Plan, err
 	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
-	p = &Plan{List: l, Size: trailerSize}
+	p = &Prepared{List: l, Size: trailerSize}
 	err = p.addOwn(ctx, o.Sign, list)
 	if err != nil {
 		return nil, err
@@ -84,12 +84,12 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Plan, err
 	return p, nil
 }
 
-func (p *Plan) add(b oci.Blob) {
+func (p *Prepared) add(b oci.Blob) {
 	p.members = append(p.members, oci.Member{Name: blobFolder + b.Desc.Digest.Hex, Blob: b})
 }
 
 // addOwn adds what comes before the documents: index.json, and what belongs to the bundle itself.
-func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) error {
+func (p *Prepared) addOwn(ctx context.Context, key signature.Signer, list []byte) error {
 	manifest, err := manifestOf(list)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (p *Plan) addOwn(ctx context.Context, key signature.Signer, list []byte) er
 
 // Write writes the bundle. Blobs stream from where they are, each compared with its digest on the
 // way. progress, if there is one, is called often, with the bytes that are written and all of them.
-func (p *Plan) Write(
+func (p *Prepared) Write(
 	ctx context.Context,
 	w io.Writer,
 	progress func(done, total int64),

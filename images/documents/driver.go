@@ -12,7 +12,7 @@ import (
 
 // addDriver adds NVIDIA's driver with its libraries, programs, firmware and sources, and returns
 // its id.
-func (g *graph) addDriver(i *Image, image string) string {
+func (g *graph) addDriver(i *ImageContent, image string) string {
 	c := component{
 		id: "Driver-" + i.Arch, purpose: "APPLICATION", name: "nvidia-driver", version: i.Driver, supplier: nvidia, licence: g.licenceID,
 		// NVD lists the driver for Linux under this name: "gpu_display_driver", with the platform
@@ -63,7 +63,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 }
 
 // addPatches adds the patches that were applied to the sources of a flavour.
-func (g *graph) addPatches(i *Image, flavour, sources string) {
+func (g *graph) addPatches(i *ImageContent, flavour, sources string) {
 	for _, p := range i.recipe.Patches {
 		if slices.Contains(p.Flavours, flavour) {
 			g.relate(g.add(component{
@@ -79,7 +79,7 @@ func (g *graph) addPatches(i *Image, flavour, sources string) {
 // addFile adds a file of the driver. A file whose name has no version may be of another project
 // that NVIDIA ships (libglvnd, OpenCL's loader), so the file has the driver's version only where
 // its name says so.
-func (g *graph) addFile(i *Image, p, purpose string) string {
+func (g *graph) addFile(i *ImageContent, p, purpose string) string {
 	c := component{
 		id: "File-" + i.Arch + p, purpose: purpose, name: path.Base(p), path: p, sums: []sum{{"SHA256", i.sums[p]}},
 	}
@@ -117,7 +117,7 @@ func (g *graph) flavourLicence(flavour string) string {
 
 // componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another
 // way than the driver. It is "" where its text is not known.
-func (g *graph) componentLicence(i *Image, name string) string {
+func (g *graph) componentLicence(i *ImageContent, name string) string {
 	text := i.texts[recipe.ComponentLicence(name)]
 	switch text {
 	case "":
@@ -136,7 +136,7 @@ func (g *graph) componentLicence(i *Image, name string) string {
 }
 
 // addComponents adds the components of the driver that come in archives of their own.
-func (g *graph) addComponents(i *Image, driver string) {
+func (g *graph) addComponents(i *ImageContent, driver string) {
 	for _, f := range i.recipe.Fabric {
 		c := component{
 			id:       "Component-" + i.Arch + "-" + f.Name,
@@ -157,7 +157,7 @@ func (g *graph) addComponents(i *Image, driver string) {
 }
 
 // addCompanions adds the kernel modules of other projects that are compiled with the driver's.
-func (g *graph) addCompanions(i *Image, driver string) {
+func (g *graph) addCompanions(i *ImageContent, driver string) {
 	for _, of := range i.recipe.Companions {
 		c := component{
 			id:       "Companion-" + i.Arch + "-" + of.Name,

@@ -102,7 +102,7 @@ func newGraph(m Model) *graph {
 	// they are added.
 	m.Images = slices.SortedFunc(
 		slices.Values(m.Images),
-		func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) },
+		func(a, b *ImageContent) int { return strings.Compare(a.Arch, b.Arch) },
 	)
 	g.model.Images = m.Images
 	for _, i := range m.Images {

@@ -13,7 +13,7 @@ import (
 )
 
 // addImage adds an image with all that is in it, and returns its id.
-func (g *graph) addImage(i *Image) string {
+func (g *graph) addImage(i *ImageContent) string {
 	tag := i.tag()
 	id := g.add(component{
 		id: "Image-" + i.Arch, purpose: "CONTAINER", name: g.model.Name, version: tag, sums: sha256Of(i.Digest),
@@ -65,7 +65,7 @@ func (g *graph) addImage(i *Image) string {
 
 // otherImage is the component of an image that this one was made from. One that came from a file
 // has only a word as its name.
-func (i *Image) otherImage(id, word string, image recipe.Base) component {
+func (i *ImageContent) otherImage(id, word string, image recipe.Base) component {
 	name, tag, _ := imagename.Split(image.Name)
 	c := component{
 		id:      id,
@@ -83,15 +83,15 @@ func (i *Image) otherImage(id, word string, image recipe.Base) component {
 }
 
 // modulesOnly says that the image has nothing of a system and of the user-mode driver.
-func (i *Image) modulesOnly() bool { return i.Profile == string(recipe.ModulesOnly) }
+func (i *ImageContent) modulesOnly() bool { return i.Profile == string(recipe.ModulesOnly) }
 
 // tag is the one that the image was built for. Others may name the same image, and are not in its
 // document.
-func (i *Image) tag() string { return i.Labels[recipe.OCIPrefix+"version"] }
+func (i *ImageContent) tag() string { return i.Labels[recipe.OCIPrefix+"version"] }
 
 // addPackages adds the packages of the system. The recipe knows where those come from that the base
 // did not have.
-func (g *graph) addPackages(i *Image, system string) {
+func (g *graph) addPackages(i *ImageContent, system string) {
 	key := func(name, version, arch string) string { return name + " " + version + " " + arch }
 	origins := map[string]distros.Package{}
 	for _, p := range i.recipe.AllPackages() {
@@ -112,7 +112,7 @@ func (g *graph) addPackages(i *Image, system string) {
 
 // packageComponent is the component of a package. from says where it was downloaded from; the zero
 // value: nobody knows.
-func (i *Image) packageComponent(p packages.Installed, from distros.Package) component {
+func (i *ImageContent) packageComponent(p packages.Installed, from distros.Package) component {
 	c := component{
 		id: strings.Join(
 			[]string{"Package", i.Arch, p.Kind, p.Name, p.Version, p.Arch},
@@ -137,7 +137,7 @@ func packageSums(p distros.Package) (all []sum) {
 
 // pinned is the component of a package that the image's record does not list: one with a part of
 // the driver, or one that only the build used.
-func (i *Image) pinned(p distros.Package, source string) component {
+func (i *ImageContent) pinned(p distros.Package, source string) component {
 	known := packages.Installed{
 		Name:    p.Name,
 		Version: p.Version,

@@ -9,7 +9,7 @@ import (
 )
 
 // addModules adds the sets of compiled modules, with what they were made from.
-func (g *graph) addModules(i *Image, image, driver string) {
+func (g *graph) addModules(i *ImageContent, image, driver string) {
 	for _, s := range i.Modules {
 		if s.Damage != "" {
 			continue // verify says what is wrong with the set
@@ -54,7 +54,7 @@ func (g *graph) addModules(i *Image, image, driver string) {
 // addBuildDependencies adds the compiler's packages and the kernel's headers, or the image that has
 // both. They were beside the modules when these were compiled, and are not in the image, unless it
 // can compile itself.
-func (g *graph) addBuildDependencies(i *Image, release, set string) {
+func (g *graph) addBuildDependencies(i *ImageContent, release, set string) {
 	add := func(c component) {
 		c.buildOnly = true
 		g.relate(g.add(c), buildDependencyOf, set)

@@ -76,7 +76,7 @@ func text(data []byte) (s string, rest []byte) {
 }
 
 // addPrograms adds our own programs. They are static, so their modules are in them.
-func (g *graph) addPrograms(i *Image, image string) {
+func (g *graph) addPrograms(i *ImageContent, image string) {
 	for _, p := range i.own {
 		c := component{
 			id: "Program-" + i.Arch + p.path, purpose: "APPLICATION", name: path.Base(p.path), path: p.path, sums: []sum{{"SHA256", i.sums[p.path]}},

@@ -44,7 +44,7 @@ func percent(text, also string) string {
 
 // packagePURL is the package URL of a package of the image's system. Grype finds the advisories of
 // a package by its source, which upstream names where it is another one.
-func (i *Image) packagePURL(p packages.Installed) string {
+func (i *ImageContent) packagePURL(p packages.Installed) string {
 	version := p.Version
 	qualifiers := map[string]string{"arch": p.Arch, "distro": i.distro()}
 	switch {
@@ -65,7 +65,9 @@ func (i *Image) packagePURL(p packages.Installed) string {
 }
 
 // distro is "debian-12".
-func (i *Image) distro() string { return strings.TrimSuffix(i.systemID+"-"+i.systemVersion, "-") }
+func (i *ImageContent) distro() string {
+	return strings.TrimSuffix(i.systemID+"-"+i.systemVersion, "-")
+}
 
 // imagePURL is the package URL of an image of a registry. name may be a whole reference.
 func imagePURL(name, digest string, qualifiers map[string]string) string {

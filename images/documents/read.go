@@ -97,7 +97,7 @@ func Open(
 
 // ReadImage returns what an image itself tells: its labels, its package database, its files. The
 // cache has the digests of the image's layers after a build or a former ReadImage.
-func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
+func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *ImageContent, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
 	spool, err := rootfs.NewSpool(cache.Store.Dir())
@@ -125,7 +125,7 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	if err != nil {
 		return nil, err
 	}
-	i := &Image{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
+	i := &ImageContent{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
 	// An image without os-release has packages of no known system.
 	i.systemID, i.systemVersion, _ = osrelease.Read(tree.OpenFS())
 	// it has none, and its compiler's packages are of the system that its name says
@@ -139,7 +139,7 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 
 // addFiles adds what the files tell of which the inspection has the names: digests, texts of
 // licences, builds of programs.
-func (i *Image) addFiles(tree, outlined *rootfs.Tree) error {
+func (i *ImageContent) addFiles(tree, outlined *rootfs.Tree) error {
 	files := slices.Concat(i.Libraries, i.Firmware, i.Programs)
 	for _, e := range tree.All() {
 		p := "/" + e.Path
@@ -206,7 +206,7 @@ func isText(p string) bool {
 // isOther says that a file is one of the driver's by its name, and in none of the other lists:
 // scripts such as nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of
 // packages are not listed by file.
-func (i *Image) isOther(p string) bool {
+func (i *ImageContent) isOther(p string) bool {
 	inside := []string{
 		"/" + recipe.ShareDir + "/",
 		"/usr/src/",

@@ -40,12 +40,12 @@ func (f Format) MediaType() string { return formats[f].media }
 type Model struct {
 	Name   string // last part of the repository's name: "driver"; "": it is not known
 	Index  string // digest of the index of several architectures; "": there is one image
-	Images []*Image
+	Images []*ImageContent
 	Tool   recipe.BuilderInfo // makes the document
 }
 
-// Image is what is known of one image.
-type Image struct {
+// ImageContent is what is known of one image.
+type ImageContent struct {
 	verify.Inspection
 
 	systemID, systemVersion string // ID and VERSION_ID of its os-release
@@ -67,7 +67,7 @@ var ErrForeign = errors.New("the recipe is of another image")
 
 // AddRecipe adds what the recipe of the image knows: origins and digests of packages, driver and
 // base, and what modules were compiled with. It returns ErrForeign for the recipe of another image.
-func (i *Image) AddRecipe(r *recipe.Recipe) error {
+func (i *ImageContent) AddRecipe(r *recipe.Recipe) error {
 	info, err := r.Describe()
 	if err != nil {
 		return err

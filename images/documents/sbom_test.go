@@ -19,9 +19,9 @@ import (
 
 func TestPackagePURL(t *testing.T) {
 	t.Parallel()
-	debian, rhel := &Image{systemID: "debian", systemVersion: "12"}, &Image{systemID: "rhel", systemVersion: "9.4"}
+	debian, rhel := &ImageContent{systemID: "debian", systemVersion: "12"}, &ImageContent{systemID: "rhel", systemVersion: "9.4"}
 	for _, c := range []struct {
-		image *Image
+		image *ImageContent
 		p     packages.Installed
 		want  string
 	}{
@@ -75,11 +75,11 @@ func FuzzBuildInfo(f *testing.F) {
 // TestSameID: components whose ids would be equal stay apart, whatever comes first.
 func TestSameID(t *testing.T) {
 	t.Parallel()
-	i := &Image{Inspection: verify.Inspection{Arch: "amd64"}}
+	i := &ImageContent{Inspection: verify.Inspection{Arch: "amd64"}}
 	for _, name := range []string{"lib+", "lib-", "lib+"} {
 		i.Packages = append(i.Packages, packages.Installed{Name: name, Version: "1", Arch: "amd64", Kind: "deb"})
 	}
-	g := newGraph(Model{Images: []*Image{i}})
+	g := newGraph(Model{Images: []*ImageContent{i}})
 	for _, id := range []string{"Package-amd64-deb-lib--1-amd64", "Package-amd64-deb-lib--1-amd64-2"} {
 		if _, ok := g.components[id]; !ok {
 			t.Errorf("no component %s", id)
@@ -97,7 +97,7 @@ func TestExpression(t *testing.T) {
 		"GPL-2+ or MIT": "GPL-2.0-or-later OR MIT", "MIT AND (ISC OR zlib)": "MIT AND (ISC OR Zlib)", "GPL-2 or Expat, and ISC": "(GPL-2.0-only OR MIT) AND (ISC)",
 		"GPL-2+ with OpenSSL exception": "REF", "BSD and ASL 2.0": "REF AND Apache-2.0", "(MIT": "REF", "MIT) or ISC": "REF", "MIT or": "REF", "a (b) c": "REF", "() and MIT": "REF", "\x1b[31m": "REF",
 	} {
-		g := newGraph(Model{Images: []*Image{{}}})
+		g := newGraph(Model{Images: []*ImageContent{{}}})
 		assert.Equalf(t, want, ref.ReplaceAllString(g.expression(words, nil), "REF"), "%q", words)
 		assert.Equalf(t, strings.Contains(want, "REF"), len(g.licences) > 0, "%q", words)
 	}
@@ -111,7 +111,7 @@ func TestExpression(t *testing.T) {
 // TestOthers: every file of the driver that a list lacks is named.
 func TestOthers(t *testing.T) {
 	t.Parallel()
-	i := &Image{Inspection: verify.Inspection{Driver: "535.261.03", Programs: []string{"/usr/bin/nvidia-smi"}}}
+	i := &ImageContent{Inspection: verify.Inspection{Driver: "535.261.03", Programs: []string{"/usr/bin/nvidia-smi"}}}
 	for p, want := range map[string]bool{
 		"/usr/bin/nvidia-bug-report.sh": true, "/usr/share/vulkan/icd.d/nvidia_icd.json": true, "/usr/bin/nvidia-smi": false, "/usr/src/nvidia-535.261.03/nvidia/nv.c": false, "/etc/passwd": false,
 	} {

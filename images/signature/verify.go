@@ -31,8 +31,8 @@ func malformed(err error) error { return fmt.Errorf("%w: %w", ErrMalformed, err)
 // maxFaults bounds the length of a message.
 const maxFaults = 5
 
-// Finding is a signature or an attestation that an image has.
-type Finding struct {
+// Verdict is a signature or an attestation that an image has.
+type Verdict struct {
 	Where string   // ".sig", ".att" or the digest of the bundle's manifest
 	Keys  []string // KeyID of each given key that made it
 
@@ -46,8 +46,8 @@ type Finding struct {
 // Report says what is known of one image or index.
 type Report struct {
 	Subject      v1.Descriptor
-	Signatures   []Finding
-	Attestations []Finding
+	Signatures   []Verdict
+	Attestations []Verdict
 	// Hidden says that the image has bundles, and that none of them is good. cosign refuses such an
 	// image, even if its .sig is good, because it looks at .sig only where there is no bundle.
 	Hidden bool
@@ -70,7 +70,7 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 			return nil, fmt.Errorf("verify signatures: %w", err)
 		}
 	}
-	return report(subjects, func(f *Finding, e evidence) {
+	return report(subjects, func(f *Verdict, e evidence) {
 		message := e.message()
 		for i, key := range keys {
 			if slices.ContainsFunc(
@@ -91,11 +91,11 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 // them: anyone who may push to the repository can add one. It is for those who say so to the user.
 // Its error means that something could not be read.
 func Unverified(subjects []Subject) ([]Report, error) {
-	return report(subjects, func(*Finding, evidence) {})
+	return report(subjects, func(*Verdict, evidence) {})
 }
 
 // report judges the signers of each document first, and then parses what they signed.
-func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Report, err error) {
+func report(subjects []Subject, judge func(*Verdict, evidence)) (reports []Report, err error) {
 	for _, s := range subjects {
 		all, err := collect(s)
 		if err != nil {
@@ -105,7 +105,7 @@ func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Repor
 		bundles := 0
 		good := 0
 		for _, e := range all {
-			f := Finding{Where: e.where}
+			f := Verdict{Where: e.where}
 			if e.err != nil {
 				f.Err = malformed(e.err)
 			} else if judge(&f, e); f.Err == nil {
@@ -131,7 +131,7 @@ func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Repor
 
 // parse reads what a document says of a subject. The predicate is what is signed then, and not the
 // annotation that anyone could write beside it.
-func (e *evidence) parse(f *Finding, subject v1.Hash) {
+func (e *evidence) parse(f *Verdict, subject v1.Hash) {
 	if e.storage == sigTag {
 		p, err := decodePayload(e.payload)
 		if err != nil {

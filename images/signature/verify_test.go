@@ -297,7 +297,7 @@ func TestUnverified(t *testing.T) {
 	t.Parallel()
 	made := sign(t, request(Both), "p256")
 	att := made[slices.IndexFunc(made, func(a oci.Attachment) bool { return a.Tag == oci.AttestationTag(image.Digest) })]
-	read := func(about v1.Descriptor, all ...oci.Attachment) []Finding {
+	read := func(about v1.Descriptor, all ...oci.Attachment) []Verdict {
 		return require.Value(Unverified([]Subject{{Descriptor: about, Attachments: all}}))(t)[0].Attestations
 	}
 	found := read(image, made...)

@@ -56,7 +56,7 @@ func TestParallelSigners(t *testing.T) {
 // signInParallel signs, attests and attaches referrers with clients that know nothing of each other, and looks
 // for all of that.
 func signInParallel(ctx context.Context, dir, ref string) error {
-	open := func(ctx context.Context, n int) (*registry.Client, *attestation.Image, error) {
+	open := func(ctx context.Context, n int) (*registry.Client, *attestation.Finished, error) {
 		store, err := fetch.OpenStore(fmt.Sprint(dir, "/", n))
 		if err != nil {
 			return nil, nil, err
@@ -87,7 +87,7 @@ func signInParallel(ctx context.Context, dir, ref string) error {
 				return err
 			}
 			document := attestation.Document{Type: fmt.Sprint("urn:document:", n), Body: fmt.Appendf(nil, `{"of":%d}`, n), Referrer: "application/json"}
-			plan, err := attestation.Plan{Signer: signer, Format: signature.Legacy, Documents: []attestation.Document{document}}.For(image, "", nil, nil)
+			plan, err := attestation.Publication{Signer: signer, Format: signature.Legacy, Documents: []attestation.Document{document}}.For(image, "", nil, nil)
 			if err != nil {
 				return err
 			}

@@ -155,7 +155,7 @@ func Options(t testing.TB) bundle.Options {
 }
 
 // Plan makes the plan of a bundle.
-func Plan(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) *bundle.Plan {
+func Plan(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) *bundle.Prepared {
 	t.Helper()
 	return require.Value(bundle.Prepare(t.Context(), o, artifacts))(t)
 }

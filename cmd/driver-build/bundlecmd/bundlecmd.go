@@ -84,7 +84,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := session.ShowList(a, findings, nil, func(f bundle.Finding) []string { return []string{f.String()} }); err != nil {
+			if err := session.ShowList(a, findings, nil, func(f bundle.Fault) []string { return []string{f.String()} }); err != nil {
 				return err
 			}
 			if len(findings) == 0 {
@@ -105,7 +105,7 @@ func newVerify(a *session.App) *cobra.Command {
 }
 
 // check verifies a bundle, and shows how far it is.
-func check(ctx context.Context, a *session.App, name string, file *io.SectionReader, keys []crypto.PublicKey) (b *bundle.Bundle, found []bundle.Finding, err error) {
+func check(ctx context.Context, a *session.App, name string, file *io.SectionReader, keys []crypto.PublicKey) (b *bundle.Bundle, found []bundle.Fault, err error) {
 	err = a.Show(func(observe progress.Observer) error { //nolint:contextcheck // the display ends after the context
 		return shown(observe, "verify", name, func(report func(done, total int64)) error {
 			b, found, err = bundle.Check(ctx, file, keys, report)

@@ -200,7 +200,7 @@ func (o *createFlags) write(
 	ctx context.Context,
 	a *session.App,
 	s *session.Session,
-	plan *bundle.Plan,
+	plan *bundle.Prepared,
 ) error {
 	return shown(s.Observe, "write", o.output, func(report func(done, total int64)) error {
 		fill := func(w io.Writer) error { return plan.Write(ctx, w, report) }

@@ -140,7 +140,7 @@ func (c *LayerCache) Publish(
 	pushed string,
 	t oci.Artifact,
 	built []v1.Image,
-	p attestation.Plan,
+	p attestation.Publication,
 ) error {
 	if c.To == "" {
 		return nil
@@ -160,7 +160,7 @@ func (c *LayerCache) publish(
 	pushed string,
 	t oci.Artifact,
 	built []v1.Image,
-	p attestation.Plan,
+	p attestation.Publication,
 ) error {
 	if c.To != pushed {
 		p.Repository = c.To

@@ -105,7 +105,7 @@ func (o *Output) Publish(
 	a *session.App,
 	s *session.Session,
 	t oci.Artifact,
-	p attestation.Plan,
+	p attestation.Publication,
 ) error {
 	digest, err := t.Digest()
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *Record) AddTo(f *pflag.FlagSet) {
 func (r *Record) Check(
 	getenv func(string) string,
 	signed bool,
-) (out attestation.Record, err error) {
+) (out attestation.BuildDocuments, err error) {
 	out.SBOM = r.sbom
 	out.Provenance = r.provenance != ""
 	if r.provenance == "ci" {

@@ -27,20 +27,20 @@ const (
 	RuleSignature Rule = "signature" // none, or not by the key that is trusted
 )
 
-// Finding is one thing that is wrong with a bundle. As an error it is an [ErrUnsound].
-type Finding struct { //nolint:errname // it is printed as a finding, and is an error where it ends the reading
+// Fault is one thing that is wrong with a bundle. As an error it is an [ErrUnsound].
+type Fault struct { //nolint:errname // it is printed as a finding, and is an error where it ends the reading
 	File    string `json:"file"`             // "" for the bundle as a whole
 	Member  string `json:"member,omitempty"` // "" for the file as a whole
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
 }
 
-func finding(rule Rule, member, format string, args ...any) Finding {
-	return Finding{Member: member, Rule: rule, Message: fmt.Sprintf(format, args...)}
+func fault(rule Rule, member, format string, args ...any) Fault {
+	return Fault{Member: member, Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
 // String is the finding on one line: names of members are whatever the file says.
-func (f Finding) String() string {
+func (f Fault) String() string {
 	text := string(f.Rule) + ": " + f.Message
 	for _, where := range []string{f.Member, f.File} {
 		if where != "" {
@@ -50,13 +50,13 @@ func (f Finding) String() string {
 	return escape.Line(text)
 }
 
-func (f Finding) Error() string { return ErrUnsound.Error() + ": " + f.String() }
+func (f Fault) Error() string { return ErrUnsound.Error() + ": " + f.String() }
 
 // Unwrap makes it an ErrUnsound.
-func (Finding) Unwrap() error { return ErrUnsound }
+func (Fault) Unwrap() error { return ErrUnsound }
 
 // Unsound returns an ErrUnsound when there are findings.
-func Unsound(findings []Finding) error {
+func Unsound(findings []Fault) error {
 	if len(findings) == 0 {
 		return nil
 	}

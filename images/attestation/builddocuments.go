@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// Record says which documents a build gives to its images.
-type Record struct {
+// BuildDocuments says which documents a build gives to its images.
+type BuildDocuments struct {
 	SBOM       documents.Format // "": none
 	Provenance bool
 	Run        documents.Run // who runs the build, by which lock
@@ -31,12 +31,12 @@ type Record struct {
 }
 
 // Empty says whether there are no documents.
-func (r Record) Empty() bool { return r.SBOM == "" && !r.Provenance }
+func (r BuildDocuments) Empty() bool { return r.SBOM == "" && !r.Provenance }
 
 // Documents makes the documents of an artifact: those of each image, and those of the index if
 // there is one, because verifiers ask for what the tag names. Each recipe is that of the image at
 // its position. Equal builds give equal documents.
-func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact, images []v1.Image,
+func (r BuildDocuments) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact, images []v1.Image,
 	recipes []*recipe.Recipe) (all []Document, err error) {
 	top, err := t.Digest()
 	if err != nil {
@@ -77,7 +77,7 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 // bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made
 // from the content of its image. If that is not on this machine, because every layer was found in a
 // registry, bills takes what an earlier build made from the same.
-func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, digests []v1.Hash, images []v1.Image,
+func (r BuildDocuments) bills(ctx context.Context, cache layer.Cache, top v1.Hash, digests []v1.Hash, images []v1.Image,
 	recipes []*recipe.Recipe) (all []Document, err error) {
 	if r.SBOM == "" {
 		return nil, nil
@@ -113,7 +113,7 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, diges
 			return nil, fmt.Errorf("make the SBOM of %s: %w", recipes[n].Target(), err)
 		}
 		whole.Images = append(whole.Images, i)
-		model.Images = []*documents.Image{i}
+		model.Images = []*documents.ImageContent{i}
 		all[n].Body, err = documents.SBOM(model, r.SBOM)
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func areHere(cache layer.Cache, images []v1.Image) bool {
 
 // fillFromRegistry fills all documents with what is attached to the artifact in a registry; false
 // if one is missing there.
-func (r Record) fillFromRegistry(ctx context.Context, top v1.Hash, all []Document) bool {
+func (r BuildDocuments) fillFromRegistry(ctx context.Context, top v1.Hash, all []Document) bool {
 	have := r.Finished.Attached(ctx, top, all[0].Subjects[0])
 	for n, d := range all {
 		all[n].Body = r.attached(have, d)
@@ -154,7 +154,7 @@ func (r Record) fillFromRegistry(ctx context.Context, top v1.Hash, all []Documen
 // attached returns the content of a document that is attached to its subject: with its key, its
 // subject in it, and attested by one of the finder's keys if that has keys. What cannot be read
 // counts as missing.
-func (r Record) attached(have []oci.Attachment, d Document) []byte {
+func (r BuildDocuments) attached(have []oci.Attachment, d Document) []byte {
 	subject := signature.Subjects([]oci.Document{{Desc: v1.Descriptor{Digest: d.Subjects[0]}}}, have)[0]
 	var found [][]byte
 	for _, a := range subject.Attachments {
