@@ -8,7 +8,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -144,11 +143,8 @@ func (m maker) commentsOf(pkg string) (map[string]string, error) {
 		return found, nil
 	}
 	paths, err := filepath.Glob(filepath.Join(m.root, folder, "*.go"))
-	if err == nil && len(paths) == 0 {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the sources of package %s in %s: %w", pkg, folder, err)
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("package %s has no sources in %s: %w", pkg, folder, err)
 	}
 	found := map[string]string{}
 	for _, path := range paths {

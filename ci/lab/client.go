@@ -106,13 +106,14 @@ func (c *Client) start(t testing.TB, r wire.Request) (*Process, error) {
 	c.processes[p.ID] = p
 	c.mu.Unlock()
 	err := c.send(r)
-	if err == nil && !p.wait(startLimit, func() bool { return p.PID != 0 || p.ended }) {
-		err = fmt.Errorf("no answer from the guest within %s", startLimit)
-	} else if err == nil && p.PID == 0 {
-		err = errors.New(p.problem + p.Output())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("start %.200s: %w", strings.Join(r.Args, " "), err)
+		return nil, fmt.Errorf("start %s: %w", p, err)
+	}
+	if !p.wait(startLimit, func() bool { return p.PID != 0 || p.ended }) {
+		return nil, fmt.Errorf("start %s: no answer from the guest within %s", p, startLimit)
+	}
+	if p.PID == 0 {
+		return nil, fmt.Errorf("start %s: %s%s", p, p.problem, p.Output())
 	}
 	return p, nil
 }
@@ -134,10 +135,13 @@ func (c *Client) Run(t testing.TB, r wire.Request, limit time.Duration) (Result,
 func (c *Client) output(t testing.TB, r wire.Request, limit time.Duration) (string, error) {
 	t.Helper()
 	result, err := c.Run(t, r, limit)
-	if err == nil && result.Code != 0 {
-		err = errors.New(result.String())
+	if err != nil {
+		return "", err
 	}
-	return result.Output, err
+	if result.Code != 0 {
+		return "", errors.New(result.String())
+	}
+	return result.Output, nil
 }
 
 // Result is the result of a command.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,8 +145,8 @@ func (s session) specifications(ctx context.Context) {
 			},
 			common...),
 	)
-	gpus, err := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*"))
-	if err == nil && len(gpus) > 0 { // else there is no device that a mock could stand for
+	gpus, _ := filepath.Glob(filepath.Join(s.DevRoot, "dev/nvidia[0-9]*")) //nolint:errcheck // the pattern is valid
+	if len(gpus) > 0 {                                                     // else there is no device that a mock could stand for
 		s.specification(
 			ctx,
 			"nvcdi",
@@ -165,25 +166,26 @@ func (s session) specifications(ctx context.Context) {
 // specification judges the specification that a command prints, and then starts the container.
 func (s session) specification(ctx context.Context, name, vendor, device string, command []string) {
 	c, spec, log := s.start(ctx, name, nil, command...)
-	var err error
-	if c.Code != 0 {
-		err = fmt.Errorf("exit code %d", c.Code)
-	} else if c.Found, err = inventory(spec); err == nil {
-		c.compare(s.Version)
-		err = writeFile(filepath.Join(specDir, vendor+".json"), spec)
-	}
+	err := c.accept(spec, s.Version, filepath.Join(specDir, vendor+".json"))
 	if err != nil {
 		c.problem("%v", err)
 	}
 	s.end(c, log)
-	if err == nil {
-		s.container(ctx, "container of "+name, vendor+"/gpu="+device)
+	if err != nil {
+		return
 	}
+	s.container(ctx, "container of "+name, vendor+"/gpu="+device)
 }
 
-func writeFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// accept judges a specification and writes it where the runtime looks for it.
+func (c *Client) accept(spec []byte, version, path string) (err error) {
+	if c.Code != 0 {
+		return fmt.Errorf("exit code %d", c.Code)
+	}
+	c.Found, err = inventory(spec)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o644)
+	c.compare(version)
+	return errors.Join(os.MkdirAll(specDir, 0o755), os.WriteFile(path, spec, 0o644))
 }

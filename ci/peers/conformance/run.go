@@ -47,18 +47,11 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	err = cmd.Run()
-	if err == nil {
-		err = json.Unmarshal(stdout.Bytes(), &r)
-	}
 	if err != nil {
-		return r, fmt.Errorf(
-			"examine driver root %s: %w: %s",
-			o.Root,
-			err,
-			bytes.TrimSpace(stderr.Bytes()),
-		)
+		said := bytes.TrimSpace(stderr.Bytes())
+		return r, fmt.Errorf("examine driver root %s: %w: %s", o.Root, err, said)
 	}
-	return r, nil
+	return r, json.Unmarshal(stdout.Bytes(), &r)
 }
 
 // Examine is for TestMain. In the process that Run starts it prints the report and ends the
@@ -67,12 +60,8 @@ func Examine() {
 	if os.Getenv(options) == "" {
 		return
 	}
-	var o Options
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	err := json.Unmarshal([]byte(os.Getenv(options)), &o)
-	if err == nil {
-		err = examine(ctx, o, json.NewEncoder(os.Stdout))
-	}
+	err := examine(ctx, os.Getenv(options), json.NewEncoder(os.Stdout))
 	cancel()
 	status := 0
 	if err != nil {
@@ -83,7 +72,11 @@ func Examine() {
 }
 
 // examine enters the world and runs every program.
-func examine(ctx context.Context, o Options, out *json.Encoder) error {
+func examine(ctx context.Context, text string, out *json.Encoder) error {
+	var o Options
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
 	if err := world(o.Consumer, o.Root); err != nil {
 		return fmt.Errorf("prepare a private world for the consumers of %s: %w", o.Root, err)
 	}

@@ -32,17 +32,18 @@ func main() {
 		os.Exit(2)
 	}
 	answers, err := ask(context.Background(), m)
-	text, different := table(answers)
-	if err == nil {
-		_, err = os.Stdout.WriteString(text)
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-check:", err)
 	}
 	switch {
 	case errors.Is(err, errNoGPU):
 		os.Exit(3)
-	case err != nil || different:
+	case err != nil:
+		os.Exit(1)
+	}
+	text, different := table(answers)
+	fmt.Print(text)
+	if different {
 		os.Exit(1)
 	}
 }

@@ -102,7 +102,8 @@ func open(ctx context.Context, m machine) (*session, error) {
 // find returns the path of the first file of a name, "" if there is none.
 func (m machine) find(dirs []string, name string) string {
 	for _, dir := range dirs {
-		if found, err := filepath.Glob(m.path(dir, name)); err == nil && len(found) > 0 {
+		found, _ := filepath.Glob(m.path(dir, name)) //nolint:errcheck // the pattern is valid
+		if len(found) > 0 {
 			return found[0]
 		}
 	}
@@ -139,10 +140,11 @@ func (s *session) askSMI(ctx context.Context) (code int, err error) {
 	}
 	var report smiReport
 	err = xml.Unmarshal(r.Stdout, &report)
-	if err == nil {
-		s.ref = report
+	if err != nil {
+		return 0, err
 	}
-	return 0, err
+	s.ref = report
+	return 0, nil
 }
 
 // isAt says whether the GPU has an address as the kernel writes it: 0000:05:00.0.

@@ -1,7 +1,6 @@
 package supplychain
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -67,10 +66,11 @@ func loopback() error {
 	if err != nil {
 		return err
 	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	req, err := unix.NewIfreq("lo")
-	if err == nil {
-		req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, unix.Close(fd))
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }

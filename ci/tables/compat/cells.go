@@ -148,18 +148,18 @@ func against(m *matrix.Matrix, c *cell) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", c, err)
 	}
-	rule := "kernel limit"
-	err = recipe.CheckKernel(targets[0].Driver, c.Kernel.Release)
-	if err == nil {
-		rule = driverinfo.KernelBroken
-		err = recipe.CheckFlavours(
-			targets[0].Driver,
-			distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version},
-			[]string{c.Flavour},
-		)
+	because := func(rule string, err error) string {
+		return rule + ": " + strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": ")
 	}
+	driver := targets[0].Driver
+	err = recipe.CheckKernel(driver, c.Kernel.Release)
 	if err != nil {
-		return rule + ": " + strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": "), nil
+		return because("kernel limit", err), nil
+	}
+	k := distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version}
+	err = recipe.CheckFlavours(driver, k, []string{c.Flavour})
+	if err != nil {
+		return because(driverinfo.KernelBroken, err), nil
 	}
 	return "", nil
 }

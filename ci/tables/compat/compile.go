@@ -150,10 +150,11 @@ func (l *laboratory) compile(ctx context.Context, c *cell) (compiler string, err
 	}
 	_, log, failed := command(ctx, l.program, args...)
 	compiler, problem, err := outcome(log, failed)
-	if err == nil {
-		c.Result = &result{Error: problem, Source: source}
+	if err != nil {
+		return compiler, err
 	}
-	return compiler, err
+	c.Result = &result{Error: problem, Source: source}
+	return compiler, nil
 }
 
 var (

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -175,26 +174,29 @@ func unpackDriver(ctx context.Context, dir, digest, to string) error {
 		return err
 	}
 	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
 	found := 0
 	for i, h := range config.History {
-		if err == nil &&
-			(strings.HasSuffix(h.CreatedBy, ": user-mode driver") || strings.HasSuffix(h.CreatedBy, ": kernel sources")) {
-			found++
-			var content io.ReadCloser
-			content, err = layers[i].Uncompressed()
-			if err == nil {
-				unpack := exec.CommandContext(ctx, "tar", "-xf-", "-C", to)
-				unpack.Stdin = content
-				err = errors.Join(unpack.Run(), content.Close())
-			}
+		if !strings.HasSuffix(h.CreatedBy, ": user-mode driver") &&
+			!strings.HasSuffix(h.CreatedBy, ": kernel sources") {
+			continue
+		}
+		found++
+		content, err := layers[i].Uncompressed()
+		if err != nil {
+			return err
+		}
+		unpack := exec.CommandContext(ctx, "tar", "-xf-", "-C", to)
+		unpack.Stdin = content
+		err = errors.Join(unpack.Run(), content.Close())
+		if err != nil {
+			return err
 		}
 	}
-	if err == nil && found != 2 {
-		err = fmt.Errorf(
-			"the image has %d of the 2 layers with the driver: %+v",
-			found,
-			config.History,
-		)
+	if found != 2 {
+		return fmt.Errorf("the image has %d of the 2 layers with the driver: %+v", found, config.History)
 	}
-	return err
+	return nil
 }

@@ -102,9 +102,10 @@ func compare(folder fs.FS, at time.Time) (*comparison, error) {
 		}
 		for _, name := range names {
 			text, err := fs.ReadFile(folder, name)
-			if err == nil {
-				err = source.read(name, string(text))
+			if err != nil {
+				return nil, err // it names the file
 			}
+			err = source.read(name, string(text))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

@@ -149,11 +149,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // without one, and what answers it with the state locked. An answer of nil is that of a path that there is not.
 func (s *Server) Handle(does, pattern, kind string, answer func(*http.Request) (any, error)) {
 	s.calls.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
-		err := s.State.refusal(does, kind, req)
-		var object any
-		if err == nil {
-			object, err = answer(req)
-		}
+		object, err := s.State.answer(does, kind, req, answer)
 		switch e, isStatus := errors.AsType[*apierrors.StatusError](err); {
 		case err != nil && !isStatus:
 			object = Refuse(http.StatusBadRequest, "%v", err).ErrStatus
@@ -203,6 +199,15 @@ func (st *State) refusal(does, kind string, req *http.Request) error {
 	return nil
 }
 
+// answer calls what answers a request, unless it is refused.
+func (st *State) answer(does, kind string, req *http.Request, call func(*http.Request) (any, error)) (any, error) {
+	err := st.refusal(does, kind, req)
+	if err != nil {
+		return nil, err
+	}
+	return call(req)
+}
+
 func (st *State) pod(req *http.Request) (any, error) {
 	pod, ok := st.Pods[req.PathValue("namespace")+"/"+req.PathValue("name")]
 	if !ok {
@@ -225,39 +230,42 @@ func patched[V any](object V, merge func(document, patch []byte) ([]byte, error)
 		return after, err
 	}
 	document, err := json.Marshal(object)
-	if err == nil {
-		document, err = merge(document, patch)
+	if err != nil {
+		return after, err
 	}
-	if err == nil {
-		err = Decode(bytes.NewReader(document), &after)
+	document, err = merge(document, patch)
+	if err != nil {
+		return after, err
 	}
-	return after, err
+	return after, Decode(bytes.NewReader(document), &after)
 }
 
 func (st *State) patchStatus(req *http.Request) (any, error) {
 	after, err := patched(st.Node, func(document, patch []byte) ([]byte, error) {
 		return strategicpatch.StrategicMergePatch(document, patch, corev1.Node{})
 	}, req)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range after.Status.Conditions {
 		if c.Type == "" || !slices.Contains([]corev1.ConditionStatus{"True", "False", "Unknown"}, c.Status) || c.LastHeartbeatTime.IsZero() {
 			return nil, Refuse(http.StatusUnprocessableEntity, "condition %+v", c)
 		}
 	}
-	if err == nil {
-		st.Node.Status = after.Status
-	}
-	return &st.Node, err
+	st.Node.Status = after.Status
+	return &st.Node, nil
 }
 
 func (st *State) patchNode(req *http.Request) (any, error) {
 	after, err := patched(st.Node, jsonpatch.MergePatch, req)
-	if err == nil && after.ResourceVersion != st.Node.ResourceVersion {
+	if err != nil {
+		return nil, err
+	}
+	if after.ResourceVersion != st.Node.ResourceVersion {
 		return nil, Refuse(http.StatusConflict, "the object has been modified")
 	}
-	if err == nil {
-		st.Node = after
-	}
-	return &st.Node, err
+	st.Node = after
+	return &st.Node, nil
 }
 
 func (st *State) event(namespace, name string) int {
@@ -270,10 +278,11 @@ func (st *State) patchEvent(req *http.Request) (any, error) {
 		return nil, Refuse(http.StatusNotFound, "events %q not found", req.PathValue("name"))
 	}
 	after, err := patched(*st.Events[i], jsonpatch.MergePatch, req)
-	if err == nil {
-		st.Events[i] = &after
+	if err != nil {
+		return nil, err
 	}
-	return &after, err
+	st.Events[i] = &after
+	return &after, nil
 }
 
 func (st *State) createEvent(req *http.Request) (any, error) {

@@ -106,10 +106,8 @@ func (a *Archive) payload(
 	} else {
 		err = writeTar(ctx, c, entries())
 	}
-	if err == nil {
-		_, err = c.Write(a.Trailer)
-	}
-	return errors.Join(err, c.Close())
+	_, trailed := c.Write(a.Trailer)
+	return errors.Join(err, trailed, c.Close())
 }
 
 // compress compresses as NVIDIA's makeself does, without an integrity check of xz.

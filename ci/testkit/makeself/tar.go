@@ -168,9 +168,11 @@ func (e entry) write(t *tar.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer content.Close()
 	err = t.WriteHeader(hdr)
-	if err == nil {
-		_, err = io.Copy(t, content)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, content.Close())
+	_, err = io.Copy(t, content)
+	return err
 }

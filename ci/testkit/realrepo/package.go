@@ -135,10 +135,11 @@ func (p Package) paths(t testing.TB) (all []string) {
 		return all
 	}
 	require.NoError(t, filepath.WalkDir(p.Tree, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			all = append(all, strings.TrimPrefix(name, p.Tree))
+		if err != nil || d.IsDir() {
+			return err
 		}
-		return err
+		all = append(all, strings.TrimPrefix(name, p.Tree))
+		return nil
 	}))
 	return all
 }

@@ -126,12 +126,8 @@ func Compress(t testing.TB, ending string, data []byte) []byte {
 	default:
 		t.Fatalf("no compression has the ending %q", ending)
 	}
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
 	require.NoError(t, err)
+	require.Value(w.Write(data))(t)
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }

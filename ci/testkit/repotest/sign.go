@@ -56,11 +56,8 @@ func KeyOf(name string, c *packet.Config) *openpgp.Entity {
 func Armour(t testing.TB, kind string, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := armor.Encode(&b, kind, nil)
-	if err == nil {
-		err = errors.Join(write(w), w.Close())
-	}
-	require.NoError(t, err)
+	w := require.Value(armor.Encode(&b, kind, nil))(t)
+	require.NoError(t, errors.Join(write(w), w.Close()))
 	return b.String() + "\n"
 }
 
@@ -98,11 +95,8 @@ func Clearsigned(t testing.TB, text string, when time.Time, keys ...*openpgp.Ent
 		private = append(private, e.PrivateKey)
 	}
 	var b bytes.Buffer
-	w, err := clearsign.EncodeMulti(&b, private, At(when))
-	if err == nil {
-		_, err = io.WriteString(w, text)
-		err = errors.Join(err, w.Close())
-	}
-	require.NoError(t, err)
+	w := require.Value(clearsign.EncodeMulti(&b, private, At(when)))(t)
+	require.Value(io.WriteString(w, text))(t)
+	require.NoError(t, w.Close())
 	return append(b.Bytes(), '\n')
 }

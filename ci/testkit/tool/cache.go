@@ -80,9 +80,11 @@ func prune(pattern string, keep int, unused time.Duration) error {
 	paths, err := filepath.Glob(pattern)
 	used := map[string]time.Time{}
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil { // otherwise another process has removed it
-			used[path] = info.ModTime()
+		info, gone := os.Stat(path)
+		if gone != nil { // another process has removed it
+			continue
 		}
+		used[path] = info.ModTime()
 	}
 	slices.SortFunc(paths, func(a, b string) int { return used[b].Compare(used[a]) })
 	for _, path := range paths[min(keep, len(paths)):] {

@@ -91,16 +91,14 @@ func Build(ctx context.Context, out, folder string, env ...string) error {
 // Project returns the project's folder: the nearest one above the test's own that has its go.mod.
 func Project() (string, error) {
 	dir, err := os.Getwd()
-	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil &&
-			bytes.HasPrefix(text, []byte("module github.com/driver-container/driver-container\n")) {
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:errcheck // most folders have none
+		if bytes.HasPrefix(text, []byte("module github.com/driver-container/driver-container\n")) {
 			return dir, nil
 		}
 	}
-	return "", errors.Join(
-		err,
-		errors.New(
-			"the project's go.mod is in none of the folders above: tests run inside of its checkout",
-		),
-	)
+	return "", errors.New("the project's go.mod is in none of the folders above: tests run inside of its checkout")
 }

@@ -36,13 +36,18 @@ func main() {
 		os.Exit(2)
 	}
 	data, err := os.ReadFile(os.Args[2])
-	if err == nil {
-		err = kinds[os.Args[1]](data)
-	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "validate: %s: %v\n", os.Args[2], err)
-		os.Exit(1)
+		fail(err)
 	}
+	err = kinds[os.Args[1]](data)
+	if err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintf(os.Stderr, "validate: %s: %v\n", os.Args[2], err)
+	os.Exit(1)
 }
 
 func validateSPDX(data []byte) error {
