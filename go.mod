@@ -3,6 +3,7 @@ module github.com/driver-container/driver-container
 go 1.26.8
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/ProtonMail/go-crypto v1.5.2
 	github.com/ThalesGroup/crypto11 v1.5.0

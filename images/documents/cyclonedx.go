@@ -9,96 +9,33 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Parts of CycloneDX 1.6 in JSON, as far as documents have them.
-type (
-	cdxDocument struct {
-		Schema      string `json:"$schema"`
-		Format      string `json:"bomFormat"`
-		SpecVersion string `json:"specVersion"`
-		Serial      string `json:"serialNumber,omitempty"`
-		Version     int    `json:"version"`
-		Metadata    struct {
-			Timestamp string `json:"timestamp"`
-			Tools     struct {
-				Components []cdxComponent `json:"components"`
-			} `json:"tools"`
-			Component cdxComponent `json:"component"`
-		} `json:"metadata"`
-		Components   []cdxComponent  `json:"components"`
-		Dependencies []cdxDependency `json:"dependencies"`
-	}
-	cdxComponent struct {
-		Type       string         `json:"type"`
-		Ref        string         `json:"bom-ref,omitempty"`
-		Supplier   *cdxSupplier   `json:"supplier,omitempty"`
-		Name       string         `json:"name"`
-		Version    string         `json:"version,omitempty"`
-		Scope      string         `json:"scope,omitempty"`
-		Hashes     []cdxHash      `json:"hashes,omitempty"`
-		Licenses   []cdxLicence   `json:"licenses,omitempty"`
-		CPE        string         `json:"cpe,omitempty"`
-		PURL       string         `json:"purl,omitempty"`
-		Pedigree   *cdxPedigree   `json:"pedigree,omitempty"`
-		References []cdxReference `json:"externalReferences,omitempty"`
-		Properties []cdxProperty  `json:"properties,omitempty"`
-	}
-	cdxSupplier struct {
-		Name string `json:"name"`
-	}
-	cdxHash struct {
-		Algorithm string `json:"alg"`
-		Content   string `json:"content"`
-	}
-	cdxLicence struct {
-		Expression string          `json:"expression,omitempty"`
-		License    *cdxLicenceText `json:"license,omitempty"`
-	}
-	cdxLicenceText struct {
-		Name string   `json:"name"`
-		Text *cdxText `json:"text,omitempty"`
-	}
-	cdxText struct {
-		ContentType string `json:"contentType"`
-		Content     string `json:"content"`
-	}
-	cdxPedigree struct {
-		Ancestors []cdxComponent `json:"ancestors,omitempty"`
-		Patches   []cdxPatch     `json:"patches,omitempty"`
-	}
-	cdxPatch struct {
-		Type string `json:"type"` // "unofficial": not from the supplier of what it changes
-		// of the component that is the patch, as CycloneDX refers to parts of a document
-		Diff cdxReference `json:"diff"`
-	}
-	cdxReference struct {
-		Type string `json:"type,omitempty"`
-		URL  string `json:"url"`
-	}
-	cdxProperty struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	}
-	cdxDependency struct {
-		Ref       string   `json:"ref"`
-		DependsOn []string `json:"dependsOn,omitempty"`
-	}
+	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
 // cdxTypes are the types of components, by SPDX's purposes.
-var cdxTypes = map[string]string{
-	"CONTAINER": "container", "OPERATING-SYSTEM": "operating-system", "APPLICATION": "application", "FIRMWARE": "firmware", "FILE": "file", "SOURCE": "file",
+var cdxTypes = map[string]cdx.ComponentType{
+	"CONTAINER":        cdx.ComponentTypeContainer,
+	"OPERATING-SYSTEM": cdx.ComponentTypeOS,
+	"APPLICATION":      cdx.ComponentTypeApplication,
+	"FIRMWARE":         cdx.ComponentTypeFirmware,
+	"FILE":             cdx.ComponentTypeFile,
+	"SOURCE":           cdx.ComponentTypeFile,
+}
+
+// filled returns a list as the library has it, where nil is none.
+func filled[T any](all []T) *[]T {
+	if len(all) == 0 {
+		return nil
+	}
+	return &all
 }
 
 func (g *graph) cycloneDX() ([]byte, error) {
 	list, relations := g.sorted()
-	d := cdxDocument{Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
-	d.Metadata.Timestamp = g.created.Format(time.RFC3339)
-	d.Metadata.Tools.Components = []cdxComponent{{Type: "application", Name: "driver-build", Version: g.model.Tool.Version}}
 	below := map[string][]string{} // what a component needs, by its id
-	ancestors := map[string]string{}
-	patches := map[string][]cdxPatch{}
+	pedigrees := map[string]*cdx.Pedigree{}
+	patches := map[string][]cdx.Patch{}
 	bases := map[string]bool{}
 	for _, r := range relations {
 		switch r.kind {
@@ -107,99 +44,124 @@ func (g *graph) cycloneDX() ([]byte, error) {
 		case variantOf, buildDependencyOf:
 			below[r.to] = append(below[r.to], r.from)
 		case patchApplied:
+			// of the component that is the patch, as CycloneDX refers to parts of a document
 			at := cmp.Or(g.components[r.from].download, "#"+r.from)
-			patches[r.to] = append(patches[r.to], cdxPatch{"unofficial", cdxReference{URL: at}})
+			patch := cdx.Patch{Type: cdx.PatchTypeUnofficial, Diff: &cdx.Diff{URL: at}}
+			patches[r.to] = append(patches[r.to], patch)
+			pedigrees[r.to] = &cdx.Pedigree{Patches: filled(patches[r.to])}
 		case descendantOf:
-			ancestors[r.from], bases[r.to] = r.to, true
+			base := g.cdx(g.components[r.to])
+			pedigrees[r.from] = &cdx.Pedigree{Ancestors: &[]cdx.Component{base}}
+			bases[r.to] = true
 		}
 	}
+	var top cdx.Component
+	var components []cdx.Component
 	for _, c := range list {
 		if bases[c.id] {
 			continue
 		}
 		component := g.cdx(c)
-		if base, ok := ancestors[c.id]; ok {
-			component.Pedigree = &cdxPedigree{Ancestors: []cdxComponent{g.cdx(g.components[base])}}
-		}
-		if of, ok := patches[c.id]; ok {
-			component.Pedigree = &cdxPedigree{Patches: of}
-		}
+		component.Pedigree = pedigrees[c.id]
 		if c.id == g.top {
-			d.Metadata.Component = component
+			top = component
 		} else {
-			d.Components = append(d.Components, component)
+			components = append(components, component)
 		}
 	}
+	var dependencies []cdx.Dependency
 	for _, id := range slices.Sorted(maps.Keys(below)) {
 		slices.Sort(below[id])
-		d.Dependencies = append(d.Dependencies, cdxDependency{id, below[id]})
+		needs := below[id]
+		dependencies = append(dependencies, cdx.Dependency{Ref: id, Dependencies: &needs})
+	}
+	tool := cdx.Component{
+		Type: cdx.ComponentTypeApplication, Name: "driver-build", Version: g.model.Tool.Version,
+	}
+	d := cdx.BOM{
+		JSONSchema:  "http://cyclonedx.org/schema/bom-1.6.schema.json",
+		BOMFormat:   cdx.BOMFormat,
+		SpecVersion: cdx.SpecVersion1_6,
+		Version:     1,
+		Metadata: &cdx.Metadata{
+			Timestamp: g.created.Format(time.RFC3339),
+			Tools:     &cdx.ToolsChoice{Components: &[]cdx.Component{tool}},
+			Component: &top,
+		},
+		Components:   filled(components),
+		Dependencies: filled(dependencies),
 	}
 	sum, err := contentSum(d)
 	if err != nil {
 		return nil, err
 	}
 	// a UUID of version 8: its maker decides what is in it
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
-	d.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+	sum[6] = sum[6]&0x0f | 0x80
+	sum[8] = sum[8]&0x3f | 0x80
+	d.SerialNumber = fmt.Sprintf(
+		"urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16],
+	)
 	return encode(d)
 }
 
-func (g *graph) cdx(c component) cdxComponent {
-	out := cdxComponent{
-		Type:    cmp.Or(cdxTypes[c.purpose], "library"),
-		Ref:     c.id,
-		Name:    c.name,
-		Version: c.version,
-		PURL:    c.purl,
-		CPE:     c.cpe,
+func (g *graph) cdx(c component) cdx.Component {
+	out := cdx.Component{
+		Type:       cmp.Or(cdxTypes[c.purpose], cdx.ComponentTypeLibrary),
+		BOMRef:     c.id,
+		Name:       c.name,
+		Version:    c.version,
+		PackageURL: c.purl,
+		CPE:        c.cpe,
 	}
 	if c.buildOnly {
-		out.Scope = "excluded"
+		out.Scope = cdx.ScopeExcluded
 	}
 	if c.supplier != "" {
-		out.Supplier = &cdxSupplier{c.supplier}
+		out.Supplier = &cdx.OrganizationalEntity{Name: c.supplier}
 	}
+	var hashes []cdx.Hash
 	for _, s := range c.sums {
-		out.Hashes = append(
-			out.Hashes,
-			cdxHash{strings.Replace(s.algorithm, "SHA", "SHA-", 1), s.hex},
-		)
+		algorithm := cdx.HashAlgorithm(strings.Replace(s.algorithm, "SHA", "SHA-", 1))
+		hashes = append(hashes, cdx.Hash{Algorithm: algorithm, Value: s.hex})
 	}
+	out.Hashes = filled(hashes)
 	if c.licence != "" {
-		out.Licenses = []cdxLicence{g.cdxLicence(c)}
+		out.Licenses = &cdx.Licenses{g.cdxLicence(c)}
 	}
 	if c.download != "" {
-		out.References = []cdxReference{{"distribution", c.download}}
-	}
-	for _, f := range append([]fact{{"path", c.path}, {"built from", c.source}}, c.facts...) {
-		if f.value != "" {
-			out.Properties = append(
-				out.Properties,
-				cdxProperty{"driver-container:" + strings.ReplaceAll(f.name, " ", "-"), f.value},
-			)
+		out.ExternalReferences = &[]cdx.ExternalReference{
+			{Type: cdx.ERTypeDistribution, URL: c.download},
 		}
 	}
+	var properties []cdx.Property
+	for _, f := range append([]fact{{"path", c.path}, {"built from", c.source}}, c.facts...) {
+		if f.value != "" {
+			name := "driver-container:" + strings.ReplaceAll(f.name, " ", "-")
+			properties = append(properties, cdx.Property{Name: name, Value: f.value})
+		}
+	}
+	out.Properties = filled(properties)
 	return out
 }
 
 // cdxLicence is the licence of a component. The text of one that SPDX's list does not have is there
 // once.
-func (g *graph) cdxLicence(c component) cdxLicence {
+func (g *graph) cdxLicence(c component) cdx.LicenseChoice {
 	own, ok := g.licences[c.licence]
 	first := "Component-" + g.model.Images[0].Arch + "-"
 	if c.licence == g.licenceID {
-		own = licenceText{"Licence of NVIDIA's driver", g.licence}
+		own = licenceText{driverLicence, g.licence}
 		ok = true
 		first = "Driver-"
 	}
 	if !ok {
-		return cdxLicence{Expression: c.licence}
+		return cdx.LicenseChoice{Expression: c.licence}
 	}
-	licence := &cdxLicenceText{Name: own.name}
+	licence := &cdx.License{Name: own.name}
 	if strings.HasPrefix(c.id, first) {
-		licence.Text = &cdxText{"text/plain", own.text}
+		licence.Text = &cdx.AttachedText{ContentType: "text/plain", Content: own.text}
 	}
-	return cdxLicence{License: licence}
+	return cdx.LicenseChoice{License: licence}
 }
 
 // contentSum identifies a document by its content.

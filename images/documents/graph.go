@@ -88,6 +88,8 @@ const (
 const (
 	documentID = "DOCUMENT" // what SPDX calls the document itself
 	nvidia     = "NVIDIA Corporation"
+
+	driverLicence = "Licence of NVIDIA's driver"
 )
 
 func newGraph(m Model) *graph {

@@ -21,7 +21,7 @@ const (
 )
 
 // SBOMMethod is raised when documents of the same image and recipe say something else than before.
-const SBOMMethod = 2
+const SBOMMethod = 3
 
 var formats = map[Format]struct{ predicate, media string }{
 	SPDX: {
