@@ -19,6 +19,16 @@ var (
 	ErrIndex = failure.New(failure.Content, "inconsistent repository")
 )
 
+// BadSources returns ErrSources with what is wrong.
+func BadSources(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrSources, fmt.Errorf(format, args...))
+}
+
+// BadIndex returns ErrIndex with what is wrong.
+func BadIndex(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrIndex, fmt.Errorf(format, args...))
+}
+
 // Mirror says by which addresses those of package repositories are replaced. The zero value
 // replaces none.
 type Mirror struct {
@@ -38,20 +48,18 @@ func ParseMirror(text string) (m Mirror, err error) {
 			to = word
 		}
 		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
-			return m, fmt.Errorf(
-				"mirror %q: %w: want URL or PREFIX=URL",
+			return m, BadSources(
+				"mirror %q: want URL or PREFIX=URL",
 				redact.URL(to),
-				ErrSources,
 			)
 		}
 		switch to = strings.TrimSuffix(to, "/"); {
 		case from != "":
 			m.prefixes[strings.TrimSuffix(from, "/")] = to
 		case m.Bare != "":
-			return m, fmt.Errorf(
-				"mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one",
+			return m, BadSources(
+				"mirror %q: two URLs without a prefix; want HOST/PATH=URL for all but one",
 				redact.URL(to),
-				ErrSources,
 			)
 		default:
 			m.Bare = to
@@ -108,10 +116,10 @@ func (m Mirror) Unmatched(addresses []string) error {
 	for i, a := range addresses {
 		addresses[i] = redact.URL(a)
 	}
-	return fmt.Errorf(
-		"mirror %q: %w: none of the sources begins with it; they are %s",
+	return BadSources(
+		"mirror %q: none of the sources begins with it; they are %s",
 		m,
-		ErrSources,
+
 		strings.Join(addresses, ", "),
 	)
 }

@@ -69,10 +69,10 @@ func exceeded(t *testing.T) map[string]struct {
 		"distros/dpkg.maxData":         {func() error { return deb(t, nil, tarOf(t, tar.Header{Name: "a", Size: 4<<30 + 1}), 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxEntries":      {func() error { return deb(t, nil, many(t, 100_001), 0) }, dpkg.ErrFormat},
 		"distros/compression.MaxWindow": {func() error {
-			if unpack(".xz", xzDictionary) == nil {
+			if unpack(compression.XZ, xzDictionary) == nil {
 				return nil
 			}
-			return unpack(".zst", zstdWindow(28))
+			return unpack(compression.Zstd, zstdWindow(28))
 		}, compression.ErrTooLarge},
 
 		"distros/rpm/rpmfile.maxIndex": {func() error { return header(0x10000, 16) }, rpmfile.ErrFormat},
@@ -259,8 +259,8 @@ func deb(t *testing.T, control []repotest.File, data []byte, ignored int) error 
 	return d.Data(func(*tar.Header, io.Reader) error { return nil })
 }
 
-func unpack(ending string, data []byte) error {
-	r, err := dpkg.Unpack(bytes.NewReader(data), ending, 1<<30, nil)
+func unpack(kind string, data []byte) error {
+	r, err := compression.NewReader(bytes.NewReader(data), kind)
 	if err != nil {
 		return err
 	}

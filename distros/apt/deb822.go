@@ -16,7 +16,7 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 	n := 0
 	for p, err := range dpkg.ReadParagraphs(bytes.NewReader(data)) {
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
+			return nil, distros.BadSources("%s: %w", name, err)
 		}
 		n++
 		s := Source{Origin: fmt.Sprintf("%s (entry %d)", name, n)}
@@ -25,10 +25,9 @@ func parseDeb822(name string, data []byte) ([]Source, error) {
 		}
 		types := strings.Fields(p.Get("Types"))
 		if len(types) == 0 {
-			return nil, fmt.Errorf(
-				"%s: %w: no Types field, want Types: deb",
+			return nil, distros.BadSources(
+				"%s: no Types field, want Types: deb",
 				s.Origin,
-				distros.ErrSources,
 			)
 		}
 		if !slices.Contains(types, "deb") {
@@ -49,7 +48,7 @@ func (s *Source) fromParagraph(p dpkg.Paragraph) error {
 	s.Suites = strings.Fields(p.Get("Suites"))
 	s.Components = strings.Fields(p.Get("Components"))
 	if len(s.URIs) == 0 {
-		return fmt.Errorf("%s: %w: no URIs field", s.Origin, distros.ErrSources)
+		return distros.BadSources("%s: no URIs field", s.Origin)
 	}
 	for _, f := range []struct{ field, option string }{
 		{"Architectures", "arch"},

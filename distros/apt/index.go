@@ -169,10 +169,10 @@ func (e *entry) check(p dpkg.Paragraph) error {
 		_, err = dpkg.ParseVersion(e.version)
 	}
 	if err != nil {
-		return fmt.Errorf(
-			"package repository %s: %w: package %s %s: %w",
+		return distros.BadIndex(
+			"package repository %s: package %s %s: %w",
 			e.repo.name(),
-			distros.ErrIndex,
+
 			e.name,
 			e.version,
 			err,

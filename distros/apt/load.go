@@ -117,10 +117,10 @@ func (r *repo) lacks(component, arch string) (note string, err error) {
 	}
 	archs := r.rel.architectures
 	if len(archs) == 0 || slices.Contains(archs, arch) || slices.Contains(archs, "all") {
-		return "", fmt.Errorf(
-			"package repository %s: %w: its Release file lists no index of component %s for %s",
+		return "", distros.BadIndex(
+			"package repository %s: its Release file lists no index of component %s for %s",
 			r.name(),
-			distros.ErrIndex,
+
 			component,
 			arch,
 		)
@@ -155,7 +155,7 @@ func (j job) choices() []choice {
 func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 	choices := j.choices()
 	if len(choices) == 0 {
-		return nil, fmt.Errorf("%w: the Release file does not list it", distros.ErrIndex)
+		return nil, distros.BadIndex("the Release file does not list it")
 	}
 	// A form that is already in the store saves a download, whatever its compression.
 	slices.SortStableFunc(choices, func(a, b choice) int {
@@ -166,9 +166,9 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		plain.Size = maxIndex
 	}
 	if plain.Size > maxIndex {
-		return nil, fmt.Errorf(
-			"%w: it has %d bytes, more than the %d allowed",
-			distros.ErrIndex,
+		return nil, distros.BadIndex(
+			"it has %d bytes, more than the %d allowed",
+
 			plain.Size,
 			maxIndex,
 		)
@@ -195,7 +195,7 @@ func (j job) load(ctx context.Context, o Options) ([]entry, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", distros.ErrIndex, err)
+		return nil, distros.BadIndex("%w", err)
 	}
 	return entries, nil
 }

@@ -21,10 +21,10 @@ func parseOneLine(name string, data []byte) ([]Source, error) {
 		}
 		origin := fmt.Sprintf("%s:%d", name, n)
 		if kind != "deb" {
-			return nil, fmt.Errorf(
-				"%s: %w: a line begins with %.40q, want deb or deb-src",
+			return nil, distros.BadSources(
+				"%s: a line begins with %.40q, want deb or deb-src",
 				origin,
-				distros.ErrSources,
+
 				kind,
 			)
 		}
@@ -44,19 +44,18 @@ func parseEntry(origin, rest string) (Source, error) {
 	if strings.HasPrefix(rest, "[") {
 		options, after, ok := strings.Cut(rest[1:], "]")
 		if !ok {
-			return s, fmt.Errorf(
-				"%s: %w: options without a closing bracket",
+			return s, distros.BadSources(
+				"%s: options without a closing bracket",
 				origin,
-				distros.ErrSources,
 			)
 		}
 		for o := range strings.FieldsSeq(options) {
 			key, value, ok := strings.Cut(o, "=")
 			if !ok {
-				return s, fmt.Errorf(
-					"%s: %w: option %.60q, want name=value",
+				return s, distros.BadSources(
+					"%s: option %.60q, want name=value",
 					origin,
-					distros.ErrSources,
+
 					o,
 				)
 			}
@@ -70,18 +69,16 @@ func parseEntry(origin, rest string) (Source, error) {
 		return s, nil // its name has brackets and blanks, and nothing can be read from it
 	}
 	if strings.ContainsAny(rest, `"[]`) {
-		return s, fmt.Errorf(
-			"%s: %w: quotes and brackets in URI or suite are not supported",
+		return s, distros.BadSources(
+			"%s: quotes and brackets in URI or suite are not supported",
 			origin,
-			distros.ErrSources,
 		)
 	}
 	words := strings.Fields(rest)
 	if len(words) < 2 {
-		return s, fmt.Errorf(
-			"%s: %w: want deb URI suite [component ...]",
+		return s, distros.BadSources(
+			"%s: want deb URI suite [component ...]",
 			origin,
-			distros.ErrSources,
 		)
 	}
 	s.URIs = words[:1]
@@ -97,10 +94,10 @@ func (s *Source) option(key string, values []string) error {
 	flag := func(into *bool, invert bool) error {
 		v, ok := truth(strings.Join(values, ","))
 		if !ok {
-			return fmt.Errorf(
-				"%s: %w: %s is %.40q, want yes or no",
+			return distros.BadSources(
+				"%s: %s is %.40q, want yes or no",
 				s.Origin,
-				distros.ErrSources,
+
 				key,
 				strings.Join(values, ","),
 			)
@@ -112,10 +109,9 @@ func (s *Source) option(key string, values []string) error {
 	case "arch", "arch+":
 		s.Architectures = append(s.Architectures, values...)
 	case "arch-":
-		return fmt.Errorf(
-			"%s: %w: arch-= is not supported; name the architectures with arch=",
+		return distros.BadSources(
+			"%s: arch-= is not supported; name the architectures with arch=",
 			s.Origin,
-			distros.ErrSources,
 		)
 	case "signed-by":
 		for _, v := range values {

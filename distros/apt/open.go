@@ -71,9 +71,8 @@ func (r *repo) name() string { return redact.URL(r.base) + " " + r.suite }
 // pgp.ErrSignature, pgp.ErrExpired, distros.ErrIndex, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf(
-			"open package repositories: %w: a fetch client, a root and an architecture are needed",
-			distros.ErrSources,
+		return nil, distros.BadSources(
+			"open package repositories: a fetch client, a root and an architecture are needed",
 		)
 	}
 	if o.Now.IsZero() {
@@ -132,9 +131,9 @@ func (r *Releases) plan() error {
 		}
 	}
 	if len(r.repos) == 0 {
-		return fmt.Errorf(
-			"open package repositories: %w: none is configured for architecture %s",
-			distros.ErrSources,
+		return distros.BadSources(
+			"open package repositories: none is configured for architecture %s",
+
 			o.Arch,
 		)
 	}

@@ -75,7 +75,7 @@ func parseRelease(text []byte) (*release, error) {
 		)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: Release file: %w", distros.ErrIndex, err)
+		return nil, distros.BadIndex("Release file: %w", err)
 	}
 	return r, nil
 }
@@ -130,9 +130,9 @@ func parseDate(text string) (date time.Time, err error) {
 // check compares a Release file with the request and with the clock.
 func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 	if !r.date.IsZero() && r.date.After(now.Add(24*time.Hour)) {
-		return fmt.Errorf(
-			"%w: its Date, %s, is in the future; is this machine's clock right?",
-			distros.ErrIndex,
+		return distros.BadIndex(
+			"its Date, %s, is in the future; is this machine's clock right?",
+
 			r.date.Format(time.RFC3339),
 		)
 	}
@@ -150,9 +150,9 @@ func (r *release) check(suite string, now time.Time, allowExpired bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf(
-		"%w: it is for %q (suite %q), not for %q",
-		distros.ErrIndex,
+	return distros.BadIndex(
+		"it is for %q (suite %q), not for %q",
+
 		r.codename,
 		r.suite,
 		suite,

@@ -1,7 +1,6 @@
 package apt
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -69,10 +68,9 @@ func parseWant(want string) (dpkg.Relation, error) {
 	rels, err := dpkg.ParseRelations(text)
 	if err != nil || len(rels) != 1 || len(rels[0]) != 1 ||
 		strings.ContainsAny(name, " \t|,()[]<>") {
-		return dpkg.Relation{}, fmt.Errorf(
-			"package %q was asked for: %w: want name, name=version or name:architecture",
+		return dpkg.Relation{}, distros.BadSources(
+			"package %q was asked for: want name, name=version or name:architecture",
 			want,
-			distros.ErrSources,
 		)
 	}
 	return rels[0][0], nil
@@ -126,7 +124,7 @@ func newItem(p dpkg.Paragraph, e *entry) (*item, error) {
 		}
 		rels, err := dpkg.ParseRelations(v)
 		if err != nil {
-			return nil, fmt.Errorf("%w: package %s: %s: %w", distros.ErrIndex, it, f.field, err)
+			return nil, distros.BadIndex("package %s: %s: %w", it, f.field, err)
 		}
 		*f.into = append(*f.into, rels...)
 	}

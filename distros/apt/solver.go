@@ -85,10 +85,10 @@ func (s *solver) item(e *entry) (*item, error) {
 	}
 	p, err := dpkg.ParseParagraph([]byte(e.raw))
 	if err != nil {
-		return nil, fmt.Errorf(
-			"package repository %s: %w: package %s %s: %w",
+		return nil, distros.BadIndex(
+			"package repository %s: package %s %s: %w",
 			e.repo.name(),
-			distros.ErrIndex,
+
 			e.name,
 			e.version,
 			err,

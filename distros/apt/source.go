@@ -46,9 +46,9 @@ func ReadSources(root fs.FS) ([]Source, error) {
 		return nil, fmt.Errorf("read package sources: %w", err)
 	}
 	if len(list) > maxConfigs {
-		return nil, fmt.Errorf(
-			"read package sources: %w: more than %d files in %s",
-			distros.ErrSources,
+		return nil, distros.BadSources(
+			"read package sources: more than %d files in %s",
+
 			maxConfigs,
 			dir,
 		)
@@ -65,7 +65,7 @@ func ReadSources(root fs.FS) ([]Source, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, fmt.Errorf("%w: %w", distros.ErrSources, err)
+			return nil, distros.BadSources("%w", err)
 		}
 		parse := parseOneLine
 		if path.Ext(name) == ".sources" {
@@ -83,7 +83,7 @@ func ReadSources(root fs.FS) ([]Source, error) {
 // check returns an error if an entry is unusable, and drops URIs that are not on a network.
 func (s *Source) check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%s: %w: %s", s.Origin, distros.ErrSources, fmt.Sprintf(format, args...))
+		return distros.BadSources("%s: %s", s.Origin, fmt.Sprintf(format, args...))
 	}
 	s.URIs = slices.DeleteFunc(
 		slices.Clone(s.URIs),

@@ -83,7 +83,7 @@ signed-by:
 func TestBadSources(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ file, text, say string }{
-		{"a.list", "\nrpm http://x y z", `etc/apt/sources.list.d/a.list:2: bad package sources: a line begins with "rpm"`},
+		{"a.list", "\nrpm http://x y z", `etc/apt/sources.list.d/a.list:2: a line begins with "rpm"`},
 		{"a.list", "deb http://x", "want deb URI suite"},
 		{"a.list", "deb [arch=amd64 http://x y z", "closing bracket"},
 		{"a.list", "deb [arch] http://x y z", "name=value"},

@@ -103,6 +103,57 @@ func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	return &reader{out, in}, nil
 }
 
+// Stream says how a stream from elsewhere is read.
+type Stream struct {
+	XZ     OpenXZ // opens an .xz stream; nil: in Go
+	Limit  int64  // bytes of the content
+	Format error  // what damage is, and content of more bytes
+}
+
+// Open returns the content of a stream of a compression. Errors of r stay as they are. Close frees
+// memory; it does not close r.
+func (s Stream) Open(r io.Reader, compression string) (io.ReadCloser, error) {
+	source := &bounded.Source{Reader: r}
+	open := func(in io.Reader) (io.ReadCloser, error) { return NewReader(in, compression) }
+	if compression == XZ && s.XZ != nil {
+		open = s.XZ
+	}
+	in, err := open(source)
+	if err != nil {
+		return nil, s.mark(source, err)
+	}
+	tooMuch := fmt.Errorf("%w: it unpacks to more than %d bytes", s.Format, s.Limit)
+	limited := &bounded.Limited{Reader: in, Left: s.Limit, Err: tooMuch}
+	mark := func(err error) error { return s.mark(source, err) }
+	return &content{limited, in, mark}, nil
+}
+
+// mark tells an error of the stream's source, which decoders may replace by their own, from damage.
+func (s Stream) mark(source *bounded.Source, err error) error {
+	if source.Err != nil {
+		return source.Err
+	}
+	if errors.Is(err, s.Format) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", s.Format, err)
+}
+
+// content is the content of a Stream.
+type content struct {
+	*bounded.Limited
+	io.Closer
+	mark func(error) error
+}
+
+func (c *content) Read(p []byte) (int, error) {
+	n, err := c.Limited.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = c.mark(err)
+	}
+	return n, err
+}
+
 // Unpack passes the content of a file, in whatever compression, to read. More bytes than limit are
 // an error, and so is what stop returns.
 func Unpack(stop func() error, file string, limit int64, read func(io.Reader) error) error {

@@ -31,10 +31,10 @@ type member struct {
 func newArchive(r io.Reader) (*archive, error) {
 	magic := make([]byte, len(arMagic))
 	if _, err := io.ReadFull(r, magic); err != nil {
-		return nil, fmt.Errorf("ar: %w: shorter than its magic: %w", ErrFormat, err)
+		return nil, malformed("ar: shorter than its magic: %w", err)
 	}
 	if string(magic) != arMagic {
-		return nil, fmt.Errorf("ar: %w: starts with %.8q instead of %q", ErrFormat, magic, arMagic)
+		return nil, malformed("ar: starts with %.8q instead of %q", magic, arMagic)
 	}
 	return &archive{in: r}, nil
 }
@@ -43,7 +43,7 @@ func newArchive(r io.Reader) (*archive, error) {
 // the last.
 func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a.in, a.left); err != nil {
-		return member{}, fmt.Errorf("ar: %w: ends inside of a member: %w", ErrFormat, err)
+		return member{}, malformed("ar: ends inside of a member: %w", err)
 	}
 	a.left = 0
 	if a.pad == 1 {
@@ -56,7 +56,7 @@ func (a *archive) next() (member, error) {
 			return member{}, fmt.Errorf("ar: %w", err)
 		}
 		if b[0] != '\n' && b[0] != 0 {
-			return member{}, fmt.Errorf("ar: %w: padding is %q, want a newline", ErrFormat, b)
+			return member{}, malformed("ar: padding is %q, want a newline", b)
 		}
 		a.pad = 0
 	}
@@ -64,7 +64,7 @@ func (a *archive) next() (member, error) {
 	if _, err := io.ReadFull(a.in, header); errors.Is(err, io.EOF) {
 		return member{}, io.EOF
 	} else if err != nil {
-		return member{}, fmt.Errorf("ar: %w: ends inside of a member's header: %w", ErrFormat, err)
+		return member{}, malformed("ar: ends inside of a member's header: %w", err)
 	}
 	m, err := parseMember(header)
 	if err != nil {
@@ -79,17 +79,17 @@ func (a *archive) next() (member, error) {
 // header.
 func parseMember(h []byte) (member, error) {
 	if !bytes.HasSuffix(h, []byte("`\n")) {
-		return member{}, fmt.Errorf("ar: %w: a member's header does not end as it must", ErrFormat)
+		return member{}, malformed("ar: a member's header does not end as it must")
 	}
 	// GNU ar writes a slash after names, dpkg does not.
 	name := strings.TrimSuffix(strings.TrimRight(string(h[:16]), " "), "/")
 	if name == "" || strings.ContainsAny(name, "/\x00\n") {
-		return member{}, fmt.Errorf("ar: %w: member name %q", ErrFormat, h[:16])
+		return member{}, malformed("ar: member name %q", h[:16])
 	}
 	digits := strings.TrimRight(string(h[48:58]), " ")
 	size, err := strconv.ParseUint(digits, 10, 63)
 	if err != nil { // ParseUint accepts no sign and no blanks
-		return member{}, fmt.Errorf("ar: %w: member %q has size %q", ErrFormat, name, digits)
+		return member{}, malformed("ar: member %q has size %q", name, digits)
 	}
 	return member{name: name, size: int64(size)}, nil // ParseUint was limited to 63 bits
 }

@@ -24,9 +24,9 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	}
 	d.done = true
 	name := "deb: data.tar" + d.ending
-	in, err := Unpack(d.ar, d.ending, maxData, d.XZ)
+	in, err := unpack(d.ar, d.ending, maxData, d.XZ)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, malformed(err))
+		return fmt.Errorf("%s: %w", name, once(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	t := tar.NewReader(in)
@@ -36,7 +36,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 			return d.finish(name, in)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, malformed(err))
+			return fmt.Errorf("%s: %w", name, once(err))
 		}
 		if err := checkHeader(h); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -48,7 +48,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 			return fmt.Errorf("%s: %s: %w", name, h.Name, err)
 		}
 	}
-	return fmt.Errorf("%s: %w: more than %d members", name, ErrFormat, maxEntries)
+	return malformed("%s: more than %d members", name, maxEntries)
 }
 
 // body marks errors in the middle of a member, which add returns, as errors of the format.
@@ -57,7 +57,7 @@ type body struct{ io.Reader }
 func (b body) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: %w", ErrFormat, err)
+		err = malformed("%w", err)
 	}
 	return n, err
 }
@@ -65,7 +65,7 @@ func (b body) Read(p []byte) (int, error) {
 // finish reads to the end of the compressed stream, which has its checksum.
 func (d *Deb) finish(name string, r io.Reader) error {
 	if _, err := io.Copy(io.Discard, io.MultiReader(r, d.ar)); err != nil {
-		return fmt.Errorf("%s: %w", name, malformed(err))
+		return fmt.Errorf("%s: %w", name, once(err))
 	}
 	return nil
 }
@@ -77,10 +77,10 @@ func checkHeader(h *tar.Header) error {
 		return err
 	}
 	if h.Size > maxData {
-		return fmt.Errorf(
-			"%.100q: %w: %d bytes, more than %d",
+		return malformed(
+			"%.100q: %d bytes, more than %d",
 			h.Name,
-			ErrFormat,
+
 			h.Size,
 			int64(maxData),
 		)

@@ -44,9 +44,9 @@ type Deb struct {
 func (d *Deb) Check(name, version, arch string) error {
 	for _, field := range []struct{ name, want string }{{"Package", name}, {"Version", version}, {"Architecture", arch}} {
 		if got := d.Control.Get(field.name); got != field.want {
-			return fmt.Errorf(
-				"deb: %w: its control file has %s %.100q, the index of the repository %.100q",
-				ErrFormat,
+			return malformed(
+				"deb: its control file has %s %.100q, the index of the repository %.100q",
+
 				field.name,
 				got,
 				field.want,
@@ -83,7 +83,7 @@ func (d *Deb) next(want string) (ending string, err error) {
 	for range maxMembers {
 		m, err := d.ar.next()
 		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: ends before %s", ErrFormat, want)
+			err = malformed("ends before %s", want)
 		}
 		if err != nil {
 			return "", err
@@ -93,37 +93,37 @@ func (d *Deb) next(want string) (ending string, err error) {
 		case ok:
 			return ending, nil
 		case !strings.HasPrefix(m.name, "_"):
-			return "", fmt.Errorf("%w: there is a member %q, want %s", ErrFormat, m.name, want)
+			return "", malformed("there is a member %q, want %s", m.name, want)
 		}
 	}
-	return "", fmt.Errorf("%w: more than %d members before %s", ErrFormat, maxMembers, want)
+	return "", malformed("more than %d members before %s", maxMembers, want)
 }
 
 func (d *Deb) readVersion() error {
 	m, err := d.ar.next()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it is empty", ErrFormat)
+		err = malformed("it is empty")
 	}
 	if err != nil {
 		return fmt.Errorf("first member: %w", err)
 	}
 	if m.name != "debian-binary" || m.size > 64 {
-		return fmt.Errorf(
-			"%w: the first member is %q (%d bytes), want debian-binary",
-			ErrFormat,
+		return malformed(
+			"the first member is %q (%d bytes), want debian-binary",
+
 			m.name,
 			m.size,
 		)
 	}
 	text, err := io.ReadAll(d.ar)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: %w", ErrFormat, err)
+		err = malformed("%w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("debian-binary: %w", err)
 	}
 	if !strings.HasPrefix(string(text), "2.") || !strings.Contains(string(text), "\n") {
-		return fmt.Errorf("%w: format version is %.16q, want 2.x", ErrFormat, text)
+		return malformed("format version is %.16q, want 2.x", text)
 	}
 	return nil
 }
@@ -134,9 +134,9 @@ func (d *Deb) readControl() error {
 	if err != nil {
 		return err
 	}
-	in, err := Unpack(d.ar, ending, maxControl, nil)
+	in, err := unpack(d.ar, ending, maxControl, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w", member, malformed(err))
+		return fmt.Errorf("%s: %w", member, once(err))
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
 	t := tar.NewReader(in)
@@ -146,7 +146,7 @@ func (d *Deb) readControl() error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", member, malformed(err))
+			return fmt.Errorf("%s: %w", member, once(err))
 		}
 		if err := d.addControl(h, t); err != nil {
 			return fmt.Errorf("%s: %w", member, err)
@@ -161,7 +161,7 @@ func (d *Deb) readControl() error {
 	}
 	for _, name := range []string{"Package", "Version", "Architecture"} {
 		if d.Control.Get(name) == "" {
-			return fmt.Errorf("%s: control: %w: no field %s", member, ErrFormat, name)
+			return malformed("%s: control: no field %s", member, name)
 		}
 	}
 	return nil
@@ -181,11 +181,11 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	}
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, malformed(err))
+		return fmt.Errorf("%s: %w", name, once(err))
 	}
 	d.Files[name] = data
 	if len(d.Files) > maxControlFiles {
-		return fmt.Errorf("%w: more than %d control files", ErrFormat, maxControlFiles)
+		return malformed("more than %d control files", maxControlFiles)
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func FuzzDecompress(f *testing.F) {
 		f.Add(uint8(i), repotest.Compress(f, ending, []byte(strings.Repeat("some text ", 100))))
 	}
 	f.Fuzz(func(_ *testing.T, kind uint8, in []byte) {
-		r, err := Unpack(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3], 4<<20, nil)
+		r, err := unpack(bytes.NewReader(in), []string{".gz", ".xz", ".zst"}[kind%3], 4<<20, nil)
 		if err != nil {
 			return
 		}

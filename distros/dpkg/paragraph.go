@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -139,12 +138,12 @@ func ParseParagraph(data []byte) (Paragraph, error) {
 			return Paragraph{}, err
 		}
 		if !out.Empty() {
-			return Paragraph{}, fmt.Errorf("control data: %w: more than one paragraph", ErrFormat)
+			return Paragraph{}, malformed("control data: more than one paragraph")
 		}
 		out = p
 	}
 	if out.Empty() {
-		return Paragraph{}, fmt.Errorf("control data: %w: no paragraph", ErrFormat)
+		return Paragraph{}, malformed("control data: no paragraph")
 	}
 	return out, nil
 }
@@ -195,10 +194,10 @@ func (s *scanner) readLine() error {
 		piece, err := s.in.ReadSlice('\n')
 		s.buf = append(s.buf, piece...)
 		if len(s.buf) > maxParagraph {
-			return fmt.Errorf(
-				"control data line %d: %w: paragraph of more than %d bytes",
+			return malformed(
+				"control data line %d: paragraph of more than %d bytes",
 				s.read+1,
-				ErrFormat,
+
 				maxParagraph,
 			)
 		}
@@ -215,18 +214,18 @@ func parse(text string, line int) (Paragraph, error) {
 		name, value, found := strings.Cut(text, ":")
 		if !found {
 			line += strings.Count(p.raw[:len(p.raw)-len(text)], "\n")
-			return Paragraph{}, fmt.Errorf(
-				"control data line %d: %w: want \"Field: value\", have %.60q",
+			return Paragraph{}, malformed(
+				"control data line %d: want \"Field: value\", have %.60q",
 				line,
-				ErrFormat,
+
 				text,
 			)
 		}
 		if len(p.fields) == maxFields {
-			return Paragraph{}, fmt.Errorf(
-				"control data line %d: %w: a paragraph of more than %d fields",
+			return Paragraph{}, malformed(
+				"control data line %d: a paragraph of more than %d fields",
 				line,
-				ErrFormat,
+
 				maxFields,
 			)
 		}
@@ -263,9 +262,9 @@ func (p Paragraph) check() error {
 	for i, f := range p.fields {
 		continued := strings.Split(f.value, "\n")[1:]
 		if !validName(f.name) || p.index(f.name) != i || slices.ContainsFunc(continued, blank) {
-			return fmt.Errorf(
-				"control data: %w: dpkg takes no field %.60q: %.60q",
-				ErrFormat,
+			return malformed(
+				"control data: dpkg takes no field %.60q: %.60q",
+
 				f.name,
 				f.value,
 			)

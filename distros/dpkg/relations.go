@@ -2,7 +2,6 @@ package dpkg
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -78,18 +77,18 @@ func ParseRelations(text string) (Relations, error) {
 		var alternatives []Relation
 		for alternative := range strings.SplitSeq(group, "|") {
 			if count++; count > maxRelations {
-				return nil, fmt.Errorf(
-					"relation: %w: more than %d packages in one field",
-					ErrFormat,
+				return nil, malformed(
+					"relation: more than %d packages in one field",
+
 					maxRelations,
 				)
 			}
 			r, err := parseRelation(strings.TrimSpace(alternative))
 			if err != nil {
-				return nil, fmt.Errorf(
-					"relation %.80q: %w: %w",
+				return nil, malformed(
+					"relation %.80q: %w",
 					strings.TrimSpace(alternative),
-					ErrFormat,
+
 					err,
 				)
 			}

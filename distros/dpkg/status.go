@@ -26,10 +26,10 @@ func ReadStatus(r io.Reader) (*Status, error) {
 			return nil, fmt.Errorf("dpkg status: %w", err)
 		}
 		if len(s.entries) == maxPackages {
-			return nil, fmt.Errorf("dpkg status: %w: more than %d packages", ErrFormat, maxPackages)
+			return nil, malformed("dpkg status: more than %d packages", maxPackages)
 		}
 		if name := p.Get("Package"); !validPackage(name) {
-			return nil, fmt.Errorf("dpkg status: %w: a package is called %.60q", ErrFormat, name)
+			return nil, malformed("dpkg status: a package is called %.60q", name)
 		}
 		s.entries = append(s.entries, p)
 	}

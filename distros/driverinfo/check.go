@@ -27,7 +27,7 @@ const maxReason = 1024 // bytes of a text of an advisory
 // digest pins the image.
 func (i Description) check() error {
 	bad := func(what, got, want string) error {
-		return fmt.Errorf("%w: %s %.80q is not %s", ErrFormat, what, got, want)
+		return malformed("%s %.80q is not %s", what, got, want)
 	}
 	for _, f := range []struct {
 		what, got, want string
@@ -60,14 +60,14 @@ func (i Description) check() error {
 
 func (i Description) checkLists() error {
 	if len(i.Flavours) == 0 {
-		return fmt.Errorf("%w: it names no flavour of the kernel modules", ErrFormat)
+		return malformed("it names no flavour of the kernel modules")
 	}
 	if wrong := checkFlavours(i.Flavours); wrong != "" {
-		return fmt.Errorf("%w: %s", ErrFormat, wrong)
+		return malformed("%s", wrong)
 	}
 	for _, rule := range i.Overridden {
 		if !wordShape().MatchString(rule) {
-			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
+			return malformed("overridden rule %.80q is not a name", rule)
 		}
 	}
 	if err := i.checkCompanions(); err != nil {
@@ -76,15 +76,15 @@ func (i Description) checkLists() error {
 	for _, p := range i.Precompiled {
 		switch {
 		case !releaseShape().MatchString(p.Kernel):
-			return fmt.Errorf(
-				"%w: modules for %.80q: this is no kernel release",
-				ErrFormat,
+			return malformed(
+				"modules for %.80q: this is no kernel release",
+
 				p.Kernel,
 			)
 		case !slices.Contains(i.Flavours, p.Flavour):
-			return fmt.Errorf(
-				"%w: %.80q modules for %s: the image has no such flavour",
-				ErrFormat,
+			return malformed(
+				"%.80q modules for %s: the image has no such flavour",
+
 				p.Flavour,
 				p.Kernel,
 			)

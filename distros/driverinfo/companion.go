@@ -102,7 +102,7 @@ func (i Description) checkCompanions() error {
 			)
 		}
 		if wrong != "" {
-			return fmt.Errorf("%w: companion %.40q %s", ErrFormat, c.Name, wrong)
+			return malformed("companion %.40q %s", c.Name, wrong)
 		}
 	}
 	return nil

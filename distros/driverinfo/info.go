@@ -83,6 +83,10 @@ type Precompiled struct {
 // ErrFormat says that a note exists but cannot be used. The image must be built again.
 var ErrFormat = errors.New("not a valid description of a driver image")
 
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
+}
+
 // Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image
 // has none, and ErrFormat when it is damaged or from another version of this software.
 func Read(root fs.FS) (Description, error) {
@@ -101,13 +105,13 @@ func Read(root fs.FS) (Description, error) {
 // one image. Errors are ErrFormat.
 func Decode(data []byte) (Description, error) {
 	if len(data) > maxBytes {
-		return Description{}, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
+		return Description{}, malformed("larger than %d bytes", maxBytes)
 	}
 	var version struct{ Schema int }
 	if err := json.Unmarshal(data, &version); err == nil && version.Schema != Schema {
-		return Description{}, fmt.Errorf(
-			"%w: schema %d, this program reads %d",
-			ErrFormat,
+		return Description{}, malformed(
+			"schema %d, this program reads %d",
+
 			version.Schema,
 			Schema,
 		)
@@ -116,10 +120,10 @@ func Decode(data []byte) (Description, error) {
 	d.DisallowUnknownFields()
 	var info Description
 	if err := d.Decode(&info); err != nil {
-		return Description{}, fmt.Errorf("%w: %w", ErrFormat, err)
+		return Description{}, malformed("%w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Description{}, fmt.Errorf("%w: something follows its end", ErrFormat)
+		return Description{}, malformed("something follows its end")
 	}
 	if err := info.check(); err != nil {
 		return Description{}, err
@@ -147,7 +151,7 @@ func (i Description) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("write what the image says of its driver: %w", err)
 	}
 	if len(b) >= maxBytes {
-		return nil, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
+		return nil, malformed("larger than %d bytes", maxBytes)
 	}
 	return append(b, '\n'), nil
 }

@@ -8,11 +8,12 @@
 package elffile
 
 import (
-	"debug/elf" // constants and the layout of headers; its reader is not safe for such files
+	"debug/elf" // constants and the widths of headers; its reader is not safe for such files
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Bounds of one file.
@@ -54,65 +55,102 @@ type File struct {
 	names    section // the string table with the names of sections
 }
 
+// widths are the fields of a structure: how many bytes each has in files of 64 bits.
+// Fields of 8 bytes have 4 in files of 32 bits.
+type widths []int
+
+// The structures of a file. The fields that count here are numbered from 0.
+var (
+	// type, machine, version, entry, program headers, section headers, flags, size, and the sizes
+	// and numbers of program headers and of section headers, the section with their names
+	headerLayout  = widths{2, 2, 4, 8, 8, 8, 4, 2, 2, 2, 2, 2, 2}
+	sectionLayout = widths{4, 4, 8, 8, 8, 8, 4} // name, type, flags, address, offset, size, link
+	dynamicLayout = widths{8, 8}                // tag, value
+	// type, flags, offset, addresses, size in the file; the flags of 32 bits come later
+	segmentLayout = widths{4, 4, 8, 8, 8, 8}
+)
+
+// bytes returns the size of a structure.
+func (f *File) bytes(l widths) (n int64) {
+	for _, width := range l {
+		n += int64(min(width, f.Bits/8))
+	}
+	return n
+}
+
+// read reads the fields of a structure.
+func (f *File) read(off uint64, l widths) ([]uint64, error) {
+	raw := make([]byte, f.bytes(l))
+	if !f.within(off, uint64(len(raw))) {
+		return nil, f.bad("a header of %d bytes at %d is outside of the file: it was cut off", len(raw), off)
+	}
+	_, err := f.in.ReadAt(raw, int64(off))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var fields []uint64
+	for _, width := range l {
+		var field [8]byte
+		n := copy(field[:min(width, f.Bits/8)], raw)
+		fields = append(fields, binary.LittleEndian.Uint64(field[:]))
+		raw = raw[n:]
+	}
+	return fields, nil
+}
+
 // Read reads a little-endian ELF file of size bytes. Every segment and section must lie within the
 // file, so that a file that was cut off is found. Errors wrap ErrMagic, ErrFormat or the error of
 // in.
 func Read(in io.ReaderAt, size int64) (*File, error) {
 	f := &File{in: in, size: size}
-	segments, err := f.header()
+	err := f.readIdent()
 	if err != nil {
 		return nil, err
 	}
-	if err := f.readSegments(segments); err != nil {
+	h, err := f.read(elf.EI_NIDENT, headerLayout)
+	if err != nil {
 		return nil, err
 	}
-	if err := f.readSections(); err != nil {
+	f.Relocatable = elf.Type(h[0]) == elf.ET_REL
+	f.Machine = Machine(h[1])
+	f.sections = table{h[5], h[10], h[11]}
+	f.names.link = h[12]
+	err = f.readSegments(table{h[4], h[8], h[9]})
+	if err != nil {
+		return nil, err
+	}
+	err = f.readSections()
+	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// table is the place of the program headers or of the section headers.
-type table struct{ off, entry, count int64 }
-
-// header reads the file's header and returns the place of the program headers.
-func (f *File) header() (segments table, err error) {
+func (f *File) readIdent() error {
 	var ident [elf.EI_NIDENT]byte
-	if f.size < int64(len(ident)) {
-		return segments, fmt.Errorf("%w: it has %d bytes", ErrMagic, f.size)
-	}
-	if _, err := f.in.ReadAt(ident[:], 0); err != nil {
-		return segments, err
+	_, err := f.in.ReadAt(ident[:min(f.size, elf.EI_NIDENT)], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
 	if string(ident[:4]) != elf.ELFMAG {
-		return segments, fmt.Errorf("%w: it begins with % x", ErrMagic, ident[:4])
+		return fmt.Errorf("%w: it begins with % x", ErrMagic, ident[:4])
 	}
-	if order := elf.Data(ident[elf.EI_DATA]); order != elf.ELFDATA2LSB {
-		return segments, f.bad("%s instead of little endian", order)
+	f.Bits = map[elf.Class]int{elf.ELFCLASS32: 32, elf.ELFCLASS64: 64}[elf.Class(ident[elf.EI_CLASS])]
+	if elf.Data(ident[elf.EI_DATA]) != elf.ELFDATA2LSB || f.Bits == 0 {
+		return f.bad("neither of 32 nor of 64 bits, or not little endian")
 	}
-	switch class := elf.Class(ident[elf.EI_CLASS]); class {
-	case elf.ELFCLASS64:
-		var h elf.Header64
-		err = f.decode(0, &h)
-		f.Bits = 64
-		f.Machine = Machine(h.Machine)
-		f.Relocatable = elf.Type(h.Type) == elf.ET_REL
-		segments = table{int64(h.Phoff), int64(h.Phentsize), int64(h.Phnum)}
-		f.sections = table{int64(h.Shoff), int64(h.Shentsize), int64(h.Shnum)}
-		f.names.link = uint32(h.Shstrndx)
-	case elf.ELFCLASS32:
-		var h elf.Header32
-		err = f.decode(0, &h)
-		f.Bits = 32
-		f.Machine = Machine(h.Machine)
-		f.Relocatable = elf.Type(h.Type) == elf.ET_REL
-		segments = table{int64(h.Phoff), int64(h.Phentsize), int64(h.Phnum)}
-		f.sections = table{int64(h.Shoff), int64(h.Shentsize), int64(h.Shnum)}
-		f.names.link = uint32(h.Shstrndx)
-	default:
-		return segments, f.bad("%s", class)
+	return nil
+}
+
+// table is the place of the program headers or of the section headers.
+type table struct{ off, entry, count uint64 }
+
+// entry reads one entry of a table; its size may be larger than that of the structure.
+func (f *File) entry(t table, i uint64, l widths) ([]uint64, error) {
+	if int64(t.entry) < f.bytes(l) || !f.within(t.off, t.entry*t.count) {
+		return nil, f.bad("a table of %d entries of %d bytes is outside of the file: it was cut off", t.count, t.entry)
 	}
-	return segments, err
+	return f.read(t.off+i*t.entry, l)
 }
 
 // readSegments checks that all segments lie in the file, and finds out whether one names a dynamic
@@ -121,68 +159,22 @@ func (f *File) readSegments(t table) error {
 	if t.count > maxSegments {
 		return f.bad("%d segments, at most %d are read", t.count, maxSegments)
 	}
+	l := segmentLayout
+	if f.Bits == 32 {
+		l = slices.Delete(slices.Clone(l), 1, 2)
+	}
 	for i := range t.count {
-		var kind uint32
-		var off, length uint64
-		if f.Bits == 64 {
-			var p elf.Prog64
-			if err := f.entry(t, i, &p); err != nil {
-				return err
-			}
-			kind = p.Type
-			off = p.Off
-			length = p.Filesz
-		} else {
-			var p elf.Prog32
-			if err := f.entry(t, i, &p); err != nil {
-				return err
-			}
-			kind = p.Type
-			off = uint64(p.Off)
-			length = uint64(p.Filesz)
+		p, err := f.entry(t, i, l)
+		if err != nil {
+			return err
 		}
-		if !f.within(off, length) {
-			return f.bad(
-				"segment %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off",
-				i,
-				length,
-				off,
-				f.size,
-			)
+		p = append(p[:1], p[len(p)-4:]...)
+		if !f.within(p[1], p[4]) {
+			return f.bad("segment %d (%d bytes at %d) is outside of the file: it was cut off", i, p[4], p[1])
 		}
-		f.Interp = f.Interp || elf.ProgType(kind) == elf.PT_INTERP
+		f.Interp = f.Interp || elf.ProgType(p[0]) == elf.PT_INTERP
 	}
 	return nil
-}
-
-// decode reads a structure of fixed size at a place of the file.
-func (f *File) decode(off int64, v any) error {
-	n := int64(binary.Size(v))
-	if !f.within(uint64(off), uint64(n)) {
-		return f.bad(
-			"a header of %d bytes at %d is outside of the file, which has %d bytes: it was cut off",
-			n,
-			off,
-			f.size,
-		)
-	}
-	return binary.Read(io.NewSectionReader(f.in, off, n), binary.LittleEndian, v)
-}
-
-// entry reads one entry of a table; its size may be larger than that of the structure.
-func (f *File) entry(t table, i int64, v any) error {
-	if n := int64(binary.Size(v)); t.entry < n {
-		return f.bad("table entries of %d bytes instead of %d", t.entry, n)
-	}
-	if !f.within(uint64(t.off), uint64(t.entry)*uint64(t.count)) {
-		return f.bad(
-			"a table of %d entries at %d is outside of the file, which has %d bytes: it was cut off",
-			t.count,
-			t.off,
-			f.size,
-		)
-	}
-	return f.decode(t.off+i*t.entry, v)
 }
 
 func (f *File) within(off, length uint64) bool {

@@ -1,10 +1,8 @@
 package elffile
 
 import (
-	"bufio"
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"io"
 )
@@ -12,40 +10,39 @@ import (
 // ErrNoSection says that the file has no section of that name.
 var ErrNoSection = errors.New("no such section")
 
-// section is an entry of the section table; the same for both classes.
-type section struct {
-	name, kind, link uint32
-	flags            uint64
-	off, size        uint64
-}
+// section is an entry of the section table.
+type section struct{ name, kind, flags, off, size, link uint64 }
 
 // readSections checks that all sections lie in the file, and reads the dynamic section.
 func (f *File) readSections() error {
-	if f.sections.off == 0 {
-		f.sections.count = 0
+	t := &f.sections
+	if t.off == 0 {
+		t.count = 0
 		return nil
 	}
-	if f.sections.count == 0 || f.names.link == uint32(elf.SHN_XINDEX) {
-		if err := f.manySections(); err != nil {
+	if t.count == 0 || f.names.link == uint64(elf.SHN_XINDEX) {
+		// the numbers that do not fit into the header are in the first section
+		s, err := f.section(table{t.off, t.entry, 1}, 0)
+		if err != nil {
 			return err
 		}
+		if t.count == 0 {
+			t.count = s.size
+		}
+		if f.names.link == uint64(elf.SHN_XINDEX) {
+			f.names.link = s.link
+		}
 	}
-	if f.sections.count > maxSections {
-		return f.bad("%d sections, at most %d are read", f.sections.count, maxSections)
+	if t.count > maxSections {
+		return f.bad("%d sections, at most %d are read", t.count, maxSections)
 	}
 	var dynamic *section
 	strings := f.names.link
-	err := f.each(func(i int64, s section) (bool, error) {
+	err := f.each(func(i uint64, s section) (bool, error) {
 		if elf.SectionType(s.kind) != elf.SHT_NOBITS && !f.within(s.off, s.size) {
-			return false, f.bad(
-				"section %d (%d bytes at %d) is outside of the file, which has %d bytes: it was cut off",
-				i,
-				s.size,
-				s.off,
-				f.size,
-			)
+			return false, f.bad("section %d (%d bytes at %d) is outside of the file: it was cut off", i, s.size, s.off)
 		}
-		if i == int64(strings) {
+		if i == strings {
 			f.names = s
 		}
 		if dynamic == nil && elf.SectionType(s.kind) == elf.SHT_DYNAMIC {
@@ -59,101 +56,63 @@ func (f *File) readSections() error {
 	return f.readDynamic(*dynamic)
 }
 
-// manySections reads the numbers that do not fit into the header from the first section.
-func (f *File) manySections() error {
-	first := table{f.sections.off, f.sections.entry, 1}
-	s, err := f.section(first, 0)
-	if err != nil {
-		return err
-	}
-	if f.sections.count == 0 {
-		f.sections.count = int64(min(s.size, maxSections+1))
-	}
-	if f.names.link == uint32(elf.SHN_XINDEX) {
-		f.names.link = s.link
-	}
-	return nil
-}
-
-// each passes the sections to visit until it returns false. It reads the table in one pass.
-func (f *File) each(visit func(i int64, s section) (bool, error)) error {
-	t := f.sections
-	if !f.within(uint64(t.off), uint64(t.entry)*uint64(t.count)) {
-		return f.bad(
-			"the table of %d sections is outside of the file, which has %d bytes: it was cut off",
-			t.count,
-			f.size,
-		)
-	}
-	for i := range t.count {
-		s, err := f.section(t, i)
+// each passes the sections to visit until it returns false.
+func (f *File) each(visit func(i uint64, s section) (bool, error)) error {
+	for i := range f.sections.count {
+		s, err := f.section(f.sections, i)
 		if err != nil {
 			return err
 		}
-		if more, err := visit(i, s); err != nil || !more {
+		more, err := visit(i, s)
+		if err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *File) section(t table, i int64) (section, error) {
-	if f.Bits == 64 {
-		var h elf.Section64
-		err := f.entry(t, i, &h)
-		return section{h.Name, h.Type, h.Link, h.Flags, h.Off, h.Size}, err
+func (f *File) section(t table, i uint64) (s section, err error) {
+	h, err := f.entry(t, i, sectionLayout)
+	if err != nil {
+		return s, err
 	}
-	var h elf.Section32
-	err := f.entry(t, i, &h)
-	return section{h.Name, h.Type, h.Link, uint64(h.Flags), uint64(h.Off), uint64(h.Size)}, err
+	return section{h[0], h[1], h[2], h[4], h[5], h[6]}, nil
 }
 
 // readDynamic reads the soname and the needed libraries.
 func (f *File) readDynamic(d section) error {
-	width := uint64(8)
-	if f.Bits == 64 {
-		width = 16
-	}
+	width := uint64(f.bytes(dynamicLayout))
 	if d.size/width > maxDynamic {
-		return f.bad(
-			"%d entries of the dynamic section, at most %d are read",
-			d.size/width,
-			maxDynamic,
-		)
+		return f.bad("%d entries of the dynamic section, at most %d are read", d.size/width, maxDynamic)
 	}
-	names, err := f.section(f.sections, int64(d.link))
-	if int64(d.link) >= f.sections.count || err != nil {
+	names, err := f.section(f.sections, d.link)
+	if d.link >= f.sections.count || err != nil {
 		return f.bad("the dynamic section has no string table")
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(f.in, int64(d.off), int64(d.size)), 4096)
-	for range d.size / width {
-		entry := make([]byte, width)
-		if _, err := io.ReadFull(in, entry); err != nil {
-			return err
-		}
-		tag := binary.LittleEndian.Uint64(entry)
-		value := uint64(0)
-		if width == 16 {
-			value = binary.LittleEndian.Uint64(entry[8:])
-		} else {
-			tag, value = uint64(binary.LittleEndian.Uint32(entry)), uint64(binary.LittleEndian.Uint32(entry[4:]))
-		}
-		switch elf.DynTag(tag) {
-		case elf.DT_NULL:
-			return nil
-		case elf.DT_SONAME:
-			f.Soname, err = f.text(names, value)
-		case elf.DT_NEEDED:
-			if len(f.Needed) == maxNeeded {
-				return f.bad("it needs more than %d libraries", maxNeeded)
-			}
-			var name string
-			name, err = f.text(names, value)
-			f.Needed = append(f.Needed, name)
-		}
+	for i := range d.size / width {
+		entry, err := f.read(d.off+i*width, dynamicLayout)
 		if err != nil {
 			return err
 		}
+		tag := elf.DynTag(entry[0])
+		if tag == elf.DT_NULL {
+			return nil
+		}
+		if tag != elf.DT_SONAME && tag != elf.DT_NEEDED {
+			continue
+		}
+		name, err := f.text(names, entry[1])
+		if err != nil {
+			return err
+		}
+		if tag == elf.DT_SONAME {
+			f.Soname = name
+			continue
+		}
+		if len(f.Needed) == maxNeeded {
+			return f.bad("it needs more than %d libraries", maxNeeded)
+		}
+		f.Needed = append(f.Needed, name)
 	}
 	return nil
 }
@@ -179,9 +138,13 @@ func (f *File) text(t section, off uint64) (string, error) {
 // ErrFormat, ErrNoSection or the error of the reader.
 func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 	found := ErrNoSection
-	err = f.each(func(_ int64, s section) (bool, error) {
-		if same, err := f.named(s, name); err != nil || !same {
-			return err == nil, err
+	err = f.each(func(_ uint64, s section) (bool, error) {
+		same, err := f.named(s, name)
+		if err != nil {
+			return false, err
+		}
+		if !same {
+			return true, nil
 		}
 		switch {
 		case elf.SectionFlag(s.flags)&elf.SHF_COMPRESSED != 0 || elf.SectionType(s.kind) == elf.SHT_NOBITS:
@@ -191,7 +154,7 @@ func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 		}
 		content = make([]byte, s.size)
 		found = nil
-		_, err := f.in.ReadAt(content, int64(s.off))
+		_, err = f.in.ReadAt(content, int64(s.off))
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -202,11 +165,11 @@ func (f *File) Section(name string, limit uint64) (content []byte, err error) {
 
 // named compares a section's name without reading more of it than the name that is wanted.
 func (f *File) named(s section, want string) (bool, error) {
-	if uint64(s.name)+uint64(len(want)) >= f.names.size {
+	if s.name+uint64(len(want)) >= f.names.size {
 		return false, nil
 	}
 	buf := make([]byte, len(want)+1)
-	if _, err := f.in.ReadAt(buf, int64(f.names.off)+int64(s.name)); err != nil &&
+	if _, err := f.in.ReadAt(buf, int64(f.names.off+s.name)); err != nil &&
 		!errors.Is(err, io.EOF) {
 		return false, err
 	}

@@ -101,10 +101,10 @@ func (r *repo) read(
 ) error {
 	// repomd.xml may be hostile: its sizes must not fill the disk
 	if size := max(l.Sum.Size, l.Unpacked); size > limit {
-		return fmt.Errorf(
-			"list %s: %w: it has %d bytes, more than the %d allowed",
+		return distros.BadIndex(
+			"list %s: it has %d bytes, more than the %d allowed",
 			name,
-			distros.ErrIndex,
+
 			size,
 			limit,
 		)
@@ -113,7 +113,7 @@ func (r *repo) read(
 	if err == nil {
 		err = compression.Unpack(ctx.Err, file, cmp.Or(l.Unpacked, limit), read)
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
+			err = distros.BadIndex("%w", err)
 		}
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
 	for _, folder := range folders[:min(len(folders), tryMirrors)] {
 		url, err := joinURL(folder, l.Base, l.Href)
 		if err != nil {
-			return "", fmt.Errorf("%w: location %.80q: %w", distros.ErrIndex, l.Href, err)
+			return "", distros.BadIndex("location %.80q: %w", l.Href, err)
 		}
 		if url == previous {
 			break // the location does not depend on the mirror

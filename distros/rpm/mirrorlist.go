@@ -43,7 +43,7 @@ func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 		err = errors.New("it names no mirror of http or https")
 	}
 	if err != nil {
-		return m, fmt.Errorf("%w: %w", distros.ErrIndex, err)
+		return m, distros.BadIndex("%w", err)
 	}
 	return m, nil
 }

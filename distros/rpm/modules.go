@@ -3,7 +3,6 @@ package rpm
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ func (o Options) moduleState() (s moduleState, err error) {
 		func(name string, data []byte) error {
 			docs, err := o.Modules(bytes.NewReader(data))
 			if err != nil {
-				return fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
+				return distros.BadSources("%s: %w", name, err)
 			}
 			for _, d := range docs {
 				if d.IsDefault {

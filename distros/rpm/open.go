@@ -73,10 +73,10 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	identities = map[string]string{}
 	for _, s := range o.Sources {
 		if _, ok := identities[s.ID]; ok {
-			return nil, nil, fmt.Errorf(
-				"%s: %w: there is another source %s",
+			return nil, nil, distros.BadSources(
+				"%s: there is another source %s",
 				s.Origin,
-				distros.ErrSources,
+
 				s.ID,
 			)
 		}
@@ -104,15 +104,14 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 // pgp.ErrExpired, distros.ErrIndex, ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
-		return nil, fmt.Errorf(
-			"open package repositories: %w: a fetch client, a root and an architecture are needed",
-			distros.ErrSources,
+		return nil, distros.BadSources(
+			"open package repositories: a fetch client, a root and an architecture are needed",
 		)
 	}
 	if archs[o.Arch] == nil {
-		return nil, fmt.Errorf(
-			"open package repositories: %w: architecture %q is not known",
-			distros.ErrSources,
+		return nil, distros.BadSources(
+			"open package repositories: architecture %q is not known",
+
 			o.Arch,
 		)
 	}
@@ -124,9 +123,8 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, fmt.Errorf(
-			"open package repositories: %w: none is configured and enabled",
-			distros.ErrSources,
+		return nil, distros.BadSources(
+			"open package repositories: none is configured and enabled",
 		)
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}

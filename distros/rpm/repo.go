@@ -79,10 +79,9 @@ func (r *repo) prepareKeys(ring pgp.Ring) error {
 		}
 		return nil
 	}
-	err := fmt.Errorf(
-		"%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+
+	err := distros.BadSources(
+		"its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with " +
 			"gpgkey, or give it in the matrix",
-		distros.ErrSources,
 	)
 	for _, note := range ring.Notes {
 		err = fmt.Errorf("%w; %s", err, note)
@@ -131,9 +130,9 @@ func (r *repo) openAt(
 		return err
 	}
 	if !r.mirrors.permits(text) {
-		return fmt.Errorf(
-			"%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-			distros.ErrIndex,
+		return distros.BadIndex(
+			"%s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
+
 			redact.URL(folder),
 			name,
 		)

@@ -63,7 +63,7 @@ type sumXML struct {
 // is none. It leaves out a list of files or modules that cannot be used, and notes that. Mistakes
 // are distros.ErrIndex.
 func parseRepomd(text []byte) (*repomd, error) {
-	bad := func(err error) (*repomd, error) { return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err) }
+	bad := func(err error) (*repomd, error) { return nil, distros.BadIndex("repomd.xml: %w", err) }
 	var doc repomdXML
 	err := readXML(text, &doc)
 	if err != nil {

@@ -128,7 +128,7 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	z, err := dpkg.Unpack(r, ".gz", maxInflated, nil)
+	z, err := compression.Stream{Limit: maxInflated, Format: ErrContent}.Open(r, compression.Gzip)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/compression"
-	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 // Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a
@@ -33,14 +32,6 @@ type Member struct {
 	Link string      // target of a symbolic link; "" for a file
 }
 
-// endings are those that package dpkg has for the compressions of payloads. The first bytes decide,
-// not the driver's version: xz changed to zstd with 530.30.02, but repackaged variants differ.
-var endings = map[string]string{
-	compression.Gzip: ".gz",
-	compression.XZ:   ".xz",
-	compression.Zstd: ".zst",
-}
-
 // Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each
 // symbolic link if links are allowed. xz opens an .xz stream; nil: in Go.
 func Unpack(
@@ -54,11 +45,12 @@ func Unpack(
 	if err != nil {
 		return err
 	}
-	ending, ok := endings[kind]
-	if !ok {
+	// The first bytes decide, not the driver's version: xz changed to zstd with 530.30.02, but
+	// repackaged variants differ.
+	if !slices.Contains([]string{compression.Gzip, compression.XZ, compression.Zstd}, kind) {
 		return fmt.Errorf("it is compressed with neither gzip, xz nor zstd: %w", ErrPayload)
 	}
-	plain, err := dpkg.Unpack(in, ending, maxContent, xz)
+	plain, err := compression.Stream{XZ: xz, Limit: maxContent, Format: ErrPayload}.Open(in, kind)
 	if err != nil {
 		return classify("decompress", err)
 	}
@@ -175,7 +167,7 @@ func classify(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, damage := range []error{dpkg.ErrFormat, tar.ErrHeader, tar.ErrFieldTooLong, tar.ErrInsecurePath, io.ErrUnexpectedEOF} {
+	for _, damage := range []error{tar.ErrHeader, tar.ErrFieldTooLong, tar.ErrInsecurePath, io.ErrUnexpectedEOF} {
 		if errors.Is(err, damage) && !errors.Is(err, ErrPayload) {
 			return fmt.Errorf("%s: %w: %w", what, err, ErrPayload)
 		}

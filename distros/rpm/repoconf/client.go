@@ -33,7 +33,7 @@ func (a Access) Client(s Source, prefixes []string) (*fetch.Client, error) {
 	}
 	client, err := a.ownClient(s, prefixes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: source %s: %w: %w", s.Origin, s.ID, distros.ErrSources, err)
+		return nil, distros.BadSources("%s: source %s: %w", s.Origin, s.ID, err)
 	}
 	return client, nil
 }

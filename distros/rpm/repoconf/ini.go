@@ -1,7 +1,6 @@
 package repoconf
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -45,20 +44,20 @@ func parseINI(name string, data []byte) ([]section, error) {
 		case text[0] == '[':
 			end := strings.IndexByte(text, ']')
 			if end < 2 {
-				return nil, fmt.Errorf(
-					"%s:%d: %w: want [section], have %.80q",
+				return nil, distros.BadSources(
+					"%s:%d: want [section], have %.80q",
 					name,
 					n,
-					distros.ErrSources,
+
 					text,
 				)
 			}
 			if len(out) == maxSections {
-				return nil, fmt.Errorf(
-					"%s:%d: %w: more than %d sections",
+				return nil, distros.BadSources(
+					"%s:%d: more than %d sections",
 					name,
 					n,
-					distros.ErrSources,
+
 					maxSections,
 				)
 			}
@@ -67,11 +66,11 @@ func parseINI(name string, data []byte) ([]section, error) {
 		default:
 			k, v, ok := assignment(text)
 			if !ok || len(out) == 0 {
-				return nil, fmt.Errorf(
-					"%s:%d: %w: want [section] and key=value, have %.80q",
+				return nil, distros.BadSources(
+					"%s:%d: want [section] and key=value, have %.80q",
 					name,
 					n,
-					distros.ErrSources,
+
 					text,
 				)
 			}

@@ -2,7 +2,6 @@ package repoconf
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 
@@ -20,7 +19,7 @@ const (
 func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	data, err := bounded.FSFile(root, name, limit)
 	if errors.Is(err, bounded.ErrTooLarge) {
-		err = fmt.Errorf("%w: %w", distros.ErrSources, err)
+		err = distros.BadSources("%w", err)
 	}
 	return data, err
 }
@@ -36,7 +35,7 @@ func ListFiles(root fs.FS, dir string) ([]string, error) {
 		return nil, err
 	}
 	if len(list) > maxConfigs {
-		return nil, fmt.Errorf("%w: more than %d files in %s", distros.ErrSources, maxConfigs, dir)
+		return nil, distros.BadSources("more than %d files in %s", maxConfigs, dir)
 	}
 	var names []string
 	for _, e := range list {

@@ -24,11 +24,11 @@ type repoParser struct {
 
 func (p *repoParser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf(
-			"%s: source %s: %w: %s",
+		p.err = distros.BadSources(
+			"%s: source %s: %s",
 			p.where,
 			p.name,
-			distros.ErrSources,
+
 			fmt.Sprintf(format, args...),
 		)
 	}

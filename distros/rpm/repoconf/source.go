@@ -67,11 +67,11 @@ const (
 // Check returns an error that says what makes a source unusable.
 func (s *Source) Check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf(
-			"%s: source %s: %w: %s",
+		return distros.BadSources(
+			"%s: source %s: %s",
 			cmp.Or(s.Origin, "options"),
 			s.ID,
-			distros.ErrSources,
+
 			fmt.Sprintf(format, args...),
 		)
 	}

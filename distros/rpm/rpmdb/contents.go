@@ -12,7 +12,7 @@ import (
 var ErrFormat = failure.New(failure.Content, "not a valid rpm database")
 
 func damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
 // Upper bounds for files that are read.

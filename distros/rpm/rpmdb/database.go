@@ -43,10 +43,10 @@ func Read(root fs.FS) (*Database, error) {
 		}
 		records[i].Header, err = rpmfile.ParseHeader(r.Blob)
 		if err != nil {
-			return nil, fmt.Errorf(
-				"rpm database %s: %w: package %d: %w; rpm --rebuilddb in the base leaves broken packages out",
+			return nil, damaged(
+				"rpm database %s: package %d: %w; rpm --rebuilddb in the base leaves broken packages out",
 				name,
-				ErrFormat,
+
 				r.Number,
 				err,
 			)

@@ -107,7 +107,7 @@ func inMemory(
 func readFile(root fs.FS, name string) ([]byte, error) {
 	data, err := bounded.FSFile(root, name, MaxBytes)
 	if errors.Is(err, bounded.ErrTooLarge) {
-		err = fmt.Errorf("%w: %w", ErrFormat, err)
+		err = damaged("%w", err)
 	}
 	return data, err
 }

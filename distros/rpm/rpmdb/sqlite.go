@@ -64,7 +64,7 @@ func readSQLiteFile(root fs.FS, name string) (c Contents, detail uint32, err err
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFormat, err)
+			return damaged("%w", err)
 		}
 		return nil
 	})

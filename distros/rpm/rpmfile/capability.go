@@ -25,11 +25,11 @@ func capabilityXattr(text string) ([]byte, error) {
 	for clause := range strings.FieldsSeq(text) {
 		at := strings.IndexAny(clause, "=+-")
 		if at < 0 {
-			return nil, fmt.Errorf("capabilities %.80q: %w: no = + or - in %.80q", text, ErrFormat, clause)
+			return nil, malformed("capabilities %.80q: no = + or - in %.80q", text, clause)
 		}
 		set, err := capabilitySet(clause[:at])
 		if err != nil {
-			return nil, fmt.Errorf("capabilities %.80q: %w: %w", text, ErrFormat, err)
+			return nil, malformed("capabilities %.80q: %w", text, err)
 		}
 		for rest := clause[at:]; rest != ""; {
 			end := 1
@@ -37,7 +37,7 @@ func capabilityXattr(text string) ([]byte, error) {
 				end++
 			}
 			if end < len(rest) && strings.IndexByte("=+-", rest[end]) < 0 {
-				return nil, fmt.Errorf("capabilities %.80q: %w: %q is not one of e, i and p", text, ErrFormat, rest[end])
+				return nil, malformed("capabilities %.80q: %q is not one of e, i and p", text, rest[end])
 			}
 			for flag, to := range map[string]*uint64{"e": &effective, "i": &inheritable, "p": &permitted} {
 				named := strings.Contains(rest[1:end], flag)
@@ -58,7 +58,7 @@ func capabilityXattr(text string) ([]byte, error) {
 	if effective != 0 { // files have one effective bit for all capabilities
 		word |= 1
 		if effective != permitted|inheritable {
-			return nil, fmt.Errorf("capabilities %.80q: %w: some, but not all, are effective: files cannot have that", text, ErrFormat)
+			return nil, malformed("capabilities %.80q: some, but not all, are effective: files cannot have that", text)
 		}
 	}
 	var out []byte

@@ -2,7 +2,6 @@ package rpmfile
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 )
@@ -35,14 +34,17 @@ type member struct {
 // next skips the rest of the current member and reads the beginning of the next; it returns io.EOF
 // at the archive's own end mark.
 func (a *archive) next() (member, error) {
-	if _, err := io.CopyN(io.Discard, a, a.left); err != nil {
+	_, err := io.CopyN(io.Discard, a, a.left)
+	if err != nil {
 		return member{}, cut(err)
 	}
-	if err := a.pad(); err != nil {
+	err = a.pad()
+	if err != nil {
 		return member{}, err
 	}
 	var magic [6]byte
-	if err := a.full(magic[:]); err != nil {
+	err = a.full(magic[:])
+	if err != nil {
 		return member{}, err
 	}
 	switch string(magic[:]) {
@@ -50,19 +52,15 @@ func (a *archive) next() (member, error) {
 		return a.named()
 	case cpioStripped:
 		n, err := a.number()
-		if err == nil {
-			err = a.pad()
+		if err != nil {
+			return member{}, err
 		}
 		if n > maxPaths {
-			err = fmt.Errorf("%w: member is file %d of the header", ErrFormat, n)
+			return member{}, malformed("member is file %d of the header", n)
 		}
-		return member{index: int(n), size: -1}, err
+		return member{index: int(n), size: -1}, a.pad()
 	}
-	return member{}, fmt.Errorf(
-		"%w: %q where a member of a cpio archive should begin",
-		ErrFormat,
-		magic,
-	)
+	return member{}, malformed("%q where a member of a cpio archive should begin", magic)
 }
 
 // named reads inode, mode, owner, group, links, time, size, two devices of two numbers each, length
@@ -80,14 +78,14 @@ func (a *archive) named() (member, error) {
 	size := fields[6]
 	length := fields[11]
 	if length < 1 || length > maxCPIOName {
-		return member{}, fmt.Errorf("%w: the name of a member has %d bytes", ErrFormat, length)
+		return member{}, malformed("the name of a member has %d bytes", length)
 	}
 	name := make([]byte, length)
 	if err := a.full(name); err != nil {
 		return member{}, err
 	}
 	if name[length-1] != 0 {
-		return member{}, fmt.Errorf("%w: the name %.100q of a member does not end", ErrFormat, name)
+		return member{}, malformed("the name %.100q of a member does not end", name)
 	}
 	if err := a.pad(); err != nil {
 		return member{}, err
@@ -107,12 +105,13 @@ func (a *archive) Read(p []byte) (int, error) {
 	n, err := a.in.Read(p[:min(int64(len(p)), a.left)])
 	a.left -= int64(n)
 	a.at += int64(n)
-	if errors.Is(err, io.EOF) && a.left > 0 {
-		err = io.ErrUnexpectedEOF
-	} else if errors.Is(err, io.EOF) {
-		err = nil
+	switch {
+	case !errors.Is(err, io.EOF):
+		return n, err
+	case a.left > 0:
+		return n, cut(err)
 	}
-	return n, err
+	return n, nil
 }
 
 func (a *archive) full(p []byte) error {
@@ -131,11 +130,7 @@ func (a *archive) number() (int64, error) {
 	}
 	n, err := strconv.ParseUint(string(digits[:]), 16, 32)
 	if err != nil {
-		return 0, fmt.Errorf(
-			"%w: %q in a cpio archive is not a hexadecimal number",
-			ErrFormat,
-			digits,
-		)
+		return 0, malformed("%q in a cpio archive is not a hexadecimal number", digits)
 	}
 	return int64(n), nil
 }

@@ -2,7 +2,6 @@ package rpmfile
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 )
 
@@ -22,18 +21,17 @@ func ParseEVR(s string) (EVR, error) {
 	v := splitEVR(s)
 	switch {
 	case len(s) > maxEVR:
-		return EVR{}, fmt.Errorf("version %.80q: %w: longer than %d bytes", s, ErrFormat, maxEVR)
+		return EVR{}, malformed("version %.80q: longer than %d bytes", s, maxEVR)
 	case len(strings.TrimLeft(v.Epoch, "0")) > 10:
-		return EVR{}, fmt.Errorf("version %.80q: %w: the epoch is too large", s, ErrFormat)
+		return EVR{}, malformed("version %.80q: the epoch is too large", s)
 	case v.Version == "":
-		return EVR{}, fmt.Errorf("version %.80q: %w: there is no version in it", s, ErrFormat)
+		return EVR{}, malformed("version %.80q: there is no version in it", s)
 	case v.Release == "" && strings.HasSuffix(s, "-"):
-		return EVR{}, fmt.Errorf("version %.80q: %w: nothing after the last hyphen", s, ErrFormat)
+		return EVR{}, malformed("version %.80q: nothing after the last hyphen", s)
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return EVR{}, fmt.Errorf(
-			"version %.80q: %w: it has a blank or control character",
+		return EVR{}, malformed(
+			"version %.80q: it has a blank or control character",
 			s,
-			ErrFormat,
 		)
 	}
 	return v, nil

@@ -6,7 +6,6 @@ import (
 	_ "crypto/sha512"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -87,7 +86,7 @@ func (h *Header) fileList() ([]file, error) {
 	}
 	for _, tag := range []Tag{TagFileModes, sizes} {
 		if len(all) > 0 && len(h.Ints(tag)) == 0 {
-			return nil, fmt.Errorf("%w: %d files, tag %d has no values", ErrFormat, len(all), tag)
+			return nil, malformed("%d files, tag %d has no values", len(all), tag)
 		}
 	}
 	linked := h.Has(TagFileInodes) && h.Has(TagFileDevices)
@@ -130,9 +129,9 @@ func (h *Header) fileList() ([]file, error) {
 // column passes each file its value in one array of the header, which may be missing.
 func column[T any](all []file, tag Tag, values []T, set func(*file, T)) error {
 	if len(values) != len(all) && len(values) > 0 {
-		return fmt.Errorf(
-			"%w: %d files, tag %d has %d values",
-			ErrFormat,
+		return malformed(
+			"%d files, tag %d has %d values",
+
 			len(all),
 			tag,
 			len(values),

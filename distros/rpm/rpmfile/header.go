@@ -15,21 +15,30 @@ const (
 
 const (
 	introSize = 8  // number of entries, size of the data
-	indexSize = 16 // one entry: tag, type, offset, count
+	indexSize = 16 // one entry: see place
 )
 
 // Header is the metadata of a package, as stored in a .rpm file and in rpm's database: typed
 // entries by tag. It does not change after it was made. The zero Header has no entries.
 type Header struct {
-	blob []byte
+	blob  []byte
+	index []place
+	store []byte // the data
 	// regionIndex and regionData are the sizes of the immutable region, which is the part that is
 	// signed, in the index and in the data. They are 0 if there is no region.
 	regionIndex, regionData int
-	entries                 []entry
-	byTag                   map[Tag]int // the index in entries of the valid one
+	entries                 map[Tag]entry
 }
 
-// entry is the location of a value.
+// place is an entry of the index as it is written.
+type place struct {
+	Tag    Tag
+	Type   Type
+	Offset int32
+	Count  uint32
+}
+
+// entry is a value.
 type entry struct {
 	tag   Tag
 	kind  Type
@@ -37,164 +46,118 @@ type entry struct {
 	data  []byte // a part of the header's blob
 }
 
+// sizes are what a header begins with.
+type sizes struct{ Count, Data uint32 }
+
+func (s sizes) check() error {
+	if s.Count == 0 || s.Count > maxIndex || s.Data > maxStore {
+		return malformed("%d entries and %d bytes of data", s.Count, s.Data)
+	}
+	return nil
+}
+
+// total returns the size of the header without the sizes.
+func (s sizes) total() int { return int(s.Count)*indexSize + int(s.Data) }
+
 // ParseHeader reads a header in the form of the database: the number of entries, the size of the
 // data, the index, the data, and nothing after that. The Header refers to blob, which must not
 // change any more. Errors are ErrFormat.
 func ParseHeader(blob []byte) (*Header, error) {
-	h := &Header{blob: blob, byTag: map[Tag]int{}}
-	if len(blob) < introSize {
-		return nil, fmt.Errorf(
-			"header: %w: %d bytes, want at least %d",
-			ErrFormat,
-			len(blob),
-			introSize,
-		)
-	}
-	count := binary.BigEndian.Uint32(blob)
-	size := binary.BigEndian.Uint32(blob[4:])
-	if err := checkSizes(count, size); err != nil {
-		return nil, fmt.Errorf("header: %w", err)
-	}
-	if want := introSize + int(count)*indexSize + int(size); len(blob) != want {
-		return nil, fmt.Errorf(
-			"header: %w: %d bytes, its first words say %d",
-			ErrFormat,
-			len(blob),
-			want,
-		)
-	}
-	if err := h.readRegion(int(count)); err != nil {
-		return nil, fmt.Errorf("header: %w", err)
-	}
-	if err := h.readEntries(int(count)); err != nil {
+	h := &Header{blob: blob, entries: map[Tag]entry{}}
+	err := h.parse()
+	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	return h, nil
 }
 
-func checkSizes(count, size uint32) error {
-	if count == 0 || count > maxIndex {
-		return fmt.Errorf("%w: %d entries, want 1 to %d", ErrFormat, count, maxIndex)
+func (h *Header) parse() error {
+	var s sizes
+	_, err := binary.Decode(h.blob, binary.BigEndian, &s)
+	if err != nil {
+		return malformed("%d bytes", len(h.blob))
 	}
-	if size > maxStore {
-		return fmt.Errorf("%w: %d bytes of data, want at most %d", ErrFormat, size, maxStore)
+	err = s.check()
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// index returns one entry of the index as it is written.
-func (h *Header) index(i int) (tag Tag, kind Type, offset int32, count uint32) {
-	b := h.blob[introSize+i*indexSize:]
-	return Tag(
-			binary.BigEndian.Uint32(b),
-		), Type(
-			binary.BigEndian.Uint32(b[4:]),
-		), int32(
-			binary.BigEndian.Uint32(b[8:]),
-		), binary.BigEndian.Uint32(
-			b[12:],
-		)
-}
-
-func (h *Header) store() []byte {
-	return h.blob[introSize+h.count()*indexSize:]
+	body := h.blob[introSize:]
+	if len(body) != s.total() {
+		return malformed("%d bytes, its first words say %d", len(body), s.total())
+	}
+	h.index = make([]place, s.Count)
+	h.store = body[int(s.Count)*indexSize:]
+	_, err = binary.Decode(body, binary.BigEndian, h.index)
+	if err != nil {
+		return err
+	}
+	err = h.readRegion()
+	if err != nil {
+		return err
+	}
+	return h.readEntries()
 }
 
 // readRegion checks the immutable region: its first entry points to a trailer, which is itself an
 // index entry, ends the region's data, and has the number of the region's entries as a negative
 // offset.
-func (h *Header) readRegion(total int) error {
-	tag, kind, offset, count := h.index(0)
-	if !isRegion(tag) {
+func (h *Header) readRegion() error {
+	first := h.index[0]
+	if first.Tag > TagHeaderImmutable || first.Tag < TagHeaderImage {
 		return nil
 	}
-	store := h.store()
-	if kind != TypeBinary || count != indexSize || offset < 0 ||
-		int(offset) > len(store)-indexSize {
-		return fmt.Errorf(
-			"%w: the entry of the region (tag %d, type %d, offset %d, count %d)",
-			ErrFormat,
-			tag,
-			kind,
-			offset,
-			count,
-		)
+	end := int(first.Offset) + indexSize
+	if first.Offset < 0 || end > len(h.store) {
+		return malformed("the trailer of the region at %d", first.Offset)
 	}
-	trailer := store[offset:]
-	endTag := Tag(binary.BigEndian.Uint32(trailer))
-	endKind := Type(binary.BigEndian.Uint32(trailer[4:]))
-	size := -int64(int32(binary.BigEndian.Uint32(trailer[8:])))
-	endCount := binary.BigEndian.Uint32(trailer[12:])
-	// rpm 4.0 writes this
-	sameTag := endTag == tag || tag == TagHeaderSignatures && endTag == TagHeaderImage
-	if !sameTag || endKind != TypeBinary || endCount != indexSize || size <= 0 ||
-		size%indexSize != 0 ||
-		size/indexSize > int64(total) {
-		return fmt.Errorf(
-			"%w: the trailer of the region (tag %d, type %d, size %d, count %d)",
-			ErrFormat,
-			endTag,
-			endKind,
-			size,
-			endCount,
-		)
+	var trailer place
+	_, err := binary.Decode(h.store[first.Offset:], binary.BigEndian, &trailer)
+	if err != nil {
+		return err
+	}
+	size := -int64(trailer.Offset)
+	trailer.Offset = first.Offset
+	if first.Tag == TagHeaderSignatures && trailer.Tag == TagHeaderImage {
+		trailer.Tag = first.Tag // rpm 4.0 writes this
+	}
+	want := place{first.Tag, TypeBinary, first.Offset, indexSize}
+	if first != want || trailer != want || size <= 0 || size%indexSize != 0 ||
+		size/indexSize > int64(len(h.index)) {
+		return malformed("the region (%+v) or its trailer (%+v, of %d bytes)", first, trailer, size)
 	}
 	h.regionIndex = int(size / indexSize)
-	h.regionData = int(offset) + indexSize
+	h.regionData = end
 	return nil
-}
-
-func isRegion(t Tag) bool {
-	return t == TagHeaderImmutable || t == TagHeaderSignatures || t == TagHeaderImage
 }
 
 // readEntries finds the value of each entry. All values together cannot be longer than the data,
 // because entries that overlap would make a small header expensive to read. Entries behind the
 // region replace those inside of it.
-func (h *Header) readEntries(total int) error {
-	store := h.store()
+func (h *Header) readEntries() error {
 	used := 0
-	for i := range total {
+	for i, p := range h.index {
 		if i == 0 && h.regionIndex > 0 {
 			continue
 		}
-		tag, kind, offset, count := h.index(i)
-		in := store
+		in := h.store
 		if i < h.regionIndex {
-			in = store[:h.regionData-indexSize]
+			in = in[:h.regionData-indexSize]
 		}
-		if tag < TagI18NTable || kind > TypeI18NString || kind == TypeNull {
-			return fmt.Errorf("%w: entry %d has tag %d and type %d", ErrFormat, i, tag, kind)
+		offset := int(p.Offset)
+		if p.Tag < TagI18NTable || p.Type > TypeI18NString || p.Type == TypeNull || offset < 0 ||
+			offset > len(in) || offset%alignment(p.Type) != 0 || p.Count == 0 || p.Count > maxStore {
+			return malformed("entry %d: %+v", i, p)
 		}
-		if offset < 0 || int(offset) > len(in) || int(offset)%alignment(kind) != 0 || count == 0 ||
-			int64(count) > maxStore {
-			return fmt.Errorf(
-				"%w: entry %d (tag %d): offset %d, count %d",
-				ErrFormat,
-				i,
-				tag,
-				offset,
-				count,
-			)
+		length, ok := valueLength(in[offset:], p.Type, int(p.Count))
+		if used += length; !ok || used > len(h.store) {
+			return malformed("entry %d (tag %d): its value does not fit into the header", i, p.Tag)
 		}
-		length, ok := valueLength(in[offset:], kind, int(count))
-		if used += length; !ok || used > len(store) {
-			return fmt.Errorf(
-				"%w: entry %d (tag %d): its value does not fit into the header",
-				ErrFormat,
-				i,
-				tag,
-			)
+		_, known := h.entries[p.Tag]
+		if known && (i < h.regionIndex || h.regionIndex == 0) {
+			continue // a second one in the region: the first one counts
 		}
-		at, known := h.byTag[tag]
-		e := entry{tag, kind, int(count), in[offset : int(offset)+length : int(offset)+length]}
-		switch {
-		case !known:
-			h.byTag[tag] = len(h.entries)
-			h.entries = append(h.entries, e)
-		case i >= h.regionIndex && h.regionIndex > 0:
-			h.entries[at] = e
-		} // otherwise it is a second one in the region: the first one counts
+		end := offset + length
+		h.entries[p.Tag] = entry{p.Tag, p.Type, int(p.Count), in[offset:end:end]}
 	}
 	return nil
 }
@@ -204,7 +167,7 @@ func valueLength(in []byte, kind Type, count int) (int, bool) {
 	if kind == TypeString && count != 1 {
 		return 0, false
 	}
-	if size := typeSize(kind); size > 0 {
+	if size := typeSizes[kind]; size > 0 {
 		return size * count, size*count <= len(in)
 	}
 	length := 0
@@ -227,23 +190,15 @@ func (h *Header) Immutable() bool { return h.regionIndex > 0 }
 
 // Has reports whether there is an entry with the tag.
 func (h *Header) Has(tag Tag) bool {
-	_, ok := h.byTag[tag]
+	_, ok := h.entries[tag]
 	return ok
-}
-
-func (h *Header) get(tag Tag) (entry, bool) {
-	i, ok := h.byTag[tag]
-	if !ok {
-		return entry{}, false
-	}
-	return h.entries[i], true
 }
 
 // Texts returns the value of a text, an array of texts, or a translated text (the untranslated one
 // first); nil for other types.
 func (h *Header) Texts(tag Tag) []string {
-	e, ok := h.get(tag)
-	if !ok || typeSize(e.kind) > 0 {
+	e := h.entries[tag]
+	if typeSizes[e.kind] > 0 || e.count == 0 {
 		return nil
 	}
 	all := make([]string, 0, e.count)
@@ -257,18 +212,19 @@ func (h *Header) Texts(tag Tag) []string {
 
 // Text returns the first of Texts, or "".
 func (h *Header) Text(tag Tag) string {
-	e, ok := h.get(tag)
-	if !ok || typeSize(e.kind) > 0 {
+	e := h.entries[tag]
+	if typeSizes[e.kind] > 0 {
 		return ""
 	}
-	return string(e.data[:bytes.IndexByte(e.data, 0)])
+	text, _, _ := bytes.Cut(e.data, []byte{0})
+	return string(text)
 }
 
 // Ints returns the value of an entry with numbers of any width or characters; nil for other types.
 func (h *Header) Ints(tag Tag) []uint64 {
-	e, ok := h.get(tag)
-	size := typeSize(e.kind)
-	if !ok || size == 0 || e.kind == TypeBinary {
+	e := h.entries[tag]
+	size := typeSizes[e.kind]
+	if size == 0 || e.kind == TypeBinary {
 		return nil
 	}
 	all := make([]uint64, e.count)
@@ -292,8 +248,9 @@ func (h *Header) Int(tag Tag) (n uint64, ok bool) {
 // Binary returns the value of binary data or characters; nil for other types. It must not be
 // changed.
 func (h *Header) Binary(tag Tag) []byte {
-	if e, ok := h.get(tag); ok && typeSize(e.kind) == 1 {
-		return e.data
+	e := h.entries[tag]
+	if typeSizes[e.kind] != 1 {
+		return nil
 	}
-	return nil
+	return e.data
 }

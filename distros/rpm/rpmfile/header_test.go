@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestHeaderWith(t *testing.T) {
 // added returns a header with more entries.
 func added(t testing.TB, h *Header, entries ...Entry) *Header {
 	t.Helper()
-	return require.Value(h.with(region(t, TagHeaderImmutable, entries...).entries))(t)
+	return require.Value(h.with(slices.Collect(maps.Values(region(t, TagHeaderImmutable, entries...).entries))))(t)
 }
 
 func TestParseHeaderHostile(t *testing.T) {

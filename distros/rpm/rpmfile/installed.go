@@ -1,7 +1,6 @@
 package rpmfile
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -50,7 +49,7 @@ func (f *File) InstalledHeader(
 ) (*Header, error) {
 	var add []entry
 	for _, t := range installedTags {
-		e, ok := f.Signature.get(t.signature)
+		e, ok := f.Signature.entries[t.signature]
 		// some old packages have the size of their archive in the header
 		if ok && !f.Header.Has(t.installed) {
 			e.tag = t.installed
@@ -58,12 +57,7 @@ func (f *File) InstalledHeader(
 		}
 	}
 	number := func(tag Tag, n uint32) entry {
-		return entry{
-			tag:   tag,
-			kind:  TypeInt32,
-			count: 1,
-			data:  binary.BigEndian.AppendUint32(nil, n),
-		}
+		return entry{tag, TypeInt32, 1, binary.BigEndian.AppendUint32(nil, n)}
 	}
 	seconds := uint32(installed.Unix())
 	add = append(
@@ -74,12 +68,12 @@ func (f *File) InstalledHeader(
 	)
 	if n := len(f.files); n > 0 {
 		states := make([]byte, n) // 0 is "normal"
-		for i := range f.files {
-			if left != nil && left(f.files[i].path) {
+		for i, x := range f.files {
+			if left != nil && left(x.path) {
 				states[i] = stateNotInstalled
 			}
 		}
-		add = append(add, entry{tag: TagFileStates, kind: TypeChar, count: n, data: states})
+		add = append(add, entry{TagFileStates, TypeChar, n, states})
 	}
 	h, err := f.Header.with(add)
 	if err != nil {
@@ -94,36 +88,29 @@ func (f *File) InstalledHeader(
 // value stays there without effect. For a header without a region, everything is encoded again.
 func (h *Header) with(entries []entry) (*Header, error) {
 	behind := map[Tag]entry{}
-	for i := h.regionIndex; i < h.count(); i++ {
-		tag, _, _, _ := h.index(i)
-		behind[tag] = h.entries[h.byTag[tag]]
+	for _, p := range h.index[h.regionIndex:] {
+		behind[p.Tag] = h.entries[p.Tag]
 	}
 	for _, e := range entries {
 		behind[e.tag] = e
 	}
-	sorted := slices.SortedFunc(
-		maps.Values(behind),
-		func(a, b entry) int { return cmp.Compare(a.tag, b.tag) },
-	)
-	index := []byte{}
-	store := []byte{}
-	if h.regionIndex > 0 {
-		index = append(index, h.blob[introSize:introSize+h.regionIndex*indexSize]...)
-		store = append(store, h.store()[:h.regionData]...)
-	}
-	for _, e := range sorted {
+	index := slices.Clone(h.index[:h.regionIndex])
+	store := slices.Clone(h.store[:h.regionData])
+	for _, tag := range slices.Sorted(maps.Keys(behind)) {
+		e := behind[tag]
 		for len(store)%alignment(e.kind) != 0 {
 			store = append(store, 0)
 		}
-		for _, word := range []uint32{uint32(e.tag), uint32(e.kind), uint32(len(store)), uint32(e.count)} {
-			index = binary.BigEndian.AppendUint32(index, word)
-		}
+		index = append(index, place{tag, e.kind, int32(len(store)), uint32(e.count)})
 		store = append(store, e.data...)
 	}
-	blob := make([]byte, 0, introSize+len(index)+len(store))
-	blob = binary.BigEndian.AppendUint32(blob, uint32(len(index)/indexSize))
-	blob = binary.BigEndian.AppendUint32(blob, uint32(len(store)))
-	return ParseHeader(append(append(blob, index...), store...))
+	blob, err := binary.Append(nil, binary.BigEndian, sizes{uint32(len(index)), uint32(len(store))})
+	if err != nil {
+		return nil, err
+	}
+	blob, err = binary.Append(blob, binary.BigEndian, index)
+	if err != nil {
+		return nil, err
+	}
+	return ParseHeader(append(blob, store...))
 }
-
-func (h *Header) count() int { return int(binary.BigEndian.Uint32(h.blob)) }

@@ -36,7 +36,7 @@ func (h *Header) Metadata() (Metadata, error) {
 		m.Arch = "src"
 	}
 	if m.Name == "" || m.EVR.Version == "" {
-		return m, fmt.Errorf("package header: %w: no name or version", ErrFormat)
+		return m, malformed("package header: no name or version")
 	}
 	err := h.relations(&m)
 	if err == nil {
@@ -117,9 +117,9 @@ func (h *Header) relations(m *Metadata) error {
 		if len(flags) != 0 && len(flags) != len(names) ||
 			len(versions) != 0 && len(versions) != len(names) ||
 			len(flags) != len(versions) {
-			return fmt.Errorf(
-				"%w: tag %d has %d names, %d flags and %d versions",
-				ErrFormat,
+			return malformed(
+				"tag %d has %d names, %d flags and %d versions",
+
 				d.name,
 				len(names),
 				len(flags),
@@ -167,9 +167,9 @@ func (h *Header) paths() ([]string, error) {
 	bases := h.Texts(TagBaseNames)
 	where := h.Ints(TagDirIndexes)
 	if len(bases) != len(where) {
-		return nil, fmt.Errorf(
-			"%w: %d names of files, %d folder indexes",
-			ErrFormat,
+		return nil, malformed(
+			"%d names of files, %d folder indexes",
+
 			len(bases),
 			len(where),
 		)
@@ -178,9 +178,9 @@ func (h *Header) paths() ([]string, error) {
 	names := make([]string, len(bases))
 	for i, base := range bases {
 		if where[i] >= uint64(len(dirs)) {
-			return nil, fmt.Errorf(
-				"%w: file %d is in folder %d of %d",
-				ErrFormat,
+			return nil, malformed(
+				"file %d is in folder %d of %d",
+
 				i,
 				where[i],
 				len(dirs),
@@ -188,9 +188,9 @@ func (h *Header) paths() ([]string, error) {
 		}
 		names[i] = dirs[where[i]] + base
 		if total += len(names[i]); total > maxPaths {
-			return nil, fmt.Errorf(
-				"%w: the names of its files take more than %d bytes",
-				ErrFormat,
+			return nil, malformed(
+				"the names of its files take more than %d bytes",
+
 				maxPaths,
 			)
 		}

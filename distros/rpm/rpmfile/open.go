@@ -32,6 +32,10 @@ var (
 	ErrDigest = failure.New(failure.Content, "digest mismatch")
 )
 
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
+}
+
 const (
 	leadSize  = 96
 	leadMagic = "\xed\xab\xee\xdb"
@@ -83,32 +87,34 @@ func Open(r io.Reader) (*File, error) {
 // cut returns ErrFormat if the file ends in the middle of a part.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the file ends too early", ErrFormat)
+		return malformed("the file ends too early")
 	}
 	return err
 }
 
-// readLead checks the first bytes. The header repeats everything else in them, and rpm itself
+// lead is what a package begins with. The header repeats everything else in it, and rpm itself
 // ignores it.
+type lead struct {
+	Magic        [4]byte
+	Major, Minor uint8
+	Kind, Arch   uint16 // Kind is binary or source
+	Name         [66]byte
+	System       uint16
+	Signature    uint16
+	Reserved     [16]byte
+}
+
 func (f *File) readLead() error {
-	var lead [leadSize]byte
-	if _, err := io.ReadFull(f.in, lead[:]); err != nil {
+	var l lead
+	err := binary.Read(f.in, binary.BigEndian, &l)
+	if err != nil {
 		return cut(err)
 	}
-	if string(lead[:4]) != leadMagic {
-		return fmt.Errorf("%w: it begins with %x, no package does", ErrFormat, lead[:4])
+	if string(l.Magic[:]) != leadMagic {
+		return malformed("it begins with %x, no package does", l.Magic)
 	}
-	major := lead[4]
-	kind := binary.BigEndian.Uint16(lead[6:])
-	signature := binary.BigEndian.Uint16(lead[78:])
-	if major < 3 || major > 4 || kind > 1 || signature != 5 {
-		return fmt.Errorf(
-			"%w: format %d, kind %d, signature type %d; want format 3 or 4, kind 0 or 1, type 5",
-			ErrFormat,
-			major,
-			kind,
-			signature,
-		)
+	if l.Major < 3 || l.Major > 4 || l.Kind > 1 || l.Signature != 5 {
+		return malformed("format %d, kind %d, signature type %d", l.Major, l.Kind, l.Signature)
 	}
 	return nil
 }
@@ -116,46 +122,48 @@ func (f *File) readLead() error {
 // readHeader reads a header with its magic. It allocates memory as the data arrives, not as
 // announced by the first bytes.
 func (f *File) readHeader() (*Header, error) {
-	var intro [len(headerMagic) + introSize]byte
-	if _, err := io.ReadFull(f.in, intro[:]); err != nil {
+	var intro struct {
+		Magic [len(headerMagic)]byte
+		Sizes sizes
+	}
+	err := binary.Read(f.in, binary.BigEndian, &intro)
+	if err != nil {
 		return nil, cut(err)
 	}
-	if string(intro[:len(headerMagic)]) != headerMagic {
-		return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, intro[:len(headerMagic)])
+	if string(intro.Magic[:]) != headerMagic {
+		return nil, malformed("it begins with %x", intro.Magic)
 	}
-	sizes := intro[len(headerMagic):]
-	count := binary.BigEndian.Uint32(sizes)
-	size := binary.BigEndian.Uint32(sizes[4:])
-	if err := checkSizes(count, size); err != nil {
+	err = intro.Sizes.check()
+	if err != nil {
 		return nil, err
 	}
-	blob := bytes.NewBuffer(sizes)
-	if _, err := io.CopyN(blob, f.in, int64(count)*indexSize+int64(size)); err != nil {
+	var blob bytes.Buffer
+	err = binary.Write(&blob, binary.BigEndian, intro.Sizes)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.CopyN(&blob, f.in, int64(intro.Sizes.total()))
+	if err != nil {
 		return nil, cut(err)
 	}
 	return ParseHeader(blob.Bytes())
 }
 
 // checkHeader checks that the region is the whole header, so that no part of it is unsigned.
-func (f *File) checkHeader() error {
-	if f.Header.regionIndex > 0 {
-		if tag, _, _, _ := f.Header.index(0); tag == TagHeaderSignatures ||
-			f.Header.regionIndex != f.Header.count() ||
-			f.Header.regionData != len(f.Header.store()) {
-			return fmt.Errorf(
-				"header: %w: there are entries outside of its immutable region",
-				ErrFormat,
-			)
-		}
+func (f *File) checkHeader() (err error) {
+	h := f.Header
+	if h.regionIndex > 0 && (h.index[0].Tag == TagHeaderSignatures ||
+		h.regionIndex != len(h.index) || h.regionData != len(h.store)) {
+		return fmt.Errorf("header: %w", malformed("there are entries outside of its immutable region"))
 	}
-	var err error
-	f.files, err = f.Header.fileList()
+	f.files, err = h.fileList()
 	if err != nil {
 		return fmt.Errorf("header: %w", err)
 	}
-	if f.Header.Text(TagName) == "" || f.Header.Text(TagVersion) == "" ||
-		f.Header.Text(TagRelease) == "" {
-		return fmt.Errorf("header: %w: no name, version or release", ErrFormat)
+	for _, tag := range []Tag{TagName, TagVersion, TagRelease} {
+		if h.Text(tag) == "" {
+			return fmt.Errorf("header: %w", malformed("no name, version or release"))
+		}
 	}
 	return nil
 }

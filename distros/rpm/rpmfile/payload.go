@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/compression"
 )
 
 // Bounds for one payload. The largest packages in a driver image are below 1 GiB unpacked.
@@ -44,12 +44,13 @@ func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 	}
 	f.started = true
 	if format := f.Header.Text(TagPayloadFormat); format != "cpio" && format != "" {
-		return fmt.Errorf("rpm %s: %w: its payload is %.40q, want cpio", f.name(), ErrFormat, format)
+		return malformed("rpm %s: its payload is %.40q, want cpio", f.name(), format)
 	}
 	p, err := f.newPayload(add)
-	if err == nil {
-		err = p.run()
+	if err != nil {
+		return fmt.Errorf("rpm %s: payload: %w", f.name(), err)
 	}
+	err = p.run()
 	if err != nil {
 		return fmt.Errorf("rpm %s: payload: %w", f.name(), err)
 	}
@@ -58,17 +59,14 @@ func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 
 // payload is the state of one call of Payload.
 type payload struct {
-	f       *File
-	add     func(h *tar.Header, r io.Reader) error
-	raw     *bounded.Source // the payload as it is stored in the file
-	in      *archive
-	names   []string // clean, one for each file
-	byName  map[string]int
-	seen    []bool
-	groups  map[[2]uint64]*linkGroup
-	digest  string // of the whole payload, from the header
-	counted hash.Hash
-	limit   int64
+	f      *File
+	add    func(h *tar.Header, r io.Reader) error
+	in     *archive
+	names  []string // clean, one for each file
+	byName map[string]int
+	seen   []bool
+	groups map[[2]uint64]*linkGroup
+	limit  int64
 }
 
 // linkGroup is the names of one file. The archive has its content once, with the last name;
@@ -82,179 +80,209 @@ type linkGroup struct {
 
 func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload, error) {
 	if len(f.files) > maxFiles {
-		return nil, fmt.Errorf("%w: %d files, at most %d are read", ErrFormat, len(f.files), maxFiles)
+		return nil, malformed("%d files, at most %d are read", len(f.files), maxFiles)
 	}
-	p := &payload{f: f, add: add, names: make([]string, len(f.files)), byName: map[string]int{}, seen: make([]bool, len(f.files)), groups: map[[2]uint64]*linkGroup{}, limit: tailExtra}
+	p := &payload{
+		f: f, add: add, byName: map[string]int{}, seen: make([]bool, len(f.files)),
+		groups: map[[2]uint64]*linkGroup{}, limit: tailExtra,
+	}
 	for i, x := range f.files {
 		name, err := cleanName(x.path)
 		if err != nil {
 			return nil, err
 		}
 		if _, twice := p.byName[name]; twice {
-			return nil, fmt.Errorf("%w: the header has %.200q twice", ErrFormat, x.path)
+			return nil, malformed("the header has %.200q twice", x.path)
 		}
-		p.byName[name], p.names[i] = i, name
-		p.limit += memberExtra + int64(len(x.path))
-		switch x.kind() {
-		case modeRegular:
-			if x.size < 0 || x.size > maxUnpacked || p.limit > maxUnpacked {
-				return nil, fmt.Errorf("%w: with %.200q the files have more than %d bytes", ErrFormat, x.path, int64(maxUnpacked))
-			}
-			p.limit += x.size
-			if !x.ghost() {
-				g := p.groups[x.id]
-				if g == nil {
-					g = &linkGroup{primary: -1}
-					p.groups[x.id] = g
-				}
-				g.members = g.members + 1
-				g.last = i
-			}
-		case modeLink:
-			p.limit += int64(len(x.target))
+		p.byName[name] = i
+		p.names = append(p.names, name)
+		p.limit += memberExtra + int64(len(x.path)+len(x.target))
+		if x.kind() != modeRegular {
+			continue
 		}
-	}
-	p.raw = &bounded.Source{Reader: f.in}
-	h, sum := f.payloadDigest()
-	p.digest = sum
-	if sum != "" {
-		p.counted = h.New()
-		p.raw.Reader = io.TeeReader(f.in, p.counted)
+		if x.size < 0 || x.size > maxUnpacked || p.limit > maxUnpacked {
+			return nil, malformed("with %.200q the files have more than %d bytes", x.path, int64(maxUnpacked))
+		}
+		p.limit += x.size
+		if !x.ghost() {
+			p.group(x.id, i)
+		}
 	}
 	return p, nil
 }
 
+// group adds a name to those of one file.
+func (p *payload) group(id [2]uint64, i int) {
+	g := p.groups[id]
+	if g == nil {
+		g = &linkGroup{primary: -1}
+		p.groups[id] = g
+	}
+	g.members++
+	g.last = i
+}
+
 func (p *payload) run() error {
-	below := bufio.NewReaderSize(p.raw, 64<<10)
-	in, err := p.f.decompress(below, p.f.Header.Text(TagPayloadCompressor))
+	var raw io.Reader = p.f.in // the payload as it is stored in the file
+	kind, digest := p.f.payloadDigest()
+	var counted hash.Hash
+	if digest != "" {
+		counted = kind.New()
+		raw = io.TeeReader(raw, counted)
+	}
+	below := bufio.NewReaderSize(raw, 64<<10)
+	in, err := p.open(below)
 	if err != nil {
-		return p.broken(err)
+		return err
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	whole := &bounded.Limited{Reader: in, Left: p.limit, Err: fmt.Errorf("%w: longer than the files of the header", ErrFormat)}
-	p.in = &archive{in: whole}
+	err = p.members(in)
+	if err != nil {
+		return err
+	}
+	// Only zeros may follow the archive; the decoders refuse what follows their stream.
+	rest, err := io.ReadAll(in) // it is limited
+	if err != nil {
+		return err
+	}
+	if strings.Trim(string(rest), "\x00") != "" {
+		return malformed("there is data behind the archive")
+	}
+	_, err = io.Copy(io.Discard, below)
+	if err != nil || digest == "" {
+		return err
+	}
+	return checkDigest(counted, digest)
+}
+
+// open returns the unpacked payload. The header names the compression; without a name the payload
+// is either gzip or not compressed, which rpm lets zlib detect.
+func (p *payload) open(in *bufio.Reader) (io.ReadCloser, error) {
+	name := p.f.Header.Text(TagPayloadCompressor)
+	if name == "" {
+		detected, err := compression.Detect(in)
+		if err != nil {
+			return nil, err
+		}
+		if detected == compression.Gzip {
+			name = detected
+		}
+	}
+	return compression.Stream{XZ: p.f.XZ, Limit: p.limit, Format: ErrFormat}.Open(in, name)
+}
+
+// members passes all files of the archive to add. The header must have the same.
+func (p *payload) members(in io.Reader) error {
+	p.in = &archive{in: in}
 	for {
 		m, err := p.in.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return p.broken(err)
+			return err
 		}
-		if err := p.member(m); err != nil {
+		err = p.member(m)
+		if err != nil {
 			return err
 		}
 	}
 	for i, x := range p.f.files {
 		if !p.seen[i] && !x.ghost() {
-			return fmt.Errorf("%w: %.200q is in the header, but not in the archive", ErrFormat, x.path)
+			return malformed("%.200q is in the header, but not in the archive", x.path)
 		}
 	}
 	for _, g := range p.groups {
 		if len(g.waiting) > 0 {
-			return fmt.Errorf("%w: the content of %.200q is missing", ErrFormat, p.f.files[g.waiting[0]].path)
-		}
-	}
-	return p.finish(whole, below)
-}
-
-// finish reads to the end of the file. Only zeros may follow the archive; the decoders refuse what
-// follows their stream.
-func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
-	rest, err := io.ReadAll(whole) // it is limited
-	if err != nil {
-		return p.broken(err)
-	}
-	if strings.Trim(string(rest), "\x00") != "" {
-		return fmt.Errorf("%w: there is data behind the archive", ErrFormat)
-	}
-	if _, err := io.Copy(io.Discard, below); err != nil {
-		return p.broken(err)
-	}
-	if p.digest != "" {
-		if sum := fmt.Sprintf("%x", p.counted.Sum(nil)); sum != p.digest {
-			return fmt.Errorf("%w: its digest is %s, the header says %s", ErrDigest, sum, p.digest)
+			return malformed("the content of %.200q is missing", p.f.files[g.waiting[0]].path)
 		}
 	}
 	return nil
 }
 
-// broken marks an error of decompression as ErrFormat, unless it is the error of the underlying
-// reader.
-func (p *payload) broken(err error) error {
-	if p.raw.Err != nil {
-		return p.raw.Err
+func checkDigest(counted hash.Hash, want string) error {
+	got := fmt.Sprintf("%x", counted.Sum(nil))
+	if got != want {
+		return fmt.Errorf("%w: its digest is %s, the header says %s", ErrDigest, got, want)
 	}
-	if errors.Is(err, ErrFormat) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrFormat, err)
+	return nil
 }
 
 // member passes one member to add.
 func (p *payload) member(m member) error {
-	i := m.index
-	if i < 0 {
-		// "./usr/bin/x", or "/usr/bin/x" of rpm 3
-		name, err := cleanName(m.name)
-		if err != nil {
-			return err
-		}
-		known := false
-		i, known = p.byName[name]
-		if !known {
-			return fmt.Errorf("%w: the archive has %.200q, the header has not", ErrFormat, m.name)
-		}
+	i, err := p.find(m)
+	if err != nil {
+		return err
 	}
 	if i >= len(p.f.files) || p.seen[i] {
-		return fmt.Errorf("%w: file %d (%.200q) is no file of the header, or twice in the archive", ErrFormat, i, m.name)
+		return malformed("file %d (%.200q) is no file of the header, or twice in the archive", i, m.name)
 	}
 	p.seen[i] = true
 	x := p.f.files[i]
+	if x.ghost() {
+		return malformed("the archive has %.200q, of which the header says that it is not there", x.path)
+	}
 	if m.size < 0 {
 		m.size = p.strippedSize(i)
 	}
-	if x.ghost() {
-		return fmt.Errorf("%w: the archive has %.200q, of which the header says that it is not there", ErrFormat, x.path)
-	}
-	h := p.tarHeader(i)
 	p.in.left = m.size
-	var err error
-	switch x.kind() {
-	case modeRegular:
-		err = p.regular(i, h, m.size)
-	case modeFolder:
-		h.Typeflag = tar.TypeDir
-		if m.size > 0 {
-			err = fmt.Errorf("%w: a folder of %d bytes", ErrFormat, m.size)
-		} else if h.Name != "" {
-			err = p.add(h, strings.NewReader(""))
-		}
-	case modeLink:
-		err = p.symlink(x, h, m.size)
-	default:
-		err = fmt.Errorf("%w: mode %o, want file, folder or link", ErrUnsafePath, x.mode)
-	}
+	err = p.pass(i, m.size)
 	if err != nil {
 		return fmt.Errorf("%.200s: %w", x.path, err)
 	}
 	return nil
 }
 
+// find returns the index of a member in the header's list.
+func (p *payload) find(m member) (int, error) {
+	if m.index >= 0 {
+		return m.index, nil
+	}
+	// "./usr/bin/x", or "/usr/bin/x" of rpm 3
+	name, err := cleanName(m.name)
+	if err != nil {
+		return 0, err
+	}
+	i, known := p.byName[name]
+	if !known {
+		return 0, malformed("the archive has %.200q, the header has not", m.name)
+	}
+	return i, nil
+}
+
+// pass passes a file of the header to add.
+func (p *payload) pass(i int, size int64) error {
+	x := p.f.files[i]
+	h := p.tarHeader(i)
+	switch x.kind() {
+	case modeRegular:
+		return p.regular(i, h, size)
+	case modeLink:
+		return p.symlink(x, h, size)
+	case modeFolder:
+		if size > 0 {
+			return malformed("a folder of %d bytes", size)
+		}
+		h.Typeflag = tar.TypeDir
+		if h.Name == "" {
+			return nil
+		}
+		return p.add(h, strings.NewReader(""))
+	}
+	return fmt.Errorf("%w: mode %o, want file, folder or link", ErrUnsafePath, x.mode)
+}
+
 // strippedSize returns the size of a member in the stripped format: of a file with several names,
 // the last one has the content.
 func (p *payload) strippedSize(i int) int64 {
 	x := p.f.files[i]
-	switch x.kind() {
-	case modeLink:
+	switch g := p.groups[x.id]; {
+	case x.kind() == modeLink:
 		return int64(len(x.target))
-	case modeRegular:
-		if g := p.groups[x.id]; g != nil && i < g.last {
-			return 0
-		}
-		return x.size
+	case x.kind() != modeRegular, g != nil && i < g.last:
+		return 0
 	}
-	return 0
+	return x.size
 }
 
 // tarHeader returns the fields that all kinds of files have.

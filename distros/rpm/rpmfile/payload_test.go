@@ -229,7 +229,7 @@ func TestPackageHostile(t *testing.T) {
 		"bomb":                      {recipe{items: single, compressor: "gzip", archive: func(testing.TB) []byte { return append([]byte("070701"), make([]byte, 8<<20)...) }}, ErrFormat, "hexadecimal"},
 		"bomb behind the archive": {recipe{items: single, compressor: "zstd", archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), make([]byte, 8<<20)...)
-		}}, ErrFormat, "longer than"},
+		}}, ErrFormat, "more than"},
 		"data behind the archive": {recipe{items: single, archive: func(t testing.TB) []byte {
 			return append(archiveOf(&cpio.Header{Name: "./usr/a", Size: 1})(t), "evil"...)
 		}}, ErrFormat, "behind"},

@@ -44,10 +44,10 @@ func (r Requirement) String() string {
 // if b else c)". Operators stand between blanks. Errors are ErrFormat.
 func ParseRequirement(text string) (Requirement, error) {
 	if len(text) > maxRequirement {
-		return Requirement{}, fmt.Errorf(
-			"requirement %.80q: %w: longer than %d bytes",
+		return Requirement{}, malformed(
+			"requirement %.80q: longer than %d bytes",
 			text,
-			ErrFormat,
+
 			maxRequirement,
 		)
 	}
@@ -57,7 +57,7 @@ func ParseRequirement(text string) (Requirement, error) {
 		err = fmt.Errorf("%.40q follows its end", p.rest)
 	}
 	if err != nil {
-		return Requirement{}, fmt.Errorf("requirement %.80q: %w: %w", text, ErrFormat, err)
+		return Requirement{}, malformed("requirement %.80q: %w", text, err)
 	}
 	return r, nil
 }

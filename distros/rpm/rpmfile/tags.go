@@ -107,20 +107,10 @@ const (
 	SigTagPayloadSize    Tag = 1007 // bytes of the payload, unpacked
 )
 
-// typeSize returns the size of one value in bytes; 0 for types that end with a zero byte.
-func typeSize(t Type) int {
-	switch t {
-	case TypeChar, TypeInt8, TypeBinary:
-		return 1
-	case TypeInt16:
-		return 2
-	case TypeInt32:
-		return 4
-	case TypeInt64:
-		return 8
-	}
-	return 0
+// typeSizes are the sizes of one value in bytes, by type; 0 for types that end with a zero byte.
+var typeSizes = [...]int{
+	TypeChar: 1, TypeInt8: 1, TypeInt16: 2, TypeInt32: 4, TypeInt64: 8, TypeBinary: 1, TypeI18NString: 0,
 }
 
 // alignment returns the number of bytes that must divide the offset of a value.
-func alignment(t Type) int { return max(1, typeSize(t)) }
+func alignment(t Type) int { return max(1, typeSizes[t]) }

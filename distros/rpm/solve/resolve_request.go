@@ -14,7 +14,7 @@ import (
 func (u *universe) request(want string) ([]clause, error) {
 	req, err := rpmfile.ParseRequirement(want)
 	if err != nil {
-		return nil, fmt.Errorf("package %q was asked for: %w: %w", want, distros.ErrSources, err)
+		return nil, distros.BadSources("package %q was asked for: %w", want, err)
 	}
 	if req.Kind != "" {
 		form, err := u.normal(req, false)

@@ -1,7 +1,6 @@
 package solve
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -37,7 +36,7 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	case "if", "unless":
 		return u.conditional(r, negated)
 	}
-	return nil, fmt.Errorf("%w: %s: unknown operator %q", distros.ErrIndex, r, r.Kind)
+	return nil, distros.BadIndex("%s: unknown operator %q", r, r.Kind)
 }
 
 // combine returns the form of several requirements. All of them must hold, or one of them if anyOf
@@ -111,9 +110,9 @@ func either(a, b [][]literal) ([][]literal, error) {
 	for _, x := range a {
 		for _, y := range b {
 			if total += len(x) + len(y); total > maxLiterals {
-				return nil, fmt.Errorf(
-					"%w: a rich dependency becomes more than %d alternatives",
-					distros.ErrIndex,
+				return nil, distros.BadIndex(
+					"a rich dependency becomes more than %d alternatives",
+
 					maxLiterals,
 				)
 			}
@@ -145,9 +144,9 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 		case r.Kind == "or":
 			out = append(out, part...)
 		default:
-			return nil, fmt.Errorf(
-				"%w: %s: %q cannot be inside of with and without",
-				distros.ErrIndex,
+			return nil, distros.BadIndex(
+				"%s: %q cannot be inside of with and without",
+
 				r,
 				r.Kind,
 			)
