@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +17,7 @@ import (
 func (n *Node) loadCompanions(ctx context.Context, up Served) (Served, error) {
 	record := func(modules []status.Module) {
 		up.Driver.Modules = modules
-		n.record(up.Driver)
+		n.Status.Record(up.Driver)
 	}
 	n.showCompanions(n.group(up.ModuleSet).Load(ctx, up.Driver.Modules, record))
 	return up, ctx.Err()
@@ -38,53 +37,45 @@ func (n *Node) showCompanions(states []status.Companion) {
 	n.Status.Companions(states)
 }
 
-// noted adds to the error of a driver in use which companions other programs loaded, because their
-// containers have to end first.
-func noted(err error, notes string) error {
-	busy, inUse := errors.AsType[*modules.InUseError](err)
-	if inUse {
-		busy.Note = notes
-	}
-	return err
-}
-
 // LoadPeermem loads nvidia-peermem of the set that the driver was loaded from, see modules.Peermem.
 func (n *Node) LoadPeermem(ctx context.Context, timeout time.Duration, hostMOFED bool) error {
 	p := modules.Peermem{
 		Kernel:    n.Kernel,
 		Run:       n.cfg.Run,
 		HostMOFED: hostMOFED,
-		Find:      n.findPeermem,
-		Log:       n.Log,
+		Find: func(ctx context.Context) (status.Module, error) {
+			return findPeermem(ctx, n.cfg, n.Machine)
+		},
+		Log: n.Log,
 	}
 	return p.Load(ctx, timeout)
 }
 
-func (n *Node) findPeermem(ctx context.Context) (m status.Module, err error) {
-	st, err := status.Read(n.cfg.Run)
+func findPeermem(ctx context.Context, cfg config.Config, machine Machine) (m status.Module, err error) {
+	st, err := status.Read(cfg.Run)
 	if err != nil {
 		return m, err
 	}
-	if st.Up == nil || st.Up.Version != n.Info.Driver {
+	if st.Up == nil || st.Up.Version != machine.Info.Driver {
 		return m, fmt.Errorf(
 			"%w: this image has driver %s, the node has %s",
 			config.ErrConfig,
-			n.Info.Driver,
+			machine.Info.Driver,
 			describe(st.Up),
 		)
 	}
-	options, err := n.Hardware.Options()
+	options, err := machine.Hardware.Options()
 	if err != nil {
 		return m, fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
-	set, _, err := n.Supplier.Find(
+	set, _, err := machine.Supplier.Find(
 		ctx,
-		Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: n.Release},
+		Want{Driver: st.Up.Version, Flavour: st.Up.Flavour, Release: machine.Release},
 	)
 	if err != nil {
 		return m, fmt.Errorf(
 			"find nvidia-peermem, which was compiled with the driver's other modules (is %s mounted here, too?): %w",
-			n.cfg.StateDir,
+			cfg.StateDir,
 			err,
 		)
 	}

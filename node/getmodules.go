@@ -14,7 +14,7 @@ import (
 // getModules makes the modules unless the loaded ones stay.
 func (n *Node) getModules(ctx context.Context, facts Facts) (Facts, error) {
 	if n.byHost() {
-		text, fix := n.hostUnfit()
+		text, fix := hostUnfit(n.Kernel, n.Info.Driver)
 		if text != "" { // the node's administrator let it pass preflight
 			return facts, fmt.Errorf("%w: %s. %s", config.ErrConfig, text, fix)
 		}

@@ -20,7 +20,7 @@ func (n *Node) byHost() bool { return n.cfg.Modules == config.ModulesHost }
 func (n *Node) surveyHost(facts Facts) (Facts, error) {
 	facts.Loaded = verdict{Adopted: true}
 	facts.Want = Want{Driver: n.Info.Driver, Release: n.Release}
-	text, _ := n.hostUnfit()
+	text, _ := hostUnfit(n.Kernel, n.Info.Driver)
 	if text != "" {
 		return facts, nil
 	}
@@ -29,14 +29,14 @@ func (n *Node) surveyHost(facts Facts) (Facts, error) {
 		return facts, err
 	}
 	facts.Want.Flavour = flavour
-	facts.Want.Modules, _, err = n.loadedOf(driverinfo.Modules())
+	facts.Want.Modules, _, err = loadedOf(n.Kernel, driverinfo.Modules())
 	if err != nil {
 		return facts, err
 	}
 	for _, name := range facts.Want.Modules {
 		n.compareParams(underscores(name), facts.Options)
 	}
-	companions, lacking, err := n.loadedOf(modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy))
+	companions, lacking, err := loadedOf(n.Kernel, modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy))
 	if err != nil {
 		return facts, err
 	}
@@ -51,9 +51,9 @@ func (n *Node) surveyHost(facts Facts) (Facts, error) {
 }
 
 // loadedOf divides modules into those that are loaded and the others.
-func (n *Node) loadedOf(names []string) (loaded, others []string, err error) {
+func loadedOf(k Kernel, names []string) (loaded, others []string, err error) {
 	for _, name := range names {
-		there, err := isLoaded(n.Kernel, underscores(name))
+		there, err := isLoaded(k, underscores(name))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -68,17 +68,17 @@ func (n *Node) loadedOf(names []string) (loaded, others []string, err error) {
 
 // hostUnfit says why the driver that the node's system loaded cannot be served from this image, and
 // what to do; "" if it can.
-func (n *Node) hostUnfit() (text, fix string) {
+func hostUnfit(k Kernel, driver string) (text, fix string) {
 	for _, name := range driverinfo.RequiredModules() {
-		live, err := n.Kernel.Module(underscores(name))
+		live, err := k.Module(underscores(name))
 		if err != nil {
 			text = fmt.Sprintf("the node's own system is to bring the modules (--modules=host), "+
 				"and %s is not loaded: %v", name, err)
 			return text, "Load it there (modprobe " + name + "), or leave --modules out."
 		}
-		if foreign(live, n.Info.Driver) {
+		if foreign(live, driver) {
 			text = fmt.Sprintf("the node's own system loaded %s of driver %s, "+
-				"this image has driver %s", name, live.Version, n.Info.Driver)
+				"this image has driver %s", name, live.Version, driver)
 			return text, "Use the image of driver " + live.Version + "."
 		}
 	}
@@ -99,10 +99,10 @@ func (n *Node) compareParams(name string, options kmod.Options) {
 	}
 }
 
-// hostModules returns the record of the modules that the node's system loaded.
-func (n *Node) hostModules(w Want) (all []status.Module) {
+// loadedByHost returns the record of the modules that the node's system loaded.
+func loadedByHost(k Kernel, w Want) (all []status.Module) {
 	for _, name := range w.Modules {
-		live, err := n.Kernel.Module(underscores(name))
+		live, err := k.Module(underscores(name))
 		if err != nil {
 			continue
 		}

@@ -151,7 +151,7 @@ func (w *world) begin(l life) (*instance, *Node) {
 		Machine: Machine{Info: info, Release: "6.1.0-1-amd64", Kernel: i, Roots: i, Supplier: i, Hardware: fakeHardware{i}, StartDaemons: i.Start, TakeLock: i.Acquire},
 		Options: Options{
 			Log: log, Served: func() {}, Ended: func() {},
-			Status: status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
+			Status: status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number), Wanted: l.version}, i, log),
 		},
 		cfg:     cfg,
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},

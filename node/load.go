@@ -14,7 +14,8 @@ import (
 // load loads the modules into the kernel; of an adopted driver only those that it lacks.
 func (n *Node) load(ctx context.Context, up Served) (Served, error) {
 	if !up.Loaded.Whole() {
-		err := n.insert(ctx, &up)
+		l := loading{Node: n, up: &up}
+		err := l.insert(ctx)
 		remains := errors.Is(err, modules.ErrRemains)
 		if err != nil && !remains {
 			return up, err
@@ -26,21 +27,25 @@ func (n *Node) load(ctx context.Context, up Served) (Served, error) {
 			return up, err
 		}
 	}
-	n.record(up.Driver)
+	n.Status.Record(up.Driver)
 	if !up.Fresh {
 		return up, nil
 	}
 	return n.keep(ctx, up)
 }
 
-// record records in the status which driver is up.
-func (n *Node) record(d status.Driver) { n.Status.Record(&d) }
+// loading is the change from what is loaded to what is wanted.
+type loading struct {
+	*Node
+	up *Served
+}
 
 // insert loads the wanted modules that are not loaded, after it has unloaded those that differ. If
 // one is refused, the loaded ones are unloaded and the unloaded ones loaded again.
-func (n *Node) insert(ctx context.Context, up *Served) error {
+func (l loading) insert(ctx context.Context) error {
+	up := l.up
 	before := up.Driver
-	stack := n.stack()
+	stack := l.stack()
 	differing, err := stack.Loaded(up.Loaded.Differing...)
 	if err != nil {
 		return err
@@ -49,22 +54,22 @@ func (n *Node) insert(ctx context.Context, up *Served) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := n.insertMissing(ctx, up)
+	loaded, err := l.insertMissing(ctx)
 	if err == nil || errors.Is(err, modules.ErrRemains) {
 		return err
 	}
-	n.sweepCompanions(ctx)
-	stack.DeleteInTree(ctx, loaded)
+	stack.Sweep(ctx, loaded)
 	up.Driver = before
-	n.record(before)
+	l.Status.Record(before)
 	return errors.Join(err, stack.PutBack(context.WithoutCancel(ctx), before, removed))
 }
 
 // insertMissing loads the wanted modules that are not loaded, and returns the kernel's own modules
 // that it has loaded for them. The record has a module before it is loaded, so that it is true
 // whenever the instance is killed: what a record names need not be loaded.
-func (n *Node) insertMissing(ctx context.Context, up *Served) (inTree []string, err error) {
-	missing, err := up.missing(n.Kernel)
+func (l loading) insertMissing(ctx context.Context) (inTree []string, err error) {
+	up := l.up
+	missing, err := up.missing(l.Kernel)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +77,9 @@ func (n *Node) insertMissing(ctx context.Context, up *Served) (inTree []string, 
 		before := up.Driver.InTree
 		record := func(name string) {
 			up.Driver.InTree = append(slices.Clone(up.Driver.InTree), name)
-			n.record(up.Driver)
+			l.Status.Record(up.Driver)
 		}
-		inTree, err = n.Kernel.InsertInTree(ctx, record, up.below(missing)...)
+		inTree, err = l.Kernel.InsertInTree(ctx, record, up.below(missing)...)
 		if err != nil {
 			return inTree, err
 		}
@@ -82,22 +87,22 @@ func (n *Node) insertMissing(ctx context.Context, up *Served) (inTree []string, 
 		replaced := func(m status.Module) bool { return modules.Named(missing, m.Name) }
 		kept := slices.DeleteFunc(slices.Clone(up.Driver.Modules), replaced)
 		up.Driver.Modules = append(kept, missing...)
-		n.record(up.Driver)
+		l.Status.Record(up.Driver)
 	}
-	err = n.stack().Insert(ctx, missing)
+	err = l.stack().Insert(ctx, missing)
 	if err != nil {
 		return inTree, err
 	}
-	err = n.check(up.wanted())
+	err = check(l.Kernel, up.wanted())
 	if err != nil {
-		err = errors.Join(err, n.stack().Remove(context.WithoutCancel(ctx), missing))
+		err = errors.Join(err, l.stack().Remove(context.WithoutCancel(ctx), missing))
 	}
 	return inTree, err
 }
 
 // check compares the loaded modules with those that were to be loaded.
-func (n *Node) check(wanted wantedDriver) error {
-	live, err := compare(n.Kernel, wanted)
+func check(k Kernel, wanted wantedDriver) error {
+	live, err := compare(k, wanted)
 	if err != nil {
 		return fmt.Errorf("verify the modules after loading them: %w", err)
 	}
@@ -131,6 +136,6 @@ func (n *Node) keep(ctx context.Context, up Served) (Served, error) {
 			up.Driver.Modules[i].SHA256 = kept.SHA256
 		}
 	}
-	n.record(up.Driver)
+	n.Status.Record(up.Driver)
 	return up, nil
 }

@@ -38,29 +38,25 @@ func describe(d *status.Driver) string {
 	return fmt.Sprintf("driver %s (%s) up", d.Version, d.Flavour)
 }
 
-// signsOfLife writes the instance's file, and touches it until end is closed.
-func (n *Node) signsOfLife(end <-chan struct{}) error {
-	if n.instanceFile == "" {
+// signsOfLife writes the instance's file, and touches it until end is closed: the liveness probe
+// sees by it that the process runs, however long a phase takes.
+func signsOfLife(file, instance string, end <-chan struct{}) error {
+	if file == "" {
 		return nil
 	}
-	name := []byte(n.Status.Get().Instance + "\n")
-	err := atomicwriter.WriteFile(n.instanceFile, name, 0o644)
+	err := atomicwriter.WriteFile(file, []byte(instance+"\n"), 0o644)
 	if err != nil {
 		return fmt.Errorf("write the name of this instance: %w", err)
 	}
-	go n.beat(end)
-	return nil
-}
-
-// beat touches the instance's file until end is closed: the liveness probe sees by it that the
-// process runs, however long a phase takes.
-func (n *Node) beat(end <-chan struct{}) {
-	for {
-		select {
-		case <-end:
-			return
-		case now := <-time.After(untilNext(time.Now())):
-			_ = os.Chtimes(n.instanceFile, now, now)
+	go func() {
+		for {
+			select {
+			case <-end:
+				return
+			case now := <-time.After(untilNext(time.Now())):
+				_ = os.Chtimes(file, now, now)
+			}
 		}
-	}
+	}()
+	return nil
 }

@@ -41,7 +41,7 @@ func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 			return facts, ctx.Err()
 		}
 		// recorded too: the node has no driver because a start cannot succeed
-		n.Status.Fail(n.failure(err))
+		n.Status.Fail(err)
 		n.Status.Wait(status.ForPreflight, err.Error(), nil)
 		if err.Error() != last {
 			last = err.Error()
@@ -81,12 +81,12 @@ func (n *Node) checkNode(ctx context.Context, facts Facts) error {
 
 // awaitChange returns nil when the node should be checked again: after some time, or as soon as the
 // fingerprint is not the one from before.
-func (n *Node) awaitChange(ctx context.Context, before string) error {
+func (m Machine) awaitChange(ctx context.Context, before string) error {
 	for begin := time.Now(); time.Since(begin) < checkEvery; {
 		if !daemons.Sleep(ctx, watchEvery) {
 			return ctx.Err()
 		}
-		if n.fingerprint() != before {
+		if m.fingerprint() != before {
 			return nil
 		}
 	}
@@ -95,12 +95,12 @@ func (n *Node) awaitChange(ctx context.Context, before string) error {
 
 // fingerprint returns as text what is cheap to see and prevents many starts: the GPUs, the drivers
 // that they are bound to, and whether another driver is loaded.
-func (n *Node) fingerprint() string {
-	gpus, err := n.Hardware.GPUs()
+func (m Machine) fingerprint() string {
+	gpus, err := m.Hardware.GPUs()
 	facts := []any{gpus, err}
 	for _, name := range []string{"nvidia", "nouveau"} {
-		m, err := n.Kernel.Module(name)
-		facts = append(facts, m.Version, m.SrcVersion, err)
+		live, err := m.Kernel.Module(name)
+		facts = append(facts, live.Version, live.SrcVersion, err)
 	}
 	return fmt.Sprint(facts...)
 }

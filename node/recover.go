@@ -29,33 +29,23 @@ func (n *Node) recover(ctx context.Context, previous *status.Driver) (*status.Dr
 		}
 		return previous, nil
 	}
-	err = n.sweep(ctx, previous, layers > 0)
-	if err != nil {
-		return previous, err
-	}
-	if layers == 0 {
-		return nil, nil
-	}
-	n.Log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", path,
-		"layers", layers)
-	return nil, n.Roots.Unmount(ctx)
-}
-
-// sweep removes what a predecessor put up for modules that are not loaded any more. The status
-// names it until it is removed.
-func (n *Node) sweep(ctx context.Context, previous *status.Driver, mounted bool) error {
-	if previous != nil || mounted {
+	if previous != nil || layers > 0 {
 		err := n.Roots.ClearFirmware()
 		if err != nil {
-			return err
+			return previous, err
 		}
 	}
 	if previous != nil {
 		n.stack().DeleteInTree(ctx, previous.InTree)
 		n.removeNodes(previous.Nodes)
 	}
-	n.Status.Record(nil)
-	return nil
+	n.Status.Unrecord() // the status names all of this until it is removed
+	if layers == 0 {
+		return nil, nil
+	}
+	n.Log.Warn("a driver root is mounted but no driver is loaded, removing it", "path", path,
+		"layers", layers)
+	return nil, n.Roots.Unmount(ctx)
 }
 
 func isLoaded(k Kernel, module string) (bool, error) {

@@ -18,15 +18,17 @@ import (
 // again. For modules of an adopted driver that differ it only waits: load replaces them.
 func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error) {
 	up = Served{Staged: staged}
-	err = n.unloadNouveau(ctx)
-	if err != nil {
-		return up, err
+	if n.cfg.UnloadNouveau && !n.byHost() {
+		err = n.unloadNouveau(ctx)
+		if err != nil {
+			return up, err
+		}
 	}
 	loaded, err := isLoaded(n.Kernel, "nvidia")
 	if err != nil || !loaded || staged.Loaded.Adopted && len(staged.Loaded.Differing) == 0 {
 		return up, err
 	}
-	old, err := n.loadedDriver(staged.Previous)
+	old, err := loadedDriver(n.Kernel, staged.Previous)
 	if err != nil {
 		return up, err
 	}
@@ -47,16 +49,13 @@ func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error
 	if err != nil {
 		return up, err
 	}
-	n.Status.Record(nil)
+	n.Status.Unrecord()
 	return up, nil
 }
 
-// unloadNouveau unloads the kernel's own driver if that is configured. It is not loaded again,
+// unloadNouveau unloads the kernel's own driver. It is not loaded again,
 // because the configuration says that it is not wanted.
 func (n *Node) unloadNouveau(ctx context.Context) error {
-	if !n.cfg.UnloadNouveau || n.byHost() {
-		return nil
-	}
 	stack, err := n.Kernel.Stack("nouveau")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -77,15 +76,15 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 
 // loadedDriver returns the driver that is loaded: as its instance recorded it, or as far as the
 // kernel shows it.
-func (n *Node) loadedDriver(recorded *status.Driver) (status.Driver, error) {
-	m, err := n.Kernel.Module("nvidia")
+func loadedDriver(k Kernel, recorded *status.Driver) (status.Driver, error) {
+	m, err := k.Module("nvidia")
 	if err != nil {
 		return status.Driver{}, err
 	}
 	if recorded != nil && recorded.Version == m.Version {
 		return *recorded, nil
 	}
-	flavour, err := n.Kernel.Flavour()
+	flavour, err := k.Flavour()
 	return status.Driver{Version: m.Version, Flavour: flavour}, err
 }
 
@@ -147,7 +146,7 @@ func (r *replacement) users(ctx context.Context) (*modules.InUseError, error) {
 	if r.Loaded.Adopted {
 		err = r.stack().Removable(ctx, r.Loaded.Differing...)
 	} else {
-		err = r.free(ctx, status.Driver{Modules: r.old.Modules}, nil)
+		err = r.stack().Free(ctx, status.Driver{Modules: r.old.Modules}, nil)
 	}
 	busy, inUse := errors.AsType[*modules.InUseError](err)
 	if !inUse {

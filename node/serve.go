@@ -27,7 +27,7 @@ func (n *Node) serveRoot(ctx context.Context, up Served) (Served, error) {
 	}
 	up.Driver.RootDir = dir
 	// before the path: a successor clears it even if another program has unmounted the root
-	n.record(up.Driver)
+	n.Status.Record(up.Driver)
 	up.Driver.Firmware = n.setFirmware()
 	return up, nil
 }
@@ -41,7 +41,7 @@ func (n *Node) adopt(staged Staged) status.Driver {
 	d.Version = staged.Want.Driver
 	d.Flavour = staged.Want.Flavour
 	if n.byHost() {
-		d.Modules = n.hostModules(staged.Want)
+		d.Modules = loadedByHost(n.Kernel, staged.Want)
 		d.Source = status.FromHost
 		return d
 	}
@@ -104,7 +104,7 @@ func (n *Node) mountRoot(ctx context.Context, m ModuleSet, dir string) error {
 func (n *Node) makeNodes(ctx context.Context, up Served) (Served, error) {
 	err := n.Hardware.CreateNodes(ctx, func(missing []devices.Node) {
 		up.Driver.Nodes = devices.Union(up.Driver.Nodes, missing)
-		n.record(up.Driver)
+		n.Status.Record(up.Driver)
 	})
 	return up, err
 }

@@ -19,7 +19,7 @@ import (
 func (n *Node) Run(ctx, stopCtx context.Context) error {
 	end := make(chan struct{})
 	defer close(end)
-	err := n.signsOfLife(end)
+	err := signsOfLife(n.instanceFile, n.Status.Get().Instance, end)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (n *Node) Run(ctx, stopCtx context.Context) error {
 			return nil
 		}
 		n.Status.Lock(status.Failed, err.Error())
-		n.writeTermination(err)
+		status.WriteTermination(n.cfg.Termination, err, n.Log)
 		return err
 	}
 	if err == nil {

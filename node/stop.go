@@ -87,7 +87,7 @@ func (e *ending) takeDown(stopCtx context.Context) error {
 		if time.Since(logged) >= logEvery {
 			logged = time.Now()
 			e.Log.Warn("the driver cannot be taken down yet", "error", err)
-			e.writeTermination(err)
+			status.WriteTermination(e.cfg.Termination, err, e.Log)
 		}
 		left := time.Until(end)
 		if !daemons.Sleep(stopCtx, min(tick, left)) || left <= tick {
@@ -111,7 +111,11 @@ func (e *ending) tryDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.cfg.Grace, time.Minute))
 	defer cancel()
 	if slices.Contains(e.up.Steps, modulesStep) {
-		err := e.free(ctx, e.up.Driver, e.up.Daemons)
+		var ours []int
+		if e.up.Daemons != nil {
+			ours = e.up.Daemons.PIDs()
+		}
+		err := e.stack().Free(ctx, e.up.Driver, ours)
 		if err != nil {
 			return err
 		}
@@ -199,7 +203,7 @@ func (e *ending) stopped(ctx context.Context, done string) error {
 		// A signal may have come before the phase recover removed what a dead predecessor left.
 		_, err = e.recover(context.WithoutCancel(ctx), e.up.Previous)
 		err = errors.Join(err, e.markers.Remove())
-		e.Status.Record(nil)
+		e.Status.Unrecord()
 	}
 	e.Status.Clear()
 	switch {
@@ -229,34 +233,21 @@ func (e *ending) failed() error {
 			state = status.Restored
 		}
 	}
-	e.Status.Fail(e.failure(cause))
+	e.Status.Fail(cause)
 	e.Status.End(state, cause.Error())
-	e.writeTermination(cause)
+	status.WriteTermination(e.cfg.Termination, cause, e.Log)
 	return cause
-}
-
-// failure returns the status's record of a failed start or service.
-func (n *Node) failure(cause error) *status.Failure {
-	return status.NewFailure(time.Now(), n.Info.Driver, n.cfg.PodText(), cause)
-}
-
-// writeTermination writes an error to the pod's termination message, and logs a failure to do so.
-func (n *Node) writeTermination(err error) {
-	werr := status.WriteTermination(n.cfg.Termination, err)
-	if werr != nil {
-		n.Log.Warn("no termination message", "error", werr)
-	}
 }
 
 // leave ends a life whose driver stays on the node.
 func (e *ending) leave(ctx context.Context, refusal error) error {
-	e.writeTermination(refusal)
+	status.WriteTermination(e.cfg.Termination, refusal, e.Log)
 	if e.cause != nil {
-		e.Status.Fail(e.failure(e.cause))
+		e.Status.Fail(e.cause)
 	}
 	loaded, err := isLoaded(e.Kernel, "nvidia")
 	if err == nil && !loaded {
-		e.Status.Record(nil)
+		e.Status.Unrecord()
 		e.Status.End(status.Failed, refusal.Error())
 		return errors.Join(e.cause, refusal)
 	}
@@ -268,7 +259,7 @@ func (e *ending) leave(ctx context.Context, refusal error) error {
 		e.warn("%s: start the next one soon", ends)
 	}
 	e.repairRoot(ctx)
-	e.record(e.up.Driver)
+	e.Status.Record(e.up.Driver)
 	e.Status.End(status.Detached, reason)
 	inUse := errors.As(refusal, new(*modules.InUseError))
 	if e.cause == nil && inUse && e.cfg.OnBusy != config.BusyFail {

@@ -108,7 +108,9 @@ func TestStarts(t *testing.T) {
 			locked
 			run 535 1h
 			end unserved | error: lock: another driver container holds the lock of this node | last words: lock: another driver container holds the lock`,
-	}, func(n *Node) { n.cfg.Pod, n.cfg.PodNamespace = "driver-x", "gpu" })
+	}, func(n *Node) {
+		n.Status.ChangeUnsaved(func(st *status.Snapshot) { st.Pod, st.PodSpace = "driver-x", "gpu" })
+	})
 }
 
 // Upgrades: the new driver fails and the old one is restored; while the old one is in use, the new one waits.

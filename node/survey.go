@@ -40,7 +40,7 @@ func (n *Node) survey(ctx context.Context, previous *status.Driver) (facts Facts
 	if err != nil {
 		return facts, err
 	}
-	facts.Want = n.want(flavour, n.Release, mellanox)
+	facts.Want = want(n.cfg, n.Info.Driver, flavour, n.Release, mellanox)
 	n.Log.Info("driver chosen", "driver", facts.Want.Driver, "flavour", flavour,
 		"kernel", n.Release, "gpus", len(facts.GPUs), "reason", reason)
 	facts.ModuleSet, err = n.find(ctx, facts.ModuleSet)
@@ -57,13 +57,13 @@ func (n *Node) survey(ctx context.Context, previous *status.Driver) (facts Facts
 
 // want returns the modules of this image's driver for a kernel. The files to load are in order,
 // under the names of the driver's own build.
-func (n *Node) want(flavour, release string, mellanox bool) Want {
+func want(cfg config.Config, driver, flavour, release string, mellanox bool) Want {
 	w := Want{
-		Driver:     n.Info.Driver,
+		Driver:     driver,
 		Flavour:    flavour,
 		Release:    release,
 		Modules:    append(driverinfo.RequiredModules(), "nvidia-modeset"),
-		Companions: modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy),
+		Companions: modules.Wanted(cfg.GDS, cfg.GDRCopy),
 	}
 	add := func(module string, load bool) {
 		if load {
@@ -72,8 +72,8 @@ func (n *Node) want(flavour, release string, mellanox bool) Want {
 			w.Optional = append(w.Optional, module)
 		}
 	}
-	add("nvidia-drm", n.cfg.DRM)
-	add("nvidia-peermem", n.cfg.RDMA && mellanox)
+	add("nvidia-drm", cfg.DRM)
+	add("nvidia-peermem", cfg.RDMA && mellanox)
 	return w
 }
 
@@ -204,7 +204,7 @@ func (n *Node) input(facts Facts) preflight.Input {
 		in.Previous = facts.Previous.Version
 	}
 	if n.byHost() {
-		in.HostModules = n.hostUnfit
+		in.HostModules = func() (text, fix string) { return hostUnfit(n.Kernel, n.Info.Driver) }
 	}
 	if facts.Set == nil {
 		for _, name := range facts.Want.Modules {

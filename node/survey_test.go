@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/ci/testkit/logtest"
-	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
@@ -68,7 +65,7 @@ func TestNarrow(t *testing.T) {
 			Options: Options{Log: said.Logger(), Status: status.NewStore(status.Snapshot{}, nil, nil)},
 			cfg:     c.cfg,
 		}
-		m, err := n.find(t.Context(), ModuleSet{Want: n.want("open", "6.1.0-56-amd64", true)})
+		m, err := n.find(t.Context(), ModuleSet{Want: want(c.cfg, "", "open", "6.1.0-56-amd64", true)})
 		if err == nil {
 			err = m.checkParams("/drivers")
 		}
@@ -93,29 +90,6 @@ func TestInUseError(t *testing.T) {
 	assert.ErrorContains(t, many, "in use by pid 1 (python3)", "pid 8 ", "and 2 more. Stop these processes")
 	assert.Equal(t, false, strings.Contains(many.Error(), "pid 9 "))
 	assert.ErrorContains(t, &modules.InUseError{Module: "nvidia_uvm"}, "module nvidia_uvm has references", "hostPID")
-}
-
-// TestWriteTermination checks the file of the termination message, of which Kubernetes keeps 4096 bytes.
-func TestWriteTermination(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "termination-log")
-	n := &Node{cfg: config.Config{Termination: file}, Options: Options{Log: logtest.New(t)}}
-	n.writeTermination(errors.New("x"))
-	assert.Errorf(t, assert.Err(os.Stat(file)), "outside of Kubernetes nothing is written")
-	for _, test := range []struct {
-		text string
-		size int
-	}{{"short", 5}, {strings.Repeat("x", 4096), 4096}, {strings.Repeat("x", 9000), 4096}, {"x" + strings.Repeat("é", 4000), 4095}} {
-		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		n.writeTermination(errors.New(test.text))
-		if got, err := os.ReadFile(file); err != nil || len(got) != test.size || !strings.HasPrefix(test.text, string(got)) {
-			t.Errorf("%d bytes of %d, %v", len(got), len(test.text), err)
-		}
-	}
-	n.cfg.Termination = ""
-	n.writeTermination(errors.New("x"))
-	n.cfg.Termination = t.TempDir() // a folder cannot be written
-	n.writeTermination(errors.New("x"))
 }
 
 // adoptKernel has modules and the parameters that they show.

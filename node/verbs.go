@@ -47,7 +47,7 @@ func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string
 	}
 	n.Log.Info("driver chosen", "driver", n.Info.Driver, "flavour", flavour, "kernel", release,
 		"reason", reason)
-	m := ModuleSet{Info: n.Info, Want: n.want(flavour, release, false)}
+	m := ModuleSet{Info: n.Info, Want: want(n.cfg, n.Info.Driver, flavour, release, false)}
 	m.Set, m.Source, err = n.Supplier.Find(ctx, m.Want)
 	if err != nil {
 		m.Set = nil
@@ -86,7 +86,7 @@ func (n *Node) unloadLeft(ctx, stopCtx context.Context, held Held) error {
 	up := Served{}
 	up.Previous = previous
 	if loaded {
-		up.Driver, err = n.loadedDriver(previous)
+		up.Driver, err = loadedDriver(n.Kernel, previous)
 		if err != nil {
 			return err
 		}

@@ -99,9 +99,7 @@ func (p *program) serve(
 	}
 	n, err := p.node(cfg, o)
 	if err != nil {
-		if werr := status.WriteTermination(cfg.Termination, err); werr != nil {
-			p.log().Warn("no termination message", "error", werr)
-		}
+		status.WriteTermination(cfg.Termination, err, p.log())
 		return err
 	}
 	for _, text := range config.Ignored(p.getenv, n.Info, n.Release) {

@@ -24,9 +24,9 @@ func (s Stack) Loaded(names ...string) (all []kmod.Module, err error) {
 	return all, nil
 }
 
-// Unreferenced compares the count of each module with the number of modules that use it. A higher
+// unreferenced compares the count of each module with the number of modules that use it. A higher
 // count means that something else uses the module.
-func Unreferenced(stack []kmod.Module) error {
+func unreferenced(stack []kmod.Module) error {
 	for _, m := range stack {
 		if m.Refs > len(m.Holders) {
 			return &InUseError{Module: m.Name}
@@ -42,7 +42,7 @@ func (s Stack) Removable(ctx context.Context, names ...string) error {
 	if err != nil {
 		return err
 	}
-	busy, inUse := errors.AsType[*InUseError](Unreferenced(stack))
+	busy, inUse := errors.AsType[*InUseError](unreferenced(stack))
 	if !inUse {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s Stack) Delete(
 	stack []kmod.Module,
 	d status.Driver,
 ) (removed []string, err error) {
-	if err := Unreferenced(stack); err != nil {
+	if err := unreferenced(stack); err != nil {
 		return nil, err
 	}
 	for _, m := range stack {

@@ -128,7 +128,7 @@ func (c *change) load(ctx context.Context, name string) error {
 		}
 		return nil
 	case ours == nil:
-		return c.foreign(live, want)
+		return c.loadedByOther(live, want)
 	case want == nil:
 		return fmt.Errorf("%s %s of an earlier start stays loaded: %w", name, live.Version, missing)
 	}
@@ -197,9 +197,9 @@ func (c *change) delete(ctx context.Context, live kmod.Module) error {
 	return fmt.Errorf("%s is in use by %s", c.module, processes(holders))
 }
 
-// foreign explains a companion that another program loaded. It stays: taking it away from that
+// loadedByOther explains a companion that another program loaded. It stays: taking it away from that
 // program would only make it load it again.
-func (c *change) foreign(live kmod.Module, want *status.Module) error {
+func (c *change) loadedByOther(live kmod.Module, want *status.Module) error {
 	text := loadedBy(live)
 	if want == nil {
 		return errors.New(text)
@@ -212,8 +212,8 @@ func loadedBy(live kmod.Module) string {
 	return fmt.Sprintf("%s %s was loaded by another program, perhaps by a sidecar of the GPU Operator (gds, gdrcopy)", live.Name, live.Version)
 }
 
-// Foreign says which of the loaded companions another program loaded; "" if there are none.
-func Foreign(stack []kmod.Module, recorded []status.Module) string {
+// foreign says which of the loaded companions another program loaded; "" if there are none.
+func foreign(stack []kmod.Module, recorded []status.Module) string {
 	var notes []string
 	for _, m := range stack {
 		if (status.Module{Name: m.Name}).Companion() && !Named(recorded, m.Name) {
@@ -240,28 +240,4 @@ func (c *change) unload(ctx context.Context) error {
 	}
 	c.set(nil)
 	return nil
-}
-
-// Sweep unloads what another program loaded while the driver was being unloaded, also after a
-// signal; if the driver is loaded it does nothing. nvidia_fs needs nothing of nvidia to be loaded,
-// so the kernel lets both happen.
-func (g Group) Sweep(ctx context.Context) error {
-	_, err := g.Kernel.Module("nvidia")
-	if err == nil {
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx)
-	var errs []error
-	for _, name := range driverinfo.Companions() {
-		module := kmod.ModuleName(name)
-		_, err := g.Kernel.Module(module)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		err = g.Kernel.Delete(ctx, module)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("%s was loaded while the driver was unloaded, and stays without it: %w", module, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -89,9 +89,14 @@ func (s *Store) Count(edit func(*Counters)) {
 }
 
 // Record records the driver that is up, before it is changed: a successor takes down what the
-// record names. nil means that none is.
-func (s *Store) Record(d *Driver) {
-	s.Change(func(st *Snapshot) { st.Up = d })
+// record names.
+func (s *Store) Record(d Driver) {
+	s.Change(func(st *Snapshot) { st.Up = &d })
+}
+
+// Unrecord records that no driver is up.
+func (s *Store) Unrecord() {
+	s.Change(func(st *Snapshot) { st.Up = nil })
 }
 
 // Daemons records the daemons that run.
@@ -113,9 +118,21 @@ func (s *Store) GPUs(gpus []GPU, cuda string) {
 	})
 }
 
-// Fail records a failed start.
-func (s *Store) Fail(f *Failure) {
-	s.Change(func(st *Snapshot) { st.LastFailure = f })
+// Fail records why a start or the service failed, cut to a readable length.
+func (s *Store) Fail(cause error) {
+	const most = 2048
+	s.Change(func(st *Snapshot) {
+		pod := st.Pod
+		if pod != "" && st.PodSpace != "" {
+			pod = st.PodSpace + "/" + pod
+		}
+		st.LastFailure = &Failure{
+			Time:   s.now().UTC().Truncate(time.Second),
+			Wanted: st.Wanted,
+			Pod:    pod,
+			Reason: cut(cause.Error(), most),
+		}
+	})
 }
 
 // Stop says that the instance takes the driver down; the reason is that of a failure, or "".

@@ -1,43 +1,29 @@
 package status
 
 import (
-	"fmt"
+	"log/slog"
 	"os"
 	"strings"
-	"time"
 )
-
-// NewFailure describes a failed start or service, cut to a readable length.
-func NewFailure(now time.Time, wanted, pod string, cause error) *Failure {
-	const most = 2048
-	return &Failure{
-		Time:   now.UTC().Truncate(time.Second),
-		Wanted: wanted,
-		Pod:    pod,
-		Reason: cut(cause.Error(), most),
-	}
-}
 
 // WriteTermination writes the reason why a container ends into the file from which Kubernetes takes
 // the pod's termination message; Kubernetes keeps 4096 bytes. If that file does not exist, outside
-// of Kubernetes, it writes nothing.
-func WriteTermination(path string, cause error) error {
+// of Kubernetes, it writes nothing. A failure is logged.
+func WriteTermination(path string, cause error, log *slog.Logger) {
 	const most = 4096
 	if path == "" {
-		return nil
+		return
 	}
-	if _, err := os.Stat(path); err != nil {
-		return nil //nolint:nilerr // not in Kubernetes
+	_, err := os.Stat(path)
+	if err != nil { // not in Kubernetes
+		return
 	}
-	if err := os.WriteFile(path, []byte(cut(cause.Error(), most)), 0o600); err != nil {
-		return fmt.Errorf("write the termination message: %w", err)
+	err = os.WriteFile(path, []byte(cut(cause.Error(), most)), 0o600)
+	if err != nil {
+		log.Warn("no termination message", "error", err)
 	}
-	return nil
 }
 
-func cut(
-	text string,
-	most int,
-) string {
+func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
