@@ -11,24 +11,32 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// getModules makes the modules unless the loaded ones stay.
+// getModules makes the modules unless the loaded ones stay. Those of a driver that stays it makes if
+// companions are wanted with them.
 func (n *Node) getModules(ctx context.Context, facts Facts) (Facts, error) {
-	if n.byHost() {
+	if n.cfg.ByHost() {
 		text, fix := hostUnfit(n.Kernel, n.Info.Driver)
 		if text != "" { // the node's administrator let it pass preflight
 			return facts, fmt.Errorf("%w: %s. %s", config.ErrConfig, text, fix)
 		}
 		return facts, nil
 	}
-	if facts.Loaded.Whole() {
-		facts.ModuleSet = n.makeForCompanions(ctx, facts.ModuleSet)
-		return facts, ctx.Err()
-	}
+	whole := facts.Loaded.Whole()
 	compared := facts.Set != nil
-	var err error
-	facts.ModuleSet, err = n.makeModules(ctx, facts.ModuleSet)
+	if whole && (compared || !n.group(facts.ModuleSet).Compiles()) {
+		return facts, nil
+	}
+	made, err := n.makeModules(ctx, facts.ModuleSet)
+	if whole && err != nil && ctx.Err() == nil {
+		n.warn("the loaded driver stays, its companions are missing: %v", err)
+		return facts, nil
+	}
 	if err != nil {
 		return facts, err
+	}
+	facts.ModuleSet = made
+	if whole {
+		return facts, nil
 	}
 	err = facts.checkParams(n.cfg.Drivers)
 	if err != nil || compared || !facts.Loaded.Adopted {
@@ -81,22 +89,6 @@ func (n *Node) compile(ctx context.Context, w Want) (*kbuild.Set, error) {
 		}
 	})
 	return set, err
-}
-
-// makeForCompanions makes the modules of an adopted driver again if they are not at hand and
-// companions are wanted with them. The driver itself stays as it is.
-func (n *Node) makeForCompanions(ctx context.Context, m ModuleSet) ModuleSet {
-	if m.Set != nil || !n.group(m).Compiles() {
-		return m
-	}
-	made, err := n.makeModules(ctx, m)
-	if err != nil {
-		if ctx.Err() == nil {
-			n.warn("the loaded driver stays, its companions are missing: %v", err)
-		}
-		return m
-	}
-	return made
 }
 
 // stage copies the driver root to the host's storage if there is any, and keeps the modules there.

@@ -6,13 +6,9 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modules"
 	"github.com/driver-container/driver-container/node/status"
 )
-
-// byHost reports whether the node's system brings the modules.
-func (n *Node) byHost() bool { return n.cfg.Modules == config.ModulesHost }
 
 // surveyHost is the rest of the survey with config.ModulesHost: the node's own system loads the
 // modules, and the loaded driver stays as it is. What is not the driver of this image, or half of
@@ -34,7 +30,16 @@ func (n *Node) surveyHost(facts Facts) (Facts, error) {
 		return facts, err
 	}
 	for _, name := range facts.Want.Modules {
-		n.compareParams(underscores(name), facts.Options)
+		module := underscores(name)
+		shown, err := n.Kernel.Params(module)
+		if err != nil { // nothing is shown of it
+			continue
+		}
+		differing := kmod.Differences(facts.Options.For(module), shown)
+		if len(differing) > 0 {
+			n.warn("%s: the system of this node loaded it with other parameters: %s; "+
+				"set them there (/etc/modprobe.d)", module, strings.Join(differing, ", "))
+		}
 	}
 	companions, lacking, err := loadedOf(n.Kernel, modules.Wanted(n.cfg.GDS, n.cfg.GDRCopy))
 	if err != nil {
@@ -83,20 +88,6 @@ func hostUnfit(k Kernel, driver string) (text, fix string) {
 		}
 	}
 	return "", ""
-}
-
-// compareParams warns of parameters that are configured here and that the system's module does not
-// have.
-func (n *Node) compareParams(name string, options kmod.Options) {
-	shown, err := n.Kernel.Params(name)
-	if err != nil { // nothing is shown of it
-		return
-	}
-	differing := kmod.Differences(options.For(name), shown)
-	if len(differing) > 0 {
-		n.warn("%s: the system of this node loaded it with other parameters: %s; "+
-			"set them there (/etc/modprobe.d)", name, strings.Join(differing, ", "))
-	}
 }
 
 // loadedByHost returns the record of the modules that the node's system loaded.

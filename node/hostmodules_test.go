@@ -114,7 +114,7 @@ func TestLeaveCertificate(t *testing.T) {
 		if set == nil { // a key is mounted
 			n.Supplier = &instance{signer: cert}
 		}
-		n.leaveCertificate([]preflight.Check{c}, ModuleSet{Set: set})
+		fitness{Node: n, Facts: Facts{ModuleSet: ModuleSet{Set: set}}}.leaveCertificate([]preflight.Check{c})
 		left, _ = os.ReadFile(filepath.Join(dir, preflight.CertificateFile))
 		return left, log.String()
 	}

@@ -13,8 +13,8 @@ import (
 
 // load loads the modules into the kernel; of an adopted driver only those that it lacks.
 func (n *Node) load(ctx context.Context, up Served) (Served, error) {
+	l := loading{Node: n, up: &up}
 	if !up.Loaded.Whole() {
-		l := loading{Node: n, up: &up}
 		err := l.insert(ctx)
 		remains := errors.Is(err, modules.ErrRemains)
 		if err != nil && !remains {
@@ -31,7 +31,8 @@ func (n *Node) load(ctx context.Context, up Served) (Served, error) {
 	if !up.Fresh {
 		return up, nil
 	}
-	return n.keep(ctx, up)
+	err := l.keep(ctx)
+	return up, err
 }
 
 // loading is the change from what is loaded to what is wanted.
@@ -115,15 +116,16 @@ func check(k Kernel, wanted wantedDriver) error {
 
 // keep puts modules that were compiled or signed here into the cache after they have been loaded,
 // and records those files instead.
-func (n *Node) keep(ctx context.Context, up Served) (Served, error) {
+func (l loading) keep(ctx context.Context) error {
+	up := l.up
 	made := up.files()
-	set, err := n.Supplier.Keep(ctx, up.Set, needed(up.Previous, up.Driver, up.Replaced))
+	set, err := l.Supplier.Keep(ctx, up.Set, needed(up.Previous, up.Driver, up.Replaced))
 	if err != nil {
 		if ctx.Err() == nil {
-			n.warn("the modules were made here and loaded but could not be kept, "+
+			l.warn("the modules were made here and loaded but could not be kept, "+
 				"the next start makes them again: %v", err)
 		}
-		return up, ctx.Err()
+		return ctx.Err()
 	}
 	up.Set = set
 	up.Fresh = false
@@ -136,6 +138,6 @@ func (n *Node) keep(ctx context.Context, up Served) (Served, error) {
 			up.Driver.Modules[i].SHA256 = kept.SHA256
 		}
 	}
-	n.Status.Record(up.Driver)
-	return up, nil
+	l.Status.Record(up.Driver)
+	return nil
 }

@@ -98,7 +98,7 @@ type Hardware interface {
 	Options() (kmod.Options, error)
 	// for a kernel
 	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error)
-	// in has what Node.input returns
+	// in has what fitness.input returns
 	Preflight(ctx context.Context, in preflight.Input) []preflight.Check
 	// what it is about to create
 	CreateNodes(ctx context.Context, record func([]devices.Node)) error

@@ -51,10 +51,11 @@ func New(cfg config.Config, m Machine, o Options) *Node {
 	}
 }
 
-// logging returns the same instance with another log.
-func (n *Node) logging(log *slog.Logger) *Node {
+// saying returns the same instance with another log and status.
+func (n *Node) saying(log *slog.Logger, st *status.Store) *Node {
 	other := *n
 	other.Log = log
+	other.Status = st
 	return &other
 }
 

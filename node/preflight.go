@@ -21,12 +21,13 @@ const checkEvery = time.Minute
 // changed. With config.PreflightWait it waits instead until nothing is in the way.
 func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 	begin := time.Now()
-	again := n.logging(slog.New(onlyWarnings{n.Log.Handler()})) // it finds most of the same
-	check := n
+	// the same instance again: it finds most of the same
+	again := n.saying(slog.New(onlyWarnings{n.Log.Handler()}), n.Status)
+	now := n
 	last := ""
 	for {
 		before := n.fingerprint()
-		err := check.checkNode(ctx, facts)
+		err := fitness{Node: now, Facts: facts}.check(ctx)
 		if err == nil && last != "" {
 			n.Status.Set(status.Starting, "")
 			n.Log.Info("nothing prevents the driver any more", "driver", facts.Want.Driver,
@@ -51,7 +52,7 @@ func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 		if err != nil {
 			return facts, err
 		}
-		check = again
+		now = again
 		facts, err = again.survey(ctx, facts.Previous)
 		if err != nil {
 			return facts, err
@@ -63,21 +64,6 @@ func (n *Node) preflight(ctx context.Context, facts Facts) (Facts, error) {
 type onlyWarnings struct{ slog.Handler }
 
 func (onlyWarnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
-
-// checkNode runs the checks once.
-func (n *Node) checkNode(ctx context.Context, facts Facts) error {
-	checks := n.Hardware.Preflight(ctx, n.input(facts))
-	for _, c := range checks {
-		if c.Status == preflight.Warning {
-			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
-		}
-	}
-	err := preflight.Blocking(checks)
-	if err != nil {
-		n.leaveCertificate(checks, facts.ModuleSet)
-	}
-	return err
-}
 
 // awaitChange returns nil when the node should be checked again: after some time, or as soon as the
 // fingerprint is not the one from before.

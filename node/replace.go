@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // again. For modules of an adopted driver that differ it only waits: load replaces them.
 func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error) {
 	up = Served{Staged: staged}
-	if n.cfg.UnloadNouveau && !n.byHost() {
-		err = n.unloadNouveau(ctx)
+	if n.cfg.UnloadNouveau && !n.cfg.ByHost() {
+		err = unloadNouveau(ctx, n.Kernel, n.Log)
 		if err != nil {
 			return up, err
 		}
@@ -55,8 +56,8 @@ func (n *Node) replace(ctx context.Context, staged Staged) (up Served, err error
 
 // unloadNouveau unloads the kernel's own driver. It is not loaded again,
 // because the configuration says that it is not wanted.
-func (n *Node) unloadNouveau(ctx context.Context) error {
-	stack, err := n.Kernel.Stack("nouveau")
+func unloadNouveau(ctx context.Context, k Kernel, log *slog.Logger) error {
+	stack, err := k.Stack("nouveau")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -64,12 +65,12 @@ func (n *Node) unloadNouveau(ctx context.Context) error {
 		return err
 	}
 	for _, m := range stack {
-		err := n.Kernel.Delete(ctx, m.Name)
+		err := k.Delete(ctx, m.Name)
 		if err != nil {
 			return fmt.Errorf("unload nouveau, which drives the GPUs now: %w; "+
 				"stop what uses it (a console or display server), or blacklist it and reboot", err)
 		}
-		n.Log.Info("unloaded", "module", m.Name)
+		log.Info("unloaded", "module", m.Name)
 	}
 	return nil
 }

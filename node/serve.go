@@ -14,11 +14,12 @@ import (
 func (n *Node) serveRoot(ctx context.Context, up Served) (Served, error) {
 	up.Steps = append(up.Steps, rootStep)
 	up.Driver = up.Record
+	r := root{Node: n, Staged: up.Staged}
 	if up.Loaded.Adopted {
-		up.Driver = n.adopt(up.Staged)
+		up.Driver = r.adopt()
 		up.Steps = append(up.Steps, modulesStep)
 	}
-	dir, err := n.putRoot(ctx, up.Staged)
+	dir, err := r.put(ctx)
 	if err != nil {
 		return up, err
 	}
@@ -28,24 +29,30 @@ func (n *Node) serveRoot(ctx context.Context, up Served) (Served, error) {
 	up.Driver.RootDir = dir
 	// before the path: a successor clears it even if another program has unmounted the root
 	n.Status.Record(up.Driver)
-	up.Driver.Firmware = n.setFirmware()
+	up.Driver.Firmware = r.setFirmware()
 	return up, nil
 }
 
+// root is the driver root of a staged driver.
+type root struct {
+	*Node
+	Staged
+}
+
 // adopt returns a predecessor's record of the driver, as far as it is still true.
-func (n *Node) adopt(staged Staged) status.Driver {
-	d := status.Driver{Signer: staged.Record.Signer}
-	if staged.Previous != nil && staged.Previous.Version != "" {
-		d = *staged.Previous
+func (r root) adopt() status.Driver {
+	d := status.Driver{Signer: r.Record.Signer}
+	if r.Previous != nil && r.Previous.Version != "" {
+		d = *r.Previous
 	}
-	d.Version = staged.Want.Driver
-	d.Flavour = staged.Want.Flavour
-	if n.byHost() {
-		d.Modules = loadedByHost(n.Kernel, staged.Want)
+	d.Version = r.Want.Driver
+	d.Flavour = r.Want.Flavour
+	if r.cfg.ByHost() {
+		d.Modules = loadedByHost(r.Kernel, r.Want)
 		d.Source = status.FromHost
 		return d
 	}
-	d.Modules = stillLoaded(n.Kernel, d.Modules, staged.files())
+	d.Modules = stillLoaded(r.Kernel, d.Modules, r.files())
 	if d.Source == "" || d.Source == status.FromHost {
 		d.Source = status.Adopted
 	}
@@ -54,48 +61,48 @@ func (n *Node) adopt(staged Staged) status.Driver {
 
 // setFirmware makes the kernel look for firmware in the root, and reports whether it does. Only
 // GPUs with a GSP need that.
-func (n *Node) setFirmware() bool {
-	err := twice(n.Roots.Firmware)
+func (r root) setFirmware() bool {
+	err := twice(r.Roots.Firmware)
 	if err != nil {
-		n.warn("firmware: %v", err)
+		r.warn("firmware: %v", err)
 	}
 	return err == nil
 }
 
-// putRoot keeps the root that a predecessor serves if it is of this driver, and mounts ours
+// put keeps the root that a predecessor serves if it is of this driver, and mounts ours
 // otherwise. It returns the folder of the root that is served.
-func (n *Node) putRoot(ctx context.Context, staged Staged) (dir string, err error) {
-	if staged.Loaded.Adopted {
-		dir, err = n.Roots.Adopt(ctx)
+func (r root) put(ctx context.Context) (dir string, err error) {
+	if r.Loaded.Adopted {
+		dir, err = r.Roots.Adopt(ctx)
 		if err == nil || ctx.Err() != nil {
 			return dir, ctx.Err()
 		}
-		n.Log.Info("the driver root is served again", "reason", err)
+		r.Log.Info("the driver root is served again", "reason", err)
 	}
-	err = n.Roots.Unmount(ctx)
+	err = r.Roots.Unmount(ctx)
 	if err != nil {
 		return "", err
 	}
-	return staged.Record.RootDir, n.mountRoot(ctx, staged.ModuleSet, staged.Record.RootDir)
+	return r.Record.RootDir, r.mount(ctx, r.Record.RootDir)
 }
 
-func (n *Node) mountRoot(ctx context.Context, m ModuleSet, dir string) error {
+func (r root) mount(ctx context.Context, dir string) error {
 	// all modules, including those that this program does not load: a sidecar may need
 	// nvidia-peermem
-	if m.Set != nil {
-		err := n.Roots.AddModules(ctx, dir, m.Set.Modules)
+	if r.Set != nil {
+		err := r.Roots.AddModules(ctx, dir, r.Set.Modules)
 		if err != nil {
-			n.warn("modprobe inside of the driver root will not find the modules: %v", err)
+			r.warn("modprobe inside of the driver root will not find the modules: %v", err)
 		}
-		err = n.Roots.SetOptions(dir, m.Options)
+		err = r.Roots.SetOptions(dir, r.Staged.Options)
 		if err != nil {
-			n.warn("modprobe inside of the driver root will not know the parameters of modules: %v",
+			r.warn("modprobe inside of the driver root will not know the parameters of modules: %v",
 				err)
 		}
 	}
-	err := n.Roots.Mount(ctx, dir)
+	err := r.Roots.Mount(ctx, dir)
 	if err != nil {
-		return errors.Join(err, n.Roots.Unmount(context.WithoutCancel(ctx)))
+		return errors.Join(err, r.Roots.Unmount(context.WithoutCancel(ctx)))
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (n *Node) inTurn(ctx context.Context, phases []phase) error {
 			return err
 		}
 		begin := time.Now()
-		err = p.run(ctx, n.logging(n.Log.With("phase", p.name)))
+		err = p.run(ctx, n.saying(n.Log.With("phase", p.name), n.Status))
 		took := time.Since(begin).Round(time.Millisecond)
 		next := ""
 		switch {

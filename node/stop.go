@@ -147,7 +147,7 @@ func (e *ending) down(ctx context.Context, name step) error {
 	case rootStep:
 		return errors.Join(e.Roots.ClearFirmware(), e.Roots.Unmount(ctx))
 	case restoreStep:
-		back, err := e.restore(ctx, e.up.Replaced)
+		back, err := restore(ctx, e.Node, e.up.Replaced)
 		e.restored = &RollbackError{Old: e.up.Replaced.Version, Restore: err}
 		e.up.Driver = back.Driver
 	}
@@ -282,10 +282,11 @@ func (e *ending) repairRoot(ctx context.Context) {
 		return
 	}
 	e.up.Driver.RootDir = cmp.Or(e.up.Driver.RootDir, e.up.Record.RootDir)
-	err = e.mountRoot(ctx, e.up.ModuleSet, e.up.Driver.RootDir)
+	r := root{Node: e.Node, Staged: e.up.Staged}
+	err = r.mount(ctx, e.up.Driver.RootDir)
 	if err != nil {
 		e.warn("the driver root could not be served again: %v", err)
 		return
 	}
-	e.up.Driver.Firmware = e.setFirmware()
+	e.up.Driver.Firmware = r.setFirmware()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modules"
-	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -29,7 +28,7 @@ func (n *Node) survey(ctx context.Context, previous *status.Driver) (facts Facts
 		return facts, fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
 	n.Hardware.KernelLog() // from here on it counts
-	if n.byHost() {
+	if n.cfg.ByHost() {
 		return n.surveyHost(facts)
 	}
 	flavour, reason, err := n.Hardware.Flavour(facts.GPUs, n.Release, n.cfg.ModuleType)
@@ -179,46 +178,4 @@ func (n *Node) compareLoaded(facts Facts) (verdict, error) {
 		n.Log.Info("a driver is loaded that has to be replaced", "reason", loaded.Reasons[0])
 	}
 	return loaded, nil
-}
-
-// input returns the facts for preflight.
-func (n *Node) input(facts Facts) preflight.Input {
-	whole := facts.Loaded.Whole()
-	signer := n.Supplier.Signer(facts.Set, facts.Source)
-	in := preflight.Input{
-		Release:     facts.Want.Release,
-		Flavour:     facts.Want.Flavour,
-		GPUs:        facts.GPUs,
-		HaveModules: facts.Set != nil || whole,
-		Source:      facts.Source,
-		Stays:       whole,
-		Damaged:     facts.Damaged,
-		SignWith:    signer,
-		RDMA:        slices.Contains(facts.Want.Modules, "nvidia-peermem"),
-		Companions:  facts.Want.Companions,
-		GPUDirect: func() (text, fix string) {
-			return n.group(facts.ModuleSet).Check(facts.Want.Release)
-		},
-	}
-	if facts.Previous != nil {
-		in.Previous = facts.Previous.Version
-	}
-	if n.byHost() {
-		in.HostModules = func() (text, fix string) { return hostUnfit(n.Kernel, n.Info.Driver) }
-	}
-	if facts.Set == nil {
-		for _, name := range facts.Want.Modules {
-			in.Load = append(in.Load, preflight.Loading{Name: name})
-		}
-		return in
-	}
-	in.Certificate = facts.Set.SigningCertificate()
-	in.Resign = signer != nil
-	for _, name := range facts.Want.Modules {
-		f, found := facts.Set.File(name)
-		if found {
-			in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
-		}
-	}
-	return in
 }

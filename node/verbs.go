@@ -10,30 +10,22 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// withoutLock returns the same instance for a verb that does not hold the lock: the status file
-// belongs to another one.
-func (n *Node) withoutLock() *Node {
-	other := *n
-	other.Status = n.Status.InMemory()
-	return &other
-}
-
 // Preflight returns the checks of a start. It changes nothing.
 func (n *Node) Preflight(ctx context.Context) ([]preflight.Check, error) {
 	previous := onHost(n.Status.Predecessor().Up)
-	n = n.withoutLock()
+	n = n.saying(n.Log, n.Status.InMemory()) // the status file belongs to another instance
 	facts, err := n.survey(ctx, previous)
 	if err != nil {
 		return nil, err
 	}
-	return n.Hardware.Preflight(ctx, n.input(facts)), nil
+	return fitness{Node: n, Facts: facts}.checks(ctx), nil
 }
 
 // Compile makes sure that the cache has the modules for a kernel ("": the running one), and returns
 // where they came from. It loads nothing and needs no GPU.
 func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string, error) {
 	previous := onHost(n.Status.Predecessor().Up)
-	n = n.withoutLock()
+	n = n.saying(n.Log, n.Status.InMemory()) // the status file belongs to another instance
 	if release == "" {
 		release = n.Release
 	}
@@ -66,15 +58,12 @@ func (n *Node) Compile(ctx context.Context, release string) (*kbuild.Set, string
 // Unload takes down a driver that an instance left in place. ctx limits the waiting for the lock,
 // stopCtx the stop, as in Run. The error is lock.ErrHeld while an instance runs, ErrLeft if the
 // driver is in use.
-func (n *Node) Unload(ctx, stopCtx context.Context) error {
+func (n *Node) Unload(ctx, stopCtx context.Context) (err error) {
 	held, err := n.takeLock(ctx, Held{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.unloadLeft(ctx, stopCtx, held), held.Lock.Release())
-}
-
-func (n *Node) unloadLeft(ctx, stopCtx context.Context, held Held) error {
+	defer func() { err = errors.Join(err, held.Lock.Release()) }()
 	previous, err := n.recover(ctx, held.Previous)
 	if err != nil {
 		return err

@@ -136,7 +136,7 @@ func (o *observer) changedByOthers() (reason string) {
 		live, err := o.Kernel.Module(m.Name)
 		gone := errors.Is(err, fs.ErrNotExist)
 		switch {
-		case gone && o.byHost():
+		case gone && o.cfg.ByHost():
 			return "module " + m.Name + " was unloaded by the node's own system, which brings it " +
 				"(--modules=host): load it there (modprobe " + m.Name + ")"
 		case gone:

@@ -128,7 +128,7 @@ func moduleFile(m status.Module, depends []string) kbuild.File {
 
 // restore puts the driver up again that this instance had replaced. What fails is tried once more,
 // because nothing else is left to try.
-func (n *Node) restore(ctx context.Context, old status.Driver) (back Served, err error) {
+func restore(ctx context.Context, n *Node, old status.Driver) (back Served, err error) {
 	staged, err := wayBack(old)
 	if err != nil {
 		return back, err

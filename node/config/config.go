@@ -157,6 +157,9 @@ func (c Config) Check() error {
 // HasToolkit reports whether a Driver Toolkit container is to compile.
 func (c Config) HasToolkit() bool { return c.Toolkit != "" && c.ToolkitMissing == "" }
 
+// ByHost reports whether the node's own system brings the modules.
+func (c Config) ByHost() bool { return c.Modules == ModulesHost }
+
 // PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; ""
 // outside of a pod.
 func (c Config) PodText() string {
