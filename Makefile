@@ -64,7 +64,7 @@ lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for som
 buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc
 	ci/buildkitd start
 
-release: ## the files of a release, of the commit that is checked out, into dist/release; needs Git, dpkg, rpm and both C compilers
+release: ## the files of a release, of the commit that is checked out, into dist/release; needs Git and both C compilers
 	go run ./ci/release -out dist/release
 
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more

@@ -1,7 +1,6 @@
 // Command release makes the files of a release from the commit that is checked out: archives,
 // packages, an image of driver-build, the chart, manual pages, completions, an SBOM and checksums.
-// The same commit gives the same bytes in any folder, with the same Go, the same C compiler and the
-// same packaging tools.
+// The same commit gives the same bytes in any folder, with the same Go and the same C compiler.
 //
 // All programs are made as `go install` makes them, of the module that this commit is, so that
 // everybody can make them again. Nothing is signed and nothing is published.
@@ -37,6 +36,7 @@ type maker struct {
 	source source
 	work   string // temporary
 	out    string // in work
+	nfpm   string // the folder of nfpm's module, which is not in the commit's
 	files  []program
 	began  time.Time
 }
@@ -54,7 +54,10 @@ func release(ctx context.Context, root, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	m := &maker{began: time.Now(), work: work, out: filepath.Join(work, "out")}
+	m := &maker{
+		began: time.Now(), work: work, out: filepath.Join(work, "out"),
+		nfpm: filepath.Join(root, "ci", "release", "nfpm"),
+	}
 	if err := os.Mkdir(m.out, 0o755); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func (m *maker) sbom(context.Context) error {
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "driver-build-" + m.source.bare(),
-		DocumentNamespace: homepage + "/releases/" + m.source.module.Version + "/" + m.source.commit,
+		DocumentNamespace: "https://" + modulePath + "/releases/" + m.source.module.Version + "/" + m.source.commit,
 		CreationInfo: &spdx.CreationInfo{
 			Created: m.source.time.Format(
 				time.RFC3339,
