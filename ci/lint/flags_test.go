@@ -52,7 +52,6 @@ var meanings = map[string]string{
 	"pod-namespace": `namespace`,
 	"pod-uid":       `uid`,
 	"node-name":     `name of this node`,
-	"profile":       `full`,
 	"push":          `^push to the repository`,
 	"repository":    `^REGISTRY/PATH`,
 	"run-dir":       `folder`,
