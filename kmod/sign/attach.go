@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
@@ -58,8 +59,7 @@ func rewrite(ctx context.Context, from, to string, follows []byte) error {
 
 // signatureBytes returns everything that follows the module.
 func signatureBytes(der []byte) []byte {
-	b := append(make([]byte, 0, len(der)+trailerSize+len(magic)), der...)
-	b = append(b, 0, 0, idPKCS7, 0, 0, 0, 0, 0)
+	b := append(slices.Clone(der), 0, 0, idPKCS7, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(der)))
 	return append(b, magic...)
 }

@@ -1,32 +1,79 @@
 package sign
 
 import (
-	goasn1 "encoding/asn1"
+	"encoding/asn1"
 	"fmt"
 	"slices"
 
-	"golang.org/x/crypto/cryptobyte"
-	"golang.org/x/crypto/cryptobyte/asn1"
+	"crypto/x509/pkix"
 )
 
 // maxSignature is the limit of the kernel's decoder, in bytes (lib/asn1_decoder.c).
 const maxSignature = 65535
 
-// signerInfo is one signature of a message.
-type signerInfo struct {
-	// DER of the name, and the number's bytes; nil when the key is named by its identifier
-	issuer, serial    []byte
-	keyID             []byte
-	digest, algorithm goasn1.ObjectIdentifier
-	attributes        bool
-	signature         []byte
+// The parts of a PKCS#7 signature (RFC 2315) that kernels read. What follows the last field of a
+// part would be in More.
+type (
+	message struct {
+		Type   asn1.ObjectIdentifier
+		Signed signedData `asn1:"explicit,tag:0"`
+	}
+	signedData struct {
+		Version      int
+		Digests      []pkix.AlgorithmIdentifier `asn1:"set"`
+		Content      contentInfo
+		Certificates asn1.RawValue   `asn1:"optional,tag:0"`
+		Revocations  asn1.RawValue   `asn1:"optional,tag:1"`
+		Signers      []asn1.RawValue `asn1:"set"`
+		More         asn1.RawValue   `asn1:"optional"`
+	}
+	contentInfo struct {
+		Type    asn1.ObjectIdentifier
+		Content asn1.RawValue `asn1:"optional"` // nothing if it is beside the signature
+	}
+	// signerInfo is one signature of a message.
+	signerInfo struct {
+		Version    int
+		Key        asn1.RawValue // issuerSerial, or [0] with the key's identifier
+		Digest     pkix.AlgorithmIdentifier
+		Attributes asn1.RawValue `asn1:"optional,tag:0"`
+		Algorithm  pkix.AlgorithmIdentifier
+		Signature  []byte
+		Unsigned   asn1.RawValue `asn1:"optional,tag:1"`
+		More       asn1.RawValue `asn1:"optional"`
+	}
+	issuerSerial struct {
+		Issuer asn1.RawValue
+		Serial asn1.RawValue
+		More   asn1.RawValue `asn1:"optional"`
+	}
+)
+
+// name returns DER of the issuer's name and the number's bytes; nil if the key is named by its
+// identifier.
+func (s signerInfo) name() (issuer, serial []byte) {
+	var name issuerSerial
+	_, err := asn1.Unmarshal(s.Key.FullBytes, &name)
+	if err != nil {
+		return nil, nil
+	}
+	return name.Issuer.FullBytes, name.Serial.Bytes
+}
+
+// keyID returns the identifier of the key; nil if the key is named by its issuer.
+func (s signerInfo) keyID() []byte {
+	if s.Key.Class != asn1.ClassContextSpecific {
+		return nil
+	}
+	return s.Key.Bytes
 }
 
 // hash returns the hash that the signature was made with; false when the hash or the kind of key is
 // unknown.
 func (s signerInfo) hash() (algorithm, bool) {
-	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.oid.Equal(s.digest) })
-	if i < 0 || s.kind() == s.algorithm.String() {
+	digest := s.Digest.Algorithm
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.oid.Equal(digest) })
+	if i < 0 || s.kind() == s.Algorithm.Algorithm.String() {
 		return algorithm{}, false
 	}
 	return algorithms[i], true
@@ -34,16 +81,14 @@ func (s signerInfo) hash() (algorithm, bool) {
 
 // kind returns the algorithm of the key: "rsa", "ecdsa", or its object identifier.
 func (s signerInfo) kind() string {
-	if s.algorithm.Equal(oidRSA) {
+	kind := s.Algorithm.Algorithm
+	if kind.Equal(oidRSA) {
 		return "rsa"
 	}
-	if slices.ContainsFunc(
-		algorithms,
-		func(a algorithm) bool { return a.ecdsa.Equal(s.algorithm) },
-	) {
+	if slices.ContainsFunc(algorithms, func(a algorithm) bool { return a.ecdsa.Equal(kind) }) {
 		return "ecdsa"
 	}
-	return s.algorithm.String()
+	return kind.String()
 }
 
 func malformed(format string, args ...any) error {
@@ -57,42 +102,27 @@ func decode(der []byte) ([]signerInfo, error) {
 	if len(der) > maxSignature {
 		return nil, malformed("%d bytes, kernels take %d", len(der), maxSignature)
 	}
-	in := cryptobyte.String(der)
-	var outer, wrapped, data, content, infos cryptobyte.String
-	var kind goasn1.ObjectIdentifier
-	var version int64
-	if !in.ReadASN1(&outer, asn1.SEQUENCE) || !outer.ReadASN1ObjectIdentifier(&kind) {
-		return nil, malformed("it is not PKCS#7 in DER")
+	var m message
+	_, err := asn1.Unmarshal(der, &m)
+	if err != nil {
+		return nil, malformed("it is not PKCS#7 with SignedData in DER: %v", err)
 	}
-	if !kind.Equal(oidSignedData) {
-		return nil, malformed("it is PKCS#7 of type %s, not SignedData", kind)
-	}
-	if !outer.ReadASN1(&wrapped, asn1.Tag(0).ContextSpecific().Constructed()) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) ||
-		!data.ReadASN1Integer(&version) || !data.SkipASN1(asn1.SET) ||
-		!data.ReadASN1(&content, asn1.SEQUENCE) ||
-		!content.ReadASN1ObjectIdentifier(&kind) {
-		return nil, malformed("its SignedData is broken")
-	}
-	if version != 1 && version != 3 {
-		return nil, malformed("SignedData of version %d", version)
-	}
-	if !kind.Equal(oidData) {
-		return nil, malformed("it signs content of type %s, not data", kind)
-	}
-	if !content.Empty() {
+	data := m.Signed
+	switch {
+	case !m.Type.Equal(oidSignedData):
+		return nil, malformed("it is PKCS#7 of type %s, not SignedData", m.Type)
+	case data.Version != 1 && data.Version != 3:
+		return nil, malformed("SignedData of version %d", data.Version)
+	case !data.Content.Type.Equal(oidData):
+		return nil, malformed("it signs content of type %s, not data", data.Content.Type)
+	case data.Content.Content.FullBytes != nil:
 		return nil, malformed("it has the signed content inside, not beside it")
-	}
-	for _, tag := range []uint8{0, 1, 2, 3} { // certificates, revocation lists
-		if !data.SkipOptionalASN1(asn1.Tag(tag).ContextSpecific().Constructed()) {
-			return nil, malformed("its certificates are broken")
-		}
-	}
-	if !data.ReadASN1(&infos, asn1.SET) || !data.Empty() {
-		return nil, malformed("its list of signers is broken")
+	case data.More.FullBytes != nil:
+		return nil, malformed("something follows its list of signers")
 	}
 	var out []signerInfo
-	for !infos.Empty() {
-		s, err := decodeSigner(&infos, version)
+	for _, raw := range data.Signers {
+		s, err := decodeSigner(raw.FullBytes, data.Version)
 		if err != nil {
 			return nil, err
 		}
@@ -101,41 +131,25 @@ func decode(der []byte) ([]signerInfo, error) {
 	return out, nil
 }
 
-func decodeSigner(infos *cryptobyte.String, message int64) (s signerInfo, err error) {
-	var info, sid, name, id, attributes, digest, algorithm, signature cryptobyte.String
-	var version int64
-	if !infos.ReadASN1(&info, asn1.SEQUENCE) || !info.ReadASN1Integer(&version) {
+func decodeSigner(der []byte, version int) (s signerInfo, err error) {
+	_, err = asn1.Unmarshal(der, &s)
+	if err != nil || s.More.FullBytes != nil {
 		return s, malformed("its signer is broken")
 	}
-	byName := info.PeekASN1Tag(asn1.SEQUENCE)
-	if version != 1 && version != 3 || (version == 1) != (message == 1) ||
-		(version == 1) != byName {
-		return s, malformed(
-			"SignerInfo of version %d in SignedData of version %d",
-			version,
-			message,
-		)
+	if s.Version != version || (version == 1) != (s.Key.Tag == asn1.TagSequence) {
+		return s, malformed("SignerInfo of version %d in SignedData of version %d", s.Version, version)
 	}
-	ok := false
-	if byName {
-		ok = info.ReadASN1(&sid, asn1.SEQUENCE) && sid.ReadASN1Element(&name, asn1.SEQUENCE) &&
-			sid.ReadASN1(&id, asn1.INTEGER) &&
-			sid.Empty()
-		s.issuer = name
-		s.serial = id
-	} else {
-		ok = info.ReadASN1(&id, asn1.Tag(0).ContextSpecific())
-		s.keyID = id
+	if version == 3 {
+		if s.Key.Class != asn1.ClassContextSpecific || s.Key.Tag != 0 {
+			return s, malformed("its signer is broken")
+		}
+		return s, nil
 	}
-	if !ok || !info.ReadASN1(&digest, asn1.SEQUENCE) || !digest.ReadASN1ObjectIdentifier(&s.digest) ||
-		!info.ReadOptionalASN1(&attributes, &s.attributes, asn1.Tag(0).ContextSpecific().Constructed()) ||
-		!info.ReadASN1(&algorithm, asn1.SEQUENCE) ||
-		!algorithm.ReadASN1ObjectIdentifier(&s.algorithm) ||
-		!info.ReadASN1(&signature, asn1.OCTET_STRING) ||
-		!info.SkipOptionalASN1(asn1.Tag(1).ContextSpecific().Constructed()) ||
-		!info.Empty() {
+	var name issuerSerial
+	_, err = asn1.Unmarshal(s.Key.FullBytes, &name)
+	if err != nil || name.More.FullBytes != nil || name.Serial.Tag != asn1.TagInteger ||
+		name.Issuer.Tag != asn1.TagSequence {
 		return s, malformed("its signer is broken")
 	}
-	s.signature = signature
 	return s, nil
 }

@@ -41,12 +41,14 @@ func Describe(der []byte) (Description, error) {
 		return Description{}, errNoSigner
 	}
 	s := infos[0]
-	d := Description{Serial: s.serial, KeyID: s.keyID, Hash: s.digest.String(), Algorithm: s.kind()}
-	if s.issuer != nil {
-		d.Issuer = commonName(s.issuer)
+	issuer, serial := s.name()
+	digest := s.Digest.Algorithm
+	d := Description{Serial: serial, KeyID: s.keyID(), Hash: digest.String(), Algorithm: s.kind()}
+	if issuer != nil {
+		d.Issuer = commonName(issuer)
 	}
 	for _, a := range algorithms {
-		if a.oid.Equal(s.digest) {
+		if a.oid.Equal(digest) {
 			d.Hash = a.name
 		}
 	}
@@ -58,10 +60,11 @@ func Describe(der []byte) (Description, error) {
 
 // signer returns the name of a signature's key for messages.
 func (s signerInfo) signer() string {
-	if s.issuer == nil {
-		return "key id " + Colons(s.keyID)
+	issuer, serial := s.name()
+	if issuer == nil {
+		return "key id " + Colons(s.keyID())
 	}
-	return "issuer \"" + commonName(s.issuer) + "\", serial number " + Colons(s.serial)
+	return "issuer \"" + commonName(issuer) + "\", serial number " + Colons(serial)
 }
 
 // commonName returns the CN of a distinguished name, or else its organisation, or else its first

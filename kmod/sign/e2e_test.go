@@ -71,7 +71,7 @@ func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash 
 	infos, err := decode(want)
 	require.NoErrorf(t, err, "%s", what)
 	a := algorithms[slices.IndexFunc(algorithms, func(a algorithm) bool { return a.hash == hash })]
-	again, err := encode(s.Certificate, a, infos[0].signature)
+	again, err := encode(s.Certificate, a, infos[0].Signature)
 	if err != nil || !bytes.Equal(again, want) {
 		t.Errorf("%s: the message around the signature differs: %v\n got %x\nwant %x", what, err, again, want)
 	}

@@ -3,74 +3,49 @@ package sign
 import (
 	"crypto/rsa"
 	"crypto/x509"
-	goasn1 "encoding/asn1"
-
-	"golang.org/x/crypto/cryptobyte"
-	"golang.org/x/crypto/cryptobyte/asn1"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 )
 
 // Object identifiers of PKCS#7 (RFC 2315) and of the keys' algorithms.
 var (
-	oidData       = goasn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 1}
-	oidSignedData = goasn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 2}
-	oidRSA        = goasn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
+	oidData       = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 1}
+	oidSignedData = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 2}
+	oidRSA        = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
 )
 
 // encode returns the DER of a SignedData: version 1, one signer by issuer and serial number, no
 // content, no certificates, no attributes.
 func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, error) {
-	_, isRSA := cert.PublicKey.(*rsa.PublicKey)
-	sequence := asn1.SEQUENCE
-	set := asn1.SET
-	wrapped := asn1.Tag(0).ContextSpecific().Constructed()
-	digest := func(b *cryptobyte.Builder) {
-		b.AddASN1(sequence, func(b *cryptobyte.Builder) { b.AddASN1ObjectIdentifier(a.oid) })
+	digest := pkix.AlgorithmIdentifier{Algorithm: a.oid}
+	kind := pkix.AlgorithmIdentifier{Algorithm: a.ecdsa}
+	if _, isRSA := cert.PublicKey.(*rsa.PublicKey); isRSA {
+		kind = pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}
 	}
-	info := func(b *cryptobyte.Builder) {
-		b.AddASN1Int64(1)
-		b.AddASN1(sequence, func(b *cryptobyte.Builder) {
-			b.AddBytes(cert.RawIssuer)
-			b.AddASN1BigInt(cert.SerialNumber)
-		})
-		digest(b)
-		b.AddASN1(sequence, func(b *cryptobyte.Builder) {
-			if isRSA {
-				b.AddASN1ObjectIdentifier(oidRSA)
-				b.AddASN1NULL()
-			} else {
-				b.AddASN1ObjectIdentifier(a.ecdsa)
-			}
-		})
-		b.AddASN1OctetString(signature)
+	issuer := asn1.RawValue{FullBytes: cert.RawIssuer}
+	name, err := asn1.Marshal(issuerSerial{Issuer: issuer, Serial: serialOf(cert)})
+	if err != nil {
+		return nil, err
 	}
-	var b cryptobyte.Builder
-	b.AddASN1(sequence, func(b *cryptobyte.Builder) {
-		b.AddASN1ObjectIdentifier(oidSignedData)
-		b.AddASN1(wrapped, func(b *cryptobyte.Builder) {
-			b.AddASN1(sequence, func(b *cryptobyte.Builder) {
-				b.AddASN1Int64(1)
-				b.AddASN1(set, digest)
-				b.AddASN1(
-					sequence,
-					func(b *cryptobyte.Builder) { b.AddASN1ObjectIdentifier(oidData) },
-				)
-				b.AddASN1(set, func(b *cryptobyte.Builder) { b.AddASN1(sequence, info) })
-			})
-		})
+	info, err := asn1.Marshal(signerInfo{
+		Version: 1, Key: asn1.RawValue{FullBytes: name}, Digest: digest, Algorithm: kind, Signature: signature,
 	})
-	return b.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return asn1.Marshal(message{oidSignedData, signedData{
+		Version: 1, Digests: []pkix.AlgorithmIdentifier{digest}, Content: contentInfo{Type: oidData},
+		Signers: []asn1.RawValue{{FullBytes: info}},
+	}})
 }
 
-// serialOf returns the content of the certificate's serial number as PKCS#7 and kernels compare it:
-// the integer's bytes.
-func serialOf(cert *x509.Certificate) []byte {
-	var number goasn1.RawValue
-	der, err := goasn1.Marshal(cert.SerialNumber)
-	if err == nil {
-		_, err = goasn1.Unmarshal(der, &number)
-	}
+// serialOf returns the certificate's serial number as PKCS#7 and kernels compare it: the integer's
+// bytes. It is empty for a number that no certificate has.
+func serialOf(cert *x509.Certificate) (number asn1.RawValue) {
+	der, err := asn1.Marshal(cert.SerialNumber)
 	if err != nil {
-		return nil // no certificate has such a number
+		return number
 	}
-	return number.Bytes
+	_, _ = asn1.Unmarshal(der, &number) // it was just marshalled
+	return number
 }

@@ -25,64 +25,24 @@ type algorithm struct {
 	weak  bool // never used to sign
 }
 
+func nist(arc, n int) asn1.ObjectIdentifier {
+	return asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, arc, n}
+}
+
+func ecdsaWith(n int) asn1.ObjectIdentifier {
+	return asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, n}
+}
+
 // algorithms, in the order in which messages name them.
 var algorithms = []algorithm{
-	{
-		"sha256",
-		crypto.SHA256,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1},
-		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2},
-		false,
-	},
-	{
-		"sha384",
-		crypto.SHA384,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 2},
-		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 3},
-		false,
-	},
-	{
-		"sha512",
-		crypto.SHA512,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 3},
-		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 4},
-		false,
-	},
-	{
-		"sha224",
-		crypto.SHA224,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 4},
-		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 1},
-		false,
-	},
-	{
-		"sha3-256",
-		crypto.SHA3_256,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 8},
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 10},
-		false,
-	},
-	{
-		"sha3-384",
-		crypto.SHA3_384,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 9},
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 11},
-		false,
-	},
-	{
-		"sha3-512",
-		crypto.SHA3_512,
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 10},
-		asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 3, 12},
-		false,
-	},
-	{
-		"sha1",
-		crypto.SHA1,
-		asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26},
-		asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1},
-		true,
-	},
+	{"sha256", crypto.SHA256, nist(2, 1), ecdsaWith(2), false},
+	{"sha384", crypto.SHA384, nist(2, 2), ecdsaWith(3), false},
+	{"sha512", crypto.SHA512, nist(2, 3), ecdsaWith(4), false},
+	{"sha224", crypto.SHA224, nist(2, 4), ecdsaWith(1), false},
+	{"sha3-256", crypto.SHA3_256, nist(2, 8), nist(3, 10), false},
+	{"sha3-384", crypto.SHA3_384, nist(2, 9), nist(3, 11), false},
+	{"sha3-512", crypto.SHA3_512, nist(2, 10), nist(3, 12), false},
+	{"sha1", crypto.SHA1, asn1.ObjectIdentifier{1, 3, 14, 3, 2, 26}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 1}, true},
 }
 
 // ParseHash returns the hash that the kernel's CONFIG_MODULE_SIG_HASH names: sha256, sha384,

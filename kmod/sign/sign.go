@@ -83,7 +83,7 @@ func NewSigner(key crypto.Signer, certs ...*x509.Certificate) (*Signer, error) {
 		return nil, fmt.Errorf(
 			"sign modules: the certificate of %q (serial number %s) is not that of the private key: give the two that were made together",
 			kmsg.Printable(certs[0].Subject.String()),
-			Colons(serialOf(certs[0])),
+			Colons(serialOf(certs[0]).Bytes),
 		)
 	}
 	return &Signer{Key: key, Certificate: certs[own]}, nil

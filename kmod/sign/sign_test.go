@@ -40,7 +40,7 @@ func TestSignAndVerify(t *testing.T) {
 			if err != nil || got != s.Certificate {
 				t.Errorf("%s %s: Verify = %v, %v; want the signer's certificate", name, h, got, err)
 			}
-			want := Description{Issuer: "Builder of modules", Serial: serialOf(s.Certificate), Hash: h, Algorithm: "ecdsa"}
+			want := Description{Issuer: "Builder of modules", Serial: serialOf(s.Certificate).Bytes, Hash: h, Algorithm: "ecdsa"}
 			if name == "rsa" {
 				want.Algorithm = "rsa"
 			}

@@ -63,7 +63,7 @@ func Verify(
 	}
 	// Several certificates have one name and number when the key was generated again.
 	for _, cert := range candidates {
-		if check(cert.PublicKey, hash, digest, info.signature) {
+		if check(cert.PublicKey, hash, digest, info.Signature) {
 			return cert, nil
 		}
 	}
@@ -76,7 +76,7 @@ func match(
 	infos []signerInfo,
 	certs []*x509.Certificate,
 ) (signerInfo, crypto.Hash, []*x509.Certificate, error) {
-	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.attributes }) {
+	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.Attributes.FullBytes != nil }) {
 		return signerInfo{}, 0, nil, ErrAttributes
 	}
 	err := errNoSigner
@@ -86,7 +86,7 @@ func match(
 			err = fmt.Errorf(
 				"%w: hash %s with key algorithm %s",
 				ErrUnsupported,
-				info.digest,
+				info.Digest.Algorithm,
 				info.kind(),
 			)
 			continue
@@ -105,8 +105,10 @@ func match(
 
 // names reports whether the signature names this certificate's key.
 func (s signerInfo) names(cert *x509.Certificate) bool {
-	if s.issuer != nil {
-		return bytes.Equal(s.issuer, cert.RawIssuer) && bytes.Equal(s.serial, serialOf(cert))
+	issuer, serial := s.name()
+	if issuer != nil {
+		return bytes.Equal(issuer, cert.RawIssuer) && bytes.Equal(serial, serialOf(cert).Bytes)
 	}
-	return len(s.keyID) > 0 && bytes.Equal(s.keyID, cert.SubjectKeyId)
+	id := s.keyID()
+	return len(id) > 0 && bytes.Equal(id, cert.SubjectKeyId)
 }
