@@ -7,9 +7,6 @@ import (
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
-// maxCgroup bounds /proc/PID/cgroup, in bytes. The file has a dozen lines with one path each.
-const maxCgroup = 1 << 17
-
 // podUID matches a UUID (systemd paths have _ for -), or the 32 hex digits of a static pod.
 const podUID = `[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}`
 

@@ -27,9 +27,7 @@ const (
 func (s System) Process(pid int) Holder {
 	dir := s.proc(strconv.Itoa(pid))
 	h := Holder{PID: pid, Command: kmsg.Printable(optional(dir + "/comm"))}
-	if text, err := readSmall(dir+"/cgroup", maxCgroup); err == nil {
-		h.Container, h.Pod = parseCgroup(text)
-	}
+	h.Container, h.Pod = parseCgroup(optional(dir + "/cgroup"))
 	return h
 }
 
@@ -87,11 +85,10 @@ func ParseStat(text []byte) (stat ProcStat, ok bool) {
 	if len(f) < 20 || len(f[0]) != 1 {
 		return ProcStat{}, false
 	}
-	parent, err := strconv.Atoi(string(f[1]))
-	return ProcStat{
-			Parent: parent,
-			Dead:   f[0][0] == 'Z' || f[0][0] == 'X',
-			Begun:  string(f[19]),
-		}, err == nil &&
-			parent >= 0
+	parent, err := strconv.ParseUint(string(f[1]), 10, 31)
+	if err != nil {
+		return ProcStat{}, false
+	}
+	dead := f[0][0] == 'Z' || f[0][0] == 'X'
+	return ProcStat{Parent: int(parent), Dead: dead, Begun: string(f[19])}, true
 }

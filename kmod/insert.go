@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,12 +43,12 @@ func (s System) Insert(ctx context.Context, path, digest string, params []string
 		return fail(err)
 	}
 	f, kind, err := openVerified(path, digest)
-	if err == nil && ctx.Err() != nil {
-		f.Close()
-		err = ctx.Err()
-	}
 	if err != nil {
 		return fail(err)
+	}
+	if ctx.Err() != nil {
+		f.Close()
+		return fail(ctx.Err())
 	}
 	if s.load == nil {
 		s.load = load
@@ -60,10 +61,11 @@ func (s System) Insert(ctx context.Context, path, digest string, params []string
 		done <- s.load(f, kind, text)
 	}()
 	err = outcome(ctx, done)
+	if err == nil {
+		return nil
+	}
 	var errno unix.Errno
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, ErrStuck) || !errors.As(err, &errno):
 		return fail(err)
 	case errno == unix.EEXIST:
@@ -79,12 +81,13 @@ func openVerified(path, digest string) (f *os.File, kind string, err error) {
 		return f, kind, err
 	}
 	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
+	_, err = io.Copy(sum, io.NewSectionReader(f, 0, math.MaxInt64))
 	got := hex.EncodeToString(sum.Sum(nil))
-	if err == nil && got != digest {
+	switch {
+	case err != nil:
+	case got == digest:
+		return f, kind, nil
+	default:
 		err = fmt.Errorf(
 			"%w: it has sha256 %s and had %s; remove it and start again",
 			ErrChanged,
@@ -92,11 +95,8 @@ func openVerified(path, digest string) (f *os.File, kind string, err error) {
 			digest,
 		)
 	}
-	if err != nil {
-		f.Close()
-		return nil, "", err
-	}
-	return f, kind, nil
+	f.Close()
+	return nil, "", err
 }
 
 // load prefers kmodule.FileInit, whose finit_module tells the kernel which file it loads: LoadPin
@@ -147,28 +147,15 @@ func Delete(name string) error {
 	}
 	err := kmodule.Delete(ModuleName(name), unix.O_NONBLOCK)
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, unix.EAGAIN): // the kernel's answer to O_NONBLOCK when there are references or holders
-		return fmt.Errorf(
-			"unload the module %s: %w (%w): something has its devices open or a module stands on it",
-			name,
-			ErrInUse,
-			err,
-		)
+		err = fmt.Errorf("%w (%w): something has its devices open or a module stands on it", ErrInUse, err)
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf(
-			"unload the module %s: %w (%w): it is starting or stopping, or cannot be unloaded at all",
-			name,
-			ErrInUse,
-			err,
-		)
+		err = fmt.Errorf("%w (%w): it is starting or stopping, or cannot be unloaded at all", ErrInUse, err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf(
-			"unload the module %s: %w: it needs CAP_SYS_MODULE (a privileged container) and kernel.modules_disabled=0",
-			name,
-			err,
-		)
+		err = fmt.Errorf("%w: it needs CAP_SYS_MODULE (a privileged container) and kernel.modules_disabled=0", err)
 	}
-	return fmt.Errorf("unload the module %s: %w", name, err)
+	if err != nil {
+		return fmt.Errorf("unload the module %s: %w", name, err)
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ func (s System) proc(elem ...string) string {
 const (
 	maxModules = 1 << 13 // loaded at the same time; a large server has 300
 	// bytes of a file in sysfs (the kernel's limit is one page) and of small files in /proc
-	maxSmall     = 1 << 16
+	maxSmall     = 1 << 17
 	maxProcTable = 4 << 20 // bytes of /proc/modules and other tables
 )
 

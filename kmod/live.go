@@ -19,11 +19,11 @@ func (s System) Params(name string) (map[string]string, error) {
 	}
 	params := map[string]string{}
 	if m.Name == "nvidia" {
-		if text, err := readSmall(s.proc("driver", "nvidia", "params"), maxConfig); err == nil {
-			parseNvidiaParams(text, params)
-		} else if !isNotExist(err) {
+		text, err := readSmall(s.proc("driver", "nvidia", "params"), maxConfig)
+		if err != nil && !isNotExist(err) {
 			return nil, fmt.Errorf("read the live parameters of nvidia: %w", err)
 		}
+		parseNvidiaParams(text, params)
 	}
 	dir := s.sys("module", m.Name, "parameters")
 	entries, err := os.ReadDir(dir)
@@ -31,10 +31,11 @@ func (s System) Params(name string) (map[string]string, error) {
 		return nil, fmt.Errorf("read the live parameters of %s: %w", m.Name, err)
 	}
 	for _, e := range entries {
-		// some parameters can only be written
-		if value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall); err == nil {
-			params[e.Name()] = value
+		value, err := readSmall(filepath.Join(dir, e.Name()), maxSmall)
+		if err != nil {
+			continue // some parameters can only be written
 		}
+		params[e.Name()] = value
 	}
 	return params, nil
 }
@@ -96,9 +97,13 @@ func number(s string) (uint64, bool) {
 	case "N", "n", "false", "off":
 		return 0, true
 	}
-	if n, err := strconv.ParseInt(s, 0, 64); err == nil {
-		return uint64(n), true
+	digits, negative := strings.CutPrefix(s, "-")
+	n, err := strconv.ParseUint(digits, 0, 64)
+	if err != nil {
+		return 0, false
 	}
-	n, err := strconv.ParseUint(s, 0, 64)
-	return n, err == nil
+	if negative {
+		n = -n
+	}
+	return n, true
 }

@@ -1,12 +1,15 @@
 package kmod
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Module is a module as the running kernel shows it.
@@ -29,20 +32,19 @@ func (s System) Module(name string) (Module, error) {
 	}
 	m := Module{Name: ModuleName(name), Refs: -1}
 	dir := s.sys("module", m.Name)
-	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-		if err == nil {
-			err = fs.ErrNotExist
-		}
+	_, err := os.ReadDir(dir)
+	if errors.Is(err, unix.ENOTDIR) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
 		return Module{}, fmt.Errorf("look up the module %s: %w", m.Name, err)
 	}
-	m.Version, m.SrcVersion = optional(dir+"/version"), optional(dir+"/srcversion")
-	state, err := readSmall(dir+"/initstate", maxSmall)
-	switch {
-	case err == nil:
-		m.State = state
-	case isNotExist(err):
+	m.versions(dir)
+	m.State, err = readSmall(dir+"/initstate", maxSmall)
+	if isNotExist(err) {
 		return s.completeWithoutState(m, dir)
-	default:
+	}
+	if err != nil {
 		return Module{}, fmt.Errorf("look up the module %s: %w", m.Name, err)
 	}
 	m.refs(dir)
@@ -71,10 +73,22 @@ func (s System) completeWithoutState(m Module, dir string) (Module, error) {
 	return m, nil
 }
 
-func (m *Module) refs(dir string) {
-	if n, err := strconv.Atoi(optional(dir + "/refcnt")); err == nil {
-		m.Refs = n
+func (m *Module) versions(dir string) {
+	m.Version = optional(dir + "/version")
+	m.SrcVersion = optional(dir + "/srcversion")
+}
+
+// count returns a number of references; -1 for text that is none.
+func count(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
 	}
+	return n
+}
+
+func (m *Module) refs(dir string) {
+	m.Refs = count(optional(dir + "/refcnt"))
 	entries, err := os.ReadDir(dir + "/holders")
 	if err != nil {
 		// a kernel without unloading has no counters, and a module may go while its files are read
@@ -94,8 +108,7 @@ func (s System) Loaded() ([]Module, error) {
 		return nil, err
 	}
 	for i := range all {
-		dir := s.sys("module", all[i].Name)
-		all[i].Version, all[i].SrcVersion = optional(dir+"/version"), optional(dir+"/srcversion")
+		all[i].versions(s.sys("module", all[i].Name))
 	}
 	return all, nil
 }
@@ -115,29 +128,22 @@ func (s System) procModules() ([]Module, error) {
 	return all, nil
 }
 
+// states are those of /proc/modules under their names in sysfs.
+var states = map[string]string{"Live": "live", "Loading": "coming", "Unloading": "going"}
+
 func parseProcModule(line string) (Module, bool) {
 	f := strings.Fields(line)
 	if len(f) < 5 || validName(f[0]) != nil {
 		return Module{}, false
 	}
-	m := Module{Name: f[0], Refs: -1}
-	if n, err := strconv.Atoi(f[2]); err == nil {
-		m.Refs = n
-	}
+	m := Module{Name: f[0], Refs: count(f[2])}
 	for h := range strings.SplitSeq(f[3], ",") {
 		if validName(h) == nil && h != "-" { // the column can also be "[permanent]"
 			m.Holders = append(m.Holders, h)
 		}
 	}
 	slices.Sort(m.Holders)
-	switch f[4] {
-	case "Live":
-		m.State = "live"
-	case "Loading":
-		m.State = "coming"
-	case "Unloading":
-		m.State = "going"
-	}
+	m.State = states[f[4]]
 	return m, true
 }
 
@@ -152,15 +158,15 @@ var unlisted = map[string][]string{"nvidia": {"nvidia_fs"}}
 // because it cannot be unloaded.
 func (s System) Stack(name string) ([]Module, error) {
 	base, err := s.Module(name)
-	if err == nil && base.BuiltIn {
-		err = fmt.Errorf(
+	if err != nil {
+		return nil, err
+	}
+	if base.BuiltIn {
+		return nil, fmt.Errorf(
 			"the module %s is built into the kernel and cannot be unloaded: %w",
 			base.Name,
 			fs.ErrNotExist,
 		)
-	}
-	if err != nil {
-		return nil, err
 	}
 	var stack []Module
 	seen := map[string]bool{}

@@ -120,18 +120,12 @@ var initFunctions = map[string]string{
 // "" for none. modprobe.blacklist= is no such setting: only modprobe reads it, which the driver's
 // container does not use.
 func (s System) Forbidden(module string) (setting string) {
-	if v, err := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall); err == nil &&
-		v == "1" {
+	if optional(s.proc("sys", "kernel", "modules_disabled")) == "1" {
 		return "kernel.modules_disabled=1"
 	}
-	line, err := readSmall(s.proc("cmdline"), maxSmall)
-	if err != nil {
-		return ""
-	}
 	name := ModuleName(module)
-	modules := []string(nil)
-	functions := []string(nil)
-	for word := range strings.FieldsSeq(line) {
+	var modules, functions []string
+	for word := range strings.FieldsSeq(optional(s.proc("cmdline"))) {
 		option, list, _ := strings.Cut(strings.ReplaceAll(word, `"`, ""), "=")
 		switch ModuleName(option) {
 		case "module_blacklist": // the last one counts

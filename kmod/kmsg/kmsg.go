@@ -6,6 +6,7 @@ package kmsg
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 const (
@@ -70,10 +73,12 @@ func (m *Mark) Lines() []string {
 		return nil
 	}
 	if m.tail != nil {
-		if text, err := readSyslog(); err == nil && text != "" {
-			m.add(parseSyslog(sinceTail(text, *m.tail)))
-			*m.tail = syslogTail(text)
+		text, err := readSyslog()
+		if err != nil || text == "" {
+			return slices.Clone(m.lines)
 		}
+		m.add(parseSyslog(sinceTail(text, *m.tail)))
+		*m.tail = syslogTail(text)
 		return slices.Clone(m.lines)
 	}
 	buf := make([]byte, maxKmsgRecord)
@@ -171,24 +176,15 @@ func kernelText(message string) (text []string) {
 	return text
 }
 
+var escapedByte = lazyregexp.New(`\\x[0-9a-fA-F]{2}`)
+
 // unescape turns \xNN, which the kernel writes for bytes that are not printable ASCII, back into
 // bytes.
 func unescape(s string) string {
-	if !strings.Contains(s, `\x`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x' {
-			if c, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return escapedByte().ReplaceAllStringFunc(s, func(escape string) string {
+		b, _ := hex.DecodeString(escape[2:]) //nolint:errcheck // two hex digits
+		return string(b)
+	})
 }
 
 // Printable replaces characters that would garble a log line or a terminal: control characters, and

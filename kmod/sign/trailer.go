@@ -81,14 +81,11 @@ func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 }
 
 func readAt(f io.ReaderAt, b []byte, at int64) error {
-	n, err := f.ReadAt(b, at)
-	if n == len(b) {
-		return nil
+	_, err := io.ReadFull(io.NewSectionReader(f, at, int64(len(b))), b)
+	if err != nil {
+		return fmt.Errorf("read the signature: %w", err)
 	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("read the signature: %w", err)
+	return nil
 }
 
 // Compression returns the compression of a file, "" for none, see package compression.
@@ -134,14 +131,11 @@ func open(path string) (m module, err error) {
 		)
 	}
 	format, err := Compression(m)
-	if err == nil && format != "" {
-		err = fmt.Errorf(
-			"%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing",
-			path,
-			format,
-		)
+	if err != nil || format == "" {
+		return m, err
 	}
-	return m, err
+	return m, fmt.Errorf(
+		"%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing", path, format)
 }
 
 // openUnsigned opens a module and finds where it ends and its signatures begin.

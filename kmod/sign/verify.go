@@ -26,11 +26,11 @@ func VerifyFile(
 	}
 	defer m.Close()
 	length, der, err := Split(m, m.size)
-	if err == nil && der == nil {
-		err = ErrUnsigned
-	}
 	if err != nil {
 		return nil, fmt.Errorf("verify the signature of %s: %w", path, err)
+	}
+	if der == nil {
+		return nil, fmt.Errorf("verify the signature of %s: %w", path, ErrUnsigned)
 	}
 	cert, err := Verify(ctx, io.NewSectionReader(m, 0, length), der, certs)
 	if err != nil {

@@ -24,14 +24,13 @@ func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, er
 // refuse also names the faults of the URI and of the PIN, so that a user does not meet them one
 // after the other.
 func refuse(text string, pass keyfile.Passphrase) error {
-	u, err := parse(text)
-	if err == nil {
-		_, err = u.pin(pass)
-	}
-	return errors.Join(
-		errors.New(
-			"open the PKCS#11 key: this program was built without cgo, which tokens need: build it with CGO_ENABLED=1, or sign detached",
-		),
-		err,
+	without := errors.New(
+		"open the PKCS#11 key: this program was built without cgo, which tokens need: build it with CGO_ENABLED=1, or sign detached",
 	)
+	u, err := parse(text)
+	if err != nil {
+		return errors.Join(without, err)
+	}
+	_, err = u.pin(pass)
+	return errors.Join(without, err)
 }

@@ -28,16 +28,10 @@ func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Clos
 	if err != nil {
 		return nil, nil, err
 	}
-	certs, err := u.certificates(ctx, key, certFile)
-	var signer *sign.Signer
-	if err == nil {
-		signer, err = sign.NewSigner(key, certs...)
-	}
+	signer, err := u.signer(ctx, key, certFile)
 	if err != nil {
-		return nil, nil, errors.Join(
-			fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err),
-			ctx.Close(),
-		)
+		err = fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
+		return nil, nil, errors.Join(err, ctx.Close())
 	}
 	return signer, ctx, nil
 }
@@ -106,6 +100,18 @@ func open(
 	return u, ctx, keys[0], nil
 }
 
+func (u uri) signer(
+	ctx *crypto11.Context,
+	key crypto11.Signer,
+	certFile string,
+) (*sign.Signer, error) {
+	certs, err := u.certificates(ctx, key, certFile)
+	if err != nil {
+		return nil, err
+	}
+	return sign.NewSigner(key, certs...)
+}
+
 // certificates returns at least one certificate when there is no error.
 func (u uri) certificates(
 	ctx *crypto11.Context,
@@ -123,7 +129,10 @@ func (u uri) certificates(
 	if id != nil && len(id.Value) > 0 {
 		cert, err = ctx.FindCertificate(id.Value, nil, nil)
 	}
-	if cert == nil && err == nil && u.object != "" {
+	if err != nil {
+		return nil, fmt.Errorf("look for the key's certificate: %w", err)
+	}
+	if cert == nil && u.object != "" {
 		cert, err = ctx.FindCertificate(nil, []byte(u.object), nil)
 	}
 	if err != nil {

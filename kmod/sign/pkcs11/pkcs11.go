@@ -30,12 +30,12 @@ func (u uri) pin(pass keyfile.Passphrase) (string, error) {
 		)
 	}
 	b, err := pass()
-	if err == nil && len(b) == 0 && u.pinFile != "" {
-		err = fmt.Errorf("%s is empty", u.pinFile)
-	}
 	if err != nil {
 		return "", fmt.Errorf("get the PIN: %w", err)
 	}
 	defer clear(b)
+	if len(b) == 0 && u.pinFile != "" {
+		return "", fmt.Errorf("get the PIN: %s is empty", u.pinFile)
+	}
 	return string(b), nil
 }
