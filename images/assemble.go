@@ -8,13 +8,11 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/inventory"
+	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -24,20 +22,55 @@ type namedLayer struct {
 	layer v1.Layer
 }
 
-// assemble puts the layers on the base, and on them the one with the list of all files and the
-// configuration, and writes the configuration. The result is an OCI image whatever format the base
-// has; a Docker layer and an OCI layer are the same bytes under two media types. omitted says which
-// companions the modules do not have.
-func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, omitted string) (v1.Image, error) {
+// assemble puts the layers on the base, and on them the one with the description, which names them
+// and the configuration. The result is an OCI image whatever format the base has; a Docker layer and
+// an OCI layer are the same bytes under two media types. omitted says which companions the modules
+// do not have.
+func (b *Builder) assemble(
+	ctx context.Context,
+	r *recipe.Recipe,
+	info driverinfo.Description,
+	base v1.Image,
+	layers []namedLayer,
+	omitted string,
+) (v1.Image, error) {
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the base: %w", err)
 	}
-	adds, err := b.addenda(ctx, r, base, baseConfig, layers)
+	config, err := configuration(r, baseConfig, omitted)
 	if err != nil {
 		return nil, err
 	}
-	list := mutate.Addendum{History: history(r, inventory.LayerName)}
+	adds, err := addenda(r, base, baseConfig, layers)
+	if err != nil {
+		return nil, err
+	}
+	var below []v1.Layer
+	for _, a := range adds {
+		below = append(below, a.Layer)
+		config.History = append(config.History, a.History)
+	}
+	last := mutate.Addendum{History: history(r, description.LayerName)}
+	config.History = append(config.History, last.History)
+	err = description.Record(&info, below, config)
+	if err != nil {
+		return nil, err
+	}
+	last.Layer, err = description.Layer(ctx, b.Layers(), spec(r, "", ""), info)
+	if err != nil {
+		return nil, err
+	}
+	last.Annotations = layer.Keyed(last.Layer, nil)
+	return description.Image(config, append(adds, last), config.Config.Labels)
+}
+
+// configuration is that of the image, without history and layers.
+func configuration(
+	r *recipe.Recipe,
+	base *v1.ConfigFile,
+	omitted string,
+) (*v1.ConfigFile, error) {
 	labels, err := r.Labels()
 	if err != nil {
 		return nil, err
@@ -46,47 +79,24 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 		labels[recipe.LabelOmitted] = omitted
 	}
 	config := &v1.ConfigFile{
-		Architecture: r.Arch, OS: "linux", Variant: baseConfig.Variant, Created: v1.Time{Time: r.Time()},
-		Config: v1.Config{Labels: labels},
+		Architecture: r.Arch,
+		OS:           "linux",
+		Variant:      base.Variant,
+		Created:      v1.Time{Time: r.Time()},
+		Config:       v1.Config{Labels: labels},
 	}
 	if r.Profile != recipe.ModulesOnly {
-		config.Config.Env = environment(r, baseConfig.Config.Env)
+		config.Config.Env = environment(r, base.Config.Env)
 		config.Config.WorkingDir = "/"
 		config.Config.Entrypoint = []string{recipe.EntrypointLink}
 		config.Config.Cmd = []string{"init"}
 	}
-	var below []v1.Layer
-	for _, a := range adds {
-		below = append(below, a.Layer)
-		config.History = append(config.History, a.History)
-	}
-	config.History = append(config.History, list.History)
-	list.Layer, labels[recipe.LabelFiles], err = inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), below, config.DeepCopy())
-	if err != nil {
-		return nil, err
-	}
-	list.Annotations = layer.Keyed(list.Layer, map[string]string{recipe.LabelFiles: labels[recipe.LabelFiles]})
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err = mutate.Append(img, append(adds, list)...)
-	if err != nil {
-		return nil, fmt.Errorf("append the layers: %w", err)
-	}
-	made, err := img.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config.RootFS = made.RootFS
-	img, err = mutate.ConfigFile(img, config)
-	if err != nil {
-		return nil, err
-	}
-	return mutate.Annotations(img, labels).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
+	return config, nil
 }
 
 // addenda lists the layers with their history: those of the base as they are, then those of the
 // recipe.
-func (b *Builder) addenda(
-	ctx context.Context,
+func addenda(
 	r *recipe.Recipe,
 	base v1.Image,
 	baseConfig *v1.ConfigFile,
@@ -109,31 +119,22 @@ func (b *Builder) addenda(
 		if err != nil {
 			return nil, err
 		}
-		adds = append(adds, add)
-	}
-	for _, l := range layers {
-		adds = append(adds, mutate.Addendum{Layer: l.layer, History: history(r, l.name)})
-	}
-	for i, add := range adds {
-		more, err := b.Layers().Annotations(ctx, add.Layer)
+		desc, err := partial.Descriptor(l)
 		if err != nil {
 			return nil, err
 		}
 		// what its manifest says stays, but only a layer that this build made, or knows by its key,
-		// may say so
-		if i < len(below) {
-			desc, err := partial.Descriptor(add.Layer)
-			if err != nil {
-				return nil, err
-			}
-			all := map[string]string{}
-			maps.Copy(all, desc.Annotations)
-			delete(all, recipe.LabelKey)
-			delete(all, recipe.LabelFiles)
-			maps.Copy(all, more)
-			more = all
-		}
-		adds[i].Annotations = more
+		// may have a key
+		add.Annotations = maps.Clone(desc.Annotations)
+		delete(add.Annotations, recipe.LabelKey)
+		adds = append(adds, add)
+	}
+	for _, l := range layers {
+		adds = append(adds, mutate.Addendum{
+			Layer:       l.layer,
+			History:     history(r, l.name),
+			Annotations: layer.Keyed(l.layer, nil),
+		})
 	}
 	return adds, nil
 }

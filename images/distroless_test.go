@@ -25,7 +25,7 @@ import (
 )
 
 // describes are the files that tell of others, and licences.
-var describes = regexp.MustCompile(`^(etc/ld\.so\.cache|licenses/.*|usr/share/nvidia-driver/.*\.(json|mtree)|var/lib/dpkg/.*)$`)
+var describes = regexp.MustCompile(`^(etc/ld\.so\.cache|licenses/.*|usr/share/nvidia-driver/.*\.json|var/lib/dpkg/.*)$`)
 
 // TestDistroless: a thin image has of the system what its programs need, recorded as the system's own installer does, and
 // none of the base. Each file is one of a package that dpkg lists, or is in the bill of materials. Its recipe alone gives

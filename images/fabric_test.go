@@ -107,7 +107,7 @@ func TestFabric(t *testing.T) {
 	build := func(system string, o recipe.Options) (*recipe.Recipe, []string) {
 		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
 		planned, img := made(t, r.b, target, o)
-		findings, err := examiner(r.b).Verify(t.Context(), system, img)
+		findings, err := examiner(r.b).Verify(t.Context(), system, img, verify.Options{})
 		require.NoError(t, err)
 		assert.Equalf(t, false, slices.ContainsFunc(findings, func(f verify.Finding) bool { return f.Rule == "fabric" }), "%s: %v", system, findings)
 		tree := treeOf(t, img)
@@ -239,7 +239,7 @@ func TestFabricVerified(t *testing.T) {
 	r.ibstat("ubuntu18.04")
 	target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), allComponents, nil)
 	_, img := made(t, r.b, target, recipe.Options{})
-	config := require.Value(img.ConfigFile())(t)
+	img = undescribed(t, img)
 	for what, c := range map[string]struct {
 		path, body string // body "": removed
 		want       string
@@ -257,11 +257,11 @@ func TestFabricVerified(t *testing.T) {
 		"no subnet manager":      {"opt/nvidia/nvlsm/sbin/nvlsm", "", "belongs to component nvlsm"},
 		"no list of this kind":   {recipe.ComponentsFile, "", ""},
 	} {
-		tree := treeOf(t, img)
-		if require.NoError(t, tree.Delete(c.path)); c.body != "" {
-			require.NoError(t, tree.AddBytes(c.path, 0o755, []byte(c.body)))
+		files := gone(c.path)
+		if c.body != "" {
+			files = []repotest.File{{Name: c.path, Body: c.body, Mode: 0o755}}
 		}
-		findings := examined(t, r.b, tree, config)
+		findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, img, files, nil), verify.Options{}))(t)
 		var fabric []string
 		for _, f := range findings {
 			if f.Rule == "fabric" {

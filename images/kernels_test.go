@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/repotest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -109,7 +110,7 @@ func leave(t *testing.T, b *Builder, repository, tag string, img v1.Image) {
 	finder := layer.NewFinder(t.Context(), layer.FinderOptions{Registry: b.Registry, From: []string{repository}})
 	_, _, err := b.Registry.Push(t.Context(), repository+":"+tag, img)
 	require.NoError(t, err)
-	require.NoError(t, finder.Publish(t.Context(), b.Layers(), repository, tag, img, SingleLayers()...))
+	require.NoError(t, finder.Publish(t.Context(), repository, tag, img, description.LayerName))
 }
 
 // TestModulesFound: an empty machine finds compiled modules by their key in images of other kernels, with or

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -250,10 +251,10 @@ func (b *Builder) compileRoot(
 // compileDescription is the same for all images of a driver: their identity and rules have nothing
 // to do with compiling.
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
-	return b.descriptionLayer(ctx, r, driverinfo.Description{
+	return description.Layer(ctx, b.Layers(), spec(r, "", ""), driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
 		Toolchain: true, ID: strings.Repeat("0", 64), VGPU: r.VGPU, Companions: r.DescribeCompanions(true), Patches: r.PatchNotes(),
-	}, nil, nil)
+	})
 }
 
 // soleSet reads the set of modules that a compile left, and checks that it is the one that was

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
@@ -95,17 +96,17 @@ func (b *Builder) loaderCache(
 	ctx context.Context,
 	r *recipe.Recipe,
 	base v1.Image,
-	layers []namedLayer,
+	layers []v1.Layer,
 	spool *rootfs.Spool,
 	step *progress.Step,
 ) ([]byte, error) {
-	var all []v1.Layer
+	tree := rootfs.New(spool, nil)
+	names := func(string) bool { return false }
 	for _, l := range layers {
-		all = append(all, l.layer)
-	}
-	tree, err := b.Layers().Outline(ctx, all, step)
-	if err != nil {
-		return nil, err
+		err := layer.Apply(ctx, tree, l, names, step, loaderCacheName)
+		if err != nil {
+			return nil, err
+		}
 	}
 	arch, _ := distros.LookupArch(r.Arch)
 	libraries := map[string]string{}

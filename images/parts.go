@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,10 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/driver"
-	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -25,12 +22,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// descriptionName is the name of the layer with driver.json.
-const descriptionName = "description"
-
-// SingleLayers are the names of layers, as the history of an image has them, that no two images
-// share.
-func SingleLayers() []string { return []string{descriptionName, inventory.LayerName} }
+// loaderCacheName is the name of the layer with the dynamic loader's cache.
+const loaderCacheName = "loader cache"
 
 func spec(r *recipe.Recipe, name, key string) layer.Spec {
 	return layer.Spec{
@@ -40,7 +33,6 @@ func spec(r *recipe.Recipe, name, key string) layer.Spec {
 		Key:         key,
 		Compression: r.Compression,
 		Time:        r.Time(),
-		Single:      name == descriptionName,
 	}
 }
 
@@ -106,35 +98,38 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 	return l, nil
 }
 
-// descriptionLayer has what the image is and, with the layers that it lies on, the loader's cache,
-// which the identity of the image covers. It is a layer of its own, so that images of all systems
-// and drivers share the entrypoint.
-func (b *Builder) descriptionLayer(
+// loaderCacheLayer has the cache of the dynamic loader for the layers with libraries. Images that
+// have these layers share it.
+func (b *Builder) loaderCacheLayer(
 	ctx context.Context,
 	r *recipe.Recipe,
-	info driverinfo.Description,
 	base v1.Image,
-	layers []namedLayer,
+	layers ...v1.Layer,
 ) (v1.Layer, error) {
-	text, err := info.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("describe the image: %w", err)
+	layers = slices.DeleteFunc(layers, func(l v1.Layer) bool { return l == nil })
+	inputs := []any{r.Base.Digest, r.Distroless, r.Arch, r.LibDir, r.Compression, r.Epoch}
+	for _, l := range layers {
+		id, err := l.DiffID()
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, id.String())
 	}
-	inputs := []any{string(text), r.Compression, r.Epoch}
-	fill := func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, nil)
-		if layers != nil {
+	return b.layer(
+		ctx,
+		r,
+		loaderCacheName,
+		loaderCacheName,
+		inputs,
+		func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			cache, err := b.loaderCache(ctx, r, base, layers, spool, step)
-			if err == nil {
-				err = tree.AddBytes(elffile.LoaderCachePath, 0o644, cache)
-			}
 			if err != nil {
 				return nil, err
 			}
-		}
-		return tree, tree.AddFile(driverinfo.Path, 0o644, int64(len(text)), bytes.NewReader(text))
-	}
-	return b.layer(ctx, r, descriptionName, "description", inputs, fill)
+			tree := rootfs.New(spool, nil)
+			return tree, tree.AddBytes(elffile.LoaderCachePath, 0o644, cache)
+		},
+	)
 }
 
 // entrypointLayer has the programs of this project.

@@ -21,11 +21,10 @@ import (
 // Layers are those of the cache.
 func (b *Builder) Layers() layer.Cache {
 	return layer.Cache{
-		Store:    b.Store,
-		Observe:  b.Observe,
-		Making:   &b.making,
-		Outlines: &b.outlines,
-		Finder:   b.Finished,
+		Store:   b.Store,
+		Observe: b.Observe,
+		Making:  &b.making,
+		Finder:  b.Finished,
 	}
 }
 

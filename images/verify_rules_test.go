@@ -16,12 +16,12 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// TestVerifyRules: what cannot work does not pass, also without a list of the image's files. Each case names
+// TestVerifyRules: what cannot work does not pass, in images of others. Each case names
 // the rule that has to find it and a part of what it says; "" finds nothing.
 func TestVerifyRules(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	good := unlisted(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
+	good := undescribed(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	const lib, v = libDir + "/", newDriver
 	cuda := soFile("amd64", "libcuda.so.1", "libc.so.6")
 	put := func(name, body string, mode int64) []repotest.File {
@@ -119,7 +119,7 @@ func TestVerifyRules(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config)))(t)
+			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config), verify.Options{}))(t)
 			found := c.rule == "" && verify.Unfit(findings) == nil
 			for _, f := range findings {
 				found = found || c.rule != "" && f.Severity == verify.Error && f.Rule == c.rule && strings.Contains(f.String(), c.says)

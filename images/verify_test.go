@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -75,18 +76,29 @@ func described(t *testing.T, good v1.Image, change func(*driverinfo.Description)
 	return string(text)
 }
 
-// unlisted is an image without the list of its files: one that an older driver-build made, or
-// another program.
-func unlisted(t *testing.T, img v1.Image) v1.Image {
+// undescribed is an image whose description names neither layers nor configuration: one that an
+// older driver-build made.
+func undescribed(t *testing.T, img v1.Image) v1.Image {
 	t.Helper()
-	return changed(t, img, gone(recipe.FileList), func(c *v1.Config) { delete(c.Labels, recipe.LabelFiles) })
+	layers := layersOf(t, img)
+	last := len(layers) - 1
+	old := require.Value(mutate.AppendLayers(empty.Image, layers[:last]...))(t)
+	config := require.Value(img.ConfigFile())(t).DeepCopy()
+	config.RootFS = require.Value(old.ConfigFile())(t).RootFS
+	config.History = config.History[:last]
+	old = require.Value(mutate.ConfigFile(old, config))(t)
+	info := require.Value(driverinfo.Read(treeOf(t, img).OpenFS()))(t)
+	info.Layers = nil
+	info.Configuration = nil
+	text := require.Value(info.Encode())(t)
+	return changed(t, old, []repotest.File{{Name: driverinfo.Path, Body: string(text)}}, nil)
 }
 
-// TestVerify is about the rules for images without a list of their files. TestEveryChange is about the list.
+// TestVerify is about the rules for images whose layers no description names.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	good := unlisted(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
+	good := undescribed(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	const v, lib = newDriver, libDir + "/"
 	i := require.Value(examiner(r.b).Inspect(t.Context(), "x", changed(t, good, gone("usr/local/bin/driver-probe"), nil)))(t)
 	assert.Same(t, []string{recipe.ProbeName}, i.Lacks)
@@ -170,11 +182,11 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config)))(t)
+			findings := require.Value(examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config), verify.Options{}))(t)
 			unfit := false
 			var got []string
 			for _, f := range findings {
-				if strings.Contains(f.Message, "needs libX11.so.6") || f.Severity == verify.Note && (f.Rule == "files" || f.Rule == "fabric") {
+				if strings.Contains(f.Message, "needs libX11.so.6") || f.Severity == verify.Note && (f.Rule == "layers" || f.Rule == "fabric") {
 					continue // in the good image, too
 				}
 				got = append(got, f.String())
@@ -191,7 +203,7 @@ func TestVerifyStranger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	img := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/motd", Body: "hello"}})))
-	findings := require.Value(examiner(r.b).Verify(t.Context(), "x", img))(t)
+	findings := require.Value(examiner(r.b).Verify(t.Context(), "x", img, verify.Options{}))(t)
 	var b strings.Builder
 	for _, f := range findings {
 		b.WriteString(f.String() + "\n")
@@ -200,7 +212,7 @@ func TestVerifyStranger(t *testing.T) {
 	i, err := examiner(r.b).Inspect(t.Context(), "x", img)
 	assert.Equalf(t, false, err != nil || i.Driver != "" || len(i.Packages) != 0, "%+v, %v", i, err)
 	broken := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", []byte("no tar")))
-	assert.Errorf(t, assert.Err(examiner(r.b).Verify(t.Context(), "x", broken)), "a broken layer was verified")
+	assert.Errorf(t, assert.Err(examiner(r.b).Verify(t.Context(), "x", broken, verify.Options{})), "a broken layer was verified")
 	assert.Errorf(t, assert.Err(examiner(r.b).Inspect(t.Context(), "x", broken)), "a broken layer was inspected")
 }
 

@@ -71,6 +71,8 @@ func (m maker) of(t reflect.Type) (map[string]any, error) {
 		return map[string]any{"type": "array", "items": below}, err
 	case reflect.Struct:
 		return m.object(t)
+	case reflect.Interface: // any value
+		return map[string]any{}, nil
 	default:
 		return nil, fmt.Errorf("%s is of a kind that no schema is made of", t)
 	}

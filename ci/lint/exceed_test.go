@@ -36,7 +36,6 @@ var exceededElsewhere = map[string]string{
 	"images/driver.maxTemplate":        "TestDocumentBounds in images/driver",
 	"distros/rpm/rpmfile.maxPaths":     "TestPaths in distros/rpm/rpmfile",
 	"distros/rpm/rpmfile.maxCPIOName":  "TestPaths in distros/rpm/rpmfile",
-	"images/layer.maxOutline":          "TestParseOutline in images/layer",
 }
 
 // exceeded is every bound with input just beyond it, and the kind of error that it gives.

@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-const cacheLong = `Show what takes room in the cache: layers and their outlines, downloads, repository indexes, facts of bases, records, and the
+const cacheLong = `Show what takes room in the cache: layers, downloads, repository indexes, facts of bases, records, and the
 folders beside them. Images are no part of it.`
 
 const cachePruneLong = `Remove from the cache what no command has used for some days. It is safe while builds run; what is needed again is downloaded or

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
@@ -23,6 +24,8 @@ import (
 type verifyFlags struct {
 	arch, kernel string
 	certs, keys  []string
+	allowed      []string
+	layers       []v1.Hash // the digests of allowed
 	trust        attestation.Trust
 	deep         bool
 	runners      flags.Runners
@@ -34,8 +37,8 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 	var o verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: session.ImageArgs(cobra.ExactArgs(1)),
-		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
-			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
+		Long: "Check any driver image, ours or not. An image of driver-build has to have the layers and the configuration that it was built with.\n" +
+			"Every image needs one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --module-cert says), an entrypoint, a licence.\n\n" +
 			"With --key, the index and every image in it must be signed by one of these keys, under the tag that IMAGE has (--identity names another).\n" +
 			"Attestations by other keys are warnings; --require says which ones there must be.\n\n" +
@@ -56,6 +59,7 @@ func newVerifyCmd(a *session.App) *cobra.Command {
 	f.StringVar(&o.arch, "arch", "amd64", "`ARCH`: which image of an index")
 	session.Check(f, matrix.CheckArch, "arch")
 	f.StringArrayVar(&o.certs, "module-cert", nil, "`FILE` (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.StringArrayVar(&o.allowed, "allow-layer", nil, "`DIGEST` or diff ID of a layer that may lie on those of the build, such as one with a site's certificates (repeatable)")
 	f.StringArrayVar(&o.keys, "key", nil, "`FILE` with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
 	f.StringVar(&o.trust.Identity, "identity", "", "with --key: `REGISTRY/PATH[:TAG]` that a signature must state, instead of the tag of IMAGE")
 	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations of a `TYPE` that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
@@ -82,6 +86,13 @@ func (o *verifyFlags) check(ctx context.Context, getenv func(string) string) (er
 		return session.Usagef("--kernel is for --deep")
 	case !o.rebuild && (o.again.Base != "" || o.again.Source != ""):
 		return session.Usagef("--base and --source are for --rebuild")
+	}
+	for _, text := range o.allowed {
+		digest, err := v1.NewHash(text)
+		if err != nil {
+			return session.Usagef("--allow-layer %q is no digest, such as sha256:...: %w", text, err)
+		}
+		o.layers = append(o.layers, digest)
 	}
 	o.again.Certificates, err = flags.Certificates(o.certs...)
 	if err != nil {
@@ -168,7 +179,7 @@ func (o *verifyFlags) examine(
 				ctx,
 				image,
 				base.Image,
-				o.again.Certificates...),
+				verify.Options{Signers: o.again.Certificates, AllowedLayers: o.layers}),
 		)
 	}
 	if err == nil && o.deep {

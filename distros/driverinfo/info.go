@@ -26,7 +26,8 @@ const (
 	// Schema is the version of the note that this package writes, and the only one that it reads.
 	Schema = 1
 
-	maxBytes = 64 << 10 // a note has about 400 bytes
+	// MaxBytes bounds a note: it has about 5 kB, most of them labels.
+	MaxBytes = 256 << 10
 )
 
 // The flavours of the kernel modules.
@@ -72,6 +73,12 @@ type Description struct {
 	Patches []Patch `json:"patches,omitempty"`
 	// modules of other projects, in the order of their names
 	Companions []Companion `json:"companions,omitempty"`
+
+	// Layers are the diff IDs of the layers below that of the note, the bottom one first. Note and
+	// layers are the whole image. Empty: an older version made the image.
+	Layers []string `json:"layers,omitempty"`
+	// Configuration is that of the image without the list of diff IDs.
+	Configuration map[string]any `json:"configuration,omitempty"`
 }
 
 // Precompiled is one set of modules in an image.
@@ -90,7 +97,7 @@ func malformed(format string, args ...any) error {
 // Read reads the note of the image with this root. The error wraps fs.ErrNotExist when the image
 // has none, and ErrFormat when it is damaged or from another version of this software.
 func Read(root fs.FS) (Description, error) {
-	data, err := bounded.FSFile(root, Path, maxBytes)
+	data, err := bounded.FSFile(root, Path, MaxBytes)
 	if err != nil {
 		return Description{}, fmt.Errorf("read what the image says of its driver: %w", err)
 	}
@@ -104,8 +111,8 @@ func Read(root fs.FS) (Description, error) {
 // Decode parses the bytes of a note. Unknown fields are mistakes, because writer and reader are in
 // one image. Errors are ErrFormat.
 func Decode(data []byte) (Description, error) {
-	if len(data) > maxBytes {
-		return Description{}, malformed("larger than %d bytes", maxBytes)
+	if len(data) > MaxBytes {
+		return Description{}, malformed("larger than %d bytes", MaxBytes)
 	}
 	var version struct{ Schema int }
 	if err := json.Unmarshal(data, &version); err == nil && version.Schema != Schema {
@@ -150,8 +157,8 @@ func (i Description) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write what the image says of its driver: %w", err)
 	}
-	if len(b) >= maxBytes {
-		return nil, malformed("larger than %d bytes", maxBytes)
+	if len(b) >= MaxBytes {
+		return nil, malformed("larger than %d bytes", MaxBytes)
 	}
 	return append(b, '\n'), nil
 }

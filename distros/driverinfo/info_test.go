@@ -74,7 +74,7 @@ func TestEncodeRead(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err((Description{}).Encode()), ErrFormat, "an empty note was written")
 	large := example()
 	large.Overridden = []string{strings.Repeat("x", 64)}
-	for n := range 2000 {
+	for n := range 5000 {
 		large.Overridden = append(large.Overridden, fmt.Sprintf("%060d", n))
 	}
 	assert.ErrorContains(t, assert.Err(large.Encode()), "larger than")
@@ -106,7 +106,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"flavour":       {`"proprietary"`, `"closed"`, "each must be"},
 		"flavour twice": {`"proprietary"`, `"open", "open"`, "each must be"},
 		"overridden":    {`"excluded"`, `"a b"`, "is not a name"},
-		"large":         {"{\n", "{" + strings.Repeat(" ", 70_000), "larger than"},
+		"large":         {"{\n", "{" + strings.Repeat(" ", MaxBytes), "larger than"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -95,8 +95,7 @@ func Open(
 	return top, all, nil
 }
 
-// ReadImage returns what an image itself tells: its labels, its package database, its files. The
-// cache has the digests of the image's layers after a build or a former ReadImage.
+// ReadImage returns what an image itself tells: its labels, its package database, its files.
 func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *ImageContent, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
@@ -109,15 +108,7 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
 	}
-	layers, err := img.Layers()
-	if err != nil {
-		return nil, fmt.Errorf("read the layers: %w", err)
-	}
-	outlined, err := cache.Outline(ctx, layers, step) // has all digests and no content
-	if err != nil {
-		return nil, err
-	}
-	tree, err := layer.Flatten(ctx, img, spool, func(p string) bool { return verify.IsInspected(p) || isProgram(p) || isText(p) }, step)
+	tree, err := layer.Flatten(ctx, img, spool, nil, step)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +125,12 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 		i.systemID = i.System[:version]
 		i.systemVersion = i.System[version:]
 	}
-	return i, i.addFiles(tree, outlined)
+	return i, i.addFiles(tree)
 }
 
 // addFiles adds what the files tell of which the inspection has the names: digests, texts of
 // licences, builds of programs.
-func (i *ImageContent) addFiles(tree, outlined *rootfs.Tree) error {
+func (i *ImageContent) addFiles(tree *rootfs.Tree) error {
 	files := slices.Concat(i.Libraries, i.Firmware, i.Programs)
 	for _, e := range tree.All() {
 		p := "/" + e.Path
@@ -183,7 +174,7 @@ func (i *ImageContent) addFiles(tree, outlined *rootfs.Tree) error {
 		}
 	}
 	for _, p := range files {
-		e, err := outlined.Stat(strings.TrimPrefix(p, "/"))
+		e, err := tree.Stat(strings.TrimPrefix(p, "/"))
 		if err == nil {
 			i.sums[p], err = e.SHA256()
 		}

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/inventory"
+	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -26,10 +25,10 @@ import (
 var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
 
 // SignImage returns the image with signatures on its precompiled modules; the signatures that they
-// had are replaced. Layers without modules keep their digests, except the list of files, which gets
-// the signed modules; of the configuration, only the labels of signer and list change. Every
-// signature is checked against the certificate before the image is returned: see kmod/sign for the
-// errors, and ErrNoModules.
+// had are replaced. Layers without modules keep their digests, except the description, which names
+// the signed layers; of the configuration, only the label of the signer changes. Every signature is
+// checked against the certificate before the image is returned: see kmod/sign for the errors, and
+// ErrNoModules.
 func SignImage(
 	ctx context.Context,
 	layers layer.Cache,
@@ -37,49 +36,58 @@ func SignImage(
 	img v1.Image,
 	s Signatures,
 ) (v1.Image, error) {
-	examined, err := moduleLayers(ctx, layers.Store, img)
+	signed, err := signImage(ctx, layers, name, img, s)
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
 	}
+	return signed, nil
+}
+
+func signImage(
+	ctx context.Context,
+	cache layer.Cache,
+	name string,
+	img v1.Image,
+	s Signatures,
+) (v1.Image, error) {
+	layers, err := moduleLayers(ctx, cache.Store, img)
+	if err != nil {
+		return nil, err
+	}
+	info, err := describedLayers(ctx, cache.Store, layers)
+	if err != nil {
+		return nil, err
+	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("sign %s: %w", name, err)
+		return nil, err
 	}
 	of := layer.Spec{
 		Target: name + " " + config.Architecture,
 		Time:   time.Unix(max(config.Created.Unix(), 0), 0).UTC(),
 	}
-	for i, l := range examined {
+	for i, l := range layers {
 		if !l.modules {
 			continue
 		}
-		examined[i].Layer, err = resigned(ctx, layers, of, l.Layer, s)
+		layers[i].Layer, err = resigned(ctx, cache, of, l.Layer, s)
 		if err != nil {
-			return nil, fmt.Errorf("sign %s: %w", name, err)
+			return nil, err
 		}
 	}
-	labels := map[string]string{recipe.LabelSigner: sign.Fingerprint(s.Certificate.Raw)}
-	if want := config.Config.Labels[recipe.LabelFiles]; want != "" {
-		labels[recipe.LabelFiles], err = relist(
-			ctx,
-			layers,
-			of,
-			examined,
-			want,
-			labels[recipe.LabelSigner],
-		)
+	config = config.DeepCopy()
+	if config.Config.Labels == nil {
+		config.Config.Labels = map[string]string{}
+	}
+	signer := sign.Fingerprint(s.Certificate.Raw)
+	config.Config.Labels[recipe.LabelSigner] = signer
+	if info != nil {
+		err = redescribe(ctx, cache, of, layers, *info, signer)
 		if err != nil {
-			return nil, fmt.Errorf("sign %s: %w", name, err)
+			return nil, err
 		}
 	}
-	if err := annotate(ctx, layers, img, examined, labels); err != nil {
-		return nil, fmt.Errorf("sign %s: %w", name, err)
-	}
-	signed, err := rebuilt(img, config, examined, labels)
-	if err != nil {
-		return nil, fmt.Errorf("sign %s: %w", name, err)
-	}
-	return signed, nil
+	return rebuilt(img, config, layers, signer)
 }
 
 // resigned is a layer with other signatures. It is kept in the cache by what was signed, by whom,
@@ -127,9 +135,8 @@ func compressionOf(l v1.Layer) (recipe.Compression, error) {
 // examinedLayer is a layer, and what it has.
 type examinedLayer struct {
 	v1.Layer
-	modules     bool
-	list        bool              // of the image's files
-	annotations map[string]string // in the manifest
+	modules   bool
+	described bool // it is the description, which names the others
 }
 
 // moduleLayers are the image's layers; at least one has modules when there is no error. Layers of
@@ -149,8 +156,6 @@ func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]exam
 	for n, l := range layers {
 		e := examinedLayer{Layer: l}
 		by := histories[n].CreatedBy
-		e.list = strings.HasPrefix(by, "driver-build ") &&
-			strings.HasSuffix(by, ": "+inventory.LayerName)
 		if !strings.HasPrefix(by, "driver-build ") || strings.Contains(by, ": modules ") {
 			e.modules, err = hasModules(ctx, store, l)
 			if err != nil {
@@ -199,44 +204,33 @@ func hasModules(ctx context.Context, store *fetch.Store, l v1.Layer) (modules bo
 	return modules, err
 }
 
-// rebuilt is an image of other layers with the configuration and history that it had.
-func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, labels map[string]string) (v1.Image, error) {
+// rebuilt is an image of other layers, with a configuration and with what its manifest said.
+func rebuilt(
+	img v1.Image,
+	config *v1.ConfigFile,
+	layers []examinedLayer,
+	signer string,
+) (v1.Image, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
-	config.RootFS.DiffIDs = nil
 	var adds []mutate.Addendum
-	for _, l := range layers {
+	for i, l := range layers {
 		mt, err := layer.OCIMediaType(l)
 		if err != nil {
 			return nil, err
 		}
-		id, err := l.DiffID()
-		if err != nil {
-			return nil, err
-		}
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, id)
-		adds = append(adds, mutate.Addendum{Layer: l.Layer, MediaType: mt, Annotations: l.annotations})
-	}
-	made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	made, err = mutate.Append(made, adds...)
-	if err != nil {
-		return nil, err
-	}
-	if config.Config.Labels == nil {
-		config.Config.Labels = map[string]string{}
-	}
-	maps.Copy(config.Config.Labels, labels)
-	made, err = mutate.ConfigFile(made, config)
-	if err != nil {
-		return nil, err
+		adds = append(adds, mutate.Addendum{
+			Layer:       l.Layer,
+			MediaType:   mt,
+			Annotations: l.annotations(manifest, i, signer),
+		})
 	}
 	annotations := maps.Clone(manifest.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	maps.Copy(annotations, labels)
-	return mutate.Annotations(made, annotations).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
+	annotations[recipe.LabelSigner] = signer
+	return description.Image(config, adds, annotations)
 }

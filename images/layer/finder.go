@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
@@ -45,7 +43,7 @@ type Finder struct {
 	failed sync.Map // repositories that did not answer
 }
 
-// place is a key, or a tag, in a repository. The keys of outlines have no architecture.
+// place is a key, or a tag, in a repository.
 type place struct{ repository, arch, name string }
 
 // found is a finished layer that a registry has.
@@ -66,9 +64,6 @@ func (l *found) record() Record {
 func (l *found) fetch(ctx context.Context) error {
 	return l.finder.Registry.Fetch(ctx, l.repository, l.Descriptor)
 }
-
-// maxOutline bounds the outline of a layer, in bytes. That of 20,000 files has 1 MB.
-const maxOutline = 64 << 20
 
 // NewFinder returns a finder. Layers are downloaded when they are read, while ctx lasts.
 func NewFinder(ctx context.Context, o FinderOptions) *Finder {
@@ -208,14 +203,6 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 			place{repository, arch, d.Annotations[recipe.LabelKey]},
 			found{Descriptor: d, name: name, diffID: config.RootFS.DiffIDs[i], needed: f.Needed},
 		)
-		outline, ok := parseOutline(d.Annotations[recipe.LabelOutline])
-		// else the layers are read, which gives their outlines
-		if ok && (!f.Needed || f.Verifies()) {
-			f.add(
-				place{repository, "", outlineKey(d.Digest)},
-				found{Descriptor: outline, name: outlineName},
-			)
-		}
 	}
 	return nil
 }
@@ -261,20 +248,4 @@ func (f *Finder) verify(repository string, image v1.Hash) error {
 		return errNoted
 	}
 	return err
-}
-
-// parseOutline reads the value of recipe.LabelOutline.
-func parseOutline(text string) (d v1.Descriptor, ok bool) {
-	digest, number, _ := strings.Cut(text, " ")
-	size, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || size <= 0 || size > maxOutline {
-		return d, false
-	}
-	h, err := v1.NewHash(digest)
-	return v1.Descriptor{
-			Digest:    h,
-			Size:      size,
-			MediaType: types.OCILayerZStd,
-		}, err == nil &&
-			h.Algorithm == "sha256"
 }

@@ -3,26 +3,11 @@ package layer
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/testkit/assert"
 	"github.com/driver-container/driver-container/images/progress"
 )
-
-func TestParseOutline(t *testing.T) {
-	t.Parallel()
-	digest := "sha256:" + strings.Repeat("0a", 32)
-	d, ok := parseOutline(digest + " 67108864")
-	assert.Equal(t, true, ok)
-	assert.Equal(t, digest, d.Digest.String())
-	assert.Equal(t, 64<<20, d.Size)
-	for _, text := range []string{"", digest, digest + " 0", digest + " -1", digest + " 67108865", digest + " x", "sha512:" + strings.Repeat("0a", 64) + " 1", "x 1", " 1"} {
-		if _, ok := parseOutline(text); ok {
-			t.Errorf("%q is accepted", text)
-		}
-	}
-}
 
 // TestNote: a repository that fails is noted once, an image that is not used each time.
 func TestNote(t *testing.T) {

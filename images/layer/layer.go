@@ -21,7 +21,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/progress"
@@ -35,8 +34,6 @@ type Record struct {
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
-	// of the layer with the list of files: the digest of the list
-	Files string `json:"files,omitempty"`
 }
 
 // Cache keeps finished layers by the digest of their inputs.
@@ -45,9 +42,7 @@ type Cache struct {
 	Observe progress.Observer
 	// layers in the making, by key, and errors of those that could not be made; nil: nobody waits
 	Making *Once[v1.Layer]
-	// of the layers that the images of one call share, by digest; nil: each is read again
-	Outlines *Once[*rootfs.Members]
-	Finder   *Finder // finds finished layers in registries; nil: there are none
+	Finder *Finder // finds finished layers in registries; nil: there are none
 }
 
 // Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its
@@ -165,44 +160,22 @@ func (c Cache) fill(
 	return made, step.End(waited, nil)
 }
 
-// Write compresses a tree and notes the result in the cache. At the same time it makes the layer's
-// outline, so that the layer need not be read for it.
+// Write compresses a tree and notes the result in the cache.
 func (c Cache) Write(
 	ctx context.Context,
 	of Spec,
 	tree *rootfs.Tree,
 	step *progress.Step,
 ) (v1.Layer, error) {
-	content, copied := io.Pipe()
-	eg, ectx := errgroup.WithContext(ctx)
-	var rec, outline Record
-	eg.Go(func() (err error) {
-		rec, err = c.compress(ectx, of.Compression, tree.Bytes(), step, func(w io.Writer) error {
-			return tree.WriteTar(ectx, io.MultiWriter(w, copied), of.Time)
-		})
-		_ = copied.CloseWithError(err) // never fails; nil is the end
-		return err
+	rec, err := c.compress(ctx, of.Compression, tree.Bytes(), step, func(w io.Writer) error {
+		return tree.WriteTar(ctx, w, of.Time)
 	})
-	eg.Go(func() (err error) {
-		outline, err = c.compress(
-			ectx,
-			recipe.Zstd,
-			0,
-			progress.Quiet(),
-			func(w io.Writer) error { return rootfs.Outline(ectx, content, w) },
-		)
-		_ = content.CloseWithError(err) // never fails
-		return err
-	})
-	err := eg.Wait()
-	if err == nil {
-		_, err = c.note(outlineKey(rec.Digest), outline)
-	}
 	if err != nil {
 		return nil, err
 	}
 	if of.Content != "" {
-		if _, err := c.note(of.Content, rec); err != nil {
+		_, err = c.note(of.Content, rec)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -252,17 +225,4 @@ func (c Cache) note(key string, rec Record) (v1.Layer, error) {
 			rec.Digest.Hex,
 			rec,
 		)
-}
-
-// NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for
-// it again.
-func (c Cache) NoteFiles(l v1.Layer, digest string) error {
-	made, ok := l.(*stored)
-	if !ok || made.found != nil {
-		return nil
-	}
-	rec := made.Record
-	rec.Files = digest
-	_, err := c.note(made.key, rec)
-	return err
 }

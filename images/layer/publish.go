@@ -10,30 +10,21 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// outlinesType is the artifact type of the referrer of an image that has the outlines of its
-// layers.
-const outlinesType = "application/vnd.driver-container.outlines.v1"
-
-const outlineMediaType types.MediaType = "application/vnd.driver-container.outline.v1.tar+zstd"
-
 // sendAtOnce is how many blobs of an image are looked for, or sent, at a time.
 const sendAtOnce = 4
 
-// Publish makes an image that is in a repository of use to later builds: it adds the outlines of
-// the layers, and tags for the keys that no other image there has yet. tag is the image's own.
-// single are the names of layers, as the history has them, that no other image shares.
+// Publish makes an image that is in a repository of use to later builds: it adds tags for the keys
+// that no other image there has yet. tag is the image's own. single are the names of layers, as the
+// history has them, that no other image shares.
 func (f *Finder) Publish(
 	ctx context.Context,
-	cache Cache,
 	repository, tag string,
 	img v1.Image,
 	single ...string,
@@ -48,9 +39,6 @@ func (f *Finder) Publish(
 	}
 	if under, _ := f.images.Load(place{repository, config.Architecture, tag}); under == d.Digest {
 		return nil
-	}
-	if err := f.attach(ctx, cache, repository, img, *d); err != nil {
-		return fmt.Errorf("add the outlines of the layers of %s to %s: %w", tag, repository, err)
 	}
 	manifest, err := img.Manifest()
 	if err != nil {
@@ -73,53 +61,6 @@ func (f *Finder) Publish(
 		return fmt.Errorf("tag the layers of %s in %s: %w", tag, repository, err)
 	}
 	return nil
-}
-
-// attach adds the outlines as a referrer, which keeps the registry from removing them. Builds read
-// them by the digests in the manifest.
-func (f *Finder) attach(
-	ctx context.Context,
-	cache Cache,
-	repository string,
-	img v1.Image,
-	subject v1.Descriptor,
-) error {
-	layers, err := img.Layers()
-	if err != nil {
-		return err
-	}
-	manifest, err := img.Manifest()
-	if err != nil {
-		return err
-	}
-	var blobs []oci.Blob
-	for i, l := range layers {
-		want, ok := parseOutline(manifest.Layers[i].Annotations[recipe.LabelOutline])
-		if !ok {
-			continue
-		}
-		outline, err := cache.OutlineOf(ctx, l, progress.Quiet())
-		if err != nil {
-			return err
-		}
-		if got, err := outline.Digest(); err != nil || got != want.Digest {
-			return fmt.Errorf(
-				"the outline of layer %s is %s, and the manifest says %s: %w",
-				manifest.Layers[i].Digest,
-				got,
-				want.Digest,
-				err,
-			)
-		}
-		want.MediaType = outlineMediaType
-		blobs = append(blobs, oci.Blob{Desc: want, Open: outline.Compressed})
-	}
-	a, err := oci.NewReferrer(subject, outlinesType, blobs, nil)
-	if err != nil {
-		return err
-	}
-	_, err = f.Registry.Attach(ctx, repository, a)
-	return err
 }
 
 // hasImage says whether a tag that was read leads to an image.

@@ -85,8 +85,7 @@ const (
 )
 
 // Open returns the unpacked content of a layer. It ends with rootfs.ErrTooLarge beyond the bounds,
-// and with oci.ErrDiffID if it is not what the image's configuration says; an outline is in no
-// configuration.
+// and with oci.ErrDiffID if it is not what the image's configuration says.
 func Open(l v1.Layer) (io.ReadCloser, error) {
 	size, err := l.Size()
 	if err != nil {
@@ -114,7 +113,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.sum.Write(p[:n])
-	if errors.Is(err, io.EOF) && b.diffID != (v1.Hash{}) {
+	if errors.Is(err, io.EOF) {
 		if wrong := oci.CheckDiffID(b.sum, b.diffID); wrong != nil {
 			return n, wrong
 		}

@@ -8,7 +8,6 @@ import (
 	"maps"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -126,49 +125,22 @@ func (c Cache) download(ctx context.Context, l *stored, step *progress.Step) err
 	if c.Finder.Verifies() {
 		return nil
 	}
-	if _, err := c.makeOutline(ctx, l, step, l.found.name); err != nil {
+	err := read(ctx, l, step, l.found.name, func(io.Reader) error { return nil })
+	if err != nil {
 		return fmt.Errorf("layer %s: %w", l.Record.Digest, err)
 	}
-	_, err := c.note(l.key, l.Record)
+	_, err = c.note(l.key, l.Record)
 	return err
 }
 
-// Annotations are what the manifest of an image says of a layer, so that a later build finds it:
-// its key, if it was made from one, and its outline. What the layer's manifest said before is kept.
-func (c Cache) Annotations(ctx context.Context, l v1.Layer) (map[string]string, error) {
-	outline, err := c.OutlineOf(ctx, l, progress.Quiet())
-	if err != nil {
-		return nil, err
-	}
-	d, err := partial.Descriptor(outline)
-	if err != nil {
-		return nil, err
-	}
-	return Keyed(
-		l,
-		map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", d.Digest, d.Size)},
-	), nil
-}
-
-// Annotation is a value that the manifest says of a layer which was found in a registry, or that
-// the cache noted. It is "" for all others, and if nobody vouches for the manifest and the content
-// is there to be read.
-func Annotation(l v1.Layer, name string) string {
-	made, ok := l.(*stored)
-	switch {
-	case !ok:
-	case made.found != nil && (made.found.finder.Verifies() || !made.found.needed):
-		return made.found.Annotations[name]
-	case made.found == nil && name == recipe.LabelFiles:
-		return made.Files
-	}
-	return ""
-}
-
-// Keyed adds the key of a layer to annotations.
+// Keyed adds the key of a layer, if it was made from one, to what the manifest of an image says of
+// it, so that a later build finds the layer.
 func Keyed(l v1.Layer, annotations map[string]string) map[string]string {
-	if made, ok := l.(*stored); ok {
-		annotations[recipe.LabelKey] = made.key
+	all := map[string]string{}
+	maps.Copy(all, annotations)
+	made, ok := l.(*stored)
+	if ok {
+		all[recipe.LabelKey] = made.key
 	}
-	return annotations
+	return all
 }

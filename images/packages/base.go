@@ -51,7 +51,6 @@ func isBaseFact(path string) bool {
 
 // ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the
 // base's digest, so that a build that finds everything else cached does not read the base again.
-// The outlines of its layers, which an image's list of files takes, are made of the same read.
 func ReadBase(
 	ctx context.Context,
 	cache layer.Cache,

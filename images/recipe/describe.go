@@ -30,9 +30,9 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	}, nil
 }
 
-// format is part of contentID, so that images without a list of their files, without their
-// configuration in it or without the loader's cache are out of date.
-const format = "files.mtree 2, ld.so.cache"
+// format is part of contentID, so that images whose description does not name their layers and their
+// configuration are out of date.
+const format = "layers in driver.json, ld.so.cache"
 
 // contentID tells images of different content apart: it covers all that layers are made from, and
 // neither the time nor the compression, which change no file.

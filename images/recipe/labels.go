@@ -31,14 +31,10 @@ const (
 	// It is on the manifest too, so that whether an image is out of date can be seen without
 	// pulling it.
 	LabelContent = labelPrefix + "content"
-	// LabelFiles has the digest of FileList: "sha256:...".
-	LabelFiles = labelPrefix + "files"
 
-	// Annotations of layers in the manifest of an image. By them a later build finds finished
-	// layers.
-	LabelKey = labelPrefix + "key" // digest of what the layer was made from
-	// digest and size of the layer's outline: "sha256:... 1234"
-	LabelOutline = labelPrefix + "outline"
+	// LabelKey is an annotation of a layer in the manifest of an image: the digest of what the layer
+	// was made from. By it a later build finds finished layers.
+	LabelKey = labelPrefix + "key"
 
 	ProjectURL = "https://github.com/driver-container/driver-container"
 	OCIPrefix  = "org.opencontainers.image."

@@ -12,8 +12,6 @@ const (
 	FirmwareDir   = ShareDir + "/firmware"
 	SupportedGPUs = ShareDir + "/supported-gpus.json"
 	LicenceFile   = "licenses/LICENSE"
-	// of all other files of the image; see package inventory
-	FileList = ShareDir + "/files.mtree"
 )
 
 // GriddDir is the folder with the libraries of a vGPU guest's licence daemon, below the system's

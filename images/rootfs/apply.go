@@ -21,21 +21,6 @@ import (
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
 	t.layer++
-	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
-		return t.apply(hdr, func(e *Entry) (err error) {
-			e.Size = hdr.Size
-			e.ContentOmitted = true
-			if keep == nil || keep(e.Path) {
-				e.content, err = t.spool.write(r, hdr.Size)
-				e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
-			}
-			return err
-		})
-	})
-}
-
-// eachMember calls f for each member of a layer.
-func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Reader) error) error {
 	tr := tar.NewReader(layer)
 	for range maxEntries + 1 {
 		hdr, err := tr.Next()
@@ -50,7 +35,7 @@ func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Rea
 		}
 		err = CheckMember(hdr)
 		if err == nil {
-			err = f(detached(hdr), Cancellable(ctx, tr))
+			err = t.apply(detached(hdr), Cancellable(ctx, tr), keep)
 		}
 		if err != nil {
 			return fmt.Errorf("read layer: %.200s: %w", hdr.Name, malformed(err))
@@ -79,8 +64,8 @@ func detached(hdr *tar.Header) *tar.Header {
 	return hdr
 }
 
-// apply lays a member of a layer over the tree; fill says what is in a file.
-func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
+// apply lays a member of a layer over the tree.
+func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(path string) bool) error {
 	if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" || hdr.Typeflag == tar.TypeXGlobalHeader {
 		return nil // the root itself, or no member
 	}
@@ -125,8 +110,14 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 		linked.Path = name
 		e = &linked
 	case tar.TypeReg:
-		if err := fill(e); err != nil {
-			return err
+		e.Size = hdr.Size
+		e.ContentOmitted = true
+		if keep == nil || keep(e.Path) {
+			e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
+			e.content, err = t.spool.write(r, hdr.Size)
+			if err != nil {
+				return err
+			}
 		}
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		e.Kind, e.Target = Special, special(hdr)

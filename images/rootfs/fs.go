@@ -1,6 +1,8 @@
 package rootfs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +52,39 @@ func (e *Entry) Open() (*io.SectionReader, error) {
 		return nil, errElided
 	}
 	return e.content.open(), nil
+}
+
+// String says what an entry is: "file of 12 bytes, mode 0755, owner 0:0".
+func (e *Entry) String() string {
+	what := ""
+	switch e.Kind {
+	case File:
+		what = fmt.Sprintf("file of %d bytes", e.Size)
+	case Dir:
+		what = "folder"
+	case Link:
+		return fmt.Sprintf("link to %s", e.Target)
+	case Deleted:
+		return "deletion"
+	case Special:
+		what = e.Target
+	}
+	what += fmt.Sprintf(", mode %04o, owner %d:%d", UnixMode(e.Mode), e.UID, e.GID)
+	if len(e.Xattrs) > 0 {
+		what += fmt.Sprintf(", extended attributes %q", e.Xattrs)
+	}
+	return what
+}
+
+// SHA256 returns the digest of a File's content in hex digits.
+func (e *Entry) SHA256() (string, error) {
+	r, err := e.Open()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, r)
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // ReadDir returns the entries of a directory, in this tree and the lower one, sorted by name.

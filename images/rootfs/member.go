@@ -17,8 +17,6 @@ const (
 // Records of members that are ours, and those of extended attributes.
 const (
 	paxElided = "DRIVERBUILD.elided"
-	paxSHA256 = "DRIVERBUILD.sha256"
-	paxSize   = "DRIVERBUILD.size"
 	paxXattr  = "SCHILY.xattr."
 )
 
@@ -70,15 +68,15 @@ func CheckMember(hdr *tar.Header) error {
 	return nil
 }
 
-// specials are the kinds of member that are Special, with their words in mtree(5).
+// specials are the kinds of member that are Special, with their words.
 var specials = map[byte]string{tar.TypeChar: "char", tar.TypeBlock: "block", tar.TypeFifo: "fifo"}
 
-// special says what a member is: "char device=native,1,3".
+// special says what a member is: "char device 1,3".
 func special(hdr *tar.Header) string {
 	if hdr.Typeflag == tar.TypeFifo {
 		return specials[hdr.Typeflag]
 	}
-	return fmt.Sprintf("%s device=native,%d,%d", specials[hdr.Typeflag], hdr.Devmajor, hdr.Devminor)
+	return fmt.Sprintf("%s device %d,%d", specials[hdr.Typeflag], hdr.Devmajor, hdr.Devminor)
 }
 
 // records are extended attributes as a header has them.

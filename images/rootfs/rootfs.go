@@ -36,7 +36,7 @@ type Entry struct {
 	Path string      // clean and relative, without leading slash; never empty
 	Kind Kind        // what it is
 	Mode fs.FileMode // permission bits and setuid, setgid, sticky
-	// of a Link, as written; of a Special, what it is in the words of mtree: see special
+	// of a Link, as written; of a Special, what it is: see special
 	Target   string
 	UID, GID int
 	Size     int64 // of a File
@@ -49,7 +49,6 @@ type Entry struct {
 
 	content *section // shared by hard links
 	layer   int      // the number of the layer that it comes from
-	sum     string   // SHA-256 of content that was left out, from an outline
 }
 
 // Tree is a set of entries. The zero value is not usable: call New. A tree is not safe for

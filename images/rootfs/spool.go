@@ -24,10 +24,6 @@ type Spool struct {
 type section struct {
 	spool     *Spool
 	off, size int64
-
-	once sync.Once // computes the digest
-	sum  string
-	err  error
 }
 
 // NewSpool opens a spool in a directory with room for the unpacked driver (about 1 GiB).
@@ -41,9 +37,6 @@ func NewSpool(dir string) (*Spool, error) {
 	}
 	return &Spool{f: f, left: newBudget()}, nil
 }
-
-// NoSpool is the spool of trees without contents.
-func NoSpool() *Spool { return &Spool{left: newBudget()} }
 
 // Close frees the space. Trees on this spool can no longer be read.
 func (s *Spool) Close() error { return s.f.Close() }

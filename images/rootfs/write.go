@@ -74,7 +74,7 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		hdr.Mode = 0o644
 		hdr.Name = path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
 	case Special:
-		word, numbers, _ := strings.Cut(e.Target, " device=native,")
+		word, numbers, _ := strings.Cut(e.Target, " device ")
 		for flag, name := range specials {
 			if name == word {
 				hdr.Typeflag = flag

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,16 +14,15 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/strictjson"
 )
 
-// withoutEffect are the fields of a configuration that no container runtime looks at.
+// withoutEffect are the fields of a configuration that no container runtime looks at. What adds a
+// layer changes them.
 var withoutEffect = []string{"author", "container", "created", "docker_version", "history"}
 
-// checkConfiguration compares the configuration with the one that driver-build recorded, and the
-// manifest's annotations with the labels, which they repeat.
-func checkConfiguration(s *subject) {
+// checkAnnotations compares the manifest's annotations with the labels, which they repeat.
+func checkAnnotations(s *subject) {
 	labels := s.config.Config.Labels
 	names := slices.Collect(maps.Keys(s.annotations))
 	// some programs drop all annotations when they copy an image
@@ -34,7 +32,8 @@ func checkConfiguration(s *subject) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		label, labelled := labels[name]
-		if is := s.annotations[name]; is != label && (labelled || recipe.IsLabel(name)) {
+		is := s.annotations[name]
+		if is != label && (labelled || recipe.IsLabel(name)) {
 			s.fail(
 				"",
 				"annotation %.100q of the manifest is %.200q, the label %.200q",
@@ -44,104 +43,103 @@ func checkConfiguration(s *subject) {
 			)
 		}
 	}
-	if s.recorded == nil {
-		return
-	}
-	want, err := json.Marshal(s.recorded)
-	if err != nil {
-		s.fail(recipe.FileList, "the recorded configuration: %v", err)
-		return
-	}
-	differences, err := ConfigDifferences(want, s.rawConfig)
+}
+
+// compareConfiguration compares the configuration with the recorded one. Of an image with a layer
+// that the caller allows, the fields without an effect are another matter.
+func (s *subject) compareConfiguration(recorded map[string]any, added bool) {
+	differences, err := ConfigDifferences(encode(recorded), s.rawConfig)
 	if err != nil {
 		s.fail("", "%v", err)
+		return
 	}
 	for _, d := range differences {
-		sev := Error
-		if slices.ContainsFunc(
-			withoutEffect,
-			func(field string) bool { return strings.HasPrefix(d, field) },
-		) {
-			sev = Note
+		if added && recipe.HasPrefix(withoutEffect, d) {
+			continue
 		}
-		s.find(sev, "", "%s: driver-build recorded another", d)
+		s.fail("", "%s: driver-build recorded another", d)
 	}
 }
 
 // ConfigDifferences says in words which fields of a configuration are not those of another one:
-// "config.User is "nobody", not set". It knows no field by its name, except those that the layer
-// with the list of files makes: the digests of the layers, and the digest of that list.
+// "config.User is "nobody", not set". It knows no field by its name, except the diff IDs of layers,
+// which it leaves out.
 func ConfigDifferences(want, is []byte) (all []string, err error) {
-	before, errWant := fields(want)
-	after, errIs := fields(is)
-	if err := cmp.Or(errWant, errIs); err != nil {
+	before, err := configFields(want)
+	if err != nil {
 		return nil, err
 	}
-	names := maps.Clone(before)
-	maps.Copy(names, after)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		switch was, now := before[name], after[name]; {
-		case was == now:
-		case was == "":
-			all = append(all, fmt.Sprintf("%.200s is %.200s, not set", name, now))
-		case now == "":
-			all = append(all, fmt.Sprintf("%.200s is not set, not %.200s", name, was))
-		default:
-			all = append(all, fmt.Sprintf("%.200s is %.200s, not %.200s", name, now, was))
-		}
+	after, err := configFields(is)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	return appendDifferences(nil, "", before, after), nil
 }
 
-// fields are the fields of a configuration as JSON by their paths, without empty ones; each label
-// and variable is one.
-func fields(config []byte) (map[string]string, error) {
-	doc, err := strictjson.Decode[map[string]any](config)
+// configFields are the fields of a configuration. The variables are fields of an object.
+func configFields(raw []byte) (map[string]any, error) {
+	doc, err := strictjson.Decode[map[string]any](raw)
 	if err != nil {
 		return nil, fmt.Errorf("the image's configuration is malformed: %w", err)
 	}
-	delete(doc, "rootfs")
-	all := map[string]string{}
-	add := func(at string, v any) {
-		if text, err := json.Marshal(v); err == nil { // it was JSON
-			all[at] = string(text)
-		}
+	rootfs, ok := doc["rootfs"].(map[string]any)
+	if ok {
+		delete(rootfs, "diff_ids")
 	}
-	var walk func(at string, v any)
-	walk = func(at string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			if len(v) == 0 { // such as a member of a set
-				add(at, v)
-			}
-			for name, value := range v {
-				walk(strings.TrimPrefix(at+"."+name, "."), value)
-			}
-		case []any:
-			for n, value := range v {
-				name := fmt.Sprintf("%s[%d]", at, n)
-				if word, ok := value.(string); ok && at == "config.Env" {
-					before, after, _ := strings.Cut(word, "=")
-					name = at + "." + before
-					if all[name] == "" {
-						value = after
-					} else { // one that is there twice keeps its place
-						name = fmt.Sprintf("%s[%d]", name, n)
-					}
-				}
-				add(name, value)
-			}
-		case nil:
-		default:
-			if !reflect.ValueOf(v).IsZero() {
-				add(at, v)
-			}
-		}
+	config, ok := doc["config"].(map[string]any)
+	if ok {
+		config["Env"] = variables(config["Env"])
 	}
-	walk("", doc)
-	delete(all, "config.Labels."+recipe.LabelFiles)
-	return all, nil
+	return doc, nil
 }
+
+// variables are those of a list by their names. A list in which one is there twice, or has no value,
+// stays as it is.
+func variables(list any) any {
+	words, _ := list.([]any)
+	all := map[string]any{}
+	for _, word := range words {
+		text, _ := word.(string)
+		name, value, ok := strings.Cut(text, "=")
+		_, twice := all[name]
+		if !ok || twice {
+			return list
+		}
+		all[name] = value
+	}
+	return all
+}
+
+// appendDifferences compares two values of JSON at a path. An empty value is as good as none.
+func appendDifferences(all []string, at string, was, is any) []string {
+	before, wasObject := was.(map[string]any)
+	after, isObject := is.(map[string]any)
+	switch {
+	case wasObject && isObject:
+		names := maps.Clone(before)
+		maps.Copy(names, after)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			path := strings.TrimPrefix(at+"."+name, ".")
+			all = appendDifferences(all, path, before[name], after[name])
+		}
+		return all
+	case isEmpty(was) && isEmpty(is), reflect.DeepEqual(was, is):
+		return all
+	case was == nil:
+		return append(all, fmt.Sprintf("%.200s is %.200s, not set", at, encode(is)))
+	case is == nil:
+		return append(all, fmt.Sprintf("%.200s is not set, not %.200s", at, encode(was)))
+	}
+	return append(all, fmt.Sprintf("%.200s is %.200s, not %.200s", at, encode(is), encode(was)))
+}
+
+// encode is a value that was JSON.
+func encode(v any) []byte {
+	b, _ := json.Marshal(v) //nolint:errchkjson // it was JSON
+	return b
+}
+
+func isEmpty(v any) bool { return v == nil || reflect.ValueOf(v).IsZero() }
 
 // checkDescription: the entrypoint refuses to start without the description of its image, and
 // follows what it says. Labels and variables repeat it.
@@ -185,20 +183,11 @@ func checkDescription(s *subject) {
 	if !info.Toolchain && len(info.Precompiled) == 0 {
 		s.find(Note, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: a node needs an image of modules beside it, or a system that loads them")
 	}
-	if i := slices.IndexFunc(s.all, beside); i >= 0 && s.modulesOnly() {
-		s.fail(s.all[i].Path, "is neither modules nor their licence: the image's description says that it has nothing else")
-	}
 	for _, flavour := range info.Flavours {
 		if dir := recipe.KernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
 			s.fail(driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
 		}
 	}
-}
-
-// beside says whether an entry is not one of an image of modules.
-func beside(e *rootfs.Entry) bool {
-	return e.Kind != rootfs.Dir && e.Path != driverinfo.Path && e.Path != recipe.FileList &&
-		!recipe.HasPrefix([]string{recipe.ModulesDir + "/", "licenses/"}, e.Path)
 }
 
 // sorted puts the words of a list in order: labels have the order of the request.

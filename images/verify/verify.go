@@ -82,7 +82,8 @@ type subject struct {
 
 	rawConfig   []byte
 	annotations map[string]string // of the manifest
-	recorded    *v1.ConfigFile    // by driver-build; nil: it is not there
+
+	described bool // the image has the layers and the configuration that its description names
 
 	info    driverinfo.Description // of the image; only without infoErr
 	infoErr error
@@ -119,8 +120,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{"driver-version", checkVersion},
-		{"files", checkFiles},
-		{"configuration", checkConfiguration},
+		{"annotations", checkAnnotations},
 		{"library-directory", checkLibraryDir},
 		{"relative-links", checkLinks},
 		{"elf", ofDriver(checkELF)},
@@ -170,27 +170,55 @@ type Examiner struct {
 	Observe progress.Observer
 }
 
-// Verify checks any image, of this project or not, against what the rest of the stack expects of a
-// driver container. It returns all findings; errors are only about reading the image. The spool's
-// folder needs room for the unpacked image. With signers, the precompiled modules must all be
-// signed by one of them.
+// Options say what an image is compared with, besides the rules.
+type Options struct {
+	// Signers are certificates: each module that was compiled ahead of time must be signed by the key
+	// of one of them. nil: by that of its own set's certificate, if it has one.
+	Signers []*x509.Certificate
+	// AllowedLayers are digests or diff IDs of layers that may lie on those of the build.
+	AllowedLayers []v1.Hash
+}
+
+// Verify checks any image, of this project or not. One that driver-build made must have the layers
+// and the configuration that its description names; if it has others, that is all that is found. All
+// images are checked against what the rest of the stack expects of a driver container. Verify
+// returns all findings; errors are only about reading the image. The spool's folder needs room for
+// the unpacked image.
 func (e Examiner) Verify(
 	ctx context.Context,
 	name string,
 	img v1.Image,
-	signers ...*x509.Certificate,
+	o Options,
 ) (findings []Finding, err error) {
+	s, err := newSubject(img)
+	if err != nil {
+		return nil, err
+	}
+	layers, err := layersOf(img)
+	if err != nil {
+		return nil, err
+	}
+	s.rule = "layers"
+	s.described, err = s.compareImage(ctx, e.Store, layers, o.AllowedLayers)
+	if err != nil || Unfit(s.findings) != nil {
+		return s.findings, err
+	}
+	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
+		return s.examine(ctx, e.Store, tree, o.Signers)
+	})
+	return s.findings, err
+}
+
+// newSubject reads the configuration and the manifest of an image.
+func newSubject(img v1.Image) (*subject, error) {
 	config, errConfig := img.ConfigFile()
 	raw, errRaw := img.RawConfigFile()
 	manifest, errManifest := img.Manifest()
-	if err := errors.Join(errConfig, errRaw, errManifest); err != nil {
+	err := errors.Join(errConfig, errRaw, errManifest)
+	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration and manifest: %w", err)
 	}
-	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
-		findings, err = e.Examine(ctx, tree, config, raw, manifest.Annotations, signers...)
-		return err
-	})
-	return findings, err
+	return &subject{config: config, rawConfig: raw, annotations: manifest.Annotations}, nil
 }
 
 // unpacked passes the files of an image to use: the names of all, the content of those that keep
@@ -216,29 +244,23 @@ func (e Examiner) unpacked(
 	return use(tree)
 }
 
-// Examine is Verify of an image whose files are in a tree: its configuration, as it is and as it is
-// written, and the annotations of its manifest are those of the image.
-func (e Examiner) Examine(
+// examine runs the rules over the files of the image.
+func (s *subject) examine(
 	ctx context.Context,
+	store *fetch.Store,
 	tree *rootfs.Tree,
-	config *v1.ConfigFile,
-	raw []byte,
-	annotations map[string]string,
-	signers ...*x509.Certificate,
-) ([]Finding, error) {
-	s := &subject{tree: tree, config: config, rawConfig: raw, annotations: annotations}
-	s.all = s.tree.All()
+	signers []*x509.Certificate,
+) (err error) {
+	s.tree = tree
+	s.all = tree.All()
 	s.wantSigned = len(signers) > 0
-	if err := s.digests(ctx); err != nil {
-		return nil, err
-	}
 	s.findFolders()
 	s.findDriver()
-	s.info, s.infoErr = driverinfo.Read(s.tree.OpenFS())
-	var err error
-	s.sets, err = moduleSets(ctx, e.Store, s.tree, signers)
+	s.info, s.infoErr = driverinfo.Read(tree.OpenFS())
+	s.checkVersionOfBuild()
+	s.sets, err = moduleSets(ctx, store, tree, signers)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, r := range rules() {
 		s.rule = r.name
@@ -246,5 +268,23 @@ func (e Examiner) Examine(
 			r.check(s)
 		}
 	}
-	return s.findings, ctx.Err()
+	return ctx.Err()
+}
+
+// checkVersionOfBuild is about images of driver-build whose layers no description proves.
+func (s *subject) checkVersionOfBuild() {
+	switch {
+	case s.described || s.infoErr != nil:
+	case len(s.info.Layers) > 0:
+		s.fail(
+			driverinfo.Path,
+			"names the layers of the image, and is not in a layer of its own: another program made one layer of several",
+		)
+	default:
+		s.find(
+			Note,
+			driverinfo.Path,
+			"names no layers, because an older version made the image: it is judged as an image of others; build it again",
+		)
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/description"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
@@ -173,7 +173,7 @@ func (c *LayerCache) publish(
 		}
 	}
 	for _, img := range built {
-		if err := s.Publisher.Publish(ctx, s.Layers(), c.To, p.Tags[0], img, images.SingleLayers()...); err != nil {
+		if err := s.Publisher.Publish(ctx, c.To, p.Tags[0], img, description.LayerName); err != nil {
 			return err
 		}
 	}
