@@ -157,11 +157,11 @@ func (o *driversFlags) withManifests(
 		if err != nil {
 			return nil, err
 		}
-		fresh, release, _, err := known.ReadManifest(ctx, source, "")
+		merged, release, err := known.ReadManifest(ctx, source, "")
 		if err != nil {
 			return nil, err
 		}
-		known = fresh
+		known = merged
 		if release.CheckMatrix(m) != nil {
 			return nil, release.CheckMatrix(m)
 		}

@@ -199,8 +199,11 @@ func readComponent(
 	err := pinned(ctx, file, c.File, func(in io.Reader) error {
 		return extractRedist(in, env.XZ.Open(ctx), known.archives, c.Version, r.Arch, take)
 	})
-	if err == nil && !licence {
-		err = fmt.Errorf("%w: it has no LICENSE", ErrContent)
+	if err != nil {
+		return err
 	}
-	return err
+	if !licence {
+		return fmt.Errorf("%w: it has no LICENSE", ErrContent)
+	}
+	return nil
 }

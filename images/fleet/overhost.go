@@ -56,10 +56,11 @@ func hostModules(labels map[string]string) (version, flavour string) {
 // will do: the first of the matrix that has no packages, else the first one.
 func (c *chooser) overHost(m *machine, flavour string) {
 	packages := func(s matrix.System) int {
-		if d, err := distros.Lookup(s.ID); err == nil && d.PackageManager() == "" {
-			return 0
+		d, err := distros.Lookup(s.ID)
+		if err != nil || d.PackageManager() != "" {
+			return 1
 		}
-		return 1
+		return 0
 	}
 	var bad error
 	systems := slices.SortedStableFunc(

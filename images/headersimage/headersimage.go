@@ -66,9 +66,9 @@ type Broken struct {
 	Reason string `json:"reason"`
 }
 
-// version is part of the key under which the cache keeps the contents. Raise it when Read finds
-// something else.
-const version = "3"
+// contentsVersion is part of the key under which the cache keeps the contents. Raise it when Read
+// finds something else.
+const contentsVersion = "3"
 
 // Cached returns what the cache has of an image, by its digest.
 func Cached(store *fetch.Store, digest string) (t Contents, ok bool) {
@@ -76,7 +76,9 @@ func Cached(store *fetch.Store, digest string) (t Contents, ok bool) {
 	return t, ok
 }
 
-func cacheKey(digest string) string { return strings.TrimPrefix(digest, "sha256:") + "-" + version }
+func cacheKey(digest string) string {
+	return strings.TrimPrefix(digest, "sha256:") + "-" + contentsVersion
+}
 
 // Read finds the kernels of an image for an architecture, and keeps them in the cache by the
 // image's digest. Content that no image has is an error of package rootfs.
@@ -106,8 +108,8 @@ func Read(
 	}
 	t.findPrograms(tree, SearchPath(config.Config.Env))
 	// without it a hint is missing
-	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil &&
-		systemVersion.MatchString(version) {
+	id, version, _ := osrelease.Read(tree.OpenFS())
+	if systemVersion.MatchString(version) {
 		t.System = System{id, version}
 	}
 	return t, store.Note("headers", cacheKey(digest), "", t)

@@ -135,29 +135,33 @@ func named(tree *rootfs.Tree) (releases []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	type kernels struct {
+	releases, err = readNamed(e)
+	if err != nil {
+		return nil, fmt.Errorf("%w: /%s cannot be read: %v", ErrUnsuitable, releaseFile, err) //nolint:errorlint // the image is wrong, not a flag
+	}
+	return releases, nil
+}
+
+func readNamed(e *rootfs.Entry) (releases []string, err error) {
+	content, err := e.Open()
+	if err != nil {
+		return nil, err
+	}
+	data, err := bounded.Read(content, maxReleaseFile)
+	if err != nil {
+		return nil, err
+	}
+	says, err := strictjson.Decode[struct {
 		Kernel   string `json:"KERNEL_VERSION"`
 		RTKernel string `json:"RT_KERNEL_VERSION"`
-	}
-	var says kernels
-	content, err := e.Open()
-	if err == nil {
-		var data []byte
-		data, err = bounded.Read(content, maxReleaseFile)
-		if err == nil {
-			says, err = strictjson.Decode[kernels](data)
-		}
-	}
+	}](data)
 	for _, release := range []string{says.Kernel, says.RTKernel} {
 		if release != "" {
 			releases = append(releases, release)
 			err = errors.Join(err, recipe.CheckRelease(release))
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: /%s cannot be read: %v", ErrUnsuitable, releaseFile, err) //nolint:errorlint // the image is wrong, not a flag
-	}
-	return releases, nil
+	return releases, err
 }
 
 // isNamed says whether a kernel is the one that a Driver Toolkit names. Real-time kernels of RHEL 9

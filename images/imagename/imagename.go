@@ -85,14 +85,17 @@ func Parse(text string) (repository name.Repository, tag string, digest v1.Hash,
 		}
 	}
 	t, err := name.NewTag(before)
-	if err == nil && !tagShape.MatchString(t.TagStr()) {
-		err = fmt.Errorf("%q is no tag", t.TagStr())
+	if err != nil {
+		return repository, "", digest, fail(err)
+	}
+	if !tagShape.MatchString(t.TagStr()) {
+		return repository, "", digest, fail(fmt.Errorf("%q is no tag", t.TagStr()))
 	}
 	_, tag, _ = Split(text)
 	if !pinned {
 		tag = t.TagStr()
 	}
-	return t.Context(), tag, digest, fail(err)
+	return t.Context(), tag, digest, nil
 }
 
 // CheckTag accepts the tag of an image. Its error is an *Error.

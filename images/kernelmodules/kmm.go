@@ -65,25 +65,22 @@ func checkKMM(tree *rootfs.Tree) (forKMM bool, err error) {
 		}
 	}
 	inSets := map[string]bool{}
+	if len(modules) == 0 {
+		return false, nil
+	}
 	for _, e := range files {
-		if sum, err := e.SHA256(); err == nil && len(modules) > 0 {
-			inSets[path.Base(e.Path)+sum] = true
-		}
+		sum, _ := e.SHA256() // without one it is no module's
+		inSets[path.Base(e.Path)+sum] = true
 	}
 	for _, e := range modules {
-		if sum, err := e.SHA256(); err != nil || !inSets[path.Base(e.Path)+sum] {
-			return false, errors.Join(
-				err,
-				fmt.Errorf(
-					"%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; "+
-						"build it again",
-					rootfs.ErrFormat,
-					e.Path,
-				),
-			)
+		sum, err := e.SHA256()
+		if err != nil || !inSets[path.Base(e.Path)+sum] {
+			wrong := fmt.Errorf("%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; "+
+				"build it again", rootfs.ErrFormat, e.Path)
+			return false, errors.Join(err, wrong)
 		}
 	}
-	return len(modules) > 0, nil
+	return true, nil
 }
 
 // module is a module of a folder.

@@ -77,11 +77,10 @@ func RequestSignatures(
 	images map[string]v1.Image,
 	whole bool,
 ) (*SigningRequest, error) {
-	err := CheckRequestFolder(dir)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
+	if err := CheckRequestFolder(dir); err != nil {
+		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	req := &SigningRequest{Schema: requestSchema, Images: map[string]string{}}
@@ -164,10 +163,10 @@ type answer struct {
 // (PKCS#7, DER; or <sha256>.ko.p7s, as sign-file calls it) or <sha256>.sig (the signature over the
 // digest alone: RSA PKCS#1 v1.5, or ECDSA in DER). SignImage finds them by what the modules are,
 // and checks them: a missing one is sign.ErrUnsigned.
-func ImportSignatures(dir string, cert *x509.Certificate) (Signatures, error) {
+func ImportSignatures(dir string, cert *x509.Certificate) (s Signatures, err error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
-		return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
+		return s, fmt.Errorf("read the signatures of modules: %w", err)
 	}
 	answers := map[string]answer{}
 	sum := sha256.New()
@@ -177,16 +176,12 @@ func ImportSignatures(dir string, cert *x509.Certificate) (Signatures, error) {
 			continue
 		}
 		if len(answers) == maxAnswers {
-			return Signatures{}, fmt.Errorf(
-				"read the signatures of modules: %s has more than %d",
-				dir,
-				maxAnswers,
-			)
+			return s, fmt.Errorf("read the signatures of modules: %s has more than %d", dir, maxAnswers)
 		}
 		a := answer{file: entry.Name(), plain: name[2] == "sig"}
 		a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer)
 		if err != nil {
-			return Signatures{}, fmt.Errorf("read the signatures of modules: %w", err)
+			return s, fmt.Errorf("read the signatures of modules: %w", err)
 		}
 		answers[name[1]] = a
 		fmt.Fprintf(sum, "%s %v %d\n", name[1], a.plain, len(a.bytes))

@@ -57,13 +57,11 @@ func SignaturesOf(
 	byContent := map[string][]byte{}
 	err := eachModule(ctx, store, img, func(set *kbuild.Set, f kbuild.File) error {
 		c, err := contentOf(ctx, set, f)
-		if err == nil {
-			byContent[c.sum], err = signatureOf(f.Path)
-		}
 		if err != nil {
-			return fmt.Errorf("module %s for kernel %s: %w", f.Name, set.Key.Release, err)
+			return err
 		}
-		return nil
+		byContent[c.sum], err = signatureOf(f.Path)
+		return err
 	})
 	if err != nil {
 		return Signatures{}, fmt.Errorf("take over signatures: %w", err)
@@ -77,12 +75,7 @@ func SignaturesOf(
 			}
 			der, ok := byContent[c.sum]
 			if !ok {
-				return nil, fmt.Errorf(
-					"module %s for kernel %s, compiled again: %w",
-					f.Name,
-					set.Key.Release,
-					ErrOther,
-				)
+				return nil, fmt.Errorf("module %s for kernel %s, compiled again: %w", f.Name, set.Key.Release, ErrOther)
 			}
 			return der, nil
 		},
@@ -107,7 +100,7 @@ func eachModule(
 		err := Each(ctx, store, l, func(set *kbuild.Set, _ string, _ bool) error {
 			for _, m := range set.Modules {
 				if err := f(set, m); err != nil {
-					return err
+					return fmt.Errorf("module %s for kernel %s: %w", m.Name, set.Key.Release, err)
 				}
 			}
 			return nil
@@ -130,10 +123,13 @@ func signatureOf(path string) (der []byte, err error) {
 		return nil, err
 	}
 	_, der, err = sign.Split(f, info.Size())
-	if err == nil && len(der) == 0 {
-		err = sign.ErrUnsigned
+	if err != nil {
+		return nil, err
 	}
-	return der, err
+	if len(der) == 0 {
+		return nil, sign.ErrUnsigned
+	}
+	return der, nil
 }
 
 // hashOf is the hash that the set's kernel signs its own modules with, which that kernel has built

@@ -116,10 +116,7 @@ func oneOf(words ...string) func(string) string {
 		if slices.Contains(words, s) {
 			return ""
 		}
-		return "is not known" + cmp.Or(
-			suggest(s, words),
-			": it is one of "+strings.Join(words, ", "),
-		)
+		return "is not known" + cmp.Or(suggest(s, words), oneOfThem(words))
 	}
 }
 

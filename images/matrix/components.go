@@ -97,21 +97,11 @@ func (d *decoder) components(to *Driver, n *yaml.Node) {
 			switch {
 			case a.URL == "": // reported
 			case m == nil:
-				d.errorf(
-					at,
-					"the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz",
-					name,
-				)
+				d.errorf(at, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
 			case m[1] != Platform(arch):
 				d.errorf(at, "component %s for %s has the archive of %s", name, arch, m[1])
 			case name != NVLSM && m[2] != to.Version:
-				d.errorf(
-					at,
-					"component %s is of version %s, its driver of version %s: they must be the same",
-					name,
-					m[2],
-					to.Version,
-				)
+				d.errorf(at, "component %s is of version %s, its driver of version %s: they must be the same", name, m[2], to.Version)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -56,11 +57,7 @@ func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
 // load returns the root of the only document, or nil after a mistake.
 func (d *decoder) load(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
-		d.errorAt(
-			0,
-			0,
-			fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize),
-		)
+		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize))
 		return nil
 	}
 	if at := bytes.IndexFunc(data, unfit); at >= 0 {
@@ -87,10 +84,12 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
 		return nil
 	}
-	if err := loader.Load(&second); err == nil {
-		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
-	} else if !errors.Is(err, io.EOF) {
+	switch err := loader.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
 		d.loadError(data, err)
+	default:
+		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
 	}
 	return doc.Content[0]
 }
@@ -103,23 +102,20 @@ func (d *decoder) loadError(data []byte, err error) {
 		d.errorAt(0, 0, err.Error())
 		return
 	}
-	if lines := bytes.Split(data, []byte("\n")); e.Mark.Line > 0 && e.Mark.Line <= len(lines) {
-		text := lines[e.Mark.Line-1]
-		if tab := bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t'); tab >= 0 {
-			d.errorAt(
-				e.Mark.Line,
-				tab+1,
-				"not valid YAML: a tab in the indentation, which has blanks alone",
-			)
+	lines := bytes.Split(data, []byte("\n"))
+	if e.Mark.Line > 0 && e.Mark.Line <= len(lines) {
+		blanks := len(tabbed.Find(lines[e.Mark.Line-1]))
+		if blanks > 0 {
+			d.errorAt(e.Mark.Line, blanks, "not valid YAML: a tab in the indentation, which has blanks alone")
 			return
 		}
 	}
-	d.errorAt(
-		e.Mark.Line,
-		e.Mark.Column,
-		strings.TrimSpace("not valid YAML: "+e.Message+" "+e.ContextMsg),
-	)
+	message := strings.TrimSpace("not valid YAML: " + e.Message + " " + e.ContextMsg)
+	d.errorAt(e.Mark.Line, e.Mark.Column, message)
 }
+
+// tabbed is an indentation up to its first tab.
+var tabbed = regexp.MustCompile(`^ *\t`)
 
 // unfit reports whether a character is a control character that YAML does not allow, or none of
 // UTF-8: the parser reports neither with its position.

@@ -115,11 +115,7 @@ func (d *decoder) completePatch(to *Driver, p *Patch, at *yaml.Node) (ranges []*
 	base := path.Base(p.File + p.URL)
 	p.Name = strings.TrimSuffix(base, path.Ext(base))
 	if !patchName.MatchString(p.Name) {
-		d.errorf(
-			at,
-			"the name of patch %s must consist of small letters, digits, dots and hyphens",
-			quoted(base),
-		)
+		d.errorf(at, "the name of patch %s must consist of small letters, digits, dots and hyphens", quoted(base))
 	}
 	if p.File != "" && p.SHA256 != "" && d.files.Patch != nil {
 		d.readPatch(p, at)
@@ -129,31 +125,27 @@ func (d *decoder) completePatch(to *Driver, p *Patch, at *yaml.Node) (ranges []*
 		d.mend(to, p, at)
 		ranges = slices.Repeat([]*yaml.Node{at}, len(p.Kernels))
 	}
-	sources := map[string]bool{
-		SourceArchive:  len(to.Archives) > 0,
-		SourcePackages: to.Debian != nil,
+	var sources []string
+	if len(to.Archives) > 0 {
+		sources = append(sources, SourceArchive)
 	}
-	has := slices.DeleteFunc(
-		[]string{SourceArchive, SourcePackages},
-		func(s string) bool { return !sources[s] },
-	)
-	for _, of := range []struct {
-		list      *[]string // empty: all that the driver has
-		has       []string
-		unfounded string
-	}{
-		{&p.Flavours, to.Flavours, "patch %s is for the %s modules, which driver %s does not have"},
-		{&p.Sources, has, "patch %s is for sources from %s, which driver %s does not have"},
-	} {
-		for _, word := range *of.list {
-			if !slices.Contains(of.has, word) {
-				d.errorf(at, of.unfounded, p.Name, word, to.Version)
+	if to.Debian != nil {
+		sources = append(sources, SourcePackages)
+	}
+	// an empty list is all that the driver has
+	among := func(list, has []string, format string) []string {
+		for _, word := range list {
+			if !slices.Contains(has, word) {
+				d.errorf(at, format, p.Name, word, to.Version)
 			}
 		}
-		if len(*of.list) == 0 {
-			*of.list = slices.Clone(of.has)
+		if len(list) == 0 {
+			return slices.Clone(has)
 		}
+		return list
 	}
+	p.Flavours = among(p.Flavours, to.Flavours, "patch %s is for the %s modules, which driver %s does not have")
+	p.Sources = among(p.Sources, sources, "patch %s is for sources from %s, which driver %s does not have")
 	return ranges
 }
 
@@ -164,13 +156,9 @@ func (d *decoder) readPatch(p *Patch, at *yaml.Node) {
 		d.errorf(at, "patch %s cannot be read: %v", quoted(p.File), err)
 		return
 	}
-	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(text))); got != p.SHA256 {
-		d.errorf(
-			child(at, "sha256"),
-			"patch %s has sha256 %s: correct one of them",
-			quoted(p.File),
-			got,
-		)
+	got := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	if got != p.SHA256 {
+		d.errorf(child(at, "sha256"), "patch %s has sha256 %s: correct one of them", quoted(p.File), got)
 		return
 	}
 	p.Text = text
@@ -187,18 +175,13 @@ func (d *decoder) lift(to *Driver, p *Patch, span driverinfo.Span, at, limits *y
 		d.errorf(at, "patch %s for kernels %s: %v (%s)", p.Name, span, err, where)
 		return
 	}
-	if _, needed, err := to.Unpatched.Lift(span, p.Flavours, to.Flavours, p.Name); !needed &&
-		err == nil {
-		d.errorf(
-			at,
-			"patch %s is for kernels %s, and nothing says that the driver does not work on them: %s",
-			p.Name,
-			span,
-			where,
-		)
+	_, needed, err := to.Unpatched.Lift(span, p.Flavours, to.Flavours, p.Name)
+	if err != nil || needed {
+		to.Kernel = lifted
 		return
 	}
-	to.Kernel = lifted
+	d.errorf(at, "patch %s is for kernels %s, and nothing says that the driver does not work on them: %s",
+		p.Name, span, where)
 }
 
 // mend takes kernels and flavours of a patch from the interface that it mends, as far as the

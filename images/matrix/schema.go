@@ -49,25 +49,21 @@ func (d *decoder) rising(n *yaml.Node, what, from, below string) {
 func (d *decoder) unique(root *yaml.Node) {
 	places := map[string]*yaml.Node{}
 	once := func(kind, id, word string, at *yaml.Node) {
-		switch first := places[kind+" "+id]; {
+		id = kind + " " + id
+		first := places[id]
+		switch {
 		case word == "": // reported already
 		case first == nil:
-			places[kind+" "+id] = at
+			places[id] = at
 		case first.Value == at.Value:
 			d.errorf(at, "%s %s appears twice: first on line %d", kind, quoted(word), first.Line)
 		default:
-			d.errorf(
-				at,
-				"%s %s is the same release as %s on line %d",
-				kind,
-				quoted(word),
-				first.Value,
-				first.Line,
-			)
+			d.errorf(at, "%s %s is the same release as %s on line %d", kind, quoted(word), first.Value, first.Line)
 		}
 	}
+	rows := func(list string, i int) *yaml.Node { return child(root, list).Content[i] }
 	for i, s := range d.m.Systems {
-		row := child(root, "systems").Content[i]
+		row := rows("systems", i)
 		once("system", s.ID, s.ID, child(row, "id"))
 		for k, alias := range s.Aliases {
 			at := child(row, "aliases").Content[k]
@@ -78,23 +74,14 @@ func (d *decoder) unique(root *yaml.Node) {
 		}
 	}
 	for i, v := range d.m.Drivers {
-		once(
-			"driver",
-			canonical(v.Version),
-			v.Version,
-			child(child(root, "drivers").Content[i], "version"),
-		)
+		once("driver", canonical(v.Version), v.Version, child(rows("drivers", i), "version"))
 	}
 	for i, c := range d.m.Companions {
-		once(
-			"companion",
-			c.Name+" "+c.Version,
-			c.Name+" "+c.Version,
-			child(root, "companions").Content[i],
-		)
+		release := c.Name + " " + c.Version
+		once("companion", release, release, rows("companions", i))
 	}
 	for i, c := range d.m.Interfaces {
-		once("interface", c.Name, c.Name, child(root, "interfaces").Content[i])
+		once("interface", c.Name, c.Name, rows("interfaces", i))
 	}
 }
 
@@ -198,16 +185,11 @@ func (d *decoder) exclusion(x *Exclusion, n *yaml.Node) {
 	if child(n, "system") == n && child(n, "driver") == n && child(n, "arch") == n {
 		d.errorf(n, "an exclusion names no system, driver or arch: it would exclude everything")
 	}
-	if versions := d.m.versions(); !slices.ContainsFunc(
-		versions,
-		func(v string) bool { return matches(x.Driver, v) },
-	) {
-		d.errorf(
-			child(n, "driver"),
-			"driver %s is not in drivers%s",
-			quoted(x.Driver),
-			suggest(strings.TrimSuffix(x.Driver, ".*"), versions),
-		)
+	versions := d.m.versions()
+	isMatch := func(v string) bool { return matches(x.Driver, v) }
+	if !slices.ContainsFunc(versions, isMatch) {
+		near := suggest(strings.TrimSuffix(x.Driver, ".*"), versions)
+		d.errorf(child(n, "driver"), "driver %s is not in drivers%s", quoted(x.Driver), near)
 	}
 }
 

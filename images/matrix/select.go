@@ -59,68 +59,34 @@ func (m *Matrix) Impossible(s Selection) (bad []*IncompatibleError) {
 // unknown returns an error for every name that is not in the matrix.
 func (m *Matrix) unknown(s Selection) (err error) {
 	const list = ": driver-build list shows those of the matrix"
-	// also by the names that the GPU Operator asks for: an alias, or a version after the system
-	for _, name := range s.Systems {
-		near := ""
-		for _, row := range m.Systems {
-			if near == "" &&
-				(slices.Contains(row.Aliases, name) || strings.HasPrefix(name, row.ID)) {
-				near = row.ID
+	check := func(kind string, asked, among []string, hint string) {
+		for _, name := range asked {
+			near := ""
+			for _, row := range m.Systems { // also by the names that the GPU Operator asks for
+				isName := slices.Contains(row.Aliases, name) || strings.HasPrefix(name, row.ID)
+				if kind == "system" && near == "" && isName {
+					near = row.ID
+				}
 			}
+			err = errors.Join(err, checkName(kind, name, among, near, hint))
 		}
-		err = errors.Join(
-			err,
-			checkName(
-				"system",
-				name,
-				names(m.Systems, func(s System) string { return s.ID }),
-				near,
-				list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row",
-			),
-		)
 	}
-	for _, name := range s.Drivers {
-		err = errors.Join(err, checkName("driver", name, m.versions(), "", list))
-	}
-	for _, arch := range s.Archs {
-		err = errors.Join(err, CheckArch(arch))
-	}
-	for _, flavour := range s.Flavours {
-		err = errors.Join(
-			err,
-			checkName(
-				"flavour",
-				flavour,
-				knownFlavours,
-				"",
-				": it is one of "+strings.Join(knownFlavours, ", "),
-			),
-		)
-	}
-	for _, name := range s.Companions {
-		err = errors.Join(
-			err,
-			checkName(
-				"companion",
-				name,
-				append([]string{AllCompanions}, driverinfo.Companions()...),
-				"",
-				list,
-			),
-		)
-	}
+	systems := names(m.Systems, func(s System) string { return s.ID })
+	companions := append([]string{AllCompanions}, driverinfo.Companions()...)
+	check("system", s.Systems, systems,
+		list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row")
+	check("driver", s.Drivers, m.versions(), list)
+	check("architecture", s.Archs, knownArchs, oneOfThem(knownArchs))
+	check("flavour", s.Flavours, knownFlavours, oneOfThem(knownFlavours))
+	check("companion", s.Companions, companions, list)
 	return err
 }
 
+func oneOfThem(words []string) string { return ": it is one of " + strings.Join(words, ", ") }
+
 // CheckArch returns an error for what is no architecture of driver images.
 func CheckArch(arch string) error {
-	return checkName(
-		"architecture",
-		arch,
-		knownArchs,
-		"",
-		": it is one of "+strings.Join(knownArchs, ", "),
-	)
+	return checkName("architecture", arch, knownArchs, "", oneOfThem(knownArchs))
 }
 
 // synonyms are names that other programs use.
@@ -144,13 +110,7 @@ func checkName(kind, name string, among []string, near, hint string) error {
 	case ok && kind == "driver":
 		nearest = distros.Nearest(branch, among) // R535
 	}
-	return failure.Errorf(
-		failure.Usage,
-		"unknown %s %s%s",
-		kind,
-		quoted(name),
-		cmp.Or(didYouMean(nearest), hint),
-	)
+	return failure.Errorf(failure.Usage, "unknown %s %s%s", kind, quoted(name), cmp.Or(didYouMean(nearest), hint))
 }
 
 // Candidate is a combination of a selection, with the rules that forbid it.
@@ -189,19 +149,13 @@ func (m *Matrix) Candidates(s Selection) (all []Candidate) {
 				if s.All && !slices.Contains(sys.Archs, arch) {
 					continue
 				}
-				all = append(
-					all,
-					m.candidate(
-						s,
-						Target{
-							System:   sys,
-							Distro:   distro,
-							Driver:   drv,
-							Arch:     arch,
-							Flavours: slices.Clone(flavours),
-						},
-					),
-				)
+				all = append(all, m.candidate(s, Target{
+					System:   sys,
+					Distro:   distro,
+					Driver:   drv,
+					Arch:     arch,
+					Flavours: slices.Clone(flavours),
+				}))
 			}
 		}
 	}

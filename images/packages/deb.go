@@ -51,22 +51,23 @@ func (debManager) open(
 	return &debRepositories{Releases: releases, base: base, fetch: env.Fetch}, nil
 }
 
-func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
+func aptOptions(env Env, s Sources, base *rootfs.Tree) (o apt.Options, err error) {
 	root := base.OpenFS()
 	sources := []apt.Source{}
 	if !s.OnlyThese {
 		read, err := apt.ReadSources(root)
 		if err != nil {
-			return apt.Options{}, fmt.Errorf("apt configuration of the base: %w", err)
+			return o, fmt.Errorf("apt configuration of the base: %w", err)
 		}
 		sources = append(sources, read...)
 	}
 	m, err := distros.ParseMirror(s.Mirror)
-	if err == nil {
-		sources, err = apt.WithMirror(sources, m)
-	}
 	if err != nil {
-		return apt.Options{}, err
+		return o, err
+	}
+	sources, err = apt.WithMirror(sources, m)
+	if err != nil {
+		return o, err
 	}
 	for _, rep := range s.Repositories {
 		sources = append(sources, apt.Source{
@@ -145,27 +146,19 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	var all []Installed
 	for _, p := range status.Packages() {
 		i := Installed{
-			Name: p.Get(
-				"Package",
-			), Version: p.Get("Version"), Arch: p.Get("Architecture"), Kind: "deb", Supplier: p.Get("Maintainer"),
+			Name:     p.Get("Package"),
+			Version:  p.Get("Version"),
+			Arch:     p.Get("Architecture"),
+			Kind:     "deb",
+			Supplier: p.Get("Maintainer"),
 		}
-		i.Source, i.SourceVersion = debSource(p)
+		// "NAME" or "NAME (VERSION)", and missing where both are those of the package
+		source, version, _ := strings.Cut(p.Get("Source"), " (")
+		i.Source = cmp.Or(source, i.Name)
+		i.SourceVersion = cmp.Or(strings.TrimSuffix(version, ")"), i.Version)
 		all = append(all, i)
 	}
 	return all, nil
-}
-
-// debSource returns the source package of a package. The field is "NAME" or "NAME (VERSION)", and
-// missing where both are those of the package.
-func debSource(p dpkg.Paragraph) (name, version string) {
-	name, version, _ = strings.Cut(p.Get("Source"), " (")
-	return cmp.Or(
-			name,
-			p.Get("Package"),
-		), cmp.Or(
-			strings.TrimSuffix(version, ")"),
-			p.Get("Version"),
-		)
 }
 
 // readStatus reads dpkg's list of a root; a root without one has no packages.
@@ -188,10 +181,9 @@ func recordDeb(tree, lower *rootfs.Tree, u Unpacked) error {
 	if u.deb.Control.Get("Multi-Arch") == "same" {
 		stem += ":" + u.deb.Control.Get("Architecture")
 	}
-	if old, err := lower.ReadFile(stem + ".list"); err == nil {
-		if err := removeOld(tree, lower, strings.Split(string(old), "\n")); err != nil {
-			return err
-		}
+	old, _ := lower.ReadFile(stem + ".list") // none of a package that is new
+	if err := removeOld(tree, lower, strings.Split(string(old), "\n")); err != nil {
+		return err
 	}
 	if err := tree.AddBytes(stem+".list", 0o644, []byte("/.\n"+strings.Join(u.list, "\n")+"\n")); err != nil {
 		return err

@@ -2,8 +2,6 @@ package packages
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -42,11 +40,8 @@ func (r *debRepositories) resolve(
 	if len(assumed) > 0 {
 		var text strings.Builder
 		for _, name := range assumed { // newer than any version that a package may ask for
-			fmt.Fprintf(
-				&text,
-				"Package: %s\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: foreign\nVersion: 9999:0\n\n",
-				name,
-			)
+			text.WriteString("Package: " + name +
+				"\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: foreign\nVersion: 9999:0\n\n")
 		}
 		var err error
 		status, err = dpkg.ReadStatus(strings.NewReader(text.String()))
@@ -75,10 +70,8 @@ func (r *debRepositories) find(want, driver string) (*distros.Package, error) {
 		return &p.Package, nil
 	}
 	for i := range all {
-		if dpkg.Compare(
-			dpkg.Version(dpkg.Version(all[i].Version).Upstream()),
-			dpkg.Version(driver),
-		) <= 0 {
+		upstream := dpkg.Version(all[i].Version).Upstream()
+		if dpkg.Compare(dpkg.Version(upstream), dpkg.Version(driver)) <= 0 {
 			return &all[i].Package, nil
 		}
 	}
@@ -97,23 +90,16 @@ func (r *debRepositories) kernels(d distros.Distro) (all []Kernel) {
 		if !ok || p.Arch == "all" {
 			continue
 		}
-		whole := slices.ContainsFunc(
-			d.KernelImages(release),
-			func(image string) bool { _, ok := r.index.Candidate(image); return ok },
-		)
-		all = append(
-			all,
-			Kernel{
-				distros.Kernel{
-					Release: release,
-					Flavour: flavour,
-					Headers: name,
-					Version: p.Version,
-				},
-				p.URL,
-				whole,
-			},
-		)
+		k := Kernel{URL: p.URL}
+		k.Release = release
+		k.Flavour = flavour
+		k.Headers = name
+		k.Version = p.Version
+		for _, image := range d.KernelImages(release) {
+			_, there := r.index.Candidate(image)
+			k.whole = k.whole || there
+		}
+		all = append(all, k)
 	}
 	return usable(all, func(flavour string) string { return r.defaultSeries(d, flavour) })
 }

@@ -92,23 +92,25 @@ func Resolve(
 	driver string,
 	step *progress.Step,
 ) (p recipe.Pins, err error) {
-	err = load(ctx, repos, step)
-	if err == nil {
-		p.Packages, err = repos.resolve(ctx, w.Image, w.Assumed)
+	if err := load(ctx, repos, step); err != nil {
+		return p, err
 	}
-	if err == nil && len(w.Compiler) > 0 {
-		err = resolveCompiler(ctx, repos, w, &p)
+	p.Packages, err = repos.resolve(ctx, w.Image, w.Assumed)
+	if err != nil {
+		return p, err
 	}
-	if err == nil {
-		p.Driver, err = findAll(repos, w.Driver, driver)
+	if len(w.Compiler) > 0 {
+		if err := resolveCompiler(ctx, repos, w, &p); err != nil {
+			return p, err
+		}
 	}
-	if err == nil {
-		p.Companions, err = findAll(repos, w.Companions, "")
+	p.Driver, err = findAll(repos, w.Driver, driver)
+	if err != nil {
+		return p, err
 	}
-	slices.SortFunc(
-		p.Driver,
-		func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) },
-	)
+	byName := func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(p.Driver, byName)
+	p.Companions, err = findAll(repos, w.Companions, "")
 	return p, err
 }
 
@@ -143,16 +145,11 @@ func resolveCompiler(
 	for release, headers := range w.Headers {
 		all, err := repos.resolve(ctx, slices.Concat(w.Compiler, headers), nil)
 		if err != nil {
-			return fmt.Errorf(
-				"headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have",
-				release,
-				err,
-			)
+			return fmt.Errorf("headers of kernel %s: %w; driver-build kernels lists the kernels that the repositories have",
+				release, err)
 		}
-		p.Headers[release] = slices.DeleteFunc(
-			all,
-			func(c distros.Package) bool { return there[c.Digest()] },
-		)
+		isThere := func(c distros.Package) bool { return there[c.Digest()] }
+		p.Headers[release] = slices.DeleteFunc(all, isThere)
 	}
 	return nil
 }

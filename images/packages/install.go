@@ -93,8 +93,9 @@ func removeOld(tree, lower *rootfs.Tree, list []string) error {
 		if _, ok := lower.Lstat(p); !ok || tree.Has(p) {
 			continue
 		}
-		if e, err := lower.Stat(p); err == nil && e.Kind == rootfs.Dir {
-			// also /lib, which packages list as a folder and which is a link on a merged-/usr base
+		// also /lib, which packages list as a folder and which is a link on a merged-/usr base
+		e, _ := lower.Stat(p)
+		if e != nil && e.Kind == rootfs.Dir {
 			continue
 		}
 		if err := tree.Delete(p); err != nil {

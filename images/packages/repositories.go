@@ -16,16 +16,8 @@ const repositoriesName = "driver-build"
 func (debManager) configure(tree *rootfs.Tree, all []matrix.Repository) error {
 	var text strings.Builder
 	for _, rep := range all {
-		fmt.Fprintf(
-			&text,
-			"Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By:\n",
-			strings.Join(
-				rep.URIs,
-				" ",
-			),
-			strings.Join(rep.Suites, " "),
-			strings.Join(rep.Components, " "),
-		)
+		fmt.Fprintf(&text, "Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By:\n",
+			strings.Join(rep.URIs, " "), strings.Join(rep.Suites, " "), strings.Join(rep.Components, " "))
 		for line := range strings.Lines(strings.TrimSpace(rep.Key)) {
 			line = strings.TrimSpace(line)
 			if line == "" {

@@ -54,20 +54,23 @@ func readRPMBase(
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, o, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
 	}
-	if err == nil {
-		o.Keyrings = db.Keys()
-		installed, err = db.Metadata()
-	}
 	if err != nil {
 		return nil, o, fmt.Errorf("the base's rpm database: %w", err)
 	}
+	installed, err = db.Metadata()
+	if err != nil {
+		return nil, o, fmt.Errorf("the base's rpm database: %w", err)
+	}
+	o.Keyrings = db.Keys()
 	o.Vars, err = repoconf.ReadVars(o.Root, installed, o.Arch)
-	if err == nil {
-		o.Mirror, err = distros.ParseMirror(s.Mirror)
+	if err != nil {
+		return nil, o, err
 	}
-	if err == nil {
-		o.Sources, err = rpmSources(o, s)
+	o.Mirror, err = distros.ParseMirror(s.Mirror)
+	if err != nil {
+		return nil, o, err
 	}
+	o.Sources, err = rpmSources(o, s)
 	return installed, o, err
 }
 
@@ -80,12 +83,7 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 			return nil, fmt.Errorf("repositories of the base: %w", err)
 		}
 		if options.Machine != nil {
-			sources, err = repoconf.WithSubscription(
-				sources,
-				options.Root,
-				options.Machine,
-				options.Vars,
-			)
+			sources, err = repoconf.WithSubscription(sources, options.Root, options.Machine, options.Vars)
 			if err != nil {
 				return nil, fmt.Errorf("subscription of this machine: %w", err)
 			}
@@ -94,9 +92,10 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 		if err != nil {
 			return nil, err
 		}
-		sources = append(slices.DeleteFunc(sources, func(s repoconf.Source) bool {
+		isOlder := func(s repoconf.Source) bool {
 			return slices.ContainsFunc(older, func(o repoconf.Source) bool { return o.ID == s.ID })
-		}), older...)
+		}
+		sources = append(slices.DeleteFunc(sources, isOlder), older...)
 	}
 	for i, rep := range of.Repositories {
 		s := repoconf.Source{

@@ -85,11 +85,13 @@ func (r *rpmRepositories) kernels(d distros.Distro) (all []Kernel) {
 	for _, name := range system.KernelProvides() {
 		for _, p := range r.index.WhatProvides(rpmfile.Relation{Name: name}) {
 			for _, k := range kernelsOfRPM(system, p) {
-				if !seen[k.Release] {
-					seen[k.Release], k.URL = true, r.mirror.Login(k.URL)
-					k.whole = slices.ContainsFunc(system.KernelImages(k.Release), r.offers)
-					all = append(all, k)
+				if seen[k.Release] {
+					continue
 				}
+				seen[k.Release] = true
+				k.URL = r.mirror.Login(k.URL)
+				k.whole = slices.ContainsFunc(system.KernelImages(k.Release), r.offers)
+				all = append(all, k)
 			}
 		}
 	}
@@ -103,20 +105,14 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 	for _, rel := range p.Metadata.Provides {
 		version := rel.EVR
 		version.Epoch = ""
-		if release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String()); ok {
-			all = append(
-				all,
-				Kernel{
-					distros.Kernel{
-						Release: release,
-						Flavour: flavour,
-						Headers: p.Name,
-						Version: p.Version,
-					},
-					p.URL,
-					false,
-				},
-			)
+		release, flavour, ok := d.KernelOfProvide(rel.Name, version.String(), own.String())
+		if ok {
+			k := Kernel{URL: p.URL}
+			k.Release = release
+			k.Flavour = flavour
+			k.Headers = p.Name
+			k.Version = p.Version
+			all = append(all, k)
 		}
 	}
 	return all
@@ -125,7 +121,10 @@ func kernelsOfRPM(d distros.RPM, p *rpm.Package) (all []Kernel) {
 // offers reports whether a package satisfies a dependency, given as text.
 func (r *rpmRepositories) offers(text string) bool {
 	want, err := rpmfile.ParseRequirement(text)
-	return err == nil && len(r.index.WhatProvides(want.Relation)) > 0
+	if err != nil {
+		return false
+	}
+	return len(r.index.WhatProvides(want.Relation)) > 0
 }
 
 // defaultSeries is the series of the newest kernel that the package of a flavour is for, "" when

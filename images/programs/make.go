@@ -111,17 +111,17 @@ func (m *Maker) program(
 	ctx, cancel := context.WithTimeout(ctx, makeLimit)
 	defer cancel()
 	made, err := m.Install(ctx, work.Path, "linux", arch, name)
-	if err == nil {
-		err = check(made)
+	if err != nil {
+		return fail(err)
 	}
-	if err == nil {
-		err = syncFile(made)
+	if err := check(made); err != nil {
+		return fail(err)
+	}
+	if err := syncFile(made); err != nil {
+		return fail(err)
 	}
 	file = filepath.Join(m.folder(), FileName(name, arch))
-	if err == nil {
-		err = os.Rename(made, file)
-	}
-	if err != nil {
+	if err := os.Rename(made, file); err != nil {
 		return fail(err)
 	}
 	return file, nil
@@ -192,19 +192,15 @@ func cCompiler(name, arch string) (string, error) {
 	}
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 	want := machine + "-linux-gnu-gcc"
-	if found, err := exec.LookPath(want); err == nil {
-		return found, nil
+	found, _ := exec.LookPath(want) // "" if it is not there
+	if found == "" && runtime.GOOS == "linux" && runtime.GOARCH == arch {
+		found, _ = exec.LookPath("gcc")
 	}
-	if runtime.GOOS == "linux" && runtime.GOARCH == arch {
-		if found, err := exec.LookPath("gcc"); err == nil {
-			return found, nil
-		}
+	if found == "" {
+		return "", fmt.Errorf("it is not here, and cannot be made without a C compiler for it: install %s (Debian: gcc-%s-linux-gnu)",
+			want, strings.ReplaceAll(machine, "_", "-"))
 	}
-	return "", fmt.Errorf(
-		"it is not here, and cannot be made without a C compiler for it: install %s (Debian: gcc-%s-linux-gnu)",
-		want,
-		strings.ReplaceAll(machine, "_", "-"),
-	)
+	return found, nil
 }
 
 // environment is that of the Go tool: where modules come from and what may be kept, as the user

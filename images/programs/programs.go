@@ -77,17 +77,17 @@ func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error)
 			f.remedy(),
 		)
 	}
-	found := []recipe.Binary{first}
-	switch probe, err := f.program(ctx, recipe.ProbeName, arch); {
-	case err == nil:
-		found = append(found, probe)
-	case ctx.Err() != nil:
+	probe, err := f.program(ctx, recipe.ProbeName, arch)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case !f.Partial:
+	case err != nil && f.Partial:
+		return []recipe.Binary{first}, nil
+	case err != nil:
 		return nil, fmt.Errorf("%s for %s: %w (%sgive --allow-missing-programs: without it, %s)",
 			recipe.ProbeName, arch, err, f.remedy(), recipe.WithoutProbe)
 	}
-	return found, nil
+	return []recipe.Binary{first, probe}, nil
 }
 
 // remedy says how the programs come beside driver-build. What makes them of a checkout says itself
@@ -113,19 +113,20 @@ func (f *Finder) entrypoint(ctx context.Context, arch string) (recipe.Binary, er
 func FileName(name, arch string) string { return name + "-linux-" + arch }
 
 // program takes a program from the first folder that has the right one, or makes it.
-func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary, error) {
+func (f *Finder) program(ctx context.Context, name, arch string) (bin recipe.Binary, err error) {
 	dirs := slices.Clone(f.Dirs)
 	if f.Make.able() && f.Make.keeps() {
 		dirs = append(dirs, f.Make.folder())
 	}
 	var wrong []error
 	for _, dir := range dirs {
-		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
-		if err == nil {
-			return bin, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		found, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
 			wrong = append(wrong, err)
+		default:
+			return found, nil
 		}
 	}
 	switch {
@@ -136,30 +137,30 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 				fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.Dirs, ", ")),
 			)
 		}
-		return recipe.Binary{}, errors.Join(wrong...)
+		return bin, errors.Join(wrong...)
 	case f.Present:
-		return recipe.Binary{}, errors.Join(append(wrong, ErrNotMade)...)
+		return bin, errors.Join(append(wrong, ErrNotMade)...)
 	}
 	file, err := f.Make.program(ctx, name, arch, func(file string) error {
 		_, err := f.check(name, file, arch)
 		return err
 	})
 	if err != nil {
-		return recipe.Binary{}, errors.Join(append(wrong, err)...)
+		return bin, errors.Join(append(wrong, err)...)
 	}
 	return f.check(name, file, arch)
 }
 
 // check reads what Go wrote into a program.
-func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
+func (f *Finder) check(name, path, arch string) (bin recipe.Binary, err error) {
 	file, err := bounded.Open(path)
 	if err != nil {
-		return recipe.Binary{}, err
+		return bin, err
 	}
 	defer file.Close()
 	info, err := buildinfo.Read(file)
 	if err != nil {
-		return recipe.Binary{}, fmt.Errorf("%s: %w", path, err)
+		return bin, fmt.Errorf("%s: %w", path, err)
 	}
 	var goarch string
 	for _, s := range info.Settings {
@@ -170,18 +171,18 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	v := version.Of(info)
 	switch {
 	case !strings.HasSuffix(info.Path, "/cmd/"+name):
-		return recipe.Binary{}, fmt.Errorf("%s is not %s but %s", path, name, info.Path)
+		return bin, fmt.Errorf("%s is not %s but %s", path, name, info.Path)
 	case goarch != arch:
-		return recipe.Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
+		return bin, fmt.Errorf("%s is a program for %s", path, goarch)
 	case v != f.Version:
-		return recipe.Binary{}, fmt.Errorf(
+		return bin, fmt.Errorf(
 			"%s is of version %s, driver-build of %s: make both of one commit",
 			path,
 			v,
 			f.Version,
 		)
 	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
-		return recipe.Binary{}, fmt.Errorf(
+		return bin, fmt.Errorf(
 			"%s was made of other content of version %s than driver-build: %s, not %s",
 			path,
 			v,
@@ -192,7 +193,7 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	h := sha256.New()
 	// from its beginning
 	if _, err := io.Copy(h, io.NewSectionReader(file, 0, math.MaxInt64)); err != nil {
-		return recipe.Binary{}, err
+		return bin, err
 	}
 	return recipe.Binary{Name: name, SHA256: hex.EncodeToString(h.Sum(nil)), Path: path}, nil
 }

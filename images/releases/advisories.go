@@ -43,20 +43,16 @@ func AdvisoriesOf(d matrix.Driver) (all []driverinfo.Advisory) {
 		all = append(all, a.Advisory)
 	}
 	stated := func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife }
-	b, ok := Builtin().Branch(d.Version)
-	if !ok || b.End == "" || slices.ContainsFunc(all, stated) {
+	b, _ := Builtin().Branch(d.Version)
+	if b.End == "" || slices.ContainsFunc(all, stated) {
 		return all
 	}
-	a := driverinfo.Advisory{
+	return append(all, driverinfo.Advisory{
 		ID:     "end-of-life-" + strings.ToLower(b.Name),
 		Kind:   driverinfo.EndOfLife,
-		Until:  b.End,
+		Until:  strings.TrimPrefix(b.End, EndPassed),
 		Source: b.EndSource,
-	}
-	if b.End == EndPassed {
-		a.Until = ""
-	}
-	return append(all, a)
+	})
 }
 
 // WarningKinds are all kinds of warnings.
@@ -92,27 +88,27 @@ type Advice struct {
 // licence.
 func Recommend(drivers []matrix.Driver, day time.Time) Advice {
 	a := Advice{marks: map[string]string{}}
-	var all []rated
+	var all, longTerm []rated
 	for _, d := range drivers {
 		if d.VGPU == "" {
 			all = append(all, rate(d, day))
 		}
 	}
 	slices.SortStableFunc(all, rated.order)
+	for _, r := range all {
+		if r.kind == LongTerm {
+			longTerm = append(longTerm, r)
+		}
+	}
 	if len(all) > 0 {
 		a.Driver = all[0].version
 		a.Support = all[0].support()
 	}
-	longTerm := slices.DeleteFunc(
-		slices.Clone(all),
-		func(r rated) bool { return r.kind != LongTerm },
-	)
 	if len(longTerm) > 0 && longTerm[0].rank() == 0 {
 		a.LongTerm = longTerm[0].version
 	}
-	for _, some := range [][]rated{all, longTerm} {
-		a.mark(some)
-	}
+	a.mark(all)
+	a.mark(longTerm)
 	return a
 }
 

@@ -21,9 +21,9 @@ const (
 // files in data/.
 var Builtin = sync.OnceValue(func() *Table {
 	t := new(Table)
-	add := func(r Release) { t.put(Branch{Name: BranchOf(r.Version), Releases: []Release{r}}) }
+	add := func(r Release) { t.add(Branch{Name: BranchOf(r.Version), Releases: []Release{r}}) }
 	for _, row := range rows("branches.tsv") {
-		t.put(
+		t.add(
 			Branch{
 				Name:      row[0],
 				Kind:      Kind(row[1]),

@@ -64,23 +64,19 @@ func (t *Table) Coverage(
 	}
 	for _, name := range branches {
 		b, ok := t.Branch(name)
-		if near := distros.Nearest(strings.ToUpper(name), known); !ok && len(near) > 0 {
-			err = errors.Join(
-				err,
-				fmt.Errorf(
-					"no branch %q is known: did you mean %s?",
-					name,
-					strings.Join(near, " or "),
-				),
-			)
-		} else if !ok {
+		near := strings.Join(distros.Nearest(strings.ToUpper(name), known), " or ")
+		switch {
+		case ok:
+			wanted = append(wanted, b.Name)
+		case near != "":
+			err = errors.Join(err, fmt.Errorf("no branch %q is known: did you mean %s?", name, near))
+		default:
 			err = errors.Join(err, fmt.Errorf("no branch %q is known", name))
 		}
-		wanted = append(wanted, b.Name)
 	}
 	for _, b := range slices.Backward(t.Branches) {
 		c := b.Coverage(m, day, cuda)
-		if (len(wanted) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
+		if (len(branches) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
 			all = append(all, c)
 		}
 	}
@@ -94,32 +90,24 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 	advice := Recommend(m.Drivers, day)
 	for _, d := range m.Drivers {
 		if d.Branch == b.Name {
-			c.Matrix, stated[d.Version] = append(c.Matrix, d.Version), d.CUDA
+			c.Matrix = append(c.Matrix, d.Version)
+			stated[d.Version] = d.CUDA
 		}
 	}
 	slices.SortFunc(c.Matrix, matrix.CompareVersions)
-	if n := len(b.Releases); n > 0 {
-		newest := b.Releases[n-1]
-		c.Newest = newest.Version
-		c.Date = newest.Date
-		c.Lags = len(c.Matrix) > 0 &&
-			matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
-		c.RunsCUDA = runsCUDA(cuda, newest.Version, cmp.Or(stated[newest.Version], b.CUDA))
-	}
-	for _, known := range b.Releases {
+	for _, known := range b.Releases { // rising: the last one is the newest
+		version := known.Version
+		isSame := func(v string) bool { return matrix.CompareVersions(v, version) == 0 }
 		r := ReleaseCoverage{
-			Release: known, Archs: []string{}, Checked: []string{},
-			InMatrix: slices.ContainsFunc(
-				c.Matrix,
-				func(v string) bool { return matrix.CompareVersions(v, known.Version) == 0 },
-			),
-			CUDA: CUDAOf(
-				known.Version,
-				stated[known.Version],
-			), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
-			Recommended: advice.Mark(known.Version),
+			Release:     known,
+			Archs:       []string{},
+			Checked:     []string{},
+			InMatrix:    slices.ContainsFunc(c.Matrix, isSame),
+			CUDA:        CUDAOf(version, stated[version]),
+			RunsCUDA:    runsCUDA(cuda, version, stated[version]),
+			Recommended: advice.Mark(version),
 		}
-		for _, a := range m.AdvisoriesOf(r.Version) {
+		for _, a := range m.AdvisoriesOf(version) {
 			if a.Kind != driverinfo.EndOfLife {
 				r.Advisories = append(r.Advisories, a.Advisory)
 			}
@@ -127,15 +115,18 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 		for _, arch := range archs {
 			a, ok := known.Driver(arch)
 			if ok {
-				r.Archs = append(r.Archs, a.Arch)
+				r.Archs = append(r.Archs, arch)
 			}
 			if a.SHA256 != "" {
-				r.Checked = append(r.Checked, a.Arch)
+				r.Checked = append(r.Checked, arch)
 			}
 		}
-		if c.Lags && len(r.Checked) > 0 &&
-			matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
-			c.Addable = r.Version
+		c.Newest = version
+		c.Date = known.Date
+		c.RunsCUDA = runsCUDA(cuda, version, cmp.Or(stated[version], b.CUDA))
+		c.Lags = len(c.Matrix) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], version) < 0
+		if c.Lags && len(r.Checked) > 0 {
+			c.Addable = version
 		}
 		c.Releases = append(c.Releases, r)
 	}
@@ -158,24 +149,21 @@ var branchOnly = regexp.MustCompile(`^[Rr]?[0-9]{3,4}$`)
 // unknown driver. A branch never means a driver for vGPU guests, which needs a licence.
 func Resolve(m *matrix.Matrix, names []string) (notes []string) {
 	for i, name := range names {
-		newest := ""
+		if !branchOnly.MatchString(name) {
+			continue
+		}
+		newest := "" // older than any
 		for _, d := range m.Drivers {
-			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) &&
-				(newest == "" || matrix.CompareVersions(d.Version, newest) > 0) {
+			ofBranch := d.VGPU == "" && matrix.Major(d.Branch) == matrix.Major(strings.ToUpper(name))
+			if ofBranch && matrix.CompareVersions(d.Version, newest) > 0 {
 				newest = d.Version
 			}
 		}
-		if newest != "" && branchOnly.MatchString(name) {
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"--driver %s means %s, the newest of its branch in the matrix",
-					name,
-					newest,
-				),
-			)
-			names[i] = newest
+		if newest == "" {
+			continue
 		}
+		notes = append(notes, fmt.Sprintf("--driver %s means %s, the newest of its branch in the matrix", name, newest))
+		names[i] = newest
 	}
 	return notes
 }
@@ -193,14 +181,9 @@ func Absent(m *matrix.Matrix, version string) string {
 	if !r.checked() {
 		why = ", because no public source has the checksum of its archives"
 	}
-	return fmt.Sprintf(
-		"driver %s is known, but the matrix has no row of it%s: driver-build matrix add-driver %s prints one, from NVIDIA's "+
-			"manifest or its copy (--redist redistrib_%s.json)",
-		r.Version,
-		why,
-		r.Version,
-		r.Version,
-	)
+	return fmt.Sprintf("driver %[1]s is known, but the matrix has no row of it%[2]s: "+
+		"driver-build matrix add-driver %[1]s prints one, from NVIDIA's manifest or its copy (--redist redistrib_%[1]s.json)",
+		r.Version, why)
 }
 
 // checked reports whether the checksum of an archive with the driver is known.

@@ -2,6 +2,7 @@ package releases
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,44 +66,36 @@ func CUDAOf(driver, stated string) (version string) {
 
 // RequireCUDA returns the release that a text names: one of the table, or one that a driver of the
 // matrix states.
-func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
+func RequireCUDA(m *matrix.Matrix, text string) (r CUDA, err error) {
+	if update := cudaUpdate.FindStringSubmatch(text); update != nil {
+		return r, fmt.Errorf("%.40q is no release of CUDA for drivers: give its first two numbers, %s; "+
+			"updates of a release have the same drivers", text, update[1])
+	}
 	if !matrix.HasForm("cuda", text) {
-		if parts := strings.Split(text, "."); len(parts) > 2 &&
-			matrix.HasForm("cuda", strings.Join(parts[:2], ".")) {
-			return CUDA{}, fmt.Errorf(
-				"%.40q is no release of CUDA for drivers: give its first two numbers, %s.%s; updates of a release "+
-					"have the same drivers",
-				text,
-				parts[0],
-				parts[1],
-			)
-		}
-		return CUDA{}, fmt.Errorf("%.40q is no release of CUDA, such as 12.8", text)
+		return r, fmt.Errorf("%.40q is no release of CUDA, such as 12.8", text)
 	}
 	known := CUDAReleases()
 	nearest := known[0]
-	for _, r := range known {
-		switch c := matrix.CompareVersions(r.Version, text); {
-		case c == 0:
-			return r, nil
-		case c < 0:
-			nearest = r
+	for _, other := range known {
+		if matrix.CompareVersions(other.Version, text) <= 0 {
+			nearest = other
 		}
 	}
 	stated := slices.ContainsFunc(m.Drivers, func(d matrix.Driver) bool { return d.CUDA == text })
 	switch {
+	case matrix.CompareVersions(nearest.Version, text) == 0:
+		return nearest, nil
 	case matrix.Major(nearest.Version) != matrix.Major(text):
-		return CUDA{}, fmt.Errorf(
-			"no CUDA %s is known: the table of driver-build has %s to %s",
-			text,
-			known[0].Version,
-			known[len(known)-1].Version,
-		)
+		return r, fmt.Errorf("no CUDA %s is known: the table of driver-build has %s to %s",
+			text, known[0].Version, known[len(known)-1].Version)
 	case stated && matrix.Major(text) >= firstMinor:
 		return CUDA{Version: text, Floor: nearest.Floor}, nil
 	}
-	return CUDA{}, fmt.Errorf("no CUDA %s is known: the nearest is %s", text, nearest.Version)
+	return r, fmt.Errorf("no CUDA %s is known: the nearest is %s", text, nearest.Version)
 }
+
+// cudaUpdate is an update of a release: 12.8.1.
+var cudaUpdate = regexp.MustCompile(`^([1-9][0-9]?\.[0-9]{1,2})\.`)
 
 // RunBy says how a driver runs the release. stated is what its entry in the matrix says of CUDA.
 func (r CUDA) RunBy(driver, stated string) CUDAAnswer {
@@ -115,24 +108,12 @@ func (r CUDA) RunBy(driver, stated string) CUDAAnswer {
 	case matrix.CompareVersions(a.Highest, r.Version) >= 0:
 	case matrix.Major(r.Version) >= firstMinor && matrix.CompareVersions(driver, r.Floor) >= 0:
 		a.Support = CUDAMinor
-		a.Why = fmt.Sprintf(
-			"driver %s %s: programs of %s run by minor-version compatibility, but it compiles no PTX of %s, "+
-				"and calls that need a newer driver fail",
-			driver,
-			has,
-			r.Version,
-			r.Version,
-		)
+		a.Why = fmt.Sprintf("driver %s %s: programs of %[3]s run by minor-version compatibility, but it compiles no PTX of %[3]s, "+
+			"and calls that need a newer driver fail", driver, has, r.Version)
 	default:
 		a.Support = CUDANone
-		a.Why = fmt.Sprintf(
-			"driver %s %s; CUDA %s needs %s or newer%s",
-			driver,
-			has,
-			r.Version,
-			r.Floor,
-			r.compatPackage(),
-		)
+		a.Why = fmt.Sprintf("driver %s %s; CUDA %s needs %s or newer%s",
+			driver, has, r.Version, r.Floor, r.compatPackage())
 	}
 	return a
 }

@@ -66,14 +66,16 @@ func (e *Entry) Check(m *matrix.Matrix) error {
 		}
 		e.have = append(e.have, d.Version)
 	}
-	probe := matrix.Driver{Version: e.Version, Archives: map[string]matrix.Archive{}}
+	probe := matrix.Archive{URL: "https://example.com/x.run", SHA256: strings.Repeat("1", 64)}
+	archives := map[string]matrix.Archive{}
 	for arch, u := range e.urls {
-		probe.Archives[arch] = matrix.Archive{URL: u, SHA256: strings.Repeat("1", 64)}
+		probe.URL = u
+		archives[arch] = probe
 	}
-	if len(probe.Archives) == 0 {
-		probe.Archives["amd64"] = matrix.Archive{URL: "https://example.com/x.run", SHA256: strings.Repeat("1", 64)}
+	if len(archives) == 0 {
+		archives["amd64"] = probe
 	}
-	_, err := matrix.Stanza(probe, nil)
+	_, err := matrix.Stanza(matrix.Driver{Version: e.Version, Archives: archives}, nil)
 	return err
 }
 
@@ -101,17 +103,19 @@ func (e *Entry) Find(ctx context.Context) error {
 	bySource := map[string][]string{}
 	for _, arch := range wanted {
 		if addresses[arch] == "" {
+			why := ""
 			if lacks {
-				return failure.Errorf(failure.Usage, "no address of driver %s for %s is known, and its manifest has no %s for %s: give --url %s=URL",
-					e.Version, arch, redistDriver, matrix.Platform(arch), arch)
+				why = ", and its manifest has no " + redistDriver + " for " + matrix.Platform(arch)
 			}
-			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known: give --url %s=URL", e.Version, arch, arch)
+			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known%s: give --url %s=URL",
+				e.Version, arch, why, arch)
 		}
 		a, from, err := e.archive(ctx, arch, addresses[arch], release)
 		if err != nil {
 			return err
 		}
-		e.Driver.Archives[arch], bySource[from] = a, append(bySource[from], arch)
+		e.Driver.Archives[arch] = a
+		bySource[from] = append(bySource[from], arch)
 	}
 	for _, from := range slices.Sorted(maps.Keys(bySource)) {
 		of := ""
@@ -143,20 +147,24 @@ func (e *Entry) load(ctx context.Context) (read bool, err error) {
 	if m.Address == "" && needless {
 		return false, nil
 	}
-	table, _, cuda, err := e.table.ReadManifest(ctx, m, e.Version)
+	table, release, err := e.table.ReadManifest(ctx, m, e.Version)
 	switch {
-	case err == nil:
-		e.table = table
-		e.Driver.CUDA = cuda
-		return true, nil
-	case m.Address != "":
+	case err != nil && m.Address != "":
 		return false, err
 	case errors.Is(err, fs.ErrNotExist):
-		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's redist folder has no manifest of driver %s", e.Version))
-	default:
-		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's manifest of driver %s is not used: %v", e.Version, err))
+		e.note("NVIDIA's redist folder has no manifest of driver %s", e.Version)
+		return false, nil
+	case err != nil:
+		e.note("NVIDIA's manifest of driver %s is not used: %v", e.Version, err)
+		return false, nil
 	}
-	return false, nil
+	e.table = table
+	e.Driver.CUDA = release.CUDA
+	return true, nil
+}
+
+func (e *Entry) note(format string, args ...any) {
+	e.Notes = append(e.Notes, fmt.Sprintf(format, args...))
 }
 
 // archive pins one archive: sha256, size and who says so. All sources that know the archive must
@@ -168,46 +176,40 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 	if a.Redist() {
 		component = redistDriver
 	}
-	var stated []Archive
-	if known, _ := r.Archive(component, arch); known.SHA256 != "" {
-		stated = append(stated, known)
-	} else if !a.Redist() {
-		sum, err := e.beside(ctx, address)
-		switch {
-		case ctx.Err() != nil:
+	known, _ := r.Archive(component, arch)
+	if known.SHA256 == "" && !a.Redist() {
+		known = Archive{From: "the .sha256sum file beside the archive"}
+		known.SHA256, err = e.beside(ctx, address)
+		if ctx.Err() != nil {
 			return a, "", context.Cause(ctx)
-		case err == nil:
-			stated = append(stated, Archive{From: "the .sha256sum file beside the archive", SHA256: sum})
-		case !errors.Is(err, fs.ErrNotExist):
-			e.Notes = append(e.Notes, fmt.Sprintf("%s.sha256sum: %v", Shown(address), err))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.note("%s.sha256sum: %v", Shown(address), err)
 		}
 	}
-	if e.Download != nil {
-		own := Archive{From: "a download"}
-		if len(stated) == 0 {
-			own.From = "a download alone"
-		}
+	own := known
+	switch {
+	case e.Download != nil:
 		own.SHA256, own.Size, err = e.Download(ctx, address, maxArchive)
 		if err != nil {
 			return a, "", err
 		}
-		stated = append(stated, own)
-	}
-	if len(stated) == 0 {
+	case known.SHA256 == "":
 		return a, "", failure.Errorf(failure.Usage, "no checksum is known for driver %s %s (%s): give --redist, or --download to take the "+
 			"archive's own", e.Version, arch, address)
 	}
-	var sources []string
-	for _, s := range stated {
-		s.URL = address
-		if err := agree(stated[0], s); err != nil {
-			return a, "", err
-		}
-		a.SHA256 = s.SHA256
-		a.Size = max(a.Size, s.Size)
-		sources = append(sources, s.From)
+	a.SHA256 = own.SHA256
+	a.Size = max(known.Size, own.Size)
+	if known.SHA256 == "" {
+		return a, "a download alone", nil
 	}
-	return a, strings.Join(sources, ", and "), nil
+	from = known.From
+	if e.Download != nil {
+		own.From = "a download"
+		own.URL = address
+		from += ", and a download"
+	}
+	return a, from, agree(known, own)
 }
 
 // beside reads the sha256 in the .sha256sum file beside an archive.
@@ -240,7 +242,8 @@ func (e *Entry) components(r Release, archs []string) {
 			e.Driver.Components[name] = map[string]matrix.Archive{}
 		}
 		e.Driver.Components[name][f.Arch] = matrix.Archive{URL: f.URL, SHA256: f.SHA256, Size: f.Size}
-		if from := strings.TrimSuffix(f.From, fromTable); !slices.Contains(sources, from) {
+		from := strings.TrimSuffix(f.From, fromTable)
+		if !slices.Contains(sources, from) {
 			sources = append(sources, from)
 		}
 	}
@@ -274,8 +277,8 @@ func (e *Entry) limits(r Release) {
 	e.Driver.Kernel = driverinfo.KernelRule{Min: b.Kernel, Max: r.Kernel, Reason: r.Reason}
 	for _, k := range [][2]string{{"min", b.Kernel}, {"max", r.Kernel}} {
 		if k[1] == "" {
-			e.Notes = append(e.Notes, fmt.Sprintf("kernel %s of %s is not known and was left out: no pair is refused for it; add it when you know",
-				k[0], e.Version))
+			e.note("kernel %s of %s is not known and was left out: no pair is refused for it; add it when you know",
+				k[0], e.Version)
 		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 const (
 	redistFolder = redistHost + "nvidia-driver/redist/"
 	redistDriver = "nvidia_driver" // the driver itself, as a component
-	fromManifest = "the manifest " // begins the name of a manifest as a source
 )
 
 // componentNames are the components of manifests that images use, with their names in the matrix.
@@ -47,13 +46,16 @@ var (
 		`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+-archive\.tar\.xz$`,
 	)
 	cudaLabel = regexp.MustCompile(`^cuda([0-9]{1,3}\.[0-9]{1,3})$`)
+	httpURL   = regexp.MustCompile(`^https?://`)
 )
 
-// parseManifest reads a manifest: its release, whose archives have paths in place of addresses, and
-// the CUDA version that the driver came with, "" if it does not say. Unknown components and
-// platforms are passed over. A known component with a field of another form is an error. Fields
-// that manifests before 2023 lack may be missing. The manifest is not signed.
-func parseManifest(data []byte) (r Release, cuda string, err error) {
+// parseManifest reads a manifest: its release, whose archives have paths in place of addresses.
+// Unknown components and platforms are passed over. A known component with a field of another form
+// is an error. Fields that manifests before 2023 lack may be missing. The manifest is not signed.
+func parseManifest(data []byte) (r Release, err error) {
+	wrong := func(format string, args ...any) (Release, error) {
+		return r, fmt.Errorf("%w: %w", errManifest, fmt.Errorf(format, args...))
+	}
 	var fields map[string]json.RawMessage
 	var about struct {
 		Date    string                   `json:"release_date"`
@@ -62,36 +64,22 @@ func parseManifest(data []byte) (r Release, cuda string, err error) {
 		Driver  struct{ Version string } `json:"nvidia_driver"`
 	}
 	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &about)); err != nil {
-		return r, "", fmt.Errorf("%w: %w", errManifest, err)
+		return wrong("%w", err)
 	}
 	r.Version = about.Driver.Version
 	r.Date = about.Date
+	r.CUDA = compatible(fields["cuda_compat"])
 	switch _, err := time.Parse(time.DateOnly, r.Date); {
 	case fields[redistDriver] == nil:
-		return r, "", fmt.Errorf("%w: it has no component %s", errManifest, redistDriver)
+		return wrong("it has no component %s", redistDriver)
 	case !matrix.HasForm("version", r.Version):
-		return r, "", fmt.Errorf(
-			"%w: %s: %.80q is no version of a driver, such as 535.261.03",
-			errManifest,
-			redistDriver,
-			r.Version,
-		)
+		return wrong("%s: %.80q is no version of a driver, such as 535.261.03", redistDriver, r.Version)
 	case about.Label != "" && about.Label != r.Version:
-		return r, "", fmt.Errorf(
-			"%w: release_label is %.80q, the version of %s is %s",
-			errManifest,
-			about.Label,
-			redistDriver,
-			r.Version,
-		)
+		return wrong("release_label is %.80q, the version of %s is %s", about.Label, redistDriver, r.Version)
 	case about.Product != "" && about.Product != "nvidia-driver":
-		return r, "", fmt.Errorf(
-			"%w: %.80q is another product than nvidia-driver",
-			errManifest,
-			about.Product,
-		)
+		return wrong("%.80q is another product than nvidia-driver", about.Product)
 	case r.Date != "" && err != nil:
-		return r, "", fmt.Errorf("%w: release_date: %w", errManifest, err)
+		return wrong("release_date: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(componentNames)) {
 		if fields[name] == nil {
@@ -99,11 +87,11 @@ func parseManifest(data []byte) (r Release, cuda string, err error) {
 		}
 		archives, err := componentArchives(name, fields[name])
 		if err != nil {
-			return r, "", fmt.Errorf("%w: %s: %w", errManifest, name, err)
+			return wrong("%s: %w", name, err)
 		}
 		r.Archives = append(r.Archives, archives...)
 	}
-	return r, compatible(fields["cuda_compat"]), nil
+	return r, nil
 }
 
 // componentArchives reads one component. One of images has one archive for a platform, and no
@@ -143,17 +131,14 @@ func componentArchives(name string, raw json.RawMessage) (all []Archive, err err
 		case f.Size != "" && (err != nil || size <= 0 || size > maxFile):
 			return nil, fmt.Errorf("%s: %.40q is no size of an archive in bytes", platform, f.Size)
 		}
-		all = append(
-			all,
-			Archive{
-				Component: name,
-				Version:   c.Version,
-				Arch:      archs[i],
-				URL:       f.Path,
-				SHA256:    f.SHA256,
-				Size:      size,
-			},
-		)
+		all = append(all, Archive{
+			Component: name,
+			Version:   c.Version,
+			Arch:      archs[i],
+			URL:       f.Path,
+			SHA256:    f.SHA256,
+			Size:      size,
+		})
 	}
 	return all, nil
 }
@@ -186,45 +171,41 @@ func (t *Table) ReadManifest(
 	ctx context.Context,
 	m Source,
 	version string,
-) (fresh *Table, r Release, cuda string, err error) {
+) (merged *Table, r Release, err error) {
 	if m.Name == "" {
 		m.Name = redistFolder + "redistrib_" + version + ".json"
 	}
 	text, err := m.read(ctx, m.Name, maxManifest)
-	if err == nil {
-		r, cuda, err = parseManifest(text)
+	if err != nil {
+		return nil, r, fmt.Errorf("--redist %s: %w", m.Name, err)
 	}
-	switch {
-	case err != nil:
-		return nil, r, "", fmt.Errorf("--redist %s: %w", m.Name, err)
-	case version != "" && r.Version != version:
-		return nil, r, "", failure.Errorf(
-			failure.Usage,
-			"--redist %s is the manifest of driver %s, not of %s",
-			m.Name,
-			r.Version,
-			version,
-		)
+	r, err = parseManifest(text)
+	if err != nil {
+		return nil, r, fmt.Errorf("--redist %s: %w", m.Name, err)
+	}
+	if version != "" && r.Version != version {
+		return nil, r, failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s",
+			m.Name, r.Version, version)
 	}
 	// The paths of a manifest are relative to its own folder; those of a file, to NVIDIA's.
 	base := redistFolder
-	if folder, file := path.Split(m.Address); file != "" &&
-		(strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
+	if folder, _ := path.Split(m.Address); httpURL.MatchString(folder) {
 		base = folder
 	}
 	have, _ := t.Release(r.Version)
 	for i := range r.Archives {
 		a := &r.Archives[i]
-		a.URL, a.From = base+a.URL, fromManifest+Shown(m.Name)
+		a.URL = base + a.URL
+		a.From = "the manifest " + Shown(m.Name)
 		if old, ok := have.Archive(a.Component, a.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
 			err = errors.Join(err, agree(old, *a))
 		}
 	}
 	branch := Branch{Name: BranchOf(r.Version), Releases: []Release{r}}
 	if b, _ := t.Branch(branch.Name); b.CUDA == "" {
-		branch.CUDA = cuda
+		branch.CUDA = r.CUDA
 	}
-	return t.With(&Table{Branches: []Branch{branch}}), r, cuda, err
+	return t.Merge(&Table{Branches: []Branch{branch}}), r, err
 }
 
 // CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the
@@ -240,10 +221,8 @@ func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 				a = d.Components[name][f.Arch]
 			}
 			if fileOf(a.URL) == fileOf(f.URL) {
-				err = errors.Join(
-					err,
-					agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f),
-				)
+				ours := Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}
+				err = errors.Join(err, agree(ours, f))
 			}
 		}
 	}

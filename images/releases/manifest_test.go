@@ -19,9 +19,9 @@ import (
 func TestManifestReal(t *testing.T) {
 	t.Parallel()
 	read := func(version string) (Release, string) {
-		r, cuda, err := parseManifest(require.Value(os.ReadFile("testdata/redistrib_" + version + ".json"))(t))
+		r, err := parseManifest(require.Value(os.ReadFile("testdata/redistrib_" + version + ".json"))(t))
 		require.NoError(t, err)
-		return r, cuda
+		return r, r.CUDA
 	}
 	r, cuda := read("550.163.01")
 	assert.Equalf(t, "550.163.01 2025-04-17 ", r.Version+" "+r.Date+" "+cuda, "version, date, CUDA")
@@ -47,10 +47,10 @@ const driverOnly = `{"nvidia_driver": {"version": "535.1.1", "linux-x86_64": {"r
 func TestManifestRefuses(t *testing.T) {
 	t.Parallel()
 	good := strings.ReplaceAll(driverOnly, "SUM", strings.Repeat("a", 64))
-	if r, _, err := parseManifest([]byte(good)); err != nil || r.Archives[0].Size != 7 {
+	if r, err := parseManifest([]byte(good)); err != nil || r.Archives[0].Size != 7 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, _, err := parseManifest([]byte(strings.Replace(good, `"7"`, "7", 1))); err != nil {
+	if _, err := parseManifest([]byte(strings.Replace(good, `"7"`, "7", 1))); err != nil {
 		t.Errorf("a size that is a number: %v", err)
 	}
 	replace := func(from, to string) string { return strings.Replace(good, from, to, 1) }
@@ -77,7 +77,7 @@ func TestManifestRefuses(t *testing.T) {
 		replace(`{"nvidia`, `{"release_date": "soon", "nvidia`):                                     "release_date",
 		replace(`{"relative_path": "d/x-archive.tar.xz",`, `{"cuda13.5": {}, "relative_path": "",`): "no path of an archive",
 	} {
-		_, _, err := parseManifest([]byte(text))
+		_, err := parseManifest([]byte(text))
 		assert.ErrorIsf(t, err, errManifest, "%.200s", text)
 		assert.ErrorContains(t, err, want)
 	}
@@ -93,7 +93,7 @@ func TestReadLimits(t *testing.T) {
 	}}
 	_, _, err := Load(t.Context(), s)
 	assert.ErrorIs(t, err, errManifest)
-	_, _, _, err = Builtin().ReadManifest(t.Context(), s, "")
+	_, _, err = Builtin().ReadManifest(t.Context(), s, "")
 	assert.ErrorIs(t, err, errManifest)
 	assert.Same(t, []int64{maxList, maxManifest}, limits)
 }
@@ -105,7 +105,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add([]byte(strings.ReplaceAll(driverOnly, "SUM", strings.Repeat("a", 64))))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, _, err := parseManifest(text)
+		r, err := parseManifest(text)
 		if err != nil {
 			if !errors.Is(err, errManifest) {
 				t.Fatalf("%v", err)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,38 +70,40 @@ func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
 	if s.None {
 		return Builtin(), nil, nil
 	}
-	text, err := s.read(ctx, Address, maxList)
-	if err == nil {
-		t, notes, err = Parse(text)
-	}
+	t, notes, err = s.list(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	case err != nil && s.Address != "":
 		return nil, nil, fmt.Errorf("--releases %s: %w", s.Name, err)
 	case err != nil:
-		return Builtin(), []string{
-			fmt.Sprintf(
-				"NVIDIA's list of releases could not be read, the built-in table is used: %v",
-				err,
-			),
-		}, nil
+		note := fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)
+		return Builtin(), []string{note}, nil
 	}
 	for i := range notes {
 		notes[i] = cmp.Or(s.Address, Address) + ": " + notes[i]
 	}
 	if s.Offline && s.Address == "" {
-		notes = append(
-			[]string{"NVIDIA's list of releases is that of the last download (--offline)"},
-			notes...)
+		notes = slices.Insert(notes, 0, "NVIDIA's list of releases is that of the last download (--offline)")
 	}
-	return Builtin().With(t), notes, nil
+	return Builtin().Merge(t), notes, nil
+}
+
+// list reads the list.
+func (s Source) list(ctx context.Context) (t *Table, notes []string, err error) {
+	text, err := s.read(ctx, Address, maxList)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Parse(text)
 }
 
 // The forms of values. They are narrow on purpose: URLs become part of matrix.yaml.
 var (
 	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
 	urlShape    = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
+	notesShape  = regexp.MustCompile(`^https://[A-Za-z0-9.:-]+(/[!-~]*)?$`)
+	kindWord    = regexp.MustCompile(`lts|long|production|feature|legacy`)
 )
 
 // Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in
@@ -134,10 +135,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			continue
 		}
 		for _, raw := range doc[key].Info {
-			r, err := parseEntry(raw)
-			if err == nil && BranchOf(r.Version) != b.Name {
-				err = fmt.Errorf("%s is not of this branch", r.Version)
-			}
+			r, err := parseEntry(raw, b.Name)
 			if err != nil {
 				note("left out an entry of %s: %v", b.Name, err)
 				continue
@@ -145,7 +143,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			b.Releases = append(b.Releases, r)
 			found++
 		}
-		t.put(b)
+		t.add(b)
 	}
 	if found == 0 {
 		return nil, notes, fmt.Errorf("%w: no release in it", ErrFormat)
@@ -153,7 +151,8 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 	return t, notes, nil
 }
 
-func parseEntry(raw json.RawMessage) (Release, error) {
+// parseEntry reads a release of a branch. It leaves out a date and addresses of another form.
+func parseEntry(raw json.RawMessage, branch string) (r Release, err error) {
 	var e struct {
 		Version string `json:"release_version"`
 		Date    string `json:"release_date"`
@@ -161,48 +160,49 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 		// by architecture ("x86_64"); a single address in some entries
 		RunFiles json.RawMessage `json:"runfile_url"`
 	}
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return Release{}, errors.New("it is no release")
+	switch err := json.Unmarshal(raw, &e); {
+	case err != nil:
+		return r, errors.New("it is no release")
+	case !matrix.HasForm("version", e.Version):
+		return r, fmt.Errorf("%.40q is no driver version", e.Version)
+	case BranchOf(e.Version) != branch:
+		return r, fmt.Errorf("%s is not of this branch", e.Version)
 	}
-	if !matrix.HasForm("version", e.Version) {
-		return Release{}, fmt.Errorf("%.40q is no driver version", e.Version)
+	r = Release{Version: e.Version, Date: e.Date, Notes: e.Notes}
+	if _, err := time.Parse(time.DateOnly, e.Date); err != nil {
+		r.Date = ""
 	}
-	r := Release{Version: e.Version}
-	if _, err := time.Parse(time.DateOnly, e.Date); err == nil {
-		r.Date = e.Date
-	}
-	if u, err := url.Parse(e.Notes); err == nil && u.Scheme == "https" && u.Host != "" &&
-		u.User == nil &&
-		len(e.Notes) <= maxURL {
-		r.Notes = u.String()
+	if len(e.Notes) > maxURL || !notesShape.MatchString(e.Notes) {
+		r.Notes = ""
 	}
 	byArch := map[string]string{}
 	var one string
 	if json.Unmarshal(e.RunFiles, &byArch) != nil && json.Unmarshal(e.RunFiles, &one) == nil {
-		byArch = map[string]string{"x86_64": one}
+		byArch["x86_64"] = one
 	}
-	for i, names := range [][]string{{"x86_64", "amd64"}, {"aarch64", "arm64", "sbsa"}} {
-		for _, name := range names {
-			if _, twice := r.Archive("", archs[i]); !twice && isRun(byArch[name]) {
-				r.Archives = append(r.Archives, Archive{Arch: archs[i], URL: byArch[name]})
-			}
+	for _, known := range runNames {
+		address := byArch[known.name]
+		_, twice := r.Archive("", known.arch)
+		if !twice && len(address) <= maxURL && urlShape.MatchString(address) {
+			r.Archives = append(r.Archives, Archive{Arch: known.arch, URL: address})
 		}
 	}
 	return r, nil
 }
 
-// kindOf reads the words of NVIDIA's list: "lts branch".
-func kindOf(text string) Kind {
-	for _, known := range []struct {
-		word string
-		kind Kind
-	}{{"lts", LongTerm}, {"long", LongTerm}, {"production", Production}, {"feature", NewFeature}, {"legacy", Legacy}} {
-		if strings.Contains(strings.ToLower(text), known.word) {
-			return known.kind
-		}
-	}
-	return ""
+// runNames are the names of architectures in the list, the usual one first.
+var runNames = []struct{ name, arch string }{
+	{"x86_64", "amd64"},
+	{"amd64", "amd64"},
+	{"aarch64", "arm64"},
+	{"arm64", "arm64"},
+	{"sbsa", "arm64"},
 }
 
-// isRun accepts the plain URL of a .run file.
-func isRun(text string) bool { return len(text) <= maxURL && urlShape.MatchString(text) }
+// kindOf reads the words of NVIDIA's list: "lts branch".
+func kindOf(text string) Kind {
+	kinds := map[string]Kind{
+		"lts": LongTerm, "long": LongTerm, "production": Production, "feature": NewFeature, "legacy": Legacy,
+	}
+	return kinds[kindWord.FindString(strings.ToLower(text))]
+}

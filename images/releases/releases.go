@@ -34,7 +34,7 @@ var archs = []string{"amd64", "arm64"}
 // EndPassed is the end of life of a branch whose support has ended in an unpublished month.
 const EndPassed = "over"
 
-// Table is a set of branches in ascending order. Values never change: With returns a new table.
+// Table is a set of branches in ascending order. Values never change: Merge returns a new table.
 type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
@@ -60,6 +60,7 @@ type Release struct {
 	// https URL of the release notes, "" when unknown
 	Notes    string    `json:"notes,omitempty"`
 	Reason   string    `json:"-"` // the source of Kernel, for people
+	CUDA     string    `json:"-"` // that it came with, as its manifest says it; ""
 	Archives []Archive `json:"-"`
 }
 
@@ -76,15 +77,13 @@ type Archive struct {
 }
 
 // Archive returns the archive of a component for an architecture.
-func (r Release) Archive(component, arch string) (Archive, bool) {
-	i := slices.IndexFunc(
-		r.Archives,
-		func(a Archive) bool { return a.Component == component && a.Arch == arch },
-	)
-	if i < 0 {
-		return Archive{}, false
+func (r Release) Archive(component, arch string) (a Archive, ok bool) {
+	for _, a := range r.Archives {
+		if a.Component == component && a.Arch == arch {
+			return a, true
+		}
 	}
-	return r.Archives[i], true
+	return a, false
 }
 
 // Driver returns the archive that a build would take the driver from: the .run archive, or the one
@@ -108,29 +107,27 @@ func (r Release) addresses() map[string]string {
 }
 
 // Branch returns the branch with this name, such as R535, or of this version.
-func (t *Table) Branch(name string) (Branch, bool) {
-	if !strings.HasPrefix(name, "R") {
-		name = BranchOf(name)
+func (t *Table) Branch(name string) (b Branch, ok bool) {
+	for _, b := range t.Branches {
+		if b.Name == name || b.Name == BranchOf(name) {
+			return b, true
+		}
 	}
-	if i := slices.IndexFunc(t.Branches, func(b Branch) bool { return b.Name == name }); i >= 0 {
-		return t.Branches[i], true
-	}
-	return Branch{}, false
+	return b, false
 }
 
 // Release returns a release: the one with exactly this version, else one with an equal version,
 // such as 418.87.01 for 418.87.1.
-func (t *Table) Release(version string) (Release, bool) {
+func (t *Table) Release(version string) (found Release, ok bool) {
 	b, _ := t.Branch(version)
-	same := func(r Release) bool { return matrix.CompareVersions(r.Version, version) == 0 }
-	n := max(
-		slices.IndexFunc(b.Releases, same),
-		slices.IndexFunc(b.Releases, func(r Release) bool { return r.Version == version }),
-	)
-	if n < 0 {
-		return Release{}, false
+	for _, r := range b.Releases {
+		same := matrix.CompareVersions(r.Version, version) == 0
+		if r.Version == version || same && !ok {
+			found = r
+			ok = true
+		}
 	}
-	return b.Releases[n], true
+	return found, ok
 }
 
 // Ended reports whether support has ended at a time: the month of End has passed.
@@ -139,7 +136,10 @@ func (b Branch) Ended(at time.Time) bool {
 		return true
 	}
 	end, err := time.Parse("2006-01", b.End)
-	return err == nil && !at.UTC().Before(end.AddDate(0, 1, 0))
+	if err != nil {
+		return false // it is not known
+	}
+	return !at.UTC().Before(end.AddDate(0, 1, 0))
 }
 
 // BranchOf returns the branch of a version: R535 for 535.261.03.
@@ -148,36 +148,33 @@ func BranchOf(version string) string {
 	return "R" + first
 }
 
-// With returns the table completed and corrected by a newer one: values that fresh has count,
+// Merge returns the table completed and corrected by a newer one: values that fresh has count,
 // others stay. A sha256 that the table has stays.
-func (t *Table) With(fresh *Table) *Table {
+func (t *Table) Merge(fresh *Table) *Table {
 	merged := &Table{Branches: slices.Clone(t.Branches)}
 	for _, b := range fresh.Branches {
-		merged.put(b)
+		merged.add(b)
 	}
 	return merged
 }
 
-// put merges a branch into the table.
-func (t *Table) put(fresh Branch) {
-	merge(
-		&t.Branches,
-		fresh,
-		func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) },
-		Branch.with,
-	)
+// add merges a branch into the table.
+func (t *Table) add(fresh Branch) {
+	byName := func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) }
+	t.Branches = merge(t.Branches, fresh, byName, Branch.merge)
 }
 
 // merge joins an element with its equal of a sorted list, or with a zero one at its place.
-func merge[T any](list *[]T, fresh T, order func(a, b T) int, join func(old, fresh T) T) {
-	n, found := slices.BinarySearchFunc(*list, fresh, order)
+func merge[T any](list []T, fresh T, order func(a, b T) int, join func(old, fresh T) T) []T {
+	n, found := slices.BinarySearchFunc(list, fresh, order)
 	if !found {
-		*list = slices.Insert(*list, n, *new(T))
+		list = slices.Insert(list, n, *new(T))
 	}
-	(*list)[n] = join((*list)[n], fresh)
+	list[n] = join(list[n], fresh)
+	return list
 }
 
-func (b Branch) with(fresh Branch) Branch {
+func (b Branch) merge(fresh Branch) Branch {
 	if fresh.End != "" {
 		b.End = fresh.End
 		b.EndSource = fresh.EndSource
@@ -188,28 +185,27 @@ func (b Branch) with(fresh Branch) Branch {
 	b.Kernel = cmp.Or(fresh.Kernel, b.Kernel)
 	b.Releases = slices.Clone(b.Releases) // of a table that stays as it is
 	for _, r := range fresh.Releases {
-		merge(&b.Releases, r, byVersion, Release.with)
+		b.Releases = merge(b.Releases, r, byVersion, Release.merge)
 	}
 	return b
 }
 
-func (r Release) with(fresh Release) Release {
-	merged := Release{
-		Version: fresh.Version, Date: cmp.Or(fresh.Date, r.Date), Notes: cmp.Or(fresh.Notes, r.Notes),
-		Kernel: cmp.Or(
-			fresh.Kernel,
-			r.Kernel,
-		), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
-	}
+func (r Release) merge(fresh Release) Release {
+	r.Version = fresh.Version
+	r.Date = cmp.Or(fresh.Date, r.Date)
+	r.Notes = cmp.Or(fresh.Notes, r.Notes)
+	r.Kernel = cmp.Or(fresh.Kernel, r.Kernel)
+	r.Reason = cmp.Or(fresh.Reason, r.Reason)
+	r.Archives = slices.Clone(r.Archives) // of a table that stays as it is
 	for _, a := range fresh.Archives {
-		if _, found := merged.Archive(a.Component, a.Arch); !found {
-			merged.Archives = append(merged.Archives, a)
+		if _, found := r.Archive(a.Component, a.Arch); !found {
+			r.Archives = append(r.Archives, a)
 		}
 	}
-	slices.SortStableFunc(merged.Archives, func(a, b Archive) int {
+	slices.SortStableFunc(r.Archives, func(a, b Archive) int {
 		return cmp.Or(cmp.Compare(a.Component, b.Component), cmp.Compare(a.Arch, b.Arch))
 	})
-	return merged
+	return r
 }
 
 // byVersion treats 440.64 and 440.64.00 as different, because NVIDIA published two archives.

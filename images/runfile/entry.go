@@ -108,12 +108,9 @@ const oldestDriver = 384
 // or newer.
 func (m *Manifest) whyUnknown() string {
 	branch, _, _ := strings.Cut(m.Version, ".")
-	if n, err := strconv.Atoi(branch); err == nil && n < oldestDriver {
-		return fmt.Sprintf(
-			"driver %s is too old: this program reads drivers from %d on",
-			clip(m.Version),
-			oldestDriver,
-		)
+	n, err := strconv.Atoi(branch)
+	if err != nil || n >= oldestDriver {
+		return "this driver needs a newer version of this program"
 	}
-	return "this driver needs a newer version of this program"
+	return fmt.Sprintf("driver %s is too old: this program reads drivers from %d on", clip(m.Version), oldestDriver)
 }

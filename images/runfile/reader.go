@@ -15,6 +15,7 @@ package runfile
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +82,7 @@ func (r *Reader) head() error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the file ends there: %w", ErrHeader)
-		case errors.Is(err, bufio.ErrBufferFull), err == nil && len(text) > maxHeaderLine:
+		case len(text) > maxHeaderLine:
 			return fmt.Errorf("longer than %d bytes: %w", maxHeaderLine, ErrHeader)
 		case err != nil:
 			return err
@@ -90,8 +91,8 @@ func (r *Reader) head() error {
 		if err := r.variable(line); err != nil {
 			return fmt.Errorf("%q %w: %w", clip(line), err, ErrHeader)
 		}
-		r.lines = r.lines + 1
-		r.left = r.left - int64(len(text))
+		r.lines++
+		r.left -= int64(len(text))
 	}
 	if r.skip <= r.lines || !validVersion(r.Version) {
 		return fmt.Errorf(
@@ -132,19 +133,17 @@ func (r *Reader) variable(line string) (err error) {
 // content before it returns. Its error ends the extraction, and Extract returns it, wrapped. Bad
 // content is [ErrPayload], [ErrUnsafe] or [ErrTooLarge]. xz is that of [Unpack].
 func (r *Reader) Extract(xz compression.OpenXZ, add func(Member, io.Reader) error) error {
-	err := r.skipStub()
-	if err == nil {
-		err = Unpack(r.src, xz, false, add)
-	}
-	if err != nil {
-		return fmt.Errorf(
-			"extract NVIDIA driver archive %s for %s: %w",
-			r.Version,
-			r.TargetArch,
-			err,
-		)
+	if err := r.extract(xz, add); err != nil {
+		return fmt.Errorf("extract NVIDIA driver archive %s for %s: %w", r.Version, r.TargetArch, err)
 	}
 	return nil
+}
+
+func (r *Reader) extract(xz compression.OpenXZ, add func(Member, io.Reader) error) error {
+	if err := r.skipStub(); err != nil {
+		return err
+	}
+	return Unpack(r.src, xz, false, add)
 }
 
 // skipStub finds the payload. Like `tail -n +skip`, it counts newlines from the start of the file,
@@ -152,16 +151,11 @@ func (r *Reader) Extract(xz compression.OpenXZ, add func(Member, io.Reader) erro
 func (r *Reader) skipStub() error {
 	for r.lines < r.skip-1 {
 		text, err := r.src.ReadSlice('\n')
-		if err == nil {
-			r.lines++
-		}
-		switch r.left -= int64(len(text)); {
+		r.lines += bytes.Count(text, []byte("\n"))
+		r.left -= int64(len(text))
+		switch {
 		case r.left < 0:
-			return fmt.Errorf(
-				"the payload is not within the first %d bytes: %w",
-				maxStub,
-				ErrTooLarge,
-			)
+			return fmt.Errorf("the payload is not within the first %d bytes: %w", maxStub, ErrTooLarge)
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the file ends before its payload at line %d: %w", r.skip, ErrPayload)
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
@@ -173,9 +167,7 @@ func (r *Reader) skipStub() error {
 
 // validVersion accepts text that is safe in a path: a digit first, then digits, letters, dots,
 // plus, minus and underscore.
-func validVersion(
-	s string,
-) bool {
+func validVersion(s string) bool {
 	return versionShape.MatchString(s) && !strings.Contains(s, "..")
 }
 

@@ -54,12 +54,7 @@ func Unpack(
 	if err != nil {
 		return classify("decompress", err)
 	}
-	err = untar(plain, links, add)
-	if err == nil {
-		// After the end of the tar comes padding, which must be well-formed compressed data too.
-		_, err = io.Copy(io.Discard, plain)
-	}
-	return errors.Join(classify("payload", err), plain.Close())
+	return errors.Join(classify("payload", untar(plain, links, add)), plain.Close())
 }
 
 // untar reads the tar and calls add for each file and link.
@@ -72,7 +67,9 @@ func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
 		case errors.Is(err, io.EOF) && n == 0:
 			return fmt.Errorf("the tar is empty: %w", ErrPayload)
 		case errors.Is(err, io.EOF):
-			return nil
+			// Padding follows, which must be well-formed compressed data too.
+			_, err = io.Copy(io.Discard, r)
+			return err
 		case err != nil:
 			return classify("read the next member", err)
 		case n == maxMembers:
@@ -80,14 +77,15 @@ func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
 		case hdr.Typeflag == tar.TypeXGlobalHeader: // git archive writes the commit there
 			continue
 		}
+		isDir := hdr.Typeflag == tar.TypeDir
 		m, err := member(hdr, links)
-		if err == nil {
-			err = seen.add(m.Name, hdr.Typeflag == tar.TypeDir)
-		}
 		if err != nil {
 			return fmt.Errorf("member %q %w", clip(hdr.Name), err)
 		}
-		if hdr.Typeflag == tar.TypeDir {
+		if err := seen.add(m.Name, isDir); err != nil {
+			return fmt.Errorf("member %q %w", clip(hdr.Name), err)
+		}
+		if isDir {
 			continue
 		}
 		if err := add(m, t); err != nil {
@@ -164,13 +162,13 @@ func cleanName(name string) (string, error) {
 // classify makes damage of the compressed data or the tar an ErrPayload. Other errors, such as
 // those of a disk, stay what they are.
 func classify(what string, err error) error {
-	if err == nil {
-		return nil
-	}
 	for _, damage := range []error{tar.ErrHeader, tar.ErrFieldTooLong, tar.ErrInsecurePath, io.ErrUnexpectedEOF} {
 		if errors.Is(err, damage) && !errors.Is(err, ErrPayload) {
 			return fmt.Errorf("%s: %w: %w", what, err, ErrPayload)
 		}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	return err
 }

@@ -129,8 +129,8 @@ func (c *collector) copy(name string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, io.LimitReader(in, info.Size()))
-	if err == nil && n != info.Size() {
+	_, err = io.CopyN(out, in, info.Size())
+	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s changed while it was copied", name)
 	}
 	return errors.Join(err, out.Chmod(0o644), out.Close())

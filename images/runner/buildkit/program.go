@@ -118,10 +118,7 @@ func (p *program) note(err error) error {
 // explain reads the error of BuildKit's helper, which is only text. It returns nil for other
 // errors.
 func (p *program) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	_, rest, ok := strings.Cut(err.Error(), "] has exited with ")
+	_, rest, ok := strings.Cut(fmt.Sprint(err), "] has exited with ")
 	if !ok {
 		return nil
 	}

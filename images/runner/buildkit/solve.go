@@ -96,18 +96,19 @@ func (d *Daemon) attempt(ctx context.Context, s runner.Step, root *root, dir str
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("step %s: %w", s.Name, cause)
 	}
-	switch failure := blobs.failure(); {
-	case err != nil && failure != nil:
-		err = failure
-	case err != nil:
+	failure := blobs.failure()
+	if err != nil && failure == nil {
 		return d.explain(ctx, s, lines, err)
-	default:
-		err = collect(ctx, received, dir)
-		if err == nil {
-			return nil
-		}
 	}
-	return fmt.Errorf("step %s on buildkitd at %s: %w", s.Name, d.Address, err)
+	if err != nil {
+		err = failure
+	} else {
+		err = collect(ctx, received, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("step %s on buildkitd at %s: %w", s.Name, d.Address, err)
+	}
+	return nil
 }
 
 // printed passes on what the command of a step printed, by the name of its vertex, and whether it

@@ -1,6 +1,7 @@
 package buildkit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,9 +129,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 	f, err := s.open(ctx, l)
 	if err != nil {
 		err = fmt.Errorf("send layer %s: %w", desc.Digest, err)
-		if s.err == nil {
-			s.err = err
-		}
+		s.err = cmp.Or(s.err, err)
 		return nil, err
 	}
 	return blob{f, f, info.Size}, nil
@@ -151,10 +150,8 @@ func (s *store) open(ctx context.Context, l v1.Layer) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = os.Remove(f.Name())
-	if err == nil {
-		_, err = io.Copy(f, rootfs.Cancellable(ctx, rc))
-	}
+	_, err = io.Copy(f, rootfs.Cancellable(ctx, rc))
+	err = errors.Join(err, os.Remove(f.Name()))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -82,9 +82,12 @@ func (t TLS) resolve() (TLS, error) {
 		&t.CA: {"ca.pem", "ca.crt"}, &t.Cert: {"cert.pem", "tls.crt"}, &t.Key: {"key.pem", "tls.key"},
 	} {
 		for _, name := range names {
-			if _, err := os.Stat(filepath.Join(t.Dir, name)); err == nil && *to == "" {
-				*to = filepath.Join(t.Dir, name)
+			file := filepath.Join(t.Dir, name)
+			_, err := os.Stat(file)
+			if err != nil || *to != "" {
+				continue
 			}
+			*to = file
 		}
 		if *to == "" {
 			return t, fmt.Errorf(

@@ -43,10 +43,10 @@ const folderPrefix = "step-"
 // lets it run anything: see Supported.
 func New(work string) (*Runner, error) {
 	work, err := filepath.Abs(work)
-	if err == nil {
-		err = os.MkdirAll(work, 0o755)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(work, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder for the roots of steps: %w", err)
 	}
 	if err := workdir.Sweep(work, folderPrefix); err != nil {

@@ -42,43 +42,35 @@ func innerMain() int {
 	if err != nil {
 		st = status{Setup: err.Error()}
 	}
-	b, err := json.Marshal(st)
-	if err == nil {
-		_, err = report.Write(b)
-	}
-	if err != nil {
+	if json.NewEncoder(report).Encode(st) != nil {
 		return 1
 	}
 	return 0
 }
 
-func innerStep() (status, error) {
+func innerStep() (st status, err error) {
 	if os.Getpid() != 1 {
-		return status{}, errors.New("this is not process 1 of a pid namespace")
+		return st, errors.New("this is not process 1 of a pid namespace")
 	}
 	if err := closeOnExec(); err != nil {
-		return status{}, err
+		return st, err
 	}
 	var c config
-	b, err := io.ReadAll(io.LimitReader(os.NewFile(configFD, "configuration"), maxConfig))
-	if err == nil {
-		err = json.Unmarshal(b, &c)
-	}
-	if err != nil {
-		return status{}, fmt.Errorf("read the configuration: %w", err)
+	in := io.LimitReader(os.NewFile(configFD, "configuration"), maxConfig)
+	if err := json.NewDecoder(in).Decode(&c); err != nil {
+		return st, fmt.Errorf("read the configuration: %w", err)
 	}
 	if err := setUp(c); err != nil {
-		return status{}, err
+		return st, err
 	}
+	st.Ready = true
 	if len(c.Args) == 0 {
-		return status{Ready: true}, nil
+		return st, nil
 	}
 	pid, err := startCommand(c)
 	if err != nil {
-		return status{
-			Ready: true,
-			Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err)),
-		}, nil
+		st.Start = fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))
+		return st, nil
 	}
 	return reap(pid)
 }
@@ -121,7 +113,8 @@ func closeOnExec() error {
 		return fmt.Errorf("list the open files: %w", err)
 	}
 	for _, d := range list {
-		if fd, err := strconv.Atoi(d.Name()); err == nil && fd > 2 {
+		fd, _ := strconv.Atoi(d.Name()) // its name is a number
+		if fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}

@@ -127,30 +127,27 @@ const advice = "run driver-build as root, allow user namespaces (user.max_user_n
 // interpretStatus interprets the status of the inner process, and its exit when there is no status.
 func interpretStatus(raw []byte, waitErr error) (status, error) {
 	var st status
-	if err := json.Unmarshal(raw, &st); err == nil {
-		if !st.Ready {
-			return st, fmt.Errorf(
-				"%w: set up the root: %s: %s",
-				runner.ErrUnavailable,
-				st.Setup,
-				advice,
-			)
-		}
-		return st, nil
+	if json.Unmarshal(raw, &st) != nil {
+		return silent(waitErr)
 	}
-	var exit *exec.ExitError
-	if errors.As(waitErr, &exit) {
-		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return status{Ready: true, Signal: int(ws.Signal())}, nil
-		}
+	if !st.Ready {
+		return st, fmt.Errorf("%w: set up the root: %s: %s", runner.ErrUnavailable, st.Setup, advice)
 	}
-	if waitErr == nil {
-		waitErr = errors.New("exit code 0")
+	return st, nil
+}
+
+// silent is for a process that ended and said nothing: what killed it, killed the step.
+func silent(ended error) (st status, err error) {
+	exit, ok := errors.AsType[*exec.ExitError](ended)
+	if !ok {
+		return st, fmt.Errorf("the process that sets up the root ended without a word: " +
+			"a program that uses this package calls chroot.Init first")
 	}
-	return st, fmt.Errorf(
-		"the process that sets up the root ended without a word: %w: a program that uses this package calls chroot.Init first",
-		waitErr,
-	)
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return status{Ready: true, Signal: int(ws.Signal())}, nil
+	}
+	return st, fmt.Errorf("the process that sets up the root ended without a word: %w: "+
+		"a program that uses this package calls chroot.Init first", ended)
 }
 
 // command describes the inner process: this program in new namespaces. It has no environment and no

@@ -56,12 +56,13 @@ func loopback() error {
 	if err != nil {
 		return err
 	}
+	defer unix.Close(fd)
 	req, err := unix.NewIfreq("lo")
-	if err == nil {
-		req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, unix.Close(fd))
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }
 
 func makeDev(dev string) error {

@@ -60,10 +60,7 @@ func unpack(ctx context.Context, root string, s runner.Step) (output string, err
 			output,
 		)
 	}
-	err = os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = emptyFolder(filepath.Join(root, output))
-	}
+	err = errors.Join(os.MkdirAll(dir, 0o755), emptyFolder(filepath.Join(root, output)))
 	if err != nil {
 		return "", fmt.Errorf("make the output folder: %w", err)
 	}
@@ -116,10 +113,12 @@ func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	// The content has a digest to its end, which can come after the end of the archive.
-	if n, err := io.CopyN(io.Discard, in, maxBytes); err == nil {
-		return fmt.Errorf("more than %d bytes after the end of the archive", n)
-	} else if !errors.Is(err, io.EOF) {
+	n, err := io.Copy(io.Discard, io.LimitReader(in, maxBytes))
+	if err != nil {
 		return err
+	}
+	if n == maxBytes {
+		return fmt.Errorf("more than %d bytes after the end of the archive", n)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
 		return fmt.Errorf(
@@ -182,10 +181,11 @@ func (u *unpacker) hide(at string) error {
 	if !u.own[at] {
 		return os.RemoveAll(at)
 	}
-	if info, err := os.Lstat(at); err == nil && info.IsDir() {
-		return u.hideBelow(at)
+	info, err := os.Lstat(at)
+	if err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // nothing is there
 	}
-	return nil
+	return u.hideBelow(at)
 }
 
 // hideBelow removes what lower layers have in a folder.
