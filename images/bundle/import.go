@@ -91,21 +91,18 @@ func Rename(repository, origin, to string) string {
 
 // rename gives the items their names at the site, and checks these.
 func (t *transfer) rename(context.Context) (err error) {
-	for _, i := range t.bundle.List.Items {
-		i.Repository = Rename(i.Repository, t.bundle.List.Origin, t.To)
-		if err := imagename.CheckRepository(i.Repository); err != nil {
+	parts := slices.Clone(t.bundle.graph.parts)
+	for n := range parts {
+		p := &parts[n]
+		p.Repository = Rename(p.Repository, t.bundle.List.Origin, t.To)
+		err := imagename.CheckRepository(p.Repository)
+		if err != nil {
 			return err
 		}
-		t.result.Done = append(t.result.Done, i)
-	}
-	t.needs, err = collect(t.result.Done, t.bundle.documents, t.bundle.open)
-	if err != nil {
-		return err
-	}
-	for _, p := range t.needs.parts {
+		t.result.Done = append(t.result.Done, p.Item)
 		for _, d := range p.Documents {
-			if err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw); err != nil &&
-				!t.AllowPublic {
+			err := registry.CheckPublicDocument(p.Repository, p.Repository, d.Raw)
+			if err != nil && !t.AllowPublic {
 				return err
 			}
 		}
@@ -113,7 +110,8 @@ func (t *transfer) rename(context.Context) (err error) {
 	for _, b := range t.bundle.List.Blobs {
 		t.total += b.Size
 	}
-	return nil
+	t.needs, err = newGraph(parts)
+	return err
 }
 
 func (t *transfer) parallel(

@@ -50,7 +50,11 @@ func Open(from io.Reader) (*Bundle, error) {
 			return nil, err
 		}
 	}
-	b.graph, err = collect(b.List.Items, b.documents, b.open)
+	parts, err := readParts(b.List.Items, b.documents, b.open)
+	if err != nil {
+		return nil, fault(RuleList, "", "%v", err)
+	}
+	b.graph, err = newGraph(parts)
 	if err != nil {
 		return nil, fault(RuleList, "", "%v", err)
 	}

@@ -58,28 +58,29 @@ func known(blobs []Blob, stocks []Stock) (all []Absent) {
 }
 
 // StockOf returns what a repository has: the blobs of all its tags, and of what belongs to them.
-func StockOf(ctx context.Context, c *registry.Client, repository string) (Stock, error) {
+func StockOf(ctx context.Context, c *registry.Client, repository string) (s Stock, err error) {
 	g := gatherer{client: c, origin: repository, places: map[string]int{}}
 	tags, err := c.ListTags(ctx, repository)
 	if err != nil {
-		return Stock{}, err
+		return s, err
 	}
 	for _, t := range tags {
-		if err := g.artifact(ctx, source{kind: Image, ref: repository + ":" + t}); err != nil {
-			return Stock{}, err
+		err := g.artifact(ctx, source{kind: Image, ref: repository + ":" + t})
+		if err != nil {
+			return s, err
 		}
 	}
+	parts, err := partsOf(g.all)
+	if err != nil {
+		return s, err
+	}
 	blobs := map[Blob]bool{}
-	for _, a := range g.all {
-		all := a.Content.Blobs
-		for _, x := range a.Attachments {
-			all = slices.Concat(all, x.Blobs)
-		}
-		for _, b := range all {
+	for _, p := range parts {
+		for _, b := range p.Blobs {
 			blobs[Blob{b.Desc.Digest, b.Desc.Size}] = true
 		}
 	}
-	s := Stock{repository, slices.AppendSeq([]Blob{}, maps.Keys(blobs))}
+	s = Stock{repository, slices.AppendSeq([]Blob{}, maps.Keys(blobs))}
 	slices.SortFunc(s.Blobs, func(a, b Blob) int { return compareHash(a.Digest, b.Digest) })
 	return s, nil
 }

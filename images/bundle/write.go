@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -45,12 +46,11 @@ type Prepared struct {
 // artifacts make no bundle.
 func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Prepared, err error) {
 	defer failure.Wrap(&err, "make the bundle")
-	s, err := selectAll(artifacts)
+	parts, err := partsOf(artifacts)
 	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
-	open := func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() }
-	g, err := collect(s.items, s.documents, open)
+	g, err := newGraph(parts)
 	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
@@ -58,10 +58,12 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Prepared,
 		Created:   o.Created,
 		Tool:      o.Tool,
 		Origin:    o.Origin,
-		Items:     s.items,
 		Documents: g.documents,
 		Blobs:     g.blobs,
 		Absent:    known(g.blobs, o.Since),
+	}
+	for _, p := range parts {
+		l.Items = append(l.Items, p.Item)
 	}
 	list, err := l.Encode()
 	if err != nil {
@@ -72,11 +74,8 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (p *Prepared,
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range p.List.Documents {
-		p.add(oci.BytesBlob("", s.documents[d.Digest], nil))
-	}
-	for _, b := range p.List.present() {
-		p.add(s.blobs[b.Digest])
+	for _, b := range slices.Concat(l.Documents, l.present()) {
+		p.add(g.content[b.Digest])
 	}
 	for _, m := range p.members {
 		p.Size += oci.MemberSize(m.Blob.Desc.Size)

@@ -93,11 +93,11 @@ func EncodeJSON(value any, indent string) ([]byte, error) {
 func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
 	d := NewDocument(content, mediaType)
 	d.Desc.Annotations = annotations
-	return d.blob()
+	return d.Blob()
 }
 
-// blob returns a document as a blob.
-func (d Document) blob() Blob {
+// Blob returns a document as a blob.
+func (d Document) Blob() Blob {
 	return Blob{
 		Desc: d.Desc,
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil },

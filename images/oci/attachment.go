@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,6 +25,11 @@ type Attachment struct {
 	Blobs    []Blob // layers and config, each once
 	// documents that the manifest names, which is an index then; almost always none
 	Nested []Document
+}
+
+// Content returns everything that belongs to the attachment itself.
+func (a Attachment) Content() *Content {
+	return &Content{Blobs: a.Blobs, Documents: append(slices.Clone(a.Nested), a.Manifest)}
 }
 
 // attached is what the manifest or the index of an attachment says of itself.

@@ -48,11 +48,11 @@ func newGraph() *graph {
 	}
 }
 
-func (g *graph) put(blobs []Blob, documents ...Document) {
-	for _, d := range documents {
-		blobs = append(blobs, d.blob())
+func (g *graph) put(all *Content) {
+	for _, d := range all.Documents {
+		g.blobs[d.Desc.Digest] = d.Blob()
 	}
-	for _, b := range blobs {
+	for _, b := range all.Blobs {
 		g.blobs[b.Desc.Digest] = b
 	}
 }
@@ -66,7 +66,7 @@ func (g *graph) add(t Artifact, tag, fullName string) error {
 	if err != nil {
 		return err
 	}
-	g.put(all.Blobs, all.Documents...)
+	g.put(all)
 	entry, err := all.entry()
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (g *graph) attach(all []Attachment) error {
 			delete(g.blobs, there.Digest) // of an attachment before this one
 			g.index.Manifests[at] = a.entry()
 		}
-		g.put(a.Blobs, append(a.Nested, a.Manifest)...)
+		g.put(a.Content())
 	}
 	return nil
 }
