@@ -58,7 +58,7 @@ func (s System) InsertDeps(
 			return inserted, missing, err
 		}
 		for _, file := range files {
-			if present, err := s.isPresent(nameOfFile(file)); err == nil && present {
+			if present, _ := s.isPresent(nameOfFile(file)); present { //nolint:errcheck // then the load says it
 				continue
 			}
 			record(nameOfFile(file))
@@ -77,10 +77,10 @@ func (s System) InsertDeps(
 
 func (s System) isPresent(name string) (bool, error) {
 	_, err := s.Module(name)
-	if isNotExist(err) {
-		return false, nil
+	if err != nil {
+		return false, ignoreMissing(err)
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // moduleTree is the folder /lib/modules/<release> of one root.
@@ -124,27 +124,27 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 // would end process 1 of the container; it does not tell a module that is missing from a tree that
 // is damaged; and it loads files outside of the tree.
 func (t *moduleTree) read() error {
+	const advice = "run depmod for this kernel"
 	path := filepath.Join(t.dir, "modules.dep")
 	text, err := bounded.Text(path, maxDeps)
+	if err != nil {
+		return fmt.Errorf("read %s: %w; %s", path, err, advice)
+	}
 	for line := range strings.Lines(text) {
 		file, needs, ok := strings.Cut(line, ":")
 		if !ok {
-			err = fmt.Errorf("the line %.80q has no colon", line)
+			return fmt.Errorf("read %s: the line %.80q has no colon; %s", path, line, advice)
 		}
-		t.deps[file], t.known[nameOfFile(file)] = needs, file
+		t.deps[file] = needs
+		t.known[nameOfFile(file)] = file
 	}
-	if err == nil {
-		path = filepath.Join(t.dir, "modules.builtin")
-		text, err = bounded.Text(path, maxDeps)
-		if isNotExist(err) {
-			return nil
-		}
-		for line := range strings.Lines(text) {
-			t.builtin[nameOfFile(strings.TrimSpace(line))] = true
-		}
+	path = filepath.Join(t.dir, "modules.builtin")
+	text, err = bounded.Text(path, maxDeps)
+	if ignoreMissing(err) != nil {
+		return fmt.Errorf("read %s: %w; %s", path, err, advice)
 	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w; run depmod for this kernel", path, err)
+	for line := range strings.Lines(text) {
+		t.builtin[nameOfFile(strings.TrimSpace(line))] = true
 	}
 	return nil
 }

@@ -40,21 +40,19 @@ func (h Holder) String() string {
 		return "module " + h.Kernel + ": references that no visible process accounts for (the kernel itself, such as a console, " +
 			"or a process of another pid namespace: run with hostPID)"
 	}
-	var b strings.Builder
-	b.WriteString("pid " + strconv.Itoa(h.PID) + " (" + h.Command + ")")
+	text := fmt.Sprintf("pid %d (%s)", h.PID, h.Command)
+	place := " in"
 	if h.Container != "" {
-		b.WriteString(" in container " + h.Container[:min(12, len(h.Container))])
+		text += place + " container " + h.Container[:min(12, len(h.Container))]
+		place = ""
 	}
 	if pod := h.PodText(); pod != "" {
-		if h.Container == "" {
-			b.WriteString(" in")
-		}
-		b.WriteString(" pod " + pod)
+		text += place + " pod " + pod
 	}
 	if len(h.Files) > 0 {
-		b.WriteString(": " + strings.Join(h.Files, ", "))
+		text += ": " + strings.Join(h.Files, ", ")
 	}
-	return b.String()
+	return text
 }
 
 // Holds reports whether the holder has a device file of a module open, by the file's usual name
@@ -150,9 +148,11 @@ func (s System) pids() ([]int, error) {
 	}
 	var pids []int
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
-			pids = append(pids, pid)
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
 		}
+		pids = append(pids, pid)
 	}
 	slices.Sort(pids)
 	return pids, nil

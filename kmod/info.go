@@ -52,10 +52,7 @@ func ReadInfo(path string) (Info, error) {
 
 // InfoOf is ReadInfo of the content of a module file, of size bytes.
 func InfoOf(path string, content io.ReaderAt, size int64) (info Info, err error) {
-	content, size, err = plain(content, size)
-	if err == nil {
-		info, err = readInfo(content, size)
-	}
+	info, err = readInfo(content, size)
 	if err != nil {
 		return Info{}, fmt.Errorf("read the module %s: %w", path, err)
 	}
@@ -72,6 +69,10 @@ func nameOfFile(path string) string {
 }
 
 func readInfo(data io.ReaderAt, size int64) (Info, error) {
+	data, size, err := plain(data, size)
+	if err != nil {
+		return Info{}, err
+	}
 	_, raw, err := readModinfo(data, size)
 	if err != nil {
 		return Info{}, err
@@ -94,11 +95,10 @@ func (i *Info) readSignature(data io.ReaderAt, size int64) error {
 		return fmt.Errorf("read the end of the file: %w", err)
 	}
 	i.Signed = damaged || der != nil
-	if d, err := sign.Describe(der); i.Signed && err == nil {
-		i.Signer = d.Issuer
-		i.SigHash = d.Hash
-		i.SigKeyID = sign.Colons(slices.Concat(d.KeyID, d.Serial))
-	}
+	d, _ := sign.Describe(der) //nolint:errcheck // of a damaged one it says nothing
+	i.Signer = d.Issuer
+	i.SigHash = d.Hash
+	i.SigKeyID = sign.Colons(slices.Concat(d.KeyID, d.Serial))
 	return nil
 }
 
@@ -106,20 +106,17 @@ func (i *Info) readSignature(data io.ReaderAt, size int64) error {
 // are 64 bit and little endian.
 func readModinfo(data io.ReaderAt, size int64) (f *elffile.File, text []byte, err error) {
 	f, err = elffile.Read(data, size)
-	if err == nil && (!f.Relocatable || f.Bits != 64) {
-		err = fmt.Errorf(
-			"an ELF file of %d bits (relocatable: %t), not a relocatable one of 64 bits",
-			f.Bits,
-			f.Relocatable,
-		)
-	}
-	if err == nil {
-		text, err = f.Section(".modinfo", maxModinfo)
-	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	return f, text, err
+	if !f.Relocatable || f.Bits != 64 {
+		return nil, nil, fmt.Errorf("%w: not a relocatable ELF file of 64 bits", ErrFormat)
+	}
+	text, err = f.Section(".modinfo", maxModinfo)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return f, text, nil
 }
 
 // parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a
@@ -184,19 +181,11 @@ func (i Info) CheckParams(params []string) error {
 		if i.hasParam(name) {
 			continue
 		}
+		hint := "the names it has are shown by modinfo -p " + i.Name
 		if nearest := i.nearest(name); nearest != "" {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"module %s has no parameter %s: did you mean %s?",
-					i.Name,
-					name,
-					nearest,
-				),
-			)
-		} else {
-			errs = append(errs, fmt.Errorf("module %s has no parameter %s: the names it has are shown by modinfo -p %s", i.Name, name, i.Name))
+			hint = "did you mean " + nearest + "?"
 		}
+		errs = append(errs, fmt.Errorf("module %s has no parameter %s: %s", i.Name, name, hint))
 	}
 	return errors.Join(errs...)
 }
@@ -217,9 +206,6 @@ func (i Info) nearest(name string) string {
 func (i Info) hasParam(name string) bool {
 	name = ModuleName(name)
 	if name == "async_probe" || name == "dyndbg" {
-		return true
-	}
-	if _, ok := i.Params[name]; ok {
 		return true
 	}
 	for have := range i.Params {
@@ -248,19 +234,25 @@ func ReadLinkage(path string) (l Linkage, err error) {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
 	defer file.Close()
-	content, size, err := plain(file, size)
+	l, err = readLinkage(file, size)
 	if err != nil {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func readLinkage(content io.ReaderAt, size int64) (l Linkage, err error) {
+	content, size, err = plain(content, size)
+	if err != nil {
+		return l, err
 	}
 	f, raw, err := readModinfo(content, size)
-	if err == nil {
-		l.Exports, err = Exports(f)
-		if err != nil {
-			err = fmt.Errorf("%w: %w", ErrFormat, err)
-		}
-	}
 	if err != nil {
-		return l, fmt.Errorf("read the module %s: %w", path, err)
+		return l, err
+	}
+	l.Exports, err = Exports(f)
+	if err != nil {
+		return l, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	l.Depends = parseModinfo(raw).Depends
 	for entry := range strings.SplitSeq(string(raw), "\x00") {

@@ -99,3 +99,11 @@ func optional(path string) string {
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// ignoreMissing returns nil for what does not exist.
+func ignoreMissing(err error) error {
+	if isNotExist(err) {
+		return nil
+	}
+	return err
+}

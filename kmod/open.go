@@ -75,12 +75,19 @@ func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// IsFile reports whether a path leads to a regular file.
+func IsFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // Within follows path inside root as if root were "/": absolute links start at root, and ".." does
 // not leave it. The result is an existing path below root without links.
 func Within(root, path string) (string, error) {
 	inside, err := fs.RootPath(root, path)
-	if err == nil {
-		_, err = os.Lstat(inside)
+	if err != nil {
+		return inside, err
 	}
+	_, err = os.Lstat(inside)
 	return inside, err
 }

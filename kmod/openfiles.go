@@ -44,9 +44,11 @@ func (s System) devices() (*deviceTable, error) {
 		if len(f) != 2 || !isNVIDIAModule(f[1]) {
 			continue
 		}
-		if major, err := strconv.ParseUint(f[0], 10, 32); err == nil {
-			t.majors[uint32(major)] = moduleOfDevice(f[1])
+		major, err := strconv.ParseUint(f[0], 10, 32)
+		if err != nil {
+			continue
 		}
+		t.majors[uint32(major)] = moduleOfDevice(f[1])
 	}
 	return t, nil
 }
@@ -79,8 +81,8 @@ func (t *deviceTable) module(rdev uint64) (string, bool) {
 			"device",
 			"driver",
 		)
-		driver, err := os.Readlink(link)
-		return "nvidia_drm", err == nil && filepath.Base(driver) == "nvidia"
+		driver, _ := os.Readlink(link) //nolint:errcheck // then it is not NVIDIA's
+		return "nvidia_drm", filepath.Base(driver) == "nvidia"
 	}
 	module, ok := t.majors[major]
 	return module, ok
@@ -163,7 +165,8 @@ func (p processScan) links() map[string]string {
 	names, _ := d.Readdirnames(maxFiles) //nolint:errcheck // an empty list is io.EOF, a process that ended ESRCH
 	links := map[string]string{}
 	for _, n := range names {
-		if target, err := os.Readlink(p.dir + "/fd/" + n); err == nil && strings.HasPrefix(target, "/") {
+		target, _ := os.Readlink(p.dir + "/fd/" + n) //nolint:errcheck // closed meanwhile
+		if strings.HasPrefix(target, "/") {
 			links[n] = target
 		}
 	}

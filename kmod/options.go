@@ -2,7 +2,6 @@ package kmod
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -153,10 +152,12 @@ var optionsLine = lazyregexp.New(`^[ \t]*options[ \t]+([^ \t]+)(.*)$`)
 // readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that
 // name in a later folder.
 func readConfig(path string) (string, error) {
-	if st, err := os.Stat(path); err == nil && st.Mode().Type() == fs.ModeDevice|fs.ModeCharDevice {
+	text, err := bounded.Text(path, maxConfig)
+	target, _ := filepath.EvalSymlinks(path) //nolint:errcheck // then it is not this one
+	if target == os.DevNull {
 		return "", nil
 	}
-	return bounded.Text(path, maxConfig)
+	return text, err
 }
 
 type configLine struct {

@@ -75,26 +75,16 @@ func checkParam(p string) error {
 
 // joinParams returns the text that the kernel takes for "name=value" parameters.
 func joinParams(params []string) (string, error) {
-	var b strings.Builder
+	var words []string
 	var errs []error
-	for i, p := range params {
-		if err := checkParam(p); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		name, value, assigned := strings.Cut(p, "=")
-		switch {
-		case !assigned:
-			b.WriteString(name)
+	for _, p := range params {
+		errs = append(errs, checkParam(p))
+		name, value, _ := strings.Cut(p, "=")
 		// The kernel's isspace takes bytes of Latin 1.
-		case strings.ContainsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r >= 0x80 }):
-			b.WriteString(name + `="` + value + `"`)
-		default:
-			b.WriteString(p)
+		if strings.ContainsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r >= 0x80 }) {
+			p = name + `="` + value + `"`
 		}
+		words = append(words, p)
 	}
-	return b.String(), errors.Join(errs...)
+	return strings.Join(words, " "), errors.Join(errs...)
 }

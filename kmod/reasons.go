@@ -2,13 +2,11 @@
 
 package kmod
 
-import "golang.org/x/sys/unix"
-
 // reason is one way in which a load fails. The first one that matches counts.
 type reason struct {
-	errnos   []unix.Errno // any number matches when empty
-	phrase   string       // text in the kernel's log; "" always matches
-	quote    bool         // the explanation quotes the log
+	errnos   string // their names; any number matches when empty
+	phrase   string // text in the kernel's log; "" always matches
+	quote    bool   // the explanation quotes the log
 	why, fix string
 }
 
@@ -25,29 +23,29 @@ const (
 // NVIDIA's drivers 418 to 580. The ones about signatures were observed on Debian's 6.1 with and
 // without Secure Boot.
 var reasons = []reason{
-	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOKEY}, "unsigned module is rejected", false,
+	{"EKEYREJECTED ENOKEY", "unsigned module is rejected", false,
 		"the module is not signed, and this kernel takes only signed ones (Secure Boot or module.sig_enforce)", fixUnsigned},
-	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOKEY}, "unavailable key is rejected", false,
+	{"EKEYREJECTED ENOKEY", "unavailable key is rejected", false,
 		"the module is signed with a key that this kernel does not know", fixKey},
-	{[]unix.Errno{unix.EKEYREJECTED, unix.ENOPKG}, "unsupported crypto is rejected", false,
+	{"EKEYREJECTED ENOPKG", "unsupported crypto is rejected", false,
 		"the module is signed with a hash or cipher that this kernel does not have at hand", "sign it with the hash that the kernel " +
 			"names in CONFIG_MODULE_SIG_HASH (sha256 is always a good choice), or load the kernel's module for it (sha512_generic)"},
 	{
-		[]unix.Errno{unix.ENOPKG},
+		"ENOPKG",
 		"",
 		false,
 		"the module is signed with a hash or cipher that this kernel does not have",
 		"sign it with sha256",
 	},
 	{
-		[]unix.Errno{unix.ENOKEY},
+		"ENOKEY",
 		"",
 		false,
 		"the module is not signed, or with a key that this kernel does not know",
 		fixUnsigned,
 	},
 	{
-		[]unix.Errno{unix.EKEYREJECTED},
+		"EKEYREJECTED",
 		"",
 		false,
 		"the module's signature does not fit its content: it was changed after it was signed " +
@@ -55,82 +53,82 @@ var reasons = []reason{
 		"take the module from its source again, or sign it again",
 	},
 	{
-		[]unix.Errno{unix.EBADMSG},
+		"EBADMSG",
 		"",
 		false,
 		"the module's signature is damaged",
 		"take the module from its source again, or sign it again",
 	},
 	{
-		[]unix.Errno{unix.EPERM},
+		"EPERM",
 		"Lockdown:",
 		true,
 		"the kernel is locked down and takes only modules with a valid signature",
 		fixUnsigned,
 	},
 	{
-		[]unix.Errno{unix.EPERM, unix.EACCES},
+		"EPERM EACCES",
 		"LoadPin:",
 		true,
 		"this kernel takes modules only from one read-only file system (LoadPin)",
 		"put the modules there, or start the machine with loadpin.enforce=0",
 	},
 	{
-		[]unix.Errno{unix.EPERM},
+		"EPERM",
 		"is blacklisted",
 		true,
 		"the kernel's command line forbids this module",
 		"take it out of module_blacklist= there, and restart the machine",
 	},
-	{[]unix.Errno{unix.EPERM, unix.EACCES}, "", false, "this process may not load modules",
+	{"EPERM EACCES", "", false, "this process may not load modules",
 		"run the container privileged (CAP_SYS_MODULE), without a seccomp, AppArmor or SELinux rule that forbids it"},
 
-	{nil, "invalid for parameter", true, "the module does not take a parameter's value", fixParam},
+	{"", "invalid for parameter", true, "the module does not take a parameter's value", fixParam},
 	{
-		nil,
+		"",
 		"too large for parameter",
 		true,
 		"the module does not take a parameter's value",
 		fixParam,
 	},
-	{nil, "version magic", true, "the module was compiled for another kernel", fixRebuild},
+	{"", "version magic", true, "the module was compiled for another kernel", fixRebuild},
 	{
-		nil,
+		"",
 		"disagrees about version of symbol",
 		true,
 		"the module was compiled against another kernel, or another build of the modules it uses",
 		"unload the other version first; " + fixRebuild + ", all of one driver and flavour",
 	},
 	{
-		nil,
+		"",
 		"exports duplicate symbol",
 		true,
 		"another copy of the same module is loaded under another name",
 		"unload that one first",
 	},
 	{
-		nil,
+		"",
 		"Unknown symbol",
 		true,
 		"the module needs a symbol that is not in this kernel or not loaded yet",
 		"load the modules that it depends on first, all of one driver and flavour; " + fixRebuild,
 	},
 	{
-		[]unix.Errno{unix.EINVAL},
+		"EINVAL",
 		" BTF",
 		true,
 		"the module's type information does not fit this kernel",
 		fixRebuild,
 	},
 	{
-		[]unix.Errno{unix.ENOEXEC},
+		"ENOEXEC",
 		"",
 		false,
 		"the kernel does not take the file's format: it was compiled for another kernel, or is damaged",
 		fixRebuild,
 	},
 	{
-		[]unix.Errno{unix.ENOENT},
+		"ENOENT",
 		"",
 		false,
 		"the module needs a symbol that is not in this kernel or not loaded yet",
@@ -138,35 +136,35 @@ var reasons = []reason{
 	},
 
 	{
-		nil,
+		"",
 		"Legacy drivers",
 		true,
 		"this driver no longer supports the GPU",
 		"use an image with the legacy driver branch that is named",
 	},
 	{
-		nil,
+		"",
 		"supported by open",
 		true,
 		"the open kernel modules do not support this GPU",
 		"use the proprietary flavour",
 	},
 	{
-		nil,
+		"",
 		"does not include the required GPU System Processor",
 		true,
 		"the open kernel modules do not support this GPU",
 		"use the proprietary flavour",
 	},
 	{
-		nil,
+		"",
 		"is not supported by the NVIDIA",
 		true,
 		"this driver does not know the GPU",
 		"use an image with a newer driver",
 	},
 	{
-		nil,
+		"",
 		"fallen off the bus",
 		true,
 		"the GPU does not answer",
@@ -174,37 +172,37 @@ var reasons = []reason{
 			"its slot or its power supply is broken",
 	},
 	{
-		nil,
+		"",
 		"already bound to",
 		true,
 		"another driver has the GPU",
 		"take the GPU from that driver (unbind it, and keep it from binding at boot)",
 	},
-	{nil, "probe routine was not called", true, "another driver has the GPU",
+	{"", "probe routine was not called", true, "another driver has the GPU",
 		"take the GPU from that driver (nouveau, vfio-pci, pci-stub: see /sys/bus/pci/devices/*/driver)"},
 	{
-		[]unix.Errno{unix.ENODEV},
+		"ENODEV",
 		"No NVIDIA GPU found",
 		false,
 		"this machine has no NVIDIA GPU",
 		"run the driver only where lspci -d 10de: shows one",
 	},
 	{
-		[]unix.Errno{unix.ENODEV},
+		"ENODEV",
 		"No NVIDIA graphics adapter found",
 		false,
 		"this machine has no NVIDIA GPU",
 		"run the driver only where lspci -d 10de: shows one",
 	},
 	{
-		nil,
+		"",
 		"assigned to your NVIDIA device is invalid",
 		true,
 		"the firmware gave the GPU no usable memory window",
 		"switch on Above 4G Decoding in the machine's firmware, or start the kernel with pci=realloc",
 	},
 	{
-		[]unix.Errno{unix.ENODEV},
+		"ENODEV",
 		"",
 		true,
 		"the driver found no GPU that it can serve",
@@ -212,42 +210,42 @@ var reasons = []reason{
 	},
 
 	{
-		nil,
+		"",
 		"vmap allocation for size",
 		true,
 		"the kernel has no address space left for the module",
 		"restart the machine",
 	},
 	{
-		[]unix.Errno{unix.ENOMEM},
+		"ENOMEM",
 		"",
 		false,
 		"the kernel has no memory for the module",
 		"free memory on the machine",
 	},
 	{
-		[]unix.Errno{unix.ENOSYS, unix.EOPNOTSUPP},
+		"ENOSYS EOPNOTSUPP",
 		"",
 		false,
 		"this kernel was built without loadable modules",
 		"use another kernel",
 	},
 	{
-		[]unix.Errno{unix.EBUSY},
+		"EBUSY",
 		"",
 		false,
 		"a module of this name is starting or stopping right now",
 		"try again; when that does not help restart the machine",
 	},
 	{
-		[]unix.Errno{unix.ETXTBSY},
+		"ETXTBSY",
 		"",
 		false,
 		"another process is still writing the module's file",
 		"try again when it is complete",
 	},
 	{
-		[]unix.Errno{unix.EINVAL},
+		"EINVAL",
 		"",
 		true,
 		"the module did not like its parameters, or does not fit the modules that are loaded",

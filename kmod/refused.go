@@ -60,7 +60,7 @@ func (e *RefusedError) Reason() string {
 	}
 	text := joinMessages(e.Kernel)
 	for _, r := range reasons {
-		if len(r.errnos) > 0 && !slices.Contains(r.errnos, e.Errno) {
+		if r.errnos != "" && !slices.Contains(strings.Fields(r.errnos), unix.ErrnoName(e.Errno)) {
 			continue
 		}
 		quote, found := findSentence(text, r.phrase)
@@ -78,15 +78,16 @@ func (e *RefusedError) Reason() string {
 // joinMessages joins log lines into one text: the lines of one message of the driver form one line,
 // every other line stays alone.
 func joinMessages(lines []string) string {
-	var driver, rest strings.Builder
+	driver := ""
+	rest := ""
 	for _, line := range lines {
 		if _, text, ok := strings.Cut(line, "NVRM:"); ok {
-			driver.WriteString(" " + strings.Join(strings.Fields(text), " "))
+			driver += " " + strings.Join(strings.Fields(text), " ")
 		} else {
-			rest.WriteString("\n" + line)
+			rest += "\n" + line
 		}
 	}
-	return driver.String() + rest.String()
+	return driver + rest
 }
 
 // findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,11 +57,12 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 	if err := k.check(); err != nil {
 		return nil, err
 	}
-	m, err := readManifest(filepath.Join(c.Dir, k.String()))
-	if err == nil && m.Key.String() != k.String() {
-		err = corrupt("it is the entry of another key")
-	}
-	return c.verify(ctx, k.String(), m, err)
+	return c.verify(ctx, k.String(), func(have Key) error {
+		if have.String() != k.String() {
+			return corrupt("it is the entry of another key")
+		}
+		return nil
+	})
 }
 
 // Find returns the most recently used set whose key matches. It moves damaged ones aside and skips
@@ -74,18 +74,20 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 	}
 	var bad error
 	for _, e := range entries {
-		m, err := readManifest(filepath.Join(c.Dir, e.name))
-		if err == nil && !match(m.Key) {
-			continue
+		set, err := c.verify(ctx, e.name, func(have Key) error {
+			if !match(have) {
+				return errOther
+			}
+			return nil
+		})
+		_, damaged := errors.AsType[*CorruptError](err)
+		switch {
+		case errors.Is(err, errOther):
+		case damaged || errors.Is(err, ErrMiss):
+			bad = err
+		default:
+			return set, err
 		}
-		set, err := c.verify(ctx, e.name, m, err)
-		if err == nil {
-			return set, nil
-		}
-		if _, damaged := errors.AsType[*CorruptError](err); !damaged && !errors.Is(err, ErrMiss) {
-			return nil, err
-		}
-		bad = err
 	}
 	if bad != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrMiss, bad)
@@ -95,21 +97,27 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 
 // Keys returns the keys of all sets. It reads manifests only, no modules, and moves nothing aside.
 func (c Cache) Keys() (keys []Key) {
-	entries, err := c.entries()
+	entries, _ := c.entries() //nolint:errcheck // what cannot be listed has no keys
 	for _, e := range entries {
-		if m, merr := readManifest(filepath.Join(c.Dir, e.name)); err == nil && merr == nil {
-			keys = append(keys, m.Key)
+		m, err := readManifest(filepath.Join(c.Dir, e.name))
+		if err != nil {
+			continue
 		}
+		keys = append(keys, m.Key)
 	}
 	return keys
 }
 
-// verify completes readManifest: it compares the bytes of the modules, moves a damaged entry aside,
-// and marks a whole one as used now.
-func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) (*Set, error) {
+// errOther says that an entry is not one that is looked for.
+var errOther = errors.New("another key")
+
+// verify reads an entry whose key is right, compares the bytes of its modules, moves a damaged entry
+// aside, and marks a whole one as used now.
+func (c Cache) verify(ctx context.Context, name string, right func(Key) error) (*Set, error) {
 	dir := filepath.Join(c.Dir, name)
-	if err == nil {
-		err = m.verify(ctx, dir)
+	m, err := readEntry(ctx, dir, right)
+	if errors.Is(err, errOther) {
+		return nil, err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Lstat(dir); statErr != nil {
@@ -135,6 +143,18 @@ func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) 
 	return m.set(dir), nil
 }
 
+func readEntry(ctx context.Context, dir string, right func(Key) error) (*manifest, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = right(m.Key)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.verify(ctx, dir)
+}
+
 type entry struct {
 	name string
 	used time.Time
@@ -142,15 +162,11 @@ type entry struct {
 
 // entries returns the folders of the cache, the most recently used first.
 func (c Cache) entries() ([]entry, error) {
-	var list []fs.DirEntry
-	dir, err := os.Open(c.Dir)
-	if err == nil {
-		defer dir.Close()
-		list, err = dir.ReadDir(maxEntries)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
+	list, err := os.ReadDir(c.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the cached modules: %w", err)
 	}
+	list = list[:min(len(list), maxEntries)]
 	var all []entry
 	for _, e := range list {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {

@@ -6,8 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ var errNotMade = errors.New("make succeeded, but made no ")
 func (c *compile) strip(ctx context.Context, from, name string) (File, error) {
 	made := filepath.Join(from, name+".ko")
 	to := filepath.Join(c.dir, scratchModules, name+".ko")
-	if !isFile(made) {
+	if !kmod.IsFile(made) {
 		return File{}, fmt.Errorf("%w%s.ko", errNotMade, name)
 	}
 	path := c.searchPath()
@@ -124,10 +123,14 @@ func (f File) checkMachine(arch string) error {
 	}
 	defer in.Close()
 	file, err := elffile.Read(in, f.Size)
-	if want, _ := distros.LookupArch(arch); err == nil && file.Machine != want.Machine {
-		err = fmt.Errorf("%s.ko: the module is for %s, not %s", f.Name, file.Machine, arch)
+	if err != nil {
+		return err
 	}
-	return err
+	want, _ := distros.LookupArch(arch)
+	if file.Machine != want.Machine {
+		return fmt.Errorf("%s.ko: the module is for %s, not %s", f.Name, file.Machine, arch)
+	}
+	return nil
 }
 
 // readFile returns the description of a finished module.
@@ -146,11 +149,7 @@ func readFile(name, path string) (File, error) {
 // Digest is the sha256 of a file, in hexadecimal, and its size.
 func Digest(path string) (sum string, size int64, err error) {
 	h := sha256.New()
-	f, err := os.Open(path)
-	if err == nil {
-		defer f.Close()
-		size, err = io.Copy(h, f)
-	}
+	size, err = readAll(context.Background(), path, h, math.MaxInt64)
 	if err != nil {
 		return "", 0, fmt.Errorf("read %s: %w", path, err)
 	}

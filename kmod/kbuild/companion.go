@@ -122,7 +122,7 @@ func (c *compile) companion(ctx context.Context, companion Companion) (File, err
 		return File{}, fmt.Errorf("no companion of this name is known: %w", os.ErrInvalid)
 	}
 	nvidia := filepath.Join(c.dir, scratchSource, "nvidia")
-	if !isFile(filepath.Join(nvidia, "nv-p2p.h")) {
+	if !kmod.IsFile(filepath.Join(nvidia, "nv-p2p.h")) {
 		return File{}, unfit("the sources of driver %s have no nvidia/nv-p2p.h", c.Driver)
 	}
 	source := c.copyOf(companion)

@@ -32,7 +32,7 @@ func TestManifestCompanions(t *testing.T) {
 		{func(m *manifest) { m.Omitted[0].Reason = "" }, `a bad reason for the missing module "gdrdrv"`},
 		{func(m *manifest) { m.Omitted[0].Reason = strings.Repeat("x", maxReason+1) }, "a bad reason"},
 		{func(m *manifest) { m.Omitted[0].Module = "../gdrdrv" }, "a bad reason"},
-		{func(m *manifest) { m.Omitted = make([]Omission, maxCompanions+1) }, "reasons for 9"},
+		{func(m *manifest) { m.Omitted = make([]Omission, maxCompanions+1) }, "has schema 1"},
 		{func(m *manifest) { m.Key.Companions = make([]string, maxCompanions+1) }, "9 companions"},
 	} {
 		m := whole()

@@ -85,10 +85,9 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 		if err != nil {
 			toRemove = append(toRemove, scratchModules)
 		}
-		for _, name := range toRemove {
-			if removed := os.RemoveAll(filepath.Join(dir, name)); err == nil && removed != nil {
-				err = fmt.Errorf("clean up after the compile: %w", removed)
-			}
+		removed := removeAll(dir, toRemove)
+		if removed != nil {
+			err = errors.Join(err, fmt.Errorf("clean up after the compile: %w", removed))
 		}
 	}()
 	log, err := os.Create(j.Log)
@@ -121,6 +120,14 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	return set, nil
 }
 
+// removeAll removes what some names in a folder lead to.
+func removeAll(dir string, names []string) (err error) {
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	return err
+}
+
 // tell reports how far the compile is, if that is known.
 func (c *compile) tell(done int, what string) {
 	if c.Progress != nil && c.total > 0 {
@@ -149,14 +156,15 @@ func prepare(work string) (dir string, unlock func(), err error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = ErrBusy
 	}
-	for _, name := range []string{scratchSource, scratchCompanions, scratchModules, scratchTemp} {
-		if err == nil {
-			err = os.RemoveAll(filepath.Join(dir, name))
-		}
+	if err != nil {
+		unlock()
+		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
 	}
-	if err == nil {
-		err = errors.Join(os.Mkdir(filepath.Join(dir, scratchModules), 0o755), os.Mkdir(filepath.Join(dir, scratchTemp), 0o755))
-	}
+	err = errors.Join(
+		removeAll(dir, []string{scratchSource, scratchCompanions, scratchModules, scratchTemp}),
+		os.Mkdir(filepath.Join(dir, scratchModules), 0o755),
+		os.Mkdir(filepath.Join(dir, scratchTemp), 0o755),
+	)
 	if err != nil {
 		unlock()
 		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testkit/kbuildtest"
 	"github.com/driver-container/driver-container/ci/testkit/require"
 	"github.com/driver-container/driver-container/ci/testkit/testfile"
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
@@ -178,7 +179,7 @@ func TestCompileStop(t *testing.T) {
 	cause := errors.New("SIGTERM")
 	var begin time.Time
 	go func() {
-		for !isFile(filepath.Join(b.kos, "child")) {
+		for !kmod.IsFile(filepath.Join(b.kos, "child")) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		begin = time.Now()

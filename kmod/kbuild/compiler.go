@@ -195,10 +195,9 @@ func compilers(path string) []string {
 // "x86_64-cros-linux-gnu-", where they have that of the compiler and there is no plain ld in path.
 func toolPrefix(compiler, path string) string {
 	prefix, _, _ := strings.Cut(filepath.Base(compiler), "gcc")
-	if _, err := find("ld", path); err == nil || prefix == "" || prefix == filepath.Base(compiler) {
-		return ""
-	}
-	if _, err := find(prefix+"ld", path); err != nil {
+	_, plain := find("ld", path)
+	_, own := find(prefix+"ld", path)
+	if plain == nil || own != nil || prefix == filepath.Base(compiler) {
 		return ""
 	}
 	return prefix

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
@@ -97,7 +99,7 @@ func (j Job) check() ([]string, error) {
 		}
 	}
 	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh"} {
-		if !isFile(filepath.Join(j.Source, name)) {
+		if !kmod.IsFile(filepath.Join(j.Source, name)) {
 			return nil, sourceError(j.Source, fmt.Errorf("%s: %w", name, fs.ErrNotExist))
 		}
 	}
@@ -172,8 +174,7 @@ func searchPath(first string) string {
 func find(program, path string) (string, error) {
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, program)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() &&
-			info.Mode()&0o111 != 0 {
+		if kmod.IsFile(file) && unix.Access(file, unix.X_OK) == nil {
 			return file, nil
 		}
 	}
@@ -183,9 +184,4 @@ func find(program, path string) (string, error) {
 		path,
 		fs.ErrNotExist,
 	)
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

@@ -77,10 +77,13 @@ func readManifest(dir string) (*manifest, error) {
 // alone can have an effect or no end.
 func regular(path string) error {
 	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = corrupt("%s is no regular file", filepath.Base(path))
+	if err != nil {
+		return err
 	}
-	return err
+	if !info.Mode().IsRegular() {
+		return corrupt("%s is no regular file", filepath.Base(path))
+	}
+	return nil
 }
 
 func parseManifest(raw []byte) (*manifest, error) {
@@ -92,22 +95,15 @@ func parseManifest(raw []byte) (*manifest, error) {
 	if sum := sha256.Sum256(s.Manifest); hex.EncodeToString(sum[:]) != s.SHA256 {
 		return nil, corrupt("%s does not match its own digest", ManifestName)
 	}
-	err := strict(s.Manifest, &m)
-	if err == nil {
-		err = m.Key.check()
+	if err := strict(s.Manifest, &m); err != nil {
+		return nil, corrupt("%s: %v", ManifestName, err)
 	}
-	if err != nil {
+	if err := m.Key.check(); err != nil {
 		return nil, corrupt("%s: %v", ManifestName, err)
 	}
 	if m.Schema != manifestSchema || len(m.Modules) == 0 || len(m.Modules) > maxSetModules ||
 		len(m.Omitted) > maxCompanions {
-		return nil, corrupt(
-			"%s has schema %d, %d modules and reasons for %d",
-			ManifestName,
-			m.Schema,
-			len(m.Modules),
-			len(m.Omitted),
-		)
+		return nil, corrupt("%s has schema %d and %d modules", ManifestName, m.Schema, len(m.Modules))
 	}
 	left := int64(maxSet)
 	for _, f := range m.Modules {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,13 +27,11 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 		return fail(fmt.Errorf("a set of %d modules", len(s.Modules)))
 	}
 	there, err := c.Get(ctx, s.Key)
-	if _, damaged := errors.AsType[*CorruptError](err); err != nil && !damaged &&
-		!errors.Is(err, ErrMiss) {
+	_, damaged := errors.AsType[*CorruptError](err)
+	if err != nil && !damaged && !errors.Is(err, ErrMiss) {
 		return fail(err)
 	}
-	lacks := func(f File) bool { _, ok := there.File(f.Name); return !ok }
-	if err == nil && !slices.ContainsFunc(s.Modules, lacks) &&
-		bytes.Equal(there.Certificate, s.Certificate) {
+	if there.holds(s) {
 		return there, nil
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -42,18 +41,34 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	if err != nil {
 		return fail(err)
 	}
-	m, err := writeEntry(ctx, temp, s)
 	dir := filepath.Join(c.Dir, s.Key.String())
-	if _, there := os.Lstat(dir); err == nil && there == nil {
-		err = c.remove(s.Key.String())
+	m, err := writeEntry(ctx, temp, s)
+	if err != nil {
+		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
-	if err == nil {
-		err = errors.Join(os.Rename(temp, dir), syncDir(c.Dir))
-	}
+	err = errors.Join(ignoreMissing(c.remove(s.Key.String())), os.Rename(temp, dir), syncDir(c.Dir))
 	if err != nil {
 		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
 	return m.set(dir), nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// holds reports whether a set has the modules of another one, and its signer.
+func (s *Set) holds(other *Set) bool {
+	if s == nil || !bytes.Equal(s.Certificate, other.Certificate) {
+		return false
+	}
+	return !slices.ContainsFunc(other.Modules, func(f File) bool {
+		_, ok := s.File(f.Name)
+		return !ok
+	})
 }
 
 // writeEntry fills dir, the manifest last.

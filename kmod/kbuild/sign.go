@@ -28,23 +28,34 @@ func (s *Set) Sign(
 	}
 	for _, f := range s.Modules {
 		to := filepath.Join(work, f.Name+".ko")
-		der, err := signature(ctx, f)
-		if err == nil {
-			err = sign.Attach(ctx, f.Path, to, der)
-		}
-		if err == nil {
-			_, err = sign.VerifyFile(ctx, to, []*x509.Certificate{cert})
-		}
+		copied, err := f.sign(ctx, to, cert, signature)
 		if err != nil {
 			return nil, fmt.Errorf("sign %s of %s: %w", f.Name, s.Key, err)
-		}
-		copied, err := readFile(f.Name, to)
-		if err != nil {
-			return nil, err
 		}
 		signed.Modules = append(signed.Modules, copied)
 	}
 	return signed, nil
+}
+
+func (f File) sign(
+	ctx context.Context,
+	to string,
+	cert *x509.Certificate,
+	signature func(context.Context, File) ([]byte, error),
+) (File, error) {
+	der, err := signature(ctx, f)
+	if err != nil {
+		return f, err
+	}
+	err = sign.Attach(ctx, f.Path, to, der)
+	if err != nil {
+		return f, err
+	}
+	_, err = sign.VerifyFile(ctx, to, []*x509.Certificate{cert})
+	if err != nil {
+		return f, err
+	}
+	return readFile(f.Name, to)
 }
 
 // SigningCertificate is the certificate of the set's signatures; nil when there is none, or when it

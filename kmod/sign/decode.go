@@ -71,10 +71,14 @@ func (s signerInfo) keyID() []byte {
 // hash returns the hash that the signature was made with; false when the hash or the kind of key is
 // unknown.
 func (s signerInfo) hash() (algorithm, bool) {
-	digest := s.Digest.Algorithm
+	a, known := algorithmOf(s.Digest.Algorithm)
+	return a, known && s.kind() != s.Algorithm.Algorithm.String()
+}
+
+func algorithmOf(digest asn1.ObjectIdentifier) (a algorithm, known bool) {
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.oid.Equal(digest) })
-	if i < 0 || s.kind() == s.Algorithm.Algorithm.String() {
-		return algorithm{}, false
+	if i < 0 {
+		return a, false
 	}
 	return algorithms[i], true
 }

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -47,14 +48,11 @@ func Describe(der []byte) (Description, error) {
 	if issuer != nil {
 		d.Issuer = commonName(issuer)
 	}
-	for _, a := range algorithms {
-		if a.oid.Equal(digest) {
-			d.Hash = a.name
-		}
+	a, known := algorithmOf(digest)
+	if known {
+		d.Hash = a.name
 	}
-	if name := otherHashes[d.Hash]; name != "" {
-		d.Hash = name
-	}
+	d.Hash = cmp.Or(otherHashes[d.Hash], d.Hash)
 	return d, nil
 }
 

@@ -51,12 +51,13 @@ var algorithms = []algorithm{
 func ParseHash(name string) (crypto.Hash, error) {
 	var names []string
 	for _, a := range algorithms {
-		if !a.weak && a.name == name {
+		if a.weak {
+			continue
+		}
+		if a.name == name {
 			return a.hash, nil
 		}
-		if !a.weak {
-			names = append(names, a.name)
-		}
+		names = append(names, a.name)
 	}
 	return 0, fmt.Errorf(
 		"sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too",

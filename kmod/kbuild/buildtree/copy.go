@@ -113,11 +113,11 @@ func copyAll(
 	}
 	defer dst.Close()
 	return fs.WalkDir(src.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
 		if err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		switch e.Type() {
 		case fs.ModeDir:
@@ -125,14 +125,11 @@ func copyAll(
 		case 0:
 			err = copyFile(src, dst, path)
 		case fs.ModeSymlink:
-			var target string
 			err = link(src, path)
-			if err == nil {
-				target, err = src.Readlink(path)
+			if err != nil {
+				return err
 			}
-			if err == nil {
-				err = dst.Symlink(target, path)
-			}
+			err = copyLink(src, dst, path)
 		default:
 			err = fmt.Errorf(
 				"%s is neither a file nor a folder nor a link",
@@ -146,6 +143,14 @@ func copyAll(
 	})
 }
 
+func copyLink(src, dst *os.Root, path string) error {
+	target, err := src.Readlink(path)
+	if err != nil {
+		return err
+	}
+	return dst.Symlink(target, path)
+}
+
 // linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a
 // file, the file's folder); "" if there is none.
 func (h Headers) linkedFolder(tree, link string) string {
@@ -153,7 +158,7 @@ func (h Headers) linkedFolder(tree, link string) string {
 	if err != nil {
 		return ""
 	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+	if kmod.IsFile(path) {
 		path = filepath.Dir(path)
 	}
 	path = h.inRoot(path)
@@ -182,7 +187,7 @@ func (h Headers) linkBuild(dir string) error {
 
 // copyFile copies a regular file of a tree, with its executable bits, to the same path of another
 // one, where it must not exist.
-func copyFile(src, dst *os.Root, path string) (err error) {
+func copyFile(src, dst *os.Root, path string) error {
 	in, err := src.Open(path)
 	if err != nil {
 		return err
@@ -196,11 +201,6 @@ func copyFile(src, dst *os.Root, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closed := out.Close(); err == nil {
-			err = closed
-		}
-	}()
 	_, err = io.Copy(out, in) // by copy_file_range, so that file systems that can share the blocks
-	return err
+	return errors.Join(err, out.Close())
 }

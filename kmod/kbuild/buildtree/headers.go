@@ -134,8 +134,7 @@ func (h Headers) check() error {
 		return fmt.Errorf("is for kernel %s", found)
 	}
 	for _, name := range []string{"include/generated/autoconf.h", "include/config/auto.conf", "Module.symvers", "scripts/mod/modpost"} {
-		if path, err := kmod.Within(h.RootDir, strings.TrimPrefix(h.Build, h.RootDir)+"/"+name); err != nil ||
-			!isFile(path) {
+		if !h.has(strings.TrimPrefix(h.Build, h.RootDir), name) {
 			return fmt.Errorf(
 				"%s is missing: the headers are installed only in part (Debian and Ubuntu: is the linux-kbuild package there?)",
 				name,
@@ -143,6 +142,12 @@ func (h Headers) check() error {
 		}
 	}
 	return nil
+}
+
+// has reports whether a folder of the headers' root has a file.
+func (h Headers) has(dir, name string) bool {
+	path, err := kmod.Within(h.RootDir, filepath.Join(dir, name))
+	return err == nil && kmod.IsFile(path)
 }
 
 var utsRelease = lazyregexp.New(`(?m)^#define UTS_RELEASE "([^"]*)"`)
@@ -165,9 +170,9 @@ var linuxCompiler = lazyregexp.New(`(?m)^#define LINUX_COMPILER "([^"]*)"`)
 
 // compilerText returns CONFIG_CC_VERSION_TEXT (since 5.8), or else LINUX_COMPILER of compile.h.
 func (h Headers) compilerText() string {
-	if c, err := h.Config("CONFIG_CC_VERSION_TEXT"); err == nil &&
-		c["CONFIG_CC_VERSION_TEXT"] != "" {
-		return c["CONFIG_CC_VERSION_TEXT"]
+	config, _ := h.Config("CONFIG_CC_VERSION_TEXT") //nolint:errcheck // the next file may say it
+	if text := config["CONFIG_CC_VERSION_TEXT"]; text != "" {
+		return text
 	}
 	if m := linuxCompiler().FindSubmatch(bounded.Head(filepath.Join(h.Build, "include/generated/compile.h"), 64<<10)); m != nil {
 		return string(m[1])
@@ -194,9 +199,4 @@ func (h Headers) Config(names ...string) (map[string]string, error) {
 		return nil, fmt.Errorf("read the configuration of kernel %s: %w", h.Release, err)
 	}
 	return values, nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

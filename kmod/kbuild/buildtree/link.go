@@ -36,10 +36,8 @@ func (h Headers) findSource(buildDir string) (string, error) {
 	// kbuild leaves this link in a folder given with O=
 	candidates = append(candidates, build+"/source")
 	for _, c := range candidates {
-		dir, err := kmod.Within(h.RootDir, c)
-		if err == nil && isFile(filepath.Join(dir, "include/linux/module.h")) &&
-			isFile(filepath.Join(dir, "Makefile")) {
-			return dir, nil
+		if h.has(c, "include/linux/module.h") && h.has(c, "Makefile") {
+			return kmod.Within(h.RootDir, c)
 		}
 	}
 	return "", errors.New(
@@ -69,28 +67,20 @@ func (h Headers) Link(root string) (made []string, err error) {
 		names = append(names, string(m[1]))
 	}
 	for _, name := range names {
-		if target, err := kmod.Within(h.RootDir, "usr/src/"+name); err == nil {
-			links["/usr/src/"+name] = target
+		target, err := kmod.Within(h.RootDir, "usr/src/"+name)
+		if err != nil {
+			continue
 		}
+		links["/usr/src/"+name] = target
 	}
 	for _, path := range slices.Sorted(maps.Keys(links)) {
-		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new
-		// link.
-		dir, err := continuity.RootPath(root, filepath.Dir(path))
-		link := filepath.Join(dir, filepath.Base(path))
-		if err == nil {
-			err = os.MkdirAll(dir, 0o755)
-			if err == nil {
-				err = os.Symlink(links[path], link)
-			}
-		}
-		switch {
-		case err == nil:
-			made = append(made, link)
-		case errors.Is(err, fs.ErrExist):
+		link, err := linkIn(root, path, links[path])
 		// The host's folder is mounted there, read-only. Nothing that is compiled needs the link.
-		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"):
-		default:
+		readOnly := errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/")
+		if readOnly || errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
 			return made, fmt.Errorf(
 				"link the headers of kernel %s from %s: %w",
 				h.Release,
@@ -98,6 +88,22 @@ func (h Headers) Link(root string) (made []string, err error) {
 				err,
 			)
 		}
+		made = append(made, link)
 	}
 	return made, nil
+}
+
+// linkIn makes a link in a root, and returns its path. The root's own links (lib -> usr/lib) are
+// followed for the folders; the last part is the new link.
+func linkIn(root, path, target string) (link string, err error) {
+	dir, err := continuity.RootPath(root, filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	err = os.MkdirAll(dir, 0o755)
+	if err != nil {
+		return "", err
+	}
+	link = filepath.Join(dir, filepath.Base(path))
+	return link, os.Symlink(target, link)
 }

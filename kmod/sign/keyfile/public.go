@@ -71,32 +71,35 @@ var ErrExpired = errors.New(
 // LoadCertificates reads the certificates of a file: PEM with one or more (it skips keys and other
 // blocks), or DER. Without an error there is at least one.
 func LoadCertificates(file string) ([]*x509.Certificate, error) {
-	items, err := readItems(file)
+	certs, err := certificates(file)
 	if err != nil {
 		return nil, fmt.Errorf("load the certificate %s: %w", file, err)
 	}
-	var certs []*x509.Certificate
+	return certs, nil
+}
+
+func certificates(file string) (certs []*x509.Certificate, err error) {
+	items, err := readItems(file)
+	if err != nil {
+		return nil, err
+	}
 	for _, item := range items {
 		if item.kind != kindCertificate {
 			continue
 		}
 		cert, err := x509.ParseCertificate(item.der)
 		if err != nil {
-			return nil, fmt.Errorf("load the certificate %s: %w", file, err)
+			return nil, err
 		}
 		certs = append(certs, cert)
 	}
-	if len(certs) == 0 {
-		if items[0].kind == kindPKCS12 {
-			return nil, fmt.Errorf(
-				"load the certificate %s: it is PKCS#12: take the certificate out with: openssl pkcs12 -in FILE -nokeys -out cert.pem",
-				file,
-			)
-		}
-		return nil, fmt.Errorf(
-			"load the certificate %s: it holds a private key and no certificate",
-			file,
+	switch {
+	case len(certs) > 0:
+		return certs, nil
+	case items[0].kind == kindPKCS12:
+		return nil, errors.New(
+			"it is PKCS#12: take the certificate out with: openssl pkcs12 -in FILE -nokeys -out cert.pem",
 		)
 	}
-	return certs, nil
+	return nil, errors.New("it holds a private key and no certificate")
 }
