@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/moby/sys/atomicwriter"
 
@@ -50,7 +49,6 @@ func (f fitness) input() preflight.Input {
 		Stays:       whole,
 		Damaged:     f.Damaged,
 		SignWith:    signer,
-		RDMA:        slices.Contains(f.Want.Modules, "nvidia-peermem"),
 		Companions:  f.Want.Companions,
 		GPUDirect: func() (text, fix string) {
 			return f.group(f.ModuleSet).Check(f.Want.Release)

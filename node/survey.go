@@ -142,8 +142,13 @@ func (n *Node) rdma() (bool, error) {
 		return false, nil
 	}
 	card, err := n.Hardware.Mellanox()
-	if err != nil || !card {
+	if err != nil {
 		return false, err
+	}
+	if !card {
+		n.warn("there is no network card for RDMA (15b3) on the PCI bus, so nvidia-peermem is not loaded: " +
+			"switch GPUDirect RDMA off for nodes without such a card")
+		return false, nil
 	}
 	loaded, err := isLoaded(n.Kernel, "mlx5_core")
 	if err != nil {

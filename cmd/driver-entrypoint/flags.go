@@ -104,12 +104,13 @@ func checkValues(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// checkNames refuses names that no check of preflight has. An empty name is none.
+// checkNames refuses names that no check of preflight has or had. An empty name is none.
 func checkNames(names []string) error {
 	known := preflight.Names()
 	var unknown []string
 	for _, name := range names {
-		if name == "" || slices.Contains(known, name) {
+		former := slices.Contains(preflight.Former(), name)
+		if name == "" || former || slices.Contains(known, name) {
 			continue
 		}
 		text := strconv.Quote(name)

@@ -29,14 +29,12 @@ const (
 const (
 	GPUPresent   = "gpu"
 	GPUDriver    = "gpu-driver"
-	GPUHealth    = "gpu-health"
 	GPUSupported = "gpu-supported"
 	GPUFlavour   = "gpu-flavour"
 	Available    = "modules-found"
 	Signing      = "module-signing"
 	Headers      = "headers"
 	Compiler     = "compiler"
-	Memory       = "memory"
 	Disk         = "disk"
 )
 
@@ -82,15 +80,12 @@ func steps() []step {
 		{"run-shared", checkRunShared},
 		{GPUPresent, checkPresent},
 		{GPUDriver, checkBound},
-		{GPUHealth, checkHealth},
 		{GPUSupported, checkSupported},
 		{GPUFlavour, checkFlavour},
 		{"modules", checkModules},
 		{"host-driver", checkHostDriver},
 		{Available, checkAvailable},
 		{Signing, checkSigning},
-		{"kernel-modules", checkDependencies},
-		{"rdma", checkRDMA},
 		{"fabric", checkFabric},
 		{"vgpu", checkVGPU},
 		{"gpudirect", checkGPUDirect},
@@ -99,7 +94,6 @@ func steps() []step {
 		{"driver-toolkit", checkToolkit},
 		{Headers, checkHeaders},
 		{Compiler, checkCompiler},
-		{Memory, checkMemory},
 		{Disk, checkDisk},
 	}
 }
@@ -127,6 +121,9 @@ func Names() (names []string) {
 	}
 	return names
 }
+
+// Former returns the names of checks that earlier versions had: a configuration may still skip them.
+func Former() []string { return []string{"gpu-health", "kernel-modules", "rdma", "memory"} }
 
 // BlockedError holds the checks that prevent a start.
 type BlockedError struct{ Checks []Check }

@@ -121,10 +121,6 @@ var cases = []struct {
 		i.GPUs = []devices.GPU{gpu(a100, "vfio-pci"), at("0000:06:00.0", gpu(a100, "nouveau"))}
 	}, Blocked, "0000:06:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is bound to nouveau, 0000:05:00.0", "blacklist"},
 
-	{"lost", GPUHealth, nil, func(i *Input) { i.GPUs[0].Silent = true }, Warning, "does not answer", "Switch the node off"},
-	{"lent, and it does not answer", GPUHealth, nil, func(i *Input) { bound("vfio-pci", 0, false)(i); i.GPUs[0].Silent = true }, OK, "every GPU answers", ""},
-	{"no addresses", GPUHealth, map[string]string{"sys/bus/pci/devices/0000:05:00.0/resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"}, nil, Warning, "no addresses", "Above 4G"},
-
 	{"K80", GPUSupported, nil, gpus(k80), Blocked, "535.261.03 no longer supports 0000:05:00.0 (Tesla K80, 10de:102d): the last branch that does is 470", "branch 470"},
 	{"K80 on 470", GPUSupported, nil, func(i *Input) { gpus(k80)(i); i.Info.Driver = "470.256.02" }, OK, "supports every GPU", ""},
 	{"K80 and A100", GPUSupported, nil, func(i *Input) {
@@ -210,16 +206,6 @@ var cases = []struct {
 	{"the image is damaged", Available, nil, func(i *Input) { thin(release)(i); i.Damaged = "nvidia.ko has changed" }, Blocked, "should have proprietary modules for kernel " + release + ", but they are damaged, or were made by another version of driver-build (nvidia.ko has changed)", "Pull the image again"},
 	{"the other flavour", Available, nil, func(i *Input) { thin(release)(i); i.Flavour = driverinfo.Open }, Blocked, "no open modules for kernel " + release + ", only proprietary ones", "Use an image for this kernel"},
 
-	{"no ipmi", "kernel-modules", map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n"}, nil, Warning, "the kernel has no ipmi_msghandler", "complete set of modules on the host."},
-	{"no ipmi on Ubuntu", "kernel-modules", map[string]string{
-		"host/usr/lib/modules/" + release + "/modules.dep": "a.ko:\n", "host/usr/lib/os-release": "ID=ubuntu\nVERSION_ID='22.04'\n",
-	}, nil, Warning, "the kernel has no ipmi_msghandler", "(ubuntu22.04: linux-modules-extra-" + release + ")"},
-	{"no modules", "kernel-modules", map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "gone"}, nil, Warning, "there is no /lib/modules/6.1.0-38-amd64", "/lib/modules"},
-	{"all loaded", "kernel-modules", map[string]string{"sys/module/ipmi_msghandler/": ""}, nil, OK, "i2c_core is there, ipmi_msghandler is there", ""},
-	{"i2c built in", "kernel-modules", map[string]string{"sys/module/i2c_core/": "gone"}, nil, OK, "i2c_core is there, ipmi_msghandler can be loaded", ""},
-
-	{"no card", "rdma", nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
-	{"no ib_core", "rdma", map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
 	{"GPUDirect Storage that is missing", "gpudirect", nil, func(i *Input) {
 		i.Companions, i.GPUDirect = []string{driverinfo.NvidiaFS}, func() (string, string) { return "it will be missing", "Use another image." }
 	}, Warning, "it will be missing", "Use another image."},
@@ -237,7 +223,6 @@ var cases = []struct {
 			return fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages), "", false
 		}
 	}, OK, "true false false true false", ""},
-	{"ib_core", "rdma", map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
 
 	{"nothing known", "advisories", nil, nil, OK, "nothing is known against driver 535.261.03", ""},
 	{"branch over", "advisories", nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-07-01") }, Warning, "driver 535.261.03: support of its branch ended with 2026-06 (NVIDIA)", "a branch that NVIDIA supports"},
@@ -283,12 +268,6 @@ var cases = []struct {
 	}, Skipped, "chosen when", ""},
 	{"other compiler", Compiler, nil, func(i *Input) { i.WantedGCC = "gcc 11.4.0" }, Warning, "made with gcc 11.4.0, the modules will be compiled with gcc-12 12.2.0", "host's system"},
 	{"no compile", Compiler, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing", ""},
-
-	{"little memory", Memory, map[string]string{"proc/meminfo": "MemAvailable:   500000 kB\n"}, nil, Warning, "there is 488 MiB of memory available, a compile takes 1.2 GiB", "memory limit"},
-	{"cgroup", Memory, map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n"}, nil, Warning, "there is the container's memory limit of 1024 MiB, a compile", "memory limit"},
-	{"no limit", Memory, map[string]string{"sys/fs/cgroup/memory.max": "max\n"}, nil, OK, "11718 MiB of memory available", ""},
-	{"no meminfo", Memory, map[string]string{"proc/meminfo": "gone"}, nil, Skipped, "not known", ""},
-	{"modules there", Memory, nil, func(i *Input) { i.HaveModules = true }, Skipped, "nothing", ""},
 
 	{"disk full", Disk, nil, func(i *Input) {
 		i.Free = func(string) (Space, error) { return Space{Bytes: 5 << 20, Inodes: 1 << 20}, nil }
@@ -377,7 +356,7 @@ func TestGood(t *testing.T) {
 	m := newMachine(t, nil)
 	checks := Run(t.Context(), m.input())
 	for _, c := range checks {
-		if c.Status != OK && c.Name != "rdma" && c.Name != "gpudirect" && c.Name != "driver-toolkit" {
+		if c.Status != OK && c.Name != "gpudirect" && c.Name != "driver-toolkit" {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -405,7 +384,7 @@ func TestBad(t *testing.T) {
 	require.NoError(t, err)
 	err = Blocking(checks)
 	goldentest.Compare(t, "testdata/bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
-	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has("rdma") {
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has("vgpu") {
 		t.Errorf("%#v", err)
 	}
 	b.Reset()

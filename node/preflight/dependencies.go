@@ -23,39 +23,6 @@ const (
 	present // loaded or built in
 )
 
-// checkDependencies looks for the kernel's own modules that nvidia.ko depends on. A kernel may be
-// built without them; then the driver is compiled without them, too.
-func checkDependencies(in *Input) Check {
-	trees := in.moduleTrees()
-	var missing []string
-	found := []string{}
-	for _, name := range []string{"i2c_core", "ipmi_msghandler"} {
-		switch in.presence(name, trees) {
-		case present:
-			found = append(found, name+" is there")
-		case loadable:
-			found = append(found, name+" can be loaded")
-		case absent:
-			missing = append(missing, name)
-		case unknown:
-			return warn(
-				"Mount the host's /lib/modules into the container (read-only).",
-				"module %s is not loaded, and there is no /lib/modules/%s to load it from",
-				name,
-				in.Release,
-			)
-		}
-	}
-	if len(missing) > 0 {
-		return warn(
-			"If the driver fails to load with unknown symbols, install the kernel's complete set of modules on the host"+in.modulePackages()+".",
-			"the kernel has no %s",
-			strings.Join(missing, ", "),
-		)
-	}
-	return ok("%s", strings.Join(found, ", "))
-}
-
 // modulePackages names the packages of the host's system with those modules. When the system is
 // unknown, it names those of Ubuntu as an example.
 func (in *Input) modulePackages() string {
@@ -130,22 +97,4 @@ func inIndex(index string, modules ...string) string {
 		}
 	}
 	return ""
-}
-
-// checkRDMA checks what nvidia-peermem needs: it depends on ib_core, and is useful only with a
-// network card of NVIDIA (Mellanox).
-func checkRDMA(in *Input) Check {
-	if !in.RDMA {
-		return skip("GPUDirect RDMA is not asked for")
-	}
-	cards, _ := filepath.Glob(filepath.Join(in.Sys, "bus/pci/devices/*/vendor")) //nolint:errcheck // the pattern is good
-	switch {
-	case !slices.ContainsFunc(cards, func(file string) bool { return value(file) == "0x15b3" }):
-		return warn("Switch GPUDirect RDMA off for nodes without such a card.", "there is no network card for RDMA (15b3) on the PCI bus: nvidia-peermem will not be loaded")
-	case in.presence("ib_core", in.moduleTrees()) < loadable:
-		return warn("Install the RDMA drivers on the host or run their container (DOCA-OFED); nvidia-peermem is loaded once they are there.",
-			"the RDMA core (ib_core) is neither loaded nor to be found")
-	default:
-		return ok("RDMA core and network card are there")
-	}
 }

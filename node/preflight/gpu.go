@@ -3,7 +3,6 @@ package preflight
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,43 +126,6 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 			write,
 		), ""
 	}
-}
-
-// checkHealth finds GPUs that do not answer or have no addresses, which the driver would refuse.
-func checkHealth(in *Input) Check {
-	if len(in.GPUs) == 0 {
-		return skip("no GPU")
-	}
-	var ill []string
-	fix := ""
-	for _, g := range in.GPUs {
-		dir := filepath.Join(in.Sys, "bus/pci/devices", g.Address)
-		switch {
-		case g.Lent(): // it may sleep, and its user may reset it
-		case g.Silent:
-			ill = append(ill, in.Supported.label(g)+" does not answer on the bus")
-			fix = "Switch the node off and on again (a reboot keeps the power on); if that does not help, reseat or replace the GPU."
-		case noAddresses(value(dir, "resource")):
-			ill = append(ill, in.Supported.label(g)+" was given no addresses for its registers")
-			fix = "Enable \"Above 4G Decoding\" in the firmware setup, or boot with pci=realloc."
-		}
-	}
-	if len(ill) > 0 {
-		return warn(fix, "%s", strings.Join(ill, ", "))
-	}
-	return ok("every GPU answers and has addresses")
-}
-
-// noAddresses reads the first line of sysfs' resource file, "start end flags". The line is BAR 0,
-// where the registers are.
-func noAddresses(resource string) bool {
-	first, _, _ := strings.Cut(resource, "\n")
-	fields := strings.Fields(first)
-	if len(fields) != 3 {
-		return false
-	}
-	start, err := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
-	return err == nil && start == 0
 }
 
 // checkSupported finds GPUs that only an older branch drives: they do not come up with this driver.

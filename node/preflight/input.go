@@ -20,10 +20,8 @@ type Loading struct {
 	Path string
 }
 
-// Memory and disk space for a compile of the modules, when Input does not say. The closed 535 links
-// nvidia.ko from 60 MB of objects.
+// Disk space for a compile of the modules, when Input does not say.
 const (
-	needMemory      = 1200 << 20
 	defaultNeedDisk = 1 << 30
 	compileInodes   = 100 // modules, their list and the log
 )
@@ -59,7 +57,6 @@ type Input struct {
 	GPUDirect  func() (text, fix string) // modules.Group.Check
 	// vgpu.Facts.Check; nil: not asked
 	VGPU          func() (text, fix string, fatal bool)
-	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
 	// modules for this kernel are in the image, in a mounted one or in the cache: nothing is

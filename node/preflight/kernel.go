@@ -8,7 +8,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 // taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
@@ -178,25 +177,6 @@ func checkCompiler(in *Input) Check {
 		)
 	default:
 		return ok("%s", in.Compiler)
-	}
-}
-
-func checkMemory(in *Input) Check {
-	if in.HaveModules || !in.CanCompile {
-		return skip("nothing has to be compiled")
-	}
-	switch memory, what := (kbuild.Limits{Proc: in.Proc, Cgroup: filepath.Join(in.Sys, "fs/cgroup")}).Memory(); {
-	case memory == 0:
-		return skip("free memory is not known: %s/meminfo cannot be read", in.Proc)
-	case memory < needMemory:
-		return warn(
-			"Raise the container's memory limit, or free memory on the node: the kernel ends a compile that runs out of it.",
-			"there is %s, a compile takes %s",
-			what,
-			size(needMemory),
-		)
-	default:
-		return ok("%s", what)
 	}
 }
 

@@ -223,7 +223,7 @@ func askPreflight(ctx context.Context, s *session, a *answer) {
 		in.Supported, in.SupportedErr = preflight.ReadSupported(list[0])
 	}
 	a.Compared = fmt.Sprintf("a driver that works: no check of the GPUs may block or warn (with the driver's list of GPUs: %q)", list)
-	judged := []string{preflight.GPUPresent, preflight.GPUDriver, preflight.GPUHealth, preflight.GPUSupported, preflight.GPUFlavour}
+	judged := []string{preflight.GPUPresent, preflight.GPUDriver, preflight.GPUSupported, preflight.GPUFlavour}
 	for _, c := range preflight.Run(ctx, in) {
 		if !slices.Contains(judged, c.Name) {
 			continue
